@@ -1,0 +1,447 @@
+//! Capture: what arrives, in any portion and however often, becomes the same writes.
+//!
+//! Pure: the caller reads the heads of the conversation and what is known under the external
+//! ids, this decides, and the caller commits. It never looks at a store or a clock.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::commit::Write;
+use crate::conversation::{Conversation, ConversationState, Fork, Naming, Thread};
+use crate::error::Invalid;
+use crate::hash::ContentHash;
+use crate::ids::{ExternalId, MessageIdx, ThreadName, TurnNo};
+use crate::message::{Message, NewMessage, Role, Turn};
+use crate::ports::Known;
+use crate::slug;
+use crate::time::Timestamp;
+use crate::tool::{NewToolCall, ToolCall, ToolResult};
+
+/// The largest text, argument or result that is taken, in bytes.
+pub const LARGEST_BYTES: usize = 256 << 20;
+
+/// Something that arrives, and the thread it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The thread it belongs to.
+    pub thread: ThreadName,
+    /// What it is.
+    pub what: Arrival,
+}
+
+/// What can arrive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Arrival {
+    /// A message.
+    Message(Weighed),
+    /// A tool call, with or without its result.
+    ToolCall(NewToolCall),
+    /// The result of a tool call that arrived before.
+    ToolResult {
+        /// The call it belongs to.
+        call: ExternalId,
+        /// What the tool gave back.
+        outcome: ToolResult,
+        /// When it came.
+        at: Timestamp,
+    },
+    /// The place where this thread leaves another.
+    Fork {
+        /// The thread it leaves.
+        parent: ThreadName,
+        /// The last message it shares with it.
+        after: ForkPoint,
+    },
+}
+
+/// The last message that a thread shares with its parent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ForkPoint {
+    /// It shares none.
+    Start,
+    /// The message at this position.
+    Position(MessageIdx),
+    /// The message with this external id; none where it is not in this conversation.
+    External(ExternalId),
+}
+
+/// A message with its sizes and its hash, which cost enough to be counted before the store is
+/// held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Weighed {
+    said: NewMessage,
+    chars: u32,
+    tokens: u32,
+    hash: ContentHash,
+}
+
+impl Weighed {
+    /// Counts and hashes a message.
+    pub fn new(said: NewMessage, tokens: impl FnOnce(&str) -> u32) -> Self {
+        Self { chars: crate::text::chars(&said.text), tokens: tokens(&said.text), hash: said.hash(), said }
+    }
+
+    /// The hash of what it says.
+    #[must_use]
+    pub const fn hash(&self) -> ContentHash {
+        self.hash
+    }
+
+    /// The message.
+    #[must_use]
+    pub const fn said(&self) -> &NewMessage {
+        &self.said
+    }
+}
+
+/// What became of one entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// A message was added at this position.
+    Message(MessageIdx),
+    /// A tool call was added to this turn.
+    ToolCall(TurnNo),
+    /// A tool call got its result.
+    Finished,
+    /// A thread was opened.
+    Thread,
+    /// It was stored before; nothing was added.
+    Known,
+    /// Something else was stored under its external id before; that was kept.
+    Differs,
+    /// Another conversation has it; nothing was added.
+    Elsewhere,
+}
+
+/// A thread as the store has it: where it forks, and its latest turn.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// The thread.
+    pub thread: Thread,
+    /// Its latest turn.
+    pub last_turn: Option<Turn>,
+}
+
+/// What was decided.
+#[derive(Debug)]
+pub struct Captured {
+    /// The conversation as it is afterwards; its slug is still what it was.
+    pub conversation: Conversation,
+    /// What to write beside the conversation.
+    pub writes: Vec<Write>,
+    /// What became of each entry, in order.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Captured {
+    /// Whether anything was added.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        !self.writes.is_empty()
+    }
+}
+
+/// Refuses what could not be stored as it came.
+pub fn validate(entry: &Entry) -> Result<(), Invalid> {
+    let (what, bytes) = match &entry.what {
+        Arrival::Message(message) => {
+            let parts = message.said.parts.as_ref().map_or(0, |parts| parts.as_str().len());
+            ("message", message.said.text.len().max(parts))
+        }
+        Arrival::ToolCall(call) => {
+            if call.name.is_empty() {
+                return Err(Invalid::new("tool call", "a tool call needs the name of the tool"));
+            }
+            let result = call.outcome.as_ref().map_or(0, |outcome| outcome.result.as_str().len());
+            ("tool call", call.args.as_str().len().max(result))
+        }
+        Arrival::ToolResult { outcome, .. } => ("tool result", outcome.result.as_str().len()),
+        Arrival::Fork { .. } => return Ok(()),
+    };
+    if bytes > LARGEST_BYTES {
+        return Err(Invalid::new(
+            format!("{what} of {} MiB", bytes >> 20),
+            format!("the largest that is kept is {} MiB; split it", LARGEST_BYTES >> 20),
+        ));
+    }
+    Ok(())
+}
+
+/// The external ids whose state the decision depends on.
+pub fn ids_of(entries: &[Entry]) -> Vec<&ExternalId> {
+    entries.iter().filter_map(Entry::external_id).collect()
+}
+
+impl Entry {
+    /// The external id under which it is stored, waits for its result, or forks.
+    #[must_use]
+    pub fn external_id(&self) -> Option<&ExternalId> {
+        match &self.what {
+            Arrival::Message(message) => message.said.external_id.as_ref(),
+            Arrival::ToolCall(call) => call.external_id.as_ref(),
+            Arrival::ToolResult { call, .. } => Some(call),
+            Arrival::Fork { after: ForkPoint::External(id), .. } => Some(id),
+            Arrival::Fork { .. } => None,
+        }
+    }
+}
+
+/// Decides what to write for `entries`, given the conversation, the heads of its threads and
+/// what is stored under the entries' external ids.
+pub fn capture(
+    conversation: Conversation,
+    heads: Vec<Head>,
+    known: HashMap<ExternalId, Known>,
+    entries: &[Entry],
+    tokens: &dyn Fn(&str) -> u32,
+) -> Result<Captured, Invalid> {
+    let mut state = State {
+        conversation,
+        heads,
+        known,
+        tokens,
+        grown: BTreeMap::new(),
+        added_calls: HashMap::new(),
+        writes: Vec::new(),
+    };
+    let outcomes = entries.iter().map(|entry| state.take(entry)).collect::<Result<Vec<_>, _>>()?;
+    let State { mut conversation, mut writes, grown, .. } = state;
+    let id = conversation.id;
+    writes.extend(grown.into_values().map(|turn| Write::PutTurn(id, turn)));
+    if !writes.is_empty() {
+        conversation.state = ConversationState::Open;
+    }
+    Ok(Captured { conversation, writes, outcomes })
+}
+
+struct State<'a> {
+    conversation: Conversation,
+    heads: Vec<Head>,
+    known: HashMap<ExternalId, Known>,
+    tokens: &'a dyn Fn(&str) -> u32,
+    /// Turns that were opened or grew, to be written once at the end.
+    grown: BTreeMap<TurnNo, Turn>,
+    /// Where in `writes` the tool calls of this portion are.
+    added_calls: HashMap<(TurnNo, u32), usize>,
+    writes: Vec<Write>,
+}
+
+impl State<'_> {
+    fn take(&mut self, entry: &Entry) -> Result<Outcome, Invalid> {
+        match &entry.what {
+            Arrival::Message(message) => self.message(&entry.thread, message),
+            Arrival::ToolCall(call) => self.tool_call(&entry.thread, call),
+            Arrival::ToolResult { call, outcome, at } => self.tool_result(&entry.thread, call, outcome, *at),
+            Arrival::Fork { parent, after } => {
+                let after = match after {
+                    ForkPoint::Start => None,
+                    ForkPoint::Position(idx) => Some(*idx),
+                    ForkPoint::External(id) => match self.known.get(id) {
+                        Some(Known::Message(idx, _)) => Some(*idx),
+                        _ => None,
+                    },
+                };
+                self.fork(&entry.thread, &Fork { parent: parent.clone(), after })
+            }
+        }
+    }
+
+    fn message(&mut self, thread: &ThreadName, message: &Weighed) -> Result<Outcome, Invalid> {
+        let said = &message.said;
+        if let Some(known) = said.external_id.as_ref().and_then(|id| self.known.get(id)) {
+            return Ok(match known {
+                Known::Message(_, hash) if *hash == message.hash => Outcome::Known,
+                _ => Outcome::Differs,
+            });
+        }
+        let idx = MessageIdx(self.conversation.totals.messages);
+        let opens = |turn: &Turn| turn.answered && said.role == Role::User;
+        let no = self.grow(thread, said.at, opens, |turn| {
+            if turn.messages == 0 {
+                turn.from = idx;
+            }
+            turn.messages += 1;
+            turn.until = MessageIdx(idx.0 + 1);
+            turn.answered |= said.role == Role::Assistant && !said.text.trim().is_empty();
+            turn.no
+        });
+        self.conversation.totals.messages = idx.0.checked_add(1).ok_or_else(full)?;
+        self.conversation.totals.chars += u64::from(message.chars);
+        self.conversation.totals.tokens += u64::from(message.tokens);
+        self.introduce(said);
+        if let Some(id) = &said.external_id {
+            self.known.insert(id.clone(), Known::Message(idx, message.hash));
+        }
+        let stored = Message {
+            idx,
+            turn: no,
+            thread: thread.clone(),
+            said: said.clone(),
+            chars: message.chars,
+            tokens: message.tokens,
+            hash: message.hash,
+        };
+        self.writes.push(Write::AddMessage(self.conversation.id, stored));
+        Ok(Outcome::Message(idx))
+    }
+
+    fn tool_call(&mut self, thread: &ThreadName, call: &NewToolCall) -> Result<Outcome, Invalid> {
+        match call.external_id.as_ref().and_then(|id| self.known.get(id).copied()) {
+            None => {}
+            Some(Known::ToolCall { turn, order, finished: false }) => {
+                let Some(outcome) = &call.outcome else { return Ok(Outcome::Known) };
+                return Ok(self.finish(call.external_id.as_ref(), turn, order, outcome));
+            }
+            Some(Known::ToolCall { .. }) => return Ok(Outcome::Known),
+            Some(Known::Message(..)) => return Ok(Outcome::Differs),
+        }
+        let before = MessageIdx(self.conversation.totals.messages);
+        let opens = |_: &Turn| false;
+        let (no, order) = self.grow(thread, call.at, opens, |turn| {
+            turn.tool_calls += 1;
+            (turn.no, turn.tool_calls - 1)
+        });
+        self.conversation.totals.tool_calls += 1;
+        if let Some(id) = &call.external_id {
+            let finished = call.outcome.is_some();
+            self.known.insert(id.clone(), Known::ToolCall { turn: no, order, finished });
+        }
+        self.added_calls.insert((no, order), self.writes.len());
+        let stored = ToolCall { turn: no, order, before, call: call.clone() };
+        self.writes.push(Write::AddToolCall(self.conversation.id, stored));
+        Ok(Outcome::ToolCall(no))
+    }
+
+    /// A result finds its call; one whose call never came is kept as a message of the tool.
+    fn tool_result(
+        &mut self,
+        thread: &ThreadName,
+        call: &ExternalId,
+        outcome: &ToolResult,
+        at: Timestamp,
+    ) -> Result<Outcome, Invalid> {
+        match self.known.get(call).copied() {
+            Some(Known::ToolCall { turn, order, finished: false }) => {
+                Ok(self.finish(Some(call), turn, order, outcome))
+            }
+            Some(Known::ToolCall { .. }) => Ok(Outcome::Known),
+            Some(Known::Message(..)) | None => {
+                let mut said = NewMessage::new(Role::Tool, outcome.result.to_text(), at);
+                said.parts = Some(outcome.result.clone());
+                said.external_id = Some(call.clone());
+                self.message(thread, &Weighed::new(said, self.tokens))
+            }
+        }
+    }
+
+    fn finish(&mut self, id: Option<&ExternalId>, turn: TurnNo, order: u32, outcome: &ToolResult) -> Outcome {
+        if let Some(id) = id {
+            self.known.insert(id.clone(), Known::ToolCall { turn, order, finished: true });
+        }
+        // A call that was added in this very portion gets its result before it is written.
+        let added = self.added_calls.get(&(turn, order)).and_then(|place| self.writes.get_mut(*place));
+        if let Some(Write::AddToolCall(_, call)) = added {
+            call.call.outcome = Some(outcome.clone());
+        } else {
+            self.writes.push(Write::FinishToolCall(self.conversation.id, turn, order, outcome.clone()));
+        }
+        Outcome::Finished
+    }
+
+    fn fork(&mut self, thread: &ThreadName, fork: &Fork) -> Result<Outcome, Invalid> {
+        if thread.is_main() {
+            return Err(Invalid::new(
+                "thread \"main\"",
+                "main is where a conversation starts; it does not fork",
+            ));
+        }
+        if let Some(head) = self.heads.iter().find(|head| head.thread.name == *thread) {
+            let same = head.thread.fork.as_ref() == Some(fork);
+            return Ok(if same { Outcome::Known } else { Outcome::Differs });
+        }
+        let known_parent =
+            fork.parent.is_main() || self.heads.iter().any(|head| head.thread.name == fork.parent);
+        if !known_parent {
+            return Err(Invalid::new(
+                format!("thread {:?}", thread.as_str()),
+                format!("it forks from {:?}, which does not exist", fork.parent.as_str()),
+            ));
+        }
+        if fork.after.is_some_and(|idx| idx.0 >= self.conversation.totals.messages) {
+            return Err(Invalid::new(
+                format!("thread {:?}", thread.as_str()),
+                format!("it forks after message {}, which does not exist", fork.after.map_or(0, |i| i.0)),
+            ));
+        }
+        self.open_thread(Thread { name: thread.clone(), fork: Some(fork.clone()) });
+        Ok(Outcome::Thread)
+    }
+
+    fn open_thread(&mut self, thread: Thread) {
+        self.writes.push(Write::AddThread(self.conversation.id, thread.clone()));
+        self.heads.push(Head { thread, last_turn: None });
+    }
+
+    /// Lets the turn that the next entry of `thread` belongs to grow: the latest one, unless
+    /// there is none or `opens` says that this entry opens another.
+    fn grow<T>(
+        &mut self,
+        thread: &ThreadName,
+        at: Timestamp,
+        opens: impl Fn(&Turn) -> bool,
+        change: impl FnOnce(&mut Turn) -> T,
+    ) -> T {
+        let place = self.heads.iter().position(|head| head.thread.name == *thread).unwrap_or_else(|| {
+            let after = self.conversation.totals.messages.checked_sub(1).map(MessageIdx);
+            let fork = (!thread.is_main()).then(|| Fork { parent: ThreadName::main(), after });
+            self.open_thread(Thread { name: thread.clone(), fork });
+            self.heads.len() - 1
+        });
+        let totals = &mut self.conversation.totals;
+        let latest = &mut self.heads[place].last_turn;
+        if latest.as_ref().is_some_and(opens) {
+            *latest = None;
+        }
+        let turn = latest.get_or_insert_with(|| {
+            totals.turns += 1;
+            Turn {
+                no: TurnNo(totals.turns - 1),
+                thread: thread.clone(),
+                from: MessageIdx(totals.messages),
+                until: MessageIdx(totals.messages),
+                messages: 0,
+                tool_calls: 0,
+                answered: false,
+                started_at: at,
+                ended_at: at,
+            }
+        });
+        turn.started_at = turn.started_at.min(at);
+        turn.ended_at = turn.ended_at.max(at);
+        let result = change(turn);
+        self.grown.insert(turn.no, turn.clone());
+        self.conversation.started_at = self.conversation.started_at.min(at);
+        self.conversation.last_activity = self.conversation.last_activity.max(at);
+        result
+    }
+
+    /// Takes from a message what the conversation says about itself.
+    fn introduce(&mut self, said: &NewMessage) {
+        let conversation = &mut self.conversation;
+        if let Some(author) = &said.author
+            && !conversation.participants.contains(author)
+        {
+            conversation.participants.push(author.clone());
+        }
+        if conversation.naming == Naming::Untitled
+            && said.role == Role::User
+            && let Some(title) = slug::title_of(&said.text)
+        {
+            conversation.title = Some(title);
+            conversation.naming = Naming::FirstMessage;
+        }
+    }
+}
+
+fn full() -> Invalid {
+    Invalid::new("conversation", "it holds as many messages as can be numbered; start another one")
+}

@@ -1,0 +1,104 @@
+//! What can go wrong, and whose fault it is. No message here names a backend's own words
+//! without saying what a user can do about them.
+
+use std::path::PathBuf;
+
+/// A value that was refused, with the reason and what would be taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {why}")]
+pub struct Invalid {
+    /// The thing that was refused, e.g. "tenant name \"A B\"".
+    pub what: String,
+    /// Why, and what is expected instead.
+    pub why: String,
+}
+
+impl Invalid {
+    /// A refusal of `what` because of `why`.
+    pub fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { what: what.into(), why: why.into() }
+    }
+}
+
+/// A store could not do what was asked. Nothing of the refused commit is kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The store's files cannot be written by this user or on this file system.
+    #[error("the store {path} is read-only: {detail}")]
+    ReadOnly {
+        /// The store's file.
+        path: PathBuf,
+        /// What the system said.
+        detail: String,
+    },
+    /// No room is left where the store lives.
+    #[error("no space left for the store {path}")]
+    Full {
+        /// The store's file.
+        path: PathBuf,
+    },
+    /// The file is damaged or is not a store at all.
+    #[error("the store {path} is damaged: {detail}")]
+    Corrupt {
+        /// The store's file.
+        path: PathBuf,
+        /// What was found.
+        detail: String,
+    },
+    /// The store was written by a newer Treering.
+    #[error("the store {path} has schema version {found}; this program knows up to {known}")]
+    TooNew {
+        /// The store's file.
+        path: PathBuf,
+        /// The version in the file.
+        found: u32,
+        /// The newest version this program knows.
+        known: u32,
+    },
+    /// Another process held the store for longer than the patience allowed.
+    #[error("the store {path} stayed busy for {seconds} s")]
+    Busy {
+        /// The store's file.
+        path: PathBuf,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// There is no store at that place.
+    #[error("there is no store at {path}")]
+    Missing {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The plan of a commit refused to go on; nothing was written.
+    #[error(transparent)]
+    Refused(#[from] Invalid),
+    /// The system failed in another way.
+    #[error("the store {path} failed: {detail}")]
+    Failed {
+        /// The store's file.
+        path: PathBuf,
+        /// What the engine said.
+        detail: String,
+    },
+}
+
+impl StoreError {
+    /// What a person can do about it, in one sentence.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::ReadOnly { .. } => "reading still works; to write, give this user write access to the folder, or choose another home with --home".into(),
+            Self::Full { .. } => "nothing was lost and nothing was half-written; free some space and try again".into(),
+            Self::Corrupt { path, .. } => format!(
+                "the file was left as it is. `treering verify` lists what is damaged; restore {} from a copy, or move it away and import the sources again",
+                path.display()
+            ),
+            Self::TooNew { .. } => "the file was left as it is; install the newer Treering to open it".into(),
+            Self::Busy { .. } => "nothing was written; another process is writing a lot, try again".into(),
+            Self::Missing { .. } => {
+                "capture something first: `treering import FILE` or `treering append --help`".into()
+            }
+            Self::Refused(_) | Self::Failed { .. } => return None,
+        })
+    }
+}

@@ -1,0 +1,142 @@
+//! JSON kept as it came, byte for byte, and the reading of its strings.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde_json::value::RawValue;
+
+use crate::error::Invalid;
+
+/// Valid JSON text, kept as it came: numbers keep their digits, keys their order, strings
+/// their escapes (lone surrogates included).
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Json(Box<str>);
+
+impl Json {
+    /// Takes the text if it is one JSON value; outer white space is dropped.
+    pub fn new(text: &str) -> Result<Self, Invalid> {
+        match serde_json::from_str::<&RawValue>(text) {
+            Ok(raw) => Ok(Self(raw.get().into())),
+            Err(error) => {
+                Err(Invalid::new(format!("JSON {:?}", crate::text::preview(text, 60)), error.to_string()))
+            }
+        }
+    }
+
+    /// What a parser already found to be JSON.
+    #[must_use]
+    pub fn from_raw(raw: &RawValue) -> Self {
+        Self(raw.get().into())
+    }
+
+    /// A JSON string with this text.
+    #[must_use]
+    pub fn string(text: &str) -> Self {
+        Self(serde_json::Value::from(text).to_string().into_boxed_str())
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The value for reading; lone surrogates become U+FFFD.
+    #[must_use]
+    pub fn to_value(&self) -> serde_json::Value {
+        serde_json::from_str(&mend_surrogates(&self.0)).unwrap_or_default()
+    }
+
+    /// What a person would read: the text of a JSON string, else the JSON itself.
+    #[must_use]
+    pub fn to_text(&self) -> Cow<'_, str> {
+        if self.0.starts_with('"')
+            && let serde_json::Value::String(text) = self.to_value()
+        {
+            return Cow::Owned(text);
+        }
+        Cow::Borrowed(&self.0)
+    }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// JSON text in which every `\uD800`–`\uDFFF` escape without its other half is replaced by
+/// `\uFFFD`, so that strings can be read. Borrowed when there was nothing to mend.
+#[must_use]
+pub fn mend_surrogates(json: &str) -> Cow<'_, str> {
+    let bytes = json.as_bytes();
+    let mut mended: Option<String> = None;
+    let mut copied = 0;
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at] != b'\\' {
+            at += 1;
+            continue;
+        }
+        let Some(unit) = escaped_unit(bytes, at) else {
+            at += 2;
+            continue;
+        };
+        let paired =
+            matches!(unit, 0xD800..=0xDBFF) && matches!(escaped_unit(bytes, at + 6), Some(0xDC00..=0xDFFF));
+        if paired {
+            at += 12;
+        } else {
+            if matches!(unit, 0xD800..=0xDFFF) {
+                let out = mended.get_or_insert_with(String::new);
+                out.push_str(&json[copied..at]);
+                out.push_str("\\ufffd");
+                copied = at + 6;
+            }
+            at += 6;
+        }
+    }
+    match mended {
+        None => Cow::Borrowed(json),
+        Some(mut out) => {
+            out.push_str(&json[copied..]);
+            Cow::Owned(out)
+        }
+    }
+}
+
+/// The UTF-16 unit of a `\uXXXX` escape that starts at `at`.
+fn escaped_unit(bytes: &[u8], at: usize) -> Option<u16> {
+    let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_kept_as_it_came() {
+        let text = r#"{"b":1.00, "a":[1e400, "\ud83d", "\/"]}"#;
+        assert_eq!(Json::new(&format!("  {text}\n")).unwrap().as_str(), text);
+        assert!(Json::new("{\"a\":}").is_err());
+        assert!(Json::new("1 2").is_err());
+    }
+
+    #[test]
+    fn lone_surrogates_are_mended_for_reading_only() {
+        let check = |json: &str, text: &str| assert_eq!(Json::new(json).unwrap().to_text(), text);
+        check(r#""a \ud83d\ude00 b""#, "a 😀 b");
+        check(r#""a \ud83d b""#, "a \u{fffd} b");
+        check(r#""\ude00\ud83d""#, "\u{fffd}\u{fffd}");
+        check(r#""\\ud83d""#, "\\ud83d");
+        check(r#""\ud83d\n\ud83d\ude00""#, "\u{fffd}\n😀");
+        check("{\"k\":1}", "{\"k\":1}");
+    }
+}

@@ -1,0 +1,33 @@
+//! The pure domain of Treering.
+//!
+//! Types and decisions only: functions here take values and return values, a plan and its
+//! reason. Nothing in this crate reads a clock, a file, the environment or the network, and
+//! nothing is asynchronous; `tidy` in the test kit holds it to that.
+
+pub mod capture;
+pub mod commit;
+pub mod conversation;
+pub mod error;
+pub mod hash;
+pub mod ids;
+pub mod job;
+pub mod json;
+pub mod message;
+pub mod node;
+pub mod policy;
+pub mod ports;
+pub mod slug;
+pub mod text;
+pub mod time;
+pub mod tool;
+
+pub use commit::{Commit, Write};
+pub use conversation::{Conversation, ConversationState, Naming, Thread};
+pub use error::{Invalid, StoreError};
+pub use hash::ContentHash;
+pub use ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, ThreadName, TurnNo};
+pub use json::Json;
+pub use message::{Message, NewMessage, Role, Turn};
+pub use ports::{Clock, Reader, Store, Tokenizer};
+pub use time::Timestamp;
+pub use tool::{NewToolCall, ToolCall, ToolResult};

@@ -1,0 +1,181 @@
+//! What the domain needs from the outside, in domain types only.
+
+use crate::commit::Commit;
+use crate::conversation::{Conversation, ConversationState, Thread, Totals};
+use crate::error::StoreError;
+use crate::hash::ContentHash;
+use crate::ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, ThreadName, TurnNo};
+use crate::message::{Message, Turn};
+use crate::time::Timestamp;
+use crate::tool::ToolCall;
+
+/// What a store answers with.
+pub type StoreResult<T> = Result<T, StoreError>;
+
+/// Decides a commit from what the store holds at that moment. A store calls it with the
+/// commit's view of the data, where no other writer can come between; it may call it again
+/// when it has to start over, so it must not have effects of its own.
+pub type Plan = Box<dyn FnMut(&dyn Reader) -> StoreResult<Commit> + Send>;
+
+/// A place that keeps everything.
+///
+/// Implementations are safe to share between threads, and several processes may have the same
+/// store open at once.
+pub trait Store: Send + Sync {
+    /// Plans and applies one commit: whole or not at all, durable when this returns.
+    fn commit(&self, plan: Plan) -> StoreResult<()>;
+
+    /// A view for reading: everything read through one reader is of one moment.
+    fn reader(&self) -> StoreResult<Box<dyn Reader + '_>>;
+
+    /// What is wrong with the store itself, below the domain: damaged pages, rows without an
+    /// owner. Empty when it is sound.
+    fn check(&self) -> StoreResult<Vec<String>>;
+
+    /// What the store is and how large it is.
+    fn describe(&self) -> StoreResult<Description>;
+}
+
+/// What can be read. Every method is for one tenant; nothing crosses it.
+pub trait Reader {
+    /// The conversation at a key.
+    fn conversation(&self, key: &ConversationKey) -> StoreResult<Option<Conversation>>;
+
+    /// The conversation with this external id.
+    fn conversation_by_external_id(
+        &self,
+        tenant: &TenantId,
+        id: &ExternalId,
+    ) -> StoreResult<Option<Conversation>>;
+
+    /// The conversation with exactly this slug.
+    fn conversation_by_slug(&self, tenant: &TenantId, slug: &str) -> StoreResult<Option<Conversation>>;
+
+    /// Ids that begin with these hexadecimal digits, at most `limit`.
+    fn conversations_by_id_prefix(
+        &self,
+        tenant: &TenantId,
+        prefix: &str,
+        limit: usize,
+    ) -> StoreResult<Vec<ConversationId>>;
+
+    /// Conversations that match, the latest activity first; equal moments in order of id.
+    fn conversations(&self, tenant: &TenantId, filter: &ConversationFilter)
+    -> StoreResult<Vec<Conversation>>;
+
+    /// The threads of a conversation in the order they were made, `main` first.
+    fn threads(&self, key: &ConversationKey) -> StoreResult<Vec<Thread>>;
+
+    /// The latest turn of a thread.
+    fn last_turn(&self, key: &ConversationKey, thread: &ThreadName) -> StoreResult<Option<Turn>>;
+
+    /// The turns whose number is in the span, in order.
+    fn turns(&self, key: &ConversationKey, span: Span<TurnNo>) -> StoreResult<Vec<Turn>>;
+
+    /// The messages whose position is in the span, in order.
+    fn messages(&self, key: &ConversationKey, span: Span<MessageIdx>) -> StoreResult<Vec<Message>>;
+
+    /// The tool calls of the turns in the span, in order of turn and place in it.
+    fn tool_calls(&self, key: &ConversationKey, span: Span<TurnNo>) -> StoreResult<Vec<ToolCall>>;
+
+    /// What is stored under each of these external ids, in their order.
+    fn known(&self, key: &ConversationKey, ids: &[&ExternalId]) -> StoreResult<Vec<Option<Known>>>;
+
+    /// The conversation that has each of these external ids on a message or tool call, in
+    /// their order; any one of them where several do.
+    fn holders(&self, tenant: &TenantId, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ConversationId>>>;
+
+    /// How much the tenant has, and in how many conversations.
+    fn totals(&self, tenant: &TenantId) -> StoreResult<(u32, Totals)>;
+
+    /// Every tenant that has something.
+    fn tenants(&self) -> StoreResult<Vec<TenantId>>;
+}
+
+/// A run of numbers: from the first on, at most `limit` of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span<T> {
+    /// The first number that counts.
+    pub from: T,
+    /// One past the last number that counts; open when absent.
+    pub until: Option<T>,
+    /// At most so many rows.
+    pub limit: usize,
+}
+
+impl<T> Span<T> {
+    /// Everything from a number on, at most `limit` rows.
+    pub const fn starting(from: T, limit: usize) -> Self {
+        Self { from, until: None, limit }
+    }
+
+    /// Everything between two numbers, the second excluded.
+    pub const fn between(from: T, until: T) -> Self {
+        Self { from, until: Some(until), limit: usize::MAX }
+    }
+}
+
+/// Which conversations to list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConversationFilter {
+    /// Only those that took place in this folder.
+    pub cwd: Option<String>,
+    /// Only those in one of these states; in any state when empty.
+    pub states: Vec<ConversationState>,
+    /// Only those that come after this one in the listing.
+    pub after: Option<(Timestamp, ConversationId)>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl ConversationFilter {
+    /// Every conversation, page by page.
+    #[must_use]
+    pub const fn all(limit: usize) -> Self {
+        Self { cwd: None, states: Vec::new(), after: None, limit }
+    }
+}
+
+/// What is stored under an external id within a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// A message, with the hash of what was said.
+    Message(MessageIdx, ContentHash),
+    /// A tool call, and whether it has its result.
+    ToolCall {
+        /// Its turn.
+        turn: TurnNo,
+        /// Its place in the turn.
+        order: u32,
+        /// Whether its result is there.
+        finished: bool,
+    },
+}
+
+/// What a store says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// The kind of store, e.g. `embedded`.
+    pub kind: &'static str,
+    /// Where it is.
+    pub location: String,
+    /// Its schema version.
+    pub schema_version: u32,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// Counts tokens as a family of models does.
+pub trait Tokenizer: Send + Sync {
+    /// Its name, e.g. `o200k`.
+    fn name(&self) -> &'static str;
+
+    /// How many tokens the text has.
+    fn count(&self, text: &str) -> u32;
+}
+
+/// Tells the time.
+pub trait Clock: Send + Sync {
+    /// What time it is.
+    fn now(&self) -> Timestamp;
+}

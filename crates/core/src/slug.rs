@@ -1,0 +1,80 @@
+//! Slugs: the names people type for conversations.
+
+/// The slug of a title: lower-case words joined by `-`, letters of any script kept, at most
+/// 48 characters cut at a word. Empty when the title has no letter or digit.
+#[must_use]
+pub fn slug_of(title: &str) -> String {
+    const LONGEST: usize = 48;
+    let mut slug = String::new();
+    let mut length = 0;
+    for word in title.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        let word = fold(word);
+        let size = word.chars().count();
+        if length == 0 {
+            slug.extend(word.chars().take(LONGEST));
+            length = size.min(LONGEST);
+        } else if length + 1 + size <= LONGEST {
+            slug.push('-');
+            slug.push_str(&word);
+            length += 1 + size;
+        } else {
+            break;
+        }
+    }
+    slug
+}
+
+/// A title made from the first thing a person said.
+#[must_use]
+pub fn title_of(first_message: &str) -> Option<String> {
+    let line = first_message.lines().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric))?;
+    Some(crate::text::preview(line.trim_start_matches(['#', '>', '*', '-', ' ']), 72))
+}
+
+/// Lower case, with the accents of Latin letters dropped so that slugs are easy to type.
+fn fold(word: &str) -> String {
+    let mut folded = String::with_capacity(word.len());
+    for c in word.chars().flat_map(char::to_lowercase) {
+        match c {
+            'à' | 'á' | 'â' | 'ã' | 'ä' | 'å' => folded.push('a'),
+            'ç' => folded.push('c'),
+            'è' | 'é' | 'ê' | 'ë' => folded.push('e'),
+            'ì' | 'í' | 'î' | 'ï' => folded.push('i'),
+            'ñ' => folded.push('n'),
+            'ò' | 'ó' | 'ô' | 'õ' | 'ö' | 'ø' => folded.push('o'),
+            'ù' | 'ú' | 'û' | 'ü' => folded.push('u'),
+            'ý' | 'ÿ' => folded.push('y'),
+            'æ' => folded.push_str("ae"),
+            'œ' => folded.push_str("oe"),
+            'ß' => folded.push_str("ss"),
+            other if other.is_alphanumeric() => folded.push(other),
+            _ => {}
+        }
+    }
+    folded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slugs_are_easy_to_type() {
+        let check = |title: &str, slug: &str| assert_eq!(slug_of(title), slug);
+        check("Tidewatch: tides & berths", "tidewatch-tides-berths");
+        check("Où en est le œuvre d'été ?", "ou-en-est-le-oeuvre-d-ete");
+        check("修复登录", "修复登录");
+        check("?!…", "");
+        check(&"a".repeat(80), &"a".repeat(48));
+        check(
+            "one two three four five six seven eight nine ten eleven",
+            "one-two-three-four-five-six-seven-eight-nine-ten",
+        );
+    }
+
+    #[test]
+    fn titles_come_from_the_first_line_with_words() {
+        assert_eq!(title_of("\n---\n## Fix the *login*\nplease").unwrap(), "Fix the *login*");
+        assert_eq!(title_of("  \n!!"), None);
+    }
+}

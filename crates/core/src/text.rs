@@ -1,0 +1,56 @@
+//! Small facts about text that several decisions share.
+
+/// Characters, as people count the size of a message in a policy.
+#[must_use]
+pub fn chars(text: &str) -> u32 {
+    u32::try_from(text.chars().count()).unwrap_or(u32::MAX)
+}
+
+/// The beginning of a text on one line: white space folded, control characters dropped, at
+/// most `limit` characters with an ellipsis where it was cut.
+#[must_use]
+pub fn preview(text: &str, limit: usize) -> String {
+    let mut line = String::new();
+    let mut count = 0;
+    let mut gap = false;
+    for c in text.chars() {
+        if c.is_whitespace() {
+            gap = !line.is_empty();
+            continue;
+        }
+        if c.is_control() || is_bidi_control(c) {
+            continue;
+        }
+        if count + usize::from(gap) >= limit {
+            line.push('…');
+            return line;
+        }
+        if gap {
+            line.push(' ');
+            count += 1;
+            gap = false;
+        }
+        line.push(c);
+        count += 1;
+    }
+    line
+}
+
+/// Characters that reorder what a terminal shows around them.
+fn is_bidi_control(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preview_is_one_clean_line() {
+        assert_eq!(preview("  a\n\n b\tc ", 10), "a b c");
+        assert_eq!(preview("abcdef", 3), "abc…");
+        assert_eq!(preview("ab cd", 3), "ab…");
+        assert_eq!(preview("\u{1b}[31mred\u{202e}\0", 20), "[31mred");
+        assert_eq!(preview("", 5), "");
+    }
+}

@@ -1,0 +1,133 @@
+//! Moments, in microseconds since 1970 UTC: exact enough for every source, and one integer.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::civil;
+
+use crate::error::Invalid;
+
+/// A moment. The core never asks what time it is; the `Clock` port does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The earliest moment that can be written as a date (year -9999).
+    const MIN: i64 = -377_705_023_201_000_000;
+    /// The latest moment that can be written as a date (year 9999).
+    const MAX: i64 = 253_402_207_199_999_999;
+
+    /// A moment from microseconds since 1970 UTC; clamped to the years that have a calendar.
+    #[must_use]
+    pub fn from_micros(micros: i64) -> Self {
+        Self(micros.clamp(Self::MIN, Self::MAX))
+    }
+
+    /// A moment from seconds since 1970 UTC with a fraction, as ChatGPT exports write it.
+    /// `None` when the number is no date.
+    #[must_use]
+    pub fn from_seconds(seconds: f64) -> Option<Self> {
+        let micros = (seconds * 1e6).round();
+        let dated = micros >= Self::MIN as f64 && micros <= Self::MAX as f64;
+        dated.then(|| Self::from_micros(micros as i64))
+    }
+
+    /// Microseconds since 1970 UTC.
+    #[must_use]
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// The moment `micros` later.
+    #[must_use]
+    pub fn plus_micros(self, micros: i64) -> Self {
+        Self::from_micros(self.0.saturating_add(micros))
+    }
+
+    /// Reads a date and time with `strftime` directives; without a zone it is UTC.
+    #[must_use]
+    pub fn parse_with(format: &str, text: &str) -> Option<Self> {
+        let time = civil::DateTime::strptime(format, text).ok()?;
+        Some(Self::from_civil(time))
+    }
+
+    /// The UTC day, as `20251209`.
+    #[must_use]
+    pub fn day(self) -> String {
+        self.jiff().strftime("%Y%m%d").to_string()
+    }
+
+    /// For people: `2026-03-02 08:41` in UTC.
+    #[must_use]
+    pub fn to_minute(self) -> String {
+        self.jiff().strftime("%Y-%m-%d %H:%M").to_string()
+    }
+
+    fn from_civil(time: civil::DateTime) -> Self {
+        let zoned = jiff::tz::Offset::UTC.to_timestamp(time);
+        zoned.map_or(Self(0), |moment| Self::from_micros(moment.as_microsecond()))
+    }
+
+    fn jiff(self) -> jiff::Timestamp {
+        jiff::Timestamp::from_microsecond(self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// RFC 3339 in UTC, with as many digits as the moment needs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.jiff().fmt(f)
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = Invalid;
+
+    /// Reads RFC 3339, and a date or a date with time without zone, which is UTC.
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let text = text.trim();
+        if let Ok(moment) = text.parse::<jiff::Timestamp>() {
+            return Ok(Self::from_micros(moment.as_microsecond()));
+        }
+        if let Ok(time) = text.parse::<civil::DateTime>() {
+            return Ok(Self::from_civil(time));
+        }
+        Err(Invalid::new(format!("date {text:?}"), "expected a date like 2026-03-02 or 2026-03-02T08:41:00Z"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(text.parse::<Timestamp>().unwrap().to_string(), expected);
+    }
+
+    #[test]
+    fn reads_the_dates_that_people_and_programs_write() {
+        check("2026-03-02", "2026-03-02T00:00:00Z");
+        check("2026-03-02T08:41", "2026-03-02T08:41:00Z");
+        check("2026-03-02 08:41:07", "2026-03-02T08:41:07Z");
+        check("2026-03-02T08:41:00.123456Z", "2026-03-02T08:41:00.123456Z");
+        check("2026-03-02T08:41:00+02:00", "2026-03-02T06:41:00Z");
+        assert!("yesterday-ish".parse::<Timestamp>().unwrap_err().to_string().contains("2026-03-02"));
+    }
+
+    #[test]
+    fn the_limits_have_dates_and_come_back() {
+        for micros in [i64::MIN, Timestamp::MIN, 0, Timestamp::MAX, i64::MAX] {
+            let moment = Timestamp::from_micros(micros);
+            assert_eq!(moment.to_string().parse::<Timestamp>().unwrap(), moment);
+        }
+        assert_eq!(Timestamp::from_seconds(f64::NAN), None);
+        assert_eq!(Timestamp::from_seconds(1_700_000_000.25).unwrap().to_string(), "2023-11-14T22:13:20.25Z");
+    }
+
+    #[test]
+    fn reads_other_formats_by_pattern() {
+        let moment = Timestamp::parse_with("%I:%M %p on %d %B, %Y", "1:56 pm on 8 May, 2023");
+        assert_eq!(moment.unwrap().to_minute(), "2023-05-08 13:56");
+        assert_eq!(moment.unwrap().day(), "20230508");
+    }
+}

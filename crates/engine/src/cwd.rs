@@ -1,0 +1,60 @@
+//! One spelling per folder, so that conversations are found by where they took place.
+
+use std::path::{Component, Path, PathBuf};
+
+/// The folder as an absolute path with symbolic links resolved. A folder that is not on this
+/// machine (an imported conversation's) is only cleaned of `.`, `..` and doubled slashes.
+#[must_use]
+pub fn normalise_cwd(folder: &str) -> String {
+    let given = Path::new(folder);
+    if let Ok(resolved) = given.canonicalize() {
+        return resolved.to_string_lossy().into_owned();
+    }
+    let absolute = if given.is_absolute() || is_windows_path(folder) {
+        given.to_path_buf()
+    } else {
+        std::path::absolute(given).unwrap_or_else(|_| given.to_path_buf())
+    };
+    let mut clean = PathBuf::new();
+    for component in absolute.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                clean.pop();
+            }
+            other => clean.push(other),
+        }
+    }
+    clean.to_string_lossy().into_owned()
+}
+
+/// `C:\…`: a path of another kind of machine, not a relative one of this.
+fn is_windows_path(path: &str) -> bool {
+    let bytes = path.as_bytes();
+    bytes.len() > 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':' && matches!(bytes[2], b'\\' | b'/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_spelling_per_folder() {
+        let check = |given: &str, expected: &str| assert_eq!(normalise_cwd(given), expected);
+        check("/no/such//folder/./x/../y/", "/no/such/folder/y");
+        check("/no/../../such", "/such");
+        check("C:\\Users\\ana", "C:\\Users\\ana");
+        assert!(Path::new(&normalise_cwd("no-such-relative")).is_absolute());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_resolved() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap().join("real");
+        std::fs::create_dir(&real).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        assert_eq!(normalise_cwd(link.to_str().unwrap()), real.to_str().unwrap());
+    }
+}

@@ -1,0 +1,62 @@
+//! What a caller of the library can get back instead of an answer.
+
+use treering_core::{Invalid, StoreError};
+
+/// What a call answers with.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed. Nothing is half-done when it does.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The store could not do it.
+    #[error(transparent)]
+    Store(StoreError),
+    /// Something that was handed in is not valid.
+    #[error(transparent)]
+    Invalid(Invalid),
+    /// There is no such conversation.
+    #[error("no conversation is called {0:?}")]
+    NoConversation(String),
+    /// More than one conversation goes by that abbreviation.
+    #[error("{reference:?} fits {} conversations: {}", .candidates.len(), .candidates.join(", "))]
+    Ambiguous {
+        /// What was asked for.
+        reference: String,
+        /// The slugs of those that fit.
+        candidates: Vec<String>,
+    },
+    /// The slug is taken.
+    #[error("another conversation is called {0:?} already")]
+    SlugTaken(String),
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Refused(invalid) => Self::Invalid(invalid),
+            other => Self::Store(other),
+        }
+    }
+}
+
+impl From<Invalid> for Error {
+    fn from(invalid: Invalid) -> Self {
+        Self::Invalid(invalid)
+    }
+}
+
+impl Error {
+    /// What a person can do about it, in one sentence.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Store(error) => error.hint(),
+            Self::Invalid(_) => None,
+            Self::NoConversation(_) => Some(
+                "`treering sessions` lists them; a slug, an id or the first digits of one will do".into(),
+            ),
+            Self::Ambiguous { .. } => Some("give a few more digits, or the slug".into()),
+            Self::SlugTaken(_) => Some("choose another name".into()),
+        }
+    }
+}

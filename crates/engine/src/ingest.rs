@@ -1,0 +1,372 @@
+//! Ingest: finds or makes the conversation that entries belong to, and commits what is new.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use treering_core::capture::{Arrival, Captured, Entry, Head, Outcome, capture, ids_of, validate};
+use treering_core::conversation::Totals;
+use treering_core::ports::{Known, Span, StoreResult};
+use treering_core::slug::slug_of;
+use treering_core::{
+    Commit, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState, ExternalId,
+    Invalid, MessageIdx, Naming, Reader, TenantId, ThreadName, Timestamp, Tokenizer, Write,
+};
+
+use crate::error::Result;
+use crate::memory::Memory;
+
+/// What is known about a conversation before its first message.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NewConversation {
+    /// The id it must have; otherwise it follows from the external id or is drawn.
+    pub id: Option<ConversationId>,
+    /// Its identity at its source.
+    pub external_id: Option<ExternalId>,
+    /// The name it would like.
+    pub slug: Option<String>,
+    /// What it is called at its source.
+    pub title: Option<String>,
+    /// Who gave it that title.
+    pub naming: Naming,
+    /// Who takes part.
+    pub participants: Vec<String>,
+    /// Where it took place, normalised.
+    pub cwd: Option<String>,
+    /// The project that folder belongs to.
+    pub project_path: Option<String>,
+    /// The state it is left in.
+    pub state: ConversationState,
+}
+
+/// Which conversation entries belong to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// One that is there.
+    Existing(ConversationId),
+    /// The one with this id or external id; made where it is missing.
+    Named(NewConversation),
+    /// One without an identity of its own: the conversation under this external id, numbered
+    /// where several share it, whose messages and these entries agree as far as both go.
+    Lineage(NewConversation),
+}
+
+/// How entries are told from those stored before, beside their external ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Matching {
+    /// They are not: each is new.
+    #[default]
+    None,
+    /// By position: the entries are the conversation from its first message on.
+    Position,
+    /// They have external ids that no two conversations share: what another one has is left
+    /// there, as when a session was continued in a new file that repeats the old one.
+    Everywhere,
+}
+
+/// Entries for one conversation.
+#[derive(Debug, Clone)]
+pub struct Incoming {
+    /// Which conversation.
+    pub target: Target,
+    /// What arrives, in order.
+    pub entries: Vec<Entry>,
+    /// How replays are recognised.
+    pub matching: Matching,
+}
+
+/// What became of entries.
+#[derive(Debug, Clone)]
+pub struct Appended {
+    /// The conversation as it is now.
+    pub conversation: Conversation,
+    /// Whether it was made for these entries.
+    pub created: bool,
+    /// What became of each entry, in order.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Memory {
+    /// Stores entries: all of them or, on an error, none. Durable when it returns.
+    pub fn append(&self, incoming: Incoming) -> Result<Appended> {
+        let planner = Arc::new(self.planner(incoming)?);
+        let answer = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&answer);
+        self.store().commit(Box::new(move |reader| {
+            let (commit, appended) = planner.plan(reader)?;
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(appended);
+            Ok(commit)
+        }))?;
+        let appended = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        appended.ok_or_else(|| Invalid::new("commit", "the store committed without a plan").into())
+    }
+
+    /// What [`Memory::append`] would do; nothing is written.
+    pub fn preview(&self, incoming: Incoming) -> Result<Appended> {
+        let planner = self.planner(incoming)?;
+        let reader = self.store().reader()?;
+        Ok(planner.plan(&*reader)?.1)
+    }
+
+    fn planner(&self, incoming: Incoming) -> Result<Planner> {
+        incoming.entries.iter().try_for_each(validate)?;
+        let drawn = match &incoming.target {
+            Target::Named(NewConversation { id: None, external_id: None, .. }) => Some(draw_id()?),
+            _ => None,
+        };
+        Ok(Planner {
+            tenant: self.tenant().clone(),
+            tokenizer: Arc::clone(self.tokenizer()),
+            now: self.clock().now(),
+            drawn,
+            incoming,
+        })
+    }
+}
+
+fn draw_id() -> Result<ConversationId> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Invalid::new("conversation id", format!("the system gives no randomness: {error}"))
+    })?;
+    Ok(ConversationId::from_bytes(bytes))
+}
+
+struct Planner {
+    tenant: TenantId,
+    tokenizer: Arc<dyn Tokenizer>,
+    now: Timestamp,
+    drawn: Option<ConversationId>,
+    incoming: Incoming,
+}
+
+impl Planner {
+    fn plan(&self, reader: &dyn Reader) -> StoreResult<(Commit, Appended)> {
+        let entries = &self.incoming.entries;
+        let (conversation, created) = self.conversation(reader)?;
+        let key = self.key(conversation.id);
+        let matched = match self.incoming.matching {
+            Matching::Position if !created => self.match_by_position(reader, &key, conversation.totals)?,
+            Matching::Everywhere => self.match_elsewhere(reader, conversation.id)?,
+            Matching::Position | Matching::None => vec![None; entries.len()],
+        };
+        let fresh: Vec<Entry> =
+            entries.iter().zip(&matched).filter(|(_, m)| m.is_none()).map(|(e, _)| e.clone()).collect();
+        let (heads, known) =
+            if created { Default::default() } else { self.what_is_there(reader, &key, &fresh)? };
+        let before = conversation.clone();
+        let tokens = |text: &str| self.tokenizer.count(text);
+        let Captured { mut conversation, writes, outcomes } =
+            capture(conversation, heads, known, &fresh, &tokens)?;
+        self.settle(reader, &before, &mut conversation, created || !writes.is_empty())?;
+
+        // A conversation is not made for what it does not get.
+        let missing = created && writes.is_empty() && !entries.is_empty();
+        let mut commit = Commit { tenant: self.tenant.clone(), writes: Vec::with_capacity(writes.len() + 1) };
+        if !missing && (created || conversation != before) {
+            commit.writes.push(Write::PutConversation(conversation.clone()));
+        }
+        commit.writes.extend(writes);
+        let mut fresh = outcomes.into_iter();
+        let outcomes = matched.into_iter().filter_map(|m| m.or_else(|| fresh.next())).collect();
+        Ok((commit, Appended { conversation, created: created && !missing, outcomes }))
+    }
+
+    fn key(&self, id: ConversationId) -> ConversationKey {
+        ConversationKey { tenant: self.tenant.clone(), id }
+    }
+
+    /// The conversation the entries belong to, and whether it has to be made.
+    fn conversation(&self, reader: &dyn Reader) -> StoreResult<(Conversation, bool)> {
+        match &self.incoming.target {
+            Target::Existing(id) => match reader.conversation(&self.key(*id))? {
+                Some(conversation) => Ok((conversation, false)),
+                None => Err(Invalid::new(format!("conversation {id}"), "it does not exist").into()),
+            },
+            Target::Named(about) => self.named(reader, about),
+            Target::Lineage(about) => {
+                let Some(base) = &about.external_id else { return self.named(reader, about) };
+                for number in 1.. {
+                    let mut about = about.clone();
+                    if number > 1 {
+                        about.external_id = Some(ExternalId::new(format!("{base}~{number}"))?);
+                    }
+                    let (conversation, created) = self.named(reader, &about)?;
+                    if created || self.agrees(reader, &conversation)? {
+                        return Ok((conversation, created));
+                    }
+                }
+                Err(Invalid::new("conversation", "it cannot be told from others").into())
+            }
+        }
+    }
+
+    fn named(&self, reader: &dyn Reader, about: &NewConversation) -> StoreResult<(Conversation, bool)> {
+        if let Some(external) = &about.external_id
+            && let Some(conversation) = reader.conversation_by_external_id(&self.tenant, external)?
+        {
+            return Ok((conversation, false));
+        }
+        let derived = about.external_id.as_ref().map(|id| ConversationId::of_external(&self.tenant, id));
+        let Some(id) = about.id.or(derived).or(self.drawn) else {
+            return Err(Invalid::new("conversation", "it has neither id nor external id").into());
+        };
+        if let Some(conversation) = reader.conversation(&self.key(id))? {
+            return Ok((conversation, false));
+        }
+        let first = self.incoming.entries.iter().find_map(said_at).unwrap_or(self.now);
+        let conversation = Conversation {
+            id,
+            slug: Conversation::untitled_slug(id),
+            title: None,
+            naming: Naming::Untitled,
+            participants: about.participants.clone(),
+            cwd: about.cwd.clone(),
+            project_path: about.project_path.clone(),
+            started_at: first,
+            last_activity: first,
+            state: about.state,
+            external_id: about.external_id.clone(),
+            totals: Totals::default(),
+        };
+        Ok((conversation, true))
+    }
+
+    /// Whether the stored messages and the entries say the same as far as both go.
+    fn agrees(&self, reader: &dyn Reader, conversation: &Conversation) -> StoreResult<bool> {
+        let stored = stored_hashes(reader, &self.key(conversation.id))?;
+        let entries = self.incoming.entries.iter().filter_map(message_hash);
+        Ok(stored.into_iter().zip(entries).all(|(stored, entry)| stored == entry))
+    }
+
+    /// What became of the entries that the conversation had before, by position.
+    fn match_by_position(
+        &self,
+        reader: &dyn Reader,
+        key: &ConversationKey,
+        totals: Totals,
+    ) -> StoreResult<Vec<Option<Outcome>>> {
+        let mut stored = stored_hashes(reader, key)?.into_iter();
+        let mut calls = totals.tool_calls;
+        let matched = self.incoming.entries.iter().map(|entry| match &entry.what {
+            Arrival::Message(message) => {
+                let same = stored.next()? == message.hash();
+                let outcome = if same { Outcome::Known } else { Outcome::Differs };
+                message.said().external_id.is_none().then_some(outcome)
+            }
+            // A call that is waiting for its result is found by its external id.
+            Arrival::ToolCall(call) => {
+                let before = calls > 0;
+                calls = calls.saturating_sub(1);
+                (before && call.external_id.is_none()).then_some(Outcome::Known)
+            }
+            Arrival::ToolResult { .. } | Arrival::Fork { .. } => None,
+        });
+        Ok(matched.collect())
+    }
+
+    /// What became of the entries that another conversation has.
+    fn match_elsewhere(
+        &self,
+        reader: &dyn Reader,
+        here: ConversationId,
+    ) -> StoreResult<Vec<Option<Outcome>>> {
+        let entries = &self.incoming.entries;
+        let mut holders = reader.holders(&self.tenant, &ids_of(entries))?.into_iter();
+        let matched = entries.iter().map(|entry| {
+            entry.external_id()?;
+            let holder = holders.next()??;
+            let forks = matches!(entry.what, Arrival::Fork { .. });
+            (holder != here && !forks).then_some(Outcome::Elsewhere)
+        });
+        Ok(matched.collect())
+    }
+
+    fn what_is_there(
+        &self,
+        reader: &dyn Reader,
+        key: &ConversationKey,
+        entries: &[Entry],
+    ) -> StoreResult<(Vec<Head>, HashMap<ExternalId, Known>)> {
+        let named: HashSet<&ThreadName> = entries.iter().map(|entry| &entry.thread).collect();
+        let mut heads = Vec::new();
+        for thread in reader.threads(key)? {
+            let last_turn =
+                if named.contains(&thread.name) { reader.last_turn(key, &thread.name)? } else { None };
+            heads.push(Head { thread, last_turn });
+        }
+        let ids = ids_of(entries);
+        let known = reader.known(key, &ids)?;
+        let known = ids.into_iter().zip(known).filter_map(|(id, known)| Some((id.clone(), known?))).collect();
+        Ok((heads, known))
+    }
+
+    /// Takes over what the source says about the conversation, and gives it a slug.
+    fn settle(
+        &self,
+        reader: &dyn Reader,
+        before: &Conversation,
+        conversation: &mut Conversation,
+        grew: bool,
+    ) -> StoreResult<()> {
+        let mut wish = None;
+        if let Target::Named(about) | Target::Lineage(about) = &self.incoming.target {
+            if grew {
+                conversation.state = about.state;
+            }
+            if about.title.is_some() && conversation.naming <= about.naming {
+                conversation.title.clone_from(&about.title);
+                conversation.naming = about.naming;
+            }
+            wish = about.slug.as_deref();
+        }
+        let untitled = conversation.slug == Conversation::untitled_slug(conversation.id);
+        if conversation.title == before.title && !(untitled && wish.is_some()) {
+            return Ok(());
+        }
+        let wish = wish.or(conversation.title.as_deref()).map(slug_of).filter(|slug| !slug.is_empty());
+        if let Some(wish) = wish {
+            conversation.slug = free_slug(reader, &self.tenant, &wish, conversation.id)?;
+        }
+        Ok(())
+    }
+}
+
+/// The wish, or the wish with a number, or with the id where many share it.
+fn free_slug(reader: &dyn Reader, tenant: &TenantId, wish: &str, id: ConversationId) -> StoreResult<String> {
+    let numbered = (2..10).map(|number| format!("{wish}-{number}"));
+    for slug in std::iter::once(wish.to_owned()).chain(numbered) {
+        if reader.conversation_by_slug(tenant, &slug)?.is_none_or(|holder| holder.id == id) {
+            return Ok(slug);
+        }
+    }
+    Ok(format!("{wish}-{}", id.short()))
+}
+
+fn stored_hashes(reader: &dyn Reader, key: &ConversationKey) -> StoreResult<Vec<ContentHash>> {
+    const PAGE: usize = 1000;
+    let mut hashes = Vec::new();
+    loop {
+        let from = MessageIdx(u32::try_from(hashes.len()).unwrap_or(u32::MAX));
+        let page = reader.messages(key, Span::starting(from, PAGE))?;
+        hashes.extend(page.iter().map(|message| message.hash));
+        if page.len() < PAGE {
+            return Ok(hashes);
+        }
+    }
+}
+
+fn message_hash(entry: &Entry) -> Option<ContentHash> {
+    match &entry.what {
+        Arrival::Message(message) => Some(message.hash()),
+        _ => None,
+    }
+}
+
+fn said_at(entry: &Entry) -> Option<Timestamp> {
+    match &entry.what {
+        Arrival::Message(message) => Some(message.said().at),
+        Arrival::ToolCall(call) => Some(call.at),
+        Arrival::ToolResult { at, .. } => Some(*at),
+        Arrival::Fork { .. } => None,
+    }
+}

@@ -1,0 +1,256 @@
+//! The façade: everything a program does with a memory goes through [`Memory`].
+
+use std::sync::Arc;
+
+use treering_core::capture::{Arrival, Entry, Weighed};
+use treering_core::conversation::{Thread, Totals};
+use treering_core::ports::{ConversationFilter, Description, Span};
+use treering_core::slug::slug_of;
+use treering_core::{
+    Clock, Commit, Conversation, ConversationId, ConversationKey, ConversationState, Invalid, Message,
+    MessageIdx, Naming, NewMessage, Reader, Store, StoreError, TenantId, ThreadName, Tokenizer, ToolCall,
+    Turn, TurnNo, Write,
+};
+
+use crate::error::{Error, Result};
+
+/// A memory: one tenant's conversations in one store. Cheap to clone and to share.
+#[derive(Clone)]
+pub struct Memory {
+    store: Arc<dyn Store>,
+    tokenizer: Arc<dyn Tokenizer>,
+    clock: Arc<dyn Clock>,
+    tenant: TenantId,
+}
+
+/// A conversation in a listing.
+#[derive(Debug, Clone)]
+pub struct Session {
+    /// The conversation.
+    pub conversation: Conversation,
+    /// Its last message.
+    pub last_message: Option<Message>,
+}
+
+/// How much there is.
+#[derive(Debug, Clone)]
+pub struct Stats {
+    /// The store that holds it.
+    pub store: Description,
+    /// Conversations of the tenant.
+    pub conversations: u32,
+    /// What is in them.
+    pub totals: Totals,
+    /// The tokenizer that counted the tokens.
+    pub tokenizer: &'static str,
+}
+
+impl Memory {
+    /// The memory of `tenant` in `store`.
+    #[must_use]
+    pub fn new(
+        store: Arc<dyn Store>,
+        tokenizer: Arc<dyn Tokenizer>,
+        clock: Arc<dyn Clock>,
+        tenant: TenantId,
+    ) -> Self {
+        Self { store, tokenizer, clock, tenant }
+    }
+
+    /// The tenant whose conversations these are.
+    #[must_use]
+    pub const fn tenant(&self) -> &TenantId {
+        &self.tenant
+    }
+
+    /// The clock that times what comes without a time.
+    #[must_use]
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    pub(crate) const fn tokenizer(&self) -> &Arc<dyn Tokenizer> {
+        &self.tokenizer
+    }
+
+    /// An entry for [`Memory::append`]: a message of a thread, counted and hashed.
+    #[must_use]
+    pub fn message(&self, thread: ThreadName, said: NewMessage) -> Entry {
+        let weighed = Weighed::new(said, |text| self.tokenizer.count(text));
+        Entry { thread, what: Arrival::Message(weighed) }
+    }
+
+    /// The conversation that goes by a slug, an id, or the first digits of one.
+    pub fn find(&self, reference: &str) -> Result<Conversation> {
+        let reader = self.store.reader()?;
+        if let Some(conversation) = reader.conversation_by_slug(&self.tenant, reference)? {
+            return Ok(conversation);
+        }
+        let digits = reference.to_ascii_lowercase();
+        let is_prefix = (4..=32).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
+        let ids = match is_prefix {
+            true => reader.conversations_by_id_prefix(&self.tenant, &digits, 6)?,
+            false => Vec::new(),
+        };
+        let mut found = ids.into_iter().filter_map(|id| reader.conversation(&self.key(id)).transpose());
+        match (found.next().transpose()?, found.next().transpose()?) {
+            (None, _) => Err(Error::NoConversation(reference.to_owned())),
+            (Some(one), None) => Ok(one),
+            (Some(one), Some(other)) => {
+                let rest = found.collect::<std::result::Result<Vec<_>, _>>()?;
+                let candidates = [one, other].into_iter().chain(rest).map(|c| c.slug).collect();
+                Err(Error::Ambiguous { reference: reference.to_owned(), candidates })
+            }
+        }
+    }
+
+    /// Conversations, the latest activity first, each with its last message.
+    pub fn sessions(&self, filter: &ConversationFilter) -> Result<Vec<Session>> {
+        let reader = self.store.reader()?;
+        let with_last = |conversation: Conversation| {
+            let key = self.key(conversation.id);
+            let last = conversation.totals.messages.checked_sub(1).map(MessageIdx);
+            let last_message = match last {
+                Some(idx) => reader.messages(&key, Span::starting(idx, 1))?.pop(),
+                None => None,
+            };
+            Ok(Session { conversation, last_message })
+        };
+        reader.conversations(&self.tenant, filter)?.into_iter().map(with_last).collect()
+    }
+
+    /// The threads of a conversation, `main` first.
+    pub fn threads(&self, id: ConversationId) -> Result<Vec<Thread>> {
+        Ok(self.store.reader()?.threads(&self.key(id))?)
+    }
+
+    /// Turns of a conversation, each with its messages and tool calls.
+    pub fn turns(&self, id: ConversationId, span: Span<TurnNo>) -> Result<Vec<WholeTurn>> {
+        let (reader, key) = (self.store.reader()?, self.key(id));
+        let turns = reader.turns(&key, span)?;
+        let (Some(first), Some(last)) = (turns.first(), turns.last()) else { return Ok(Vec::new()) };
+        let calls = reader.tool_calls(&key, Span::between(first.no, TurnNo(last.no.0 + 1)))?;
+        let from = turns.iter().map(|turn| turn.from).min().unwrap_or(MessageIdx(0));
+        let until = turns.iter().map(|turn| turn.until).max().unwrap_or(from);
+        let messages = reader.messages(&key, Span::between(from, until))?;
+        let mut whole: Vec<WholeTurn> = turns
+            .into_iter()
+            .map(|turn| WholeTurn { turn, messages: Vec::new(), tool_calls: Vec::new() })
+            .collect();
+        // Turns are numbered without gaps, so a turn's place follows from its number.
+        let start = whole.first().map_or(0, |first| first.turn.no.0);
+        let place = |no: TurnNo| no.0.checked_sub(start).map(|place| place as usize);
+        for message in messages {
+            if let Some(turn) = place(message.turn).and_then(|at| whole.get_mut(at)) {
+                turn.messages.push(message);
+            }
+        }
+        for call in calls {
+            if let Some(turn) = place(call.turn).and_then(|at| whole.get_mut(at)) {
+                turn.tool_calls.push(call);
+            }
+        }
+        Ok(whole)
+    }
+
+    /// Messages of a conversation, in order.
+    pub fn messages(&self, id: ConversationId, span: Span<MessageIdx>) -> Result<Vec<Message>> {
+        Ok(self.store.reader()?.messages(&self.key(id), span)?)
+    }
+
+    /// Gives a conversation another name: the title as it is given, the slug from it.
+    pub fn rename(&self, id: ConversationId, title: &str) -> Result<Conversation> {
+        let slug = slug_of(title);
+        if slug.is_empty() {
+            return Err(Invalid::new(format!("name {title:?}"), "it needs a letter or a digit").into());
+        }
+        let holder = self.store.reader()?.conversation_by_slug(&self.tenant, &slug)?;
+        if holder.is_some_and(|holder| holder.id != id) {
+            return Err(Error::SlugTaken(slug));
+        }
+        let title = title.trim().to_owned();
+        self.change(id, move |conversation| {
+            conversation.slug.clone_from(&slug);
+            conversation.title = Some(title.clone());
+            conversation.naming = Naming::Person;
+        })
+    }
+
+    /// Opens, closes or archives a conversation.
+    pub fn set_state(&self, id: ConversationId, state: ConversationState) -> Result<Conversation> {
+        self.change(id, move |conversation| conversation.state = state)
+    }
+
+    /// How much there is.
+    pub fn stats(&self) -> Result<Stats> {
+        let (conversations, totals) = self.store.reader()?.totals(&self.tenant)?;
+        Ok(Stats { store: self.store.describe()?, conversations, totals, tokenizer: self.tokenizer.name() })
+    }
+
+    pub(crate) fn key(&self, id: ConversationId) -> ConversationKey {
+        ConversationKey { tenant: self.tenant.clone(), id }
+    }
+
+    fn change(
+        &self,
+        id: ConversationId,
+        change: impl Fn(&mut Conversation) + Send + 'static,
+    ) -> Result<Conversation> {
+        let key = self.key(id);
+        let planned = key.clone();
+        self.store.commit(Box::new(move |reader: &dyn Reader| {
+            let Some(mut conversation) = reader.conversation(&planned)? else {
+                return Err(StoreError::Refused(Invalid::new(
+                    format!("conversation {id}"),
+                    "it does not exist",
+                )));
+            };
+            change(&mut conversation);
+            let writes = vec![Write::PutConversation(conversation)];
+            Ok(Commit { tenant: planned.tenant.clone(), writes })
+        }))?;
+        let changed = self.store.reader()?.conversation(&key)?;
+        changed.ok_or_else(|| Error::NoConversation(id.to_string()))
+    }
+}
+
+/// A turn with everything in it.
+#[derive(Debug, Clone)]
+pub struct WholeTurn {
+    /// The turn.
+    pub turn: Turn,
+    /// Its messages, in order.
+    pub messages: Vec<Message>,
+    /// Its tool calls, in order.
+    pub tool_calls: Vec<ToolCall>,
+}
+
+/// One thing of a turn, in the order it happened.
+#[derive(Debug, Clone, Copy)]
+pub enum Step<'a> {
+    /// Something was said.
+    Message(&'a Message),
+    /// A tool was called.
+    ToolCall(&'a ToolCall),
+}
+
+impl WholeTurn {
+    /// Messages and tool calls in the order they happened.
+    #[must_use]
+    pub fn steps(&self) -> Vec<Step<'_>> {
+        let mut calls = self.tool_calls.iter().peekable();
+        let mut steps = Vec::with_capacity(self.messages.len() + self.tool_calls.len());
+        for message in &self.messages {
+            while let Some(call) = calls.next_if(|call| call.before <= message.idx) {
+                steps.push(Step::ToolCall(call));
+            }
+            steps.push(Step::Message(message));
+        }
+        steps.extend(calls.map(Step::ToolCall));
+        steps
+    }
+}

@@ -1,0 +1,41 @@
+//! The numbers that stand for roles and states in the file. Never renumber: old files keep them.
+
+use treering_core::{ConversationState, Naming, Role};
+
+pub(super) const fn role_code(role: Role) -> i64 {
+    match role {
+        Role::System => 0,
+        Role::User => 1,
+        Role::Assistant => 2,
+        Role::Tool => 3,
+    }
+}
+
+pub(super) fn role(code: i64) -> Option<Role> {
+    Role::ALL.into_iter().find(|role| role_code(*role) == code)
+}
+
+pub(super) const fn state_code(state: ConversationState) -> i64 {
+    match state {
+        ConversationState::Open => 0,
+        ConversationState::Closed => 1,
+        ConversationState::Archived => 2,
+    }
+}
+
+pub(super) fn state(code: i64) -> Option<ConversationState> {
+    ConversationState::ALL.into_iter().find(|state| state_code(*state) == code)
+}
+
+pub(super) const fn naming_code(naming: Naming) -> i64 {
+    match naming {
+        Naming::Untitled => 0,
+        Naming::FirstMessage => 1,
+        Naming::Source => 2,
+        Naming::Person => 3,
+    }
+}
+
+pub(super) fn naming(code: i64) -> Option<Naming> {
+    Naming::ALL.into_iter().find(|naming| naming_code(*naming) == code)
+}

@@ -1,0 +1,34 @@
+//! From SQLite's errors to ones that say what to do.
+
+use std::path::Path;
+
+use rusqlite::ErrorCode;
+use treering_core::StoreError;
+
+/// What an error of SQLite means for the store at `path`.
+pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
+    let path = path.to_path_buf();
+    let detail = error.to_string();
+    match error {
+        rusqlite::Error::SqliteFailure(failure, _) => match failure.code {
+            ErrorCode::ReadOnly | ErrorCode::PermissionDenied => StoreError::ReadOnly { path, detail },
+            ErrorCode::CannotOpen => StoreError::Failed { path, detail },
+            ErrorCode::DiskFull => StoreError::Full { path },
+            ErrorCode::DatabaseCorrupt => StoreError::Corrupt { path, detail },
+            ErrorCode::NotADatabase => StoreError::Corrupt {
+                path,
+                detail: "it is not a Treering store, or its beginning was overwritten".into(),
+            },
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+                StoreError::Busy { path, seconds: super::PATIENCE.as_secs() }
+            }
+            _ => StoreError::Failed { path, detail },
+        },
+        // A row that does not have the type or the value that it was written with.
+        rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::Utf8Error(..) => StoreError::Corrupt { path, detail },
+        _ => StoreError::Failed { path, detail },
+    }
+}

@@ -1,0 +1,385 @@
+//! The embedded store: one SQLite file in write-ahead mode, no server, several processes at
+//! once.
+//!
+//! Writers of a process share one connection through a queue (see `queue`), readers take one of
+//! a small pool. A commit is durable when it returns; `Sync` says how durable.
+
+mod codes;
+mod error;
+mod queue;
+mod read;
+mod schema;
+mod write;
+
+use std::fs;
+use std::io;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use treering_core::StoreError;
+use treering_core::ports::{Description, Plan, Reader, Store, StoreResult};
+
+use error::explain;
+use read::View;
+
+/// How long a writer waits for other processes before it gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Readers that are kept open for the next one.
+const POOLED_READERS: usize = 8;
+
+/// What a commit has survived when it returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sync {
+    /// Power loss: the disk has it.
+    #[default]
+    Full,
+    /// The end of the process, but not a power loss.
+    Normal,
+}
+
+/// A store in one file.
+pub struct EmbeddedStore {
+    path: PathBuf,
+    writer: Option<Mutex<Connection>>,
+    queue: queue::Queue,
+    readers: Mutex<Vec<Connection>>,
+}
+
+impl EmbeddedStore {
+    /// The name of the store's file in its folder.
+    pub const FILE: &'static str = "treering.db";
+
+    /// Opens the store in `folder`, making both where they are missing. A store that this user
+    /// cannot write to is opened for reading.
+    pub fn open(folder: &Path, sync: Sync) -> StoreResult<Self> {
+        let path = folder.join(Self::FILE);
+        make_folder(folder, &path)?;
+        let writer = match open_writer(&path, sync) {
+            Ok(writer) => Some(Mutex::new(writer)),
+            Err(StoreError::ReadOnly { .. }) if path.exists() => None,
+            Err(error) => return Err(error),
+        };
+        let store = Self { path, writer, queue: queue::Queue::default(), readers: Mutex::default() };
+        if store.writer.is_none() {
+            let reader = store.open_reader()?;
+            let found = schema::version(&reader).map_err(|error| explain(&store.path, &error))?;
+            if found != schema::NEWEST {
+                return Err(StoreError::ReadOnly {
+                    path: store.path,
+                    detail: format!(
+                        "it has schema version {found} and must be brought to {}",
+                        schema::NEWEST
+                    ),
+                });
+            }
+            store.give_back(reader);
+        }
+        Ok(store)
+    }
+
+    /// The store's file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn open_reader(&self) -> StoreResult<Connection> {
+        let open = || -> rusqlite::Result<Connection> {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let mut reader = match &self.writer {
+                Some(_) => Connection::open_with_flags(&self.path, flags)?,
+                None => open_unwritable(&self.path, flags)?,
+            };
+            prepare(&mut reader)?;
+            Ok(reader)
+        };
+        open().map_err(|error| explain(&self.path, &error))
+    }
+
+    fn give_back(&self, reader: Connection) {
+        let mut pool = lock(&self.readers);
+        if pool.len() < POOLED_READERS {
+            pool.push(reader);
+        }
+    }
+
+    fn apply(&self, connection: &mut Connection, plans: &mut [Plan]) -> Vec<StoreResult<()>> {
+        match self.apply_together(connection, plans) {
+            Ok(results) => results,
+            Err(error) => vec![Err(error); plans.len()],
+        }
+    }
+
+    /// Applies plans in one transaction; `Err` when none of them was kept.
+    fn apply_together(
+        &self,
+        connection: &mut Connection,
+        plans: &mut [Plan],
+    ) -> StoreResult<Vec<StoreResult<()>>> {
+        let failed = |error: rusqlite::Error| explain(&self.path, &error);
+        let transaction =
+            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        let alone = plans.len() == 1;
+        let mut results = Vec::with_capacity(plans.len());
+        for plan in plans {
+            if !alone {
+                transaction
+                    .prepare_cached("SAVEPOINT plan")
+                    .and_then(|mut s| s.execute([]))
+                    .map_err(failed)?;
+            }
+            let result = self.apply_one(&transaction, plan);
+            match &result {
+                // Some failures end the whole transaction: what came before is gone with it.
+                Err(error) if alone || transaction.is_autocommit() => return Err(error.clone()),
+                Err(_) => transaction.execute_batch("ROLLBACK TO plan; RELEASE plan").map_err(failed)?,
+                Ok(()) if !alone => {
+                    transaction
+                        .prepare_cached("RELEASE plan")
+                        .and_then(|mut s| s.execute([]))
+                        .map_err(failed)?;
+                }
+                Ok(()) => {}
+            }
+            results.push(result);
+        }
+        transaction.commit().map_err(failed)?;
+        Ok(results)
+    }
+
+    fn apply_one(&self, connection: &Connection, plan: &mut Plan) -> StoreResult<()> {
+        let view = View { connection, path: &self.path };
+        let commit = catch_unwind(AssertUnwindSafe(|| plan(&view))).unwrap_or_else(|_| {
+            let detail = "the plan of a commit panicked; nothing of it was written".into();
+            Err(StoreError::Failed { path: self.path.clone(), detail })
+        })?;
+        write::apply(connection, &commit).map_err(|error| explain(&self.path, &error))
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn commit(&self, plan: Plan) -> StoreResult<()> {
+        let Some(writer) = &self.writer else {
+            let detail = "this user cannot write to it".into();
+            return Err(StoreError::ReadOnly { path: self.path.clone(), detail });
+        };
+        self.queue.commit(plan, |plans| self.apply(&mut lock(writer), plans))
+    }
+
+    fn reader(&self) -> StoreResult<Box<dyn Reader + '_>> {
+        let pooled = lock(&self.readers).pop();
+        let connection = match pooled {
+            Some(connection) => connection,
+            None => self.open_reader()?,
+        };
+        let begun = connection.prepare_cached("BEGIN").and_then(|mut s| s.execute([]));
+        begun.map_err(|error| explain(&self.path, &error))?;
+        let connection = Pooled { store: self, connection: Some(connection) };
+        Ok(Box::new(View { connection, path: &self.path }))
+    }
+
+    fn check(&self) -> StoreResult<Vec<String>> {
+        let reader = self.open_reader()?;
+        let found = || -> rusqlite::Result<Vec<String>> {
+            let mut problems: Vec<String> = reader
+                .prepare("PRAGMA integrity_check")?
+                .query_map([], |row| row.get::<_, String>(0))?
+                .filter(|line| !matches!(line, Ok(text) if text == "ok"))
+                .collect::<Result<_, _>>()?;
+            let mut orphans = reader.prepare("PRAGMA foreign_key_check")?;
+            let rows = orphans.query_map([], |row| {
+                Ok(format!("a row of {} belongs to no conversation", row.get::<_, String>(0)?))
+            })?;
+            problems.extend(rows.collect::<Result<Vec<_>, _>>()?);
+            Ok(problems)
+        };
+        match found().map_err(|error| explain(&self.path, &error)) {
+            Err(StoreError::Corrupt { detail, .. }) => Ok(vec![detail]),
+            other => other,
+        }
+    }
+
+    fn describe(&self) -> StoreResult<Description> {
+        let size = |suffix: &str| {
+            let mut name = self.path.clone().into_os_string();
+            name.push(suffix);
+            fs::metadata(name).map_or(0, |file| file.len())
+        };
+        Ok(Description {
+            kind: "embedded",
+            location: self.path.display().to_string(),
+            schema_version: schema::NEWEST,
+            bytes: size("") + size("-wal"),
+        })
+    }
+}
+
+/// A connection inside a read transaction; it goes back to the pool.
+struct Pooled<'a> {
+    store: &'a EmbeddedStore,
+    /// Present until it is dropped.
+    connection: Option<Connection>,
+}
+
+impl Deref for Pooled<'_> {
+    type Target = Connection;
+    fn deref(&self) -> &Connection {
+        let Some(connection) = &self.connection else { unreachable!("taken only when dropped") };
+        connection
+    }
+}
+
+impl Drop for Pooled<'_> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take()
+            && connection.prepare_cached("COMMIT").and_then(|mut s| s.execute([])).is_ok()
+        {
+            self.store.give_back(connection);
+        }
+    }
+}
+
+/// Makes the store's folder, for this user alone: conversations are private.
+fn make_folder(folder: &Path, path: &Path) -> StoreResult<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(|error| {
+        let (path, detail) = (path.to_path_buf(), format!("cannot make {}: {error}", folder.display()));
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                StoreError::ReadOnly { path, detail }
+            }
+            io::ErrorKind::StorageFull => StoreError::Full { path },
+            _ => StoreError::Failed { path, detail },
+        }
+    })
+}
+
+fn open_writer(path: &Path, sync: Sync) -> StoreResult<Connection> {
+    let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
+        // SQLite says only "unable to open"; the file system knows why.
+        Some(ErrorCode::CannotOpen) => cannot_open(path),
+        _ => explain(path, &error),
+    };
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    prepare(&mut connection).map_err(failed)?;
+    refuse_foreign_files(&connection, path)?;
+    if connection.is_readonly("main").map_err(failed)? {
+        return Err(StoreError::ReadOnly { path: path.to_path_buf(), detail: "no write access".into() });
+    }
+    write_ahead(&connection).map_err(failed)?;
+    let level = match sync {
+        Sync::Full => "FULL",
+        Sync::Normal => "NORMAL",
+    };
+    connection.pragma_update(None, "synchronous", level).map_err(failed)?;
+    connection.pragma_update(None, "fullfsync", true).map_err(failed)?;
+    connection.pragma_update(None, "journal_size_limit", 64 << 20).map_err(failed)?;
+    match schema::migrate(&mut connection).map_err(failed)? {
+        Ok(()) => Ok(connection),
+        Err(found) => Err(StoreError::TooNew { path: path.to_path_buf(), found, known: schema::NEWEST }),
+    }
+}
+
+/// Why a file could not be opened, by trying what SQLite tried.
+fn cannot_open(path: &Path) -> StoreError {
+    let attempt = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    let (path, detail) = match attempt {
+        Ok(_) => (path.to_path_buf(), "files beside it cannot be written".to_owned()),
+        Err(error) => (path.to_path_buf(), error.to_string()),
+    };
+    if path.is_dir() {
+        return StoreError::Failed { path, detail: "it is a folder, not a file".into() };
+    }
+    StoreError::ReadOnly { path, detail }
+}
+
+/// A file that holds something else is left alone.
+fn refuse_foreign_files(connection: &Connection, path: &Path) -> StoreResult<()> {
+    let read = || -> rusqlite::Result<(i64, i64)> {
+        let id = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+        let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        Ok((id, tables))
+    };
+    let (id, tables) = read().map_err(|error| explain(path, &error))?;
+    if tables > 0 && id != schema::APPLICATION_ID {
+        let detail = "it is an SQLite database of another program".into();
+        return Err(StoreError::Corrupt { path: path.to_path_buf(), detail });
+    }
+    Ok(())
+}
+
+/// Settings that every connection needs.
+fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
+    connection.busy_handler(Some(wait_a_little))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    connection.pragma_update(None, "cache_size", -16_000)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")
+}
+
+/// Turns write-ahead mode on. Two processes that do so at once make SQLite answer "busy" without
+/// asking the busy handler, so it is asked here.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    let mut tries = 0;
+    loop {
+        match connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0)) {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && wait_a_little(tries) =>
+            {
+                tries += 1;
+            }
+            other => return other.map(drop),
+        }
+    }
+}
+
+/// Waits for another process: briefly at first, so that short writes cost little, and with an
+/// uneven step, so that two who wait do not keep meeting.
+fn wait_a_little(tries: i32) -> bool {
+    const STEPS_MICROS: [u64; 8] = [100, 230, 470, 910, 1700, 2900, 4300, 6100];
+    let place = usize::try_from(tries).unwrap_or(0);
+    let step = STEPS_MICROS[place.min(STEPS_MICROS.len() - 1)];
+    std::thread::sleep(Duration::from_micros(step + u64::from(std::process::id() % 7) * 50));
+    let longest = STEPS_MICROS[STEPS_MICROS.len() - 1];
+    (place as u128) < PATIENCE.as_micros() / u128::from(longest)
+}
+
+/// Opens a file in a place where nothing can be written. Without its log beside it, the file is
+/// all there is; with one, SQLite has to be able to read both.
+fn open_unwritable(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let mut log = path.to_path_buf().into_os_string();
+    log.push("-wal");
+    let logged = fs::metadata(&log).is_ok_and(|file| file.len() > 0);
+    if logged {
+        return Connection::open_with_flags(path, flags);
+    }
+    let escaped: String = path
+        .to_string_lossy()
+        .chars()
+        .map(|c| match c {
+            '%' => "%25".into(),
+            '?' => "%3f".into(),
+            '#' => "%23".into(),
+            other => other.to_string(),
+        })
+        .collect();
+    let uri = format!("file:{escaped}?immutable=1");
+    Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
+}
+
+/// A panic in a plan is caught before it can leave a connection half-used, so poison is ignored.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

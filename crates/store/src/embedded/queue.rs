@@ -1,0 +1,165 @@
+//! Group commit: writers that arrive while another one waits for the disk are applied together
+//! and share its sync.
+//!
+//! There is no thread of its own. The first writer leads: it applies everything that waits, in
+//! order, and syncs once; what arrived meanwhile is led by the first of those. A writer that
+//! comes alone pays nothing for the arrangement.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use treering_core::StoreError;
+use treering_core::ports::{Plan, StoreResult};
+
+/// The most that one sync carries, so that nobody waits for an endless batch.
+const LARGEST_BATCH: usize = 256;
+
+/// The line of writers.
+#[derive(Default)]
+pub(super) struct Queue {
+    line: Mutex<Line>,
+}
+
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<Arc<Ticket>>,
+    led: bool,
+}
+
+/// One writer's place in the line.
+struct Ticket {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+enum State {
+    Waiting(Plan),
+    /// A leader has the plan.
+    Taken,
+    /// This writer leads the next batch, its own plan first.
+    Leads(Plan),
+    Done(StoreResult<()>),
+}
+
+impl Queue {
+    /// Commits a plan, alone or with others. `apply` applies a batch and answers for each plan;
+    /// it is called by one thread at a time.
+    pub(super) fn commit(
+        &self,
+        plan: Plan,
+        apply: impl Fn(&mut [Plan]) -> Vec<StoreResult<()>>,
+    ) -> StoreResult<()> {
+        let mut line = lock(&self.line);
+        if line.led {
+            let ticket =
+                Arc::new(Ticket { state: Mutex::new(State::Waiting(plan)), changed: Condvar::new() });
+            line.waiting.push_back(Arc::clone(&ticket));
+            drop(line);
+            match ticket.wait() {
+                Turn::Done(result) => return result,
+                Turn::Lead(plan) => return self.lead(plan, apply),
+            }
+        }
+        line.led = true;
+        drop(line);
+        self.lead(plan, apply)
+    }
+
+    fn lead(&self, own: Plan, apply: impl Fn(&mut [Plan]) -> Vec<StoreResult<()>>) -> StoreResult<()> {
+        // Leadership passes on even if a plan panics: nobody may wait for ever.
+        let handover = Handover(self);
+        let (mut plans, tickets) = self.gather(own);
+        let mut results = apply(&mut plans).into_iter();
+        let result = results.next().unwrap_or_else(|| Err(lost()));
+        drop(handover);
+        for ticket in tickets {
+            ticket.set(State::Done(results.next().unwrap_or_else(|| Err(lost()))));
+        }
+        result
+    }
+
+    /// The leader's plan and those that wait, in order.
+    fn gather(&self, own: Plan) -> (Vec<Plan>, Vec<Followed>) {
+        let mut line = lock(&self.line);
+        let count = line.waiting.len().min(LARGEST_BATCH - 1);
+        let mut plans = vec![own];
+        let mut tickets = Vec::with_capacity(count);
+        for ticket in line.waiting.drain(..count) {
+            let taken = std::mem::replace(&mut *lock(&ticket.state), State::Taken);
+            if let State::Waiting(plan) = taken {
+                plans.push(plan);
+                tickets.push(Followed(ticket));
+            }
+        }
+        (plans, tickets)
+    }
+}
+
+/// Makes the next writer in line the leader when the current one is through.
+struct Handover<'a>(&'a Queue);
+
+impl Drop for Handover<'_> {
+    fn drop(&mut self) {
+        let mut line = lock(&self.0.line);
+        let Some(next) = line.waiting.pop_front() else {
+            line.led = false;
+            return;
+        };
+        drop(line);
+        let mut state = lock(&next.state);
+        if let State::Waiting(plan) = std::mem::replace(&mut *state, State::Taken) {
+            *state = State::Leads(plan);
+        }
+        drop(state);
+        next.changed.notify_one();
+    }
+}
+
+/// A writer that was promised an answer; it gets one even if the leader does not come back.
+struct Followed(Arc<Ticket>);
+
+impl Followed {
+    fn set(&self, state: State) {
+        *lock(&self.0.state) = state;
+        self.0.changed.notify_one();
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        if matches!(*lock(&self.0.state), State::Taken) {
+            self.set(State::Done(Err(lost())));
+        }
+    }
+}
+
+enum Turn {
+    Lead(Plan),
+    Done(StoreResult<()>),
+}
+
+impl Ticket {
+    fn wait(&self) -> Turn {
+        let mut state = lock(&self.state);
+        loop {
+            match std::mem::replace(&mut *state, State::Taken) {
+                State::Leads(plan) => return Turn::Lead(plan),
+                State::Done(result) => return Turn::Done(result),
+                waiting => *state = waiting,
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn lost() -> StoreError {
+    StoreError::Failed {
+        path: Default::default(),
+        detail: "the writer that led this commit stopped; nothing was written".into(),
+    }
+}
+
+/// A plan that panicked left no half-made state behind these locks, so poison is ignored.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

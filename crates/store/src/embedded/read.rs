@@ -1,0 +1,358 @@
+//! Reads through one connection: a pooled one inside a read transaction, or the writer's while
+//! a commit is planned.
+
+use std::ops::Deref;
+use std::path::Path;
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use treering_core::conversation::{Fork, Thread, Totals};
+use treering_core::ports::{ConversationFilter, Known, Reader, Span, StoreResult};
+use treering_core::{
+    ContentHash, Conversation, ConversationId, ConversationKey, ExternalId, Json, Message, MessageIdx,
+    NewMessage, NewToolCall, TenantId, ThreadName, Timestamp, ToolCall, ToolResult, Turn, TurnNo,
+};
+
+use super::codes;
+use super::error::explain;
+
+/// What can be read through a connection, owned or lent.
+pub(super) struct View<'a, C> {
+    pub(super) connection: C,
+    pub(super) path: &'a Path,
+}
+
+const CONVERSATION: &str = "id, slug, title, participants, cwd, project_path, started_at, last_activity,
+    state, external_id, messages, turns, tool_calls, chars, tokens, naming";
+
+impl<C: Deref<Target = Connection>> View<'_, C> {
+    fn one<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> StoreResult<Option<T>> {
+        let row = || self.connection.prepare_cached(sql)?.query_row(params, read).optional();
+        row().map_err(|error| explain(self.path, &error))
+    }
+
+    fn many<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> StoreResult<Vec<T>> {
+        let rows = || -> rusqlite::Result<Vec<T>> {
+            self.connection.prepare_cached(sql)?.query_map(params, read)?.collect()
+        };
+        rows().map_err(|error| explain(self.path, &error))
+    }
+
+    fn pk(&self, key: &ConversationKey) -> StoreResult<Option<i64>> {
+        let sql = "SELECT pk FROM conversations WHERE tenant = ?1 AND id = ?2";
+        self.one(sql, params![key.tenant.as_str(), key.id.as_bytes()], |row| row.get(0))
+    }
+
+    /// The names of a conversation's threads, by number.
+    fn thread_names(&self, pk: i64) -> StoreResult<Vec<ThreadName>> {
+        let sql = "SELECT name FROM threads WHERE conversation = ?1 ORDER BY no";
+        self.many(sql, [pk], |row| name(row, 0, ThreadName::new))
+    }
+}
+
+impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
+    fn conversation(&self, key: &ConversationKey) -> StoreResult<Option<Conversation>> {
+        let sql = format!("SELECT {CONVERSATION} FROM conversations WHERE tenant = ?1 AND id = ?2");
+        self.one(&sql, params![key.tenant.as_str(), key.id.as_bytes()], conversation)
+    }
+
+    fn conversation_by_external_id(
+        &self,
+        tenant: &TenantId,
+        id: &ExternalId,
+    ) -> StoreResult<Option<Conversation>> {
+        let sql = format!("SELECT {CONVERSATION} FROM conversations WHERE tenant = ?1 AND external_id = ?2");
+        self.one(&sql, [tenant.as_str(), id.as_str()], conversation)
+    }
+
+    fn conversation_by_slug(&self, tenant: &TenantId, slug: &str) -> StoreResult<Option<Conversation>> {
+        let sql = format!("SELECT {CONVERSATION} FROM conversations WHERE tenant = ?1 AND slug = ?2");
+        self.one(&sql, [tenant.as_str(), slug], conversation)
+    }
+
+    fn conversations_by_id_prefix(
+        &self,
+        tenant: &TenantId,
+        prefix: &str,
+        limit: usize,
+    ) -> StoreResult<Vec<ConversationId>> {
+        let bound = |pad: &str| format!("{prefix}{}", pad.repeat(32_usize.saturating_sub(prefix.len())));
+        let bounds = (bound("0").parse::<ConversationId>(), bound("f").parse::<ConversationId>());
+        let (Ok(least), Ok(greatest)) = bounds else { return Ok(Vec::new()) };
+        let sql = "SELECT id FROM conversations WHERE tenant = ?1 AND id BETWEEN ?2 AND ?3
+            ORDER BY id LIMIT ?4";
+        let params = params![tenant.as_str(), least.as_bytes(), greatest.as_bytes(), rows(limit)];
+        self.many(sql, params, |row| Ok(ConversationId::from_bytes(row.get(0)?)))
+    }
+
+    fn conversations(
+        &self,
+        tenant: &TenantId,
+        filter: &ConversationFilter,
+    ) -> StoreResult<Vec<Conversation>> {
+        let states: u32 = match filter.states.as_slice() {
+            [] => u32::MAX,
+            some => some.iter().map(|state| 1 << codes::state_code(*state)).sum(),
+        };
+        let (after_at, after_id) = filter.after.map_or((None, None), |(at, id)| (Some(at), Some(id)));
+        let in_cwd = if filter.cwd.is_some() { "AND cwd = ?3" } else { "AND ?3 IS NULL" };
+        let sql = format!(
+            "SELECT {CONVERSATION} FROM conversations WHERE tenant = ?1 AND (1 << state) & ?2 {in_cwd}
+                AND (?4 IS NULL OR last_activity < ?4 OR (last_activity = ?4 AND id > ?5))
+            ORDER BY last_activity DESC, id LIMIT ?6"
+        );
+        let params = params![
+            tenant.as_str(),
+            states,
+            filter.cwd,
+            after_at.map(Timestamp::as_micros),
+            after_id.as_ref().map(ConversationId::as_bytes),
+            rows(filter.limit)
+        ];
+        self.many(&sql, params, conversation)
+    }
+
+    fn threads(&self, key: &ConversationKey) -> StoreResult<Vec<Thread>> {
+        let Some(pk) = self.pk(key)? else { return Ok(Vec::new()) };
+        let sql = "SELECT t.name, p.name, t.fork_after FROM threads t
+            LEFT JOIN threads p ON p.conversation = t.conversation AND p.no = t.parent
+            WHERE t.conversation = ?1 ORDER BY t.no";
+        self.many(sql, [pk], |row| {
+            let parent: Option<String> = row.get(1)?;
+            let after: Option<u32> = row.get(2)?;
+            let fork = match parent {
+                Some(_) => {
+                    Some(Fork { parent: name(row, 1, ThreadName::new)?, after: after.map(MessageIdx) })
+                }
+                None => None,
+            };
+            Ok(Thread { name: name(row, 0, ThreadName::new)?, fork })
+        })
+    }
+
+    fn last_turn(&self, key: &ConversationKey, thread: &ThreadName) -> StoreResult<Option<Turn>> {
+        let sql = "SELECT u.no, 0, u.first_idx, u.until_idx, u.messages, u.tool_calls, u.answered,
+                u.started_at, u.ended_at
+            FROM conversations c
+            JOIN threads t ON t.conversation = c.pk AND t.name = ?3
+            JOIN turns u ON u.conversation = c.pk AND u.thread = t.no
+            WHERE c.tenant = ?1 AND c.id = ?2 ORDER BY u.no DESC LIMIT 1";
+        let names = std::slice::from_ref(thread);
+        self.one(sql, params![key.tenant.as_str(), key.id.as_bytes(), thread.as_str()], |row| {
+            turn(row, names)
+        })
+    }
+
+    fn turns(&self, key: &ConversationKey, span: Span<TurnNo>) -> StoreResult<Vec<Turn>> {
+        let Some(pk) = self.pk(key)? else { return Ok(Vec::new()) };
+        let names = self.thread_names(pk)?;
+        let sql = "SELECT no, thread, first_idx, until_idx, messages, tool_calls, answered, started_at,
+                ended_at
+            FROM turns WHERE conversation = ?1 AND no >= ?2 AND no < ?3 ORDER BY no LIMIT ?4";
+        let params = params![pk, span.from.0, end(span.until.map(|no| no.0)), rows(span.limit)];
+        self.many(sql, params, |row| turn(row, &names))
+    }
+
+    fn messages(&self, key: &ConversationKey, span: Span<MessageIdx>) -> StoreResult<Vec<Message>> {
+        let Some(pk) = self.pk(key)? else { return Ok(Vec::new()) };
+        let names = self.thread_names(pk)?;
+        let sql = "SELECT idx, turn, thread, role, at, chars, tokens, hash, author, external_id, text, parts
+            FROM messages WHERE conversation = ?1 AND idx >= ?2 AND idx < ?3 ORDER BY idx LIMIT ?4";
+        let params = params![pk, span.from.0, end(span.until.map(|idx| idx.0)), rows(span.limit)];
+        self.many(sql, params, |row| message(row, &names))
+    }
+
+    fn tool_calls(&self, key: &ConversationKey, span: Span<TurnNo>) -> StoreResult<Vec<ToolCall>> {
+        let Some(pk) = self.pk(key)? else { return Ok(Vec::new()) };
+        let sql = "SELECT turn, place, before_idx, at, success, duration_ms, name, external_id, args, result
+            FROM tool_calls WHERE conversation = ?1 AND turn >= ?2 AND turn < ?3
+            ORDER BY turn, place LIMIT ?4";
+        let params = params![pk, span.from.0, end(span.until.map(|no| no.0)), rows(span.limit)];
+        self.many(sql, params, tool_call)
+    }
+
+    fn known(&self, key: &ConversationKey, ids: &[&ExternalId]) -> StoreResult<Vec<Option<Known>>> {
+        let Some(pk) = self.pk(key)? else { return Ok(vec![None; ids.len()]) };
+        let message = "SELECT idx, hash FROM messages WHERE conversation = ?1 AND external_id = ?2";
+        let call = "SELECT turn, place, result IS NOT NULL FROM tool_calls
+            WHERE conversation = ?1 AND external_id = ?2";
+        let find = |id: &&ExternalId| {
+            let params = params![pk, id.as_str()];
+            let stored = self.one(message, params, |row| {
+                Ok(Known::Message(MessageIdx(row.get(0)?), ContentHash::from_bytes(row.get(1)?)))
+            })?;
+            if stored.is_some() {
+                return Ok(stored);
+            }
+            self.one(call, params, |row| {
+                let (turn, order, finished) = (TurnNo(row.get(0)?), row.get(1)?, row.get(2)?);
+                Ok(Known::ToolCall { turn, order, finished })
+            })
+        };
+        ids.iter().map(find).collect()
+    }
+
+    fn holders(&self, tenant: &TenantId, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ConversationId>>> {
+        let held = |table: &str| {
+            format!(
+                "SELECT c.id FROM {table} m JOIN conversations c ON c.pk = m.conversation
+                WHERE m.external_id = ?1 AND c.tenant = ?2"
+            )
+        };
+        let sql = format!("{} UNION ALL {} LIMIT 1", held("messages"), held("tool_calls"));
+        let find = |id: &&ExternalId| {
+            let params = [id.as_str(), tenant.as_str()];
+            self.one(&sql, params, |row| Ok(ConversationId::from_bytes(row.get(0)?)))
+        };
+        ids.iter().map(find).collect()
+    }
+
+    fn totals(&self, tenant: &TenantId) -> StoreResult<(u32, Totals)> {
+        let sql = "SELECT count(*), ifnull(sum(messages), 0), ifnull(sum(turns), 0),
+                ifnull(sum(tool_calls), 0), ifnull(sum(chars), 0), ifnull(sum(tokens), 0)
+            FROM conversations WHERE tenant = ?1";
+        let sums = self.one(sql, [tenant.as_str()], |row| Ok((row.get(0)?, totals(row, 1)?)))?;
+        Ok(sums.unwrap_or_default())
+    }
+
+    fn tenants(&self) -> StoreResult<Vec<TenantId>> {
+        let sql = "SELECT DISTINCT tenant FROM conversations ORDER BY tenant";
+        self.many(sql, [], |row| name(row, 0, TenantId::new))
+    }
+}
+
+fn rows(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+fn end(until: Option<u32>) -> i64 {
+    until.map_or(i64::MAX, i64::from)
+}
+
+fn moment(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
+    row.get(at).map(Timestamp::from_micros)
+}
+
+/// A row that says something it cannot have been written with.
+fn unreadable<E>(at: usize, why: E) -> rusqlite::Error
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    rusqlite::Error::FromSqlConversionFailure(at, Type::Text, why.into())
+}
+
+fn name<T, E>(row: &Row<'_>, at: usize, make: impl FnOnce(String) -> Result<T, E>) -> rusqlite::Result<T>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    make(row.get(at)?).map_err(|why| unreadable(at, why))
+}
+
+fn external_id(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<ExternalId>> {
+    row.get::<_, Option<String>>(at)?.map(ExternalId::new).transpose().map_err(|why| unreadable(at, why))
+}
+
+fn json(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Json>> {
+    let Some(text) = row.get_ref(at)?.as_str_or_null()? else { return Ok(None) };
+    Json::new(text).map(Some).map_err(|why| unreadable(at, why))
+}
+
+fn totals(row: &Row<'_>, from: usize) -> rusqlite::Result<Totals> {
+    Ok(Totals {
+        messages: row.get(from)?,
+        turns: row.get(from + 1)?,
+        tool_calls: row.get(from + 2)?,
+        chars: row.get::<_, i64>(from + 3)?.unsigned_abs(),
+        tokens: row.get::<_, i64>(from + 4)?.unsigned_abs(),
+    })
+}
+
+fn conversation(row: &Row<'_>) -> rusqlite::Result<Conversation> {
+    let participants: String = row.get(3)?;
+    Ok(Conversation {
+        id: ConversationId::from_bytes(row.get(0)?),
+        slug: row.get(1)?,
+        title: row.get(2)?,
+        participants: serde_json::from_str(&participants).map_err(|why| unreadable(3, why))?,
+        cwd: row.get(4)?,
+        project_path: row.get(5)?,
+        started_at: moment(row, 6)?,
+        last_activity: moment(row, 7)?,
+        state: codes::state(row.get(8)?).ok_or_else(|| unreadable(8, "no such state"))?,
+        external_id: external_id(row, 9)?,
+        totals: totals(row, 10)?,
+        naming: codes::naming(row.get(15)?).ok_or_else(|| unreadable(15, "no such naming"))?,
+    })
+}
+
+/// The name of the thread whose number is in the row.
+fn thread(row: &Row<'_>, at: usize, names: &[ThreadName]) -> rusqlite::Result<ThreadName> {
+    let no: u32 = row.get(at)?;
+    names.get(no as usize).cloned().ok_or_else(|| unreadable(at, "no such thread"))
+}
+
+fn turn(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Turn> {
+    Ok(Turn {
+        no: TurnNo(row.get(0)?),
+        thread: thread(row, 1, names)?,
+        from: MessageIdx(row.get(2)?),
+        until: MessageIdx(row.get(3)?),
+        messages: row.get(4)?,
+        tool_calls: row.get(5)?,
+        answered: row.get(6)?,
+        started_at: moment(row, 7)?,
+        ended_at: moment(row, 8)?,
+    })
+}
+
+fn message(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Message> {
+    Ok(Message {
+        idx: MessageIdx(row.get(0)?),
+        turn: TurnNo(row.get(1)?),
+        thread: thread(row, 2, names)?,
+        said: NewMessage {
+            role: codes::role(row.get(3)?).ok_or_else(|| unreadable(3, "no such role"))?,
+            at: moment(row, 4)?,
+            author: row.get(8)?,
+            external_id: external_id(row, 9)?,
+            text: row.get(10)?,
+            parts: json(row, 11)?,
+        },
+        chars: row.get(5)?,
+        tokens: row.get(6)?,
+        hash: ContentHash::from_bytes(row.get(7)?),
+    })
+}
+
+fn tool_call(row: &Row<'_>) -> rusqlite::Result<ToolCall> {
+    let outcome = match json(row, 9)? {
+        None => None,
+        Some(result) => Some(ToolResult {
+            result,
+            success: row.get(4)?,
+            duration_ms: row.get::<_, Option<i64>>(5)?.map(i64::unsigned_abs),
+        }),
+    };
+    Ok(ToolCall {
+        turn: TurnNo(row.get(0)?),
+        order: row.get(1)?,
+        before: MessageIdx(row.get(2)?),
+        call: NewToolCall {
+            name: row.get(6)?,
+            args: json(row, 8)?.ok_or_else(|| unreadable(8, "no arguments"))?,
+            outcome,
+            at: moment(row, 3)?,
+            external_id: external_id(row, 7)?,
+        },
+    })
+}
