@@ -1,1 +1,48 @@
-//! x
+//! Treering keeps every turn of a conversation with a language model, for ever.
+//!
+//! [`open`] gives a [`Memory`]: append to it, find conversations in it, read them back.
+//!
+//! ```
+//! use treering::{Incoming, Matching, NewConversation, NewMessage, Role, Target, ThreadName};
+//!
+//! let home = tempfile::tempdir()?;
+//! let memory = treering::open(home.path())?;
+//! let now = memory.clock().now();
+//! let entries = vec![
+//!     memory.message(ThreadName::main(), NewMessage::new(Role::User, "Which port does staging use?", now)),
+//!     memory.message(ThreadName::main(), NewMessage::new(Role::Assistant, "7410, since March.", now)),
+//! ];
+//! let target = Target::Named(NewConversation::default());
+//! let appended = memory.append(Incoming { target, entries, matching: Matching::None })?;
+//!
+//! assert_eq!(appended.conversation.slug, "which-port-does-staging-use");
+//! assert_eq!(memory.find("which-port-does-staging-use")?.totals.turns, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#[cfg(feature = "cli")]
+pub mod cli;
+#[cfg(feature = "cli")]
+pub mod config;
+pub mod importers;
+pub mod wire;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use treering_core::{NewMessage, NewToolCall, Role, TenantId, ThreadName, Timestamp};
+pub use treering_engine::{Appended, Error, Incoming, Matching, Memory, NewConversation, Result, Target};
+pub use treering_providers::Bpe;
+pub use treering_store::{EmbeddedStore, Sync};
+
+/// Opens the memory in a folder with everything at its default, making it where it is missing.
+pub fn open(home: &Path) -> Result<Memory> {
+    open_with(home, Sync::default(), Bpe::default(), TenantId::default())
+}
+
+/// Opens the memory in a folder. The one place where adapters are chosen and joined.
+pub fn open_with(home: &Path, sync: Sync, tokenizer: Bpe, tenant: TenantId) -> Result<Memory> {
+    let store = EmbeddedStore::open(home, sync)?;
+    let clock = treering_engine::SystemClock;
+    Ok(Memory::new(Arc::new(store), Arc::new(tokenizer), Arc::new(clock), tenant))
+}

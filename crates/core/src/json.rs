@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 use crate::error::Invalid;
 
 /// Valid JSON text, kept as it came: numbers keep their digits, keys their order, strings
-/// their escapes (lone surrogates included).
+/// their escapes (lone surrogates included). Only line breaks between its tokens become
+/// spaces, so that it fits on a line.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Box<str>);
 
@@ -16,7 +17,7 @@ impl Json {
     /// Takes the text if it is one JSON value; outer white space is dropped.
     pub fn new(text: &str) -> Result<Self, Invalid> {
         match serde_json::from_str::<&RawValue>(text) {
-            Ok(raw) => Ok(Self(raw.get().into())),
+            Ok(raw) => Ok(Self::from_raw(raw)),
             Err(error) => {
                 Err(Invalid::new(format!("JSON {:?}", crate::text::preview(text, 60)), error.to_string()))
             }
@@ -26,7 +27,11 @@ impl Json {
     /// What a parser already found to be JSON.
     #[must_use]
     pub fn from_raw(raw: &RawValue) -> Self {
-        Self(raw.get().into())
+        // Inside a string a line break is always escaped.
+        match raw.get().contains(['\n', '\r']) {
+            true => Self(raw.get().replace(['\n', '\r'], " ").into()),
+            false => Self(raw.get().into()),
+        }
     }
 
     /// A JSON string with this text.
@@ -125,6 +130,7 @@ mod tests {
     fn json_is_kept_as_it_came() {
         let text = r#"{"b":1.00, "a":[1e400, "\ud83d", "\/"]}"#;
         assert_eq!(Json::new(&format!("  {text}\n")).unwrap().as_str(), text);
+        assert_eq!(Json::new("[1,\n\"a\\nb\"\r\n]").unwrap().as_str(), "[1, \"a\\nb\"  ]");
         assert!(Json::new("{\"a\":}").is_err());
         assert!(Json::new("1 2").is_err());
     }

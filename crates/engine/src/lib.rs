@@ -8,6 +8,7 @@ mod cwd;
 mod error;
 mod ingest;
 mod memory;
+mod record;
 mod verify;
 
 pub use clock::SystemClock;
@@ -15,4 +16,5 @@ pub use cwd::normalise_cwd;
 pub use error::{Error, Result};
 pub use ingest::{Appended, Incoming, Matching, NewConversation, Target};
 pub use memory::{Memory, Session, Stats, Step, WholeTurn};
+pub use record::Recorded;
 pub use verify::{Problem, Verification};

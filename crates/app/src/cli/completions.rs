@@ -1,0 +1,19 @@
+//! `treering completions`
+
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+
+use super::{Cli, Failure};
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The shell
+    shell: Shell,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "treering", &mut script);
+    std::io::Write::write_all(&mut std::io::stdout().lock(), &script)?;
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! The command line. One file per command; each prepares what it shows as a value first, so that
+//! people and `--json` see the same.
+
+mod append;
+mod completions;
+mod config;
+mod demo;
+mod export;
+mod import;
+mod lifecycle;
+mod output;
+mod sessions;
+mod show;
+mod stats;
+mod verify;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use etcetera::AppStrategy as _;
+use treering_core::TenantId;
+use treering_engine::Memory;
+
+use crate::config::{BadSettings, Loaded, Settings};
+use crate::importers::Unreadable;
+use output::Output;
+
+/// A memory for conversations with language models: keeps every turn, finds it again.
+#[derive(Parser)]
+#[command(name = "treering", version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "Start with `treering demo`, or `treering import ~/.claude/projects`.")]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, clap::Args)]
+struct Global {
+    /// The folder that holds everything [default: the platform's data folder]
+    #[arg(long, global = true, env = "TREERING_HOME", value_name = "FOLDER", help_heading = "Global options")]
+    home: Option<PathBuf>,
+    /// The tenant whose conversations are meant
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
+    tenant: Option<String>,
+    /// Sets any setting for this command; `treering config` lists them
+    #[arg(long = "set", global = true, value_name = "KEY=VALUE", value_parser = pair,
+          help_heading = "Global options")]
+    settings: Vec<(String, String)>,
+    /// Prints JSON, for programs
+    #[arg(long, global = true, help_heading = "Global options")]
+    json: bool,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE, like store.sync=normal")?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Shows what Treering does, on a sample conversation; leaves nothing behind
+    Demo(demo::Args),
+    /// Takes in transcripts: files, or folders that are searched
+    Import(import::Args),
+    /// Stores a turn or a message, from flags or as JSON lines on standard input
+    Append(append::Args),
+    /// Lists conversations, the latest first
+    Sessions(sessions::Args),
+    /// Shows the turns of a conversation
+    Show(show::Args),
+    /// Gives a conversation another title and slug
+    Rename(lifecycle::Rename),
+    /// Marks a conversation as ended; a new message opens it again
+    Close(lifecycle::Which),
+    /// Ends a conversation and leaves it out of listings
+    Archive(lifecycle::Which),
+    /// Opens a conversation that was closed or archived
+    Reopen(lifecycle::Which),
+    /// Writes conversations as JSON lines that `import` reads back without loss
+    Export(export::Args),
+    /// Counts what is stored
+    Stats,
+    /// Adds everything up and lists what does not; ends with 1 if anything does not
+    Verify,
+    /// Prints the settings in force and where each came from
+    Config(config::Args),
+    /// Prints a completion script for a shell
+    Completions(completions::Args),
+}
+
+/// Why a command ended early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Engine(#[from] treering_engine::Error),
+    #[error(transparent)]
+    Settings(#[from] BadSettings),
+    #[error("{0}")]
+    Unreadable(#[from] Unreadable),
+    #[error("{0}")]
+    Usage(String),
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+    #[error("cannot write {0}: {1}")]
+    File(PathBuf, io::Error),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// The command said itself what is wrong.
+    #[error("")]
+    Said,
+}
+
+impl From<treering_core::Invalid> for Failure {
+    fn from(invalid: treering_core::Invalid) -> Self {
+        Self::Engine(invalid.into())
+    }
+}
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output::new(cli.global.json);
+    match run(cli, &output) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read the output has seen enough.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(Failure::Said) => ExitCode::FAILURE,
+        Err(failure) => {
+            let hint = match &failure {
+                Failure::Engine(error) => error.hint(),
+                _ => None,
+            };
+            output.error(&failure.to_string(), hint.as_deref());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
+    let global = &cli.global;
+    match cli.command {
+        Command::Demo(args) => demo::run(&args, output),
+        Command::Completions(args) => completions::run(&args),
+        Command::Config(args) => config::run(&args, global, output),
+        Command::Import(args) => import::run(&args, &global.open()?, output),
+        Command::Append(args) => append::run(args, &global.open()?, output),
+        Command::Sessions(args) => sessions::run(&args, &global.open()?, output),
+        Command::Show(args) => show::run(&args, &global.open()?, output),
+        Command::Rename(args) => lifecycle::rename(&args, &global.open()?, output),
+        Command::Close(args) => {
+            lifecycle::set(&args, treering_core::ConversationState::Closed, &global.open()?, output)
+        }
+        Command::Archive(args) => {
+            lifecycle::set(&args, treering_core::ConversationState::Archived, &global.open()?, output)
+        }
+        Command::Reopen(args) => {
+            lifecycle::set(&args, treering_core::ConversationState::Open, &global.open()?, output)
+        }
+        Command::Export(args) => export::run(&args, &global.open()?),
+        Command::Stats => stats::run(&global.open()?, output),
+        Command::Verify => verify::run(&global.open()?, output),
+    }
+}
+
+impl Global {
+    fn home(&self) -> Result<PathBuf, Failure> {
+        if let Some(home) = &self.home {
+            return Ok(home.clone());
+        }
+        let strategy = etcetera::choose_app_strategy(etcetera::AppStrategyArgs {
+            top_level_domain: "dev".into(),
+            author: "treering".into(),
+            app_name: "treering".into(),
+        });
+        let strategy = strategy
+            .map_err(|_| Failure::Usage("this user has no home folder; name one with --home".into()))?;
+        Ok(strategy.data_dir())
+    }
+
+    fn load(&self) -> Result<Loaded, Failure> {
+        let mut flags = self.settings.clone();
+        if let Some(tenant) = &self.tenant {
+            flags.push(("tenant".into(), format!("{tenant:?}")));
+        }
+        Ok(Settings::load(&self.home()?, &flags)?)
+    }
+
+    fn open(&self) -> Result<Memory, Failure> {
+        let settings = self.load()?.settings;
+        let tenant = TenantId::new(settings.tenant)?;
+        let (sync, tokenizer) = (settings.store.sync.into(), settings.tokens.tokenizer.into());
+        Ok(crate::open_with(&self.home()?, sync, tokenizer, tenant)?)
+    }
+}

@@ -1,0 +1,327 @@
+//! Settings. Each is declared once, here: its key in the file, its environment variable, its
+//! default, its check and its documentation all come from this declaration.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use confique::meta::{Expr, FieldKind, LeafKind, Meta};
+use confique::{Config, Layer};
+use serde::Deserialize;
+use treering_core::TenantId;
+use treering_providers::Bpe;
+use treering_store::Sync;
+
+/// The name of the settings file in the home folder.
+pub const FILE: &str = "treering.toml";
+
+/// Everything that can be set.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct Settings {
+    /// The tenant whose conversations are read and written. Nothing crosses from one tenant to
+    /// another.
+    #[config(env = "TREERING_TENANT", default = "default", validate = is_tenant)]
+    pub tenant: String,
+
+    /// Where and how everything is kept.
+    #[config(nested)]
+    pub store: StoreSettings,
+
+    /// How tokens are counted.
+    #[config(nested)]
+    pub tokens: TokenSettings,
+}
+
+/// Where and how everything is kept.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct StoreSettings {
+    /// What a turn has survived when it is acknowledged: `full` survives power loss; `normal`
+    /// survives the end of the program but may lose the last moments before a power loss.
+    #[config(env = "TREERING_STORE_SYNC", default = "full")]
+    pub sync: SyncSetting,
+}
+
+/// How tokens are counted.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct TokenSettings {
+    /// The tokenizer that counts the tokens of new messages: `o200k` (GPT-4o and later) or
+    /// `cl100k` (GPT-4).
+    #[config(env = "TREERING_TOKENS_TOKENIZER", default = "o200k")]
+    pub tokenizer: TokenizerSetting,
+}
+
+/// The values of `store.sync`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SyncSetting {
+    /// Survives power loss.
+    Full,
+    /// Survives the end of the program.
+    Normal,
+}
+
+/// The values of `tokens.tokenizer`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TokenizerSetting {
+    /// GPT-4o and later.
+    O200k,
+    /// GPT-4 and GPT-3.5.
+    Cl100k,
+}
+
+impl From<SyncSetting> for Sync {
+    fn from(setting: SyncSetting) -> Self {
+        match setting {
+            SyncSetting::Full => Self::Full,
+            SyncSetting::Normal => Self::Normal,
+        }
+    }
+}
+
+impl From<TokenizerSetting> for Bpe {
+    fn from(setting: TokenizerSetting) -> Self {
+        match setting {
+            TokenizerSetting::O200k => Self::O200k,
+            TokenizerSetting::Cl100k => Self::Cl100k,
+        }
+    }
+}
+
+fn is_tenant(name: &String) -> Result<(), String> {
+    TenantId::new(name.clone()).map(drop).map_err(|error| error.to_string())
+}
+
+/// Where a value in force came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody said anything else.
+    Default,
+    /// The settings file.
+    File(PathBuf),
+    /// An environment variable.
+    Environment(&'static str),
+    /// A flag of this command.
+    Flag,
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Environment(name) => write!(f, "{name}"),
+            Self::Flag => f.write_str("flag"),
+        }
+    }
+}
+
+/// A setting and the value in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InForce {
+    /// Its key, e.g. `store.sync`.
+    pub key: String,
+    /// The value, as it would be written in the file.
+    pub value: String,
+    /// Where the value came from.
+    pub origin: Origin,
+}
+
+/// Settings that were read from everywhere, with the account of where from.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The settings.
+    pub settings: Settings,
+    /// Each of them, and where it came from.
+    pub in_force: Vec<InForce>,
+}
+
+/// Why settings could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadSettings(String);
+
+type SettingsLayer = <Settings as Config>::Layer;
+
+impl Settings {
+    /// Reads flags (`key=value`) over the environment over the file in `home` over defaults.
+    pub fn load(home: &Path, flags: &[(String, String)]) -> Result<Loaded, BadSettings> {
+        let path = home.join(FILE);
+        let file_text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(BadSettings(format!("cannot read {}: {error}", path.display()))),
+        };
+        let bad = |place: &str| {
+            let place = place.to_owned();
+            move |error: &dyn std::fmt::Display| {
+                BadSettings(format!("{place}: {}", error.to_string().trim_end()))
+            }
+        };
+        let place = path.display().to_string();
+        let file_values: toml::Table = file_text.parse().map_err(|error| bad(&place)(&error))?;
+        let file: SettingsLayer = toml::from_str(&file_text).map_err(|error| bad(&place)(&error))?;
+        let flag_values = table_of(flags)?;
+        let flagged: SettingsLayer =
+            flag_values.clone().try_into().map_err(|error| bad("--set")(&error))?;
+        let environment = SettingsLayer::from_env().map_err(|error| bad("environment")(&error))?;
+        let layers = flagged.with_fallback(environment).with_fallback(file);
+        let settings = Self::from_layer(layers.with_fallback(SettingsLayer::default_values()))
+            .map_err(|error| bad("settings")(&error))?;
+
+        let mut in_force = Vec::new();
+        leaves(&Self::META, "", &mut |key, _, env, default| {
+            let variable = env.and_then(|name| std::env::var(name).ok().map(|value| (name, value)));
+            let (value, origin) = if let Some(value) = lookup(&flag_values, key) {
+                (value, Origin::Flag)
+            } else if let Some((name, value)) = variable {
+                (value, Origin::Environment(name))
+            } else if let Some(value) = lookup(&file_values, key) {
+                (value, Origin::File(path.clone()))
+            } else {
+                (default.unwrap_or_default(), Origin::Default)
+            };
+            in_force.push(InForce { key: key.to_owned(), value, origin });
+        });
+        Ok(Loaded { settings, in_force })
+    }
+
+    /// A settings file with every setting, its documentation and its default.
+    #[must_use]
+    pub fn template() -> String {
+        confique::toml::template::<Self>(confique::toml::FormatOptions::default())
+    }
+
+    /// The reference of every setting, in Markdown.
+    #[must_use]
+    pub fn reference() -> String {
+        let mut page = String::from(
+            "# Settings\n\n\
+             Generated by `treering config --markdown`; a test keeps it true.\n\n\
+             A setting comes from, in order: the flag `--set KEY=VALUE`, its environment variable, the file \
+             `treering.toml` in the home folder, its default. `treering config` prints what is in force and \
+             where it came from; `treering config --template` prints a file to start from.\n\n\
+             The home folder itself comes from `--home`, `TREERING_HOME`, or the platform's data folder.\n",
+        );
+        leaves(&Self::META, "", &mut |key, doc, env, default| {
+            let _ = write!(page, "\n## `{key}`\n\n{}\n\n", doc.join("\n").trim());
+            let _ = writeln!(page, "- default: `{}`", default.unwrap_or_default());
+            let _ = writeln!(page, "- environment: `{}`", env.unwrap_or("none"));
+        });
+        page
+    }
+}
+
+/// Calls `take` with the key, documentation, variable and default of every setting.
+fn leaves(
+    meta: &Meta,
+    prefix: &str,
+    take: &mut dyn FnMut(&str, Vec<&str>, Option<&'static str>, Option<String>),
+) {
+    for field in meta.fields {
+        let key = format!("{prefix}{}", field.name);
+        match field.kind {
+            FieldKind::Nested { meta } => leaves(meta, &format!("{key}."), take),
+            FieldKind::Leaf { env, kind } => {
+                let default = match kind {
+                    LeafKind::Required { default: Some(Expr::Str(text)) } => Some(text.to_owned()),
+                    LeafKind::Required { default: Some(other) } => toml::to_string(&other).ok(),
+                    LeafKind::Required { default: None } | LeafKind::Optional => None,
+                };
+                take(&key, field.doc.iter().map(|line| line.trim()).collect(), env, default);
+            }
+        }
+    }
+}
+
+/// Flags as a table: each value is read as TOML, and as plain text where it is none.
+fn table_of(flags: &[(String, String)]) -> Result<toml::Table, BadSettings> {
+    let mut table = toml::Table::new();
+    let known: BTreeMap<String, ()> = {
+        let mut keys = BTreeMap::new();
+        leaves(&Settings::META, "", &mut |key, _, _, _| {
+            keys.insert(key.to_owned(), ());
+        });
+        keys
+    };
+    for (key, value) in flags {
+        if !known.contains_key(key) {
+            let keys: Vec<&str> = known.keys().map(String::as_str).collect();
+            return Err(BadSettings(format!("there is no setting {key:?}; there are {}", keys.join(", "))));
+        }
+        let parsed = format!("v = {value}").parse::<toml::Table>().ok();
+        let value = parsed
+            .and_then(|mut table| table.remove("v"))
+            .unwrap_or_else(|| toml::Value::String(value.clone()));
+        let mut place = &mut table;
+        let mut parts = key.split('.').peekable();
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                place.insert(part.to_owned(), value.clone());
+                break;
+            }
+            let below = place.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+            let toml::Value::Table(below) = below else { break };
+            place = below;
+        }
+    }
+    Ok(table)
+}
+
+fn lookup(table: &toml::Table, key: &str) -> Option<String> {
+    let mut parts = key.split('.');
+    let mut value = table.get(parts.next()?)?;
+    for part in parts {
+        value = value.get(part)?;
+    }
+    Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(file: &str, flags: &[(&str, &str)]) -> Result<Loaded, BadSettings> {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join(FILE), file).unwrap();
+        let flags: Vec<_> = flags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Settings::load(home.path(), &flags)
+    }
+
+    #[test]
+    fn flags_prevail_over_the_file_and_say_so() {
+        let loaded = load("tenant = \"a\"\n[store]\nsync = \"normal\"", &[("tenant", "b")]).unwrap();
+        assert_eq!(loaded.settings.tenant, "b");
+        assert_eq!(loaded.settings.store.sync, SyncSetting::Normal);
+        let origins: Vec<_> = loaded.in_force.iter().map(|s| (s.key.as_str(), s.value.as_str())).collect();
+        assert_eq!(origins, [("tenant", "b"), ("store.sync", "normal"), ("tokens.tokenizer", "o200k")]);
+        assert_eq!(loaded.in_force[0].origin, Origin::Flag);
+        assert!(matches!(loaded.in_force[1].origin, Origin::File(_)));
+        assert_eq!(loaded.in_force[2].origin, Origin::Default);
+    }
+
+    #[test]
+    fn bad_settings_say_what_and_where() {
+        let check = |file: &str, flags: &[(&str, &str)], words: &[&str]| {
+            let error = load(file, flags).unwrap_err().to_string();
+            for word in words {
+                assert!(error.contains(word), "{error}");
+            }
+        };
+        check("[store]\nsync = \"often\"", &[], &["treering.toml", "often", "full"]);
+        check("colour = 1", &[], &["treering.toml", "colour"]);
+        check("tenant = \"A B\"", &[], &["tenant", "a-z"]);
+        check("tenant = ", &[], &["treering.toml"]);
+        check("", &[("store.synk", "x")], &["store.synk", "store.sync"]);
+        check("", &[("store.sync", "x")], &["--set", "full"]);
+    }
+
+    #[test]
+    fn the_template_is_valid_and_changes_nothing() {
+        let loaded = load(&Settings::template(), &[]).unwrap();
+        assert!(loaded.in_force.iter().all(|setting| setting.origin == Origin::Default));
+    }
+}

@@ -1,0 +1,81 @@
+//! Sources that are trees of messages: the path that was followed is the main thread, what
+//! leaves it is a thread of its own.
+
+use std::collections::{HashMap, HashSet};
+
+use treering_core::ThreadName;
+use treering_core::capture::ForkPoint;
+
+use super::{Found, Piece, external, thread};
+
+/// A message of a tree and what it becomes.
+pub(super) struct Twig<'a> {
+    pub(super) id: &'a str,
+    pub(super) parent: Option<&'a str>,
+    pub(super) pieces: Vec<Piece>,
+}
+
+/// Lays a tree out in threads. `leaf` is where the followed path ends; where it is not known,
+/// each message is followed by its last child. `twigs` come in an order in which siblings are
+/// oldest first.
+pub(super) fn lay_out(found: &mut Found, twigs: Vec<Twig<'_>>, leaf: Option<&str>) {
+    let place: HashMap<&str, usize> = twigs.iter().enumerate().map(|(at, twig)| (twig.id, at)).collect();
+    let parent = |at: usize| twigs[at].parent.and_then(|id| place.get(id).copied());
+    let mut children: HashMap<Option<usize>, Vec<usize>> = HashMap::new();
+    for at in 0..twigs.len() {
+        children.entry(parent(at)).or_default().push(at);
+    }
+    let mut followed = HashSet::new();
+    let mut at = leaf.and_then(|id| place.get(id).copied());
+    while let Some(here) = at {
+        if !followed.insert(here) {
+            break;
+        }
+        at = parent(here);
+    }
+
+    let mut taken: Vec<Option<Vec<Piece>>> = Vec::with_capacity(twigs.len());
+    let ids: Vec<String> = twigs.iter().map(|twig| twig.id.to_owned()).collect();
+    taken.extend(twigs.into_iter().map(|twig| Some(twig.pieces)));
+    // Threads still to be walked: where each begins, its name, and what it leaves.
+    let mut open: Vec<(usize, ThreadName, Option<(ThreadName, ForkPoint)>)> = Vec::new();
+    let roots = children.remove(&None).unwrap_or_default();
+    queue(&mut open, &roots, &ThreadName::main(), &ForkPoint::Start, &followed, &ids, true);
+    while let Some((start, name, fork)) = open.pop() {
+        if let Some((parent, after)) = fork {
+            found.pieces.push((name.clone(), Piece::Fork(parent, after)));
+        }
+        let mut last = ForkPoint::Start;
+        let mut next = Some(start);
+        while let Some(here) = next {
+            let Some(pieces) = taken[here].take() else { break };
+            if pieces.iter().any(|piece| matches!(piece, Piece::Message(_))) {
+                last = ForkPoint::External(external(&ids[here]));
+            }
+            found.pieces.extend(pieces.into_iter().map(|piece| (name.clone(), piece)));
+            let after = children.remove(&Some(here)).unwrap_or_default();
+            next = queue(&mut open, &after, &name, &last, &followed, &ids, false);
+        }
+    }
+}
+
+/// Chooses which child goes on and leaves the others for later.
+fn queue(
+    open: &mut Vec<(usize, ThreadName, Option<(ThreadName, ForkPoint)>)>,
+    children: &[usize],
+    name: &ThreadName,
+    last: &ForkPoint,
+    followed: &HashSet<usize>,
+    ids: &[String],
+    roots: bool,
+) -> Option<usize> {
+    let main = children.iter().copied().find(|child| followed.contains(child)).or(children.last().copied());
+    for child in children.iter().rev().copied().filter(|child| Some(*child) != main) {
+        let branch = thread(&format!("branch-{}", ids[child].chars().take(8).collect::<String>()));
+        open.push((child, branch, Some((name.clone(), last.clone()))));
+    }
+    if roots && let Some(main) = main {
+        open.push((main, name.clone(), None));
+    }
+    main
+}

@@ -1,0 +1,211 @@
+//! The conversations of a ChatGPT data export: each a tree, of which one path was followed.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use treering_core::{Json, Naming, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
+
+use super::branches::{Twig, lay_out};
+use super::text::{self, Text};
+use super::{Found, Format, Piece, Sink, Source, Unreadable, args_of, external};
+
+#[derive(Deserialize)]
+struct Conversation<'a> {
+    title: Option<String>,
+    create_time: Option<f64>,
+    #[serde(borrow)]
+    mapping: HashMap<String, Node<'a>>,
+    current_node: Option<String>,
+    conversation_id: Option<String>,
+    id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Node<'a> {
+    #[serde(borrow)]
+    message: Option<Message<'a>>,
+    parent: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    author: Author,
+    create_time: Option<f64>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    recipient: Option<String>,
+    #[serde(default)]
+    metadata: Option<Metadata>,
+    status: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Author {
+    role: String,
+    name: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    is_visually_hidden_from_conversation: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Content<'a> {
+    content_type: String,
+    #[serde(borrow, default)]
+    parts: Vec<&'a RawValue>,
+    #[serde(borrow, default)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+}
+
+pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+    // The conversations one by one: an export can be very large.
+    let conversations = match text::parse::<Vec<&RawValue>>(&source.text) {
+        Ok(many) => many,
+        Err(_) => vec![text::parse::<&RawValue>(&source.text)?],
+    };
+    for raw in conversations {
+        let conversation: Conversation<'_> = text::parse(raw.get())?;
+        let found = conversation.found(source.modified, sink);
+        sink.give(found)?;
+    }
+    Ok(())
+}
+
+impl Conversation<'_> {
+    fn found(&self, modified: Timestamp, sink: &mut Sink<'_>) -> Found {
+        let Self { title, create_time, mapping, current_node, conversation_id, id } = self;
+        let id = conversation_id.as_deref().or(id.as_deref()).or(current_node.as_deref());
+        let mut found = Found::named(Format::ChatGpt, id.unwrap_or_default());
+        found.about.naming = Naming::Source;
+        found.about.title = title.clone().filter(|title| !title.trim().is_empty());
+        let start = create_time.and_then(Timestamp::from_seconds).unwrap_or(modified);
+
+        // The file's order says nothing: parents come before children, siblings by time.
+        let mut order: Vec<(usize, Timestamp, &String)> =
+            mapping.keys().map(|id| (self.depth(id), self.time(id).unwrap_or(start), id)).collect();
+        order.sort();
+        let mut twigs = Vec::with_capacity(order.len());
+        for (_, _, id) in order {
+            let node = &mapping[id];
+            let at = self.time(id).unwrap_or(start);
+            let pieces = node.message.as_ref().map_or_else(Vec::new, |message| {
+                self.pieces(id, message, at, sink)
+            });
+            twigs.push(Twig { id, parent: node.parent.as_deref(), pieces });
+        }
+        lay_out(&mut found, twigs, current_node.as_deref());
+        found
+    }
+
+    fn ancestors<'b>(&'b self, id: &'b str) -> impl Iterator<Item = &'b str> {
+        let parent = |id: &&'b str| self.mapping.get(*id).and_then(|node| node.parent.as_deref());
+        // A damaged file may have a circle.
+        std::iter::successors(Some(id), parent).take(self.mapping.len() + 1)
+    }
+
+    fn depth(&self, id: &str) -> usize {
+        self.ancestors(id).count()
+    }
+
+    /// When a message was made; one without a time was made when its parent was.
+    fn time(&self, id: &str) -> Option<Timestamp> {
+        let own = |id: &str| {
+            self.mapping.get(id)?.message.as_ref()?.create_time.and_then(Timestamp::from_seconds)
+        };
+        self.ancestors(id).find_map(own)
+    }
+
+    fn pieces(&self, id: &str, message: &Message<'_>, at: Timestamp, sink: &mut Sink<'_>) -> Vec<Piece> {
+        let Some(raw) = message.content else { return Vec::new() };
+        let said = content(raw);
+        if said.text.is_empty() && said.original.is_none() {
+            sink.skip("empty messages");
+            return Vec::new();
+        }
+        let recipient = message.recipient.as_deref().unwrap_or("all");
+        let role = message.author.role.as_str();
+        if role == "assistant" && recipient != "all" {
+            return vec![Piece::ToolCall(NewToolCall {
+                name: recipient.to_owned(),
+                args: args_of(&said.text),
+                outcome: None,
+                at,
+                external_id: Some(external(id)),
+            })];
+        }
+        if role == "tool"
+            && let Some(call) = self.call_of(id)
+        {
+            let success = message.status.as_deref().map(|status| status != "finished_with_error");
+            let result = said.original.unwrap_or_else(|| Json::string(&said.text));
+            let outcome = ToolResult { result, success, duration_ms: None };
+            return vec![Piece::ToolResult(external(call), outcome, at)];
+        }
+        let hidden =
+            message.metadata.as_ref().and_then(|m| m.is_visually_hidden_from_conversation).unwrap_or(false);
+        let role = match role {
+            _ if hidden => Role::System,
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            "tool" => Role::Tool,
+            _ => Role::System,
+        };
+        let mut new = NewMessage::new(role, said.text, at);
+        new.author.clone_from(&message.author.name);
+        new.parts = said.original;
+        new.external_id = Some(external(id));
+        vec![Piece::Message(new)]
+    }
+
+    /// The call that a tool's message answers: its parent. A second answer to the same call is
+    /// a message of its own.
+    fn call_of(&self, id: &str) -> Option<&str> {
+        let parent = self.mapping.get(id)?.parent.as_deref()?;
+        let message = self.mapping.get(parent)?.message.as_ref()?;
+        let calls = message.author.role == "assistant"
+            && message.recipient.as_deref().is_some_and(|recipient| recipient != "all");
+        calls.then_some(parent)
+    }
+}
+
+/// The text of a content; kept as it came where it is more than text.
+fn content(raw: &RawValue) -> Text {
+    let whole = || Some(Json::from_raw(raw));
+    let Ok(content) = text::parse::<Content<'_>>(raw.get()) else {
+        return Text { text: String::new(), original: whole() };
+    };
+    let mut texts = Vec::new();
+    let mut plain = matches!(content.content_type.as_str(), "text" | "code" | "execution_output");
+    for part in &content.parts {
+        #[derive(Deserialize)]
+        struct Transcript {
+            text: Option<String>,
+        }
+        match text::string(part) {
+            Some(Text { text, original }) => {
+                plain &= original.is_none();
+                texts.push(text);
+            }
+            None => {
+                plain = false;
+                texts.extend(text::parse::<Transcript>(part.get()).ok().and_then(|part| part.text));
+            }
+        }
+    }
+    for raw in [content.text, content.result, content.content].into_iter().flatten() {
+        if let Some(Text { text, original }) = text::string(raw) {
+            plain &= original.is_none();
+            texts.push(text);
+        }
+    }
+    texts.retain(|text| !text.is_empty());
+    Text { text: texts.join("\n\n"), original: if plain { None } else { whole() } }
+}

@@ -1,0 +1,150 @@
+//! The conversations of a Claude.ai data export.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use treering_core::{Json, Naming, NewMessage, NewToolCall, Role, Timestamp};
+
+use super::blocks::{self, Block};
+use super::branches::{Twig, lay_out};
+use super::text::{self, Text};
+use super::{Found, Format, Piece, Sink, Source, Unreadable, external};
+
+#[derive(Deserialize)]
+struct Conversation<'a> {
+    uuid: String,
+    name: Option<String>,
+    created_at: Option<String>,
+    #[serde(borrow)]
+    chat_messages: Vec<&'a RawValue>,
+    current_leaf_message_uuid: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    uuid: String,
+    #[serde(borrow, default)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    sender: String,
+    created_at: Option<String>,
+    #[serde(default)]
+    attachments: Vec<Attachment>,
+    #[serde(borrow, default)]
+    files: Option<&'a RawValue>,
+    parent_message_uuid: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Attachment {
+    #[serde(default)]
+    file_name: String,
+    extracted_content: Option<String>,
+}
+
+pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+    for raw in text::parse::<Vec<&RawValue>>(&source.text)? {
+        let conversation: Conversation<'_> = text::parse(raw.get())?;
+        let mut found = Found::named(Format::ClaudeAi, &conversation.uuid);
+        found.about.naming = Naming::Source;
+        found.about.title = conversation.name.filter(|name| !name.trim().is_empty());
+        let start = moment(conversation.created_at.as_deref()).unwrap_or(source.modified);
+        let messages: Vec<(&RawValue, Message<'_>)> = conversation
+            .chat_messages
+            .into_iter()
+            .map(|raw| Ok((raw, text::parse(raw.get())?)))
+            .collect::<Result<_, Unreadable>>()?;
+        let ids: HashMap<&str, ()> = messages.iter().map(|(_, m)| (m.uuid.as_str(), ())).collect();
+        // Older exports do not say what answers what: then each message follows the one before.
+        let is_tree = messages.iter().any(|(_, m)| {
+            m.parent_message_uuid.as_deref().is_some_and(|parent| ids.contains_key(parent))
+        });
+        let mut twigs: Vec<Twig<'_>> = Vec::with_capacity(messages.len());
+        for (raw, message) in &messages {
+            let before = twigs.last().map(|twig| twig.id);
+            let parent = if is_tree { message.parent_message_uuid.as_deref() } else { before };
+            let at = moment(message.created_at.as_deref()).unwrap_or(start);
+            twigs.push(Twig { id: &message.uuid, parent, pieces: pieces(raw, message, at, sink) });
+        }
+        lay_out(&mut found, twigs, conversation.current_leaf_message_uuid.as_deref());
+        sink.give(found)?;
+    }
+    Ok(())
+}
+
+fn moment(text: Option<&str>) -> Option<Timestamp> {
+    text?.parse().ok()
+}
+
+/// A message and the tool calls within it, which come before it.
+fn pieces(raw: &RawValue, message: &Message<'_>, at: Timestamp, sink: &mut Sink<'_>) -> Vec<Piece> {
+    let blocks = message.content.map(blocks::blocks).unwrap_or_default();
+    let mut pieces = tools(&message.uuid, &blocks, at);
+    let said = message.content.map(|content| blocks::said(content, &blocks));
+    let (mut text, mut parts) = said.map_or((String::new(), None), |said| (said.text, said.parts));
+    if text.is_empty()
+        && pieces.is_empty()
+        && let Some(Text { text: plain, original }) = message.text.and_then(text::string)
+    {
+        text = plain;
+        parts = parts.or(original);
+    }
+    for attachment in &message.attachments {
+        let Some(content) = attachment.extracted_content.as_deref().filter(|c| !c.is_empty()) else { continue };
+        let name = if attachment.file_name.is_empty() { "pasted text" } else { &attachment.file_name };
+        let gap = if text.is_empty() { "" } else { "\n\n" };
+        text = format!("{text}{gap}[{name}]\n{content}");
+    }
+    let has_files = message.files.is_some_and(|files| !matches!(files.get(), "[]" | "null"));
+    if has_files || !message.attachments.is_empty() {
+        parts = Some(Json::from_raw(raw));
+    }
+    if text.is_empty() && parts.is_none() {
+        if pieces.is_empty() {
+            sink.skip("empty messages");
+        }
+        return pieces;
+    }
+    let role = if message.sender == "human" { Role::User } else { Role::Assistant };
+    let mut new = NewMessage::new(role, text, at);
+    new.parts = parts;
+    new.external_id = Some(external(&message.uuid));
+    pieces.push(Piece::Message(new));
+    pieces
+}
+
+/// The tool calls of a message, each with its result; paired in order where they have no id.
+fn tools(message: &str, blocks: &[Block<'_>], at: Timestamp) -> Vec<Piece> {
+    let mut calls: Vec<NewToolCall> = Vec::new();
+    for (number, block) in blocks.iter().enumerate() {
+        match block.kind.as_str() {
+            "tool_use" => {
+                let id = block.id.clone().unwrap_or_else(|| format!("{message}/{number}"));
+                calls.push(NewToolCall {
+                    name: block.name.clone().unwrap_or_else(|| "tool".into()),
+                    args: block.args(),
+                    outcome: None,
+                    at: moment(block.start_timestamp.as_deref()).unwrap_or(at),
+                    external_id: Some(external(&id)),
+                });
+            }
+            "tool_result" => {
+                let named = block.tool_use_id.as_deref().map(external);
+                let place = calls.iter().position(|call| match &named {
+                    Some(id) => call.external_id.as_ref() == Some(id),
+                    None => call.outcome.is_none(),
+                });
+                if let Some(call) = place.and_then(|place| calls.get_mut(place)) {
+                    let stop = moment(block.stop_timestamp.as_deref());
+                    let took = stop.map(|stop| stop.as_micros() - call.at.as_micros());
+                    let duration_ms = took.and_then(|micros| u64::try_from(micros / 1000).ok());
+                    call.outcome = Some(block.outcome(duration_ms));
+                }
+            }
+            _ => {}
+        }
+    }
+    calls.into_iter().map(Piece::ToolCall).collect()
+}

@@ -1,0 +1,172 @@
+//! The console of Claude Code, saved as text: prompts behind `>`, answers and tool calls behind
+//! `⏺`, results behind `⎿`.
+
+use treering_core::{Json, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
+
+use super::{Piece, Sink, args_of};
+
+/// Whether a text is such a console: somebody asks, and something answers.
+pub(super) fn is_console(text: &str) -> bool {
+    let answers = text.lines().any(|line| answer(line).is_some());
+    answers && text.lines().any(|line| prompt(line).is_some())
+}
+
+/// The folder that the banner names.
+pub(super) fn cwd(text: &str) -> Option<String> {
+    let line = text.lines().take(20).find(|line| line.starts_with('│') && line.contains("cwd: "))?;
+    Some(line.split_once("cwd: ")?.1.trim_end_matches([' ', '│']).to_owned())
+}
+
+pub(super) fn read(text: &str, at: Timestamp, sink: &mut Sink<'_>) -> Vec<Piece> {
+    let mut console = Console { at, pieces: Vec::new(), block: Block::None };
+    let lines: Vec<&str> = text.lines().collect();
+    for (number, line) in lines.iter().enumerate() {
+        let next = lines[number + 1..].iter().copied().find(|line| !line.trim().is_empty());
+        console.line(line, next.is_some_and(is_result), sink);
+    }
+    console.finish();
+    console.pieces
+}
+
+fn prompt(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix('>').or_else(|| line.strip_prefix('❯'))?;
+    rest.is_empty().then_some(rest).or_else(|| rest.strip_prefix([' ', '\u{a0}']))
+}
+
+fn answer(line: &str) -> Option<&str> {
+    line.strip_prefix("⏺ ").or_else(|| line.strip_prefix("● "))
+}
+
+fn is_result(line: &str) -> bool {
+    line.trim_start().starts_with('⎿')
+}
+
+/// The frame, tips and spinners of the screen: not said by anybody.
+fn is_chrome(line: &str) -> bool {
+    let spinner = line.starts_with(['✻', '✽', '✳', '✢', '·', '✶']) && !line.starts_with("✻ Thinking");
+    line.starts_with(['╭', '│', '╰']) || line.trim_start().starts_with('※') || spinner
+}
+
+enum Block {
+    None,
+    Prompt(String),
+    Answer(String),
+    Thinking(String),
+    Call { name: String, args: String, results: Vec<String> },
+}
+
+struct Console {
+    at: Timestamp,
+    pieces: Vec<Piece>,
+    block: Block,
+}
+
+impl Console {
+    fn line(&mut self, line: &str, result_follows: bool, sink: &mut Sink<'_>) {
+        if let Some(text) = prompt(line) {
+            self.open(Block::Prompt(text.to_owned()));
+        } else if let Some(text) = answer(line) {
+            self.open(match call(text) {
+                Some((name, args)) if result_follows => {
+                    Block::Call { name: name.to_owned(), args: args.to_owned(), results: Vec::new() }
+                }
+                _ => Block::Answer(text.to_owned()),
+            });
+        } else if line.starts_with("✻ Thinking") {
+            self.open(Block::Thinking(String::new()));
+        } else if is_chrome(line) {
+            sink.skip("lines of the screen's frame");
+        } else {
+            self.grow(line, sink);
+        }
+    }
+
+    fn grow(&mut self, line: &str, sink: &mut Sink<'_>) {
+        match &mut self.block {
+            Block::None if line.trim().is_empty() => {}
+            Block::None => sink.skip("lines before the first prompt"),
+            Block::Prompt(text) | Block::Answer(text) | Block::Thinking(text) => {
+                text.push('\n');
+                text.push_str(line.strip_prefix("  ").unwrap_or(line));
+            }
+            Block::Call { results, .. } if is_result(line) => {
+                let (_, rest) = line.split_once('⎿').unwrap_or(("", line));
+                results.push(rest.trim_start().to_owned());
+            }
+            Block::Call { args, results, .. } => match results.last_mut() {
+                Some(result) => {
+                    result.push('\n');
+                    result.push_str(line.strip_prefix("     ").unwrap_or(line));
+                }
+                // A long command is wrapped before its result begins.
+                None if !line.trim().is_empty() => {
+                    args.push('\n');
+                    args.push_str(line.trim());
+                }
+                None => {}
+            },
+        }
+    }
+
+    fn open(&mut self, block: Block) {
+        self.finish();
+        self.block = block;
+    }
+
+    fn finish(&mut self) {
+        let said = |role, text: &str, at| {
+            let text = text.trim();
+            (!text.is_empty()).then(|| Piece::Message(NewMessage::new(role, text, at)))
+        };
+        let piece = match std::mem::replace(&mut self.block, Block::None) {
+            Block::None => None,
+            Block::Prompt(text) => said(Role::User, &text, self.at),
+            Block::Answer(text) => said(Role::Assistant, &text, self.at),
+            Block::Thinking(text) if text.trim().is_empty() => None,
+            Block::Thinking(text) => {
+                let mut thought = NewMessage::new(Role::Assistant, "", self.at);
+                thought.parts = Some(Json::string(text.trim()));
+                Some(Piece::Message(thought))
+            }
+            Block::Call { name, args, results } => {
+                let result = results.join("\n").trim_end().to_owned();
+                let failed = ["Error:", "Interrupted by user", "User rejected", "No ("];
+                let success = !failed.iter().any(|mark| result.starts_with(mark));
+                let outcome =
+                    ToolResult { result: Json::string(&result), success: Some(success), duration_ms: None };
+                let args = args.trim_end_matches('…').trim_end_matches(')');
+                let args = if args.is_empty() { args_of("{}") } else { Json::string(args) };
+                let call = NewToolCall { name, args, outcome: Some(outcome), at: self.at, external_id: None };
+                Some(Piece::ToolCall(call))
+            }
+        };
+        self.pieces.extend(piece);
+    }
+}
+
+/// `Bash(ls)`, `server - tool (MCP)(args)`, `Update Todos`: the name, and the arguments with the
+/// parenthesis that closes them.
+fn call(text: &str) -> Option<(&str, &str)> {
+    if let Some((name, args)) = text.split_once(" (MCP)(") {
+        return Some((name, args));
+    }
+    if let Some((name, args)) = text.split_once('(') {
+        let named = name.chars().next().is_some_and(char::is_uppercase)
+            && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+        return named.then_some((name, args));
+    }
+    matches!(text.trim_end(), "Update Todos" | "Read Todos").then_some((text.trim_end(), ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_told_from_prose() {
+        assert_eq!(call("Bash(tree -h .)"), Some(("Bash", "tree -h .)")));
+        assert_eq!(call("gauge - read (MCP)(station: 4)"), Some(("gauge - read", "station: 4)")));
+        assert_eq!(call("I read the file (twice)"), None);
+        assert_eq!(call("Update Todos"), Some(("Update Todos", "")));
+    }
+}

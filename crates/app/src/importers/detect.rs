@@ -1,0 +1,108 @@
+//! Tells formats apart by what is in a source, not by its name.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::{Format, Source, markdown, text};
+
+/// The keys by which formats are told apart; everything else is ignored.
+#[derive(Deserialize, Default)]
+struct Peek {
+    #[serde(rename = "type", default)]
+    kind: Option<Loose>,
+    role: Option<IgnoredAny>,
+    messages: Option<IgnoredAny>,
+    payload: Option<IgnoredAny>,
+    #[serde(rename = "sessionId")]
+    session_id: Option<IgnoredAny>,
+    #[serde(rename = "parentUuid", default)]
+    parent_uuid: Option<IgnoredAny>,
+    #[serde(rename = "leafUuid", default)]
+    leaf_uuid: Option<IgnoredAny>,
+    #[serde(rename = "messageId", default)]
+    message_id: Option<IgnoredAny>,
+    timestamp: Option<IgnoredAny>,
+    instructions: Option<IgnoredAny>,
+    git: Option<IgnoredAny>,
+    mapping: Option<IgnoredAny>,
+    chat_messages: Option<IgnoredAny>,
+    history: Option<IgnoredAny>,
+    trajectory: Option<IgnoredAny>,
+    haystack: Option<IgnoredAny>,
+    turns: Option<IgnoredAny>,
+    sample_id: Option<IgnoredAny>,
+    haystack_sessions: Option<IgnoredAny>,
+}
+
+/// A string, or anything else.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Loose {
+    Text(String),
+    Other(IgnoredAny),
+}
+
+impl Peek {
+    fn kind(&self) -> &str {
+        match &self.kind {
+            Some(Loose::Text(kind)) => kind,
+            Some(Loose::Other(_)) | None => "",
+        }
+    }
+
+    /// What one record alone gives away.
+    fn format(&self) -> Option<Format> {
+        let format = if self.kind() == "treering" || is_own(self.kind(), self.role.is_some()) {
+            Format::Treering
+        } else if self.session_id.or(self.parent_uuid).or(self.leaf_uuid).is_some()
+            || (self.kind() == "file-history-snapshot" && self.message_id.is_some())
+        {
+            Format::ClaudeCode
+        } else if (self.payload.is_some() && self.timestamp.is_some())
+            || (self.kind().is_empty() && self.timestamp.is_some() && self.instructions.or(self.git).is_some())
+        {
+            Format::Codex
+        } else if self.mapping.is_some() {
+            Format::ChatGpt
+        } else if self.chat_messages.is_some() {
+            Format::ClaudeAi
+        } else if self.haystack.is_some() && self.turns.is_some() {
+            Format::Haystack
+        } else if self.haystack_sessions.is_some() {
+            Format::LongMemEval
+        } else if self.sample_id.is_some() {
+            Format::Locomo
+        } else if self.history.or(self.trajectory).is_some() {
+            Format::SweAgent
+        } else if self.messages.or(self.role).is_some() {
+            Format::OpenAi
+        } else {
+            return None;
+        };
+        Some(format)
+    }
+}
+
+/// A line of our own without its header: our `message` has a role and no envelope.
+fn is_own(kind: &str, has_role: bool) -> bool {
+    matches!(kind, "conversation" | "thread" | "tool_call" | "turn") || (kind == "message" && has_role)
+}
+
+/// The format of a source, or `None` where nothing is recognised.
+#[must_use]
+pub fn detect(source: &Source) -> Option<Format> {
+    let start = source.text.trim_start_matches(['\u{feff}', '\0']).trim_start();
+    if !start.starts_with(['{', '[']) {
+        return markdown::is_transcript(&source.text).then_some(Format::Markdown);
+    }
+    let by_line = || {
+        let lines = source.lines().take(50).filter_map(|(_, line)| text::parse::<Peek>(line).ok());
+        lines.into_iter().find_map(|peek| peek.format())
+    };
+    let whole = || text::parse::<Peek>(&source.text).ok().and_then(|peek| peek.format());
+    let array = || {
+        let peeks = text::parse::<Vec<Peek>>(&source.text).ok()?;
+        peeks.into_iter().find_map(|peek| peek.format())
+    };
+    if start.starts_with('[') { array() } else { by_line().or_else(whole) }
+}

@@ -1,0 +1,67 @@
+//! The LoCoMo data set in its own format: two people, sessions weeks apart.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use treering_core::{Json, Naming, NewMessage, Role, Timestamp};
+
+use super::{Found, Format, Piece, Sink, Source, Unreadable, external};
+
+#[derive(Deserialize)]
+struct Sample<'a> {
+    sample_id: String,
+    #[serde(borrow)]
+    conversation: HashMap<String, &'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Turn {
+    speaker: String,
+    dia_id: String,
+    text: String,
+    blip_caption: Option<String>,
+}
+
+pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+    let samples: Vec<Sample<'_>> = serde_json::from_str(&source.text)?;
+    for sample in samples {
+        let mut found = Found::named(Format::Locomo, &sample.sample_id);
+        found.about.title = Some(sample.sample_id.clone());
+        found.about.naming = Naming::Source;
+        let field = |name: &str| -> Option<String> {
+            sample.conversation.get(name).and_then(|raw| serde_json::from_str(raw.get()).ok())
+        };
+        let first = field("speaker_a").unwrap_or_default();
+        let mut clock = source.modified;
+        for number in 1.. {
+            let Some(session) = sample.conversation.get(&format!("session_{number}")) else {
+                if sample.conversation.contains_key(&format!("session_{number}_date_time")) {
+                    continue;
+                }
+                break;
+            };
+            let date = field(&format!("session_{number}_date_time")).unwrap_or_default();
+            clock = Timestamp::parse_with("%I:%M %p on %d %B, %Y", &date).unwrap_or(clock);
+            for raw in serde_json::from_str::<Vec<&RawValue>>(session.get())? {
+                found.push(Piece::Message(message(raw, &first, clock)?));
+                clock = clock.plus_micros(30_000_000);
+            }
+        }
+        sink.give(found)?;
+    }
+    Ok(())
+}
+
+fn message(raw: &RawValue, first: &str, at: Timestamp) -> Result<NewMessage, Unreadable> {
+    let turn: Turn = serde_json::from_str(raw.get())?;
+    let role = if turn.speaker == first { Role::User } else { Role::Assistant };
+    let mut said = NewMessage::new(role, turn.text, at);
+    if let Some(caption) = turn.blip_caption {
+        said.text = format!("{} [image: {caption}]", said.text);
+        said.parts = Some(Json::from_raw(raw));
+    }
+    said.author = Some(turn.speaker);
+    said.external_id = Some(external(&turn.dia_id));
+    Ok(said)
+}

@@ -1,0 +1,50 @@
+//! The LongMemEval data set in its own format: each question comes with its own history.
+
+use serde::Deserialize;
+use treering_core::{Naming, NewMessage, Timestamp};
+
+use super::{Found, Format, Piece, Sink, Source, Unreadable, external};
+
+#[derive(Deserialize)]
+struct Instance {
+    question_id: String,
+    haystack_dates: Vec<String>,
+    haystack_session_ids: Vec<String>,
+    haystack_sessions: Vec<Vec<Turn>>,
+}
+
+#[derive(Deserialize)]
+struct Turn {
+    role: String,
+    content: String,
+}
+
+pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+    let instances: Vec<Instance> = serde_json::from_str(&source.text)?;
+    for instance in instances {
+        let mut found = Found::named(Format::LongMemEval, &instance.question_id);
+        found.about.title = Some(format!("longmemeval {}", instance.question_id));
+        found.about.naming = Naming::Source;
+        let dates = instance.haystack_dates.iter().map(|date| moment(date).unwrap_or(source.modified));
+        let mut sessions: Vec<_> =
+            dates.zip(instance.haystack_session_ids).zip(instance.haystack_sessions).collect();
+        sessions.sort_by_key(|((at, _), _)| *at);
+        for ((mut at, id), turns) in sessions {
+            for (number, turn) in turns.into_iter().enumerate() {
+                let mut said = NewMessage::new(turn.role.parse()?, turn.content, at);
+                said.external_id = Some(external(&format!("{id}#{number}")));
+                found.push(Piece::Message(said));
+                at = at.plus_micros(30_000_000);
+            }
+        }
+        sink.give(found)?;
+    }
+    Ok(())
+}
+
+/// `2023/06/28 (Wed) 20:07`
+fn moment(date: &str) -> Option<Timestamp> {
+    let (day, rest) = date.split_once(' ')?;
+    let time = rest.rsplit(' ').next()?;
+    Timestamp::parse_with("%Y/%m/%d %H:%M", &format!("{day} {time}"))
+}

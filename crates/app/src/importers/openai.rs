@@ -1,0 +1,217 @@
+//! Messages as the OpenAI API takes them: an array, one per line, or one conversation per line.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use treering_core::{Json, Naming, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult};
+
+use super::text::{self, Text};
+use super::{CallIds, Found, Format, Piece, Sink, Source, Unreadable, args_of};
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    role: Option<String>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    name: Option<String>,
+    #[serde(borrow, default)]
+    tool_calls: Vec<Call<'a>>,
+    tool_call_id: Option<String>,
+    #[serde(borrow)]
+    function_call: Option<Function<'a>>,
+    #[serde(borrow, default)]
+    refusal: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    reasoning_content: Option<&'a RawValue>,
+    #[serde(alias = "created_at", alias = "created", alias = "ts", default)]
+    timestamp: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    id: Option<String>,
+    #[serde(borrow)]
+    function: Option<Function<'a>>,
+    #[serde(borrow)]
+    custom: Option<Function<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    name: String,
+    #[serde(borrow, default, alias = "input")]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Wrapper<'a> {
+    #[serde(borrow)]
+    messages: Vec<&'a RawValue>,
+    #[serde(default)]
+    title: Option<String>,
+}
+
+pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+    if let Ok(messages) = text::parse::<Vec<&RawValue>>(&source.text) {
+        return give(messages, None, source, sink);
+    }
+    if let Ok(wrapper) = text::parse::<Wrapper<'_>>(&source.text) {
+        return give(wrapper.messages, wrapper.title, source, sink);
+    }
+    let mut loose = Vec::new();
+    for (number, line) in source.lines() {
+        if let Ok(wrapper) = text::parse::<Wrapper<'_>>(line) {
+            give(wrapper.messages, wrapper.title, source, sink)?;
+        } else {
+            let message = text::parse::<&RawValue>(line);
+            loose.push(message.map_err(|error| Unreadable(format!("line {number}: {error}")))?);
+        }
+    }
+    if loose.is_empty() { Ok(()) } else { give(loose, None, source, sink) }
+}
+
+fn give(
+    messages: Vec<&RawValue>,
+    title: Option<String>,
+    source: &Source,
+    sink: &mut Sink<'_>,
+) -> Result<(), Unreadable> {
+    let mut reader = Reader { ids: CallIds::default(), last_function: None, calls: 0, pieces: Vec::new() };
+    for raw in messages {
+        reader.message(raw, source.modified, sink)?;
+    }
+    let mut found = Found::nameless(Format::OpenAi, reader.pieces);
+    if let Some(found) = &mut found {
+        found.about.naming = Naming::Source;
+        found.about.title = title;
+    }
+    sink.give_nameless(found)
+}
+
+struct Reader {
+    ids: CallIds,
+    /// The call that an answer without a call id belongs to.
+    last_function: Option<String>,
+    calls: u32,
+    pieces: Vec<(ThreadName, Piece)>,
+}
+
+impl Reader {
+    fn message(&mut self, raw: &RawValue, modified: Timestamp, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+        let message: Message<'_> = text::parse(raw.get())?;
+        let Some(role) = message.role.as_deref() else {
+            sink.skip("entries without a role");
+            return Ok(());
+        };
+        let at = message.timestamp.as_ref().and_then(moment).unwrap_or(modified);
+        if matches!(role, "tool" | "function") {
+            self.result(&message, at);
+            return Ok(());
+        }
+        let role = match role {
+            "developer" => Role::System,
+            "human" => Role::User,
+            "model" | "ai" => Role::Assistant,
+            other => other.parse()?,
+        };
+        let Text { text, original } = message.content.map(content).unwrap_or_default();
+        let kept = message.refusal.or(message.reasoning_content).is_some_and(|extra| extra.get() != "null");
+        if !text.is_empty() || original.is_some() || kept {
+            let mut said = NewMessage::new(role, text, at);
+            said.author.clone_from(&message.name);
+            said.parts = if kept { Some(Json::from_raw(raw)) } else { original };
+            if let Some(Text { text, .. }) = message.refusal.and_then(text::string)
+                && said.text.is_empty()
+            {
+                said.text = text;
+            }
+            self.push(Piece::Message(said));
+        }
+        for call in &message.tool_calls {
+            let Some(function) = call.function.as_ref().or(call.custom.as_ref()) else { continue };
+            self.call(function, call.id.as_deref(), at);
+        }
+        if let Some(function) = &message.function_call {
+            self.call(function, None, at);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, piece: Piece) {
+        self.pieces.push((ThreadName::main(), piece));
+    }
+
+    fn call(&mut self, function: &Function<'_>, id: Option<&str>, at: Timestamp) {
+        self.calls += 1;
+        let id = id.map_or_else(|| format!("call-{}", self.calls), str::to_owned);
+        let args = match function.arguments {
+            // The API writes JSON inside a string; some programs write the JSON itself.
+            Some(raw) => text::string(raw).map_or_else(|| Json::from_raw(raw), |text| args_of(&text.text)),
+            None => args_of("{}"),
+        };
+        let external_id = Some(self.ids.call(&id));
+        self.last_function = Some(id);
+        let name = function.name.clone();
+        self.push(Piece::ToolCall(NewToolCall { name, args, outcome: None, at, external_id }));
+    }
+
+    fn result(&mut self, message: &Message<'_>, at: Timestamp) {
+        let id = message.tool_call_id.clone().or_else(|| self.last_function.clone());
+        let id = id.unwrap_or_else(|| format!("result-{}", self.pieces.len()));
+        let result = message.content.map_or_else(|| Json::string(""), Json::from_raw);
+        let outcome = ToolResult { result, success: None, duration_ms: None };
+        let call = self.ids.result(&id);
+        self.push(Piece::ToolResult(call, outcome, at));
+    }
+}
+
+/// The text of a content: a string, or the text parts of a list, which is kept where it has
+/// anything else.
+pub(super) fn content(raw: &RawValue) -> Text {
+    #[derive(Deserialize)]
+    struct Part<'a> {
+        #[serde(rename = "type", default)]
+        kind: String,
+        #[serde(borrow, default, alias = "refusal")]
+        text: Option<&'a RawValue>,
+    }
+    if let Some(text) = text::string(raw) {
+        return text;
+    }
+    if raw.get() == "null" {
+        return Text::default();
+    }
+    let Ok(parts) = text::parse::<Vec<Part<'_>>>(raw.get()) else {
+        return Text { text: String::new(), original: Some(Json::from_raw(raw)) };
+    };
+    let mut texts = Vec::new();
+    let mut plain = true;
+    for part in parts {
+        plain &= matches!(part.kind.as_str(), "text" | "input_text" | "output_text");
+        if let Some(Text { text, original }) = part.text.and_then(text::string) {
+            plain &= original.is_none();
+            texts.push(text);
+        }
+    }
+    Text { text: texts.join("\n\n"), original: (!plain).then(|| Json::from_raw(raw)) }
+}
+
+fn moment(value: &serde_json::Value) -> Option<Timestamp> {
+    match value {
+        serde_json::Value::Number(seconds) => {
+            let seconds = seconds.as_f64()?;
+            // Milliseconds where seconds would be tens of thousands of years from now.
+            Timestamp::from_seconds(if seconds > 1e11 { seconds / 1e3 } else { seconds })
+        }
+        serde_json::Value::String(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// A message of this shape, for captures that come line by line.
+pub(crate) fn pieces_of(raw: &RawValue, at: Timestamp) -> Result<Vec<(ThreadName, Piece)>, Unreadable> {
+    let mut reader = Reader { ids: CallIds::default(), last_function: None, calls: 0, pieces: Vec::new() };
+    let mut nowhere = |_: Found| Ok(());
+    reader.message(raw, at, &mut Sink::new(&mut nowhere))?;
+    Ok(reader.pieces)
+}
+

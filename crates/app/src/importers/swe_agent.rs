@@ -1,0 +1,168 @@
+//! Trajectories of SWE-agent: the history that the model saw, its actions as tool calls.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use treering_core::{Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult};
+
+use super::openai::content;
+use super::text::{self, Text};
+use super::{CallIds, Found, Format, Piece, Sink, Source, Unreadable, args_of};
+
+#[derive(Deserialize)]
+struct Trajectory<'a> {
+    #[serde(borrow, default)]
+    history: Vec<Entry<'a>>,
+    #[serde(borrow, default)]
+    trajectory: Vec<Step<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Entry<'a> {
+    role: String,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    message_type: Option<String>,
+    thought: Option<String>,
+    action: Option<String>,
+    #[serde(borrow, default)]
+    tool_calls: Option<Vec<Call<'a>>>,
+    tool_call_ids: Option<Vec<String>>,
+    #[serde(default)]
+    is_demo: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    id: Option<String>,
+    #[serde(borrow)]
+    function: Function<'a>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    name: String,
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Step<'a> {
+    action: Option<String>,
+    #[serde(borrow, default)]
+    observation: Option<&'a RawValue>,
+    thought: Option<String>,
+    execution_time: Option<f64>,
+}
+
+pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+    let run: Trajectory<'_> = text::parse(&source.text)?;
+    let mut reader =
+        Reader { at: source.modified, ids: CallIds::default(), open: None, calls: 0, pieces: Vec::new() };
+    for entry in &run.history {
+        if entry.is_demo.unwrap_or(false) || entry.message_type.as_deref() == Some("demonstration") {
+            sink.skip("demonstrations of other runs");
+            continue;
+        }
+        reader.entry(entry);
+    }
+    if run.history.is_empty() {
+        run.trajectory.iter().for_each(|step| reader.step(step));
+    } else if let Some(last) = run.trajectory.last() {
+        // What the last action gave back is often only here.
+        reader.observe(last.observation, last.execution_time);
+    }
+    sink.give_nameless(Found::nameless(Format::SweAgent, reader.pieces))
+}
+
+struct Reader {
+    at: Timestamp,
+    ids: CallIds,
+    /// The call whose observation comes next.
+    open: Option<String>,
+    calls: u32,
+    pieces: Vec<(ThreadName, Piece)>,
+}
+
+impl Reader {
+    fn entry(&mut self, entry: &Entry<'_>) {
+        match entry.role.as_str() {
+            "assistant" => self.answer(entry),
+            "tool" => {
+                let named = entry.tool_call_ids.as_ref().and_then(|ids| ids.first()).cloned();
+                self.open = named.or_else(|| self.open.take());
+                self.observe(entry.content, None);
+            }
+            "user" if self.open.is_some() => self.observe(entry.content, None),
+            role => {
+                let role = if role == "system" { Role::System } else { Role::User };
+                self.say(role, entry.content.map(content).unwrap_or_default());
+            }
+        }
+    }
+
+    fn answer(&mut self, entry: &Entry<'_>) {
+        let mut said = entry.content.map(content).unwrap_or_default();
+        let acts = entry.action.is_some() || entry.tool_calls.is_some();
+        if let Some(thought) = entry.thought.as_ref().filter(|thought| acts && !thought.is_empty()) {
+            // The content is the thought with the action written out; the action is a tool call.
+            if *thought != said.text {
+                said.original = said.original.or_else(|| Some(Json::string(&said.text)));
+                said.text.clone_from(thought);
+            }
+        }
+        self.say(Role::Assistant, said);
+        let calls = entry.tool_calls.as_deref().unwrap_or_default();
+        for call in calls {
+            let args = match call.function.arguments {
+                Some(raw) => text::string(raw).map_or_else(|| Json::from_raw(raw), |t| args_of(&t.text)),
+                None => args_of("{}"),
+            };
+            self.call(&call.function.name, args, call.id.clone());
+        }
+        if calls.is_empty()
+            && let Some(action) = entry.action.as_deref().filter(|action| !action.trim().is_empty())
+        {
+            self.action(action);
+        }
+    }
+
+    fn step(&mut self, step: &Step<'_>) {
+        let text = step.thought.clone().unwrap_or_default();
+        self.say(Role::Assistant, Text { text, original: None });
+        self.action(step.action.as_deref().unwrap_or_default());
+        self.observe(step.observation, step.execution_time);
+    }
+
+    /// An action in the shell of the agent; its first word is the tool.
+    fn action(&mut self, action: &str) {
+        let name = action.split_whitespace().next().unwrap_or("action");
+        let args = serde_json::json!({ "action": action }).to_string();
+        self.call(name, args_of(&args), None);
+    }
+
+    fn call(&mut self, name: &str, args: Json, id: Option<String>) {
+        self.calls += 1;
+        let id = id.unwrap_or_else(|| format!("step-{}", self.calls));
+        let external_id = Some(self.ids.call(&id));
+        self.open = Some(id);
+        let call = NewToolCall { name: name.to_owned(), args, outcome: None, at: self.at, external_id };
+        self.pieces.push((ThreadName::main(), Piece::ToolCall(call)));
+    }
+
+    fn observe(&mut self, observation: Option<&RawValue>, seconds: Option<f64>) {
+        let (Some(id), Some(raw)) = (self.open.take(), observation) else { return };
+        let duration_ms = seconds.filter(|s| s.is_finite() && *s >= 0.0).map(|s| (s * 1000.0) as u64);
+        let outcome = ToolResult { result: Json::from_raw(raw), success: None, duration_ms };
+        let piece = Piece::ToolResult(self.ids.result(&id), outcome, self.at);
+        self.pieces.push((ThreadName::main(), piece));
+    }
+
+    fn say(&mut self, role: Role, said: Text) {
+        if said.text.is_empty() && said.original.is_none() {
+            return;
+        }
+        let mut message = NewMessage::new(role, said.text, self.at);
+        message.parts = said.original;
+        self.pieces.push((ThreadName::main(), Piece::Message(message)));
+    }
+}

@@ -1,0 +1,7 @@
+//! The `treering` program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    treering::cli::main()
+}
