@@ -306,7 +306,7 @@ pub fn recorded_line(recorded: Recorded<'_>) -> Result<String, serde_json::Error
     match recorded {
         Recorded::Thread(thread) => thread_line(thread),
         Recorded::Message(message) => message_line(message),
-        Recorded::ToolCall(thread, call) => tool_call_line(thread, call),
+        Recorded::ToolCall(call) => tool_call_line(call),
     }
 }
 
@@ -337,13 +337,13 @@ fn message_line(message: &Message) -> Result<String, serde_json::Error> {
     })
 }
 
-fn tool_call_line(thread: &ThreadName, it: &ToolCall) -> Result<String, serde_json::Error> {
+fn tool_call_line(it: &ToolCall) -> Result<String, serde_json::Error> {
     let args = raw(&it.call.args)?;
     let outcome = it.call.outcome.as_ref();
     let result = outcome.map(|outcome| raw(&outcome.result)).transpose()?;
     serde_json::to_string(&ToolCallLine {
         kind: "tool_call".into(),
-        thread: unless_main(thread),
+        thread: unless_main(&it.thread),
         name: it.call.name.clone(),
         args: Some(&args),
         result: result.as_deref(),

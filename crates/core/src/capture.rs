@@ -3,7 +3,7 @@
 //! Pure: the caller reads the heads of the conversation and what is known under the external
 //! ids, this decides, and the caller commits. It never looks at a store or a clock.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use crate::commit::Write;
 use crate::conversation::{Conversation, ConversationState, Fork, Naming, Thread};
@@ -112,32 +112,15 @@ pub enum Outcome {
     Elsewhere,
 }
 
-/// A thread as the store has it: where it forks, and its latest turn.
-#[derive(Debug, Clone)]
-pub struct Head {
-    /// The thread.
-    pub thread: Thread,
-    /// Its latest turn.
-    pub last_turn: Option<Turn>,
-}
-
 /// What was decided.
 #[derive(Debug)]
 pub struct Captured {
     /// The conversation as it is afterwards; its slug is still what it was.
     pub conversation: Conversation,
-    /// What to write beside the conversation.
+    /// What to write beside the conversation itself.
     pub writes: Vec<Write>,
     /// What became of each entry, in order.
     pub outcomes: Vec<Outcome>,
-}
-
-impl Captured {
-    /// Whether anything was added.
-    #[must_use]
-    pub fn is_new(&self) -> bool {
-        !self.writes.is_empty()
-    }
 }
 
 /// Refuses what could not be stored as it came.
@@ -185,29 +168,20 @@ impl Entry {
     }
 }
 
-/// Decides what to write for `entries`, given the conversation, the heads of its threads and
-/// what is stored under the entries' external ids.
+/// Decides what to write for `entries`, given the conversation and what is stored under the
+/// entries' external ids.
 pub fn capture(
     conversation: Conversation,
-    heads: Vec<Head>,
     known: HashMap<ExternalId, Known>,
     entries: &[Entry],
     tokens: &dyn Fn(&str) -> u32,
 ) -> Result<Captured, Invalid> {
-    let mut state = State {
-        conversation,
-        heads,
-        known,
-        tokens,
-        grown: BTreeMap::new(),
-        added_calls: HashMap::new(),
-        writes: Vec::new(),
-    };
+    let mut state =
+        State { conversation, known, tokens, added_calls: HashMap::new(), writes: Vec::new() };
     let outcomes = entries.iter().map(|entry| state.take(entry)).collect::<Result<Vec<_>, _>>()?;
-    let State { mut conversation, mut writes, grown, .. } = state;
-    let id = conversation.id;
-    writes.extend(grown.into_values().map(|turn| Write::PutTurn(id, turn)));
-    if !writes.is_empty() {
+    let State { mut conversation, writes, .. } = state;
+    let grew = |outcome: &Outcome| !matches!(outcome, Outcome::Known | Outcome::Differs);
+    if outcomes.iter().any(grew) {
         conversation.state = ConversationState::Open;
     }
     Ok(Captured { conversation, writes, outcomes })
@@ -215,11 +189,8 @@ pub fn capture(
 
 struct State<'a> {
     conversation: Conversation,
-    heads: Vec<Head>,
     known: HashMap<ExternalId, Known>,
     tokens: &'a dyn Fn(&str) -> u32,
-    /// Turns that were opened or grew, to be written once at the end.
-    grown: BTreeMap<TurnNo, Turn>,
     /// Where in `writes` the tool calls of this portion are.
     added_calls: HashMap<(TurnNo, u32), usize>,
     writes: Vec<Write>,
@@ -261,7 +232,7 @@ impl State<'_> {
             }
             turn.messages += 1;
             turn.until = MessageIdx(idx.0 + 1);
-            turn.answered |= said.role == Role::Assistant && !said.text.trim().is_empty();
+            turn.answered |= said.role == Role::Assistant && !said.text.is_empty();
             turn.no
         });
         self.conversation.totals.messages = idx.0.checked_add(1).ok_or_else(full)?;
@@ -274,6 +245,7 @@ impl State<'_> {
         let stored = Message {
             idx,
             turn: no,
+            turns: self.conversation.totals.turns,
             thread: thread.clone(),
             said: said.clone(),
             chars: message.chars,
@@ -306,7 +278,7 @@ impl State<'_> {
             self.known.insert(id.clone(), Known::ToolCall { turn: no, order, finished });
         }
         self.added_calls.insert((no, order), self.writes.len());
-        let stored = ToolCall { turn: no, order, before, call: call.clone() };
+        let stored = ToolCall { turn: no, thread: thread.clone(), order, before, call: call.clone() };
         self.writes.push(Write::AddToolCall(self.conversation.id, stored));
         Ok(Outcome::ToolCall(no))
     }
@@ -354,12 +326,12 @@ impl State<'_> {
                 "main is where a conversation starts; it does not fork",
             ));
         }
-        if let Some(head) = self.heads.iter().find(|head| head.thread.name == *thread) {
-            let same = head.thread.fork.as_ref() == Some(fork);
+        let threads = &self.conversation.threads;
+        if let Some(there) = threads.iter().find(|there| there.name == *thread) {
+            let same = there.fork.as_ref() == Some(fork);
             return Ok(if same { Outcome::Known } else { Outcome::Differs });
         }
-        let known_parent =
-            fork.parent.is_main() || self.heads.iter().any(|head| head.thread.name == fork.parent);
+        let known_parent = fork.parent.is_main() || threads.iter().any(|there| there.name == fork.parent);
         if !known_parent {
             return Err(Invalid::new(
                 format!("thread {:?}", thread.as_str()),
@@ -372,13 +344,18 @@ impl State<'_> {
                 format!("it forks after message {}, which does not exist", fork.after.map_or(0, |i| i.0)),
             ));
         }
-        self.open_thread(Thread { name: thread.clone(), fork: Some(fork.clone()) });
+        self.open_thread(thread, Some(fork.clone()));
         Ok(Outcome::Thread)
     }
 
-    fn open_thread(&mut self, thread: Thread) {
-        self.writes.push(Write::AddThread(self.conversation.id, thread.clone()));
-        self.heads.push(Head { thread, last_turn: None });
+    /// Opens a thread and returns its place; `main` is always the first.
+    fn open_thread(&mut self, name: &ThreadName, fork: Option<Fork>) -> usize {
+        let threads = &mut self.conversation.threads;
+        if threads.is_empty() && !name.is_main() {
+            threads.push(Thread { name: ThreadName::main(), fork: None, last_turn: None });
+        }
+        threads.push(Thread { name: name.clone(), fork, last_turn: None });
+        threads.len() - 1
     }
 
     /// Lets the turn that the next entry of `thread` belongs to grow: the latest one, unless
@@ -390,14 +367,14 @@ impl State<'_> {
         opens: impl Fn(&Turn) -> bool,
         change: impl FnOnce(&mut Turn) -> T,
     ) -> T {
-        let place = self.heads.iter().position(|head| head.thread.name == *thread).unwrap_or_else(|| {
+        let place = self.conversation.threads.iter().position(|there| there.name == *thread);
+        let place = place.unwrap_or_else(|| {
             let after = self.conversation.totals.messages.checked_sub(1).map(MessageIdx);
             let fork = (!thread.is_main()).then(|| Fork { parent: ThreadName::main(), after });
-            self.open_thread(Thread { name: thread.clone(), fork });
-            self.heads.len() - 1
+            self.open_thread(thread, fork)
         });
         let totals = &mut self.conversation.totals;
-        let latest = &mut self.heads[place].last_turn;
+        let latest = &mut self.conversation.threads[place].last_turn;
         if latest.as_ref().is_some_and(opens) {
             *latest = None;
         }
@@ -418,7 +395,6 @@ impl State<'_> {
         turn.started_at = turn.started_at.min(at);
         turn.ended_at = turn.ended_at.max(at);
         let result = change(turn);
-        self.grown.insert(turn.no, turn.clone());
         self.conversation.started_at = self.conversation.started_at.min(at);
         self.conversation.last_activity = self.conversation.last_activity.max(at);
         result

@@ -1,8 +1,8 @@
 //! The one write door: a `Commit` is applied whole or not at all.
 
-use crate::conversation::{Conversation, Thread};
+use crate::conversation::Conversation;
 use crate::ids::{ConversationId, TenantId, TurnNo};
-use crate::message::{Message, Turn};
+use crate::message::Message;
 use crate::tool::{ToolCall, ToolResult};
 
 /// What is written together.
@@ -17,12 +17,8 @@ pub struct Commit {
 /// One write. Ground truth is added; what is said about it is put, replacing what was there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// Creates a conversation or replaces what is known about it.
+    /// Creates a conversation or replaces what is known about it, its threads and counts.
     PutConversation(Conversation),
-    /// Adds a thread; a thread that is there already stays as it is.
-    AddThread(ConversationId, Thread),
-    /// Creates a turn or replaces what is known about it.
-    PutTurn(ConversationId, Turn),
     /// Adds a message at a position that is free.
     AddMessage(ConversationId, Message),
     /// Adds a tool call at a place that is free.

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use crate::error::Invalid;
 use crate::ids::{ConversationId, ExternalId, MessageIdx, ThreadName};
+use crate::message::Turn;
 use crate::time::Timestamp;
 
 /// Whether a conversation still goes on.
@@ -116,6 +117,8 @@ pub struct Conversation {
     pub external_id: Option<ExternalId>,
     /// How much is in it.
     pub totals: Totals,
+    /// Its threads in the order they were opened, `main` first; none while it is empty.
+    pub threads: Vec<Thread>,
 }
 
 impl Conversation {
@@ -148,6 +151,8 @@ pub struct Thread {
     pub name: ThreadName,
     /// Where it forks; nothing for `main`.
     pub fork: Option<Fork>,
+    /// Its latest turn, which the next message continues or follows.
+    pub last_turn: Option<Turn>,
 }
 
 /// The place where a thread leaves another.

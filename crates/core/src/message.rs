@@ -97,6 +97,8 @@ pub struct Message {
     pub idx: MessageIdx,
     /// The turn it belongs to.
     pub turn: TurnNo,
+    /// How many turns the conversation had once it was there.
+    pub turns: u32,
     /// The thread it belongs to.
     pub thread: ThreadName,
     /// What arrived.
@@ -110,6 +112,7 @@ pub struct Message {
 }
 
 /// User message(s), then tool calls, then the assistant's answer: the unit people think in.
+/// A turn is made by the messages and tool calls that carry its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
     /// Its number in the conversation.

@@ -1,10 +1,10 @@
 //! What the domain needs from the outside, in domain types only.
 
 use crate::commit::Commit;
-use crate::conversation::{Conversation, ConversationState, Thread, Totals};
+use crate::conversation::{Conversation, ConversationState, Totals};
 use crate::error::StoreError;
 use crate::hash::ContentHash;
-use crate::ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, ThreadName, TurnNo};
+use crate::ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, TurnNo};
 use crate::message::{Message, Turn};
 use crate::time::Timestamp;
 use crate::tool::ToolCall;
@@ -63,13 +63,7 @@ pub trait Reader {
     fn conversations(&self, tenant: &TenantId, filter: &ConversationFilter)
     -> StoreResult<Vec<Conversation>>;
 
-    /// The threads of a conversation in the order they were made, `main` first.
-    fn threads(&self, key: &ConversationKey) -> StoreResult<Vec<Thread>>;
-
-    /// The latest turn of a thread.
-    fn last_turn(&self, key: &ConversationKey, thread: &ThreadName) -> StoreResult<Option<Turn>>;
-
-    /// The turns whose number is in the span, in order.
+    /// The turns whose number is in the span, in order, as their messages and tool calls make them.
     fn turns(&self, key: &ConversationKey, span: Span<TurnNo>) -> StoreResult<Vec<Turn>>;
 
     /// The messages whose position is in the span, in order.

@@ -1,6 +1,6 @@
 //! Tool calls: kept apart from the messages, never mixed into their text.
 
-use crate::ids::{ExternalId, MessageIdx, TurnNo};
+use crate::ids::{ExternalId, MessageIdx, ThreadName, TurnNo};
 use crate::json::Json;
 use crate::time::Timestamp;
 
@@ -35,6 +35,8 @@ pub struct NewToolCall {
 pub struct ToolCall {
     /// The turn it belongs to.
     pub turn: TurnNo,
+    /// The thread it belongs to.
+    pub thread: ThreadName,
     /// Its position among the tool calls of the turn.
     pub order: u32,
     /// The message it came before: the position that was next when it was made.

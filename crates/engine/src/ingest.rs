@@ -1,15 +1,15 @@
 //! Ingest: finds or makes the conversation that entries belong to, and commits what is new.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use treering_core::capture::{Arrival, Captured, Entry, Head, Outcome, capture, ids_of, validate};
+use treering_core::capture::{Arrival, Captured, Entry, Outcome, capture, ids_of, validate};
 use treering_core::conversation::Totals;
 use treering_core::ports::{Known, Span, StoreResult};
 use treering_core::slug::slug_of;
 use treering_core::{
     Commit, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState, ExternalId,
-    Invalid, MessageIdx, Naming, Reader, TenantId, ThreadName, Timestamp, Tokenizer, Write,
+    Invalid, MessageIdx, Naming, Reader, TenantId, Timestamp, Tokenizer, Write,
 };
 
 use crate::error::Result;
@@ -151,16 +151,16 @@ impl Planner {
         };
         let fresh: Vec<Entry> =
             entries.iter().zip(&matched).filter(|(_, m)| m.is_none()).map(|(e, _)| e.clone()).collect();
-        let (heads, known) =
-            if created { Default::default() } else { self.what_is_there(reader, &key, &fresh)? };
+        let known = if created { HashMap::new() } else { known(reader, &key, &fresh)? };
         let before = conversation.clone();
         let tokens = |text: &str| self.tokenizer.count(text);
         let Captured { mut conversation, writes, outcomes } =
-            capture(conversation, heads, known, &fresh, &tokens)?;
-        self.settle(reader, &before, &mut conversation, created || !writes.is_empty())?;
+            capture(conversation, known, &fresh, &tokens)?;
+        let grew = !writes.is_empty() || conversation.threads != before.threads;
+        self.settle(reader, &before, &mut conversation, created || grew)?;
 
         // A conversation is not made for what it does not get.
-        let missing = created && writes.is_empty() && !entries.is_empty();
+        let missing = created && !grew && !entries.is_empty();
         let mut commit = Commit { tenant: self.tenant.clone(), writes: Vec::with_capacity(writes.len() + 1) };
         if !missing && (created || conversation != before) {
             commit.writes.push(Write::PutConversation(conversation.clone()));
@@ -227,6 +227,7 @@ impl Planner {
             state: about.state,
             external_id: about.external_id.clone(),
             totals: Totals::default(),
+            threads: Vec::new(),
         };
         Ok((conversation, true))
     }
@@ -281,25 +282,6 @@ impl Planner {
         Ok(matched.collect())
     }
 
-    fn what_is_there(
-        &self,
-        reader: &dyn Reader,
-        key: &ConversationKey,
-        entries: &[Entry],
-    ) -> StoreResult<(Vec<Head>, HashMap<ExternalId, Known>)> {
-        let named: HashSet<&ThreadName> = entries.iter().map(|entry| &entry.thread).collect();
-        let mut heads = Vec::new();
-        for thread in reader.threads(key)? {
-            let last_turn =
-                if named.contains(&thread.name) { reader.last_turn(key, &thread.name)? } else { None };
-            heads.push(Head { thread, last_turn });
-        }
-        let ids = ids_of(entries);
-        let known = reader.known(key, &ids)?;
-        let known = ids.into_iter().zip(known).filter_map(|(id, known)| Some((id.clone(), known?))).collect();
-        Ok((heads, known))
-    }
-
     /// Takes over what the source says about the conversation, and gives it a slug.
     fn settle(
         &self,
@@ -329,6 +311,17 @@ impl Planner {
         }
         Ok(())
     }
+}
+
+/// What is stored under the external ids of the entries.
+fn known(
+    reader: &dyn Reader,
+    key: &ConversationKey,
+    entries: &[Entry],
+) -> StoreResult<HashMap<ExternalId, Known>> {
+    let ids = ids_of(entries);
+    let known = reader.known(key, &ids)?;
+    Ok(ids.into_iter().zip(known).filter_map(|(id, known)| Some((id.clone(), known?))).collect())
 }
 
 /// The wish, or the wish with a number, or with the id where many share it.

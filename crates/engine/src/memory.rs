@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use treering_core::capture::{Arrival, Entry, Weighed};
-use treering_core::conversation::{Thread, Totals};
+use treering_core::conversation::Totals;
 use treering_core::ports::{ConversationFilter, Description, Span};
 use treering_core::slug::slug_of;
 use treering_core::{
@@ -121,11 +121,6 @@ impl Memory {
             Ok(Session { conversation, last_message })
         };
         reader.conversations(&self.tenant, filter)?.into_iter().map(with_last).collect()
-    }
-
-    /// The threads of a conversation, `main` first.
-    pub fn threads(&self, id: ConversationId) -> Result<Vec<Thread>> {
-        Ok(self.store.reader()?.threads(&self.key(id))?)
     }
 
     /// Turns of a conversation, each with its messages and tool calls.

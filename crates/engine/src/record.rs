@@ -1,7 +1,5 @@
 //! The record of a conversation: everything in it, in the order it arrived.
 
-use std::collections::HashMap;
-
 use treering_core::conversation::Thread;
 use treering_core::ports::Span;
 use treering_core::{ConversationId, Message, MessageIdx, ThreadName, ToolCall, TurnNo};
@@ -16,8 +14,8 @@ pub enum Recorded<'a> {
     Thread(&'a Thread),
     /// Something was said.
     Message(&'a Message),
-    /// A tool was called, in this thread.
-    ToolCall(&'a ThreadName, &'a ToolCall),
+    /// A tool was called.
+    ToolCall(&'a ToolCall),
 }
 
 impl Memory {
@@ -29,7 +27,7 @@ impl Memory {
         mut take: impl FnMut(Recorded<'_>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         const PAGE: usize = 500;
-        let Parts { threads, calls, of_turn } = self.parts(id)?;
+        let (threads, calls) = self.threads_and_calls(id)?;
         let mut calls = calls.iter().peekable();
         let mut opened = 0;
         let mut open = |name: &ThreadName, take: &mut dyn FnMut(Recorded<'_>) -> std::result::Result<(), E>| {
@@ -47,9 +45,8 @@ impl Memory {
             let page = self.messages(id, Span::starting(next, PAGE))?;
             for message in &page {
                 while let Some(call) = calls.next_if(|call| call.before <= message.idx) {
-                    let thread = &of_turn[&call.turn];
-                    open(thread, &mut take)?;
-                    take(Recorded::ToolCall(thread, call))?;
+                    open(&call.thread, &mut take)?;
+                    take(Recorded::ToolCall(call))?;
                 }
                 open(&message.thread, &mut take)?;
                 take(Recorded::Message(message))?;
@@ -60,9 +57,8 @@ impl Memory {
             }
         }
         for call in calls {
-            let thread = &of_turn[&call.turn];
-            open(thread, &mut take)?;
-            take(Recorded::ToolCall(thread, call))?;
+            open(&call.thread, &mut take)?;
+            take(Recorded::ToolCall(call))?;
         }
         if let Some(last) = threads.last() {
             open(&last.name, &mut take)?;
@@ -70,24 +66,12 @@ impl Memory {
         Ok(())
     }
 
-    fn parts(&self, id: ConversationId) -> Result<Parts> {
+    fn threads_and_calls(&self, id: ConversationId) -> Result<(Vec<Thread>, Vec<ToolCall>)> {
         let (reader, key) = (self.store().reader()?, self.key(id));
-        let everything = Span::starting(TurnNo(0), usize::MAX);
-        let turns = reader.turns(&key, everything)?;
-        let mut calls = reader.tool_calls(&key, everything)?;
-        // A call is of a turn; where turns of several threads overlap, position decides.
+        let threads = reader.conversation(&key)?.map(|conversation| conversation.threads);
+        let mut calls = reader.tool_calls(&key, Span::starting(TurnNo(0), usize::MAX))?;
+        // Where turns of several threads overlap, position decides.
         calls.sort_by_key(|call| call.before);
-        let mut of_turn: HashMap<TurnNo, ThreadName> =
-            turns.into_iter().map(|turn| (turn.no, turn.thread)).collect();
-        for call in &calls {
-            of_turn.entry(call.turn).or_default();
-        }
-        Ok(Parts { threads: reader.threads(&key)?, calls, of_turn })
+        Ok((threads.unwrap_or_default(), calls))
     }
-}
-
-struct Parts {
-    threads: Vec<Thread>,
-    calls: Vec<ToolCall>,
-    of_turn: HashMap<TurnNo, ThreadName>,
 }

@@ -1,14 +1,12 @@
 //! Verification: the conservation ledger. Reads everything, writes nothing, and lists exactly
 //! what does not add up.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 
-use treering_core::conversation::{Thread, Totals};
+use treering_core::conversation::Totals;
 use treering_core::ports::{ConversationFilter, Span, StoreResult};
-use treering_core::{
-    Conversation, ConversationId, Message, MessageIdx, Reader, StoreError, ThreadName, ToolCall, Turn, TurnNo,
-};
+use treering_core::{Conversation, Message, MessageIdx, Reader, StoreError, ThreadName, TurnNo};
 
 use crate::error::Result;
 use crate::memory::Memory;
@@ -100,23 +98,32 @@ impl Memory {
 }
 
 /// What one conversation really holds, counted row by row.
-#[derive(Default)]
-struct Ledger {
+struct Ledger<'a> {
+    memory: &'a Memory,
+    reader: &'a dyn Reader,
+    conversation: &'a Conversation,
     counted: Totals,
-    turns: HashMap<TurnNo, Turn>,
+    /// The thread of each turn, as the first of its messages or tool calls says.
+    turns: BTreeMap<TurnNo, ThreadName>,
     problems: Vec<String>,
 }
 
-impl Ledger {
-    fn read(memory: &Memory, reader: &dyn Reader, conversation: &Conversation) -> StoreResult<Self> {
-        let mut ledger = Self::default();
-        let threads = reader.threads(&memory.key(conversation.id))?;
-        ledger.count_turns(memory, reader, conversation.id, &threads)?;
-        ledger.count_messages(memory, reader, conversation)?;
-        ledger.count_tool_calls(memory, reader, conversation.id)?;
-        ledger.check_threads(&threads);
+impl<'a> Ledger<'a> {
+    fn read(
+        memory: &'a Memory,
+        reader: &'a dyn Reader,
+        conversation: &'a Conversation,
+    ) -> StoreResult<Self> {
+        let (counted, turns, problems) = Default::default();
+        let mut ledger = Self { memory, reader, conversation, counted, turns, problems };
+        ledger.count_messages()?;
+        ledger.count_tool_calls()?;
         ledger.check_turns();
-        ledger.check_totals(conversation.totals);
+        ledger.check_threads()?;
+        if conversation.totals != ledger.counted {
+            let (says, has) = (Counts(conversation.totals), Counts(ledger.counted));
+            ledger.note(format!("the conversation says {says} and has {has}"));
+        }
         Ok(ledger)
     }
 
@@ -124,59 +131,24 @@ impl Ledger {
         self.problems.push(what.into());
     }
 
-    fn count_turns(
-        &mut self,
-        memory: &Memory,
-        reader: &dyn Reader,
-        id: ConversationId,
-        threads: &[Thread],
-    ) -> StoreResult<()> {
-        let key = memory.key(id);
-        let mut next = 0;
+    /// Every message is in its place and says what it said.
+    fn count_messages(&mut self) -> StoreResult<()> {
+        let key = self.memory.key(self.conversation.id);
+        let (mut next, mut turns) = (0, 0);
         loop {
-            let page = reader.turns(&key, Span::starting(TurnNo(next), PAGE))?;
-            let full = page.len() == PAGE;
-            for turn in page {
-                if turn.no.0 != next {
-                    self.note(format!("turns {next} to {} are missing", turn.no.0 - 1));
-                }
-                if !threads.iter().any(|thread| thread.name == turn.thread) {
-                    self.note(format!("turn {} is of no thread", turn.no));
-                }
-                next = turn.no.0 + 1;
-                self.counted.turns += 1;
-                self.turns.insert(turn.no, turn);
-            }
-            if !full {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Every message is where it should be, in a turn that claims it, and says what it said.
-    fn count_messages(
-        &mut self,
-        memory: &Memory,
-        reader: &dyn Reader,
-        conversation: &Conversation,
-    ) -> StoreResult<()> {
-        let key = memory.key(conversation.id);
-        let mut next = 0;
-        loop {
-            let page = reader.messages(&key, Span::starting(MessageIdx(next), PAGE))?;
-            let full = page.len() == PAGE;
-            for message in page {
+            let page = self.reader.messages(&key, Span::starting(MessageIdx(next), PAGE))?;
+            for message in &page {
                 if message.idx.0 != next {
                     self.note(format!("messages #{next} to #{} are missing", message.idx.0 - 1));
                 }
                 next = message.idx.0 + 1;
-                self.check_message(&message);
-                let (start, end) = (conversation.started_at, conversation.last_activity);
-                if !(start..=end).contains(&message.said.at) {
-                    self.note(format!("message {} is outside the conversation's time", message.idx));
+                if message.turns < turns || message.turn.0 >= message.turns {
+                    self.note(format!("message {} is of a turn that was not there yet", message.idx));
                 }
+                turns = message.turns;
+                self.check_message(message);
             }
-            if !full {
+            if page.len() < PAGE {
                 return Ok(());
             }
         }
@@ -192,40 +164,39 @@ impl Ledger {
         if treering_core::text::chars(&message.said.text) != message.chars {
             self.note(format!("message {} has another number of characters", message.idx));
         }
-        let problem = match self.turns.get_mut(&message.turn) {
-            None => Some("belongs to no turn"),
-            Some(turn) if turn.thread != message.thread => Some("is of another thread than its turn"),
-            Some(turn) if !(turn.from..turn.until).contains(&message.idx) => Some("is outside its turn"),
-            Some(turn) => {
-                // Counted down: what is left at the end was claimed but is not there.
-                turn.messages = turn.messages.wrapping_sub(1);
-                None
-            }
-        };
-        if let Some(problem) = problem {
-            self.note(format!("message {} {problem}", message.idx));
+        let (start, end) = (self.conversation.started_at, self.conversation.last_activity);
+        if !(start..=end).contains(&message.said.at) {
+            self.note(format!("message {} is outside the conversation's time", message.idx));
+        }
+        if !self.belongs(message.turn, &message.thread) {
+            self.note(format!("message {} is of another thread than its turn", message.idx));
         }
     }
 
-    fn count_tool_calls(
-        &mut self,
-        memory: &Memory,
-        reader: &dyn Reader,
-        id: ConversationId,
-    ) -> StoreResult<()> {
-        let key = memory.key(id);
-        let step = u32::try_from(PAGE).unwrap_or(u32::MAX);
-        let end = self.turns.keys().map(|no| no.0 + 1).max().unwrap_or(0);
+    fn count_tool_calls(&mut self) -> StoreResult<()> {
+        let key = self.memory.key(self.conversation.id);
         let mut from = 0;
+        let step = u32::try_from(PAGE).unwrap_or(u32::MAX);
         loop {
-            // The last page is open-ended: a call beyond the last turn belongs to none.
-            let last = from + step >= end;
+            // The last page is open-ended: a call beyond the last turn is a problem, not a secret.
+            let last = from + step >= self.conversation.totals.turns;
             let mut span = Span::between(TurnNo(from), TurnNo(from + step));
             if last {
                 span.until = None;
             }
-            for call in reader.tool_calls(&key, span)? {
-                self.check_tool_call(&call);
+            let (mut turn, mut next) = (None, 0);
+            for call in self.reader.tool_calls(&key, span)? {
+                if turn.replace(call.turn) != Some(call.turn) {
+                    next = 0;
+                }
+                if call.order != next {
+                    self.note(format!("turn {} has no tool call {next}", call.turn));
+                }
+                next = call.order + 1;
+                self.counted.tool_calls += 1;
+                if !self.belongs(call.turn, &call.thread) {
+                    self.note(format!("tool call {next} of turn {} is of another thread", call.turn));
+                }
             }
             if last {
                 return Ok(());
@@ -234,48 +205,45 @@ impl Ledger {
         }
     }
 
-    fn check_tool_call(&mut self, call: &ToolCall) {
-        self.counted.tool_calls += 1;
-        match self.turns.get_mut(&call.turn) {
-            None => self.note(format!("tool call {}/{} belongs to no turn", call.turn, call.order)),
-            Some(turn) => turn.tool_calls = turn.tool_calls.wrapping_sub(1),
-        }
-    }
-
-    fn check_threads(&mut self, threads: &[Thread]) {
-        let main_first = threads.first().is_none_or(|thread| thread.name.is_main() && thread.fork.is_none());
-        if !main_first {
-            self.note("the first thread is not main");
-        }
-        for thread in threads.iter().skip(1) {
-            let known = |name: &ThreadName| threads.iter().any(|other| other.name == *name);
-            let sound = thread.fork.as_ref().is_some_and(|fork| {
-                known(&fork.parent) && fork.after.is_none_or(|idx| idx.0 < self.counted.messages)
-            });
-            if !sound {
-                self.note(format!("thread {:?} forks from nowhere", thread.name.as_str()));
-            }
-        }
+    fn belongs(&mut self, turn: TurnNo, thread: &ThreadName) -> bool {
+        self.turns.entry(turn).or_insert_with(|| thread.clone()) == thread
     }
 
     fn check_turns(&mut self) {
-        let mut off: Vec<TurnNo> = self
-            .turns
-            .values()
-            .filter(|turn| turn.messages != 0 || turn.tool_calls != 0)
-            .map(|turn| turn.no)
-            .collect();
-        off.sort_unstable();
-        for no in off {
-            self.note(format!("turn {no} counts other messages or tool calls than it has"));
+        self.counted.turns = u32::try_from(self.turns.len()).unwrap_or(u32::MAX);
+        let gap = self.turns.keys().zip(0..).find(|(turn, expected)| turn.0 != *expected);
+        if let Some((_, missing)) = gap {
+            self.note(format!("turn {missing} has neither messages nor tool calls"));
         }
     }
 
-    fn check_totals(&mut self, claimed: Totals) {
-        if claimed != self.counted {
-            let (says, has) = (Counts(claimed), Counts(self.counted));
-            self.note(format!("the conversation says {says} and has {has}"));
+    /// Every thread leaves another that is there, and knows its latest turn.
+    fn check_threads(&mut self) -> StoreResult<()> {
+        let threads = &self.conversation.threads;
+        let key = self.memory.key(self.conversation.id);
+        for (place, thread) in threads.iter().enumerate() {
+            let known = |name: &ThreadName| threads.iter().any(|other| other.name == *name);
+            let sound = match &thread.fork {
+                None => place == 0 && thread.name.is_main(),
+                Some(fork) => {
+                    place > 0
+                        && known(&fork.parent)
+                        && fork.after.is_none_or(|idx| idx.0 < self.counted.messages)
+                }
+            };
+            if !sound {
+                self.note(format!("thread {:?} forks from nowhere", thread.name.as_str()));
+            }
+            let latest = self.turns.iter().rev().find(|(_, name)| **name == thread.name).map(|(no, _)| *no);
+            let made = match latest {
+                Some(no) => self.reader.turns(&key, Span::starting(no, 1))?.pop(),
+                None => None,
+            };
+            if made != thread.last_turn {
+                self.note(format!("thread {:?} has another latest turn than it says", thread.name.as_str()));
+            }
         }
+        Ok(())
     }
 }
 

@@ -91,7 +91,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         None => latest(memory)?,
     };
     let thread = args.thread.as_deref().map(str::parse::<ThreadName>).transpose()?;
-    let threads = memory.threads(conversation.id)?;
+    let threads = &conversation.threads;
     if let Some(name) = thread.as_ref().filter(|name| !threads.iter().any(|thread| thread.name == **name)) {
         let names: Vec<&str> = threads.iter().map(|thread| thread.name.as_str()).collect();
         return Err(Failure::Usage(format!("there is no thread {name:?}; there are {}", names.join(", "))));
@@ -111,7 +111,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         next,
     };
     output.show(&page, |out| {
-        head(out, &conversation, &threads)?;
+        head(out, &conversation, threads)?;
         for turn in &turns {
             print_turn(out, turn, args.full)?;
         }

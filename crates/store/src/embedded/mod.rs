@@ -6,9 +6,11 @@
 
 mod codes;
 mod error;
+mod log;
 mod queue;
 mod read;
 mod schema;
+mod threads;
 mod write;
 
 use std::fs;
@@ -19,8 +21,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
-use treering_core::StoreError;
+use treering_core::{Commit, StoreError};
 use treering_core::ports::{Description, Plan, Reader, Store, StoreResult};
 
 use error::explain;
@@ -47,6 +50,8 @@ pub struct EmbeddedStore {
     path: PathBuf,
     writer: Option<Mutex<Connection>>,
     queue: queue::Queue,
+    sync: Sync,
+    log: log::Log,
     readers: Mutex<Vec<Connection>>,
 }
 
@@ -59,12 +64,13 @@ impl EmbeddedStore {
     pub fn open(folder: &Path, sync: Sync) -> StoreResult<Self> {
         let path = folder.join(Self::FILE);
         make_folder(folder, &path)?;
-        let writer = match open_writer(&path, sync) {
+        let writer = match open_writer(&path) {
             Ok(writer) => Some(Mutex::new(writer)),
             Err(StoreError::ReadOnly { .. }) if path.exists() => None,
             Err(error) => return Err(error),
         };
-        let store = Self { path, writer, queue: queue::Queue::default(), readers: Mutex::default() };
+        let (queue, log, readers) = Default::default();
+        let store = Self { path, writer, queue, sync, log, readers };
         if store.writer.is_none() {
             let reader = store.open_reader()?;
             let found = schema::version(&reader).map_err(|error| explain(&store.path, &error))?;
@@ -108,14 +114,20 @@ impl EmbeddedStore {
         }
     }
 
+    /// Applies plans in one transaction and one sync. Where one of them cannot be written, each
+    /// is applied on its own, so that it alone fails.
     fn apply(&self, connection: &mut Connection, plans: &mut [Plan]) -> Vec<StoreResult<()>> {
         match self.apply_together(connection, plans) {
             Ok(results) => results,
-            Err(error) => vec![Err(error); plans.len()],
+            Err(error) if plans.len() == 1 || !is_own_fault(&error) => vec![Err(error); plans.len()],
+            Err(_) => plans
+                .chunks_mut(1)
+                .map(|plan| self.apply_together(connection, plan)?.pop().unwrap_or(Ok(())))
+                .collect(),
         }
     }
 
-    /// Applies plans in one transaction; `Err` when none of them was kept.
+    /// The result of each plan; `Err` when none of them was kept.
     fn apply_together(
         &self,
         connection: &mut Connection,
@@ -124,42 +136,47 @@ impl EmbeddedStore {
         let failed = |error: rusqlite::Error| explain(&self.path, &error);
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-        let alone = plans.len() == 1;
         let mut results = Vec::with_capacity(plans.len());
         for plan in plans {
-            if !alone {
-                transaction
-                    .prepare_cached("SAVEPOINT plan")
-                    .and_then(|mut s| s.execute([]))
-                    .map_err(failed)?;
-            }
-            let result = self.apply_one(&transaction, plan);
-            match &result {
-                // Some failures end the whole transaction: what came before is gone with it.
-                Err(error) if alone || transaction.is_autocommit() => return Err(error.clone()),
-                Err(_) => transaction.execute_batch("ROLLBACK TO plan; RELEASE plan").map_err(failed)?,
-                Ok(()) if !alone => {
-                    transaction
-                        .prepare_cached("RELEASE plan")
-                        .and_then(|mut s| s.execute([]))
-                        .map_err(failed)?;
+            // A plan that refuses has written nothing.
+            results.push(match self.decide(&transaction, plan) {
+                Ok(commit) => {
+                    write::apply(&transaction, &commit).map_err(failed)?;
+                    Ok(())
                 }
-                Ok(()) => {}
-            }
-            results.push(result);
+                Err(refused) => Err(refused),
+            });
         }
         transaction.commit().map_err(failed)?;
+        self.log.advance();
         Ok(results)
     }
 
-    fn apply_one(&self, connection: &Connection, plan: &mut Plan) -> StoreResult<()> {
+    fn make_durable(&self) -> StoreResult<()> {
+        if self.sync == Sync::Normal {
+            return Ok(());
+        }
+        self.log.sync(&beside(&self.path, "-wal")).map_err(|error| match error.kind() {
+            io::ErrorKind::StorageFull => StoreError::Full { path: self.path.clone() },
+            _ => {
+                let detail = format!("the disk did not confirm the write: {error}");
+                StoreError::Failed { path: self.path.clone(), detail }
+            }
+        })
+    }
+
+    fn decide(&self, connection: &Connection, plan: &mut Plan) -> StoreResult<Commit> {
         let view = View { connection, path: &self.path };
-        let commit = catch_unwind(AssertUnwindSafe(|| plan(&view))).unwrap_or_else(|_| {
+        catch_unwind(AssertUnwindSafe(|| plan(&view))).unwrap_or_else(|_| {
             let detail = "the plan of a commit panicked; nothing of it was written".into();
             Err(StoreError::Failed { path: self.path.clone(), detail })
-        })?;
-        write::apply(connection, &commit).map_err(|error| explain(&self.path, &error))
+        })
     }
+}
+
+/// Whether a commit failed for what was in it, and not for the state of the store.
+fn is_own_fault(error: &StoreError) -> bool {
+    matches!(error, StoreError::Failed { .. } | StoreError::Refused(_))
 }
 
 impl Store for EmbeddedStore {
@@ -168,7 +185,7 @@ impl Store for EmbeddedStore {
             let detail = "this user cannot write to it".into();
             return Err(StoreError::ReadOnly { path: self.path.clone(), detail });
         };
-        self.queue.commit(plan, |plans| self.apply(&mut lock(writer), plans))
+        self.queue.commit(plan, |plans| self.apply(&mut lock(writer), plans), || self.make_durable())
     }
 
     fn reader(&self) -> StoreResult<Box<dyn Reader + '_>> {
@@ -205,11 +222,7 @@ impl Store for EmbeddedStore {
     }
 
     fn describe(&self) -> StoreResult<Description> {
-        let size = |suffix: &str| {
-            let mut name = self.path.clone().into_os_string();
-            name.push(suffix);
-            fs::metadata(name).map_or(0, |file| file.len())
-        };
+        let size = |suffix: &str| fs::metadata(beside(&self.path, suffix)).map_or(0, |file| file.len());
         Ok(Description {
             kind: "embedded",
             location: self.path.display().to_string(),
@@ -265,7 +278,7 @@ fn make_folder(folder: &Path, path: &Path) -> StoreResult<()> {
     })
 }
 
-fn open_writer(path: &Path, sync: Sync) -> StoreResult<Connection> {
+fn open_writer(path: &Path) -> StoreResult<Connection> {
     let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
         // SQLite says only "unable to open"; the file system knows why.
         Some(ErrorCode::CannotOpen) => cannot_open(path),
@@ -280,11 +293,8 @@ fn open_writer(path: &Path, sync: Sync) -> StoreResult<Connection> {
         return Err(StoreError::ReadOnly { path: path.to_path_buf(), detail: "no write access".into() });
     }
     write_ahead(&connection).map_err(failed)?;
-    let level = match sync {
-        Sync::Full => "FULL",
-        Sync::Normal => "NORMAL",
-    };
-    connection.pragma_update(None, "synchronous", level).map_err(failed)?;
+    // Commits are synced by `log`, which lets others write meanwhile.
+    connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
     connection.pragma_update(None, "fullfsync", true).map_err(failed)?;
     connection.pragma_update(None, "journal_size_limit", 64 << 20).map_err(failed)?;
     match schema::migrate(&mut connection).map_err(failed)? {
@@ -325,6 +335,9 @@ fn refuse_foreign_files(connection: &Connection, path: &Path) -> StoreResult<()>
 fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.busy_handler(Some(wait_a_little))?;
     connection.set_prepared_statement_cache_capacity(64);
+    // Plans that do not depend on the values bound to them: otherwise SQLite compiles a cached
+    // statement again for every call.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "cache_size", -16_000)?;
     connection.pragma_update(None, "temp_store", "MEMORY")
 }
@@ -359,9 +372,7 @@ fn wait_a_little(tries: i32) -> bool {
 /// Opens a file in a place where nothing can be written. Without its log beside it, the file is
 /// all there is; with one, SQLite has to be able to read both.
 fn open_unwritable(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
-    let mut log = path.to_path_buf().into_os_string();
-    log.push("-wal");
-    let logged = fs::metadata(&log).is_ok_and(|file| file.len() > 0);
+    let logged = fs::metadata(beside(path, "-wal")).is_ok_and(|file| file.len() > 0);
     if logged {
         return Connection::open_with_flags(path, flags);
     }
@@ -377,6 +388,13 @@ fn open_unwritable(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection
         .collect();
     let uri = format!("file:{escaped}?immutable=1");
     Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
+}
+
+/// The file that SQLite keeps beside the store's.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.to_path_buf().into_os_string();
+    name.push(suffix);
+    name.into()
 }
 
 /// A panic in a plan is caught before it can leave a connection half-used, so poison is ignored.

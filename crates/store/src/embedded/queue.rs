@@ -1,9 +1,10 @@
-//! Group commit: writers that arrive while another one waits for the disk are applied together
-//! and share its sync.
+//! Group commit: writers that arrive together are applied together and share a sync.
 //!
 //! There is no thread of its own. The first writer leads: it applies everything that waits, in
-//! order, and syncs once; what arrived meanwhile is led by the first of those. A writer that
-//! comes alone pays nothing for the arrangement.
+//! order, hands the lead to the first of those that arrived meanwhile, and only then waits for
+//! the disk; so the disk works on one batch while the next is applied. Nobody is answered before
+//! the disk has what they wrote. A batch waits to become as large as the one before it for as
+//! long as the disk is busy anyway. A writer that comes alone pays nothing for the arrangement.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,12 +19,20 @@ const LARGEST_BATCH: usize = 256;
 #[derive(Default)]
 pub(super) struct Queue {
     line: Mutex<Line>,
+    /// Somebody joined the line, or the disk is free.
+    changed: Condvar,
 }
 
 #[derive(Default)]
 struct Line {
     waiting: VecDeque<Arc<Ticket>>,
     led: bool,
+    /// Batches that wait for the disk.
+    syncing: usize,
+    /// How many shared the last sync.
+    last_batch: usize,
+    /// Whether the leader waits for its batch to grow.
+    growing: bool,
 }
 
 /// One writer's place in the line.
@@ -43,35 +52,49 @@ enum State {
 
 impl Queue {
     /// Commits a plan, alone or with others. `apply` applies a batch and answers for each plan;
-    /// it is called by one thread at a time.
+    /// it is called by one thread at a time. `sync` makes durable what was applied before it was
+    /// called; it may be called by several threads.
     pub(super) fn commit(
         &self,
         plan: Plan,
         apply: impl Fn(&mut [Plan]) -> Vec<StoreResult<()>>,
+        sync: impl Fn() -> StoreResult<()>,
     ) -> StoreResult<()> {
         let mut line = lock(&self.line);
         if line.led {
             let ticket =
                 Arc::new(Ticket { state: Mutex::new(State::Waiting(plan)), changed: Condvar::new() });
             line.waiting.push_back(Arc::clone(&ticket));
+            if line.growing && line.waiting.len() + 1 >= line.last_batch {
+                self.changed.notify_one();
+            }
             drop(line);
             match ticket.wait() {
                 Turn::Done(result) => return result,
-                Turn::Lead(plan) => return self.lead(plan, apply),
+                Turn::Lead(plan) => return self.lead(plan, apply, sync),
             }
         }
         line.led = true;
         drop(line);
-        self.lead(plan, apply)
+        self.lead(plan, apply, sync)
     }
 
-    fn lead(&self, own: Plan, apply: impl Fn(&mut [Plan]) -> Vec<StoreResult<()>>) -> StoreResult<()> {
+    fn lead(
+        &self,
+        own: Plan,
+        apply: impl Fn(&mut [Plan]) -> Vec<StoreResult<()>>,
+        sync: impl Fn() -> StoreResult<()>,
+    ) -> StoreResult<()> {
         // Leadership passes on even if a plan panics: nobody may wait for ever.
         let handover = Handover(self);
         let (mut plans, tickets) = self.gather(own);
-        let mut results = apply(&mut plans).into_iter();
-        let result = results.next().unwrap_or_else(|| Err(lost()));
+        let results = apply(&mut plans);
+        let syncing = Syncing::new(self);
         drop(handover);
+        let synced = if results.iter().any(Result::is_ok) { sync() } else { Ok(()) };
+        drop(syncing);
+        let mut results = results.into_iter().map(|result| result.and_then(|()| synced.clone()));
+        let result = results.next().unwrap_or_else(|| Err(lost()));
         for ticket in tickets {
             ticket.set(State::Done(results.next().unwrap_or_else(|| Err(lost()))));
         }
@@ -81,7 +104,13 @@ impl Queue {
     /// The leader's plan and those that wait, in order.
     fn gather(&self, own: Plan) -> (Vec<Plan>, Vec<Followed>) {
         let mut line = lock(&self.line);
+        line.growing = true;
+        while line.syncing > 0 && line.waiting.len() + 1 < line.last_batch {
+            line = self.changed.wait(line).unwrap_or_else(PoisonError::into_inner);
+        }
+        line.growing = false;
         let count = line.waiting.len().min(LARGEST_BATCH - 1);
+        line.last_batch = count + 1;
         let mut plans = vec![own];
         let mut tickets = Vec::with_capacity(count);
         for ticket in line.waiting.drain(..count) {
@@ -112,6 +141,26 @@ impl Drop for Handover<'_> {
         }
         drop(state);
         next.changed.notify_one();
+    }
+}
+
+/// A batch that waits for the disk.
+struct Syncing<'a>(&'a Queue);
+
+impl<'a> Syncing<'a> {
+    fn new(queue: &'a Queue) -> Self {
+        lock(&queue.line).syncing += 1;
+        Self(queue)
+    }
+}
+
+impl Drop for Syncing<'_> {
+    fn drop(&mut self) {
+        let mut line = lock(&self.0.line);
+        line.syncing -= 1;
+        if line.growing {
+            self.0.changed.notify_one();
+        }
     }
 }
 

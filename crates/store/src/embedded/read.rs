@@ -1,19 +1,21 @@
 //! Reads through one connection: a pooled one inside a read transaction, or the writer's while
 //! a commit is planned.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::Path;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
-use treering_core::conversation::{Fork, Thread, Totals};
+use treering_core::conversation::Totals;
 use treering_core::ports::{ConversationFilter, Known, Reader, Span, StoreResult};
 use treering_core::{
     ContentHash, Conversation, ConversationId, ConversationKey, ExternalId, Json, Message, MessageIdx,
-    NewMessage, NewToolCall, TenantId, ThreadName, Timestamp, ToolCall, ToolResult, Turn, TurnNo,
+    NewMessage, NewToolCall, Role, TenantId, ThreadName, Timestamp, ToolCall, ToolResult, Turn, TurnNo,
 };
 
 use super::codes;
+use super::threads;
 use super::error::explain;
 
 /// What can be read through a connection, owned or lent.
@@ -23,7 +25,7 @@ pub(super) struct View<'a, C> {
 }
 
 const CONVERSATION: &str = "id, slug, title, participants, cwd, project_path, started_at, last_activity,
-    state, external_id, messages, turns, tool_calls, chars, tokens, naming";
+    state, external_id, messages, turns, tool_calls, chars, tokens, naming, threads";
 
 impl<C: Deref<Target = Connection>> View<'_, C> {
     fn one<T>(
@@ -48,16 +50,39 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
         rows().map_err(|error| explain(self.path, &error))
     }
 
-    fn pk(&self, key: &ConversationKey) -> StoreResult<Option<i64>> {
-        let sql = "SELECT pk FROM conversations WHERE tenant = ?1 AND id = ?2";
-        self.one(sql, params![key.tenant.as_str(), key.id.as_bytes()], |row| row.get(0))
+    /// The conversation's row number and the names of its threads by place.
+    fn row(&self, key: &ConversationKey) -> StoreResult<Option<(i64, Vec<ThreadName>)>> {
+        let sql = "SELECT pk, threads FROM conversations WHERE tenant = ?1 AND id = ?2";
+        self.one(sql, params![key.tenant.as_str(), key.id.as_bytes()], |row| {
+            let names = threads::read(row, 1)?.into_iter().map(|thread| thread.name).collect();
+            Ok((row.get(0)?, names))
+        })
     }
 
-    /// The names of a conversation's threads, by number.
-    fn thread_names(&self, pk: i64) -> StoreResult<Vec<ThreadName>> {
-        let sql = "SELECT name FROM threads WHERE conversation = ?1 ORDER BY no";
-        self.many(sql, [pk], |row| name(row, 0, ThreadName::new))
+    /// The first message at or after which a turn can have messages, found by halving: the number
+    /// of turns never falls from one message to the next.
+    fn first_message(&self, pk: i64, turn: TurnNo) -> StoreResult<MessageIdx> {
+        let last = "SELECT max(key) FROM messages WHERE key >= ?1 AND key <= ?2";
+        let bounds = [self::key(pk, MessageIdx(0)), self::key(pk, MessageIdx(u32::MAX))];
+        let last: Option<i64> = self.one(last, bounds, |row| row.get(0))?.flatten();
+        let (mut low, mut high) = (0, last.map_or(0, |key| (key & 0xffff_ffff) as u32 + 1));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let sql = "SELECT turns FROM messages WHERE key = ?1";
+            let turns: u32 = self.one(sql, [self::key(pk, MessageIdx(middle))], |row| row.get(0))?.unwrap_or(0);
+            if turns > turn.0 {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Ok(MessageIdx(low))
     }
+}
+
+/// The key of a message's row.
+pub(super) fn key(conversation: i64, idx: MessageIdx) -> i64 {
+    (conversation << 32) | i64::from(idx.0)
 }
 
 impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
@@ -122,70 +147,69 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
         self.many(&sql, params, conversation)
     }
 
-    fn threads(&self, key: &ConversationKey) -> StoreResult<Vec<Thread>> {
-        let Some(pk) = self.pk(key)? else { return Ok(Vec::new()) };
-        let sql = "SELECT t.name, p.name, t.fork_after FROM threads t
-            LEFT JOIN threads p ON p.conversation = t.conversation AND p.no = t.parent
-            WHERE t.conversation = ?1 ORDER BY t.no";
-        self.many(sql, [pk], |row| {
-            let parent: Option<String> = row.get(1)?;
-            let after: Option<u32> = row.get(2)?;
-            let fork = match parent {
-                Some(_) => {
-                    Some(Fork { parent: name(row, 1, ThreadName::new)?, after: after.map(MessageIdx) })
-                }
-                None => None,
-            };
-            Ok(Thread { name: name(row, 0, ThreadName::new)?, fork })
-        })
-    }
-
-    fn last_turn(&self, key: &ConversationKey, thread: &ThreadName) -> StoreResult<Option<Turn>> {
-        let sql = "SELECT u.no, 0, u.first_idx, u.until_idx, u.messages, u.tool_calls, u.answered,
-                u.started_at, u.ended_at
-            FROM conversations c
-            JOIN threads t ON t.conversation = c.pk AND t.name = ?3
-            JOIN turns u ON u.conversation = c.pk AND u.thread = t.no
-            WHERE c.tenant = ?1 AND c.id = ?2 ORDER BY u.no DESC LIMIT 1";
-        let names = std::slice::from_ref(thread);
-        self.one(sql, params![key.tenant.as_str(), key.id.as_bytes(), thread.as_str()], |row| {
-            turn(row, names)
-        })
-    }
-
     fn turns(&self, key: &ConversationKey, span: Span<TurnNo>) -> StoreResult<Vec<Turn>> {
-        let Some(pk) = self.pk(key)? else { return Ok(Vec::new()) };
-        let names = self.thread_names(pk)?;
-        let sql = "SELECT no, thread, first_idx, until_idx, messages, tool_calls, answered, started_at,
-                ended_at
-            FROM turns WHERE conversation = ?1 AND no >= ?2 AND no < ?3 ORDER BY no LIMIT ?4";
-        let params = params![pk, span.from.0, end(span.until.map(|no| no.0)), rows(span.limit)];
-        self.many(sql, params, |row| turn(row, &names))
+        let Some((pk, names)) = self.row(key)? else { return Ok(Vec::new()) };
+        let from = span.from.0;
+        let limit = from.saturating_add(u32::try_from(span.limit).unwrap_or(u32::MAX));
+        let until = span.until.map_or(limit, |until| until.0.min(limit));
+        let first = self.first_message(pk, span.from)?;
+        // In one thread, a turn ends where the next one begins; in several, it may go on anywhere.
+        let last = match names.len() {
+            0 | 1 => self.first_message(pk, TurnNo(until))?,
+            _ => MessageIdx(u32::MAX),
+        };
+        let sql = "SELECT turn, thread, min(key) & 0xffffffff, (max(key) & 0xffffffff) + 1, count(*), 0,
+                max(role = ?5 AND chars > 0), min(at), max(at)
+            FROM messages WHERE key >= ?1 AND key < ?2 AND turn >= ?3 AND turn < ?4
+            GROUP BY turn ORDER BY turn";
+        let assistant = codes::role_code(Role::Assistant);
+        let params = params![self::key(pk, first), self::key(pk, last), from, until, assistant];
+        let spoken = self.many(sql, params, |row| turn(row, &names))?;
+        let sql = "SELECT turn, thread, min(before_idx), min(before_idx), 0, count(*), 0, min(at), max(at)
+            FROM tool_calls WHERE conversation = ?1 AND turn >= ?2 AND turn < ?3 GROUP BY turn";
+        let acted = self.many(sql, params![pk, from, until], |row| turn(row, &names))?;
+        let mut turns: BTreeMap<u32, Turn> = spoken.into_iter().map(|turn| (turn.no.0, turn)).collect();
+        for calls in acted {
+            turns
+                .entry(calls.no.0)
+                .and_modify(|turn| {
+                    turn.tool_calls = calls.tool_calls;
+                    turn.started_at = turn.started_at.min(calls.started_at);
+                    turn.ended_at = turn.ended_at.max(calls.ended_at);
+                })
+                .or_insert(calls);
+        }
+        Ok(turns.into_values().collect())
     }
 
     fn messages(&self, key: &ConversationKey, span: Span<MessageIdx>) -> StoreResult<Vec<Message>> {
-        let Some(pk) = self.pk(key)? else { return Ok(Vec::new()) };
-        let names = self.thread_names(pk)?;
-        let sql = "SELECT idx, turn, thread, role, at, chars, tokens, hash, author, external_id, text, parts
-            FROM messages WHERE conversation = ?1 AND idx >= ?2 AND idx < ?3 ORDER BY idx LIMIT ?4";
-        let params = params![pk, span.from.0, end(span.until.map(|idx| idx.0)), rows(span.limit)];
-        self.many(sql, params, |row| message(row, &names))
+        let Some((pk, names)) = self.row(key)? else { return Ok(Vec::new()) };
+        let sql = "SELECT key, turn, thread, role, at, chars, tokens, hash, author, external_id, text, parts,
+                turns
+            FROM messages WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3";
+        let until = span.until.map_or_else(|| self::key(pk + 1, MessageIdx(0)), |idx| self::key(pk, idx));
+        self.many(sql, params![self::key(pk, span.from), until, rows(span.limit)], |row| message(row, &names))
     }
 
     fn tool_calls(&self, key: &ConversationKey, span: Span<TurnNo>) -> StoreResult<Vec<ToolCall>> {
-        let Some(pk) = self.pk(key)? else { return Ok(Vec::new()) };
-        let sql = "SELECT turn, place, before_idx, at, success, duration_ms, name, external_id, args, result
+        let Some((pk, names)) = self.row(key)? else { return Ok(Vec::new()) };
+        let sql = "SELECT turn, place, before_idx, at, success, duration_ms, name, external_id, args, result,
+                thread
             FROM tool_calls WHERE conversation = ?1 AND turn >= ?2 AND turn < ?3
             ORDER BY turn, place LIMIT ?4";
         let params = params![pk, span.from.0, end(span.until.map(|no| no.0)), rows(span.limit)];
-        self.many(sql, params, tool_call)
+        self.many(sql, params, |row| tool_call(row, &names))
     }
 
     fn known(&self, key: &ConversationKey, ids: &[&ExternalId]) -> StoreResult<Vec<Option<Known>>> {
-        let Some(pk) = self.pk(key)? else { return Ok(vec![None; ids.len()]) };
-        let message = "SELECT idx, hash FROM messages WHERE conversation = ?1 AND external_id = ?2";
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some((pk, _)) = self.row(key)? else { return Ok(vec![None; ids.len()]) };
+        let message = "SELECT key & 0xffffffff, hash FROM messages
+            WHERE external_id = ?2 AND key >= ?1 << 32 AND key < (?1 + 1) << 32";
         let call = "SELECT turn, place, result IS NOT NULL FROM tool_calls
-            WHERE conversation = ?1 AND external_id = ?2";
+            WHERE external_id = ?2 AND conversation = ?1";
         let find = |id: &&ExternalId| {
             let params = params![pk, id.as_str()];
             let stored = self.one(message, params, |row| {
@@ -203,16 +227,14 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
     }
 
     fn holders(&self, tenant: &TenantId, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ConversationId>>> {
-        let held = |table: &str| {
-            format!(
-                "SELECT c.id FROM {table} m JOIN conversations c ON c.pk = m.conversation
-                WHERE m.external_id = ?1 AND c.tenant = ?2"
-            )
-        };
-        let sql = format!("{} UNION ALL {} LIMIT 1", held("messages"), held("tool_calls"));
+        let sql = "SELECT c.id FROM messages m JOIN conversations c ON c.pk = m.key >> 32
+                WHERE m.external_id = ?1 AND c.tenant = ?2
+            UNION ALL SELECT c.id FROM tool_calls t JOIN conversations c ON c.pk = t.conversation
+                WHERE t.external_id = ?1 AND c.tenant = ?2
+            LIMIT 1";
         let find = |id: &&ExternalId| {
             let params = [id.as_str(), tenant.as_str()];
-            self.one(&sql, params, |row| Ok(ConversationId::from_bytes(row.get(0)?)))
+            self.one(sql, params, |row| Ok(ConversationId::from_bytes(row.get(0)?)))
         };
         ids.iter().map(find).collect()
     }
@@ -244,7 +266,7 @@ fn moment(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
 }
 
 /// A row that says something it cannot have been written with.
-fn unreadable<E>(at: usize, why: E) -> rusqlite::Error
+pub(super) fn unreadable<E>(at: usize, why: E) -> rusqlite::Error
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -291,6 +313,7 @@ fn conversation(row: &Row<'_>) -> rusqlite::Result<Conversation> {
         state: codes::state(row.get(8)?).ok_or_else(|| unreadable(8, "no such state"))?,
         external_id: external_id(row, 9)?,
         totals: totals(row, 10)?,
+        threads: threads::read(row, 16)?,
         naming: codes::naming(row.get(15)?).ok_or_else(|| unreadable(15, "no such naming"))?,
     })
 }
@@ -317,8 +340,9 @@ fn turn(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Turn> {
 
 fn message(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Message> {
     Ok(Message {
-        idx: MessageIdx(row.get(0)?),
+        idx: MessageIdx((row.get::<_, i64>(0)? & 0xffff_ffff) as u32),
         turn: TurnNo(row.get(1)?),
+        turns: row.get(12)?,
         thread: thread(row, 2, names)?,
         said: NewMessage {
             role: codes::role(row.get(3)?).ok_or_else(|| unreadable(3, "no such role"))?,
@@ -334,7 +358,7 @@ fn message(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Message> {
     })
 }
 
-fn tool_call(row: &Row<'_>) -> rusqlite::Result<ToolCall> {
+fn tool_call(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<ToolCall> {
     let outcome = match json(row, 9)? {
         None => None,
         Some(result) => Some(ToolResult {
@@ -345,6 +369,7 @@ fn tool_call(row: &Row<'_>) -> rusqlite::Result<ToolCall> {
     };
     Ok(ToolCall {
         turn: TurnNo(row.get(0)?),
+        thread: thread(row, 10, names)?,
         order: row.get(1)?,
         before: MessageIdx(row.get(2)?),
         call: NewToolCall {

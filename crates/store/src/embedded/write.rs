@@ -1,35 +1,32 @@
 //! Applies a commit to the connection that holds the write lock.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use treering_core::conversation::Thread;
 use treering_core::{
-    Commit, Conversation, ConversationId, Message, TenantId, ThreadName, ToolCall, ToolResult, Turn, TurnNo,
-    Write,
+    Commit, Conversation, ConversationId, Message, TenantId, ThreadName, ToolCall, ToolResult, TurnNo, Write,
 };
 
+use super::read::key;
+use super::threads;
 use super::codes::{naming_code, role_code, state_code};
 
 type Result<T> = rusqlite::Result<T>;
 
 pub(super) fn apply(connection: &Connection, commit: &Commit) -> Result<()> {
-    let mut writer = Writer { connection, tenant: &commit.tenant, conversation: None, thread: None };
+    let mut writer = Writer { connection, tenant: &commit.tenant, conversation: None };
     commit.writes.iter().try_for_each(|write| writer.write(write))
 }
 
-/// Remembers the row numbers it used last: a commit mostly stays with one conversation.
+/// Remembers the conversation it wrote to last: a commit mostly stays with one.
 struct Writer<'a> {
     connection: &'a Connection,
     tenant: &'a TenantId,
-    conversation: Option<(ConversationId, i64)>,
-    thread: Option<(i64, ThreadName, i64)>,
+    conversation: Option<Row>,
 }
 
 impl Writer<'_> {
     fn write(&mut self, write: &Write) -> Result<()> {
         match write {
             Write::PutConversation(conversation) => self.put_conversation(conversation),
-            Write::AddThread(id, thread) => self.add_thread(*id, thread),
-            Write::PutTurn(id, turn) => self.put_turn(*id, turn),
             Write::AddMessage(id, message) => self.add_message(*id, message),
             Write::AddToolCall(id, call) => self.add_tool_call(*id, call),
             Write::FinishToolCall(id, turn, order, result) => {
@@ -38,18 +35,28 @@ impl Writer<'_> {
         }
     }
 
+    /// Mostly a conversation has only grown: then the indexes over its names are left alone.
     fn put_conversation(&mut self, it: &Conversation) -> Result<()> {
-        let sql = "INSERT INTO conversations (tenant, id, slug, title, participants, cwd, project_path,
+        let participants = serde_json::Value::from(it.participants.clone()).to_string();
+        let threads = threads::write(&it.threads);
+        let grown = "UPDATE conversations SET title = ?4, participants = ?5, started_at = ?8,
+                last_activity = ?9, state = ?10, messages = ?12, turns = ?13, tool_calls = ?14,
+                chars = ?15, tokens = ?16, naming = ?17, threads = ?18
+            WHERE tenant = ?1 AND id = ?2 AND slug = ?3 AND cwd IS ?6 AND project_path IS ?7
+                AND external_id IS ?11
+            RETURNING pk";
+        let put = "INSERT INTO conversations (tenant, id, slug, title, participants, cwd, project_path,
                 started_at, last_activity, state, external_id, messages, turns, tool_calls, chars, tokens,
-                naming)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+                naming, threads)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
             ON CONFLICT (tenant, id) DO UPDATE SET slug = ?3, title = ?4, participants = ?5, cwd = ?6,
                 project_path = ?7, started_at = ?8, last_activity = ?9, state = ?10, external_id = ?11,
-                messages = ?12, turns = ?13, tool_calls = ?14, chars = ?15, tokens = ?16, naming = ?17
+                messages = ?12, turns = ?13, tool_calls = ?14, chars = ?15, tokens = ?16, naming = ?17,
+                threads = ?18
             RETURNING pk";
-        let participants = serde_json::Value::from(it.participants.clone()).to_string();
-        let pk = self.connection.prepare_cached(sql)?.query_row(
-            params![
+        let write = |sql: &str| {
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let params = params![
                 self.tenant.as_str(),
                 it.id.as_bytes(),
                 it.slug,
@@ -67,61 +74,30 @@ impl Writer<'_> {
                 it.totals.chars as i64,
                 it.totals.tokens as i64,
                 naming_code(it.naming),
-            ],
-            |row| row.get(0),
-        )?;
-        self.conversation = Some((it.id, pk));
-        Ok(())
-    }
-
-    fn add_thread(&mut self, id: ConversationId, thread: &Thread) -> Result<()> {
-        let conversation = self.conversation_pk(id)?;
-        let (parent, after) = match &thread.fork {
-            Some(fork) => (Some(self.thread_no(conversation, &fork.parent)?), fork.after.map(|idx| idx.0)),
-            None => (None, None),
+                threads,
+            ];
+            statement.query_row(params, |row| row.get::<_, i64>(0)).optional()
         };
-        let sql = "INSERT INTO threads (conversation, no, name, parent, fork_after)
-            SELECT ?1, ifnull(max(no) + 1, 0), ?2, ?3, ?4 FROM threads WHERE conversation = ?1
-            ON CONFLICT DO NOTHING";
-        let name = thread.name.as_str();
-        self.connection.prepare_cached(sql)?.execute(params![conversation, name, parent, after])?;
-        Ok(())
-    }
-
-    fn put_turn(&mut self, id: ConversationId, turn: &Turn) -> Result<()> {
-        let conversation = self.conversation_pk(id)?;
-        let thread = self.thread_no(conversation, &turn.thread)?;
-        let sql = "INSERT INTO turns (conversation, no, thread, first_idx, until_idx, messages, tool_calls,
-                answered, started_at, ended_at)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
-            ON CONFLICT (conversation, no) DO UPDATE SET first_idx = ?4, until_idx = ?5, messages = ?6,
-                tool_calls = ?7, answered = ?8, started_at = ?9, ended_at = ?10";
-        self.connection.prepare_cached(sql)?.execute(params![
-            conversation,
-            turn.no.0,
-            thread,
-            turn.from.0,
-            turn.until.0,
-            turn.messages,
-            turn.tool_calls,
-            turn.answered,
-            turn.started_at.as_micros(),
-            turn.ended_at.as_micros(),
-        ])?;
+        let pk = match write(grown)? {
+            Some(pk) => pk,
+            None => write(put)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?,
+        };
+        let threads = it.threads.iter().map(|thread| thread.name.clone()).collect();
+        self.conversation = Some(Row { id: it.id, pk, threads });
         Ok(())
     }
 
     fn add_message(&mut self, id: ConversationId, message: &Message) -> Result<()> {
-        let conversation = self.conversation_pk(id)?;
-        let thread = self.thread_no(conversation, &message.thread)?;
-        let sql = "INSERT INTO messages (conversation, idx, turn, thread, role, at, chars, tokens, hash,
-                author, external_id, text, parts)
+        let row = self.conversation(id)?;
+        let (key, thread) = (key(row.pk, message.idx), row.thread(&message.thread)?);
+        let sql = "INSERT INTO messages (key, turn, turns, thread, role, at, chars, tokens, hash, author,
+                external_id, text, parts)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
         let said = &message.said;
         self.connection.prepare_cached(sql)?.execute(params![
-            conversation,
-            message.idx.0,
+            key,
             message.turn.0,
+            message.turns,
             thread,
             role_code(said.role),
             said.at.as_micros(),
@@ -137,15 +113,17 @@ impl Writer<'_> {
     }
 
     fn add_tool_call(&mut self, id: ConversationId, it: &ToolCall) -> Result<()> {
-        let conversation = self.conversation_pk(id)?;
-        let sql = "INSERT INTO tool_calls (conversation, turn, place, before_idx, at, success, duration_ms,
-                name, external_id, args, result)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+        let row = self.conversation(id)?;
+        let (conversation, thread) = (row.pk, row.thread(&it.thread)?);
+        let sql = "INSERT INTO tool_calls (conversation, turn, place, thread, before_idx, at, success,
+                duration_ms, name, external_id, args, result)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
         let outcome = it.call.outcome.as_ref();
         self.connection.prepare_cached(sql)?.execute(params![
             conversation,
             it.turn.0,
             it.order,
+            thread,
             it.before.0,
             it.call.at.as_micros(),
             outcome.and_then(|outcome| outcome.success),
@@ -165,7 +143,7 @@ impl Writer<'_> {
         order: u32,
         outcome: &ToolResult,
     ) -> Result<()> {
-        let conversation = self.conversation_pk(id)?;
+        let conversation = self.conversation(id)?.pk;
         let sql = "UPDATE tool_calls SET success = ?4, duration_ms = ?5, result = ?6
             WHERE conversation = ?1 AND turn = ?2 AND place = ?3 AND result IS NULL";
         self.connection.prepare_cached(sql)?.execute(params![
@@ -179,36 +157,31 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn conversation_pk(&mut self, id: ConversationId) -> Result<i64> {
-        if let Some((known, pk)) = self.conversation
-            && known == id
-        {
-            return Ok(pk);
+    /// The conversation's row number and, by their places, its threads.
+    fn conversation(&mut self, id: ConversationId) -> Result<&Row> {
+        if self.conversation.as_ref().is_none_or(|row| row.id != id) {
+            let sql = "SELECT pk, threads FROM conversations WHERE tenant = ?1 AND id = ?2";
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let row = statement.query_row(params![self.tenant.as_str(), id.as_bytes()], |row| {
+                let threads = threads::read(row, 1)?;
+                Ok(Row { id, pk: row.get(0)?, threads: threads.into_iter().map(|t| t.name).collect() })
+            })?;
+            self.conversation = Some(row);
         }
-        let sql = "SELECT pk FROM conversations WHERE tenant = ?1 AND id = ?2";
-        let pk = self
-            .connection
-            .prepare_cached(sql)?
-            .query_row(params![self.tenant.as_str(), id.as_bytes()], |row| row.get(0))?;
-        self.conversation = Some((id, pk));
-        Ok(pk)
+        self.conversation.as_ref().ok_or(rusqlite::Error::QueryReturnedNoRows)
     }
+}
 
-    fn thread_no(&mut self, conversation: i64, name: &ThreadName) -> Result<i64> {
-        if let Some((known, thread, no)) = &self.thread
-            && *known == conversation
-            && thread == name
-        {
-            return Ok(*no);
-        }
-        let sql = "SELECT no FROM threads WHERE conversation = ?1 AND name = ?2";
-        let no = self
-            .connection
-            .prepare_cached(sql)?
-            .query_row(params![conversation, name.as_str()], |row| row.get(0))
-            .optional()?
-            .ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-        self.thread = Some((conversation, name.clone(), no));
-        Ok(no)
+/// What later writes need to know about a conversation.
+struct Row {
+    id: ConversationId,
+    pk: i64,
+    threads: Vec<ThreadName>,
+}
+
+impl Row {
+    fn thread(&self, name: &ThreadName) -> Result<i64> {
+        let place = self.threads.iter().position(|thread| thread == name);
+        place.map(|place| place as i64).ok_or(rusqlite::Error::QueryReturnedNoRows)
     }
 }

@@ -1,6 +1,8 @@
--- Ground truth: conversations, threads, turns, messages, tool calls.
--- Times are microseconds since 1970 UTC. Numbers of roles and states are those of codes.rs.
+-- Ground truth: conversations, messages, tool calls.
+-- Times are microseconds since 1970 UTC. Numbers of roles, states and namings are those of codes.rs.
 
+-- `threads` is JSON: see threads.rs. It changes with every turn, like the counts beside it, so that a
+-- turn costs one row here and one for each message.
 CREATE TABLE conversations (
     pk            INTEGER PRIMARY KEY,
     tenant        TEXT    NOT NULL,
@@ -19,7 +21,8 @@ CREATE TABLE conversations (
     turns         INTEGER NOT NULL,
     tool_calls    INTEGER NOT NULL,
     chars         INTEGER NOT NULL,
-    tokens        INTEGER NOT NULL
+    tokens        INTEGER NOT NULL,
+    threads       TEXT    NOT NULL
 ) STRICT;
 
 CREATE UNIQUE INDEX conversations_id ON conversations (tenant, id);
@@ -28,38 +31,13 @@ CREATE UNIQUE INDEX conversations_external ON conversations (tenant, external_id
 CREATE INDEX conversations_recent ON conversations (tenant, last_activity DESC, id);
 CREATE INDEX conversations_cwd ON conversations (tenant, cwd) WHERE cwd IS NOT NULL;
 
-CREATE TABLE threads (
-    conversation INTEGER NOT NULL REFERENCES conversations (pk),
-    no           INTEGER NOT NULL,
-    name         TEXT    NOT NULL,
-    parent       INTEGER,
-    fork_after   INTEGER,
-    PRIMARY KEY (conversation, no),
-    UNIQUE (conversation, name)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE turns (
-    conversation INTEGER NOT NULL REFERENCES conversations (pk),
-    no           INTEGER NOT NULL,
-    thread       INTEGER NOT NULL,
-    first_idx    INTEGER NOT NULL,
-    until_idx    INTEGER NOT NULL,
-    messages     INTEGER NOT NULL,
-    tool_calls   INTEGER NOT NULL,
-    answered     INTEGER NOT NULL,
-    started_at   INTEGER NOT NULL,
-    ended_at     INTEGER NOT NULL,
-    PRIMARY KEY (conversation, no)
-) STRICT, WITHOUT ROWID;
-
-CREATE INDEX turns_thread ON turns (conversation, thread);
-
--- `seq` is the order of arrival over the whole store: what follows the store follows it.
+-- `key` is the conversation's pk in the upper 31 bits and the message's idx in the lower 32: a
+-- conversation lies together, in order, and needs no index of its own. `turns` is how many turns the
+-- conversation had once the message was there; it never falls, so that a turn is found by halving.
 CREATE TABLE messages (
-    seq          INTEGER PRIMARY KEY AUTOINCREMENT,
-    conversation INTEGER NOT NULL REFERENCES conversations (pk),
-    idx          INTEGER NOT NULL,
+    key          INTEGER PRIMARY KEY,
     turn         INTEGER NOT NULL,
+    turns        INTEGER NOT NULL,
     thread       INTEGER NOT NULL,
     role         INTEGER NOT NULL,
     at           INTEGER NOT NULL,
@@ -72,14 +50,14 @@ CREATE TABLE messages (
     parts        TEXT
 ) STRICT;
 
-CREATE UNIQUE INDEX messages_idx ON messages (conversation, idx);
-CREATE UNIQUE INDEX messages_external ON messages (external_id, conversation) WHERE external_id IS NOT NULL;
+CREATE INDEX messages_external ON messages (external_id) WHERE external_id IS NOT NULL;
 
 CREATE TABLE tool_calls (
     pk           INTEGER PRIMARY KEY,
-    conversation INTEGER NOT NULL REFERENCES conversations (pk),
+    conversation INTEGER NOT NULL,
     turn         INTEGER NOT NULL,
     place        INTEGER NOT NULL,
+    thread       INTEGER NOT NULL,
     before_idx   INTEGER NOT NULL,
     at           INTEGER NOT NULL,
     success      INTEGER,
@@ -91,4 +69,4 @@ CREATE TABLE tool_calls (
 ) STRICT;
 
 CREATE UNIQUE INDEX tool_calls_place ON tool_calls (conversation, turn, place);
-CREATE UNIQUE INDEX tool_calls_external ON tool_calls (external_id, conversation) WHERE external_id IS NOT NULL;
+CREATE INDEX tool_calls_external ON tool_calls (external_id) WHERE external_id IS NOT NULL;
