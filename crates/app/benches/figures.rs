@@ -155,10 +155,8 @@ fn many_writers() {
 }
 
 fn data(name: &str) -> Option<PathBuf> {
-    let root = std::env::var_os("TREERING_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
+    let root = std::env::var_os("TREERING_DATA")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);
     let folder = root.join(name);
     folder.is_dir().then_some(folder)
 }
@@ -173,9 +171,8 @@ fn import_locomo() {
     let import = |home: &Path| {
         let memory = treering::open(home).unwrap();
         let runner = Runner { memory: &memory, options: Options::default() };
-        for file in Runner::files(&[source.clone()]).unwrap() {
-            assert_eq!(runner.file(&file).unwrap().error, None);
-        }
+        let report = runner.run(&Runner::files(&[source.clone()]).unwrap(), |_| ()).unwrap();
+        assert!(report.files.iter().all(|file| file.error.is_none()));
         memory
     };
     let sample = import(&scratch.path().join("sample"));

@@ -165,8 +165,7 @@ impl Settings {
         let file_values: toml::Table = file_text.parse().map_err(|error| bad(&place)(&error))?;
         let file: SettingsLayer = toml::from_str(&file_text).map_err(|error| bad(&place)(&error))?;
         let flag_values = table_of(flags)?;
-        let flagged: SettingsLayer =
-            flag_values.clone().try_into().map_err(|error| bad("--set")(&error))?;
+        let flagged: SettingsLayer = flag_values.clone().try_into().map_err(|error| bad("--set")(&error))?;
         let environment = SettingsLayer::from_env().map_err(|error| bad("environment")(&error))?;
         let layers = flagged.with_fallback(environment).with_fallback(file);
         let settings = Self::from_layer(layers.with_fallback(SettingsLayer::default_values()))

@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 use treering_core::capture::ForkPoint;
 use treering_core::conversation::Thread;
 use treering_core::{
-    Conversation, ConversationId, ExternalId, Json, Message, MessageIdx, Naming, NewMessage, NewToolCall, Role,
-    ThreadName, Timestamp, ToolCall, ToolResult,
+    Conversation, ConversationId, ExternalId, Json, Message, MessageIdx, Naming, NewMessage, NewToolCall,
+    Role, ThreadName, Timestamp, ToolCall, ToolResult,
 };
 use treering_engine::{NewConversation, Recorded, normalise_cwd};
 
@@ -244,8 +244,7 @@ fn tool_result(line: ToolResultLine<'_>, now: Timestamp) -> Result<Line, Unreada
         success: line.success,
         duration_ms: line.duration_ms,
     };
-    let piece =
-        Piece::ToolResult(ExternalId::new(line.call)?, outcome, at(line.at.as_deref(), now)?);
+    let piece = Piece::ToolResult(ExternalId::new(line.call)?, outcome, at(line.at.as_deref(), now)?);
     Ok(Line::Pieces(vec![(thread(line.thread.as_deref())?, piece)]))
 }
 

@@ -176,8 +176,7 @@ pub fn capture(
     entries: &[Entry],
     tokens: &dyn Fn(&str) -> u32,
 ) -> Result<Captured, Invalid> {
-    let mut state =
-        State { conversation, known, tokens, added_calls: HashMap::new(), writes: Vec::new() };
+    let mut state = State { conversation, known, tokens, added_calls: HashMap::new(), writes: Vec::new() };
     let outcomes = entries.iter().map(|entry| state.take(entry)).collect::<Result<Vec<_>, _>>()?;
     let State { mut conversation, writes, .. } = state;
     let grew = |outcome: &Outcome| !matches!(outcome, Outcome::Known | Outcome::Differs);

@@ -154,8 +154,7 @@ impl Planner {
         let known = if created { HashMap::new() } else { known(reader, &key, &fresh)? };
         let before = conversation.clone();
         let tokens = |text: &str| self.tokenizer.count(text);
-        let Captured { mut conversation, writes, outcomes } =
-            capture(conversation, known, &fresh, &tokens)?;
+        let Captured { mut conversation, writes, outcomes } = capture(conversation, known, &fresh, &tokens)?;
         let grew = !writes.is_empty() || conversation.threads != before.threads;
         self.settle(reader, &before, &mut conversation, created || grew)?;
 

@@ -30,16 +30,17 @@ impl Memory {
         let (threads, calls) = self.threads_and_calls(id)?;
         let mut calls = calls.iter().peekable();
         let mut opened = 0;
-        let mut open = |name: &ThreadName, take: &mut dyn FnMut(Recorded<'_>) -> std::result::Result<(), E>| {
-            let place = threads.iter().position(|thread| thread.name == *name).unwrap_or(0);
-            while opened <= place {
-                if threads.get(opened).is_some_and(|thread| thread.fork.is_some()) {
-                    take(Recorded::Thread(&threads[opened]))?;
+        let mut open =
+            |name: &ThreadName, take: &mut dyn FnMut(Recorded<'_>) -> std::result::Result<(), E>| {
+                let place = threads.iter().position(|thread| thread.name == *name).unwrap_or(0);
+                while opened <= place {
+                    if threads.get(opened).is_some_and(|thread| thread.fork.is_some()) {
+                        take(Recorded::Thread(&threads[opened]))?;
+                    }
+                    opened += 1;
                 }
-                opened += 1;
-            }
-            Ok::<(), E>(())
-        };
+                Ok::<(), E>(())
+            };
         let mut next = MessageIdx(0);
         loop {
             let page = self.messages(id, Span::starting(next, PAGE))?;

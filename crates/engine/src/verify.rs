@@ -109,11 +109,7 @@ struct Ledger<'a> {
 }
 
 impl<'a> Ledger<'a> {
-    fn read(
-        memory: &'a Memory,
-        reader: &'a dyn Reader,
-        conversation: &'a Conversation,
-    ) -> StoreResult<Self> {
+    fn read(memory: &'a Memory, reader: &'a dyn Reader, conversation: &'a Conversation) -> StoreResult<Self> {
         let (counted, turns, problems) = Default::default();
         let mut ledger = Self { memory, reader, conversation, counted, turns, problems };
         ledger.count_messages()?;

@@ -37,7 +37,8 @@ impl Tokenizer for Bpe {
         }
         let tokenizer = self.tokenizer();
         let slow = |text: &str| tokenizer.count(text);
-        let count = WORDS.with_borrow_mut(|words| words[usize::from(*self == Self::Cl100k)].count(text, slow));
+        let count =
+            WORDS.with_borrow_mut(|words| words[usize::from(*self == Self::Cl100k)].count(text, slow));
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 }
@@ -57,14 +58,14 @@ struct Word {
 
 impl Default for Words {
     fn default() -> Self {
-        Self(vec![Word::default(); 2048])
+        Self(vec![Word::default(); 8192])
     }
 }
 
 impl Words {
-    /// Counts word by word. No token of these families reaches over a space that follows
-    /// anything but white space, so that the words between such spaces can be counted apart;
-    /// and people use the same words again and again.
+    /// Counts word by word. No token of these families reaches over the places where `word_end`
+    /// ends a word, so that words can be counted apart; and people use the same words again and
+    /// again.
     fn count(&mut self, text: &str, slow: impl Fn(&str) -> usize) -> usize {
         let bytes = text.as_bytes();
         let mut total = 0;
@@ -104,12 +105,17 @@ impl Words {
     }
 }
 
-/// Where the word that starts at `start` ends: before the next space that follows an ASCII
-/// character other than white space. (What follows another character is left together: it might
-/// be white space too.)
+/// Where the word that starts at `start` ends: before a space that follows an ASCII character
+/// other than white space, or before a punctuation mark that follows an ASCII letter. (An
+/// apostrophe may be part of a word; and what follows other characters is left together, since
+/// they might be white space or letters too.)
 fn word_end(bytes: &[u8], start: usize) -> usize {
-    let rest = bytes[start..].windows(2).position(|pair| pair[1] == b' ' && pair[0].is_ascii_graphic());
-    rest.map_or(bytes.len(), |at| start + at + 1)
+    let ends = |at: usize| {
+        let (before, here) = (bytes[at - 1], bytes[at]);
+        (here == b' ' && before.is_ascii_graphic())
+            || (before.is_ascii_alphabetic() && here.is_ascii_punctuation() && here != b'\'')
+    };
+    (start + 1..bytes.len()).find(|at| ends(*at)).unwrap_or(bytes.len())
 }
 
 #[cfg(test)]

@@ -115,7 +115,9 @@ pub(super) fn run(args: Args, memory: &Memory, output: &Output) -> Result<(), Fa
         return acknowledge(&store(memory, target, pieces)?, output);
     }
     if io::stdin().is_terminal() {
-        return Err(Failure::Usage("nothing to append; give --user and --assistant, or JSON lines on standard input".into()));
+        return Err(Failure::Usage(
+            "nothing to append; give --user and --assistant, or JSON lines on standard input".into(),
+        ));
     }
     follow(target, memory, output)
 }
@@ -278,7 +280,9 @@ fn parse(line: &[u8], number: u64, now: Timestamp) -> Result<Option<Line>, Failu
         return Ok(None);
     }
     let parsed = wire::parse_line(text, now);
-    parsed.map(Some).map_err(|error| Failure::Usage(format!("line {number}: {error}; lines before it are stored")))
+    parsed
+        .map(Some)
+        .map_err(|error| Failure::Usage(format!("line {number}: {error}; lines before it are stored")))
 }
 
 /// One line a commit, flushed at once: whoever waits for the acknowledgement gets it.

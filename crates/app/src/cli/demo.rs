@@ -109,10 +109,19 @@ impl Tour<'_> {
         writeln!(out, "assistant called Juno, over six weeks. It was just imported:")?;
         writeln!(out)?;
         let added = |report: &FileReport| {
-            format!("{}, {}", count(report.messages_new, "message"), count(report.tool_calls_new, "tool call"))
+            format!(
+                "{}, {}",
+                count(report.messages_new, "message"),
+                count(report.tool_calls_new, "tool call")
+            )
         };
         writeln!(out, "  {} first import   {}", paint(GOOD, "+"), added(self.first))?;
-        writeln!(out, "  {} second import  {} (importing twice changes nothing)", paint(DIM, "="), added(self.second))
+        writeln!(
+            out,
+            "  {} second import  {} (importing twice changes nothing)",
+            paint(DIM, "="),
+            added(self.second)
+        )
     }
 
     fn ledger(&self, out: &mut dyn Write, report: &treering_engine::Verification) -> io::Result<()> {

@@ -91,10 +91,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     }
     let files = Runner::files(&paths)?;
     let bar = output.progress(files.len() as u64, "importing");
-    for path in files {
-        report.files.push(runner.file(&path)?);
-        bar.inc(1);
-    }
+    report.files.extend(runner.run(&files, |_| bar.inc(1))?.files);
     bar.finish_and_clear();
     let total = report.total();
     let view = View {
@@ -119,7 +116,8 @@ fn print(out: &mut dyn Write, report: &Report, total: &FileReport, dry_run: bool
     for file in changed.iter().take(SHOWN) {
         let name = file.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let format = file.format.map_or("", Format::as_str);
-        let what = format!("{}, {}", count(file.messages_new, "message"), count(file.tool_calls_new, "tool call"));
+        let what =
+            format!("{}, {}", count(file.messages_new, "message"), count(file.tool_calls_new, "tool call"));
         writeln!(out, "{} {} {} {what}", paint(GOOD, "+"), paint(BOLD, name), paint(DIM, format))?;
     }
     if changed.len() > SHOWN {

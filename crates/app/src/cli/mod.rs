@@ -42,7 +42,13 @@ struct Cli {
 #[derive(Debug, Clone, clap::Args)]
 struct Global {
     /// The folder that holds everything [default: the platform's data folder]
-    #[arg(long, global = true, env = "TREERING_HOME", value_name = "FOLDER", help_heading = "Global options")]
+    #[arg(
+        long,
+        global = true,
+        env = "TREERING_HOME",
+        value_name = "FOLDER",
+        help_heading = "Global options"
+    )]
     home: Option<PathBuf>,
     /// The tenant whose conversations are meant
     #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]

@@ -184,7 +184,12 @@ fn print_message(out: &mut dyn Write, message: &Message, full: bool) -> io::Resu
     let idx = paint(DIM, message.idx);
     if said.text.is_empty() {
         let parts = said.parts.as_ref().map_or(0, |parts| parts.as_str().len());
-        return writeln!(out, "{} {idx} {}", paint(style, author), paint(DIM, format!("({parts} bytes beside the text)")));
+        return writeln!(
+            out,
+            "{} {idx} {}",
+            paint(style, author),
+            paint(DIM, format!("({parts} bytes beside the text)"))
+        );
     }
     writeln!(out, "{} {idx}", paint(style, author))?;
     let limit = if full || said.role != Role::System { usize::MAX } else { 3 };
@@ -277,4 +282,3 @@ fn step_view(step: Step<'_>) -> StepView {
 fn raw(json: &Json) -> Option<Box<RawValue>> {
     RawValue::from_string(json.as_str().to_owned()).ok()
 }
-

@@ -8,7 +8,7 @@ use treering_core::{Json, Naming, NewMessage, NewToolCall, Role, Timestamp, Tool
 
 use super::branches::{Twig, lay_out};
 use super::text::{self, Text};
-use super::{Found, Format, Piece, Sink, Source, Unreadable, args_of, external};
+use super::{Format, Found, Piece, Sink, Source, Unreadable, args_of, external};
 
 #[derive(Deserialize)]
 struct Conversation<'a> {
@@ -96,9 +96,8 @@ impl Conversation<'_> {
         for (_, _, id) in order {
             let node = &mapping[id];
             let at = self.time(id).unwrap_or(start);
-            let pieces = node.message.as_ref().map_or_else(Vec::new, |message| {
-                self.pieces(id, message, at, sink)
-            });
+            let pieces =
+                node.message.as_ref().map_or_else(Vec::new, |message| self.pieces(id, message, at, sink));
             twigs.push(Twig { id, parent: node.parent.as_deref(), pieces });
         }
         lay_out(&mut found, twigs, current_node.as_deref());
@@ -117,9 +116,8 @@ impl Conversation<'_> {
 
     /// When a message was made; one without a time was made when its parent was.
     fn time(&self, id: &str) -> Option<Timestamp> {
-        let own = |id: &str| {
-            self.mapping.get(id)?.message.as_ref()?.create_time.and_then(Timestamp::from_seconds)
-        };
+        let own =
+            |id: &str| self.mapping.get(id)?.message.as_ref()?.create_time.and_then(Timestamp::from_seconds);
         self.ancestors(id).find_map(own)
     }
 

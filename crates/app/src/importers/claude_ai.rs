@@ -9,7 +9,7 @@ use treering_core::{Json, Naming, NewMessage, NewToolCall, Role, Timestamp};
 use super::blocks::{self, Block};
 use super::branches::{Twig, lay_out};
 use super::text::{self, Text};
-use super::{Found, Format, Piece, Sink, Source, Unreadable, external};
+use super::{Format, Found, Piece, Sink, Source, Unreadable, external};
 
 #[derive(Deserialize)]
 struct Conversation<'a> {
@@ -58,9 +58,9 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
             .collect::<Result<_, Unreadable>>()?;
         let ids: HashMap<&str, ()> = messages.iter().map(|(_, m)| (m.uuid.as_str(), ())).collect();
         // Older exports do not say what answers what: then each message follows the one before.
-        let is_tree = messages.iter().any(|(_, m)| {
-            m.parent_message_uuid.as_deref().is_some_and(|parent| ids.contains_key(parent))
-        });
+        let is_tree = messages
+            .iter()
+            .any(|(_, m)| m.parent_message_uuid.as_deref().is_some_and(|parent| ids.contains_key(parent)));
         let mut twigs: Vec<Twig<'_>> = Vec::with_capacity(messages.len());
         for (raw, message) in &messages {
             let before = twigs.last().map(|twig| twig.id);
@@ -92,7 +92,9 @@ fn pieces(raw: &RawValue, message: &Message<'_>, at: Timestamp, sink: &mut Sink<
         parts = parts.or(original);
     }
     for attachment in &message.attachments {
-        let Some(content) = attachment.extracted_content.as_deref().filter(|c| !c.is_empty()) else { continue };
+        let Some(content) = attachment.extracted_content.as_deref().filter(|c| !c.is_empty()) else {
+            continue;
+        };
         let name = if attachment.file_name.is_empty() { "pasted text" } else { &attachment.file_name };
         let gap = if text.is_empty() { "" } else { "\n\n" };
         text = format!("{text}{gap}[{name}]\n{content}");

@@ -12,7 +12,7 @@ use treering_core::capture::ForkPoint;
 use treering_core::{Naming, NewMessage, NewToolCall, Role, ThreadName, Timestamp};
 
 use super::blocks::{self, Block};
-use super::{Found, Format, Identity, Piece, Sink, Source, Unreadable, external, stem, text, thread};
+use super::{Format, Found, Identity, Piece, Sink, Source, Unreadable, external, stem, text, thread};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -195,14 +195,7 @@ impl Session {
         }
     }
 
-    fn say(
-        &mut self,
-        record: &Record<'_>,
-        thread: &ThreadName,
-        role: Role,
-        said: text::Text,
-        at: Timestamp,
-    ) {
+    fn say(&mut self, record: &Record<'_>, thread: &ThreadName, role: Role, said: text::Text, at: Timestamp) {
         let mut message = NewMessage::new(role, said.text, at);
         message.parts = said.original;
         if let Some(uuid) = &record.uuid {

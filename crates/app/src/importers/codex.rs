@@ -9,7 +9,7 @@ use treering_core::{Json, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
 
 use super::openai::content;
 use super::text::{self, Text};
-use super::{CallIds, Found, Format, Piece, Sink, Source, Unreadable, args_of, external, stem};
+use super::{CallIds, Format, Found, Piece, Sink, Source, Unreadable, args_of, external, stem};
 
 #[derive(Deserialize)]
 struct Line<'a> {
@@ -124,8 +124,12 @@ impl Rollout {
         match item.kind.as_str() {
             "message" => self.message(&item, here, sink),
             "reasoning" => self.reasoning(&item, here, sink),
-            "function_call" | "custom_tool_call" | "local_shell_call" | "web_search_call"
-            | "tool_search_call" | "image_generation_call" => self.call(&item, here),
+            "function_call"
+            | "custom_tool_call"
+            | "local_shell_call"
+            | "web_search_call"
+            | "tool_search_call"
+            | "image_generation_call" => self.call(&item, here),
             "function_call_output" | "custom_tool_call_output" | "tool_search_output" => {
                 let Some(id) = &item.call_id else { return sink.skip("outputs without a call") };
                 let outcome = outcome(item.output);

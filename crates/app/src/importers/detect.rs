@@ -59,7 +59,9 @@ impl Peek {
         {
             Format::ClaudeCode
         } else if (self.payload.is_some() && self.timestamp.is_some())
-            || (self.kind().is_empty() && self.timestamp.is_some() && self.instructions.or(self.git).is_some())
+            || (self.kind().is_empty()
+                && self.timestamp.is_some()
+                && self.instructions.or(self.git).is_some())
         {
             Format::Codex
         } else if self.mapping.is_some() {

@@ -1,9 +1,9 @@
 //! Haystacks: the turns of one long conversation, with questions that are left alone.
 
 use serde::Deserialize;
-use treering_core::{NewMessage, Naming};
+use treering_core::{Naming, NewMessage};
 
-use super::{Found, Format, Identity, Piece, Sink, Source, Unreadable, external};
+use super::{Format, Found, Identity, Piece, Sink, Source, Unreadable, external};
 
 #[derive(Deserialize)]
 struct Haystack {

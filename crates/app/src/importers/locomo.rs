@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use treering_core::{Json, Naming, NewMessage, Role, Timestamp};
 
-use super::{Found, Format, Piece, Sink, Source, Unreadable, external};
+use super::{Format, Found, Piece, Sink, Source, Unreadable, external};
 
 #[derive(Deserialize)]
 struct Sample<'a> {

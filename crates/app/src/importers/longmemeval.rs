@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use treering_core::{Naming, NewMessage, Timestamp};
 
-use super::{Found, Format, Piece, Sink, Source, Unreadable, external};
+use super::{Format, Found, Piece, Sink, Source, Unreadable, external};
 
 #[derive(Deserialize)]
 struct Instance {

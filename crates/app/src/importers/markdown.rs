@@ -4,7 +4,7 @@
 use treering_core::{Json, Naming, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult};
 
 use super::console;
-use super::{Found, Format, Piece, Sink, Source, Unreadable};
+use super::{Format, Found, Piece, Sink, Source, Unreadable};
 
 /// How a transcript marks its speakers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,7 +159,9 @@ fn marker(line: &str) -> Option<Marker<'_>> {
         let (extra, rest) = rest.split_once(':').map_or(("", rest), |(extra, rest)| {
             // A colon of the time belongs to the time.
             match rest.split_once("_:") {
-                Some((more, rest)) => (&line[name.len() + 4..name.len() + 4 + extra.len() + 1 + more.len()], rest),
+                Some((more, rest)) => {
+                    (&line[name.len() + 4..name.len() + 4 + extra.len() + 1 + more.len()], rest)
+                }
                 None => (extra, rest),
             }
         });
@@ -184,8 +186,8 @@ fn role_of(name: &str) -> Option<Role> {
     let name = name.trim().to_ascii_lowercase();
     match name.as_str() {
         "user" | "human" | "you" | "me" | "prompt" => Some(Role::User),
-        "assistant" | "ai" | "claude" | "chatgpt" | "gpt" | "model" | "bot" | "agent" | "response" | "codex"
-        | "gemini" | "copilot" => Some(Role::Assistant),
+        "assistant" | "ai" | "claude" | "chatgpt" | "gpt" | "model" | "bot" | "agent" | "response"
+        | "codex" | "gemini" | "copilot" => Some(Role::Assistant),
         "system" => Some(Role::System),
         "tool" | "tool result" | "tool call" | "tool output" | "tool use" => Some(Role::Tool),
         _ => None,

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use treering_core::{Json, Naming, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult};
 
 use super::text::{self, Text};
-use super::{CallIds, Found, Format, Piece, Sink, Source, Unreadable, args_of};
+use super::{CallIds, Format, Found, Piece, Sink, Source, Unreadable, args_of};
 
 #[derive(Deserialize)]
 struct Message<'a> {
@@ -96,7 +96,12 @@ struct Reader {
 }
 
 impl Reader {
-    fn message(&mut self, raw: &RawValue, modified: Timestamp, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+    fn message(
+        &mut self,
+        raw: &RawValue,
+        modified: Timestamp,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), Unreadable> {
         let message: Message<'_> = text::parse(raw.get())?;
         let Some(role) = message.role.as_deref() else {
             sink.skip("entries without a role");
@@ -214,4 +219,3 @@ pub(crate) fn pieces_of(raw: &RawValue, at: Timestamp) -> Result<Vec<(ThreadName
     reader.message(raw, at, &mut Sink::new(&mut nowhere))?;
     Ok(reader.pieces)
 }
-

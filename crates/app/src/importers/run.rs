@@ -55,6 +55,31 @@ impl FileReport {
     pub const fn is_new(&self) -> bool {
         self.messages_new + self.tool_calls_new + self.results_new + self.threads_new > 0
     }
+
+    fn add(&mut self, appended: &Appended) {
+        self.conversations_new += u64::from(appended.created);
+        for outcome in &appended.outcomes {
+            match outcome {
+                Outcome::Message(_) => self.messages_new += 1,
+                Outcome::ToolCall(_) => self.tool_calls_new += 1,
+                Outcome::Finished => self.results_new += 1,
+                Outcome::Thread => self.threads_new += 1,
+                Outcome::Known => self.known += 1,
+                Outcome::Differs => self.skip("entries that differ from what is stored, which was kept"),
+                Outcome::Elsewhere => self.skip("entries that another conversation has already"),
+            }
+        }
+    }
+
+    fn skip(&mut self, why: &str) {
+        *self.skipped.entry(why.to_owned()).or_default() += 1;
+    }
+}
+
+/// A file that was read: its conversations, ready to be stored.
+struct Prepared {
+    report: FileReport,
+    conversations: Vec<Incoming>,
 }
 
 /// What became of all files.
@@ -111,91 +136,100 @@ impl Runner<'_> {
         Ok(files.into_iter().map(|(_, path)| path).collect())
     }
 
-    /// Imports one file. A file that cannot be read is reported, not an error: the others go on.
-    pub fn file(&self, path: &Path) -> treering_engine::Result<FileReport> {
-        let mut report = FileReport { path: path.to_path_buf(), ..FileReport::default() };
-        let text = match fs::read(path).map(String::from_utf8) {
-            Ok(Ok(text)) => text,
-            Ok(Err(error)) => {
-                let at = error.utf8_error().valid_up_to();
-                report.error = Some(format!("it is not UTF-8: byte {at} is not part of any character"));
-                return Ok(report);
+    /// Imports files in order. A file that cannot be read is reported, and the others go on.
+    /// While one file is stored, the next is read. `done` is told about each.
+    pub fn run(
+        &self,
+        files: &[PathBuf],
+        mut done: impl FnMut(&FileReport),
+    ) -> treering_engine::Result<Report> {
+        let mut report = Report::default();
+        std::thread::scope(|scope| {
+            let (sender, prepared) = std::sync::mpsc::sync_channel(1);
+            scope.spawn(move || {
+                // Nobody takes what follows once storing has failed.
+                files.iter().all(|path| sender.send(self.prepare_file(path)).is_ok())
+            });
+            for file in prepared {
+                let file = self.store(file)?;
+                done(&file);
+                report.files.push(file);
             }
-            Err(error) => {
-                report.error = Some(format!("it cannot be read: {error}"));
-                return Ok(report);
-            }
-        };
-        let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
-        self.source(&Source { path: path.to_path_buf(), text, modified: modified(path) }, report)
+            Ok(report)
+        })
     }
 
     /// Imports a source that is in memory.
     pub fn text(&self, name: &str, text: String) -> treering_engine::Result<FileReport> {
         let source = Source { path: name.into(), text, modified: self.memory.clock().now() };
-        self.source(&source, FileReport { path: name.into(), ..FileReport::default() })
+        self.store(self.prepare(&source))
     }
 
-    fn source(&self, source: &Source, mut report: FileReport) -> treering_engine::Result<FileReport> {
+    fn prepare_file(&self, path: &Path) -> Prepared {
+        let unreadable = |why: String| {
+            let report = FileReport { path: path.to_path_buf(), error: Some(why), ..FileReport::default() };
+            Prepared { report, conversations: Vec::new() }
+        };
+        match fs::read(path).map(String::from_utf8) {
+            Ok(Ok(text)) => {
+                let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+                self.prepare(&Source { path: path.to_path_buf(), text, modified: modified(path) })
+            }
+            Ok(Err(error)) => {
+                let at = error.utf8_error().valid_up_to();
+                unreadable(format!("it is not UTF-8: byte {at} is not part of any character"))
+            }
+            Err(error) => unreadable(format!("it cannot be read: {error}")),
+        }
+    }
+
+    /// Reads a source and makes it ready to be stored.
+    fn prepare(&self, source: &Source) -> Prepared {
+        let mut report = FileReport { path: source.path.clone(), ..FileReport::default() };
         let Some(format) = self.options.format.or_else(|| detect(source)) else {
             report.error = Some("its format is not recognised; name it with --format".into());
-            return Ok(report);
+            return Prepared { report, conversations: Vec::new() };
         };
         report.format = Some(format);
-        let mut failure = None;
-        let mut take = |found: Found| match self.take(found, &mut report) {
-            Ok(()) => Ok(()),
-            Err(treering_engine::Error::Invalid(invalid)) => Err(invalid.into()),
-            Err(error) => {
-                failure = Some(error);
-                Err(Unreadable(String::new()))
+        let mut conversations = Vec::new();
+        let mut old = 0;
+        let mut take = |found: Found| {
+            report.conversations += 1;
+            let ended = found.last_moment();
+            if self.options.since.is_some_and(|since| ended.is_some_and(|ended| ended < since)) {
+                old += 1;
+            } else {
+                conversations.push(self.incoming(found));
             }
+            Ok(())
         };
         let mut sink = Sink::new(&mut take);
         let result = format.read(source, &mut sink);
-        let skipped = sink.into_skipped();
-        if let Some(error) = failure {
-            return Err(error);
-        }
-        for (why, count) in skipped {
-            *report.skipped.entry(why).or_default() += count;
+        report.skipped = sink.into_skipped();
+        if let Some(since) = self.options.since.filter(|_| old > 0) {
+            report.skipped.insert(format!("conversations that ended before {since}"), old);
         }
         report.error = result.err().map(|error| error.to_string());
-        Ok(report)
+        Prepared { report, conversations }
     }
 
-    fn take(&self, found: Found, report: &mut FileReport) -> treering_engine::Result<()> {
-        report.conversations += 1;
-        if let (Some(since), Some(last)) = (self.options.since, found.last_moment())
-            && last < since
-        {
-            *report.skipped.entry(format!("conversations that ended before {since}")).or_default() += 1;
-            return Ok(());
-        }
-        let incoming = self.incoming(found);
-        let Appended { created, outcomes, .. } = match self.options.dry_run {
-            true => self.memory.preview(incoming)?,
-            false => self.memory.append(incoming)?,
-        };
-        report.conversations_new += u64::from(created);
-        for outcome in outcomes {
-            match outcome {
-                Outcome::Message(_) => report.messages_new += 1,
-                Outcome::ToolCall(_) => report.tool_calls_new += 1,
-                Outcome::Finished => report.results_new += 1,
-                Outcome::Thread => report.threads_new += 1,
-                Outcome::Known => report.known += 1,
-                Outcome::Differs => {
-                    let why = "entries that differ from what is stored, which was kept";
-                    *report.skipped.entry(why.into()).or_default() += 1;
+    /// Stores what was read. What a conversation may not hold is reported with its file.
+    fn store(&self, prepared: Prepared) -> treering_engine::Result<FileReport> {
+        let Prepared { mut report, conversations } = prepared;
+        for incoming in conversations {
+            let appended = match self.options.dry_run {
+                true => self.memory.preview(incoming),
+                false => self.memory.append(incoming),
+            };
+            match appended {
+                Ok(appended) => report.add(&appended),
+                Err(treering_engine::Error::Invalid(invalid)) => {
+                    report.error.get_or_insert_with(|| invalid.to_string());
                 }
-                Outcome::Elsewhere => {
-                    let why = "entries that another conversation has already";
-                    *report.skipped.entry(why.into()).or_default() += 1;
-                }
+                Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(report)
     }
 
     fn incoming(&self, found: Found) -> Incoming {

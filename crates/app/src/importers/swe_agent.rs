@@ -6,7 +6,7 @@ use treering_core::{Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp, 
 
 use super::openai::content;
 use super::text::{self, Text};
-use super::{CallIds, Found, Format, Piece, Sink, Source, Unreadable, args_of};
+use super::{CallIds, Format, Found, Piece, Sink, Source, Unreadable, args_of};
 
 #[derive(Deserialize)]
 struct Trajectory<'a> {

@@ -3,7 +3,7 @@
 use treering_core::ThreadName;
 use treering_engine::NewConversation;
 
-use super::{Found, Format, Identity, Piece, Sink, Source, Unreadable};
+use super::{Format, Found, Identity, Piece, Sink, Source, Unreadable};
 use crate::wire::{self, Line};
 
 type Conversation = (NewConversation, Vec<(ThreadName, Piece)>);

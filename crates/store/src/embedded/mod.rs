@@ -23,14 +23,18 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
-use treering_core::{Commit, StoreError};
 use treering_core::ports::{Description, Plan, Reader, Store, StoreResult};
+use treering_core::{Commit, StoreError};
 
 use error::explain;
 use read::View;
 
 /// How long a writer waits for other processes before it gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the log grows before it is carried over into the file: long enough that a page which
+/// changes with every commit is carried over once for many.
+const CHECKPOINT_PAGES: u32 = 4000;
 
 /// Readers that are kept open for the next one.
 const POOLED_READERS: usize = 8;
@@ -297,6 +301,7 @@ fn open_writer(path: &Path) -> StoreResult<Connection> {
     connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
     connection.pragma_update(None, "fullfsync", true).map_err(failed)?;
     connection.pragma_update(None, "journal_size_limit", 64 << 20).map_err(failed)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
     match schema::migrate(&mut connection).map_err(failed)? {
         Ok(()) => Ok(connection),
         Err(found) => Err(StoreError::TooNew { path: path.to_path_buf(), found, known: schema::NEWEST }),

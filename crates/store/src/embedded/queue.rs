@@ -3,11 +3,12 @@
 //! There is no thread of its own. The first writer leads: it applies everything that waits, in
 //! order, hands the lead to the first of those that arrived meanwhile, and only then waits for
 //! the disk; so the disk works on one batch while the next is applied. Nobody is answered before
-//! the disk has what they wrote. A batch waits to become as large as the one before it for as
-//! long as the disk is busy anyway. A writer that comes alone pays nothing for the arrangement.
+//! the disk has what they wrote. A leader waits a moment for the writers of the last batches to
+//! come back, so that they share its sync. A writer that comes alone pays nothing for all this.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use treering_core::StoreError;
 use treering_core::ports::{Plan, StoreResult};
@@ -15,11 +16,14 @@ use treering_core::ports::{Plan, StoreResult};
 /// The most that one sync carries, so that nobody waits for an endless batch.
 const LARGEST_BATCH: usize = 256;
 
+/// How long a leader waits for others at the most: about what a sync costs.
+const COMPANY: Duration = Duration::from_micros(500);
+
 /// The line of writers.
 #[derive(Default)]
 pub(super) struct Queue {
     line: Mutex<Line>,
-    /// Somebody joined the line, or the disk is free.
+    /// Enough have joined the line.
     changed: Condvar,
 }
 
@@ -27,10 +31,11 @@ pub(super) struct Queue {
 struct Line {
     waiting: VecDeque<Arc<Ticket>>,
     led: bool,
-    /// Batches that wait for the disk.
+    /// How many writers there seem to be: those in line or with the disk when the last batch
+    /// was gathered.
+    expected: usize,
+    /// Writers that wait for the disk.
     syncing: usize,
-    /// How many shared the last sync.
-    last_batch: usize,
     /// Whether the leader waits for its batch to grow.
     growing: bool,
 }
@@ -65,7 +70,7 @@ impl Queue {
             let ticket =
                 Arc::new(Ticket { state: Mutex::new(State::Waiting(plan)), changed: Condvar::new() });
             line.waiting.push_back(Arc::clone(&ticket));
-            if line.growing && line.waiting.len() + 1 >= line.last_batch {
+            if line.growing && line.waiting.len() + 1 >= line.expected {
                 self.changed.notify_one();
             }
             drop(line);
@@ -89,7 +94,7 @@ impl Queue {
         let handover = Handover(self);
         let (mut plans, tickets) = self.gather(own);
         let results = apply(&mut plans);
-        let syncing = Syncing::new(self);
+        let syncing = Syncing::new(self, plans.len());
         drop(handover);
         let synced = if results.iter().any(Result::is_ok) { sync() } else { Ok(()) };
         drop(syncing);
@@ -104,13 +109,19 @@ impl Queue {
     /// The leader's plan and those that wait, in order.
     fn gather(&self, own: Plan) -> (Vec<Plan>, Vec<Followed>) {
         let mut line = lock(&self.line);
+        let waited = Instant::now();
         line.growing = true;
-        while line.syncing > 0 && line.waiting.len() + 1 < line.last_batch {
-            line = self.changed.wait(line).unwrap_or_else(PoisonError::into_inner);
+        while line.waiting.len() + 1 < line.expected {
+            let left = COMPANY.saturating_sub(waited.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            let (back, _) = self.changed.wait_timeout(line, left).unwrap_or_else(PoisonError::into_inner);
+            line = back;
         }
         line.growing = false;
         let count = line.waiting.len().min(LARGEST_BATCH - 1);
-        line.last_batch = count + 1;
+        line.expected = line.waiting.len() + 1 + line.syncing;
         let mut plans = vec![own];
         let mut tickets = Vec::with_capacity(count);
         for ticket in line.waiting.drain(..count) {
@@ -144,23 +155,19 @@ impl Drop for Handover<'_> {
     }
 }
 
-/// A batch that waits for the disk.
-struct Syncing<'a>(&'a Queue);
+/// Writers that wait for the disk.
+struct Syncing<'a>(&'a Queue, usize);
 
 impl<'a> Syncing<'a> {
-    fn new(queue: &'a Queue) -> Self {
-        lock(&queue.line).syncing += 1;
-        Self(queue)
+    fn new(queue: &'a Queue, writers: usize) -> Self {
+        lock(&queue.line).syncing += writers;
+        Self(queue, writers)
     }
 }
 
 impl Drop for Syncing<'_> {
     fn drop(&mut self) {
-        let mut line = lock(&self.0.line);
-        line.syncing -= 1;
-        if line.growing {
-            self.0.changed.notify_one();
-        }
+        lock(&self.0.line).syncing -= self.1;
     }
 }
 

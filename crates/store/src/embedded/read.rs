@@ -15,8 +15,8 @@ use treering_core::{
 };
 
 use super::codes;
-use super::threads;
 use super::error::explain;
+use super::threads;
 
 /// What can be read through a connection, owned or lent.
 pub(super) struct View<'a, C> {
@@ -62,14 +62,12 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
     /// The first message at or after which a turn can have messages, found by halving: the number
     /// of turns never falls from one message to the next.
     fn first_message(&self, pk: i64, turn: TurnNo) -> StoreResult<MessageIdx> {
-        let last = "SELECT max(key) FROM messages WHERE key >= ?1 AND key <= ?2";
-        let bounds = [self::key(pk, MessageIdx(0)), self::key(pk, MessageIdx(u32::MAX))];
-        let last: Option<i64> = self.one(last, bounds, |row| row.get(0))?.flatten();
-        let (mut low, mut high) = (0, last.map_or(0, |key| (key & 0xffff_ffff) as u32 + 1));
+        let last = "SELECT ifnull(max(idx) + 1, 0) FROM messages WHERE conversation = ?1";
+        let (mut low, mut high) = (0, self.one(last, [pk], |row| row.get(0))?.unwrap_or(0));
         while low < high {
             let middle = low + (high - low) / 2;
-            let sql = "SELECT turns FROM messages WHERE key = ?1";
-            let turns: u32 = self.one(sql, [self::key(pk, MessageIdx(middle))], |row| row.get(0))?.unwrap_or(0);
+            let sql = "SELECT turns FROM messages WHERE conversation = ?1 AND idx = ?2";
+            let turns: u32 = self.one(sql, params![pk, middle], |row| row.get(0))?.unwrap_or(0);
             if turns > turn.0 {
                 high = middle;
             } else {
@@ -78,11 +76,6 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
         }
         Ok(MessageIdx(low))
     }
-}
-
-/// The key of a message's row.
-pub(super) fn key(conversation: i64, idx: MessageIdx) -> i64 {
-    (conversation << 32) | i64::from(idx.0)
 }
 
 impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
@@ -158,12 +151,12 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
             0 | 1 => self.first_message(pk, TurnNo(until))?,
             _ => MessageIdx(u32::MAX),
         };
-        let sql = "SELECT turn, thread, min(key) & 0xffffffff, (max(key) & 0xffffffff) + 1, count(*), 0,
-                max(role = ?5 AND chars > 0), min(at), max(at)
-            FROM messages WHERE key >= ?1 AND key < ?2 AND turn >= ?3 AND turn < ?4
-            GROUP BY turn ORDER BY turn";
+        let sql = "SELECT turn, thread, min(idx), max(idx) + 1, count(*), 0, max(role = ?6 AND chars > 0),
+                min(at), max(at)
+            FROM messages WHERE conversation = ?1 AND idx >= ?2 AND idx < ?3 AND turn >= ?4 AND turn < ?5
+            GROUP BY turn";
         let assistant = codes::role_code(Role::Assistant);
-        let params = params![self::key(pk, first), self::key(pk, last), from, until, assistant];
+        let params = params![pk, first.0, last.0, from, until, assistant];
         let spoken = self.many(sql, params, |row| turn(row, &names))?;
         let sql = "SELECT turn, thread, min(before_idx), min(before_idx), 0, count(*), 0, min(at), max(at)
             FROM tool_calls WHERE conversation = ?1 AND turn >= ?2 AND turn < ?3 GROUP BY turn";
@@ -184,11 +177,11 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
 
     fn messages(&self, key: &ConversationKey, span: Span<MessageIdx>) -> StoreResult<Vec<Message>> {
         let Some((pk, names)) = self.row(key)? else { return Ok(Vec::new()) };
-        let sql = "SELECT key, turn, thread, role, at, chars, tokens, hash, author, external_id, text, parts,
+        let sql = "SELECT idx, turn, thread, role, at, chars, tokens, hash, author, external_id, text, parts,
                 turns
-            FROM messages WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3";
-        let until = span.until.map_or_else(|| self::key(pk + 1, MessageIdx(0)), |idx| self::key(pk, idx));
-        self.many(sql, params![self::key(pk, span.from), until, rows(span.limit)], |row| message(row, &names))
+            FROM messages WHERE conversation = ?1 AND idx >= ?2 AND idx < ?3 ORDER BY idx LIMIT ?4";
+        let params = params![pk, span.from.0, end(span.until.map(|idx| idx.0)), rows(span.limit)];
+        self.many(sql, params, |row| message(row, &names))
     }
 
     fn tool_calls(&self, key: &ConversationKey, span: Span<TurnNo>) -> StoreResult<Vec<ToolCall>> {
@@ -206,8 +199,7 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
             return Ok(Vec::new());
         }
         let Some((pk, _)) = self.row(key)? else { return Ok(vec![None; ids.len()]) };
-        let message = "SELECT key & 0xffffffff, hash FROM messages
-            WHERE external_id = ?2 AND key >= ?1 << 32 AND key < (?1 + 1) << 32";
+        let message = "SELECT idx, hash FROM messages WHERE external_id = ?2 AND conversation = ?1";
         let call = "SELECT turn, place, result IS NOT NULL FROM tool_calls
             WHERE external_id = ?2 AND conversation = ?1";
         let find = |id: &&ExternalId| {
@@ -227,7 +219,7 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
     }
 
     fn holders(&self, tenant: &TenantId, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ConversationId>>> {
-        let sql = "SELECT c.id FROM messages m JOIN conversations c ON c.pk = m.key >> 32
+        let sql = "SELECT c.id FROM messages m JOIN conversations c ON c.pk = m.conversation
                 WHERE m.external_id = ?1 AND c.tenant = ?2
             UNION ALL SELECT c.id FROM tool_calls t JOIN conversations c ON c.pk = t.conversation
                 WHERE t.external_id = ?1 AND c.tenant = ?2
@@ -340,7 +332,7 @@ fn turn(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Turn> {
 
 fn message(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Message> {
     Ok(Message {
-        idx: MessageIdx((row.get::<_, i64>(0)? & 0xffff_ffff) as u32),
+        idx: MessageIdx(row.get(0)?),
         turn: TurnNo(row.get(1)?),
         turns: row.get(12)?,
         thread: thread(row, 2, names)?,

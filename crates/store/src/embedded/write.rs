@@ -1,13 +1,12 @@
 //! Applies a commit to the connection that holds the write lock.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use treering_core::{
     Commit, Conversation, ConversationId, Message, TenantId, ThreadName, ToolCall, ToolResult, TurnNo, Write,
 };
 
-use super::read::key;
-use super::threads;
 use super::codes::{naming_code, role_code, state_code};
+use super::threads;
 
 type Result<T> = rusqlite::Result<T>;
 
@@ -39,12 +38,12 @@ impl Writer<'_> {
     fn put_conversation(&mut self, it: &Conversation) -> Result<()> {
         let participants = serde_json::Value::from(it.participants.clone()).to_string();
         let threads = threads::write(&it.threads);
+        let known = "SELECT pk FROM conversations WHERE tenant = ?1 AND id = ?2";
         let grown = "UPDATE conversations SET title = ?4, participants = ?5, started_at = ?8,
                 last_activity = ?9, state = ?10, messages = ?12, turns = ?13, tool_calls = ?14,
                 chars = ?15, tokens = ?16, naming = ?17, threads = ?18
             WHERE tenant = ?1 AND id = ?2 AND slug = ?3 AND cwd IS ?6 AND project_path IS ?7
-                AND external_id IS ?11
-            RETURNING pk";
+                AND external_id IS ?11";
         let put = "INSERT INTO conversations (tenant, id, slug, title, participants, cwd, project_path,
                 started_at, last_activity, state, external_id, messages, turns, tool_calls, chars, tokens,
                 naming, threads)
@@ -52,8 +51,7 @@ impl Writer<'_> {
             ON CONFLICT (tenant, id) DO UPDATE SET slug = ?3, title = ?4, participants = ?5, cwd = ?6,
                 project_path = ?7, started_at = ?8, last_activity = ?9, state = ?10, external_id = ?11,
                 messages = ?12, turns = ?13, tool_calls = ?14, chars = ?15, tokens = ?16, naming = ?17,
-                threads = ?18
-            RETURNING pk";
+                threads = ?18";
         let write = |sql: &str| {
             let mut statement = self.connection.prepare_cached(sql)?;
             let params = params![
@@ -76,12 +74,15 @@ impl Writer<'_> {
                 naming_code(it.naming),
                 threads,
             ];
-            statement.query_row(params, |row| row.get::<_, i64>(0)).optional()
+            statement.execute(params)
         };
-        let pk = match write(grown)? {
-            Some(pk) => pk,
-            None => write(put)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?,
-        };
+        if write(grown)? == 0 {
+            write(put)?;
+        }
+        let pk = self
+            .connection
+            .prepare_cached(known)?
+            .query_row(params![self.tenant.as_str(), it.id.as_bytes()], |row| row.get(0))?;
         let threads = it.threads.iter().map(|thread| thread.name.clone()).collect();
         self.conversation = Some(Row { id: it.id, pk, threads });
         Ok(())
@@ -89,13 +90,14 @@ impl Writer<'_> {
 
     fn add_message(&mut self, id: ConversationId, message: &Message) -> Result<()> {
         let row = self.conversation(id)?;
-        let (key, thread) = (key(row.pk, message.idx), row.thread(&message.thread)?);
-        let sql = "INSERT INTO messages (key, turn, turns, thread, role, at, chars, tokens, hash, author,
-                external_id, text, parts)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+        let (conversation, thread) = (row.pk, row.thread(&message.thread)?);
+        let sql = "INSERT INTO messages (conversation, idx, turn, turns, thread, role, at, chars, tokens,
+                hash, author, external_id, text, parts)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
         let said = &message.said;
         self.connection.prepare_cached(sql)?.execute(params![
-            key,
+            conversation,
+            message.idx.0,
             message.turn.0,
             message.turns,
             thread,

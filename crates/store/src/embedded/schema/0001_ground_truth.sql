@@ -31,11 +31,13 @@ CREATE UNIQUE INDEX conversations_external ON conversations (tenant, external_id
 CREATE INDEX conversations_recent ON conversations (tenant, last_activity DESC, id);
 CREATE INDEX conversations_cwd ON conversations (tenant, cwd) WHERE cwd IS NOT NULL;
 
--- `key` is the conversation's pk in the upper 31 bits and the message's idx in the lower 32: a
--- conversation lies together, in order, and needs no index of its own. `turns` is how many turns the
--- conversation had once the message was there; it never falls, so that a turn is found by halving.
+-- `seq` is the order of arrival over the whole store: rows are added at its end, whatever conversation
+-- they belong to, so that a commit touches few pages. `turns` is how many turns the conversation had once
+-- the message was there; it never falls, so that a turn is found by halving.
 CREATE TABLE messages (
-    key          INTEGER PRIMARY KEY,
+    seq          INTEGER PRIMARY KEY,
+    conversation INTEGER NOT NULL,
+    idx          INTEGER NOT NULL,
     turn         INTEGER NOT NULL,
     turns        INTEGER NOT NULL,
     thread       INTEGER NOT NULL,
@@ -50,7 +52,8 @@ CREATE TABLE messages (
     parts        TEXT
 ) STRICT;
 
-CREATE INDEX messages_external ON messages (external_id) WHERE external_id IS NOT NULL;
+CREATE UNIQUE INDEX messages_idx ON messages (conversation, idx);
+CREATE UNIQUE INDEX messages_external ON messages (external_id, conversation) WHERE external_id IS NOT NULL;
 
 CREATE TABLE tool_calls (
     pk           INTEGER PRIMARY KEY,
@@ -69,4 +72,4 @@ CREATE TABLE tool_calls (
 ) STRICT;
 
 CREATE UNIQUE INDEX tool_calls_place ON tool_calls (conversation, turn, place);
-CREATE INDEX tool_calls_external ON tool_calls (external_id) WHERE external_id IS NOT NULL;
+CREATE UNIQUE INDEX tool_calls_external ON tool_calls (external_id, conversation) WHERE external_id IS NOT NULL;
