@@ -171,7 +171,7 @@ fn import_locomo() {
     let import = |home: &Path| {
         let memory = treering::open(home).unwrap();
         let runner = Runner { memory: &memory, options: Options::default() };
-        let report = runner.run(&Runner::files(&[source.clone()]).unwrap(), |_| ()).unwrap();
+        let report = runner.run(&Runner::files(std::slice::from_ref(&source)).unwrap(), |_| ()).unwrap();
         assert!(report.files.iter().all(|file| file.error.is_none()));
         memory
     };

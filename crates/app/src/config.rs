@@ -91,8 +91,8 @@ impl From<TokenizerSetting> for Bpe {
     }
 }
 
-fn is_tenant(name: &String) -> Result<(), String> {
-    TenantId::new(name.clone()).map(drop).map_err(|error| error.to_string())
+fn is_tenant(name: &impl AsRef<str>) -> Result<(), String> {
+    TenantId::new(name.as_ref()).map(drop).map_err(|error| error.to_string())
 }
 
 /// Where a value in force came from.
@@ -214,12 +214,11 @@ impl Settings {
     }
 }
 
-/// Calls `take` with the key, documentation, variable and default of every setting.
-fn leaves(
-    meta: &Meta,
-    prefix: &str,
-    take: &mut dyn FnMut(&str, Vec<&str>, Option<&'static str>, Option<String>),
-) {
+/// Takes the key, documentation, variable and default of a setting.
+type Take<'a> = dyn FnMut(&str, Vec<&str>, Option<&'static str>, Option<String>) + 'a;
+
+/// Calls `take` for every setting.
+fn leaves(meta: &Meta, prefix: &str, take: &mut Take<'_>) {
     for field in meta.fields {
         let key = format!("{prefix}{}", field.name);
         match field.kind {

@@ -107,11 +107,11 @@ impl View {
     }
 }
 
-pub(super) fn run(args: Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
-    let target = target(&args, memory)?;
+pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    let target = target(args, memory)?;
     let by_flags = args.user.is_some() || args.assistant.is_some() || args.text.is_some();
     if by_flags || !args.tools.is_empty() {
-        let pieces = pieces(&args, memory)?;
+        let pieces = pieces(args, memory)?;
         return acknowledge(&store(memory, target, pieces)?, output);
     }
     if io::stdin().is_terminal() {

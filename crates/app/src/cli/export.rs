@@ -23,7 +23,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, memory: &Memory) -> Result<(), Failure> {
     let chosen = args.conversations.iter().map(|c| memory.find(c)).collect::<Result<Vec<_>, _>>()?;
     match &args.output {
-        None => write(&mut BufWriter::new(io::stdout().lock()), memory, chosen),
+        None => write(&mut BufWriter::new(io::stdout().lock()), memory, &chosen),
         Some(path) => {
             let failed = |error| Failure::File(path.clone(), error);
             // Written beside and moved in place, so that a file that is there is never half an export.
@@ -31,14 +31,14 @@ pub(super) fn run(args: &Args, memory: &Memory) -> Result<(), Failure> {
             beside.push(".part");
             let file = File::create(&beside).map_err(failed)?;
             let mut out = BufWriter::new(file);
-            write(&mut out, memory, chosen)?;
+            write(&mut out, memory, &chosen)?;
             out.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
             std::fs::rename(&beside, path).map_err(failed)
         }
     }
 }
 
-fn write(out: &mut impl Write, memory: &Memory, chosen: Vec<Conversation>) -> Result<(), Failure> {
+fn write(out: &mut impl Write, memory: &Memory, chosen: &[Conversation]) -> Result<(), Failure> {
     const PAGE: usize = 200;
     writeln!(out, "{}", wire::header()?)?;
     if !chosen.is_empty() {

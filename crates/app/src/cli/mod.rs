@@ -74,7 +74,7 @@ enum Command {
     /// Takes in transcripts: files, or folders that are searched
     Import(import::Args),
     /// Stores a turn or a message, from flags or as JSON lines on standard input
-    Append(append::Args),
+    Append(Box<append::Args>),
     /// Lists conversations, the latest first
     Sessions(sessions::Args),
     /// Shows the turns of a conversation
@@ -155,7 +155,7 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Completions(args) => completions::run(&args),
         Command::Config(args) => config::run(&args, global, output),
         Command::Import(args) => import::run(&args, &global.open()?, output),
-        Command::Append(args) => append::run(args, &global.open()?, output),
+        Command::Append(args) => append::run(&args, &global.open()?, output),
         Command::Sessions(args) => sessions::run(&args, &global.open()?, output),
         Command::Show(args) => show::run(&args, &global.open()?, output),
         Command::Rename(args) => lifecycle::rename(&args, &global.open()?, output),

@@ -37,11 +37,13 @@ pub(super) fn lay_out(found: &mut Found, twigs: Vec<Twig<'_>>, leaf: Option<&str
     let mut taken: Vec<Option<Vec<Piece>>> = Vec::with_capacity(twigs.len());
     let ids: Vec<String> = twigs.iter().map(|twig| twig.id.to_owned()).collect();
     taken.extend(twigs.into_iter().map(|twig| Some(twig.pieces)));
-    // Threads still to be walked: where each begins, its name, and what it leaves.
-    let mut open: Vec<(usize, ThreadName, Option<(ThreadName, ForkPoint)>)> = Vec::new();
+    let mut open: Vec<Open> = Vec::new();
     let roots = children.remove(&None).unwrap_or_default();
-    queue(&mut open, &roots, &ThreadName::main(), &ForkPoint::Start, &followed, &ids, true);
-    while let Some((start, name, fork)) = open.pop() {
+    let main = ThreadName::main();
+    if let Some(start) = queue(&mut open, &roots, &main, &ForkPoint::Start, &followed, &ids) {
+        open.push(Open { start, name: main, fork: None });
+    }
+    while let Some(Open { start, name, fork }) = open.pop() {
         if let Some((parent, after)) = fork {
             found.pieces.push((name.clone(), Piece::Fork(parent, after)));
         }
@@ -54,28 +56,31 @@ pub(super) fn lay_out(found: &mut Found, twigs: Vec<Twig<'_>>, leaf: Option<&str
             }
             found.pieces.extend(pieces.into_iter().map(|piece| (name.clone(), piece)));
             let after = children.remove(&Some(here)).unwrap_or_default();
-            next = queue(&mut open, &after, &name, &last, &followed, &ids, false);
+            next = queue(&mut open, &after, &name, &last, &followed, &ids);
         }
     }
 }
 
-/// Chooses which child goes on and leaves the others for later.
+/// A thread that is still to be walked: where it begins, its name, and what it leaves.
+struct Open {
+    start: usize,
+    name: ThreadName,
+    fork: Option<(ThreadName, ForkPoint)>,
+}
+
+/// The child that goes on in the same thread; the others are left for later.
 fn queue(
-    open: &mut Vec<(usize, ThreadName, Option<(ThreadName, ForkPoint)>)>,
+    open: &mut Vec<Open>,
     children: &[usize],
     name: &ThreadName,
     last: &ForkPoint,
     followed: &HashSet<usize>,
     ids: &[String],
-    roots: bool,
 ) -> Option<usize> {
     let main = children.iter().copied().find(|child| followed.contains(child)).or(children.last().copied());
     for child in children.iter().rev().copied().filter(|child| Some(*child) != main) {
         let branch = thread(&format!("branch-{}", ids[child].chars().take(8).collect::<String>()));
-        open.push((child, branch, Some((name.clone(), last.clone()))));
-    }
-    if roots && let Some(main) = main {
-        open.push((main, name.clone(), None));
+        open.push(Open { start: child, name: branch, fork: Some((name.clone(), last.clone())) });
     }
     main
 }

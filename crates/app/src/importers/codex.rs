@@ -70,12 +70,12 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
         let here = Here { number: *number, at };
         match (line.kind.as_deref(), line.payload) {
             (Some("session_meta"), Some(payload)) => rollout.meta(payload),
-            (Some("response_item"), Some(payload)) => rollout.item(text::parse(payload.get())?, here, sink),
+            (Some("response_item"), Some(payload)) => rollout.item(&text::parse(payload.get())?, here, sink),
             (Some("event_msg"), Some(payload)) => {
-                rollout.event(text::parse(payload.get())?, here, spoken, sink);
+                rollout.event(&text::parse(payload.get())?, here, spoken, sink);
             }
             (Some(kind), Some(_)) => sink.skip(format!("{kind} records")),
-            (Some(_), None) => rollout.item(text::parse(text)?, here, sink),
+            (Some(_), None) => rollout.item(&text::parse(text)?, here, sink),
             (None, _) if rollout.id.is_none() && place == 0 => rollout.bare_meta(text, &mut at),
             (None, _) => sink.skip("state records"),
         }
@@ -120,16 +120,16 @@ impl Rollout {
         self.id = meta.id;
     }
 
-    fn item(&mut self, item: Item<'_>, here: Here, sink: &mut Sink<'_>) {
+    fn item(&mut self, item: &Item<'_>, here: Here, sink: &mut Sink<'_>) {
         match item.kind.as_str() {
-            "message" => self.message(&item, here, sink),
-            "reasoning" => self.reasoning(&item, here, sink),
+            "message" => self.message(item, here, sink),
+            "reasoning" => self.reasoning(item, here, sink),
             "function_call"
             | "custom_tool_call"
             | "local_shell_call"
             | "web_search_call"
             | "tool_search_call"
-            | "image_generation_call" => self.call(&item, here),
+            | "image_generation_call" => self.call(item, here),
             "function_call_output" | "custom_tool_call_output" | "tool_search_output" => {
                 let Some(id) = &item.call_id else { return sink.skip("outputs without a call") };
                 let outcome = outcome(item.output);
@@ -197,7 +197,7 @@ impl Rollout {
         }));
     }
 
-    fn event(&mut self, event: Item<'_>, here: Here, spoken: bool, sink: &mut Sink<'_>) {
+    fn event(&mut self, event: &Item<'_>, here: Here, spoken: bool, sink: &mut Sink<'_>) {
         let role = match event.kind.as_str() {
             "user_message" => Role::User,
             "agent_message" => Role::Assistant,
