@@ -377,6 +377,7 @@ impl State<'_> {
         if latest.as_ref().is_some_and(opens) {
             *latest = None;
         }
+        let turn_is_new = latest.is_none();
         let turn = latest.get_or_insert_with(|| {
             totals.turns += 1;
             Turn {
@@ -394,8 +395,11 @@ impl State<'_> {
         turn.started_at = turn.started_at.min(at);
         turn.ended_at = turn.ended_at.max(at);
         let result = change(turn);
-        self.conversation.started_at = self.conversation.started_at.min(at);
-        self.conversation.last_activity = self.conversation.last_activity.max(at);
+        let conversation = &mut self.conversation;
+        // An empty conversation begins with the first thing in it.
+        let begins = conversation.totals.turns == 1 && turn_is_new;
+        conversation.started_at = if begins { at } else { conversation.started_at.min(at) };
+        conversation.last_activity = if begins { at } else { conversation.last_activity.max(at) };
         result
     }
 

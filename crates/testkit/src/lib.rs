@@ -1,1 +1,7 @@
-//! x
+//! What tests share. Development only: no crate depends on it outside its tests.
+
+pub mod clock;
+pub mod contract;
+pub mod generate;
+
+pub use clock::FakeClock;

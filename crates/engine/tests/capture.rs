@@ -1,0 +1,215 @@
+//! However a conversation arrives, in whatever portions and however often, the store is the same.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+use treering_core::capture::{Arrival, Entry, Outcome};
+use treering_core::ports::ConversationFilter;
+use treering_core::{Conversation, NewMessage, Role, TenantId, ThreadName, Timestamp};
+use treering_engine::{Incoming, Matching, Memory, NewConversation, Recorded, Target};
+use treering_providers::Bpe;
+use treering_store::{EmbeddedStore, Sync};
+use treering_testkit::FakeClock;
+use treering_testkit::generate::{Event, conversation, external};
+
+fn fresh() -> (Memory, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(folder.path(), Sync::Normal).unwrap();
+    let clock = FakeClock::at(Timestamp::from_micros(1_800_000_000_000_000));
+    (Memory::new(Arc::new(store), Arc::new(Bpe::O200k), Arc::new(clock), TenantId::default()), folder)
+}
+
+fn entry(memory: &Memory, event: &Event) -> Entry {
+    let (thread, what) = match event.clone() {
+        Event::Said(thread, said) => return memory.message(thread, said),
+        Event::Called(thread, call) => (thread, Arrival::ToolCall(call)),
+        Event::Answered(thread, call, outcome, at) => (thread, Arrival::ToolResult { call, outcome, at }),
+    };
+    Entry { thread, what }
+}
+
+fn append(memory: &Memory, events: &[Event]) -> Vec<Outcome> {
+    let about = NewConversation { external_id: Some(external("source")), ..NewConversation::default() };
+    let entries = events.iter().map(|event| entry(memory, event)).collect();
+    let incoming = Incoming { target: Target::Named(about), entries, matching: Matching::None };
+    memory.append(incoming).unwrap().outcomes
+}
+
+/// Everything that can be read from a memory.
+fn contents(memory: &Memory) -> Vec<(Conversation, Vec<String>)> {
+    let sessions = memory.sessions(&ConversationFilter::all(100)).unwrap();
+    let whole = |conversation: Conversation| {
+        let mut record = Vec::new();
+        let taken = memory.record(conversation.id, |recorded| {
+            record.push(match recorded {
+                Recorded::Thread(thread) => format!("{thread:?}"),
+                Recorded::Message(message) => format!("{message:?}"),
+                Recorded::ToolCall(call) => format!("{call:?}"),
+            });
+            Ok::<_, treering_engine::Error>(())
+        });
+        taken.unwrap();
+        (conversation, record)
+    };
+    sessions.into_iter().map(|session| whole(session.conversation)).collect()
+}
+
+fn assert_sound(memory: &Memory) {
+    let report = memory.verify(|_| ()).unwrap();
+    assert!(report.is_clean(), "{:?}", report.problems);
+}
+
+/// Cuts events into portions at these places.
+fn portions<'a>(events: &'a [Event], cuts: &[prop::sample::Index]) -> Vec<&'a [Event]> {
+    let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(events.len() + 1)).collect();
+    places.extend([0, events.len()]);
+    places.sort_unstable();
+    places.windows(2).map(|pair| &events[pair[0]..pair[1]]).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn portions_do_not_matter(
+        events in conversation(40),
+        cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
+    ) {
+        let ((whole, _w), (parts, _p)) = (fresh(), fresh());
+        append(&whole, &events);
+        for portion in portions(&events, &cuts) {
+            append(&parts, portion);
+        }
+        prop_assert_eq!(contents(&whole), contents(&parts));
+        assert_sound(&whole);
+        assert_sound(&parts);
+    }
+
+    #[test]
+    fn replays_change_nothing(
+        events in conversation(40),
+        cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
+        again in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..6),
+    ) {
+        let ((whole, _w), (replayed, _r)) = (fresh(), fresh());
+        append(&whole, &events);
+        let mut seen = 0;
+        let mut again = again.iter();
+        for portion in portions(&events, &cuts) {
+            append(&replayed, portion);
+            seen += portion.len();
+            if let Some((from, until)) = again.next() {
+                let (from, until) = (from.index(seen + 1), until.index(seen + 1));
+                let outcomes = append(&replayed, &events[from.min(until)..from.max(until)]);
+                prop_assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Known), "{:?}", outcomes);
+            }
+        }
+        prop_assert_eq!(contents(&whole), contents(&replayed));
+    }
+
+    #[test]
+    fn in_any_order_nothing_is_lost_or_doubled(
+        events in conversation(30),
+        cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
+        order in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
+    ) {
+        let (memory, _folder) = fresh();
+        let portions = portions(&events, &cuts);
+        for place in &order {
+            append(&memory, portions[place.index(portions.len())]);
+        }
+        portions.iter().for_each(|portion| drop(append(&memory, portion)));
+        assert_sound(&memory);
+        let said = |event: &&Event| matches!(event, Event::Said(..));
+        let called = |event: &&Event| matches!(event, Event::Called(..));
+        let totals = memory.stats().unwrap().totals;
+        // A result that came before its call is kept as a message of the tool.
+        let orphans = totals.messages as usize - events.iter().filter(said).count();
+        let calls = events.iter().filter(called).count();
+        prop_assert_eq!(totals.tool_calls as usize + orphans, calls);
+    }
+
+    #[test]
+    fn turns_and_messages_capture_the_same(turns in proptest::collection::vec((".{0,40}", ".{1,40}"), 1..12)) {
+        let ((by_turn, _t), (by_message, _m)) = (fresh(), fresh());
+        let at = Timestamp::from_micros(1_772_440_860_000_000);
+        let said = |role, text: &str, id: String| {
+            let mut said = NewMessage::new(role, text, at);
+            said.external_id = Some(external(&id));
+            Event::Said(ThreadName::main(), said)
+        };
+        for (number, (user, assistant)) in turns.iter().enumerate() {
+            let turn = [
+                said(Role::User, user, format!("{number}u")),
+                said(Role::Assistant, assistant, format!("{number}a")),
+            ];
+            append(&by_turn, &turn);
+            turn.iter().for_each(|event| drop(append(&by_message, std::slice::from_ref(event))));
+        }
+        prop_assert_eq!(contents(&by_turn), contents(&by_message));
+        prop_assert_eq!(by_turn.stats().unwrap().totals.turns as usize, turns.len());
+    }
+}
+
+#[test]
+fn a_message_that_changed_at_its_source_is_reported_and_kept_as_it_was() {
+    let (memory, _folder) = fresh();
+    let said = |text: &str| {
+        let mut said = NewMessage::new(Role::User, text, Timestamp::from_micros(0));
+        said.external_id = Some(external("m1"));
+        [Event::Said(ThreadName::main(), said)]
+    };
+    append(&memory, &said("first"));
+    assert_eq!(append(&memory, &said("second")), [Outcome::Differs]);
+    assert!(contents(&memory)[0].1[0].contains("first"));
+}
+
+#[test]
+fn a_conversation_is_found_by_slug_id_and_first_digits() {
+    let (memory, _folder) = fresh();
+    append(
+        &memory,
+        &[Event::Said(
+            ThreadName::main(),
+            NewMessage::new(Role::User, "Which port?", Timestamp::from_micros(0)),
+        )],
+    );
+    let found = memory.find("which-port").unwrap();
+    let id = found.id.to_string();
+    for reference in [id.as_str(), &id[..4], &id[..9].to_uppercase()] {
+        assert_eq!(memory.find(reference).unwrap(), found);
+    }
+    for reference in ["which", "", "zzzz", &id[..3]] {
+        assert!(memory.find(reference).is_err(), "{reference}");
+    }
+}
+
+#[test]
+fn slugs_do_not_collide_and_follow_a_rename() {
+    let (memory, _folder) = fresh();
+    let new = |title: &str| {
+        let about = NewConversation {
+            title: Some(title.into()),
+            naming: treering_core::Naming::Source,
+            ..NewConversation::default()
+        };
+        let entries = vec![
+            memory.message(ThreadName::main(), NewMessage::new(Role::User, "x", Timestamp::from_micros(0))),
+        ];
+        memory
+            .append(Incoming { target: Target::Named(about), entries, matching: Matching::None })
+            .unwrap()
+            .conversation
+    };
+    let slugs: Vec<String> = (0..12).map(|_| new("Same name").slug).collect();
+    assert_eq!(slugs[..2], ["same-name", "same-name-2"]);
+    let mut unique = slugs.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!(unique.len(), slugs.len());
+    let renamed = memory.rename(memory.find("same-name").unwrap().id, "Été à Brest").unwrap();
+    assert_eq!((renamed.slug.as_str(), renamed.title.as_deref()), ("ete-a-brest", Some("Été à Brest")));
+    assert!(memory.rename(renamed.id, "same name 2").is_err());
+    assert!(memory.rename(renamed.id, "?!").is_err());
+}

@@ -1,0 +1,59 @@
+//! The embedded store keeps the contract of stores, opens old files, and leaves others alone.
+
+use tempfile::TempDir;
+use treering_core::{Store, StoreError};
+use treering_store::{EmbeddedStore, Sync};
+use treering_testkit::store_contract;
+
+fn fresh() -> (EmbeddedStore, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    (EmbeddedStore::open(folder.path(), Sync::Full).unwrap(), folder)
+}
+
+mod synced_in_full {
+    use super::*;
+    store_contract!(fresh());
+}
+
+mod synced_normally {
+    use super::*;
+
+    fn fresh() -> (EmbeddedStore, TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        (EmbeddedStore::open(folder.path(), Sync::Normal).unwrap(), folder)
+    }
+
+    store_contract!(fresh());
+}
+
+/// Every released schema leaves a store behind; this program opens all of them.
+#[test]
+fn stores_of_every_released_version_open() {
+    let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let mut opened = 0;
+    for entry in std::fs::read_dir(fixtures).unwrap() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::copy(entry.unwrap().path(), folder.path().join(EmbeddedStore::FILE)).unwrap();
+        let store = EmbeddedStore::open(folder.path(), Sync::Full).unwrap();
+        assert_eq!(store.check().unwrap(), Vec::<String>::new());
+        let (conversations, totals) =
+            store.reader().unwrap().totals(&treering_core::TenantId::default()).unwrap();
+        assert_eq!((conversations, totals.messages, totals.tool_calls), (1, 279, 88));
+        opened += 1;
+    }
+    assert!(opened >= 1);
+}
+
+#[test]
+fn a_store_from_the_future_is_left_alone() {
+    let (store, folder) = fresh();
+    drop(store);
+    let path = folder.path().join(EmbeddedStore::FILE);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.pragma_update(None, "user_version", 999).unwrap();
+    drop(connection);
+    let before = std::fs::read(&path).unwrap();
+    let error = EmbeddedStore::open(folder.path(), Sync::Full).err().unwrap();
+    assert!(matches!(error, StoreError::TooNew { found: 999, .. }), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}

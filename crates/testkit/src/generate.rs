@@ -1,0 +1,87 @@
+//! Random conversations for property tests.
+
+use proptest::prelude::*;
+use treering_core::{ExternalId, Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult};
+
+/// Something that is said or done in a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Something is said.
+    Said(ThreadName, NewMessage),
+    /// A tool is called.
+    Called(ThreadName, NewToolCall),
+    /// A tool that was called gives its result.
+    Answered(ThreadName, ExternalId, ToolResult, Timestamp),
+}
+
+/// Texts that people and programs really write, and those that break things.
+pub fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        8 => "[a-zA-Z ,.é漢🌊]{0,80}",
+        1 => Just("NUL \0 in the middle\u{202e}".to_owned()),
+        1 => Just(String::new()),
+        1 => "\\PC{0,200}",
+        1 => Just("x".repeat(20_000)),
+    ]
+}
+
+/// A conversation of up to `length` events in up to three threads, each with an external id.
+/// Times go forwards mostly.
+pub fn conversation(length: usize) -> impl Strategy<Value = Vec<Event>> {
+    let event = (0..10_u8, 0..8_u8, text(), -5_i64..600, any::<bool>());
+    proptest::collection::vec(event, 0..length).prop_map(|events| {
+        let mut at = Timestamp::from_micros(1_772_440_860_000_000);
+        let mut open: Vec<ExternalId> = Vec::new();
+        let mut made = Vec::new();
+        for (number, (kind, thread, text, seconds, flag)) in events.into_iter().enumerate() {
+            at = at.plus_micros(seconds * 1_000_000);
+            let thread = match thread {
+                0 => name("idea"),
+                1 => name("other"),
+                _ => ThreadName::main(),
+            };
+            let id = external(&format!("e{number}"));
+            made.push(match kind {
+                0..=6 => {
+                    let role = match kind {
+                        0..=2 => Role::User,
+                        3..=5 => Role::Assistant,
+                        _ => Role::System,
+                    };
+                    let mut said = NewMessage::new(role, text, at);
+                    said.author = flag.then(|| format!("{role}-author"));
+                    said.external_id = Some(id);
+                    Event::Said(thread, said)
+                }
+                7 | 8 => {
+                    let outcome = flag.then(|| result(&text));
+                    if !flag {
+                        open.push(id.clone());
+                    }
+                    let args = Json::string(&text);
+                    let external_id = Some(id);
+                    Event::Called(thread, NewToolCall { name: "tool".into(), args, outcome, at, external_id })
+                }
+                _ => match open.pop() {
+                    Some(call) => Event::Answered(thread, call, result(&text), at),
+                    None => continue,
+                },
+            });
+        }
+        made
+    })
+}
+
+fn result(text: &str) -> ToolResult {
+    ToolResult { result: Json::string(text), success: Some(text.len() % 2 == 0), duration_ms: Some(7) }
+}
+
+fn name(name: &str) -> ThreadName {
+    ThreadName::new(name).unwrap_or_default()
+}
+
+/// An external id that is known to be valid.
+#[must_use]
+pub fn external(id: &str) -> ExternalId {
+    ExternalId::new(id).unwrap_or_else(|invalid| unreachable!("{invalid}"))
+}
