@@ -1,5 +1,7 @@
 //! However a conversation arrives, in whatever portions and however often, the store is the same.
 
+#![allow(clippy::unwrap_used)]
+
 use std::sync::Arc;
 
 use proptest::prelude::*;

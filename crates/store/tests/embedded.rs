@@ -1,5 +1,7 @@
 //! The embedded store keeps the contract of stores, opens old files, and leaves others alone.
 
+#![allow(clippy::unwrap_used)]
+
 use tempfile::TempDir;
 use treering_core::{Store, StoreError};
 use treering_store::{EmbeddedStore, Sync};

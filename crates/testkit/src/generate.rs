@@ -73,7 +73,11 @@ pub fn conversation(length: usize) -> impl Strategy<Value = Vec<Event>> {
 }
 
 fn result(text: &str) -> ToolResult {
-    ToolResult { result: Json::string(text), success: Some(text.len() % 2 == 0), duration_ms: Some(7) }
+    ToolResult {
+        result: Json::string(text),
+        success: Some(text.len().is_multiple_of(2)),
+        duration_ms: Some(7),
+    }
 }
 
 fn name(name: &str) -> ThreadName {

@@ -1,0 +1,269 @@
+//! Style as a test, applied as a ratchet: what `tidy.toml` excuses may shrink, never grow.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+
+/// Functions one can see at once.
+const LONGEST_FUNCTION: usize = 70;
+/// Files one can keep in the head, tests not counted.
+const LONGEST_FILE: usize = 500;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Every Rust file below a folder of the workspace, with its path from the root.
+fn sources(folder: &str) -> Vec<(String, String)> {
+    fn search(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+                search(&path, found);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    let root = root();
+    let mut found = Vec::new();
+    search(&root.join(folder), &mut found);
+    found.sort();
+    let read = |path: PathBuf| {
+        let name = path.strip_prefix(&root).unwrap().to_string_lossy().replace('\\', "/");
+        (name, std::fs::read_to_string(&path).unwrap())
+    };
+    found.into_iter().map(read).collect()
+}
+
+fn table(path: &str) -> toml::Table {
+    std::fs::read_to_string(root().join(path)).unwrap().parse().unwrap()
+}
+
+/// What `tidy.toml` excuses under a heading: a name and the size it may have at the most.
+fn excused(heading: &str) -> BTreeMap<String, usize> {
+    let excuses = table("tidy.toml");
+    let entries = excuses[heading].as_table().unwrap();
+    entries.iter().map(|(name, size)| (name.clone(), size.as_integer().unwrap() as usize)).collect()
+}
+
+/// Fails on what is too large without an excuse, and on excuses that are larger than needed.
+fn hold(what: &str, limit: usize, excuses: &BTreeMap<String, usize>, sizes: &BTreeMap<String, usize>) {
+    let mut complaints = Vec::new();
+    for (name, size) in sizes {
+        let allowed = excuses.get(name).copied().unwrap_or(limit);
+        if *size > allowed {
+            complaints.push(format!("{name} has {size} lines, and {allowed} are allowed"));
+        }
+    }
+    for (name, excuse) in excuses {
+        match sizes.get(name) {
+            Some(size) if size == excuse && *size > limit => {}
+            Some(size) if *size <= limit => complaints.push(format!("{name} needs no excuse any more")),
+            Some(size) => complaints.push(format!("the excuse of {name} can shrink to {size}")),
+            None => complaints.push(format!("{name} is excused and does not exist")),
+        }
+    }
+    assert!(complaints.is_empty(), "{what}:\n{}", complaints.join("\n"));
+}
+
+/// Which crate may use which: `app → engine → core ← store, providers`.
+#[test]
+fn crates_depend_only_downwards() {
+    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        ("core", &[][..]),
+        ("engine", &["core"]),
+        ("store", &["core"]),
+        ("providers", &["core"]),
+        ("testkit", &["core"]),
+        ("app", &["core", "engine", "store", "providers"]),
+    ]);
+    for entry in std::fs::read_dir(root().join("crates")).unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        let manifest = table(&format!("crates/{name}/Cargo.toml"));
+        let Some(dependencies) = manifest.get("dependencies").and_then(|found| found.as_table()) else {
+            continue;
+        };
+        let ours: BTreeSet<&str> =
+            dependencies.keys().filter_map(|dependency| dependency.strip_prefix("treering-")).collect();
+        let may: BTreeSet<&str> = allowed[name.as_str()].iter().copied().collect();
+        assert!(ours.is_subset(&may), "{name} depends on {ours:?}, and may depend on {may:?}");
+    }
+}
+
+/// What lies outside.
+const OUTSIDE: [&[&str]; 12] = [
+    &["std", "fs"],
+    &["std", "io"],
+    &["std", "net"],
+    &["std", "env"],
+    &["std", "process"],
+    &["std", "thread"],
+    &["std", "sync"],
+    &["std", "os"],
+    &["std", "time", "SystemTime"],
+    &["std", "time", "Instant"],
+    &["SystemTime"],
+    &["Instant"],
+];
+
+/// Finds the places where a file reaches outside.
+#[derive(Default)]
+struct Reach(Vec<String>);
+impl<'ast> Visit<'ast> for Reach {
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        self.check(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        visit::visit_path(self, path);
+    }
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.tree(&item.tree, Vec::new());
+    }
+    fn visit_signature(&mut self, signature: &'ast syn::Signature) {
+        if signature.asyncness.is_some() {
+            self.0.push(format!("async fn {}", signature.ident));
+        }
+        visit::visit_signature(self, signature);
+    }
+}
+impl Reach {
+    fn check(&mut self, path: Vec<String>) {
+        if OUTSIDE
+            .iter()
+            .any(|outside| path.iter().map(String::as_str).take(outside.len()).eq(outside.iter().copied()))
+        {
+            self.0.push(path.join("::"));
+        }
+    }
+    fn tree(&mut self, tree: &syn::UseTree, mut path: Vec<String>) {
+        match tree {
+            syn::UseTree::Path(it) => {
+                path.push(it.ident.to_string());
+                self.tree(&it.tree, path);
+            }
+            syn::UseTree::Group(it) => it.items.iter().for_each(|tree| self.tree(tree, path.clone())),
+            syn::UseTree::Name(it) => {
+                path.push(it.ident.to_string());
+                self.check(path);
+            }
+            syn::UseTree::Rename(it) => {
+                path.push(it.ident.to_string());
+                self.check(path);
+            }
+            _ => self.check(path),
+        }
+    }
+}
+
+/// The core decides; it does not reach outside.
+#[test]
+fn the_core_does_no_io() {
+    let mut complaints = Vec::new();
+    for (name, text) in sources("crates/core/src") {
+        let mut reach = Reach::default();
+        reach.visit_file(&syn::parse_file(&text).unwrap());
+        complaints.extend(reach.0.into_iter().map(|what| format!("{name}: {what}")));
+    }
+    assert!(complaints.is_empty(), "the core reaches outside:\n{}", complaints.join("\n"));
+    let manifest = table("crates/core/Cargo.toml");
+    let mut uses: Vec<&str> =
+        manifest["dependencies"].as_table().unwrap().keys().map(String::as_str).collect();
+    uses.sort_unstable();
+    assert_eq!(
+        uses,
+        ["blake3", "jiff", "serde_json", "thiserror"],
+        "a new dependency of the core: is it pure?"
+    );
+}
+
+#[test]
+fn functions_can_be_seen_at_once() {
+    struct Functions {
+        file: String,
+        sizes: BTreeMap<String, usize>,
+    }
+    impl Functions {
+        fn measure(&mut self, name: &syn::Ident, block: &syn::Block) {
+            let (start, end) = (block.span().start().line, block.span().end().line);
+            let place = self.sizes.entry(format!("{}::{name}", self.file)).or_default();
+            *place = (*place).max(end + 1 - start);
+        }
+    }
+    impl<'ast> Visit<'ast> for Functions {
+        fn visit_item_fn(&mut self, it: &'ast syn::ItemFn) {
+            self.measure(&it.sig.ident, &it.block);
+            visit::visit_item_fn(self, it);
+        }
+        fn visit_impl_item_fn(&mut self, it: &'ast syn::ImplItemFn) {
+            self.measure(&it.sig.ident, &it.block);
+            visit::visit_impl_item_fn(self, it);
+        }
+    }
+    let mut sizes = BTreeMap::new();
+    for (file, text) in sources("crates") {
+        let mut functions = Functions { file, sizes: BTreeMap::new() };
+        functions.visit_file(&syn::parse_file(&text).unwrap());
+        sizes.extend(functions.sizes);
+    }
+    hold("functions", LONGEST_FUNCTION, &excused("functions"), &sizes);
+}
+
+#[test]
+fn files_can_be_kept_in_the_head() {
+    let is_product = |name: &str| name.contains("/src/");
+    let lines = |text: &str| text.split("#[cfg(test)]").next().unwrap_or_default().lines().count();
+    let sizes = sources("crates")
+        .into_iter()
+        .filter(|(name, _)| is_product(name))
+        .map(|(name, text)| (name, lines(&text)))
+        .collect();
+    hold("files", LONGEST_FILE, &excused("files"), &sizes);
+}
+
+#[test]
+fn modules_say_what_they_are_for() {
+    let silent: Vec<String> = sources("crates")
+        .into_iter()
+        .filter(|(_, text)| !text.starts_with("//!"))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(silent.is_empty(), "these begin without `//!`: {silent:?}");
+}
+
+/// `deny.toml` says which licences are allowed; every dependency is held to it here, so that the
+/// check needs no other program.
+#[test]
+fn licences_are_allowed() {
+    let allowed: BTreeSet<String> = table("deny.toml")["licenses"]["allow"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|licence| licence.as_str().unwrap().to_owned())
+        .collect();
+    let version = Command::new("rustc").arg("-vV").output().unwrap().stdout;
+    let version = String::from_utf8(version).unwrap();
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--offline", "--locked", "--filter-platform", host])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut complaints = Vec::new();
+    for package in metadata["packages"].as_array().unwrap() {
+        let licence = package["license"].as_str().unwrap_or("none").replace('/', " OR ");
+        // One of the alternatives must be allowed, with all of its parts.
+        let fits = licence.split(" OR ").any(|choice| {
+            choice.split(" AND ").all(|part| allowed.contains(part.trim_matches(['(', ')', ' '])))
+        });
+        if !fits {
+            complaints.push(format!("{}: {licence}", package["name"]));
+        }
+    }
+    assert!(complaints.is_empty(), "licences that deny.toml does not allow:\n{}", complaints.join("\n"));
+}
