@@ -838,12 +838,9 @@ fn a_clock_that_goes_back_changes_no_order() {
         "1970-01-01T00:00:00Z",
     ];
     let said = |(no, at): (usize, &&str)| {
-        let id = format!("t.{no}.2");
-        format!(
-            "{}\n",
-            json!({"type": "turn", "user": user_text(&id), "assistant": assistant_text(&id),
-            "tool_calls": [{"name": "look", "args": {"id": id}}], "at": at, "external_id": id})
-        )
+        let mut turn = parsed(&line(&format!("t.{no}.2")));
+        turn["at"] = json!(at);
+        format!("{turn}\n")
     };
     let lines: Vec<String> = times.iter().enumerate().map(said).collect();
     // A commit each, then all of it again in one.
@@ -867,7 +864,7 @@ fn line(id: &str) -> String {
         "type": "turn",
         "user": user_text(id),
         "assistant": assistant_text(id),
-        "tool_calls": [{ "name": "look", "args": { "id": id } }],
+        "tool_calls": [{ "name": "look", "args": look(id) }],
         "external_id": id,
     });
     format!("{turn}\n")
@@ -875,8 +872,16 @@ fn line(id: &str) -> String {
 
 /// All begin alike, so that all conversations want the same slug.
 fn user_text(id: &str) -> String {
-    let words: usize = id.rsplit('.').next().unwrap().parse().unwrap();
-    format!("What was it that everybody began with? {}{id}", "word ".repeat(words))
+    format!("What was it that everybody began with? {}{id}", "word ".repeat(words(id).min(60)))
+}
+
+/// What is too much to be said is in the arguments of the tool call, whose tokens nobody counts.
+fn look(id: &str) -> Value {
+    json!({ "id": id, "words": "word ".repeat(words(id).saturating_sub(60)) })
+}
+
+fn words(id: &str) -> usize {
+    id.rsplit('.').next().unwrap().parse().unwrap()
 }
 
 fn assistant_text(id: &str) -> String {
@@ -905,7 +910,7 @@ fn turns_of(export: &str) -> BTreeMap<String, Vec<String>> {
             let [user, call, assistant] = turn else { panic!("half a turn: {turn:?}") };
             assert_eq!((&user["idx"], &user["role"]), (&json!(2 * no), &json!("user")));
             assert_eq!(user["text"], user_text(&id));
-            assert_eq!((&call["type"], &call["args"]["id"]), (&json!("tool_call"), &json!(id)));
+            assert_eq!((&call["type"], &call["args"]), (&json!("tool_call"), &look(&id)));
             assert_eq!((&assistant["idx"], &assistant["role"]), (&json!(2 * no + 1), &json!("assistant")));
             assert_eq!(assistant["text"], assistant_text(&id));
             found.entry(key.clone()).or_default().push(id);
@@ -940,6 +945,8 @@ impl Treering {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
+        // The smaller tokenizer: it is made anew in every process.
+        command.env("TREERING_TOKENS_TOKENIZER", "cl100k");
         command.arg("--home").arg(&self.home).arg("--json").args(args).current_dir("/");
         if let Some(user) = self.user {
             command.uid(user).gid(user);

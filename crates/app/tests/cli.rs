@@ -1,0 +1,276 @@
+//! The program as a person and as a script meet it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A home of its own, and the program on it.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
+        command.env_clear().env("TREERING_HOME", self.path()).args(args).current_dir(self.path());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).stdin(Stdio::null()).output().unwrap()
+    }
+
+    fn feed(&self, args: &[&str], input: &str) -> Output {
+        let mut child = self
+            .command(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let args: Vec<&str> = ["--json"].iter().chain(args).copied().collect();
+        serde_json::from_str(&self.ok(&args)).unwrap()
+    }
+
+    /// What the program says when it refuses.
+    fn refuses(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?} did not fail");
+        assert!(output.stdout.is_empty(), "{args:?} printed {}", String::from_utf8_lossy(&output.stdout));
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+/// A home with a conversation about a port.
+fn with_port() -> Home {
+    let home = Home::new();
+    home.ok(&[
+        "append",
+        "--user",
+        "Which port does staging use?",
+        "--assistant",
+        "7410, since March.",
+        "--tool",
+        r#"{"name":"grep","args":{"pattern":"port"},"result":"7410","success":true}"#,
+        "--at",
+        "2026-03-02T08:41:00Z",
+        "--author",
+        "Ana",
+    ]);
+    home
+}
+
+#[test]
+fn a_turn_is_appended_listed_shown_and_counted() {
+    let home = with_port();
+    let sessions = home.ok(&["sessions"]);
+    assert!(sessions.starts_with("which-port-does-staging-use"), "{sessions}");
+    assert!(sessions.contains("1 turn") && sessions.contains("7410, since March."), "{sessions}");
+    let shown = home.ok(&["show"]);
+    let expected = "Ana #0\n  Which port does staging use?\n  ⚙ grep {\"pattern\":\"port\"}\n    ✓ 7410\nassistant #1\n  7410, since March.\n";
+    assert!(shown.contains(expected), "{shown}");
+    assert!(home.ok(&["stats"]).contains("tool calls"));
+    assert!(home.ok(&["verify"]).contains("1 conversation, 2 messages, 1 tool call: everything adds up"));
+}
+
+#[test]
+fn colours_are_only_for_terminals() {
+    let home = with_port();
+    for args in [&["sessions"][..], &["show"], &["stats"], &["verify"], &["config"], &["demo"]] {
+        assert!(!home.ok(args).contains('\u{1b}'), "{args:?}");
+    }
+    assert!(!home.refuses(&["show", "nothing"]).contains('\u{1b}'));
+}
+
+#[test]
+fn every_command_speaks_json() {
+    let home = with_port();
+    let id = home.json(&["sessions"])[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(id.len(), 32);
+    let shown = home.json(&["show", &id[..6]]);
+    assert_eq!(shown["turns"][0]["steps"][1]["args"]["pattern"], "port");
+    assert_eq!(home.json(&["stats"])["messages"], 2);
+    assert_eq!(home.json(&["verify"])["clean"], true);
+    assert_eq!(home.json(&["config"])["settings"][0]["key"], "tenant");
+    assert_eq!(home.json(&["demo"])["verified"], true);
+    assert_eq!(home.json(&["rename", &id[..6], "Ports"])["slug"], "ports");
+    assert_eq!(home.json(&["close", "ports"])["state"], "closed");
+    assert_eq!(home.json(&["archive", "ports"])["state"], "archived");
+    assert_eq!(home.json(&["reopen", "ports"])["state"], "open");
+    assert_eq!(home.json(&["append", "ports", "--text", "more"])["messages"][0], 2);
+    std::fs::write(home.path().join("chat.json"), r#"[{"role":"user","content":"hi"}]"#).unwrap();
+    assert_eq!(home.json(&["import", "chat.json"])["total"]["messages_new"], 1);
+    for line in home.ok(&["export"]).lines() {
+        serde_json::from_str::<Value>(line).unwrap();
+    }
+    let refused: Value = serde_json::from_str(&home.refuses(&["--json", "show", "nothing"])).unwrap();
+    assert!(refused["error"].is_string() && refused["hint"].is_string());
+}
+
+#[test]
+fn errors_say_what_to_do_next() {
+    let home = with_port();
+    let check = |args: &[&str], words: &[&str]| {
+        let error = home.refuses(args);
+        for word in words {
+            assert!(error.contains(word), "{args:?}: {error}");
+        }
+    };
+    check(&["show", "nothing"], &["nothing", "treering sessions"]);
+    check(&["show", "--thread", "no"], &["main"]);
+    check(&["--tenant", "A B", "sessions"], &["A B", "a-z"]);
+    check(&["--set", "store.sink=full", "stats"], &["store.sink", "store.sync"]);
+    check(&["--set", "store.sync=often", "stats"], &["often", "normal"]);
+    check(&["import", "missing.json"], &["missing.json", "No such file"]);
+    check(&["append", "--tool", "{", "--user", "x"], &["--tool", "name"]);
+    check(&["append", "--thread", "x", "--fork-at", "99", "--text", "y"], &["99", "does not exist"]);
+    check(&["rename", "which-port-does-staging-use", "?!"], &["letter"]);
+}
+
+#[test]
+fn conversations_are_found_by_folder() {
+    let home = with_port();
+    let elsewhere = home.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    home.ok(&["append", "--text", "over there", "--cwd", "elsewhere"]);
+    let here = home.json(&["sessions", "--cwd"]);
+    assert_eq!((here.as_array().unwrap().len(), &here[0]["turns"]), (1, &Value::from(1)));
+    let there = home.json(&["sessions", "--cwd", "./elsewhere/../elsewhere/"]);
+    assert_eq!(there[0]["slug"], "over-there");
+    assert!(home.ok(&["sessions", "--cwd", "/nowhere"]).contains("/nowhere"));
+}
+
+#[test]
+fn archived_conversations_are_left_out_until_they_go_on() {
+    let home = with_port();
+    home.ok(&["archive", "which-port-does-staging-use"]);
+    assert!(home.ok(&["sessions"]).contains("No conversations yet"));
+    assert!(home.ok(&["sessions", "--all"]).contains("[archived]"));
+    home.ok(&["append", "which-port-does-staging-use", "--text", "and now?"]);
+    assert!(home.ok(&["sessions"]).contains("2 turns"));
+}
+
+#[test]
+fn tenants_are_apart() {
+    let home = with_port();
+    assert!(home.ok(&["--tenant", "other", "sessions"]).contains("No conversations yet"));
+    home.ok(&["--tenant", "other", "append", "--text", "mine"]);
+    assert_eq!(home.json(&["stats"])["conversations"], 1);
+    assert_eq!(home.json(&["--tenant", "other", "stats"])["messages"], 1);
+    home.refuses(&["--tenant", "other", "show", "which-port-does-staging-use"]);
+}
+
+#[test]
+fn lines_on_standard_input_are_acknowledged_and_stored_once() {
+    let home = Home::new();
+    let lines = concat!(
+        r#"{"type":"conversation","title":"Streamed","external_id":"s1"}"#,
+        "\n",
+        r#"{"type":"turn","user":"one","assistant":"two","external_id":"t1","tool_calls":[{"name":"x"}]}"#,
+        "\n",
+        "\n",
+        r#"{"type":"tool_result","call":"t1/tool-0","result":{"ok":true},"success":true}"#,
+        "\n",
+        r#"{"type":"thread","name":"idea","parent":"main","fork_idx":0}"#,
+        "\n",
+        r#"{"type":"message","role":"user","text":"aside","thread":"idea","external_id":"m9"}"#,
+        "\n",
+        r#"{"role":"assistant","content":"said the OpenAI way"}"#,
+        "\n",
+    );
+    for round in 0..2 {
+        let output = home.feed(&["--json", "append"], lines);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let acknowledged: Vec<Value> = String::from_utf8(output.stdout)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let added: usize = acknowledged.iter().map(|line| line["messages"].as_array().unwrap().len()).sum();
+        // Only the message without an external id is new the second time.
+        assert_eq!(added, if round == 0 { 4 } else { 1 });
+    }
+    let shown = home.json(&["show", "streamed"]);
+    assert_eq!(shown["threads"][1]["fork_idx"], 0);
+    assert_eq!(shown["turns"][0]["steps"][1]["result"]["ok"], true);
+    assert!(home.ok(&["verify"]).contains("everything adds up"));
+}
+
+#[test]
+fn an_export_read_back_is_the_same() {
+    let home = with_port();
+    home.ok(&[
+        "append",
+        "which-port-does-staging-use",
+        "--text",
+        "aside \u{202e}🌊",
+        "--thread",
+        "idea",
+        "--fork-at",
+        "0",
+    ]);
+    home.ok(&["append", "which-port-does-staging-use", "--tool", r#"{"name":"pending"}"#]);
+    home.ok(&["rename", "which-port-does-staging-use", "Ports"]);
+    home.ok(&["close", "ports"]);
+    home.ok(&["export", "-o", "all.jsonl"]);
+    let exported = std::fs::read_to_string(home.path().join("all.jsonl")).unwrap();
+    let copy = Home::new();
+    std::fs::write(copy.path().join("all.jsonl"), &exported).unwrap();
+    for _ in 0..2 {
+        copy.ok(&["import", "all.jsonl"]);
+        assert_eq!(copy.ok(&["export"]), exported);
+    }
+    assert!(copy.ok(&["verify"]).contains("everything adds up"));
+}
+
+#[test]
+fn the_demo_tells_its_story_and_leaves_nothing_behind() {
+    let home = Home::new();
+    let told = home.ok(&["demo"]);
+    for word in ["279 messages", "importing twice changes nothing", "Kerzavel", "everything adds up"] {
+        assert!(told.contains(word), "{told}");
+    }
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+    home.ok(&["demo", "--keep", "kept"]);
+    assert!(home.ok(&["--home", "kept", "sessions"]).starts_with("tidewatch"));
+}
+
+#[test]
+fn completions_name_the_commands() {
+    let home = Home::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(home.ok(&["completions", shell]).contains("sessions"));
+    }
+}
+
+#[test]
+fn the_reference_of_settings_is_true() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.md");
+    let written = std::fs::read_to_string(page).unwrap();
+    let home = Home::new();
+    assert!(
+        home.ok(&["config", "--markdown"]) == written,
+        "run `treering config --markdown > docs/config.md`"
+    );
+}
