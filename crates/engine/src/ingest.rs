@@ -1,5 +1,6 @@
 //! Ingest: finds or makes the conversation that entries belong to, and commits what is new.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -149,8 +150,7 @@ impl Planner {
             Matching::Everywhere => self.match_elsewhere(reader, conversation.id)?,
             Matching::Position | Matching::None => vec![None; entries.len()],
         };
-        let fresh: Vec<Entry> =
-            entries.iter().zip(&matched).filter(|(_, m)| m.is_none()).map(|(e, _)| e.clone()).collect();
+        let fresh = unmatched(entries, &matched);
         let known = if created { HashMap::new() } else { known(reader, &key, &fresh)? };
         let before = conversation.clone();
         let tokens = |text: &str| self.tokenizer.count(text);
@@ -310,6 +310,15 @@ impl Planner {
         }
         Ok(())
     }
+}
+
+/// The entries that are not yet accounted for; mostly all of them.
+fn unmatched<'a>(entries: &'a [Entry], matched: &[Option<Outcome>]) -> Cow<'a, [Entry]> {
+    if matched.iter().all(Option::is_none) {
+        return Cow::Borrowed(entries);
+    }
+    let fresh = entries.iter().zip(matched).filter(|(_, matched)| matched.is_none());
+    fresh.map(|(entry, _)| entry.clone()).collect()
 }
 
 /// What is stored under the external ids of the entries.

@@ -59,3 +59,13 @@ fn a_store_from_the_future_is_left_alone() {
     assert!(matches!(error, StoreError::TooNew { found: 999, .. }), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
+
+#[test]
+fn a_store_that_was_closed_is_one_file() {
+    let (store, folder) = fresh();
+    treering_testkit::contract::commits_are_seen_at_once(&store);
+    drop(store);
+    let names: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, [EmbeddedStore::FILE]);
+}

@@ -52,11 +52,13 @@ pub enum Sync {
 /// A store in one file.
 pub struct EmbeddedStore {
     path: PathBuf,
+    /// Closed before the writer: whoever closes last carries the log over into the file, and
+    /// readers cannot.
+    readers: Mutex<Vec<Connection>>,
     writer: Option<Mutex<Connection>>,
     queue: queue::Queue,
     sync: Sync,
     log: log::Log,
-    readers: Mutex<Vec<Connection>>,
 }
 
 impl EmbeddedStore {
