@@ -407,6 +407,7 @@ impl State<'_> {
     fn introduce(&mut self, said: &NewMessage) {
         let conversation = &mut self.conversation;
         if let Some(author) = &said.author
+            && said.role != Role::Tool
             && !conversation.participants.contains(author)
         {
             conversation.participants.push(author.clone());

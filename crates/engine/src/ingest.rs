@@ -294,7 +294,15 @@ impl Planner {
             if grew {
                 conversation.state = about.state;
             }
-            if about.title.is_some() && conversation.naming <= about.naming {
+            conversation.cwd = conversation.cwd.take().or_else(|| about.cwd.clone());
+            conversation.project_path =
+                conversation.project_path.take().or_else(|| about.project_path.clone());
+            // Of two titles from the source the one that came with the later news counts.
+            let latest = self.incoming.entries.iter().filter_map(said_at).max();
+            let current = latest.is_none_or(|latest| latest >= before.last_activity);
+            let prevails =
+                conversation.naming < about.naming || (conversation.naming == about.naming && current);
+            if about.title.is_some() && prevails {
                 conversation.title.clone_from(&about.title);
                 conversation.naming = about.naming;
             }

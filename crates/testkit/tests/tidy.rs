@@ -117,7 +117,8 @@ const OUTSIDE: [&[&str]; 12] = [
 struct Reach(Vec<String>);
 impl<'ast> Visit<'ast> for Reach {
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        self.check(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        let segments: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.check(&segments);
         visit::visit_path(self, path);
     }
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
@@ -131,7 +132,7 @@ impl<'ast> Visit<'ast> for Reach {
     }
 }
 impl Reach {
-    fn check(&mut self, path: Vec<String>) {
+    fn check(&mut self, path: &[String]) {
         if OUTSIDE
             .iter()
             .any(|outside| path.iter().map(String::as_str).take(outside.len()).eq(outside.iter().copied()))
@@ -148,13 +149,13 @@ impl Reach {
             syn::UseTree::Group(it) => it.items.iter().for_each(|tree| self.tree(tree, path.clone())),
             syn::UseTree::Name(it) => {
                 path.push(it.ident.to_string());
-                self.check(path);
+                self.check(&path);
             }
             syn::UseTree::Rename(it) => {
                 path.push(it.ident.to_string());
-                self.check(path);
+                self.check(&path);
             }
-            _ => self.check(path),
+            _ => self.check(&path),
         }
     }
 }

@@ -50,6 +50,20 @@ struct Author {
 struct Metadata {
     #[serde(default)]
     is_visually_hidden_from_conversation: Option<bool>,
+    #[serde(default)]
+    is_error: Option<bool>,
+    #[serde(default)]
+    command: Option<String>,
+    #[serde(default)]
+    aggregate_result: Option<Execution>,
+}
+
+/// How running code went.
+#[derive(Deserialize)]
+struct Execution {
+    status: Option<String>,
+    start_time: Option<f64>,
+    end_time: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -123,6 +137,10 @@ impl Conversation<'_> {
 
     fn pieces(&self, id: &str, message: &Message<'_>, at: Timestamp, sink: &mut Sink<'_>) -> Vec<Piece> {
         let Some(raw) = message.content else { return Vec::new() };
+        if message.is_spinner() {
+            sink.skip("signs that a tool is at work");
+            return Vec::new();
+        }
         let said = content(raw);
         if said.text.is_empty() && said.original.is_none() {
             sink.skip("empty messages");
@@ -142,9 +160,8 @@ impl Conversation<'_> {
         if role == "tool"
             && let Some(call) = self.call_of(id)
         {
-            let success = message.status.as_deref().map(|status| status != "finished_with_error");
             let result = said.original.unwrap_or_else(|| Json::string(&said.text));
-            let outcome = ToolResult { result, success, duration_ms: None };
+            let outcome = ToolResult { result, success: message.success(), duration_ms: message.duration() };
             return vec![Piece::ToolResult(external(call), outcome, at)];
         }
         let hidden =
@@ -163,14 +180,39 @@ impl Conversation<'_> {
         vec![Piece::Message(new)]
     }
 
-    /// The call that a tool's message answers: its parent. A second answer to the same call is
-    /// a message of its own.
-    fn call_of(&self, id: &str) -> Option<&str> {
-        let parent = self.mapping.get(id)?.parent.as_deref()?;
-        let message = self.mapping.get(parent)?.message.as_ref()?;
-        let calls = message.author.role == "assistant"
-            && message.recipient.as_deref().is_some_and(|recipient| recipient != "all");
-        calls.then_some(parent)
+    /// The call that a tool's message answers: the nearest above it that is not a mere sign of
+    /// work. A second answer to the same call is a message of its own.
+    fn call_of<'b>(&'b self, id: &'b str) -> Option<&'b str> {
+        let message = |id: &str| self.mapping.get(id)?.message.as_ref();
+        let above = self.ancestors(id).skip(1).find(|id| !message(id).is_some_and(Message::is_spinner))?;
+        let above_message = message(above)?;
+        let calls = above_message.author.role == "assistant"
+            && above_message.recipient.as_deref().is_some_and(|recipient| recipient != "all");
+        calls.then_some(above)
+    }
+}
+
+impl Message<'_> {
+    fn is_spinner(&self) -> bool {
+        self.author.role == "tool"
+            && self.metadata.as_ref().and_then(|m| m.command.as_deref()) == Some("spinner")
+    }
+
+    /// Whether the tool succeeded, by whatever says that it did not.
+    fn success(&self) -> Option<bool> {
+        let metadata = self.metadata.as_ref();
+        if metadata.and_then(|m| m.is_error) == Some(true) {
+            return Some(false);
+        }
+        let ran = metadata.and_then(|m| m.aggregate_result.as_ref()).and_then(|ran| ran.status.as_deref());
+        let finished = self.status.as_deref().map(|status| status != "finished_with_error");
+        ran.map(|status| status == "success").or(finished)
+    }
+
+    fn duration(&self) -> Option<u64> {
+        let ran = self.metadata.as_ref()?.aggregate_result.as_ref()?;
+        let seconds = ran.end_time? - ran.start_time?;
+        (seconds.is_finite() && seconds >= 0.0).then_some((seconds * 1000.0).round() as u64)
     }
 }
 
@@ -203,6 +245,10 @@ fn content(raw: &RawValue) -> Text {
             plain &= original.is_none();
             texts.push(text);
         }
+    }
+    if content.content_type == "reasoning_recap" {
+        // `Thought for 6 seconds` is no answer.
+        texts.clear();
     }
     texts.retain(|text| !text.is_empty());
     Text { text: texts.join("\n\n"), original: if plain { None } else { whole() } }

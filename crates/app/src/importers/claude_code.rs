@@ -61,7 +61,7 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
         let record: Record<'_> = match text::parse(line) {
             Ok(record) => record,
             // The program may be writing its last line at this very moment.
-            Err(_) if place + 1 == lines.len() => {
+            Err(_) if place > 0 && place + 1 == lines.len() => {
                 sink.skip("last line, still being written");
                 continue;
             }
@@ -71,7 +71,9 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
         let id = record.session_id.clone().unwrap_or_else(|| stem(&source.path));
         sessions.of(&id).record(&record, source.modified, sink);
     }
-    let only = sessions.order.len() == 1;
+    // Records without a session make none of their own.
+    sessions.by_id.retain(|_, session| !session.pieces.is_empty());
+    let only = sessions.by_id.len() == 1;
     for id in sessions.order {
         let Some(session) = sessions.by_id.remove(&id) else { continue };
         let mut found = Found::named(Format::ClaudeCode, &id);
@@ -80,9 +82,7 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
         found.about.naming = Naming::Source;
         found.about.title = if only { titles.best() } else { None };
         found.pieces = session.pieces;
-        if !found.pieces.is_empty() {
-            sink.give(found)?;
-        }
+        sink.give(found)?;
     }
     Ok(())
 }
@@ -135,6 +135,9 @@ struct Session {
     places: HashMap<String, (ThreadName, ForkPoint)>,
     /// Records that a prompt already follows.
     prompted: HashSet<String>,
+    /// The latest record that is no sub-agent's: what a sub-agent leaves.
+    latest: Option<String>,
+    agents: HashSet<ThreadName>,
     sidechains: u32,
 }
 
@@ -261,6 +264,11 @@ impl Session {
                     thread(&format!("agent-{}", self.sidechains))
                 }
             };
+            let left = self.latest.as_ref().and_then(|latest| self.places.get(latest).cloned());
+            if let Some((parent, after)) = left.filter(|_| self.agents.insert(name.clone())) {
+                self.pieces.push((name.clone(), Piece::Fork(parent, after)));
+            }
+            last = ForkPoint::Start;
         } else if prompt
             && let Some(parent) = parent
             && !self.prompted.insert(parent.clone())
@@ -273,6 +281,9 @@ impl Session {
         }
         if let Some(uuid) = &record.uuid {
             self.places.insert(uuid.clone(), (name.clone(), last));
+            if !of_agent {
+                self.latest = Some(uuid.clone());
+            }
         }
         name
     }

@@ -60,7 +60,7 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
     for (place, (number, text)) in lines.iter().enumerate() {
         let line: Line<'_> = match text::parse(text) {
             Ok(line) => line,
-            Err(_) if place + 1 == lines.len() => {
+            Err(_) if place > 0 && place + 1 == lines.len() => {
                 sink.skip("last line, still being written");
                 continue;
             }
@@ -74,6 +74,7 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
             (Some("event_msg"), Some(payload)) => {
                 rollout.event(&text::parse(payload.get())?, here, spoken, sink);
             }
+            (Some("compacted"), Some(payload)) => rollout.summary(&text::parse(payload.get())?, here, sink),
             (Some(kind), Some(_)) => sink.skip(format!("{kind} records")),
             (Some(_), None) => rollout.item(&text::parse(text)?, here, sink),
             (None, _) if rollout.id.is_none() && place == 0 => rollout.bare_meta(text, &mut at),
@@ -172,6 +173,14 @@ impl Rollout {
         }
     }
 
+    /// What the program put in place of history that it dropped.
+    fn summary(&mut self, item: &Item<'_>, here: Here, sink: &mut Sink<'_>) {
+        match item.message.and_then(text::string).filter(|said| !said.text.is_empty()) {
+            Some(said) => self.say(Role::System, said.text, said.original, here),
+            None => sink.skip("compacted records"),
+        }
+    }
+
     fn call(&mut self, item: &Item<'_>, here: Here) {
         let id = item.call_id.clone().or_else(|| item.id.clone());
         let id = id.unwrap_or_else(|| format!("line-{}", here.number));
@@ -253,9 +262,8 @@ fn outcome(output: Option<&RawValue>) -> ToolResult {
         let metadata = object.metadata.as_ref();
         success = object.success.or(metadata.and_then(|m| m.exit_code).map(|code| code == 0));
         seconds = metadata.and_then(|metadata| metadata.duration_seconds);
-    } else if let Some(text) = &text {
-        // Only the header speaks of the tool; what follows is the tool speaking.
-        let header = text.split("Output:").next().unwrap_or_default();
+    } else if let Some((header, _)) = text.as_deref().and_then(|text| text.split_once("Output:")) {
+        // Only the header speaks of the tool; what follows, or has none, is the tool speaking.
         let number = |label: &str| -> Option<f64> {
             let rest = header.split(label).nth(1)?.trim_start();
             rest.split(|c: char| !c.is_ascii_digit() && c != '.' && c != '-').next()?.parse().ok()

@@ -44,15 +44,29 @@ fn is_result(line: &str) -> bool {
 /// The frame, tips and spinners of the screen: not said by anybody.
 fn is_chrome(line: &str) -> bool {
     let spinner = line.starts_with(['✻', '✽', '✳', '✢', '·', '✶']) && !line.starts_with("✻ Thinking");
-    line.starts_with(['╭', '│', '╰']) || line.trim_start().starts_with('※') || spinner
+    let compacted = line.starts_with("===") && line.contains("Previous Conversation Compacted");
+    line.starts_with(['╭', '│', '╰']) || line.trim_start().starts_with('※') || spinner || compacted
+}
+
+/// What was typed to the program and not to the model, or what the program said in a person's name.
+fn is_inserted(prompt: &str) -> bool {
+    let command = prompt.strip_prefix('/').and_then(|rest| rest.split_whitespace().next());
+    command.is_some_and(|word| word.chars().all(|c| c.is_ascii_alphanumeric() || "-_:".contains(c)))
+        || prompt.starts_with("This session is being continued from a previous conversation")
 }
 
 enum Block {
     None,
     Prompt(String),
+    /// What the program says beside a prompt, or when it ends.
+    Note(String),
     Answer(String),
     Thinking(String),
-    Call { name: String, args: String, results: Vec<String> },
+    Call {
+        name: String,
+        args: String,
+        results: Vec<String>,
+    },
 }
 
 struct Console {
@@ -76,6 +90,12 @@ impl Console {
             self.open(Block::Thinking(String::new()));
         } else if is_chrome(line) {
             sink.skip("lines of the screen's frame");
+        } else if line.starts_with("Total cost:") {
+            self.open(Block::Note(line.to_owned()));
+        } else if let (Block::Prompt(_), true, Some((_, note))) =
+            (&self.block, is_result(line), line.split_once('⎿'))
+        {
+            self.open(Block::Note(note.trim_start().to_owned()));
         } else {
             self.grow(line, sink);
         }
@@ -85,7 +105,7 @@ impl Console {
         match &mut self.block {
             Block::None if line.trim().is_empty() => {}
             Block::None => sink.skip("lines before the first prompt"),
-            Block::Prompt(text) | Block::Answer(text) | Block::Thinking(text) => {
+            Block::Prompt(text) | Block::Note(text) | Block::Answer(text) | Block::Thinking(text) => {
                 text.push('\n');
                 text.push_str(line.strip_prefix("  ").unwrap_or(line));
             }
@@ -120,7 +140,9 @@ impl Console {
         };
         let piece = match std::mem::replace(&mut self.block, Block::None) {
             Block::None => None,
+            Block::Prompt(text) if is_inserted(&text) => said(Role::System, &text, self.at),
             Block::Prompt(text) => said(Role::User, &text, self.at),
+            Block::Note(text) => said(Role::System, &text, self.at),
             Block::Answer(text) => said(Role::Assistant, &text, self.at),
             Block::Thinking(text) if text.trim().is_empty() => None,
             Block::Thinking(text) => {

@@ -11,6 +11,7 @@ struct Peek {
     #[serde(rename = "type", default)]
     kind: Option<Loose>,
     role: Option<IgnoredAny>,
+    text: Option<IgnoredAny>,
     messages: Option<IgnoredAny>,
     payload: Option<IgnoredAny>,
     #[serde(rename = "sessionId")]
@@ -52,7 +53,7 @@ impl Peek {
 
     /// What one record alone gives away.
     fn format(&self) -> Option<Format> {
-        let format = if self.kind() == "treering" || is_own(self.kind(), self.role.is_some()) {
+        let format = if self.kind() == "treering" || is_own(self.kind(), self.role.and(self.text).is_some()) {
             Format::Treering
         } else if self.session_id.or(self.parent_uuid).or(self.leaf_uuid).is_some()
             || (self.kind() == "file-history-snapshot" && self.message_id.is_some())
@@ -85,9 +86,9 @@ impl Peek {
     }
 }
 
-/// A line of our own without its header: our `message` has a role and no envelope.
-fn is_own(kind: &str, has_role: bool) -> bool {
-    matches!(kind, "conversation" | "thread" | "tool_call" | "turn") || (kind == "message" && has_role)
+/// A line of our own without its header: our `message` has a role, a text and no envelope.
+fn is_own(kind: &str, says: bool) -> bool {
+    matches!(kind, "conversation" | "thread" | "tool_call" | "turn") || (kind == "message" && says)
 }
 
 /// The format of a source, or `None` where nothing is recognised.

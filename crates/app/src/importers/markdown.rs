@@ -177,9 +177,12 @@ fn marker(line: &str) -> Option<Marker<'_>> {
 /// A marker from a speaker's name, with a time in parentheses or a tool's name behind it.
 fn speaker<'a>(name: &'a str, rest: &'a str, style: Style) -> Option<Marker<'a>> {
     let name = name.trim().trim_start_matches(|c: char| !c.is_alphanumeric()).trim_end();
-    let bare = name.split(['(', ':', '—']).next().unwrap_or(name).trim();
+    let (full, extra) = name.find(['(', '—']).map_or((name, ""), |at| name.split_at(at));
+    // `Agent - sidechain`, `Tool: search`
+    let (bare, detail) = full.split_once(" - ").or_else(|| full.split_once(':')).unwrap_or((full, ""));
     let role = role_of(bare)?;
-    Some(Marker { style, role, name: bare, at: time_in(&name[bare.len()..]), rest })
+    let name = if role == Role::Tool { detail.trim() } else { bare.trim() };
+    Some(Marker { style, role, name, at: time_in(extra), rest })
 }
 
 fn role_of(name: &str) -> Option<Role> {
@@ -223,7 +226,7 @@ fn speakers(text: &str, style: Style, start: Timestamp, sink: &mut Sink<'_>) -> 
         };
         if !text.is_empty() {
             let mut said = NewMessage::new(role, text, clock);
-            said.author = (role_word(role) != name.to_ascii_lowercase()).then_some(name);
+            said.author = ((role == Role::Tool && !name.is_empty()) || is_name(&name)).then_some(name);
             pieces.push(Piece::Message(said));
         }
     };
@@ -244,14 +247,10 @@ fn speakers(text: &str, style: Style, start: Timestamp, sink: &mut Sink<'_>) -> 
     pieces
 }
 
-/// The word that stands for a role when nobody is named.
-fn role_word(role: Role) -> &'static str {
-    match role {
-        Role::Assistant => "assistant",
-        Role::User => "user",
-        Role::System => "system",
-        Role::Tool => "tool",
-    }
+/// Whether a speaker's word names somebody, and not only a role.
+fn is_name(word: &str) -> bool {
+    const NAMES: [&str; 6] = ["claude", "chatgpt", "gpt", "codex", "gemini", "copilot"];
+    NAMES.contains(&word.to_ascii_lowercase().as_str())
 }
 
 /// Takes SpecStory's folded blocks out of a text: thinking beside the answers, tool uses as tool

@@ -187,7 +187,7 @@ impl Runner<'_> {
     fn prepare(&self, source: &Source) -> Prepared {
         let mut report = FileReport { path: source.path.clone(), ..FileReport::default() };
         let Some(format) = self.options.format.or_else(|| detect(source)) else {
-            report.error = Some("its format is not recognised; name it with --format".into());
+            report.error = Some(unrecognised(source));
             return Prepared { report, conversations: Vec::new() };
         };
         report.format = Some(format);
@@ -210,6 +210,13 @@ impl Runner<'_> {
             report.skipped.insert(format!("conversations that ended before {since}"), old);
         }
         report.error = result.err().map(|error| error.to_string());
+        if report.error.is_none() && report.conversations == 0 {
+            let other = detect(source).filter(|other| *other != format);
+            report.error = other.map(|other| {
+                let (format, other) = (format.as_str(), other.as_str());
+                format!("nothing in it is of the format {format}; it looks like {other}")
+            });
+        }
         Prepared { report, conversations }
     }
 
@@ -254,6 +261,20 @@ pub(crate) fn entry(memory: &Memory, thread: ThreadName, piece: Piece) -> Entry 
         Piece::Fork(parent, after) => Arrival::Fork { parent, after },
     };
     Entry { thread, what }
+}
+
+/// Why a source is of no known format, as far as that can be told.
+fn unrecognised(source: &Source) -> String {
+    let text = source.text.trim();
+    if text.is_empty() {
+        return "it is empty".into();
+    }
+    let is_json = |text: &str| serde_json::from_str::<serde::de::IgnoredAny>(text).map(|_| ());
+    let first = text.lines().next().unwrap_or_default();
+    match is_json(text).or_else(|error| is_json(first).map_err(|_| error)) {
+        Err(error) if text.starts_with(['{', '[']) => format!("it is not valid JSON: {error}"),
+        _ => "its format is not recognised; name it with --format".into(),
+    }
 }
 
 /// Every file below a folder that could be a transcript; links are not followed.

@@ -67,7 +67,9 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
     }
     if run.history.is_empty() {
         run.trajectory.iter().for_each(|step| reader.step(step));
-    } else if let Some(last) = run.trajectory.last() {
+    } else if let (Some(last), Some(entry)) = (run.trajectory.last(), run.history.last())
+        && entry.action == last.action
+    {
         // What the last action gave back is often only here.
         reader.observe(last.observation, last.execution_time);
     }
