@@ -143,16 +143,18 @@ impl EmbeddedStore {
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         let mut results = Vec::with_capacity(plans.len());
+        let mut writer = write::Writer::new(&transaction);
         for plan in plans {
             // A plan that refuses has written nothing.
             results.push(match self.decide(&transaction, plan) {
                 Ok(commit) => {
-                    write::apply(&transaction, &commit).map_err(failed)?;
+                    writer.apply(&commit).map_err(failed)?;
                     Ok(())
                 }
                 Err(refused) => Err(refused),
             });
         }
+        drop(writer);
         transaction.commit().map_err(failed)?;
         self.log.advance();
         Ok(results)

@@ -1,6 +1,6 @@
-//! Applies a commit to the connection that holds the write lock.
+//! Applies commits to the connection that holds the write lock.
 
-use rusqlite::{Connection, params};
+use rusqlite::{CachedStatement, Connection, params};
 use treering_core::{
     Commit, Conversation, ConversationId, Message, TenantId, ThreadName, ToolCall, ToolResult, TurnNo, Write,
 };
@@ -10,52 +10,83 @@ use super::threads;
 
 type Result<T> = rusqlite::Result<T>;
 
-pub(super) fn apply(connection: &Connection, commit: &Commit) -> Result<()> {
-    let mut writer = Writer { connection, tenant: &commit.tenant, conversation: None };
-    commit.writes.iter().try_for_each(|write| writer.write(write))
-}
-
-/// Remembers the conversation it wrote to last: a commit mostly stays with one.
-struct Writer<'a> {
+/// Writes commits within one transaction. Keeps its statements and the conversation it wrote to
+/// last, since the next write is mostly of the same kind and for the same conversation.
+pub(super) struct Writer<'a> {
     connection: &'a Connection,
-    tenant: &'a TenantId,
+    statements: [Option<CachedStatement<'a>>; SQL.len()],
     conversation: Option<Row>,
 }
 
-impl Writer<'_> {
-    fn write(&mut self, write: &Write) -> Result<()> {
-        match write {
-            Write::PutConversation(conversation) => self.put_conversation(conversation),
-            Write::AddMessage(id, message) => self.add_message(*id, message),
-            Write::AddToolCall(id, call) => self.add_tool_call(*id, call),
-            Write::FinishToolCall(id, turn, order, result) => {
-                self.finish_tool_call(*id, *turn, *order, result)
-            }
-        }
+/// Which statement; its place in [`SQL`].
+#[derive(Clone, Copy)]
+enum Which {
+    FindConversation,
+    GrowConversation,
+    PutConversation,
+    AddMessage,
+    AddToolCall,
+    FinishToolCall,
+}
+
+const SQL: [&str; 6] = [
+    "SELECT pk, threads FROM conversations WHERE tenant = ?1 AND id = ?2",
+    // Mostly a conversation has only grown: then the indexes over its names are left alone.
+    "UPDATE conversations SET title = ?4, participants = ?5, started_at = ?8, last_activity = ?9,
+        state = ?10, messages = ?12, turns = ?13, tool_calls = ?14, chars = ?15, tokens = ?16,
+        naming = ?17, threads = ?18
+    WHERE tenant = ?1 AND id = ?2 AND slug = ?3 AND cwd IS ?6 AND project_path IS ?7
+        AND external_id IS ?11",
+    "INSERT INTO conversations (tenant, id, slug, title, participants, cwd, project_path, started_at,
+        last_activity, state, external_id, messages, turns, tool_calls, chars, tokens, naming, threads)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
+    ON CONFLICT (tenant, id) DO UPDATE SET slug = ?3, title = ?4, participants = ?5, cwd = ?6,
+        project_path = ?7, started_at = ?8, last_activity = ?9, state = ?10, external_id = ?11,
+        messages = ?12, turns = ?13, tool_calls = ?14, chars = ?15, tokens = ?16, naming = ?17,
+        threads = ?18",
+    "INSERT INTO messages (conversation, idx, turn, turns, thread, role, at, chars, tokens, hash, author,
+        external_id, text, parts)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+    "INSERT INTO tool_calls (conversation, turn, place, thread, before_idx, at, success, duration_ms, name,
+        external_id, args, result)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+    "UPDATE tool_calls SET success = ?4, duration_ms = ?5, result = ?6
+    WHERE conversation = ?1 AND turn = ?2 AND place = ?3 AND result IS NULL",
+];
+
+impl<'a> Writer<'a> {
+    /// A writer for the transaction that is open on a connection.
+    pub(super) fn new(connection: &'a Connection) -> Self {
+        Self { connection, statements: Default::default(), conversation: None }
     }
 
-    /// Mostly a conversation has only grown: then the indexes over its names are left alone.
-    fn put_conversation(&mut self, it: &Conversation) -> Result<()> {
+    /// Writes a commit.
+    pub(super) fn apply(&mut self, commit: &Commit) -> Result<()> {
+        let tenant = &commit.tenant;
+        commit.writes.iter().try_for_each(|write| match write {
+            Write::PutConversation(conversation) => self.put_conversation(tenant, conversation),
+            Write::AddMessage(id, message) => self.add_message(tenant, *id, message),
+            Write::AddToolCall(id, call) => self.add_tool_call(tenant, *id, call),
+            Write::FinishToolCall(id, turn, order, result) => {
+                self.finish_tool_call(tenant, *id, *turn, *order, result)
+            }
+        })
+    }
+
+    fn statement(&mut self, which: Which) -> Result<&mut CachedStatement<'a>> {
+        let place = which as usize;
+        if self.statements[place].is_none() {
+            self.statements[place] = Some(self.connection.prepare_cached(SQL[place])?);
+        }
+        self.statements[place].as_mut().ok_or(rusqlite::Error::QueryReturnedNoRows)
+    }
+
+    fn put_conversation(&mut self, tenant: &TenantId, it: &Conversation) -> Result<()> {
         let participants = serde_json::Value::from(it.participants.clone()).to_string();
         let threads = threads::write(&it.threads);
-        let known = "SELECT pk FROM conversations WHERE tenant = ?1 AND id = ?2";
-        let grown = "UPDATE conversations SET title = ?4, participants = ?5, started_at = ?8,
-                last_activity = ?9, state = ?10, messages = ?12, turns = ?13, tool_calls = ?14,
-                chars = ?15, tokens = ?16, naming = ?17, threads = ?18
-            WHERE tenant = ?1 AND id = ?2 AND slug = ?3 AND cwd IS ?6 AND project_path IS ?7
-                AND external_id IS ?11";
-        let put = "INSERT INTO conversations (tenant, id, slug, title, participants, cwd, project_path,
-                started_at, last_activity, state, external_id, messages, turns, tool_calls, chars, tokens,
-                naming, threads)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
-            ON CONFLICT (tenant, id) DO UPDATE SET slug = ?3, title = ?4, participants = ?5, cwd = ?6,
-                project_path = ?7, started_at = ?8, last_activity = ?9, state = ?10, external_id = ?11,
-                messages = ?12, turns = ?13, tool_calls = ?14, chars = ?15, tokens = ?16, naming = ?17,
-                threads = ?18";
-        let write = |sql: &str| {
-            let mut statement = self.connection.prepare_cached(sql)?;
+        let mut write = |which: Which| {
             let params = params![
-                self.tenant.as_str(),
+                tenant.as_str(),
                 it.id.as_bytes(),
                 it.slug,
                 it.title,
@@ -74,28 +105,28 @@ impl Writer<'_> {
                 naming_code(it.naming),
                 threads,
             ];
-            statement.execute(params)
+            self.statement(which)?.execute(params)
         };
-        if write(grown)? == 0 {
-            write(put)?;
+        if write(Which::GrowConversation)? == 0 {
+            write(Which::PutConversation)?;
         }
-        let pk = self
-            .connection
-            .prepare_cached(known)?
-            .query_row(params![self.tenant.as_str(), it.id.as_bytes()], |row| row.get(0))?;
+        let known = self.conversation.take().filter(|row| row.is(tenant, it.id)).map(|row| row.pk);
+        let pk = match known {
+            Some(pk) => pk,
+            None => self
+                .statement(Which::FindConversation)?
+                .query_row(params![tenant.as_str(), it.id.as_bytes()], |row| row.get(0))?,
+        };
         let threads = it.threads.iter().map(|thread| thread.name.clone()).collect();
-        self.conversation = Some(Row { id: it.id, pk, threads });
+        self.conversation = Some(Row { tenant: tenant.clone(), id: it.id, pk, threads });
         Ok(())
     }
 
-    fn add_message(&mut self, id: ConversationId, message: &Message) -> Result<()> {
-        let row = self.conversation(id)?;
+    fn add_message(&mut self, tenant: &TenantId, id: ConversationId, message: &Message) -> Result<()> {
+        let row = self.conversation(tenant, id)?;
         let (conversation, thread) = (row.pk, row.thread(&message.thread)?);
-        let sql = "INSERT INTO messages (conversation, idx, turn, turns, thread, role, at, chars, tokens,
-                hash, author, external_id, text, parts)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
         let said = &message.said;
-        self.connection.prepare_cached(sql)?.execute(params![
+        self.statement(Which::AddMessage)?.execute(params![
             conversation,
             message.idx.0,
             message.turn.0,
@@ -114,14 +145,11 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn add_tool_call(&mut self, id: ConversationId, it: &ToolCall) -> Result<()> {
-        let row = self.conversation(id)?;
+    fn add_tool_call(&mut self, tenant: &TenantId, id: ConversationId, it: &ToolCall) -> Result<()> {
+        let row = self.conversation(tenant, id)?;
         let (conversation, thread) = (row.pk, row.thread(&it.thread)?);
-        let sql = "INSERT INTO tool_calls (conversation, turn, place, thread, before_idx, at, success,
-                duration_ms, name, external_id, args, result)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
         let outcome = it.call.outcome.as_ref();
-        self.connection.prepare_cached(sql)?.execute(params![
+        self.statement(Which::AddToolCall)?.execute(params![
             conversation,
             it.turn.0,
             it.order,
@@ -140,15 +168,14 @@ impl Writer<'_> {
 
     fn finish_tool_call(
         &mut self,
+        tenant: &TenantId,
         id: ConversationId,
         turn: TurnNo,
         order: u32,
         outcome: &ToolResult,
     ) -> Result<()> {
-        let conversation = self.conversation(id)?.pk;
-        let sql = "UPDATE tool_calls SET success = ?4, duration_ms = ?5, result = ?6
-            WHERE conversation = ?1 AND turn = ?2 AND place = ?3 AND result IS NULL";
-        self.connection.prepare_cached(sql)?.execute(params![
+        let conversation = self.conversation(tenant, id)?.pk;
+        self.statement(Which::FinishToolCall)?.execute(params![
             conversation,
             turn.0,
             order,
@@ -160,15 +187,14 @@ impl Writer<'_> {
     }
 
     /// The conversation's row number and, by their places, its threads.
-    fn conversation(&mut self, id: ConversationId) -> Result<&Row> {
-        if self.conversation.as_ref().is_none_or(|row| row.id != id) {
-            let sql = "SELECT pk, threads FROM conversations WHERE tenant = ?1 AND id = ?2";
-            let mut statement = self.connection.prepare_cached(sql)?;
-            let row = statement.query_row(params![self.tenant.as_str(), id.as_bytes()], |row| {
-                let threads = threads::read(row, 1)?;
-                Ok(Row { id, pk: row.get(0)?, threads: threads.into_iter().map(|t| t.name).collect() })
-            })?;
-            self.conversation = Some(row);
+    fn conversation(&mut self, tenant: &TenantId, id: ConversationId) -> Result<&Row> {
+        if self.conversation.as_ref().is_none_or(|row| !row.is(tenant, id)) {
+            let params = params![tenant.as_str(), id.as_bytes()];
+            let (pk, threads) = self
+                .statement(Which::FindConversation)?
+                .query_row(params, |row| Ok((row.get(0)?, threads::read(row, 1)?)))?;
+            let threads = threads.into_iter().map(|thread| thread.name).collect();
+            self.conversation = Some(Row { tenant: tenant.clone(), id, pk, threads });
         }
         self.conversation.as_ref().ok_or(rusqlite::Error::QueryReturnedNoRows)
     }
@@ -176,12 +202,17 @@ impl Writer<'_> {
 
 /// What later writes need to know about a conversation.
 struct Row {
+    tenant: TenantId,
     id: ConversationId,
     pk: i64,
     threads: Vec<ThreadName>,
 }
 
 impl Row {
+    fn is(&self, tenant: &TenantId, id: ConversationId) -> bool {
+        self.id == id && self.tenant == *tenant
+    }
+
     fn thread(&self, name: &ThreadName) -> Result<i64> {
         let place = self.threads.iter().position(|thread| thread == name);
         place.map(|place| place as i64).ok_or(rusqlite::Error::QueryReturnedNoRows)
