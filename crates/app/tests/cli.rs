@@ -274,3 +274,33 @@ fn the_reference_of_settings_is_true() {
         "run `treering config --markdown > docs/config.md`"
     );
 }
+
+#[test]
+fn damage_is_found_in_every_tenant() {
+    let home = with_port();
+    home.ok(&["--tenant", "other", "append", "--text", "mine"]);
+    let store = rusqlite::Connection::open(home.path().join("treering.db")).unwrap();
+    store.execute("UPDATE messages SET text = 'forged' WHERE text = 'mine'", []).unwrap();
+    store.execute("DELETE FROM messages WHERE idx = 1", []).unwrap();
+    drop(store);
+    let output = home.run(&["--json", "verify"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let problems = report["problems"].to_string();
+    for word in ["other/mine", "its hash differs", "which-port-does-staging-use", "2 messages", "latest turn"]
+    {
+        assert!(problems.contains(word), "{problems}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_kept_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let home = Home::new();
+    std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    home.ok(&["--home", "made", "append", "--text", "private"]);
+    home.ok(&["append", "--text", "private"]);
+    let mode = |name: &str| std::fs::metadata(home.path().join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("made"), mode("made/treering.db"), mode("treering.db")), (0o700, 0o600, 0o600));
+}

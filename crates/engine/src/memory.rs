@@ -57,6 +57,12 @@ impl Memory {
         Self { store, tokenizer, clock, tenant }
     }
 
+    /// The memory of another tenant in the same store.
+    #[must_use]
+    pub fn of_tenant(&self, tenant: TenantId) -> Self {
+        Self { tenant, ..self.clone() }
+    }
+
     /// The tenant whose conversations these are.
     #[must_use]
     pub const fn tenant(&self) -> &TenantId {

@@ -6,7 +6,7 @@ use std::fmt;
 
 use treering_core::conversation::Totals;
 use treering_core::ports::{ConversationFilter, Span, StoreResult};
-use treering_core::{Conversation, Message, MessageIdx, Reader, StoreError, ThreadName, TurnNo};
+use treering_core::{Conversation, Message, MessageIdx, Reader, StoreError, TenantId, ThreadName, TurnNo};
 
 use crate::error::Result;
 use crate::memory::Memory;
@@ -16,7 +16,8 @@ const PAGE: usize = 500;
 /// Something that does not add up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The conversation it is in, by slug; the store itself when absent.
+    /// The conversation it is in, by slug, behind its tenant where that is not the default one;
+    /// the store itself when absent.
     pub conversation: Option<String>,
     /// What is wrong.
     pub what: String,
@@ -53,7 +54,7 @@ impl Verification {
 }
 
 impl Memory {
-    /// Reads every conversation of the tenant and the store below, and adds everything up.
+    /// Reads the store, and every conversation of every tenant in it, and adds everything up.
     /// `progress` is told after each conversation how many messages were read so far.
     pub fn verify(&self, mut progress: impl FnMut(u64)) -> Result<Verification> {
         let mut report = Verification::default();
@@ -75,8 +76,19 @@ impl Memory {
         report: &mut Verification,
         progress: &mut dyn FnMut(u64),
     ) -> StoreResult<()> {
+        for tenant in self.store().reader()?.tenants()? {
+            self.of_tenant(tenant).verify_tenant(report, progress)?;
+        }
+        Ok(())
+    }
+
+    fn verify_tenant(&self, report: &mut Verification, progress: &mut dyn FnMut(u64)) -> StoreResult<()> {
         let reader = self.store().reader()?;
         let mut filter = ConversationFilter::all(PAGE);
+        let place = |slug: &str| match self.tenant() == &TenantId::default() {
+            true => slug.to_owned(),
+            false => format!("{}/{slug}", self.tenant()),
+        };
         loop {
             let page = reader.conversations(self.tenant(), &filter)?;
             for conversation in &page {
@@ -84,8 +96,8 @@ impl Memory {
                 report.conversations += 1;
                 report.messages += u64::from(ledger.counted.messages);
                 report.tool_calls += u64::from(ledger.counted.tool_calls);
-                let slug = &conversation.slug;
-                let problem = |what| Problem { conversation: Some(slug.clone()), what };
+                let place = place(&conversation.slug);
+                let problem = |what| Problem { conversation: Some(place.clone()), what };
                 report.problems.extend(ledger.problems.into_iter().map(problem));
                 progress(report.messages);
             }

@@ -294,6 +294,7 @@ fn open_writer(path: &Path) -> StoreResult<Connection> {
     };
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    make_private(path);
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     prepare(&mut connection).map_err(failed)?;
     refuse_foreign_files(&connection, path)?;
@@ -310,6 +311,16 @@ fn open_writer(path: &Path) -> StoreResult<Connection> {
         Ok(()) => Ok(connection),
         Err(found) => Err(StoreError::TooNew { path: path.to_path_buf(), found, known: schema::NEWEST }),
     }
+}
+
+/// Makes the file for this user alone, whatever folder it is in; SQLite gives the files beside it
+/// the same rights. Where it cannot be made, opening it says why.
+fn make_private(path: &Path) {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    drop(options.open(path));
 }
 
 /// Why a file could not be opened, by trying what SQLite tried.
