@@ -697,6 +697,18 @@ fn a_log_that_is_not_ours_is_left_alone() {
     }
 }
 
+/// A store that is not in use is one file: whoever copies it has everything.
+#[test]
+fn commands_that_read_leave_one_file() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join(FILE), sample_store()).unwrap();
+    let before = files(home.path());
+    for command in READING {
+        Treering::at(home.path()).run(&[command], b"").expect_success();
+        assert_eq!(changed(home.path(), &before), [""; 0], "after {command}");
+    }
+}
+
 /// Every command is refused with a clear error, and the files stay as they are.
 fn refused(home: &Path) -> Vec<Complaint> {
     let treering = Treering::at(home);

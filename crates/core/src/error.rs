@@ -87,10 +87,10 @@ impl StoreError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::ReadOnly { .. } => "reading still works; to write, give this user write access to the folder, or choose another home with --home".into(),
+            Self::ReadOnly { .. } => "nothing was changed; give this user write access to the folder, or choose another home with --home".into(),
             Self::Full { .. } => "nothing was lost and nothing was half-written; free some space and try again".into(),
             Self::Corrupt { path, .. } => format!(
-                "the file was left as it is. `treering verify` lists what is damaged; restore {} from a copy, or move it away and import the sources again",
+                "the file was left as it is; restore {} from a copy, or move it away and import the sources again (where the store still opens, `treering verify` lists the damage)",
                 path.display()
             ),
             Self::TooNew { .. } => "the file was left as it is; install the newer Treering to open it".into(),

@@ -14,6 +14,10 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
             ErrorCode::ReadOnly | ErrorCode::PermissionDenied => StoreError::ReadOnly { path, detail },
             ErrorCode::CannotOpen => StoreError::Failed { path, detail },
             ErrorCode::DiskFull => StoreError::Full { path },
+            // No room for the index of the log.
+            ErrorCode::SystemIoFailure if failure.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE => {
+                StoreError::Full { path }
+            }
             ErrorCode::DatabaseCorrupt => StoreError::Corrupt { path, detail },
             ErrorCode::NotADatabase => StoreError::Corrupt {
                 path,
@@ -29,6 +33,10 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
         | rusqlite::Error::IntegralValueOutOfRange(..)
         | rusqlite::Error::InvalidColumnType(..)
         | rusqlite::Error::Utf8Error(..) => StoreError::Corrupt { path, detail },
+        // Every row that is asked for by itself is one that another row refers to.
+        rusqlite::Error::QueryReturnedNoRows => {
+            StoreError::Corrupt { path, detail: "a row that another refers to is missing".into() }
+        }
         _ => StoreError::Failed { path, detail },
     }
 }

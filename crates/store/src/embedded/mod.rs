@@ -79,6 +79,7 @@ impl EmbeddedStore {
         let store = Self { path, writer, queue, sync, log, readers };
         if store.writer.is_none() {
             let reader = store.open_reader()?;
+            refuse_others(&reader, &store.path)?;
             let found = schema::version(&reader).map_err(|error| explain(&store.path, &error))?;
             if found != schema::NEWEST {
                 return Err(StoreError::ReadOnly {
@@ -110,7 +111,13 @@ impl EmbeddedStore {
             prepare(&mut reader)?;
             Ok(reader)
         };
-        open().map_err(|error| explain(&self.path, &error))
+        open().map_err(|error| match error.sqlite_error_code() {
+            Some(ErrorCode::CannotOpen) if self.writer.is_none() => StoreError::ReadOnly {
+                path: self.path.clone(),
+                detail: "turns are in its log, which can be read only where its index can be written".into(),
+            },
+            _ => explain(&self.path, &error),
+        })
     }
 
     fn give_back(&self, reader: Connection) {
@@ -184,7 +191,7 @@ impl EmbeddedStore {
 
 /// Whether a commit failed for what was in it, and not for the state of the store.
 fn is_own_fault(error: &StoreError) -> bool {
-    matches!(error, StoreError::Failed { .. } | StoreError::Refused(_))
+    matches!(error, StoreError::Failed { .. } | StoreError::Corrupt { .. } | StoreError::Refused(_))
 }
 
 impl Store for EmbeddedStore {
@@ -296,11 +303,15 @@ fn open_writer(path: &Path) -> StoreResult<Connection> {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     make_private(path);
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-    prepare(&mut connection).map_err(failed)?;
-    refuse_foreign_files(&connection, path)?;
+    // Asked before anything is read: a connection that only reads would leave a log behind.
     if connection.is_readonly("main").map_err(failed)? {
         return Err(StoreError::ReadOnly { path: path.to_path_buf(), detail: "no write access".into() });
     }
+    // Until it is known whose file this is, closing it must not carry its log over.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log(path)).map_err(failed)?;
+    prepare(&mut connection).map_err(failed)?;
+    refuse_others(&connection, path)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(failed)?;
     write_ahead(&connection).map_err(failed)?;
     // Commits are synced by `log`, which lets others write meanwhile.
     connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
@@ -336,17 +347,21 @@ fn cannot_open(path: &Path) -> StoreError {
     StoreError::ReadOnly { path, detail }
 }
 
-/// A file that holds something else is left alone.
-fn refuse_foreign_files(connection: &Connection, path: &Path) -> StoreResult<()> {
-    let read = || -> rusqlite::Result<(i64, i64)> {
-        let id = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+/// A file of another program or of a newer Treering is left alone.
+fn refuse_others(connection: &Connection, path: &Path) -> StoreResult<()> {
+    let read = || -> rusqlite::Result<(i64, i64, u32)> {
+        // The tables first: whoever makes the store meanwhile makes them together with the rest.
         let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-        Ok((id, tables))
+        let id = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+        Ok((tables, id, schema::version(connection)?))
     };
-    let (id, tables) = read().map_err(|error| explain(path, &error))?;
+    let (tables, id, found) = read().map_err(|error| explain(path, &error))?;
     if tables > 0 && id != schema::APPLICATION_ID {
         let detail = "it is an SQLite database of another program".into();
         return Err(StoreError::Corrupt { path: path.to_path_buf(), detail });
+    }
+    if found > schema::NEWEST {
+        return Err(StoreError::TooNew { path: path.to_path_buf(), found, known: schema::NEWEST });
     }
     Ok(())
 }
@@ -392,8 +407,7 @@ fn wait_a_little(tries: i32) -> bool {
 /// Opens a file in a place where nothing can be written. Without its log beside it, the file is
 /// all there is; with one, SQLite has to be able to read both.
 fn open_unwritable(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
-    let logged = fs::metadata(beside(path, "-wal")).is_ok_and(|file| file.len() > 0);
-    if logged {
+    if has_log(path) {
         return Connection::open_with_flags(path, flags);
     }
     let escaped: String = path
@@ -408,6 +422,11 @@ fn open_unwritable(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection
         .collect();
     let uri = format!("file:{escaped}?immutable=1");
     Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
+}
+
+/// Whether some of what is stored may be in the log only.
+fn has_log(path: &Path) -> bool {
+    fs::metadata(beside(path, "-wal")).is_ok_and(|file| file.len() > 0)
 }
 
 /// The file that SQLite keeps beside the store's.
