@@ -36,7 +36,11 @@ impl Tokenizer for Bpe {
             static WORDS: RefCell<[Words; 2]> = RefCell::default();
         }
         let tokenizer = self.tokenizer();
-        let slow = |text: &str| tokenizer.count(text);
+        // A plain word is one piece to every family, and need not be searched for pieces.
+        let slow = |text: &str| match is_plain(text.as_bytes()) {
+            true => tokenizer.bpe.count(text.as_bytes()),
+            false => tokenizer.count(text),
+        };
         let count =
             WORDS.with_borrow_mut(|words| words[usize::from(*self == Self::Cl100k)].count(text, slow));
         u32::try_from(count).unwrap_or(u32::MAX)
@@ -116,6 +120,16 @@ fn word_end(bytes: &[u8], start: usize) -> usize {
             || (before.is_ascii_alphabetic() && here.is_ascii_punctuation() && here != b'\'')
     };
     (start + 1..bytes.len()).find(|at| ends(*at)).unwrap_or(bytes.len())
+}
+
+/// Lower-case letters, perhaps behind a capital and a space.
+fn is_plain(word: &[u8]) -> bool {
+    let word = word.strip_prefix(b" ").unwrap_or(word);
+    let rest = match word.first() {
+        Some(first) if first.is_ascii_uppercase() => &word[1..],
+        _ => word,
+    };
+    !rest.is_empty() && rest.iter().all(u8::is_ascii_lowercase)
 }
 
 #[cfg(test)]
