@@ -31,8 +31,8 @@ pub(super) struct Queue {
 struct Line {
     waiting: VecDeque<Arc<Ticket>>,
     led: bool,
-    /// How many the next batch waits for: half of those that were in line or with the disk when
-    /// the last one was gathered, so that one half is applied while the disk has the other.
+    /// How many the next batch waits for: as many as were in line or with the disk when the last
+    /// one was gathered.
     expected: usize,
     /// Writers that wait for the disk.
     syncing: usize,
@@ -121,7 +121,7 @@ impl Queue {
         }
         line.growing = false;
         let count = line.waiting.len().min(LARGEST_BATCH - 1);
-        line.expected = (line.waiting.len() + 1 + line.syncing).div_ceil(2);
+        line.expected = line.waiting.len() + 1 + line.syncing;
         let mut plans = vec![own];
         let mut tickets = Vec::with_capacity(count);
         for ticket in line.waiting.drain(..count) {
