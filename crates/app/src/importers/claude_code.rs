@@ -55,18 +55,8 @@ struct Message<'a> {
 
 pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
     let mut sessions = Sessions { order: Vec::new(), by_id: HashMap::new() };
-    let lines: Vec<(usize, &str)> = source.lines().collect();
     let mut titles = Titles::default();
-    for (place, (number, line)) in lines.iter().enumerate() {
-        let record: Record<'_> = match text::parse(line) {
-            Ok(record) => record,
-            // The program may be writing its last line at this very moment.
-            Err(_) if place > 0 && place + 1 == lines.len() => {
-                sink.skip("last line, still being written");
-                continue;
-            }
-            Err(error) => return Err(Unreadable(format!("line {number}: {error}"))),
-        };
+    for text::Record { value: record, .. } in text::records::<Record<'_>>(source, sink)? {
         titles.take(&record);
         let id = record.session_id.clone().unwrap_or_else(|| stem(&source.path));
         sessions.of(&id).record(&record, source.modified, sink);

@@ -54,20 +54,12 @@ struct Item<'a> {
 
 pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
     let mut rollout = Rollout::default();
-    let lines: Vec<(usize, &str)> = source.lines().collect();
-    let spoken = lines.iter().any(|(_, line)| is_spoken_item(line));
+    let spoken = source.lines().any(|(_, line)| is_spoken_item(line));
     let mut at = source.modified;
-    for (place, (number, text)) in lines.iter().enumerate() {
-        let line: Line<'_> = match text::parse(text) {
-            Ok(line) => line,
-            Err(_) if place > 0 && place + 1 == lines.len() => {
-                sink.skip("last line, still being written");
-                continue;
-            }
-            Err(error) => return Err(Unreadable(format!("line {number}: {error}"))),
-        };
+    for (place, record) in text::records::<Line<'_>>(source, sink)?.into_iter().enumerate() {
+        let text::Record { number, line: text, value: line } = record;
         at = line.timestamp.as_deref().and_then(|at| at.parse().ok()).unwrap_or(at);
-        let here = Here { number: *number, at };
+        let here = Here { number, at };
         match (line.kind.as_deref(), line.payload) {
             (Some("session_meta"), Some(payload)) => rollout.meta(payload),
             (Some("response_item"), Some(payload)) => rollout.item(&text::parse(payload.get())?, here, sink),
