@@ -278,6 +278,11 @@ fn turn(line: TurnLine<'_>, now: Timestamp) -> Result<Line, Unreadable> {
     Ok(Line::Pieces(pieces.into_iter().map(|piece| (thread.clone(), piece)).collect()))
 }
 
+/// Reads a tool call that stands alone: the object of a `tool_call` line, its type left out or not.
+pub fn parse_tool_call(json: &str, now: Timestamp) -> Result<NewToolCall, Unreadable> {
+    tool_call(serde_json::from_str(json)?, now)
+}
+
 /// The first line of an export.
 pub fn header() -> Result<String, serde_json::Error> {
     serde_json::to_string(&HeaderLine { kind: "treering".into(), version: VERSION })

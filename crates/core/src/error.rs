@@ -63,12 +63,6 @@ pub enum StoreError {
         /// How long it was waited for.
         seconds: u64,
     },
-    /// There is no store at that place.
-    #[error("there is no store at {path}")]
-    Missing {
-        /// Where it was looked for.
-        path: PathBuf,
-    },
     /// The plan of a commit refused to go on; nothing was written.
     #[error(transparent)]
     Refused(#[from] Invalid),
@@ -95,9 +89,6 @@ impl StoreError {
             ),
             Self::TooNew { .. } => "the file was left as it is; install the newer Treering to open it".into(),
             Self::Busy { .. } => "nothing was written; another process is writing a lot, try again".into(),
-            Self::Missing { .. } => {
-                "capture something first: `treering import FILE` or `treering append --help`".into()
-            }
             Self::Refused(_) | Self::Failed { .. } => return None,
         })
     }

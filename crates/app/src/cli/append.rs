@@ -4,10 +4,7 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 
 use serde::Serialize;
 use treering_core::capture::{ForkPoint, Outcome};
-use treering_core::{
-    ConversationId, ExternalId, MessageIdx, NewMessage, Role, ThreadName, Timestamp, ToolResult,
-};
-use treering_core::{Json, NewToolCall};
+use treering_core::{ExternalId, MessageIdx, NewMessage, Role, ThreadName, Timestamp};
 use treering_engine::{Appended, Incoming, Matching, Memory, NewConversation, Target, normalise_cwd};
 
 use super::Failure;
@@ -162,37 +159,16 @@ fn pieces(args: &Args, memory: &Memory) -> Result<Vec<(ThreadName, Piece)>, Fail
         pieces.push(said(Role::User, text, args.author.clone(), id(Some("user"))?));
     }
     for (order, tool) in args.tools.iter().enumerate() {
-        let external_id = id(Some(&format!("tool-{order}")))?;
-        pieces.push(Piece::ToolCall(tool_call(tool, at, external_id)?));
+        let mut call = wire::parse_tool_call(tool, at).map_err(|error| {
+            Failure::Usage(format!("--tool {tool}: {error}; expected {{\"name\":…,\"args\":…,\"result\":…}}"))
+        })?;
+        call.external_id = call.external_id.or(id(Some(&format!("tool-{order}")))?);
+        pieces.push(Piece::ToolCall(call));
     }
     if let Some(text) = &args.assistant {
         pieces.push(said(Role::Assistant, text, None, id(Some("assistant"))?));
     }
     Ok(pieces.into_iter().map(|piece| (thread.clone(), piece)).collect())
-}
-
-fn tool_call(json: &str, at: Timestamp, external_id: Option<ExternalId>) -> Result<NewToolCall, Failure> {
-    #[derive(serde::Deserialize)]
-    struct Tool<'a> {
-        name: String,
-        #[serde(borrow)]
-        args: Option<&'a serde_json::value::RawValue>,
-        #[serde(borrow)]
-        result: Option<&'a serde_json::value::RawValue>,
-        success: Option<bool>,
-        duration_ms: Option<u64>,
-    }
-    let tool: Tool<'_> = serde_json::from_str(json).map_err(|error| {
-        Failure::Usage(format!("--tool {json}: {error}; expected {{\"name\":…,\"args\":…,\"result\":…}}"))
-    })?;
-    let (success, duration_ms) = (tool.success, tool.duration_ms);
-    Ok(NewToolCall {
-        name: tool.name,
-        args: tool.args.map_or_else(|| Json::new("{}"), |args| Ok(Json::from_raw(args)))?,
-        outcome: tool.result.map(|raw| ToolResult { result: Json::from_raw(raw), success, duration_ms }),
-        at,
-        external_id,
-    })
 }
 
 fn store(memory: &Memory, target: Target, pieces: Vec<(ThreadName, Piece)>) -> Result<Appended, Failure> {
@@ -257,7 +233,7 @@ fn follow(mut target: Target, memory: &Memory, output: &Output) -> Result<(), Fa
         }
         if !pieces.is_empty() {
             let appended = store(memory, target.clone(), pieces)?;
-            target = Target::Existing(id_of(&appended));
+            target = Target::Existing(appended.conversation.id);
             print_line(&appended, output)?;
         }
         if let Some(next) = next_target {
@@ -267,10 +243,6 @@ fn follow(mut target: Target, memory: &Memory, output: &Output) -> Result<(), Fa
             return Ok(());
         }
     }
-}
-
-fn id_of(appended: &Appended) -> ConversationId {
-    appended.conversation.id
 }
 
 fn parse(line: &[u8], number: u64, now: Timestamp) -> Result<Option<Line>, Failure> {
