@@ -93,3 +93,36 @@ impl StoreError {
         })
     }
 }
+
+/// A provider did not do what was asked, and says whether asking again can help.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct ProviderError {
+    /// What went wrong.
+    pub reason: String,
+    /// Whether to ask again.
+    pub advice: Advice,
+}
+
+/// Whether asking a provider again can help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    /// It can, after the usual delay.
+    Retry,
+    /// It can, after at least this many milliseconds.
+    RetryAfter(u64),
+    /// It cannot: the same request will fail again.
+    GiveUp,
+}
+
+impl ProviderError {
+    /// An error that the same request will meet again.
+    pub fn lasting(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), advice: Advice::GiveUp }
+    }
+
+    /// An error that may pass.
+    pub fn passing(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), advice: Advice::Retry }
+    }
+}

@@ -4,6 +4,7 @@
 //! reason. Nothing in this crate reads a clock, a file, the environment or the network, and
 //! nothing is asynchronous; `tidy` in the test kit holds it to that.
 
+pub mod brief;
 pub mod capture;
 pub mod commit;
 pub mod conversation;
@@ -23,11 +24,11 @@ pub mod tool;
 
 pub use commit::{Commit, Write};
 pub use conversation::{Conversation, ConversationState, Naming, Thread};
-pub use error::{Invalid, StoreError};
+pub use error::{Advice, Invalid, ProviderError, StoreError};
 pub use hash::ContentHash;
 pub use ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, ThreadName, TurnNo};
 pub use json::Json;
 pub use message::{Message, NewMessage, Role, Turn};
-pub use ports::{Clock, Reader, Store, Tokenizer};
+pub use ports::{Clock, Reader, Store, Summarizer, Tokenizer};
 pub use time::Timestamp;
 pub use tool::{NewToolCall, ToolCall, ToolResult};

@@ -95,7 +95,7 @@ pub enum NodeState {
     Archived,
 }
 
-/// What a node says.
+/// What a node says. Lists are in order of first mention and say nothing twice.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeContent {
     /// The text, in the form of its level.
@@ -110,14 +110,35 @@ pub struct NodeContent {
     pub action_items: Vec<String>,
     /// Questions left open.
     pub unresolved: Vec<String>,
-    /// Tools that were used.
-    pub tools_used: Vec<String>,
+    /// Tools that were used, and how that went.
+    pub tools_used: Vec<ToolUse>,
     /// What it was about.
     pub topics: Vec<String>,
     /// Names that occur.
     pub entities: Vec<String>,
+    /// Functions, types, variables and other names of code.
+    pub identifiers: Vec<String>,
+    /// Addresses.
+    pub urls: Vec<String>,
+    /// Dates and times that were spoken of, as they were written.
+    pub dates: Vec<String>,
+    /// Numbers with their units, as they were written.
+    pub numbers: Vec<String>,
     /// Free labels.
     pub tags: Vec<String>,
+}
+
+/// How often a tool was used, and how that went.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ToolUse {
+    /// The tool.
+    pub name: String,
+    /// Calls that went well.
+    pub succeeded: u32,
+    /// Calls that failed.
+    pub failed: u32,
+    /// Calls whose end is not known.
+    pub unknown: u32,
 }
 
 /// A summary in the tree.

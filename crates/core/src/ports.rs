@@ -1,11 +1,13 @@
 //! What the domain needs from the outside, in domain types only.
 
+use crate::brief::Brief;
 use crate::commit::Commit;
 use crate::conversation::{Conversation, ConversationState, Totals};
-use crate::error::StoreError;
+use crate::error::{ProviderError, StoreError};
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, TurnNo};
 use crate::message::{Message, Turn};
+use crate::node::NodeContent;
 use crate::time::Timestamp;
 use crate::tool::ToolCall;
 
@@ -166,6 +168,19 @@ pub trait Tokenizer: Send + Sync {
 
     /// How many tokens the text has.
     fn count(&self, text: &str) -> u32;
+}
+
+/// Writes what a node says.
+pub trait Summarizer: Send + Sync {
+    /// Its name, e.g. `extractive`; kept with every node it writes.
+    fn name(&self) -> &str;
+
+    /// Whether it lies beyond this machine, so that work is handed to it in small batches.
+    fn is_remote(&self) -> bool;
+
+    /// Writes a node from its brief. The same brief gives the same content where the
+    /// summariser is deterministic.
+    fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError>;
 }
 
 /// Tells the time.
