@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::Invalid;
 use crate::message::Role;
 use crate::node::{Level, NodeContent};
@@ -10,7 +12,8 @@ use crate::policy::Length;
 use crate::time::Timestamp;
 
 /// In which way a node tells what it covers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Strategy {
     /// Level 1: everything of weight, under headings.
     Detailed,

@@ -2,11 +2,14 @@
 
 use crate::conversation::Conversation;
 use crate::ids::{ConversationId, TenantId, TurnNo};
+use crate::job::{Job, JobId};
 use crate::message::Message;
+use crate::node::{Level, Node};
+use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolResult};
 
 /// What is written together.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Commit {
     /// The tenant it belongs to.
     pub tenant: TenantId,
@@ -15,7 +18,7 @@ pub struct Commit {
 }
 
 /// One write. Ground truth is added; what is said about it is put, replacing what was there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Write {
     /// Creates a conversation or replaces what is known about it, its threads and counts.
     PutConversation(Conversation),
@@ -25,4 +28,74 @@ pub enum Write {
     AddToolCall(ConversationId, ToolCall),
     /// Gives a tool call the result it was waiting for.
     FinishToolCall(ConversationId, TurnNo, u32, ToolResult),
+    /// Puts a node at its level and number.
+    PutNode(ConversationId, Box<Node>),
+    /// Puts nodes of a level, by number, under a group of the level above, or under none.
+    SetParent(ConversationId, Level, Vec<u32>, Option<u32>),
+    /// Marks nodes of a level, by number, as dirty.
+    MarkDirty(ConversationId, Level, Vec<u32>),
+    /// Takes the tree of a conversation down from a level upwards, with the jobs that would
+    /// have grown it there. What lies below stays, under no group.
+    FellTree(ConversationId, Level),
+    /// Adds a job; one that is there already stays as it is.
+    AddJob(Job),
+    /// Puts a job that is there into another state; one that is gone stays gone.
+    PutJob(Job),
+    /// Takes a job away: it is done.
+    RemoveJob(ConversationId, JobId),
+    /// Adds a line to the log.
+    AddLog(LogLine),
+}
+
+/// A line of the log of background work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// When.
+    pub at: Timestamp,
+    /// The conversation it is about.
+    pub conversation: ConversationId,
+    /// The job it is about, or the update that planned it.
+    pub job: JobId,
+    /// What happened, in one word: `acquire`, `release`, `fail`, `dead`, `retry`, `update`, …
+    pub event: LogEvent,
+    /// What happened, in words.
+    pub text: String,
+    /// How long it took, where that means something, in milliseconds.
+    pub took_ms: Option<u64>,
+}
+
+/// What can happen to background work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LogEvent {
+    /// Work was planned; critical work holds the gate from now on.
+    Acquire,
+    /// Work was done; it holds the gate no longer.
+    Release,
+    /// Work failed and is tried again.
+    Fail,
+    /// Work failed and was given up.
+    Dead,
+    /// Somebody asked for another try.
+    Retry,
+    /// An update of a tree was asked for.
+    Update,
+}
+
+impl LogEvent {
+    /// Every event.
+    pub const ALL: [Self; 6] =
+        [Self::Acquire, Self::Release, Self::Fail, Self::Dead, Self::Retry, Self::Update];
+
+    /// The word for it in every interface.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquire",
+            Self::Release => "release",
+            Self::Fail => "fail",
+            Self::Dead => "dead",
+            Self::Retry => "retry",
+            Self::Update => "update",
+        }
+    }
 }

@@ -4,8 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Invalid;
+use crate::growth::Growth;
 use crate::ids::{ConversationId, ExternalId, MessageIdx, ThreadName};
 use crate::message::Turn;
+use crate::parameters::Assignment;
 use crate::time::Timestamp;
 
 /// Whether a conversation still goes on.
@@ -119,6 +121,10 @@ pub struct Conversation {
     pub totals: Totals,
     /// Its threads in the order they were opened, `main` first; none while it is empty.
     pub threads: Vec<Thread>,
+    /// The parameters of the policy that are set for it alone.
+    pub policy: Vec<Assignment>,
+    /// How far its tree has grown.
+    pub growth: Growth,
 }
 
 impl Conversation {

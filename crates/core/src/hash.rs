@@ -2,8 +2,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
+use crate::error::Invalid;
+
 /// 128 bits of BLAKE3 over fields that cannot run into each other.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct ContentHash([u8; 16]);
 
 impl ContentHash {
@@ -31,6 +36,20 @@ impl ContentHash {
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
+    }
+}
+
+impl TryFrom<String> for ContentHash {
+    type Error = Invalid;
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        let bytes = parse_hex(&text);
+        bytes.map(Self).ok_or_else(|| Invalid::new(format!("hash {text:?}"), "a hash has 32 hexadecimal digits"))
+    }
+}
+
+impl From<ContentHash> for String {
+    fn from(hash: ContentHash) -> Self {
+        hash.to_string()
     }
 }
 

@@ -4,14 +4,30 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::Invalid;
 use crate::hash::ContentHash;
 
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident, $label:literal, $check:expr) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
         pub struct $name(Box<str>);
+
+        impl TryFrom<String> for $name {
+            type Error = Invalid;
+            fn try_from(name: String) -> Result<Self, Invalid> {
+                Self::new(name)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0.into()
+            }
+        }
 
         impl $name {
             /// Takes the name if it is a valid one.
@@ -181,11 +197,13 @@ pub struct ConversationKey {
 }
 
 /// Position of a message in its conversation, counted over all threads from 0, without gaps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct MessageIdx(pub u32);
 
 /// Number of a turn in its conversation, counted over all threads from 0, without gaps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct TurnNo(pub u32);
 
 impl fmt::Display for MessageIdx {

@@ -1,16 +1,29 @@
 //! Jobs: durable units of background work. What a job does is decided when it is planned, and
-//! its exact span is its identity, so that planning or running it twice changes nothing.
+//! its exact span is its identity, so that planning or running it twice changes nothing. The
+//! ways from one state to the next are all here.
 
 use std::fmt;
 
+use crate::error::{Advice, ProviderError};
 use crate::hash::ContentHash;
-use crate::ids::TurnNo;
-use crate::node::{Covers, Level, NodeId};
+use crate::ids::{ConversationId, TurnNo};
+use crate::node::{Covers, Level, NodeId, Task, hash_of_manner};
 use crate::time::Timestamp;
+
+/// How long a worker has a job before another may take it; a worker at work renews in time.
+pub const LEASE_MS: u64 = 10_000;
 
 /// Identity of a job, from its kind and exactly what it works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId(pub ContentHash);
+
+impl JobId {
+    /// The first digits, enough to tell jobs apart.
+    #[must_use]
+    pub fn short(&self) -> String {
+        self.0.to_string()[..12].to_owned()
+    }
+}
 
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -19,30 +32,85 @@ impl fmt::Display for JobId {
 }
 
 /// What is to be done.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum JobKind {
     /// Give a turn its vector.
     EmbedTurn(TurnNo),
     /// Write the node of a sealed window or group.
-    Summarise(Level, Covers),
+    Summarise(Task),
     /// Give a node its vector.
     EmbedNode(Level, NodeId),
 }
 
 impl JobKind {
+    /// The word for it in every interface.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::EmbedTurn(_) => "embed-turn",
+            Self::Summarise(_) => "summarise",
+            Self::EmbedNode(..) => "embed-node",
+        }
+    }
+
+    /// The height of what it works on: 0 for turns.
+    #[must_use]
+    pub const fn height(&self) -> u8 {
+        match self {
+            Self::EmbedTurn(_) => 0,
+            Self::Summarise(task) => task.level.number(),
+            Self::EmbedNode(level, _) => level.number(),
+        }
+    }
+
     /// Whether the next context of the conversation waits for it: turns and level 1 do, what
     /// lies above never does.
     #[must_use]
-    pub fn is_critical(&self) -> bool {
+    pub const fn is_critical(&self) -> bool {
+        self.height() <= Level::FIRST.number()
+    }
+
+    fn id(&self, conversation: ConversationId) -> JobId {
+        let number = |number: u32| number.to_le_bytes().to_vec();
+        let mut fields = vec![self.as_str().as_bytes().to_vec(), conversation.as_bytes().to_vec()];
         match self {
-            Self::EmbedTurn(_) => true,
-            Self::Summarise(level, _) | Self::EmbedNode(level, _) => *level == Level::FIRST,
+            Self::EmbedTurn(turn) => fields.push(number(turn.0)),
+            Self::EmbedNode(level, node) => {
+                fields.extend([vec![level.number()], node.as_str().as_bytes().to_vec()]);
+            }
+            Self::Summarise(task) => {
+                fields.extend([vec![task.level.number()], number(task.ordinal), hash_of_manner(&task.manner)]);
+                match &task.covers {
+                    Covers::Messages(window) => fields.push(
+                        format!("{}/{}/{}", window.thread, window.from, window.until).into_bytes(),
+                    ),
+                    Covers::Nodes(children) => {
+                        fields.extend(children.iter().map(|child| child.as_str().as_bytes().to_vec()));
+                    }
+                }
+            }
+        }
+        JobId(ContentHash::of_fields(&fields.iter().map(Vec::as_slice).collect::<Vec<_>>()))
+    }
+}
+
+impl fmt::Display for JobKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EmbedTurn(turn) => write!(f, "embed turn {turn}"),
+            Self::EmbedNode(_, node) => write!(f, "embed node {node}"),
+            Self::Summarise(task) => match &task.covers {
+                Covers::Messages(window) => write!(f, "summarise messages {window} (level 1)"),
+                Covers::Nodes(children) => {
+                    write!(f, "summarise {} nodes (level {})", children.len(), task.level)
+                }
+            },
         }
     }
 }
 
 /// Where a job stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum JobState {
     /// It can run from that moment on.
     Waiting {
@@ -56,41 +124,130 @@ pub enum JobState {
         /// When the lease ends and another may take it.
         until: Timestamp,
     },
-    /// It was given up, and says why.
-    Dead {
-        /// The last error.
-        reason: String,
-    },
+    /// It was given up.
+    Dead,
+}
+
+impl JobState {
+    /// The word for it in every interface.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Waiting { .. } => "pending",
+            Self::Leased { .. } => "generating",
+            Self::Dead => "failed",
+        }
+    }
+}
+
+/// When a failed job is tried again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RetryPolicy {
+    /// How often it is tried again.
+    pub retries: u32,
+    /// How long after the first failure, in milliseconds.
+    pub base_delay_ms: u64,
+    /// How much longer after each further one.
+    pub factor: f64,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self { retries: 3, base_delay_ms: 30_000, factor: 2.0 }
+    }
 }
 
 /// A job and how far it is. A finished job is gone: what it made is its trace.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// Its identity.
     pub id: JobId,
+    /// The conversation it works for.
+    pub conversation: ConversationId,
     /// What is to be done.
     pub kind: JobKind,
     /// Where it stands.
     pub state: JobState,
-    /// How often it has been tried.
-    pub attempts: u32,
+    /// How often it has failed.
+    pub failures: u32,
     /// When it was planned.
     pub planned_at: Timestamp,
+    /// Why it failed last.
+    pub error: Option<String>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn turns_and_level_one_hold_the_gate_and_nothing_else_does() {
-        let second = Level::FIRST.above();
-        let node = NodeId::new(second, ContentHash::of_fields(&[]), Timestamp::from_micros(0));
-        assert_eq!(node.as_str().split('-').collect::<Vec<_>>()[0], "l2");
-        assert!(JobKind::EmbedTurn(TurnNo(0)).is_critical());
-        assert!(JobKind::Summarise(Level::FIRST, Covers::Nodes(vec![])).is_critical());
-        assert!(JobKind::EmbedNode(Level::FIRST, node.clone()).is_critical());
-        assert!(!JobKind::Summarise(second, Covers::Nodes(vec![])).is_critical());
-        assert!(!JobKind::EmbedNode(second, node).is_critical());
+impl Job {
+    /// A job that can run at once.
+    #[must_use]
+    pub fn plan(conversation: ConversationId, kind: JobKind, now: Timestamp) -> Self {
+        let id = kind.id(conversation);
+        let state = JobState::Waiting { not_before: now };
+        Self { id, conversation, kind, state, failures: 0, planned_at: now, error: None }
     }
+
+    /// Whether a worker may take it. A lease that ends impossibly late was given under a clock
+    /// that has been set back since, and counts as ended.
+    #[must_use]
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        match &self.state {
+            JobState::Waiting { not_before } => *not_before <= now || self.failures == 0,
+            JobState::Leased { until, .. } => *until <= now || *until > lease_end(lease_end(now)),
+            JobState::Dead => false,
+        }
+    }
+
+    /// A worker takes it, or renews its lease.
+    pub fn lease(&mut self, worker: &str, now: Timestamp) {
+        self.state = JobState::Leased { worker: worker.to_owned(), until: lease_end(now) };
+    }
+
+    /// Whether this worker has it.
+    #[must_use]
+    pub fn is_held_by(&self, name: &str) -> bool {
+        matches!(&self.state, JobState::Leased { worker, .. } if worker == name)
+    }
+
+    /// A worker gives it back untried.
+    pub fn release(&mut self, now: Timestamp) {
+        self.state = JobState::Waiting { not_before: now };
+    }
+
+    /// It failed: tried again later when the error says that this can help, given up otherwise.
+    pub fn fail(&mut self, error: &ProviderError, now: Timestamp, policy: &RetryPolicy) {
+        self.failures += 1;
+        self.error = Some(error.reason.clone());
+        let delay = match error.advice {
+            Advice::GiveUp => None,
+            _ if self.failures > policy.retries => None,
+            Advice::Retry => Some(self.backoff_ms(policy)),
+            Advice::RetryAfter(least) => Some(self.backoff_ms(policy).max(least)),
+        };
+        self.state = match delay {
+            None => JobState::Dead,
+            Some(delay) => {
+                let micros = i64::try_from(delay.saturating_mul(1000)).unwrap_or(i64::MAX);
+                JobState::Waiting { not_before: now.plus_micros(micros) }
+            }
+        };
+    }
+
+    /// Somebody asks for another try.
+    pub fn retry(&mut self, now: Timestamp) {
+        self.failures = 0;
+        self.state = JobState::Waiting { not_before: now };
+    }
+
+    /// The delay before the next try, up to a fifth off either way so that jobs which failed
+    /// together do not come back together.
+    fn backoff_ms(&self, policy: &RetryPolicy) -> u64 {
+        let power = i32::try_from(self.failures.saturating_sub(1)).unwrap_or(i32::MAX);
+        let delay = policy.base_delay_ms as f64 * policy.factor.powi(power);
+        let seed = ContentHash::of_fields(&[self.id.0.as_bytes(), &self.failures.to_le_bytes()]);
+        let jitter = f64::from(seed.as_bytes()[0]) / 255.0;
+        (delay * (0.8 + 0.4 * jitter)) as u64
+    }
+}
+
+fn lease_end(now: Timestamp) -> Timestamp {
+    now.plus_micros(LEASE_MS as i64 * 1000)
 }

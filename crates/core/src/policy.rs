@@ -1,6 +1,14 @@
-//! The policy: every threshold that decides when windows and groups seal.
+//! The policy: every threshold that decides when windows and groups seal, and how their
+//! summaries are written.
 
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::brief::Strategy;
 use crate::error::Invalid;
+use crate::node::Level;
 
 /// What makes a window seal by size or by silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +44,10 @@ pub struct WindowPolicy {
     pub tokens: Option<u32>,
     /// Seal when the window has been open for so long.
     pub age_ms: Option<u64>,
-    /// Seal at so many turns.
+    /// Seal at so many turns, those that are kept back included.
     pub turns: Option<u32>,
+    /// Seal at so many characters, however many more the last answer makes.
+    pub chars: Option<u32>,
     /// Never seal with fewer turns.
     pub min_turns: u32,
     /// The latest turns that stay out of every window.
@@ -57,19 +67,68 @@ pub struct GroupPolicy {
     pub tokens: Option<u32>,
     /// Seal when the children cover so many messages.
     pub messages: Option<u32>,
-    /// Seal when the covered messages have so many characters.
+    /// Seal when the children have so many characters, however many more the last one makes.
+    pub chars: Option<u32>,
+    /// Seal when the covered messages have more characters than this.
     pub raw_chars: Option<u32>,
     /// Never seal with fewer children.
     pub min_children: u32,
 }
 
 /// How long a summary should be.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Length {
     /// This share of what it covers is kept.
     Keep(f32),
     /// So many sentences.
     Sentences(u8, u8),
+}
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Keep(share) => write!(f, "{share}"),
+            Self::Sentences(least, most) => write!(f, "{least}-{most} sentences"),
+        }
+    }
+}
+
+impl FromStr for Length {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let refuse = || {
+            Invalid::new(
+                format!("length {text:?}"),
+                "a length is a share that is kept, such as 0.5, or a number of sentences, such as \"3-4 sentences\"",
+            )
+        };
+        if let Some(range) = text.strip_suffix("sentences") {
+            let (least, most) = range.trim().split_once('-').ok_or_else(refuse)?;
+            let (least, most) = (least.trim().parse(), most.trim().parse());
+            let (Ok(least), Ok(most)) = (least, most) else { return Err(refuse()) };
+            return if 0 < least && least <= most { Ok(Self::Sentences(least, most)) } else { Err(refuse()) };
+        }
+        match text.trim().parse::<f32>() {
+            Ok(share) if share > 0.0 && share <= 1.0 => Ok(Self::Keep(share)),
+            _ => Err(refuse()),
+        }
+    }
+}
+
+/// How one node is written. Part of its identity.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manner {
+    /// In which way it tells.
+    pub strategy: Strategy,
+    /// How long it should be.
+    pub length: Length,
+    /// Whether near-identical points of different children are said once.
+    pub deduplicate: bool,
+    /// How much of the window before is repeated at its head, in characters.
+    pub overlap_chars: u32,
+    /// The version of the prompt it is asked for with.
+    pub prompt: crate::hash::ContentHash,
 }
 
 /// Every threshold of a conversation. Levels above the last one listed follow the last one.
@@ -81,6 +140,10 @@ pub struct Policy {
     pub groups: Vec<GroupPolicy>,
     /// Lengths of the summaries of levels 1, 2, 3, …
     pub lengths: Vec<Length>,
+    /// In which way the nodes of levels 1, 2, 3, … tell.
+    pub strategies: Vec<Strategy>,
+    /// Whether near-identical points of different children are said once.
+    pub deduplicate: bool,
 }
 
 /// The policies of the source documents, by name.
@@ -115,6 +178,22 @@ impl Preset {
     }
 }
 
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Preset {
+    type Err = Invalid;
+    fn from_str(word: &str) -> Result<Self, Invalid> {
+        Self::ALL.into_iter().find(|preset| preset.as_str() == word).ok_or_else(|| {
+            let words = Self::ALL.map(Self::as_str).join(", ");
+            Invalid::new(format!("preset {word:?}"), format!("a preset is one of {words}"))
+        })
+    }
+}
+
 /// A window that nothing seals; the presets say what does.
 const NEVER: WindowPolicy = WindowPolicy {
     window_chars: None,
@@ -128,6 +207,7 @@ const NEVER: WindowPolicy = WindowPolicy {
     tokens: None,
     age_ms: None,
     turns: None,
+    chars: None,
     min_turns: 0,
     keep_recent_turns: 0,
 };
@@ -140,6 +220,7 @@ const fn groups_of(chars: u32) -> GroupPolicy {
         children: None,
         tokens: None,
         messages: None,
+        chars: None,
         raw_chars: None,
         min_children: 2,
     }
@@ -158,7 +239,13 @@ const fn groups_at(children: u32, tokens: u32, messages: u32) -> GroupPolicy {
 
 impl From<Preset> for Policy {
     fn from(preset: Preset) -> Self {
-        let detailed_then_tenth = vec![Length::Keep(0.5), Length::Keep(0.10)];
+        let base = Self {
+            window: NEVER,
+            groups: vec![groups_of(10_000)],
+            lengths: vec![Length::Keep(0.5), Length::Keep(0.10)],
+            strategies: vec![Strategy::Detailed, Strategy::Thematic, Strategy::Executive],
+            deduplicate: true,
+        };
         match preset {
             Preset::Window => Self {
                 window: WindowPolicy {
@@ -168,8 +255,7 @@ impl From<Preset> for Policy {
                     seal_policy: SealPolicy::Hybrid,
                     ..NEVER
                 },
-                groups: vec![groups_of(10_000)],
-                lengths: detailed_then_tenth,
+                ..base
             },
             Preset::Triggers => Self {
                 window: WindowPolicy {
@@ -180,21 +266,23 @@ impl From<Preset> for Policy {
                 },
                 groups: vec![groups_at(5, 4000, 100), groups_at(3, 6000, 500)],
                 lengths: vec![Length::Keep(0.5), Length::Keep(0.3), Length::Keep(0.2)],
+                ..base
             },
             Preset::Turns => Self {
                 window: WindowPolicy { turns: Some(5), keep_recent_turns: 2, ..NEVER },
-                groups: vec![groups_of(10_000)],
                 lengths: vec![Length::Sentences(3, 4)],
+                ..base
             },
             Preset::Chars => Self {
-                window: WindowPolicy { window_chars: Some(8000), wiggle: 0.0, min_turns: 3, ..NEVER },
-                groups: vec![GroupPolicy { wiggle: 0.0, ..groups_of(15_000) }],
-                lengths: detailed_then_tenth,
+                window: WindowPolicy { chars: Some(8000), min_turns: 3, ..NEVER },
+                groups: vec![GroupPolicy { group_chars: None, chars: Some(15_000), ..groups_of(0) }],
+                ..base
             },
             Preset::PerTurn => Self {
                 window: WindowPolicy { turns: Some(1), ..NEVER },
                 groups: vec![GroupPolicy { group_chars: None, raw_chars: Some(5000), ..groups_of(0) }],
                 lengths: vec![Length::Sentences(3, 4)],
+                ..base
             },
         }
     }
@@ -212,15 +300,22 @@ impl Policy {
         let refuse = |what: &str, why: &str| Err(Invalid::new(format!("policy: {what}"), why));
         let window = &self.window;
         let by_time = matches!(window.seal_policy, SealPolicy::Time | SealPolicy::Hybrid);
-        let seals = window.window_chars.is_some()
+        let by_size = matches!(window.seal_policy, SealPolicy::Chars | SealPolicy::Hybrid);
+        let seals = (by_size && window.window_chars.is_some())
             || (by_time && window.flush_after_ms.is_some())
-            || window.messages.or(window.tokens).or(window.turns).is_some()
+            || window.messages.or(window.tokens).or(window.turns).or(window.chars).is_some()
             || window.age_ms.is_some();
         if !seals {
             return refuse("no threshold seals a window", "set window_chars or another threshold");
         }
         if window.window_chars.is_some_and(|chars| chars < 200) {
             return refuse("window_chars", "a window holds at least 200 characters");
+        }
+        if [window.messages, window.tokens, window.turns, window.chars].contains(&Some(0)) {
+            return refuse("a threshold of 0", "thresholds start at 1; leave it out with \"off\"");
+        }
+        if window.turns.is_some_and(|turns| turns <= window.keep_recent_turns) {
+            return refuse("keep_recent_turns", "must be less than turns, or no window ever seals");
         }
         if window.overlap_chars > 400 {
             return refuse("overlap_chars", "at most 400 characters are repeated");
@@ -235,11 +330,14 @@ impl Policy {
         if self.groups.is_empty() || self.lengths.is_empty() {
             return refuse("no rule above level 1", "give at least one group rule and one length");
         }
+        if self.strategies.is_empty() {
+            return refuse("no strategy", "give at least one");
+        }
         for group in &self.groups {
             if group.min_children < 2 {
                 return refuse("min_children", "a group has at least 2 children");
             }
-            let seals = [group.group_chars, group.children, group.tokens, group.messages, group.raw_chars];
+            let seals = [group.group_chars, group.children, group.tokens, group.messages, group.chars, group.raw_chars];
             if seals.iter().all(Option::is_none) {
                 return refuse("no threshold seals a group", "set group_chars or another threshold");
             }
@@ -249,9 +347,23 @@ impl Policy {
 
     /// The rule for groups whose node will be of `level` (2 or higher).
     #[must_use]
-    pub fn group(&self, level: crate::node::Level) -> Option<&GroupPolicy> {
+    pub fn group(&self, level: Level) -> Option<&GroupPolicy> {
         let place = usize::from(level.number()).checked_sub(2)?;
         self.groups.get(place).or_else(|| self.groups.last())
+    }
+
+    /// How a node of `level` is written.
+    #[must_use]
+    pub fn manner(&self, level: Level) -> Manner {
+        let place = usize::from(level.number()) - 1;
+        let strategy = *self.strategies.get(place).or(self.strategies.last()).unwrap_or(&Strategy::Detailed);
+        Manner {
+            strategy,
+            length: *self.lengths.get(place).or(self.lengths.last()).unwrap_or(&Length::Keep(0.5)),
+            deduplicate: self.deduplicate,
+            overlap_chars: if level == Level::FIRST { self.window.overlap_chars } else { 0 },
+            prompt: crate::prompt::version(strategy),
+        }
     }
 }
 
@@ -281,8 +393,8 @@ mod tests {
     #[test]
     fn levels_above_the_last_rule_follow_it() {
         let policy = Policy::from(Preset::Triggers);
-        let at = |number| policy.group(crate::node::Level::new(number).unwrap()).unwrap().children;
+        let at = |number| policy.group(Level::new(number).unwrap()).unwrap().children;
         assert_eq!((at(2), at(3), at(9)), (Some(5), Some(3), Some(3)));
-        assert!(policy.group(crate::node::Level::FIRST).is_none());
+        assert!(policy.group(Level::FIRST).is_none());
     }
 }

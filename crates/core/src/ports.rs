@@ -1,13 +1,14 @@
 //! What the domain needs from the outside, in domain types only.
 
 use crate::brief::Brief;
-use crate::commit::Commit;
+use crate::commit::{Commit, LogLine};
 use crate::conversation::{Conversation, ConversationState, Totals};
 use crate::error::{ProviderError, StoreError};
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, TurnNo};
+use crate::job::{Job, JobId};
 use crate::message::{Message, Turn};
-use crate::node::NodeContent;
+use crate::node::{Level, Node, NodeContent, NodeId};
 use crate::time::Timestamp;
 use crate::tool::ToolCall;
 
@@ -81,6 +82,35 @@ pub trait Reader {
     /// their order; any one of them where several do.
     fn holders(&self, tenant: &TenantId, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ConversationId>>>;
 
+    /// The nodes of a conversation that match, in order of level and number.
+    fn nodes(&self, key: &ConversationKey, filter: &NodeFilter) -> StoreResult<Vec<Node>>;
+
+    /// The nodes of the tenant whose ids begin like that, with their conversations; at most
+    /// `limit`.
+    fn nodes_by_id_prefix(
+        &self,
+        tenant: &TenantId,
+        prefix: &str,
+        limit: usize,
+    ) -> StoreResult<Vec<(ConversationId, NodeId)>>;
+
+    /// How much the tree of the tenant, or of one of its conversations, has at each level.
+    fn level_totals(
+        &self,
+        tenant: &TenantId,
+        conversation: Option<ConversationId>,
+    ) -> StoreResult<Vec<LevelTotals>>;
+
+    /// Unfinished jobs that match, in the order they should run: lower levels first, then as
+    /// they were planned.
+    fn jobs(&self, tenant: &TenantId, filter: &JobFilter) -> StoreResult<Vec<Job>>;
+
+    /// The job with this id.
+    fn job(&self, key: &ConversationKey, id: JobId) -> StoreResult<Option<Job>>;
+
+    /// The newest lines of the log that match, the oldest of them first.
+    fn log(&self, tenant: &TenantId, filter: &LogFilter) -> StoreResult<Vec<LogLine>>;
+
     /// How much the tenant has, and in how many conversations.
     fn totals(&self, tenant: &TenantId) -> StoreResult<(u32, Totals)>;
 
@@ -109,6 +139,109 @@ impl<T> Span<T> {
     pub const fn between(from: T, until: T) -> Self {
         Self { from, until: Some(until), limit: usize::MAX }
     }
+}
+
+/// Which nodes of a conversation to read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeFilter {
+    /// Only those of this level.
+    pub level: Option<Level>,
+    /// Only those with these numbers.
+    pub ordinals: Option<Span<u32>>,
+    /// Only those under this group of the level above, or only those under none.
+    pub parent: Option<Option<u32>>,
+    /// Only the one with this id.
+    pub id: Option<NodeId>,
+    /// Only those that have to be written anew.
+    pub dirty: bool,
+}
+
+impl NodeFilter {
+    /// The nodes of a level.
+    #[must_use]
+    pub fn at(level: Level) -> Self {
+        Self { level: Some(level), ..Self::default() }
+    }
+
+    /// The nodes of a level that no group has taken.
+    #[must_use]
+    pub fn ungrouped(level: Level) -> Self {
+        Self { parent: Some(None), ..Self::at(level) }
+    }
+}
+
+/// Which jobs to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobFilter {
+    /// Only those of this conversation.
+    pub conversation: Option<ConversationId>,
+    /// Only those whose height lies in this range.
+    pub heights: Option<(u8, u8)>,
+    /// Only those that a worker may take at this moment: due, and nothing lower of the same
+    /// conversation still to be done.
+    pub due: Option<Timestamp>,
+    /// Only those whose id begins with these hexadecimal digits.
+    pub id_prefix: Option<String>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl JobFilter {
+    /// Every job, at most `limit`.
+    #[must_use]
+    pub const fn all(limit: usize) -> Self {
+        Self { conversation: None, heights: None, due: None, id_prefix: None, limit }
+    }
+
+    /// The jobs of a conversation.
+    #[must_use]
+    pub fn of(conversation: ConversationId) -> Self {
+        Self { conversation: Some(conversation), ..Self::all(usize::MAX) }
+    }
+}
+
+/// Which lines of the log to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogFilter {
+    /// Only those about this conversation.
+    pub conversation: Option<ConversationId>,
+    /// Only those about a job whose id begins with these hexadecimal digits.
+    pub job_prefix: Option<String>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// How much a tree has at one level.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LevelTotals {
+    /// The level's number.
+    pub level: u8,
+    /// Nodes.
+    pub nodes: u32,
+    /// Nodes that have to be written anew.
+    pub dirty: u32,
+    /// Nodes that nothing higher covers.
+    pub uncovered: u32,
+    /// Characters of their overviews.
+    pub chars: u64,
+    /// Tokens of their overviews.
+    pub tokens: u64,
+    /// Characters of what they were written from.
+    pub source_chars: u64,
+    /// Tokens of the messages they cover.
+    pub raw_tokens: u64,
+    /// Tokens of the messages covered by those that nothing higher covers.
+    pub uncovered_raw_tokens: u64,
+    /// Tokens of the overviews of those that nothing higher covers.
+    pub uncovered_tokens: u64,
+    /// How long writing them took, all in all, in milliseconds.
+    pub took_ms: u64,
+    /// The longest that writing one took.
+    pub slowest_ms: u64,
+    /// Grounded shares, added up.
+    pub grounded: f64,
+    /// Retained shares, added up.
+    pub retained: f64,
 }
 
 /// Which conversations to list.

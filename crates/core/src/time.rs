@@ -4,11 +4,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use jiff::civil;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Invalid;
 
 /// A moment. The core never asks what time it is; the `Clock` port does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Timestamp(i64);
 
 impl Timestamp {

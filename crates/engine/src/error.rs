@@ -17,8 +17,11 @@ pub enum Error {
     /// There is no such conversation.
     #[error("no conversation is called {0:?}")]
     NoConversation(String),
+    /// There is no such node.
+    #[error("no node is called {0:?}")]
+    NoNode(String),
     /// More than one conversation goes by that abbreviation.
-    #[error("{reference:?} fits {} conversations: {}", .candidates.len(), .candidates.join(", "))]
+    #[error("{reference:?} fits {}: {}", .candidates.len(), .candidates.join(", "))]
     Ambiguous {
         /// What was asked for.
         reference: String,
@@ -55,6 +58,7 @@ impl Error {
             Self::NoConversation(_) => Some(
                 "`treering sessions` lists them; a slug, an id or the first digits of one will do".into(),
             ),
+            Self::NoNode(_) => Some("`treering show --tree` lists the nodes of a conversation".into()),
             Self::Ambiguous { .. } => Some("give a few more digits, or the slug".into()),
             Self::SlugTaken(_) => Some("choose another name".into()),
         }

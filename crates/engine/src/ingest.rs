@@ -2,18 +2,20 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use treering_core::capture::{Arrival, Captured, Entry, Outcome, capture, ids_of, validate};
 use treering_core::conversation::Totals;
+use treering_core::growth::Growth;
 use treering_core::ports::{Known, Span, StoreResult};
 use treering_core::slug::slug_of;
 use treering_core::{
     Commit, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState, ExternalId,
-    Invalid, MessageIdx, Naming, Reader, TenantId, Timestamp, Tokenizer, Write,
+    Invalid, MessageIdx, Naming, Policy, Reader, TenantId, Timestamp, Tokenizer, Write,
 };
 
 use crate::error::Result;
+use crate::grow::{Grower, policy_of};
 use crate::memory::Memory;
 
 /// What is known about a conversation before its first message.
@@ -89,16 +91,10 @@ pub struct Appended {
 impl Memory {
     /// Stores entries: all of them or, on an error, none. Durable when it returns.
     pub fn append(&self, incoming: Incoming) -> Result<Appended> {
-        let planner = Arc::new(self.planner(incoming)?);
-        let answer = Arc::new(Mutex::new(None));
-        let slot = Arc::clone(&answer);
-        self.store().commit(Box::new(move |reader| {
-            let (commit, appended) = planner.plan(reader)?;
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(appended);
-            Ok(commit)
-        }))?;
-        let appended = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        appended.ok_or_else(|| Invalid::new("commit", "the store committed without a plan").into())
+        let planner = self.planner(incoming)?;
+        let appended = self.commit_with(move |reader| planner.plan(reader))?;
+        self.signal().raise();
+        Ok(appended)
     }
 
     /// What [`Memory::append`] would do; nothing is written.
@@ -117,6 +113,7 @@ impl Memory {
         Ok(Planner {
             tenant: self.tenant().clone(),
             tokenizer: Arc::clone(self.tokenizer()),
+            policy: self.policy().clone(),
             now: self.clock().now(),
             drawn,
             incoming,
@@ -135,6 +132,7 @@ fn draw_id() -> Result<ConversationId> {
 struct Planner {
     tenant: TenantId,
     tokenizer: Arc<dyn Tokenizer>,
+    policy: Policy,
     now: Timestamp,
     drawn: Option<ConversationId>,
     incoming: Incoming,
@@ -158,6 +156,8 @@ impl Planner {
         let grew = !writes.is_empty() || conversation.threads != before.threads;
         self.settle(reader, &before, &mut conversation, created || grew)?;
 
+        let grown = self.grow(reader, &key, &mut conversation, &writes)?;
+
         // A conversation is not made for what it does not get.
         let missing = created && !grew && !entries.is_empty();
         let mut commit = Commit { tenant: self.tenant.clone(), writes: Vec::with_capacity(writes.len() + 1) };
@@ -165,9 +165,26 @@ impl Planner {
             commit.writes.push(Write::PutConversation(conversation.clone()));
         }
         commit.writes.extend(writes);
+        commit.writes.extend(grown);
         let mut fresh = outcomes.into_iter();
         let outcomes = matched.into_iter().filter_map(|m| m.or_else(|| fresh.next())).collect();
         Ok((commit, Appended { conversation, created: created && !missing, outcomes }))
+    }
+
+    /// Plans the windows that the new messages seal.
+    fn grow(
+        &self,
+        reader: &dyn Reader,
+        key: &ConversationKey,
+        conversation: &mut Conversation,
+        writes: &[Write],
+    ) -> StoreResult<Vec<Write>> {
+        let messages = writes.iter().filter_map(|write| match write {
+            Write::AddMessage(_, message) => Some(message),
+            _ => None,
+        });
+        let policy = policy_of(&self.policy, conversation)?;
+        Grower { reader, key, policy: &policy, now: self.now }.add(conversation, messages)
     }
 
     fn key(&self, id: ConversationId) -> ConversationKey {
@@ -227,6 +244,8 @@ impl Planner {
             external_id: about.external_id.clone(),
             totals: Totals::default(),
             threads: Vec::new(),
+            policy: Vec::new(),
+            growth: Growth::default(),
         };
         Ok((conversation, true))
     }

@@ -5,16 +5,32 @@
 
 mod clock;
 mod cwd;
+mod draw;
 mod error;
+mod faults;
+mod fidelity;
+mod gate;
+mod grow;
 mod ingest;
+mod material;
 mod memory;
 mod record;
+mod tree;
+mod update;
 mod verify;
+mod verify_tree;
+mod worker;
 
 pub use clock::SystemClock;
 pub use cwd::normalise_cwd;
+pub use draw::Branch;
 pub use error::{Error, Result};
+pub use faults::Fault;
+pub use gate::Passage;
 pub use ingest::{Appended, Incoming, Matching, NewConversation, Target};
-pub use memory::{Memory, Session, Stats, Step, WholeTurn};
+pub use memory::{Memory, Parts, Session, Stats, Step, WholeTurn, WorkSettings};
 pub use record::Recorded;
+pub use tree::{TreeStats, TreeView};
+pub use update::{Estimate, Scale, Update, Updated};
 pub use verify::{Problem, Verification};
+pub use worker::{Ran, Scope, Worked, Worker, WorkerHandle};

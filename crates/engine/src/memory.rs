@@ -1,26 +1,65 @@
 //! The façade: everything a program does with a memory goes through [`Memory`].
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use treering_core::capture::{Arrival, Entry, Weighed};
 use treering_core::conversation::Totals;
-use treering_core::ports::{ConversationFilter, Description, Span};
+use treering_core::job::RetryPolicy;
+use treering_core::parameters::Assignment;
+use treering_core::ports::{ConversationFilter, Description, Span, StoreResult};
 use treering_core::slug::slug_of;
 use treering_core::{
     Clock, Commit, Conversation, ConversationId, ConversationKey, ConversationState, Invalid, Message,
-    MessageIdx, Naming, NewMessage, Reader, Store, StoreError, TenantId, ThreadName, Tokenizer, ToolCall,
-    Turn, TurnNo, Write,
+    MessageIdx, Naming, NewMessage, Policy, Reader, Store, StoreError, Summarizer, TenantId, ThreadName,
+    Tokenizer, ToolCall, Turn, TurnNo, Write,
 };
 
 use crate::error::{Error, Result};
+use crate::gate::Signal;
+use crate::grow::{Grower, policy_of};
+use crate::worker::{Worker, WorkerHandle};
 
 /// A memory: one tenant's conversations in one store. Cheap to clone and to share.
 #[derive(Clone)]
 pub struct Memory {
-    store: Arc<dyn Store>,
-    tokenizer: Arc<dyn Tokenizer>,
-    clock: Arc<dyn Clock>,
+    parts: Arc<Parts>,
+    signal: Arc<Signal>,
     tenant: TenantId,
+}
+
+/// What a memory is put together from.
+pub struct Parts {
+    /// Keeps everything.
+    pub store: Arc<dyn Store>,
+    /// Counts tokens.
+    pub tokenizer: Arc<dyn Tokenizer>,
+    /// Tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// Writes the nodes.
+    pub summarizer: Arc<dyn Summarizer>,
+    /// Decides when windows and groups seal, where a conversation does not say otherwise.
+    pub policy: Policy,
+    /// How background work is done.
+    pub work: WorkSettings,
+}
+
+/// How background work is done.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WorkSettings {
+    /// How many jobs run at once.
+    pub concurrency: usize,
+    /// The pause between two jobs of a remote provider, in milliseconds.
+    pub batch_delay_ms: u64,
+    /// When a failed job is tried again.
+    pub retry: RetryPolicy,
+    /// How long the next context waits for the gate at the most, in milliseconds.
+    pub gate_timeout_ms: u64,
+}
+
+impl Default for WorkSettings {
+    fn default() -> Self {
+        Self { concurrency: 3, batch_delay_ms: 1500, retry: RetryPolicy::default(), gate_timeout_ms: 120_000 }
+    }
 }
 
 /// A conversation in a listing.
@@ -46,15 +85,10 @@ pub struct Stats {
 }
 
 impl Memory {
-    /// The memory of `tenant` in `store`.
+    /// The memory of `tenant` in the store of `parts`.
     #[must_use]
-    pub fn new(
-        store: Arc<dyn Store>,
-        tokenizer: Arc<dyn Tokenizer>,
-        clock: Arc<dyn Clock>,
-        tenant: TenantId,
-    ) -> Self {
-        Self { store, tokenizer, clock, tenant }
+    pub fn new(parts: Parts, tenant: TenantId) -> Self {
+        Self { parts: Arc::new(parts), signal: Arc::default(), tenant }
     }
 
     /// The memory of another tenant in the same store.
@@ -72,27 +106,68 @@ impl Memory {
     /// The clock that times what comes without a time.
     #[must_use]
     pub fn clock(&self) -> &dyn Clock {
-        &*self.clock
+        &*self.parts.clock
+    }
+
+    /// How background work is done.
+    #[must_use]
+    pub fn work(&self) -> WorkSettings {
+        self.parts.work
+    }
+
+    /// What decides when windows and groups seal, where a conversation does not say otherwise.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.parts.policy
+    }
+
+    /// Does background work until the handle is dropped.
+    pub fn work_in_background(&self) -> Result<WorkerHandle> {
+        Ok(Worker::new(self.clone())?.spawn())
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
-        &*self.store
+        &*self.parts.store
     }
 
-    pub(crate) const fn tokenizer(&self) -> &Arc<dyn Tokenizer> {
-        &self.tokenizer
+    pub(crate) fn tokenizer(&self) -> &Arc<dyn Tokenizer> {
+        &self.parts.tokenizer
+    }
+
+    pub(crate) fn summarizer(&self) -> &dyn Summarizer {
+        &*self.parts.summarizer
+    }
+
+    pub(crate) fn signal(&self) -> &Signal {
+        &self.signal
+    }
+
+    /// Plans and applies a commit, and hands over what the plan decided beside it.
+    pub(crate) fn commit_with<T: Send + 'static>(
+        &self,
+        mut plan: impl FnMut(&dyn Reader) -> StoreResult<(Commit, T)> + Send + 'static,
+    ) -> Result<T> {
+        let answer = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&answer);
+        self.store().commit(Box::new(move |reader| {
+            let (commit, decided) = plan(reader)?;
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(decided);
+            Ok(commit)
+        }))?;
+        let decided = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        decided.ok_or_else(|| Invalid::new("commit", "the store committed without a plan").into())
     }
 
     /// An entry for [`Memory::append`]: a message of a thread, counted and hashed.
     #[must_use]
     pub fn message(&self, thread: ThreadName, said: NewMessage) -> Entry {
-        let weighed = Weighed::new(said, |text| self.tokenizer.count(text));
+        let weighed = Weighed::new(said, |text| self.tokenizer().count(text));
         Entry { thread, what: Arrival::Message(weighed) }
     }
 
     /// The conversation that goes by a slug, an id, or the first digits of one.
     pub fn find(&self, reference: &str) -> Result<Conversation> {
-        let reader = self.store.reader()?;
+        let reader = self.store().reader()?;
         if let Some(conversation) = reader.conversation_by_slug(&self.tenant, reference)? {
             return Ok(conversation);
         }
@@ -116,7 +191,7 @@ impl Memory {
 
     /// Conversations, the latest activity first, each with its last message.
     pub fn sessions(&self, filter: &ConversationFilter) -> Result<Vec<Session>> {
-        let reader = self.store.reader()?;
+        let reader = self.store().reader()?;
         let with_last = |conversation: Conversation| {
             let key = self.key(conversation.id);
             let last = conversation.totals.messages.checked_sub(1).map(MessageIdx);
@@ -131,7 +206,7 @@ impl Memory {
 
     /// Turns of a conversation, each with its messages and tool calls.
     pub fn turns(&self, id: ConversationId, span: Span<TurnNo>) -> Result<Vec<WholeTurn>> {
-        let (reader, key) = (self.store.reader()?, self.key(id));
+        let (reader, key) = (self.store().reader()?, self.key(id));
         let turns = reader.turns(&key, span)?;
         let (Some(first), Some(last)) = (turns.first(), turns.last()) else { return Ok(Vec::new()) };
         let calls = reader.tool_calls(&key, Span::between(first.no, TurnNo(last.no.0 + 1)))?;
@@ -160,7 +235,7 @@ impl Memory {
 
     /// Messages of a conversation, in order.
     pub fn messages(&self, id: ConversationId, span: Span<MessageIdx>) -> Result<Vec<Message>> {
-        Ok(self.store.reader()?.messages(&self.key(id), span)?)
+        Ok(self.store().reader()?.messages(&self.key(id), span)?)
     }
 
     /// Gives a conversation another name: the title as it is given, the slug from it.
@@ -169,7 +244,7 @@ impl Memory {
         if slug.is_empty() {
             return Err(Invalid::new(format!("name {title:?}"), "it needs a letter or a digit").into());
         }
-        let holder = self.store.reader()?.conversation_by_slug(&self.tenant, &slug)?;
+        let holder = self.store().reader()?.conversation_by_slug(&self.tenant, &slug)?;
         if holder.is_some_and(|holder| holder.id != id) {
             return Err(Error::SlugTaken(slug));
         }
@@ -181,15 +256,22 @@ impl Memory {
         })
     }
 
-    /// Opens, closes or archives a conversation.
+    /// Opens, closes or archives a conversation. Closing seals what is still open.
     pub fn set_state(&self, id: ConversationId, state: ConversationState) -> Result<Conversation> {
         self.change(id, move |conversation| conversation.state = state)
     }
 
+    /// Sets parameters of the policy for one conversation, from now on; none takes back those
+    /// that were set.
+    pub fn set_policy(&self, id: ConversationId, policy: Vec<Assignment>) -> Result<Conversation> {
+        self.policy().with(&policy)?;
+        self.change(id, move |conversation| conversation.policy.clone_from(&policy))
+    }
+
     /// How much there is.
     pub fn stats(&self) -> Result<Stats> {
-        let (conversations, totals) = self.store.reader()?.totals(&self.tenant)?;
-        Ok(Stats { store: self.store.describe()?, conversations, totals, tokenizer: self.tokenizer.name() })
+        let (conversations, totals) = self.store().reader()?.totals(&self.tenant)?;
+        Ok(Stats { store: self.store().describe()?, conversations, totals, tokenizer: self.tokenizer().name() })
     }
 
     pub(crate) fn key(&self, id: ConversationId) -> ConversationKey {
@@ -201,21 +283,27 @@ impl Memory {
         id: ConversationId,
         change: impl Fn(&mut Conversation) + Send + 'static,
     ) -> Result<Conversation> {
-        let key = self.key(id);
-        let planned = key.clone();
-        self.store.commit(Box::new(move |reader: &dyn Reader| {
-            let Some(mut conversation) = reader.conversation(&planned)? else {
+        let (key, general, now) = (self.key(id), self.policy().clone(), self.clock().now());
+        let changed = self.commit_with(move |reader| {
+            let Some(mut conversation) = reader.conversation(&key)? else {
                 return Err(StoreError::Refused(Invalid::new(
                     format!("conversation {id}"),
                     "it does not exist",
                 )));
             };
             change(&mut conversation);
-            let writes = vec![Write::PutConversation(conversation)];
-            Ok(Commit { tenant: planned.tenant.clone(), writes })
-        }))?;
-        let changed = self.store.reader()?.conversation(&key)?;
-        changed.ok_or_else(|| Error::NoConversation(id.to_string()))
+            let policy = policy_of(&general, &conversation)?;
+            let grower = Grower { reader, key: &key, policy: &policy, now };
+            let grown = match conversation.state {
+                ConversationState::Open => Vec::new(),
+                _ => grower.add(&mut conversation, std::iter::empty())?,
+            };
+            let mut writes = vec![Write::PutConversation(conversation.clone())];
+            writes.extend(grown);
+            Ok((Commit { tenant: key.tenant.clone(), writes }, conversation))
+        })?;
+        self.signal().raise();
+        Ok(changed)
     }
 }
 

@@ -10,6 +10,7 @@ use treering_core::{Conversation, Message, MessageIdx, Reader, StoreError, Tenan
 
 use crate::error::Result;
 use crate::memory::Memory;
+use crate::verify_tree;
 
 const PAGE: usize = 500;
 
@@ -132,6 +133,8 @@ impl<'a> Ledger<'a> {
             let (says, has) = (Counts(conversation.totals), Counts(ledger.counted));
             ledger.note(format!("the conversation says {says} and has {has}"));
         }
+        let key = memory.key(conversation.id);
+        ledger.problems.extend(verify_tree::problems(reader, &key, conversation)?);
         Ok(ledger)
     }
 

@@ -2,25 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+mod common;
 
+use common::fresh;
 use proptest::prelude::*;
-use tempfile::TempDir;
 use treering_core::capture::{Arrival, Entry, Outcome};
 use treering_core::ports::ConversationFilter;
-use treering_core::{Conversation, NewMessage, Role, TenantId, ThreadName, Timestamp};
+use treering_core::{Conversation, NewMessage, Role, ThreadName, Timestamp};
 use treering_engine::{Incoming, Matching, Memory, NewConversation, Recorded, Target};
-use treering_providers::Bpe;
-use treering_store::{EmbeddedStore, Sync};
-use treering_testkit::FakeClock;
 use treering_testkit::generate::{Event, conversation, external};
-
-fn fresh() -> (Memory, TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(folder.path(), Sync::Normal).unwrap();
-    let clock = FakeClock::at(Timestamp::from_micros(1_800_000_000_000_000));
-    (Memory::new(Arc::new(store), Arc::new(Bpe::O200k), Arc::new(clock), TenantId::default()), folder)
-}
 
 fn entry(memory: &Memory, event: &Event) -> Entry {
     let (thread, what) = match event.clone() {

@@ -8,10 +8,12 @@
 use std::sync::{Arc, Barrier};
 
 use treering_core::conversation::{Fork, Naming, Thread, Totals};
+use treering_core::growth::Growth;
+use treering_core::windowing::Piece;
 use treering_core::ports::{ConversationFilter, Known, Span};
 use treering_core::{
     Commit, Conversation, ConversationId, ConversationKey, ConversationState, Invalid, Json, Message,
-    MessageIdx, NewMessage, NewToolCall, Role, Store, StoreError, TenantId, ThreadName, Timestamp, ToolCall,
+    MessageIdx, NewMessage, NewToolCall, Policy, Role, Store, StoreError, TenantId, ThreadName, Timestamp, ToolCall,
     ToolResult, Turn, TurnNo, Write,
 };
 
@@ -78,7 +80,17 @@ fn conversation(number: u8) -> Conversation {
         external_id: Some(external(&format!("source:{number}"))),
         totals: Totals { messages: 1, turns: 1, tool_calls: 0, chars: 5, tokens: 2 },
         threads: vec![Thread { name: ThreadName::main(), fork: None, last_turn: Some(turn(0, 0, 1)) }],
+        policy: vec!["window_chars=4000".parse().unwrap(), "length@2=3-4 sentences".parse().unwrap()],
+        growth: growth(),
     }
+}
+
+/// A tree that has begun to grow.
+fn growth() -> Growth {
+    let mut growth = Growth { sealed: vec![3, 1], offered: vec![2], closings: vec![7], ..Growth::default() };
+    let said = message(0, 0, Role::User, "hello");
+    growth.push(0, &ThreadName::main(), &Piece::from(&said), &Policy::default());
+    growth
 }
 
 fn turn(no: u32, from: u32, until: u32) -> Turn {

@@ -3,5 +3,7 @@
 pub mod clock;
 pub mod contract;
 pub mod generate;
+pub mod summarizer;
 
 pub use clock::FakeClock;
+pub use summarizer::Heads;

@@ -1,6 +1,7 @@
 //! The numbers that stand for roles and states in the file. Never renumber: old files keep them.
 
-use treering_core::{ConversationState, Naming, Role};
+use treering_core::commit::LogEvent;
+use treering_core::{ConversationState, JobKind, JobState, Naming, Role};
 
 pub(super) const fn role_code(role: Role) -> i64 {
     match role {
@@ -38,4 +39,35 @@ pub(super) const fn naming_code(naming: Naming) -> i64 {
 
 pub(super) fn naming(code: i64) -> Option<Naming> {
     Naming::ALL.into_iter().find(|naming| naming_code(*naming) == code)
+}
+
+pub(super) const fn job_kind_code(kind: &JobKind) -> i64 {
+    match kind {
+        JobKind::EmbedTurn(_) => 0,
+        JobKind::Summarise(_) => 1,
+        JobKind::EmbedNode(..) => 2,
+    }
+}
+
+pub(super) const fn job_state_code(state: &JobState) -> i64 {
+    match state {
+        JobState::Waiting { .. } => 0,
+        JobState::Leased { .. } => 1,
+        JobState::Dead => 2,
+    }
+}
+
+pub(super) const fn event_code(event: LogEvent) -> i64 {
+    match event {
+        LogEvent::Acquire => 0,
+        LogEvent::Release => 1,
+        LogEvent::Fail => 2,
+        LogEvent::Dead => 3,
+        LogEvent::Retry => 4,
+        LogEvent::Update => 5,
+    }
+}
+
+pub(super) fn event(code: i64) -> Option<LogEvent> {
+    LogEvent::ALL.into_iter().find(|event| event_code(*event) == code)
 }

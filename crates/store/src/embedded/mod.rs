@@ -11,6 +11,8 @@ mod queue;
 mod read;
 mod schema;
 mod threads;
+mod tree_read;
+mod tree_write;
 mod write;
 
 use std::fs;

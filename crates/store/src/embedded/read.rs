@@ -8,15 +8,18 @@ use std::path::Path;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use treering_core::conversation::Totals;
-use treering_core::ports::{ConversationFilter, Known, Reader, Span, StoreResult};
+use treering_core::commit::LogLine;
+use treering_core::ports::{
+    ConversationFilter, JobFilter, Known, LevelTotals, LogFilter, NodeFilter, Reader, Span, StoreResult,
+};
 use treering_core::{
-    ContentHash, Conversation, ConversationId, ConversationKey, ExternalId, Json, Message, MessageIdx,
-    NewMessage, NewToolCall, Role, TenantId, ThreadName, Timestamp, ToolCall, ToolResult, Turn, TurnNo,
+    ContentHash, Conversation, ConversationId, ConversationKey, ExternalId, Job, JobId, Json, Message, MessageIdx,
+    NewMessage, NewToolCall, Node, NodeId, Role, TenantId, ThreadName, Timestamp, ToolCall, ToolResult, Turn, TurnNo,
 };
 
 use super::codes;
 use super::error::explain;
-use super::threads;
+use super::{threads, tree_read};
 
 /// What can be read through a connection, owned or lent.
 pub(super) struct View<'a, C> {
@@ -25,10 +28,10 @@ pub(super) struct View<'a, C> {
 }
 
 const CONVERSATION: &str = "id, slug, title, participants, cwd, project_path, started_at, last_activity,
-    state, external_id, messages, turns, tool_calls, chars, tokens, naming, threads";
+    state, external_id, messages, turns, tool_calls, chars, tokens, naming, threads, policy, growth";
 
 impl<C: Deref<Target = Connection>> View<'_, C> {
-    fn one<T>(
+    pub(super) fn one<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -38,7 +41,7 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
         row().map_err(|error| explain(self.path, &error))
     }
 
-    fn many<T>(
+    pub(super) fn many<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -231,6 +234,39 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
         ids.iter().map(find).collect()
     }
 
+    fn nodes(&self, key: &ConversationKey, filter: &NodeFilter) -> StoreResult<Vec<Node>> {
+        self.read_nodes(key, filter)
+    }
+
+    fn nodes_by_id_prefix(
+        &self,
+        tenant: &TenantId,
+        prefix: &str,
+        limit: usize,
+    ) -> StoreResult<Vec<(ConversationId, NodeId)>> {
+        self.read_nodes_by_id(tenant, prefix, limit)
+    }
+
+    fn level_totals(
+        &self,
+        tenant: &TenantId,
+        conversation: Option<ConversationId>,
+    ) -> StoreResult<Vec<LevelTotals>> {
+        self.read_level_totals(tenant, conversation)
+    }
+
+    fn jobs(&self, tenant: &TenantId, filter: &JobFilter) -> StoreResult<Vec<Job>> {
+        self.read_jobs(tenant, filter)
+    }
+
+    fn job(&self, key: &ConversationKey, id: JobId) -> StoreResult<Option<Job>> {
+        self.read_job(key, id)
+    }
+
+    fn log(&self, tenant: &TenantId, filter: &LogFilter) -> StoreResult<Vec<LogLine>> {
+        self.read_log(tenant, filter)
+    }
+
     fn totals(&self, tenant: &TenantId) -> StoreResult<(u32, Totals)> {
         let sql = "SELECT count(*), ifnull(sum(messages), 0), ifnull(sum(turns), 0),
                 ifnull(sum(tool_calls), 0), ifnull(sum(chars), 0), ifnull(sum(tokens), 0)
@@ -245,15 +281,15 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
     }
 }
 
-fn rows(limit: usize) -> i64 {
+pub(super) fn rows(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-fn end(until: Option<u32>) -> i64 {
+pub(super) fn end(until: Option<u32>) -> i64 {
     until.map_or(i64::MAX, i64::from)
 }
 
-fn moment(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
+pub(super) fn moment(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
     row.get(at).map(Timestamp::from_micros)
 }
 
@@ -306,6 +342,8 @@ fn conversation(row: &Row<'_>) -> rusqlite::Result<Conversation> {
         external_id: external_id(row, 9)?,
         totals: totals(row, 10)?,
         threads: threads::read(row, 16)?,
+        policy: tree_read::parsed(row, 17)?,
+        growth: tree_read::parsed(row, 18)?,
         naming: codes::naming(row.get(15)?).ok_or_else(|| unreadable(15, "no such naming"))?,
     })
 }

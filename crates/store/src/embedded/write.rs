@@ -6,6 +6,7 @@ use treering_core::{
 };
 
 use super::codes::{naming_code, role_code, state_code};
+use super::tree_write::{self as tree, text_of};
 use super::threads;
 
 type Result<T> = rusqlite::Result<T>;
@@ -34,16 +35,17 @@ const SQL: [&str; 6] = [
     // Mostly a conversation has only grown: then the indexes over its names are left alone.
     "UPDATE conversations SET title = ?4, participants = ?5, started_at = ?8, last_activity = ?9,
         state = ?10, messages = ?12, turns = ?13, tool_calls = ?14, chars = ?15, tokens = ?16,
-        naming = ?17, threads = ?18
+        naming = ?17, threads = ?18, policy = ?19, growth = ?20
     WHERE tenant = ?1 AND id = ?2 AND slug = ?3 AND cwd IS ?6 AND project_path IS ?7
         AND external_id IS ?11",
     "INSERT INTO conversations (tenant, id, slug, title, participants, cwd, project_path, started_at,
-        last_activity, state, external_id, messages, turns, tool_calls, chars, tokens, naming, threads)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
+        last_activity, state, external_id, messages, turns, tool_calls, chars, tokens, naming, threads,
+        policy, growth)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)
     ON CONFLICT (tenant, id) DO UPDATE SET slug = ?3, title = ?4, participants = ?5, cwd = ?6,
         project_path = ?7, started_at = ?8, last_activity = ?9, state = ?10, external_id = ?11,
         messages = ?12, turns = ?13, tool_calls = ?14, chars = ?15, tokens = ?16, naming = ?17,
-        threads = ?18",
+        threads = ?18, policy = ?19, growth = ?20",
     "INSERT INTO messages (conversation, idx, turn, turns, thread, role, at, chars, tokens, hash, author,
         external_id, text, parts)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
@@ -70,6 +72,18 @@ impl<'a> Writer<'a> {
             Write::FinishToolCall(id, turn, order, result) => {
                 self.finish_tool_call(tenant, *id, *turn, *order, result)
             }
+            Write::PutNode(id, node) => tree::put_node(self.connection, self.pk(tenant, *id)?, node),
+            Write::SetParent(id, level, ordinals, parent) => {
+                tree::set_parent(self.connection, self.pk(tenant, *id)?, *level, ordinals, *parent)
+            }
+            Write::MarkDirty(id, level, ordinals) => {
+                tree::mark_dirty(self.connection, self.pk(tenant, *id)?, *level, ordinals)
+            }
+            Write::FellTree(id, level) => tree::fell_tree(self.connection, self.pk(tenant, *id)?, *level),
+            Write::AddJob(job) => tree::add_job(self.connection, self.pk(tenant, job.conversation)?, job),
+            Write::PutJob(job) => tree::put_job(self.connection, self.pk(tenant, job.conversation)?, job),
+            Write::RemoveJob(id, job) => tree::remove_job(self.connection, self.pk(tenant, *id)?, *job),
+            Write::AddLog(line) => tree::add_log(self.connection, self.pk(tenant, line.conversation)?, line),
         })
     }
 
@@ -84,6 +98,7 @@ impl<'a> Writer<'a> {
     fn put_conversation(&mut self, tenant: &TenantId, it: &Conversation) -> Result<()> {
         let participants = serde_json::Value::from(it.participants.clone()).to_string();
         let threads = threads::write(&it.threads);
+        let (policy, growth) = (text_of(&it.policy)?, text_of(&it.growth)?);
         let mut write = |which: Which| {
             let params = params![
                 tenant.as_str(),
@@ -104,6 +119,8 @@ impl<'a> Writer<'a> {
                 it.totals.tokens as i64,
                 naming_code(it.naming),
                 threads,
+                policy,
+                growth,
             ];
             self.statement(which)?.execute(params)
         };
@@ -184,6 +201,10 @@ impl<'a> Writer<'a> {
             outcome.result.as_str(),
         ])?;
         Ok(())
+    }
+
+    fn pk(&mut self, tenant: &TenantId, id: ConversationId) -> Result<i64> {
+        Ok(self.conversation(tenant, id)?.pk)
     }
 
     /// The conversation's row number and, by their places, its threads.

@@ -1,0 +1,82 @@
+//! The gate: what the next context of a conversation waits on. It is read off the unfinished
+//! critical jobs, so that it is right after a crash and across processes.
+
+use std::fmt::Write as _;
+
+use crate::job::{Job, JobId, JobState};
+use crate::time::Timestamp;
+
+/// A critical operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    /// The kind of job.
+    pub kind: &'static str,
+    /// The identity of what it works on.
+    pub hash: JobId,
+    /// What it does, in words.
+    pub description: String,
+    /// When it was planned.
+    pub since: Timestamp,
+    /// Where it stands: `pending`, `generating` or `failed`.
+    pub state: &'static str,
+    /// Why it failed last.
+    pub error: Option<String>,
+}
+
+/// How the gate of a conversation stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GateStatus {
+    /// What holds it, the oldest first.
+    pub pending: Vec<Operation>,
+    /// What was given up and holds nothing any more: raw turns stand in.
+    pub failed: Vec<Operation>,
+}
+
+impl GateStatus {
+    /// How the gate stands, given the unfinished jobs of a conversation.
+    #[must_use]
+    pub fn of(jobs: &[Job]) -> Self {
+        let mut status = Self::default();
+        for job in jobs.iter().filter(|job| job.kind.is_critical()) {
+            let operation = Operation {
+                kind: job.kind.as_str(),
+                hash: job.id,
+                description: job.kind.to_string(),
+                since: job.planned_at,
+                state: job.state.as_str(),
+                error: job.error.clone(),
+            };
+            match job.state {
+                JobState::Dead => status.failed.push(operation),
+                JobState::Waiting { .. } | JobState::Leased { .. } => status.pending.push(operation),
+            }
+        }
+        status
+    }
+
+    /// Whether the next context can be built with everything in it.
+    #[must_use]
+    pub const fn is_clear(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// The status as people read it.
+    #[must_use]
+    pub fn describe(&self, now: Timestamp) -> String {
+        let mut text = match self.pending.len() {
+            0 => "gate: open".to_owned(),
+            1 => "gate: waiting for 1 operation".to_owned(),
+            many => format!("gate: waiting for {many} operations"),
+        };
+        for operation in self.pending.iter().chain(&self.failed) {
+            let Operation { description, hash, state, since, .. } = operation;
+            let age = now.as_micros().saturating_sub(since.as_micros()).max(0) as f64 / 1e6;
+            // Writing to a string does not fail.
+            _ = write!(text, "\n  {state}: {description} [{}], {age:.1} s", hash.short());
+            if let Some(error) = &operation.error {
+                _ = write!(text, ": {error}");
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,171 @@
+//! Grouping: which adjacent nodes of a level become one node of the level above. The same rule
+//! for every level; a group is sealed once.
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::GroupPolicy;
+
+/// A node as grouping sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Member {
+    /// Characters of its overview.
+    pub chars: u32,
+    /// Tokens of its overview.
+    pub tokens: u32,
+    /// Messages it covers.
+    pub messages: u32,
+    /// Characters of the messages it covers.
+    pub raw_chars: u64,
+}
+
+/// Why a group sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GroupReason {
+    /// Its children reached the size it aims at.
+    Full,
+    /// The next child would not have fitted.
+    NextDoesNotFit,
+    /// It reached a number of children.
+    Children,
+    /// Its children reached a number of tokens.
+    Tokens,
+    /// It covers a number of messages.
+    Messages,
+    /// Its children reached a number of characters.
+    Chars,
+    /// It covers messages with a number of characters.
+    RawChars,
+}
+
+impl GroupReason {
+    /// The reason in words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::NextDoesNotFit => "the next child does not fit",
+            Self::Children => "number of children",
+            Self::Tokens => "number of tokens",
+            Self::Messages => "number of messages",
+            Self::Chars => "number of characters",
+            Self::RawChars => "length of the history",
+        }
+    }
+}
+
+/// The first group that is due among nodes that have none, in their order: how many children
+/// it takes, and why. The last node always stays out, for context.
+#[must_use]
+pub fn due(ungrouped: &[Member], policy: &GroupPolicy) -> Option<(usize, GroupReason)> {
+    let (_, candidates) = ungrouped.split_last()?;
+    let least = policy.min_children.max(2) as usize;
+    let (mut chars, mut tokens, mut messages, mut raw_chars) = (0_u64, 0_u64, 0_u64, 0_u64);
+    for (place, member) in candidates.iter().enumerate() {
+        let children = place + 1;
+        let overflows = policy.group_chars.is_some_and(|size| {
+            let most = f64::from(size) * f64::from(1.0 + policy.wiggle);
+            (chars + u64::from(member.chars)) as f64 > most
+        });
+        if overflows && place >= least {
+            return Some((place, GroupReason::NextDoesNotFit));
+        }
+        chars += u64::from(member.chars);
+        tokens += u64::from(member.tokens);
+        messages += u64::from(member.messages);
+        raw_chars += member.raw_chars;
+        if children < least {
+            continue;
+        }
+        let reached = |limit: Option<u32>, is: u64| limit.is_some_and(|limit| is >= u64::from(limit));
+        let reason = match () {
+            () if reached(policy.group_chars, chars) => GroupReason::Full,
+            () if reached(policy.children, children as u64) => GroupReason::Children,
+            () if reached(policy.tokens, tokens) => GroupReason::Tokens,
+            () if reached(policy.messages, messages) => GroupReason::Messages,
+            () if reached(policy.chars, chars) => GroupReason::Chars,
+            () if policy.raw_chars.is_some_and(|limit| raw_chars > u64::from(limit)) => GroupReason::RawChars,
+            () => continue,
+        };
+        return Some((children, reason));
+    }
+    None
+}
+
+/// How the children of a sealed group are packed anew when they have outgrown it by more than
+/// half of what it aims at: how many go into each of the new groups, in order. Nothing while it
+/// holds, or where the children are too few to make two groups of.
+#[must_use]
+pub fn repacked(children: &[Member], policy: &GroupPolicy) -> Option<Vec<usize>> {
+    let size = u64::from(policy.group_chars?);
+    let chars = |members: &[Member]| members.iter().map(|child| u64::from(child.chars)).sum::<u64>();
+    if chars(children) <= size + size / 2 {
+        return None;
+    }
+    let least = policy.min_children.max(2) as usize;
+    let most = (size as f64 * f64::from(1.0 + policy.wiggle)) as u64;
+    let mut groups = Vec::new();
+    let mut rest = children;
+    while !rest.is_empty() {
+        let mut take = least.min(rest.len());
+        while take < rest.len() && chars(&rest[..=take]) <= most {
+            take += 1;
+        }
+        // What is left must be enough for a group of its own.
+        if rest.len() - take < least {
+            let fewer = rest.len() - least.min(rest.len());
+            take = if fewer >= least && take < rest.len() { fewer } else { rest.len() };
+        }
+        groups.push(take);
+        rest = &rest[take..];
+    }
+    (groups.len() > 1).then_some(groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Policy, Preset};
+
+    fn members(chars: &[u32]) -> Vec<Member> {
+        chars.iter().map(|&chars| Member { chars, tokens: chars / 4, messages: 10, raw_chars: chars.into() }).collect()
+    }
+
+    #[test]
+    fn groups_take_what_fits_and_leave_the_last_out() {
+        let policy = Policy::from(Preset::Window).groups.remove(0);
+        for (chars, expected) in [
+            (&[][..], None),
+            (&[9000, 9000], None),
+            (&[5000, 5000, 1], Some((2, GroupReason::Full))),
+            (&[5000, 4000, 1], None),
+            (&[5000, 4000, 2500, 1], Some((3, GroupReason::Full))),
+            (&[5000, 4000, 4000, 1], Some((2, GroupReason::NextDoesNotFit))),
+            (&[9000, 9000, 1], Some((2, GroupReason::Full))),
+            (&[3000, 3000, 3000, 3000, 3000], Some((4, GroupReason::Full))),
+        ] {
+            assert_eq!(due(&members(chars), &policy), expected, "{chars:?}");
+        }
+    }
+
+    #[test]
+    fn other_triggers_count_children_tokens_messages_and_history() {
+        let triggers = Policy::from(Preset::Triggers);
+        assert_eq!(due(&members(&[40; 6]), &triggers.groups[0]), Some((5, GroupReason::Children)));
+        assert_eq!(due(&members(&[9000; 3]), &triggers.groups[0]), Some((2, GroupReason::Tokens)));
+        assert_eq!(due(&members(&[40; 4]), &triggers.groups[1]), Some((3, GroupReason::Children)));
+        let per_turn = Policy::from(Preset::PerTurn).groups.remove(0);
+        assert_eq!(due(&members(&[2500, 2500, 1]), &per_turn), None);
+        assert_eq!(due(&members(&[2500, 2501, 1]), &per_turn), Some((2, GroupReason::RawChars)));
+    }
+
+    #[test]
+    fn a_group_is_packed_anew_only_when_it_is_far_too_large() {
+        let policy = Policy::from(Preset::Window).groups.remove(0);
+        assert_eq!(repacked(&members(&[5000, 5000, 5000]), &policy), None);
+        assert_eq!(repacked(&members(&[5000, 5001, 5000]), &policy), None, "too few for two groups");
+        assert_eq!(repacked(&members(&[4000, 4000, 4000, 4000]), &policy), Some(vec![2, 2]));
+        assert_eq!(repacked(&members(&[3000, 3000, 3000, 3000, 3000, 3000, 3000]), &policy), Some(vec![4, 3]));
+        assert_eq!(repacked(&members(&[20_000, 1, 1, 1]), &policy), Some(vec![2, 2]));
+    }
+}

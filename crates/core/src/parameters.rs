@@ -1,0 +1,331 @@
+//! Every parameter of a policy by name, so that configuration, conversations and calls set them
+//! in the same words: `window_chars=4000`, `group_chars@3=20000`, `preset=turns`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Invalid;
+use crate::node::Level;
+use crate::policy::{GroupPolicy, Policy, Preset, SealPolicy};
+
+/// The names of the parameters, and what each means. A name may carry a level: `length@2`.
+pub const PARAMETERS: &[(&str, &str)] = &[
+    ("window_chars", "The size a window aims at, in characters; a larger message is sliced."),
+    ("wiggle", "How far a window or group may be off its aim, as a share of it (0 to 0.5)."),
+    ("min_flush_chars", "The least a window must hold to be sealed by a silence or before a duo that does not fit."),
+    ("flush_after", "How long a silence must be to seal a window, such as `20 min`."),
+    ("overlap_chars", "How much of the window before is shown again at the head of the next, at most 400 characters."),
+    ("seal_policy", "What seals a window: `chars`, `time` or `hybrid`."),
+    ("ensure_assistant", "Seal only after an answer of the assistant (`true` or `false`)."),
+    ("messages", "Seal a window at so many messages."),
+    ("tokens", "Seal a window at so many tokens."),
+    ("age", "Seal a window that has been open for so long, such as `1 h`."),
+    ("turns", "Seal a window at so many turns."),
+    ("chars", "Seal a window at so many characters, however many more the last answer makes."),
+    ("min_turns", "Never seal a window with fewer turns."),
+    ("keep_recent_turns", "How many of the latest turns stay out of every window."),
+    ("group_chars", "The size the children of a group aim at, in characters."),
+    ("group_children", "Seal a group at so many children."),
+    ("group_tokens", "Seal a group when its children have so many tokens."),
+    ("group_messages", "Seal a group when it covers so many messages."),
+    ("group_limit", "Seal a group at so many characters, however many more the last child makes."),
+    ("raw_chars", "Seal a group when the messages it covers have more characters than this."),
+    ("min_children", "Never seal a group with fewer children (2 or more)."),
+    ("length", "How long a summary is: the share that is kept, such as `0.5`, or `3-4 sentences`."),
+    ("strategy", "How a summary tells: `detailed`, `concise`, `thematic`, `chronological`, `executive` or `technical`."),
+    ("deduplicate", "Say near-identical points of different children once (`true` or `false`)."),
+];
+
+/// One parameter set to a value, at one level or at all it applies to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Assignment {
+    name: String,
+    level: Option<Level>,
+    value: String,
+}
+
+impl Assignment {
+    /// Sets a parameter, which may carry a level, to a value.
+    pub fn new(parameter: &str, value: &str) -> Result<Self, Invalid> {
+        let refuse = |why: String| Invalid::new(format!("policy parameter {parameter:?}"), why);
+        let (name, level) = match parameter.trim().split_once('@') {
+            None => (parameter.trim(), None),
+            Some((name, level)) => {
+                let level = level.parse().ok().and_then(Level::new);
+                (name, Some(level.ok_or_else(|| refuse("a level is a number from 1".into()))?))
+            }
+        };
+        if name != "preset" && !PARAMETERS.iter().any(|(known, _)| *known == name) {
+            let known: Vec<&str> = PARAMETERS.iter().map(|(known, _)| *known).collect();
+            return Err(refuse(format!("there is no such parameter; known are preset, {}", known.join(", "))));
+        }
+        let assignment = Self { name: name.to_owned(), level, value: value.trim().to_owned() };
+        // A value that cannot be read is refused here, wherever it is used later.
+        assignment.apply(&mut Policy::default())?;
+        Ok(assignment)
+    }
+
+    fn apply(&self, policy: &mut Policy) -> Result<(), Invalid> {
+        let value = self.value.as_str();
+        let name = match self.level {
+            Some(level) => format!("{}@{level}", self.name),
+            None => self.name.clone(),
+        };
+        let refuse = |invalid: Invalid| Invalid::new(format!("policy parameter {name}={value:?}"), invalid.why);
+        let level = self.level;
+        match self.name.as_str() {
+            "preset" => *policy = value.parse::<Preset>().map_err(refuse)?.into(),
+            "wiggle" => return self.set_wiggle(policy).map_err(refuse),
+            "length" => {
+                let length = value.parse().map_err(refuse)?;
+                set_at(&mut policy.lengths, level, 1, length);
+            }
+            "strategy" => {
+                let strategy = value.parse().map_err(refuse)?;
+                set_at(&mut policy.strategies, level, 1, strategy);
+            }
+            "deduplicate" => policy.deduplicate = flag(value).map_err(refuse)?,
+            _ => {
+                if !self.set_in_window(policy).map_err(refuse)? {
+                    return self.set_in_groups(policy).map_err(refuse);
+                }
+                if level.is_some_and(|level| level != Level::FIRST) {
+                    return Err(refuse(Invalid::new("", "it is a parameter of level 1")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set_wiggle(&self, policy: &mut Policy) -> Result<(), Invalid> {
+        let wiggle = number::<f32>(&self.value)?;
+        if self.level.is_none_or(|level| level == Level::FIRST) {
+            policy.window.wiggle = wiggle;
+        }
+        if self.level != Some(Level::FIRST) {
+            each_group(policy, self.level, |group| group.wiggle = wiggle);
+        }
+        Ok(())
+    }
+
+    /// Whether it is a parameter of windows; then it is set.
+    fn set_in_window(&self, policy: &mut Policy) -> Result<bool, Invalid> {
+        let (window, value) = (&mut policy.window, self.value.as_str());
+        match self.name.as_str() {
+            "window_chars" => window.window_chars = limit(value)?,
+            "min_flush_chars" => window.min_flush_chars = number(value)?,
+            "flush_after" => window.flush_after_ms = duration(value)?,
+            "overlap_chars" => window.overlap_chars = number(value)?,
+            "seal_policy" => window.seal_policy = value.parse()?,
+            "ensure_assistant" => window.ensure_assistant = flag(value)?,
+            "messages" => window.messages = limit(value)?,
+            "tokens" => window.tokens = limit(value)?,
+            "age" => window.age_ms = duration(value)?,
+            "turns" => window.turns = limit(value)?,
+            "chars" => window.chars = limit(value)?,
+            "min_turns" => window.min_turns = number(value)?,
+            "keep_recent_turns" => window.keep_recent_turns = number(value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn set_in_groups(&self, policy: &mut Policy) -> Result<(), Invalid> {
+        if self.level == Some(Level::FIRST) {
+            return Err(Invalid::new("", "it is a parameter of groups, from level 2 on"));
+        }
+        let value = limit(&self.value)?;
+        let set: fn(&mut GroupPolicy, Option<u32>) = match self.name.as_str() {
+            "group_chars" => |group, value| group.group_chars = value,
+            "group_children" => |group, value| group.children = value,
+            "group_tokens" => |group, value| group.tokens = value,
+            "group_messages" => |group, value| group.messages = value,
+            "group_limit" => |group, value| group.chars = value,
+            "raw_chars" => |group, value| group.raw_chars = value,
+            _ => |group, value| group.min_children = value.unwrap_or(2),
+        };
+        each_group(policy, self.level, |group| set(group, value));
+        Ok(())
+    }
+}
+
+impl fmt::Display for Assignment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.level {
+            Some(level) => write!(f, "{}@{level}={}", self.name, self.value),
+            None => write!(f, "{}={}", self.name, self.value),
+        }
+    }
+}
+
+impl FromStr for Assignment {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let (name, value) = text.split_once('=').ok_or_else(|| {
+            Invalid::new(format!("policy {text:?}"), "expected NAME=VALUE, such as window_chars=4000")
+        })?;
+        Self::new(name, value)
+    }
+}
+
+impl TryFrom<String> for Assignment {
+    type Error = Invalid;
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        text.parse()
+    }
+}
+
+impl From<Assignment> for String {
+    fn from(assignment: Assignment) -> Self {
+        assignment.to_string()
+    }
+}
+
+impl Policy {
+    /// This policy with parameters set, in order; refused when it makes no sense then.
+    pub fn with(&self, assignments: &[Assignment]) -> Result<Self, Invalid> {
+        let mut policy = self.clone();
+        // A preset is the ground the others are set on.
+        let is_preset = |assignment: &&Assignment| assignment.name == "preset";
+        assignments.iter().filter(is_preset).try_for_each(|preset| preset.apply(&mut policy))?;
+        let others = assignments.iter().filter(|assignment| !is_preset(assignment));
+        others.into_iter().try_for_each(|assignment| assignment.apply(&mut policy))?;
+        policy.validate()?;
+        Ok(policy)
+    }
+}
+
+impl FromStr for SealPolicy {
+    type Err = Invalid;
+    fn from_str(word: &str) -> Result<Self, Invalid> {
+        match word {
+            "chars" => Ok(Self::Chars),
+            "time" => Ok(Self::Time),
+            "hybrid" => Ok(Self::Hybrid),
+            _ => Err(Invalid::new("", "expected chars, time or hybrid")),
+        }
+    }
+}
+
+fn set_at<T: Clone>(values: &mut Vec<T>, level: Option<Level>, first: u8, value: T) {
+    let Some(level) = level else {
+        values.fill(value);
+        return;
+    };
+    let place = usize::from(level.number().saturating_sub(first));
+    if let Some(last) = values.last().cloned()
+        && values.len() <= place
+    {
+        values.resize(place + 1, last);
+    }
+    values[place] = value;
+}
+
+fn each_group(policy: &mut Policy, level: Option<Level>, change: impl Fn(&mut GroupPolicy)) {
+    match level {
+        None => policy.groups.iter_mut().for_each(change),
+        Some(level) => {
+            let Some(mut group) = policy.group(level).cloned() else { return };
+            change(&mut group);
+            set_at(&mut policy.groups, Some(level), 2, group);
+        }
+    }
+}
+
+fn number<T: FromStr>(text: &str) -> Result<T, Invalid> {
+    text.parse().map_err(|_| Invalid::new("", "expected a number"))
+}
+
+fn limit(text: &str) -> Result<Option<u32>, Invalid> {
+    if text == "off" {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| Invalid::new("", "expected a whole number, or off"))
+}
+
+fn flag(text: &str) -> Result<bool, Invalid> {
+    text.parse().map_err(|_| Invalid::new("", "expected true or false"))
+}
+
+/// Milliseconds, from `20 min`, `1h`, `90 s`, `1500 ms`.
+fn duration(text: &str) -> Result<Option<u64>, Invalid> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let digits = text.trim_end_matches(|c: char| c.is_alphabetic()).trim_end();
+    let unit = match text[digits.len()..].trim() {
+        "ms" => 1,
+        "s" => 1000,
+        "min" | "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(Invalid::new("", "expected a duration such as 20 min, 1 h or 90 s, or off")),
+    };
+    let count: u64 = digits.parse().map_err(|_| Invalid::new("", "expected a duration such as 20 min"))?;
+    Ok(Some(count.saturating_mul(unit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(assignments: &[&str]) -> Result<Policy, Invalid> {
+        let parsed = assignments.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>()?;
+        Policy::default().with(&parsed)
+    }
+
+    #[test]
+    fn parameters_are_set_by_name() {
+        let policy = with(&["window_chars=4000", "flush_after=5 min", "group_chars@3=20000", "length@1=0.3"]).unwrap();
+        assert_eq!(policy.window.window_chars, Some(4000));
+        assert_eq!(policy.window.flush_after_ms, Some(300_000));
+        let chars: Vec<_> = policy.groups.iter().map(|group| group.group_chars).collect();
+        assert_eq!(chars, [Some(10_000), Some(20_000)]);
+        assert_eq!(policy.lengths.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0.3", "0.1"]);
+        let policy = with(&["turns=8", "preset=turns", "wiggle=0.1"]).unwrap();
+        assert_eq!((policy.window.turns, policy.window.keep_recent_turns), (Some(8), 2));
+        assert!((policy.groups[0].wiggle - 0.1).abs() < 1e-6 && (policy.window.wiggle - 0.1).abs() < 1e-6);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_the_reason() {
+        for (assignments, why) in [
+            (&["windowchars=1"][..], "no such parameter"),
+            (&["window_chars"], "NAME=VALUE"),
+            (&["window_chars=many"], "whole number"),
+            (&["flush_after=20"], "duration"),
+            (&["length=2"], "share"),
+            (&["length=4-3 sentences"], "sentences"),
+            (&["strategy=funny"], "one of"),
+            (&["group_chars@1=5"], "level 2"),
+            (&["messages@2=5"], "level 1"),
+            (&["preset=best"], "one of"),
+            (&["window_chars@0=5"], "number from 1"),
+            (&["window_chars=off", "seal_policy=chars"], "seals a window"),
+            (&["preset=turns", "keep_recent_turns=5"], "less than turns"),
+        ] {
+            let error = with(assignments).unwrap_err().to_string();
+            assert!(error.contains(why), "{assignments:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_parameter_can_be_set_and_is_written_as_it_was_read() {
+        for (name, _) in PARAMETERS {
+            let value = match *name {
+                "seal_policy" => "time",
+                "ensure_assistant" | "deduplicate" => "false",
+                "flush_after" | "age" => "2 h",
+                "wiggle" => "0.25",
+                "length" => "2-5 sentences",
+                "strategy" => "concise",
+                _ => "3",
+            };
+            let text = format!("{name}={value}");
+            assert_eq!(text.parse::<Assignment>().unwrap().to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! Windowing: which messages of a thread become one level-1 node, and why just there.
+//!
+//! A fold over the messages of one thread in the order they arrived. The state is small and the
+//! same however the messages were portioned, so that appending costs the same at any length and
+//! a replay gives the same windows. It never looks at a clock: silence is what lies between two
+//! messages.
+
+use serde::{Deserialize, Serialize};
+use unicode_segmentation::GraphemeCursor;
+
+use crate::ids::{MessageIdx, TurnNo};
+use crate::message::{Message, Role};
+use crate::node::Place;
+use crate::policy::{SealPolicy, WindowPolicy};
+use crate::time::Timestamp;
+
+/// A message as windowing sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece<'a> {
+    /// Its position.
+    pub idx: MessageIdx,
+    /// Its turn.
+    pub turn: TurnNo,
+    /// Who speaks.
+    pub role: Role,
+    /// When.
+    pub at: Timestamp,
+    /// Characters of the text.
+    pub chars: u32,
+    /// Tokens of the text.
+    pub tokens: u32,
+    /// The text; looked at only where it must be sliced.
+    pub text: &'a str,
+    /// So many of its first characters are in windows already.
+    pub skip: u32,
+}
+
+impl<'a> From<&'a Message> for Piece<'a> {
+    fn from(message: &'a Message) -> Self {
+        Self {
+            idx: message.idx,
+            turn: message.turn,
+            role: message.said.role,
+            at: message.said.at,
+            chars: message.chars,
+            tokens: message.tokens,
+            text: &message.said.text,
+            skip: 0,
+        }
+    }
+}
+
+/// Why a window sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SealReason {
+    /// It reached the size it aims at.
+    Full,
+    /// The next whole duo would not have fitted.
+    NextDoesNotFit,
+    /// Nothing was said for long.
+    Silence,
+    /// It reached a number of messages.
+    Messages,
+    /// It reached a number of tokens.
+    Tokens,
+    /// It has been open for long.
+    Age,
+    /// It reached a number of turns.
+    Turns,
+    /// It reached a number of characters.
+    Chars,
+    /// A message larger than a window was sliced.
+    Oversized,
+    /// It reached twice its size, and nobody answered.
+    Unanswered,
+    /// The conversation was closed.
+    Closed,
+}
+
+impl SealReason {
+    /// The reason in words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::NextDoesNotFit => "the next duo does not fit",
+            Self::Silence => "silence",
+            Self::Messages => "number of messages",
+            Self::Tokens => "number of tokens",
+            Self::Age => "age",
+            Self::Turns => "number of turns",
+            Self::Chars => "number of characters",
+            Self::Oversized => "oversized message",
+            Self::Unanswered => "twice its size without an answer",
+            Self::Closed => "conversation closed",
+        }
+    }
+}
+
+/// A run of pieces, and what they come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// Messages, a slice counting as one.
+    pub messages: u32,
+    /// Turns it touches.
+    pub turns: u32,
+    /// Characters.
+    pub chars: u32,
+    /// Tokens.
+    pub tokens: u32,
+    first_turn: TurnNo,
+    last_turn: TurnNo,
+    first_at: Timestamp,
+    last_at: Timestamp,
+    until: Place,
+}
+
+impl Stretch {
+    /// The slice of a piece from one character to another.
+    fn of(piece: &Piece<'_>, from: u32, until: u32) -> Self {
+        let chars = until - from;
+        let share = |tokens: u32| match piece.chars {
+            0 => tokens,
+            all => (u64::from(tokens) * u64::from(chars) / u64::from(all)) as u32,
+        };
+        Self {
+            messages: 1,
+            turns: 1,
+            chars,
+            tokens: share(piece.tokens),
+            first_turn: piece.turn,
+            last_turn: piece.turn,
+            first_at: piece.at,
+            last_at: piece.at,
+            until: if until >= piece.chars {
+                Place::after(piece.idx)
+            } else {
+                Place { idx: piece.idx, offset: until }
+            },
+        }
+    }
+
+    fn join(&mut self, next: &Self) {
+        let shared = u32::from(self.last_turn == next.first_turn);
+        self.messages += next.messages;
+        self.turns += next.turns - shared;
+        self.chars = self.chars.saturating_add(next.chars);
+        self.tokens = self.tokens.saturating_add(next.tokens);
+        self.last_turn = next.last_turn;
+        self.last_at = next.last_at;
+        self.until = next.until;
+    }
+}
+
+fn joined(stretches: &[Stretch]) -> Option<Stretch> {
+    let (first, rest) = stretches.split_first()?;
+    let mut all = *first;
+    rest.iter().for_each(|next| all.join(next));
+    Some(all)
+}
+
+/// The window of a thread that still grows.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct OpenWindow {
+    /// Where it begins; nowhere while it is empty.
+    from: Option<Place>,
+    /// What was answered, a stretch for each of the latest turns where those are kept back.
+    answered: Vec<Stretch>,
+    /// What waits for an answer.
+    waiting: Option<Stretch>,
+    /// A silence came while something waited for an answer.
+    silent: bool,
+}
+
+/// A window that is to be sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seal {
+    /// Where it begins.
+    pub from: Place,
+    /// Where the next one begins.
+    pub until: Place,
+    /// What is in it.
+    pub holds: Stretch,
+    /// Why it sealed.
+    pub reason: SealReason,
+}
+
+impl OpenWindow {
+    /// Where it begins; nowhere while it is empty.
+    #[must_use]
+    pub const fn from(&self) -> Option<Place> {
+        self.from
+    }
+
+    /// Everything in it.
+    #[must_use]
+    pub fn holds(&self) -> Option<Stretch> {
+        let answered = joined(&self.answered);
+        match (answered, &self.waiting) {
+            (Some(mut all), Some(waiting)) => {
+                all.join(waiting);
+                Some(all)
+            }
+            (answered, waiting) => answered.or(*waiting),
+        }
+    }
+
+    /// Takes the next message of the thread and seals what is due.
+    pub fn push(&mut self, piece: &Piece<'_>, policy: &WindowPolicy) -> Vec<Seal> {
+        let mut seals = Vec::new();
+        self.notice_silence(piece, policy, &mut seals);
+        match policy.window_chars {
+            Some(size) if piece.chars.saturating_sub(piece.skip) > policy.most(size) => {
+                self.slice(piece, size, policy, &mut seals);
+            }
+            _ => self.add(piece, piece.skip, piece.chars),
+        }
+        let answers = piece.role == Role::Assistant && piece.chars > 0;
+        if answers || !policy.ensure_assistant {
+            self.settle(piece.at, policy, &mut seals);
+        } else if self.is_left_unanswered(policy) {
+            // What was answered seals on its own, so that what waits still can be.
+            seals.extend(self.seal_answered(self.answered.len(), SealReason::NextDoesNotFit));
+            if self.is_left_unanswered(policy) {
+                seals.extend(self.seal_all(SealReason::Unanswered));
+            }
+        }
+        seals
+    }
+
+    /// Seals whatever is left: the conversation is closed.
+    pub fn close(&mut self) -> Option<Seal> {
+        self.seal_all(SealReason::Closed)
+    }
+
+    fn chars(&self) -> u32 {
+        self.holds().map_or(0, |all| all.chars)
+    }
+
+    fn add(&mut self, piece: &Piece<'_>, from: u32, until: u32) {
+        let stretch = Stretch::of(piece, from, until);
+        self.from.get_or_insert(Place { idx: piece.idx, offset: from });
+        match &mut self.waiting {
+            Some(waiting) => waiting.join(&stretch),
+            None => self.waiting = Some(stretch),
+        }
+    }
+
+    /// A long silence seals what was answered before it; what waits is sealed with its answer.
+    fn notice_silence(&mut self, piece: &Piece<'_>, policy: &WindowPolicy, seals: &mut Vec<Seal>) {
+        let Some(flush_after) = policy.flush_after_ms.filter(|_| policy.by_time()) else { return };
+        let Some(all) = self.holds() else { return };
+        let silence = piece.at.as_micros().saturating_sub(all.last_at.as_micros());
+        let long = u64::try_from(silence).is_ok_and(|silence| silence > flush_after.saturating_mul(1000));
+        if !long || all.chars < policy.min_flush_chars.max(1) {
+            return;
+        }
+        if self.waiting.is_some() && policy.ensure_assistant {
+            self.silent = true;
+        } else {
+            seals.extend(self.seal_due(SealReason::Silence, policy));
+        }
+    }
+
+    /// Spreads a message larger than a window over as many as it takes.
+    fn slice(&mut self, piece: &Piece<'_>, size: u32, policy: &WindowPolicy, seals: &mut Vec<Seal>) {
+        let worth_sealing = |part: &Stretch| part.chars >= policy.min_flush_chars.max(1);
+        if joined(&self.answered).as_ref().is_some_and(worth_sealing) {
+            seals.extend(self.seal_answered(self.answered.len(), SealReason::NextDoesNotFit));
+        }
+        if self.chars() > size - size / 4 {
+            seals.extend(self.seal_all(SealReason::Oversized));
+        }
+        let mut text = Slicer::new(piece.text);
+        let mut from = piece.skip;
+        while (piece.chars - from).saturating_add(self.chars()) > policy.most(size) {
+            let room = size.saturating_sub(self.chars()).max(1);
+            let until = text.cut(from, room).min(piece.chars);
+            self.add(piece, from, until);
+            seals.extend(self.seal_all(SealReason::Oversized));
+            from = until;
+        }
+        if from < piece.chars {
+            self.add(piece, from, piece.chars);
+        }
+    }
+
+    /// An answer came: seals what is due at this place.
+    fn settle(&mut self, now: Timestamp, policy: &WindowPolicy, seals: &mut Vec<Seal>) {
+        let before = joined(&self.answered);
+        if let (Some(size), Some(before)) = (policy.window_chars.filter(|_| policy.by_size()), before) {
+            let fits = self.chars() <= policy.most(size);
+            let worth = before.chars >= policy.min_flush_chars.max(1) && before.turns >= policy.min_turns;
+            if !fits && worth && self.waiting.is_some() && policy.keep_recent_turns == 0 {
+                seals.extend(self.seal_answered(self.answered.len(), SealReason::NextDoesNotFit));
+            }
+        }
+        self.answer(policy.keep_recent_turns);
+        if let Some(reason) = self.due(now, policy) {
+            seals.extend(self.seal_due(reason, policy));
+        }
+    }
+
+    /// What waited is answered. Only as many turns are told apart as may be kept back.
+    fn answer(&mut self, keep: u32) {
+        let Some(answered) = self.waiting.take() else { return };
+        match self.answered.last_mut() {
+            Some(last) if last.last_turn == answered.first_turn => last.join(&answered),
+            _ => self.answered.push(answered),
+        }
+        while self.answered.len() > keep as usize + 1 {
+            let second = self.answered.remove(1);
+            self.answered[0].join(&second);
+        }
+    }
+
+    fn due(&self, now: Timestamp, policy: &WindowPolicy) -> Option<SealReason> {
+        let all = self.holds()?;
+        let reached = |limit: Option<u32>, is: u32| limit.is_some_and(|limit| is >= limit);
+        let open_for = now.as_micros().saturating_sub(all.first_at.as_micros());
+        let old = |age: u64| u64::try_from(open_for).is_ok_and(|open_for| open_for >= age.saturating_mul(1000));
+        Some(match () {
+            () if policy.by_size() && reached(policy.window_chars, all.chars) => SealReason::Full,
+            () if self.silent => SealReason::Silence,
+            () if reached(policy.messages, all.messages) => SealReason::Messages,
+            () if reached(policy.tokens, all.tokens) => SealReason::Tokens,
+            () if reached(policy.turns, all.turns) => SealReason::Turns,
+            () if reached(policy.chars, all.chars) => SealReason::Chars,
+            () if policy.age_ms.is_some_and(old) => SealReason::Age,
+            () => return None,
+        })
+    }
+
+    /// Whether it has grown to twice what seals it while nobody answered: people among
+    /// themselves, or an assistant that never came back.
+    fn is_left_unanswered(&self, policy: &WindowPolicy) -> bool {
+        let Some(all) = self.holds() else { return false };
+        let twice = |limit: Option<u32>, is: u32| limit.is_some_and(|limit| is >= limit.saturating_mul(2));
+        twice(policy.window_chars.filter(|_| policy.by_size()), all.chars)
+            || twice(policy.messages, all.messages)
+            || twice(policy.tokens, all.tokens)
+            || twice(policy.chars, all.chars)
+    }
+
+    /// Seals what is due, except the turns that are kept back.
+    fn seal_due(&mut self, reason: SealReason, policy: &WindowPolicy) -> Option<Seal> {
+        if self.holds().is_none_or(|all| all.turns < policy.min_turns) {
+            return None;
+        }
+        match policy.keep_recent_turns as usize {
+            0 => self.seal_all(reason),
+            keep => self.seal_answered(self.answered.len().saturating_sub(keep), reason),
+        }
+    }
+
+    fn seal_all(&mut self, reason: SealReason) -> Option<Seal> {
+        let holds = self.holds()?;
+        let seal = Seal { from: self.from?, until: holds.until, holds, reason };
+        *self = Self::default();
+        Some(seal)
+    }
+
+    /// Seals the first stretches of what was answered; the rest stays open.
+    fn seal_answered(&mut self, stretches: usize, reason: SealReason) -> Option<Seal> {
+        let rest = self.answered.split_off(stretches);
+        let sealed = std::mem::replace(&mut self.answered, rest);
+        let holds = joined(&sealed)?;
+        let seal = Seal { from: self.from?, until: holds.until, holds, reason };
+        self.from = (!self.answered.is_empty() || self.waiting.is_some()).then_some(holds.until);
+        self.silent = false;
+        Some(seal)
+    }
+}
+
+impl WindowPolicy {
+    /// The largest that a window of this size may become.
+    #[must_use]
+    pub fn most(&self, size: u32) -> u32 {
+        (f64::from(size) * f64::from(1.0 + self.wiggle)) as u32
+    }
+
+    const fn by_time(&self) -> bool {
+        matches!(self.seal_policy, SealPolicy::Time | SealPolicy::Hybrid)
+    }
+
+    const fn by_size(&self) -> bool {
+        matches!(self.seal_policy, SealPolicy::Chars | SealPolicy::Hybrid)
+    }
+}
+
+/// Cuts a text into slices from its beginning to its end.
+struct Slicer<'a> {
+    text: &'a str,
+    /// A place in the text: so many characters are so many bytes.
+    chars: u32,
+    bytes: usize,
+}
+
+impl<'a> Slicer<'a> {
+    const fn new(text: &'a str) -> Self {
+        Self { text, chars: 0, bytes: 0 }
+    }
+
+    /// Where a slice from character `from` ends that has at most `room` characters: after a
+    /// line or a word near its end where there is one, and never within what people see as one
+    /// character, unless that alone is larger.
+    fn cut(&mut self, from: u32, room: u32) -> u32 {
+        self.advance_to(from);
+        let rest = &self.text[self.bytes..];
+        let end = rest.char_indices().nth(room as usize).map_or(rest.len(), |(at, _)| at);
+        if end == rest.len() {
+            return from.saturating_add(crate::text::chars(rest));
+        }
+        // The last tenth of the slice is searched for a good place.
+        let search = rest.char_indices().nth((room - room / 10) as usize).map_or(0, |(at, _)| at);
+        let slice = rest.get(search..end).unwrap_or_default();
+        let after = |found: Option<usize>| found.map(|at| search + at + 1);
+        let good = after(slice.rfind('\n')).or_else(|| after(slice.rfind(' '))).unwrap_or(end);
+        let whole = self.whole_character(self.bytes + good);
+        let end = if whole > self.bytes { whole } else { self.bytes + end };
+        from.saturating_add(crate::text::chars(&self.text[self.bytes..end])).max(from + 1)
+    }
+
+    fn advance_to(&mut self, chars: u32) {
+        let rest = &self.text[self.bytes..];
+        let step = chars.saturating_sub(self.chars) as usize;
+        self.bytes += rest.char_indices().nth(step).map_or(rest.len(), |(at, _)| at);
+        self.chars = chars;
+    }
+
+    /// The last place at or before `at` that is between two characters as people see them.
+    fn whole_character(&self, at: usize) -> usize {
+        let mut cursor = GraphemeCursor::new(at, self.text.len(), true);
+        match cursor.is_boundary(self.text, 0) {
+            Ok(true) => at,
+            _ => cursor.prev_boundary(self.text, 0).ok().flatten().unwrap_or(at),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Drawing the tree: one line for each node, job and open window, as a person reads it from the
+//! oldest to the newest.
+
+use std::fmt;
+
+use treering_core::node::Window;
+use treering_core::{ConversationState, Covers, Job, JobKind, Node, ThreadName};
+
+use crate::tree::TreeView;
+
+/// One line of a drawn tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Branch {
+    /// The lines that join it to the others.
+    pub prefix: String,
+    /// Its level; 0 for an open window.
+    pub level: u8,
+    /// The id of the node; of the job where the node is still to be written.
+    pub id: String,
+    /// What it covers, in words.
+    pub covers: String,
+    /// Turns it covers, where that is known.
+    pub turns: u32,
+    /// Characters of what it was written from, where that is known.
+    pub source_chars: u64,
+    /// Characters of it.
+    pub chars: u64,
+    /// How it stands.
+    pub state: &'static str,
+    /// Why it was sealed.
+    pub why: &'static str,
+}
+
+impl Branch {
+    /// How much smaller it is than what it was written from, in per cent.
+    #[must_use]
+    pub fn removed_percent(&self) -> Option<i64> {
+        let share = self.chars as f64 / self.source_chars as f64;
+        (self.source_chars > 0 && self.level > 0).then(|| ((1.0 - share) * 100.0).round() as i64)
+    }
+}
+
+impl fmt::Display for Branch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { prefix, level, covers, turns, source_chars, chars, state, why, .. } = self;
+        match *level {
+            0 => write!(f, "{prefix}open window: {covers}, {chars} chars"),
+            level if *chars == 0 => write!(f, "{prefix}level {level}: {covers}, {state} ({why})"),
+            level => write!(
+                f,
+                "{prefix}level {level}: {covers}, {turns} turns, {source_chars} → {chars} chars, {state} ({why})"
+            ),
+        }
+    }
+}
+
+impl TreeView {
+    /// The tree as lines, the oldest branch first; under each node what it was written from.
+    #[must_use]
+    pub fn draw(&self) -> Vec<Branch> {
+        let mut lines = Vec::new();
+        let mut roots: Vec<&Node> = self.nodes.iter().filter(|node| !node.superseded).collect();
+        roots.sort_by_key(|node| (node.range_end, node.source.from, node.level()));
+        for root in roots {
+            self.draw_node(root, "", "", &mut lines);
+        }
+        lines.extend(self.jobs.iter().filter_map(|job| self.draw_job(job)));
+        for (thread, window) in self.conversation.threads.iter().zip(&self.growth().windows) {
+            let (Some(from), Some(holds)) = (window.from(), window.holds()) else { continue };
+            let until = treering_core::node::Place::after(treering_core::MessageIdx(
+                self.conversation.totals.messages.saturating_sub(1),
+            ));
+            let until = thread.last_turn.as_ref().map_or(until, |turn| treering_core::node::Place {
+                idx: turn.until,
+                offset: 0,
+            });
+            lines.push(Branch {
+                prefix: String::new(),
+                level: 0,
+                id: String::new(),
+                covers: span(&Window { thread: thread.name.clone(), from, until }),
+                turns: holds.turns,
+                source_chars: holds.chars.into(),
+                chars: holds.chars.into(),
+                state: "open",
+                why: "",
+            });
+        }
+        lines
+    }
+
+    fn draw_node(&self, node: &Node, own: &str, below: &str, lines: &mut Vec<Branch>) {
+        let covers = match &node.task.covers {
+            Covers::Messages(window) => span(window),
+            Covers::Nodes(children) => {
+                format!("{} nodes over messages {}–{}", children.len(), node.source.from, node.source.until - 1)
+            }
+        };
+        let state = match node.dirty {
+            true => "dirty",
+            false => node.state(self.conversation.state == ConversationState::Open).as_str(),
+        };
+        lines.push(Branch {
+            prefix: own.to_owned(),
+            level: node.level().number(),
+            id: node.id.to_string(),
+            covers,
+            turns: node.source.turns,
+            source_chars: node.source.chars,
+            chars: node.chars.into(),
+            state,
+            why: node.task.cause.as_str(),
+        });
+        let mut children: Vec<&Node> = self
+            .nodes
+            .iter()
+            .filter(|child| child.level().above() == node.level() && child.parent == Some(node.ordinal()))
+            .collect();
+        children.sort_by_key(|child| (child.range_end, child.ordinal()));
+        for (place, child) in children.iter().enumerate() {
+            let last = place + 1 == children.len();
+            let (branch, trunk) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            self.draw_node(child, &format!("{below}{branch}"), &format!("{below}{trunk}"), lines);
+        }
+    }
+
+    /// A job whose node is not there yet; one that writes a node anew is drawn with the node.
+    fn draw_job(&self, job: &Job) -> Option<Branch> {
+        let JobKind::Summarise(task) = &job.kind else { return None };
+        let written = |node: &Node| node.level() == task.level && node.ordinal() == task.ordinal;
+        if self.nodes.iter().any(written) {
+            return None;
+        }
+        let covers = match &task.covers {
+            Covers::Messages(window) => span(window),
+            Covers::Nodes(children) => format!("{} nodes", children.len()),
+        };
+        Some(Branch {
+            prefix: String::new(),
+            level: task.level.number(),
+            id: job.id.short(),
+            covers,
+            turns: 0,
+            source_chars: 0,
+            chars: 0,
+            state: job.state.as_str(),
+            why: task.cause.as_str(),
+        })
+    }
+}
+
+fn span(window: &Window) -> String {
+    let main = Window { thread: ThreadName::main(), ..window.clone() };
+    match window.thread.is_main() {
+        true => format!("messages {main}"),
+        false => format!("messages {main} of {}", window.thread),
+    }
+}

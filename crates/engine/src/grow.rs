@@ -1,0 +1,224 @@
+//! Growing the tree: what a commit that adds messages or nodes has to plan along with them.
+//! Everything here runs inside the plan of a commit and only decides what to write.
+
+use std::borrow::Cow;
+
+use treering_core::commit::{LogEvent, LogLine};
+use treering_core::growth::Growth;
+use treering_core::ports::{NodeFilter, Span, StoreResult};
+use treering_core::windowing::Piece;
+use treering_core::{
+    Conversation, ConversationId, ConversationKey, ConversationState, Job, JobKind, Level, Message, MessageIdx,
+    Node, Policy, Reader, Task, Timestamp, Write,
+};
+
+/// Messages that are read at once.
+const PAGE: usize = 1000;
+
+/// Plans the growth of one conversation.
+pub(crate) struct Grower<'a> {
+    pub(crate) reader: &'a dyn Reader,
+    pub(crate) key: &'a ConversationKey,
+    pub(crate) policy: &'a Policy,
+    pub(crate) now: Timestamp,
+}
+
+/// The policy of a conversation: the general one with what is set for it alone.
+pub(crate) fn policy_of<'a>(general: &'a Policy, conversation: &Conversation) -> StoreResult<Cow<'a, Policy>> {
+    match conversation.policy.as_slice() {
+        [] => Ok(Cow::Borrowed(general)),
+        own => Ok(Cow::Owned(general.with(own)?)),
+    }
+}
+
+impl Grower<'_> {
+    /// Plans the windows that messages seal which are stored in the same commit, and those of
+    /// earlier ones that nobody has looked at yet.
+    pub(crate) fn add<'m>(
+        &self,
+        conversation: &mut Conversation,
+        messages: impl Iterator<Item = &'m Message>,
+    ) -> StoreResult<Vec<Write>> {
+        let mut messages = messages.peekable();
+        let mut tasks = Vec::new();
+        let stored = messages.peek().map_or(conversation.totals.messages, |message| message.idx.0);
+        if conversation.growth.through < stored {
+            tasks.extend(self.catch_up(conversation, stored)?);
+        }
+        for message in messages {
+            tasks.extend(self.push(conversation, message));
+        }
+        if conversation.state != ConversationState::Open {
+            tasks.extend(self.close(conversation));
+        }
+        Ok(self.jobs(tasks))
+    }
+
+    /// Plans a window for whatever is still open.
+    pub(crate) fn close(&self, conversation: &mut Conversation) -> Vec<Task> {
+        let Conversation { threads, growth, .. } = conversation;
+        growth.close(threads.iter().map(|thread| &thread.name), self.policy)
+    }
+
+    /// Looks at messages that are stored already, up to the one at `until`. Where the
+    /// conversation was closed in between, it is again.
+    pub(crate) fn catch_up(&self, conversation: &mut Conversation, until: u32) -> StoreResult<Vec<Task>> {
+        let closings = std::mem::take(&mut conversation.growth.closings);
+        let mut tasks = Vec::new();
+        while conversation.growth.through < until {
+            let from = MessageIdx(conversation.growth.through);
+            let mut span = Span::between(from, MessageIdx(until));
+            span.limit = PAGE;
+            let page = self.reader.messages(self.key, span)?;
+            if page.is_empty() {
+                break;
+            }
+            for message in &page {
+                tasks.extend(self.push(conversation, message));
+                if closings.contains(&conversation.growth.through) {
+                    tasks.extend(self.close(conversation));
+                }
+            }
+        }
+        let earlier = closings.into_iter().filter(|at| !conversation.growth.closings.contains(at));
+        let mut all: Vec<u32> = earlier.collect();
+        all.append(&mut conversation.growth.closings);
+        all.sort_unstable();
+        conversation.growth.closings = all;
+        Ok(tasks)
+    }
+
+    /// Looks once more at what is open, under another policy than it was opened with.
+    pub(crate) fn reopen(&self, conversation: &mut Conversation) -> StoreResult<Vec<Task>> {
+        let Some(first) = conversation.growth.first_open() else { return Ok(Vec::new()) };
+        let starts: Vec<_> = conversation.growth.windows.iter().map(|window| window.from()).collect();
+        let until = conversation.growth.through;
+        conversation.growth.windows.clear();
+        let mut tasks = Vec::new();
+        for message in self.reader.messages(self.key, Span::between(first, MessageIdx(until)))? {
+            let Some(place) = place_of(conversation, &message) else { continue };
+            let Some(start) = starts.get(place).copied().flatten() else { continue };
+            if message.idx < start.idx {
+                continue;
+            }
+            let skip = if message.idx == start.idx { start.offset } else { 0 };
+            let piece = Piece { skip, ..Piece::from(&message) };
+            tasks.extend(conversation.growth.push(place, &message.thread, &piece, self.policy));
+        }
+        conversation.growth.through = until;
+        Ok(tasks)
+    }
+
+    fn push(&self, conversation: &mut Conversation, message: &Message) -> Vec<Task> {
+        let Some(place) = place_of(conversation, message) else { return Vec::new() };
+        conversation.growth.push(place, &message.thread, &Piece::from(message), self.policy)
+    }
+
+    /// Plans what follows from a finished node: the groups it completes, or, where it was
+    /// written anew, its ancestors.
+    pub(crate) fn finished(&self, conversation: &mut Conversation, node: &mut Node) -> StoreResult<Vec<Write>> {
+        let id = conversation.id;
+        let (level, ordinal) = (node.level(), node.ordinal());
+        if let Some(before) = self.node(level, ordinal)? {
+            node.parent = before.parent;
+            let changed = before.content != node.content || before.id != node.id;
+            return if changed { self.rewritten(conversation, node) } else { Ok(Vec::new()) };
+        }
+        let mut nodes = self.reader.nodes(self.key, &NodeFilter::ungrouped(level))?;
+        nodes.push(node.clone());
+        let groups = conversation.growth.group(level, nodes, self.policy);
+        let mut writes = Vec::new();
+        for (task, children) in groups {
+            if children.contains(&ordinal) {
+                node.parent = Some(task.ordinal);
+            }
+            let others = children.into_iter().filter(|child| *child != ordinal).collect();
+            writes.push(Write::SetParent(id, level, others, Some(task.ordinal)));
+            writes.extend(self.jobs(vec![task]));
+        }
+        Ok(writes)
+    }
+
+    /// Plans what follows from a node that says something else than before: its group is packed
+    /// anew where it has outgrown it, and its ancestors are written anew.
+    fn rewritten(&self, conversation: &mut Conversation, node: &Node) -> StoreResult<Vec<Write>> {
+        let mut writes = Vec::new();
+        let above = node.level().above();
+        if let Some(parent) = node.parent
+            && let Some(group) = self.node(above, parent)?
+        {
+            let filter = NodeFilter { parent: Some(Some(parent)), ..NodeFilter::at(node.level()) };
+            let mut children = self.reader.nodes(self.key, &filter)?;
+            children.retain(|child| child.ordinal() != node.ordinal());
+            children.push(node.clone());
+            children.sort_by_key(|child| (child.range_end, child.ordinal()));
+            if let Some(parts) = conversation.growth.repack(&group.task, &children, self.policy) {
+                writes.push(Write::MarkDirty(conversation.id, above, vec![parent]));
+                for (task, ordinals) in parts {
+                    writes.push(Write::SetParent(conversation.id, node.level(), ordinals, Some(task.ordinal)));
+                    writes.extend(self.jobs(vec![task]));
+                }
+                writes.extend(self.ancestors(conversation.id, &group)?);
+                return Ok(writes);
+            }
+        }
+        writes.extend(self.ancestors(conversation.id, node)?);
+        Ok(writes)
+    }
+
+    /// Marks the ancestors of a node that has changed, and plans to write them anew, in order.
+    fn ancestors(&self, id: ConversationId, node: &Node) -> StoreResult<Vec<Write>> {
+        let (mut writes, mut tasks) = (Vec::new(), Vec::new());
+        let mut child = node.clone();
+        while let Some(parent) = child.parent {
+            let level = child.level().above();
+            let Some(ancestor) = self.node(level, parent)? else { break };
+            writes.push(Write::MarkDirty(id, level, vec![parent]));
+            tasks.push(ancestor.task.clone());
+            child = ancestor;
+        }
+        writes.extend(self.jobs(tasks));
+        Ok(writes)
+    }
+
+    fn node(&self, level: Level, ordinal: u32) -> StoreResult<Option<Node>> {
+        let ordinals = Some(Span::between(ordinal, ordinal + 1));
+        Ok(self.reader.nodes(self.key, &NodeFilter { ordinals, ..NodeFilter::at(level) })?.pop())
+    }
+
+    /// The jobs for tasks, with a line in the log for each.
+    pub(crate) fn jobs(&self, tasks: Vec<Task>) -> Vec<Write> {
+        let mut writes = Vec::with_capacity(2 * tasks.len());
+        for task in tasks {
+            let because = task.cause.as_str();
+            let job = Job::plan(self.key.id, JobKind::Summarise(task), self.now);
+            let line = LogLine {
+                at: self.now,
+                conversation: self.key.id,
+                job: job.id,
+                event: LogEvent::Acquire,
+                text: format!("{} planned: {because}", job.kind),
+                took_ms: None,
+            };
+            writes.extend([Write::AddJob(job), Write::AddLog(line)]);
+        }
+        writes
+    }
+
+    /// Offers the finished nodes of every level from `level` on to the level above it again.
+    pub(crate) fn regroup(&self, growth: &mut Growth, level: Level) -> StoreResult<Vec<Write>> {
+        let nodes = self.reader.nodes(self.key, &NodeFilter::at(level))?;
+        let ungrouped = nodes.into_iter().map(|node| Node { parent: None, ..node }).collect();
+        let mut writes = Vec::new();
+        for (task, children) in growth.group(level, ungrouped, self.policy) {
+            writes.push(Write::SetParent(self.key.id, level, children, Some(task.ordinal)));
+            writes.extend(self.jobs(vec![task]));
+        }
+        Ok(writes)
+    }
+}
+
+/// The place of a message's thread among those of its conversation.
+fn place_of(conversation: &Conversation, message: &Message) -> Option<usize> {
+    conversation.threads.iter().position(|thread| thread.name == message.thread)
+}

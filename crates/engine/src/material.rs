@@ -1,0 +1,183 @@
+//! Material: what one node is written from, read from the store and put into a brief.
+
+use treering_core::brief::{Brief, Child, Passage, Said, ToolPassage};
+use treering_core::node::{Source, Window, hash_of_group, hash_of_window};
+use treering_core::ports::{NodeFilter, Span, StoreResult};
+use treering_core::{
+    ContentHash, ConversationKey, Covers, Message, MessageIdx, Node, NodeId, Reader, Task, Timestamp, ToolCall,
+    TurnNo,
+};
+
+/// The most of the arguments of a tool call that a summariser sees, in characters.
+const ARGS_CHARS: usize = 400;
+/// The most of the result of a tool call that a summariser sees, in characters.
+const RESULT_CHARS: usize = 600;
+
+/// What a node is written from.
+#[derive(Debug)]
+pub(crate) struct Material {
+    pub(crate) brief: Brief,
+    pub(crate) source: Source,
+    pub(crate) id: NodeId,
+    pub(crate) covers: Covers,
+    pub(crate) range_start: Timestamp,
+    pub(crate) range_end: Timestamp,
+}
+
+impl Material {
+    /// Reads what a task covers; nothing when it is not there any more.
+    pub(crate) fn read(reader: &dyn Reader, key: &ConversationKey, task: &Task) -> StoreResult<Option<Self>> {
+        match &task.covers {
+            Covers::Messages(window) => Self::of_window(reader, key, task, window),
+            Covers::Nodes(_) => Self::of_group(reader, key, task),
+        }
+    }
+
+    fn of_window(
+        reader: &dyn Reader,
+        key: &ConversationKey,
+        task: &Task,
+        window: &Window,
+    ) -> StoreResult<Option<Self>> {
+        let mut messages = reader.messages(key, Span::between(window.from.idx, window.end()))?;
+        messages.retain(|message| message.thread == window.thread);
+        let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(None) };
+        let turns = Span::between(first.turn, TurnNo(last.turn.0 + 1));
+        let mut calls = reader.tool_calls(key, turns)?;
+        // A call belongs to the window of the message it came before.
+        calls.retain(|call| {
+            call.thread == window.thread && window.from.idx <= call.before && call.before < window.end()
+        });
+        let mut passages = overlap(reader, key, window, task.manner.overlap_chars)?;
+        let mut slices = Vec::with_capacity(messages.len());
+        let mut source = Source { from: first.idx.0, until: last.idx.0 + 1, ..Source::default() };
+        let mut calls = calls.iter().peekable();
+        let mut turns: Vec<TurnNo> = messages.iter().map(|message| message.turn).collect();
+        turns.dedup();
+        source.turns = u32::try_from(turns.len()).unwrap_or(u32::MAX);
+        for message in &messages {
+            while let Some(call) = calls.next_if(|call| call.before <= message.idx) {
+                passages.push(Passage::Tool(tool(call)));
+            }
+            let Some(slice) = window.slice(message.idx, message.chars) else { continue };
+            let text = cut(&message.said.text, slice.from, slice.until);
+            let chars = u64::from(slice.until.saturating_sub(slice.from));
+            source.messages += 1;
+            source.raw_chars += chars;
+            source.raw_tokens += match message.chars {
+                0 => u64::from(message.tokens),
+                all => u64::from(message.tokens) * chars / u64::from(all),
+            };
+            slices.push((message.hash, slice));
+            passages.push(Passage::Said(said(message, text)));
+        }
+        source.chars = source.raw_chars;
+        let hash = hash_of_window(key.id, &window.thread, slices.into_iter(), &task.manner);
+        let times = messages.iter().map(|message| message.said.at);
+        Ok(Some(Self::new(task, passages, source, hash, task.covers.clone(), times)))
+    }
+
+    fn of_group(reader: &dyn Reader, key: &ConversationKey, task: &Task) -> StoreResult<Option<Self>> {
+        let Some(below) = task.level.below() else { return Ok(None) };
+        let filter = NodeFilter { parent: Some(Some(task.ordinal)), ..NodeFilter::at(below) };
+        let mut children = reader.nodes(key, &filter)?;
+        if children.is_empty() {
+            return Ok(None);
+        }
+        children.sort_by_key(|child| (child.range_end, child.ordinal()));
+        let sum = |of: fn(&Node) -> u64| children.iter().map(of).sum::<u64>();
+        let source = Source {
+            from: children.iter().map(|child| child.source.from).min().unwrap_or(0),
+            until: children.iter().map(|child| child.source.until).max().unwrap_or(0),
+            messages: children.iter().map(|child| child.source.messages).sum(),
+            turns: children.iter().map(|child| child.source.turns).sum(),
+            raw_chars: sum(|child| child.source.raw_chars),
+            raw_tokens: sum(|child| child.source.raw_tokens),
+            chars: sum(|child| u64::from(child.chars)),
+        };
+        let ids: Vec<NodeId> = children.iter().map(|child| child.id.clone()).collect();
+        let hash = hash_of_group(key.id, task.level, &ids, &task.manner);
+        let times: Vec<_> = children.iter().flat_map(|child| [child.range_start, child.range_end]).collect();
+        let passages = children.into_iter().map(|child| {
+            let Node { range_start, range_end, content, .. } = child;
+            Passage::Node(Child { range_start, range_end, content })
+        });
+        let passages = passages.collect();
+        Ok(Some(Self::new(task, passages, source, hash, Covers::Nodes(ids), times.into_iter())))
+    }
+
+    fn new(
+        task: &Task,
+        passages: Vec<Passage>,
+        source: Source,
+        hash: ContentHash,
+        covers: Covers,
+        times: impl Iterator<Item = Timestamp> + Clone,
+    ) -> Self {
+        let epoch = Timestamp::from_micros(0);
+        let (range_start, range_end) =
+            (times.clone().min().unwrap_or(epoch), times.max().unwrap_or(epoch));
+        let manner = &task.manner;
+        let brief = Brief {
+            level: task.level,
+            strategy: manner.strategy,
+            length: manner.length,
+            deduplicate: manner.deduplicate,
+            passages,
+        };
+        let id = NodeId::new(task.level, hash, range_end);
+        Self { brief, source, id, covers, range_start, range_end }
+    }
+}
+
+/// The end of what the thread said before the window, so that it reads on: whole words, at most
+/// so many characters.
+fn overlap(
+    reader: &dyn Reader,
+    key: &ConversationKey,
+    window: &Window,
+    chars: u32,
+) -> StoreResult<Vec<Passage>> {
+    const LOOK_BACK: u32 = 16;
+    if chars == 0 {
+        return Ok(Vec::new());
+    }
+    let from = MessageIdx(window.from.idx.0.saturating_sub(LOOK_BACK));
+    let until = MessageIdx(window.from.idx.0 + u32::from(window.from.offset > 0));
+    let before = reader.messages(key, Span::between(from, until))?;
+    let Some(message) = before.into_iter().rfind(|message| message.thread == window.thread) else {
+        return Ok(Vec::new());
+    };
+    let end = if message.idx == window.from.idx { window.from.offset } else { message.chars };
+    let tail = cut(&message.said.text, end.saturating_sub(chars), end);
+    let whole = match tail.split_once(char::is_whitespace) {
+        Some((_, rest)) if end > chars => rest,
+        _ => tail,
+    };
+    Ok(vec![Passage::Said(said(&message, whole))])
+}
+
+fn said(message: &Message, text: &str) -> Said {
+    let said = &message.said;
+    Said { role: said.role, author: said.author.clone(), at: said.at, text: text.to_owned() }
+}
+
+fn tool(call: &ToolCall) -> ToolPassage {
+    let outcome = call.call.outcome.as_ref();
+    let head = |text: &str, limit: usize| text.chars().take(limit).collect();
+    ToolPassage {
+        name: call.call.name.clone(),
+        success: outcome.and_then(|outcome| outcome.success),
+        args: head(call.call.args.as_str(), ARGS_CHARS),
+        result: outcome.map_or_else(String::new, |outcome| head(&outcome.result.to_text(), RESULT_CHARS)),
+    }
+}
+
+/// The characters of a text from one to another.
+fn cut(text: &str, from: u32, until: u32) -> &str {
+    let at = |chars: u32| text.char_indices().nth(chars as usize).map_or(text.len(), |(at, _)| at);
+    match from {
+        0 => &text[..at(until)],
+        _ => text.get(at(from)..at(until)).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,210 @@
+//! Reading the tree: a conversation's nodes, the jobs that will add to it, and what it has come
+//! to.
+
+use treering_core::commit::{Commit, LogEvent, LogLine};
+use treering_core::growth::Growth;
+use treering_core::ports::{JobFilter, LevelTotals, LogFilter, NodeFilter, Span};
+use treering_core::{
+    Conversation, ConversationId, Covers, Invalid, Job, JobState, Message, MessageIdx, Node, Write,
+};
+
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+
+/// The whole tree of a conversation, as it is at one moment.
+#[derive(Debug, Clone)]
+pub struct TreeView {
+    /// The conversation.
+    pub conversation: Conversation,
+    /// Its nodes, in order of level and number.
+    pub nodes: Vec<Node>,
+    /// The jobs that will add to it, in the order they should run.
+    pub jobs: Vec<Job>,
+}
+
+impl TreeView {
+    /// How far the tree has grown.
+    #[must_use]
+    pub const fn growth(&self) -> &Growth {
+        &self.conversation.growth
+    }
+
+    /// The highest level that has a node.
+    #[must_use]
+    pub fn height(&self) -> u8 {
+        self.nodes.iter().map(|node| node.level().number()).max().unwrap_or(0)
+    }
+}
+
+/// What trees have come to.
+#[derive(Debug, Clone)]
+pub struct TreeStats {
+    /// Each level that has nodes.
+    pub levels: Vec<LevelTotals>,
+    /// Jobs that wait or run.
+    pub queued: u32,
+    /// Jobs that were given up.
+    pub dead: u32,
+}
+
+impl TreeStats {
+    /// Share of the nodes that have to be written anew.
+    #[must_use]
+    pub fn dirty_ratio(&self) -> f64 {
+        let nodes: u32 = self.levels.iter().map(|level| level.nodes).sum();
+        let dirty: u32 = self.levels.iter().map(|level| level.dirty).sum();
+        if nodes == 0 { 0.0 } else { f64::from(dirty) / f64::from(nodes) }
+    }
+
+    /// Tokens of the messages that nodes cover, and tokens of the highest nodes over them: what
+    /// a context would cost without the tree and with it.
+    #[must_use]
+    pub fn tokens(&self) -> (u64, u64) {
+        let raw = self.levels.iter().map(|level| level.uncovered_raw_tokens).sum();
+        let kept = self.levels.iter().map(|level| level.uncovered_tokens).sum();
+        (raw, kept)
+    }
+
+    /// How much smaller the highest nodes are than the messages they cover.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        let (raw, kept) = self.tokens();
+        if raw == 0 { 0.0 } else { 1.0 - kept as f64 / raw as f64 }
+    }
+}
+
+impl Memory {
+    /// The whole tree of a conversation.
+    pub fn tree(&self, id: ConversationId) -> Result<TreeView> {
+        let (reader, key) = (self.store().reader()?, self.key(id));
+        let conversation =
+            reader.conversation(&key)?.ok_or_else(|| Error::NoConversation(id.to_string()))?;
+        let nodes = reader.nodes(&key, &NodeFilter::default())?;
+        let jobs = reader.jobs(self.tenant(), &JobFilter::of(id))?;
+        Ok(TreeView { conversation, nodes, jobs })
+    }
+
+    /// What the trees of the tenant, or the one of a conversation, have come to.
+    pub fn tree_stats(&self, id: Option<ConversationId>) -> Result<TreeStats> {
+        let reader = self.store().reader()?;
+        let jobs = reader.jobs(self.tenant(), &JobFilter { conversation: id, ..JobFilter::all(usize::MAX) })?;
+        let dead = jobs.iter().filter(|job| job.state == JobState::Dead).count();
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Ok(TreeStats {
+            levels: reader.level_totals(self.tenant(), id)?,
+            queued: number(jobs.len() - dead),
+            dead: number(dead),
+        })
+    }
+
+    /// The node whose id begins like that, and its conversation.
+    pub fn find_node(&self, prefix: &str) -> Result<(Conversation, Node)> {
+        let reader = self.store().reader()?;
+        let found = reader.nodes_by_id_prefix(self.tenant(), prefix, 6)?;
+        let (conversation, id) = match found.as_slice() {
+            [] => return Err(Error::NoNode(prefix.to_owned())),
+            [(conversation, id)] => (*conversation, id.clone()),
+            several => {
+                let exact = several.iter().find(|(_, id)| id.as_str() == prefix);
+                let Some((conversation, id)) = exact else {
+                    let candidates = several.iter().map(|(_, id)| id.to_string()).collect();
+                    return Err(Error::Ambiguous { reference: prefix.to_owned(), candidates });
+                };
+                (*conversation, id.clone())
+            }
+        };
+        let key = self.key(conversation);
+        let node = reader.nodes(&key, &NodeFilter { id: Some(id), ..NodeFilter::default() })?.pop();
+        let conversation = reader.conversation(&key)?;
+        conversation.zip(node).ok_or_else(|| Error::NoNode(prefix.to_owned()))
+    }
+
+    /// The nodes that a node was written from, in the order of time; none where it covers
+    /// messages.
+    pub fn children(&self, id: ConversationId, node: &Node) -> Result<Vec<Node>> {
+        let Some(below) = node.level().below() else { return Ok(Vec::new()) };
+        let filter = NodeFilter { parent: Some(Some(node.ordinal())), ..NodeFilter::at(below) };
+        let mut children = self.store().reader()?.nodes(&self.key(id), &filter)?;
+        children.sort_by_key(|child| (child.range_end, child.ordinal()));
+        Ok(children)
+    }
+
+    /// The messages that a node of the first level was written from.
+    pub fn messages_of(&self, id: ConversationId, node: &Node) -> Result<Vec<Message>> {
+        let Covers::Messages(window) = &node.task.covers else { return Ok(Vec::new()) };
+        let mut messages = self.messages(id, Span::between(window.from.idx, window.end()))?;
+        messages.retain(|message| message.thread == window.thread);
+        Ok(messages)
+    }
+
+    /// The nodes over a message, the lowest first; several of a level where it was sliced.
+    pub fn ancestors_of(&self, id: ConversationId, idx: MessageIdx) -> Result<Vec<Node>> {
+        let message = self.messages(id, Span::starting(idx, 1))?.pop();
+        let Some(message) = message.filter(|message| message.idx == idx) else { return Ok(Vec::new()) };
+        let nodes = self.store().reader()?.nodes(&self.key(id), &NodeFilter::default())?;
+        let mut over: Vec<Node> = Vec::new();
+        for node in nodes {
+            let covers = match &node.task.covers {
+                Covers::Messages(window) => {
+                    window.thread == message.thread && window.slice(idx, message.chars).is_some()
+                }
+                Covers::Nodes(_) => over.iter().any(|below| {
+                    below.level().above() == node.level() && below.parent == Some(node.ordinal())
+                }),
+            };
+            if covers {
+                over.push(node);
+            }
+        }
+        Ok(over)
+    }
+
+    /// Unfinished jobs, in the order they should run.
+    pub fn jobs(&self, filter: &JobFilter) -> Result<Vec<Job>> {
+        Ok(self.store().reader()?.jobs(self.tenant(), filter)?)
+    }
+
+    /// The newest lines of the log, the oldest of them first.
+    pub fn log(&self, filter: &LogFilter) -> Result<Vec<LogLine>> {
+        Ok(self.store().reader()?.log(self.tenant(), filter)?)
+    }
+
+    /// Gives jobs that were given up, or wait after a failure, another try at once. All of them
+    /// where no id is named.
+    pub fn retry_jobs(&self, id_prefix: Option<String>) -> Result<Vec<Job>> {
+        let (tenant, now) = (self.tenant().clone(), self.clock().now());
+        let filter = JobFilter { id_prefix: id_prefix.clone(), ..JobFilter::all(usize::MAX) };
+        let retried = self.commit_with(move |reader| {
+            let mut jobs = reader.jobs(&tenant, &filter)?;
+            jobs.retain(|job| job.failures > 0 && !matches!(job.state, JobState::Leased { .. }));
+            let mut writes = Vec::new();
+            for job in &mut jobs {
+                job.retry(now);
+                writes.push(Write::PutJob(job.clone()));
+                writes.push(Write::AddLog(LogLine {
+                    at: now,
+                    conversation: job.conversation,
+                    job: job.id,
+                    event: LogEvent::Retry,
+                    text: format!("{} is tried again by hand", job.kind),
+                    took_ms: None,
+                }));
+            }
+            Ok((Commit { tenant: tenant.clone(), writes }, jobs))
+        })?;
+        if let (Some(prefix), true) = (id_prefix, retried.is_empty()) {
+            let why = "no job with this id has failed; `treering jobs` lists them";
+            return Err(Invalid::new(format!("job {prefix:?}"), why).into());
+        }
+        self.signal().raise();
+        Ok(retried)
+    }
+
+    /// Whether a reference could be the beginning of a node's id.
+    #[must_use]
+    pub fn is_node_reference(reference: &str) -> bool {
+        let Some(rest) = reference.strip_prefix('l') else { return false };
+        let Some((level, rest)) = rest.split_once('-') else { return false };
+        level.parse::<u8>().is_ok() && rest.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
+    }
+}

@@ -1,0 +1,273 @@
+//! `update`: brings the tree of a conversation up to date, or grows it anew, under the policy
+//! of the conversation or another one for this time only.
+
+use treering_core::commit::{LogEvent, LogLine};
+use treering_core::growth::Growth;
+use treering_core::grouping::{self, Member};
+use treering_core::parameters::Assignment;
+use treering_core::policy::Length;
+use treering_core::ports::{JobFilter, NodeFilter, StoreResult};
+use treering_core::{
+    Commit, ContentHash, Conversation, ConversationId, ConversationKey, Covers, Invalid, Job, JobId, JobKind,
+    JobState, Level, Policy, Reader, StoreError, Timestamp, Write,
+};
+
+use crate::error::Result;
+use crate::grow::{Grower, policy_of};
+use crate::material::Material;
+use crate::memory::Memory;
+
+/// How much is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scale {
+    /// What is missing, dirty or failed.
+    #[default]
+    Incremental,
+    /// Everything, from the messages on.
+    Full,
+}
+
+/// What to bring up to date.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Update {
+    /// How much.
+    pub scale: Scale,
+    /// Only this level; with [`Scale::Full`], this one and those above it.
+    pub level: Option<Level>,
+    /// Parameters of the policy, for this time only.
+    pub policy: Vec<Assignment>,
+}
+
+/// What an update comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Estimate {
+    /// Jobs for each level, from the first on; those above the first are estimated.
+    pub jobs: [u32; 8],
+    /// Calls to a summariser.
+    pub calls: u32,
+    /// Tokens it reads.
+    pub tokens_in: u64,
+    /// Tokens it writes.
+    pub tokens_out: u64,
+    /// Nodes that are taken down for it.
+    pub felled: u32,
+    /// What it costs, in US dollars.
+    pub cost: f64,
+}
+
+/// An update that was planned.
+#[derive(Debug, Clone)]
+pub struct Updated {
+    /// Its id in the log.
+    pub id: JobId,
+    /// What it comes to.
+    pub estimate: Estimate,
+    /// Jobs that are queued now for this conversation.
+    pub queued: u32,
+}
+
+impl Memory {
+    /// What an update would come to; nothing is written.
+    pub fn estimate(&self, id: ConversationId, update: &Update) -> Result<Estimate> {
+        let reader = self.store().reader()?;
+        let planned = self.updater(id, update).plan(&*reader)?;
+        Ok(planned.1.estimate)
+    }
+
+    /// Plans an update: the jobs are durable when it returns, and any worker runs them.
+    pub fn update(&self, id: ConversationId, update: &Update) -> Result<Updated> {
+        let updater = self.updater(id, update);
+        let updated = self.commit_with(move |reader| updater.plan(reader))?;
+        self.signal().raise();
+        Ok(updated)
+    }
+
+    fn updater(&self, id: ConversationId, update: &Update) -> Updater {
+        let (general, now) = (self.policy().clone(), self.clock().now());
+        Updater { key: self.key(id), general, now, update: update.clone() }
+    }
+}
+
+struct Updater {
+    key: ConversationKey,
+    general: Policy,
+    now: Timestamp,
+    update: Update,
+}
+
+impl Updater {
+    fn plan(&self, reader: &dyn Reader) -> StoreResult<(Commit, Updated)> {
+        let Some(mut conversation) = reader.conversation(&self.key)? else {
+            let what = format!("conversation {}", self.key.id);
+            return Err(StoreError::Refused(Invalid::new(what, "it does not exist")));
+        };
+        let policy = policy_of(&self.general, &conversation)?.with(&self.update.policy)?;
+        let grower = Grower { reader, key: &self.key, policy: &policy, now: self.now };
+        let before = conversation.clone();
+        let (writes, felled) = match self.update.scale {
+            Scale::Incremental => (self.catch_up(&grower, &mut conversation)?, 0),
+            Scale::Full => self.grow_anew(&grower, &mut conversation)?,
+        };
+        let mut commit = Commit { tenant: self.key.tenant.clone(), writes: Vec::new() };
+        if conversation != before {
+            commit.writes.push(Write::PutConversation(conversation.clone()));
+        }
+        let queued = self.queue(reader, &writes)?;
+        let mut estimate = self.estimate(reader, &queued, &policy)?;
+        estimate.felled = felled;
+        let id = self.id();
+        commit.writes.extend(writes);
+        commit.writes.push(Write::AddLog(LogLine {
+            at: self.now,
+            conversation: conversation.id,
+            job: id,
+            event: LogEvent::Update,
+            text: format!("update planned: {} jobs queued, {felled} nodes felled", queued.len()),
+            took_ms: None,
+        }));
+        let queued = u32::try_from(queued.len()).unwrap_or(u32::MAX);
+        Ok((commit, Updated { id, estimate, queued }))
+    }
+
+    fn id(&self) -> JobId {
+        let micros = self.now.as_micros().to_le_bytes();
+        JobId(ContentHash::of_fields(&[b"update", self.key.id.as_bytes(), &micros]))
+    }
+
+    /// Plans what is missing: messages nobody looked at, dirty nodes, jobs that were given up.
+    fn catch_up(&self, grower: &Grower<'_>, conversation: &mut Conversation) -> StoreResult<Vec<Write>> {
+        let mut tasks = grower.catch_up(conversation, conversation.totals.messages)?;
+        if !self.update.policy.is_empty() {
+            tasks.extend(grower.reopen(conversation)?);
+        }
+        let dirty = grower.reader.nodes(&self.key, &NodeFilter { dirty: true, ..NodeFilter::default() })?;
+        tasks.extend(dirty.into_iter().map(|node| node.task));
+        let mut writes = grower.jobs(tasks);
+        for mut job in grower.reader.jobs(&self.key.tenant, &JobFilter::of(self.key.id))? {
+            if job.state == JobState::Dead {
+                job.retry(self.now);
+                writes.push(Write::PutJob(job));
+            }
+        }
+        Ok(writes)
+    }
+
+    /// Takes the tree down to a level and plans it again from what lies below.
+    fn grow_anew(
+        &self,
+        grower: &Grower<'_>,
+        conversation: &mut Conversation,
+    ) -> StoreResult<(Vec<Write>, u32)> {
+        let level = self.update.level.unwrap_or(Level::FIRST);
+        let nodes = grower.reader.nodes(&self.key, &NodeFilter::default())?;
+        let felled = nodes.iter().filter(|node| node.level() >= level).count();
+        let mut writes = vec![Write::FellTree(self.key.id, level)];
+        conversation.growth.fell(level);
+        match level.below() {
+            None => {
+                let tasks = grower.catch_up(conversation, conversation.totals.messages)?;
+                writes.extend(grower.jobs(tasks));
+            }
+            Some(below) => {
+                let mut growth: Growth = conversation.growth.clone();
+                writes.extend(grower.regroup(&mut growth, below)?);
+                conversation.growth = growth;
+            }
+        }
+        Ok((writes, u32::try_from(felled).unwrap_or(u32::MAX)))
+    }
+
+    /// The jobs that are in the queue once these writes are done.
+    fn queue(&self, reader: &dyn Reader, writes: &[Write]) -> StoreResult<Vec<Job>> {
+        let mut jobs = match self.update.scale {
+            Scale::Incremental => reader.jobs(&self.key.tenant, &JobFilter::of(self.key.id))?,
+            Scale::Full => Vec::new(),
+        };
+        for write in writes {
+            if let Write::AddJob(job) = write
+                && !jobs.iter().any(|other| other.id == job.id)
+            {
+                jobs.push(job.clone());
+            }
+        }
+        if let Some(level) = self.update.level.filter(|_| self.update.scale == Scale::Incremental) {
+            jobs.retain(|job| job.kind.height() == level.number());
+        }
+        Ok(jobs)
+    }
+
+    /// What jobs come to: exactly for those that are planned, estimated for the levels that
+    /// will grow over them.
+    fn estimate(&self, reader: &dyn Reader, jobs: &[Job], policy: &Policy) -> StoreResult<Estimate> {
+        let mut estimate = Estimate::default();
+        let mut members: Vec<Member> = Vec::new();
+        for job in jobs {
+            let JobKind::Summarise(task) = &job.kind else { continue };
+            let (chars, tokens, messages) = match &task.covers {
+                Covers::Messages(_) => match Material::read(reader, &self.key, task)? {
+                    None => continue,
+                    Some(material) => {
+                        let source = material.source;
+                        (source.raw_chars, source.raw_tokens, source.messages)
+                    }
+                },
+                Covers::Nodes(_) => {
+                    let chars = u64::from(policy.group(task.level).and_then(|group| group.group_chars).unwrap_or(5000));
+                    (chars, chars / 4, 0)
+                }
+            };
+            let kept = keep(task.manner.length, chars);
+            estimate.count(task.level, tokens, (kept * tokens as f64 / chars.max(1) as f64) as u64);
+            if task.level == Level::FIRST {
+                let (chars, tokens) = (kept as u32, (kept / 4.0) as u32);
+                members.push(Member { chars, tokens, messages, raw_chars: chars.into() });
+            }
+        }
+        if self.update.level.is_none() {
+            estimate.grow_over(members, policy);
+        }
+        Ok(estimate)
+    }
+}
+
+impl Estimate {
+    fn count(&mut self, level: Level, tokens_in: u64, tokens_out: u64) {
+        let place = usize::from(level.number() - 1).min(self.jobs.len() - 1);
+        self.jobs[place] += 1;
+        self.calls += 1;
+        self.tokens_in += tokens_in;
+        self.tokens_out += tokens_out;
+    }
+
+    /// Adds the levels that will grow over nodes of the first.
+    fn grow_over(&mut self, mut members: Vec<Member>, policy: &Policy) {
+        let mut level = Level::FIRST.above();
+        while members.len() > 2 {
+            let (Some(rule), manner) = (policy.group(level), policy.manner(level)) else { return };
+            let mut above = Vec::new();
+            while let Some((children, _)) = grouping::due(&members, rule) {
+                let group: Vec<Member> = members.drain(..children).collect();
+                let chars: u64 = group.iter().map(|member| u64::from(member.chars)).sum();
+                let tokens: u64 = group.iter().map(|member| u64::from(member.tokens)).sum();
+                let kept = keep(manner.length, chars);
+                self.count(level, tokens, (kept / 4.0) as u64);
+                above.push(Member {
+                    chars: kept as u32,
+                    tokens: (kept / 4.0) as u32,
+                    messages: group.iter().map(|member| member.messages).sum(),
+                    raw_chars: group.iter().map(|member| member.raw_chars).sum(),
+                });
+            }
+            (members, level) = (above, level.above());
+        }
+    }
+}
+
+/// The characters a summary keeps of so many.
+fn keep(length: Length, chars: u64) -> f64 {
+    const SENTENCE: f64 = 90.0;
+    match length {
+        Length::Keep(share) => f64::from(share) * chars as f64,
+        Length::Sentences(_, most) => (f64::from(most) * SENTENCE).min(chars as f64),
+    }
+}

@@ -1,0 +1,384 @@
+//! The worker: takes due jobs under a lease, runs them, and commits what they made together with
+//! what follows from it. Several workers, in one process or many, share the work.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use treering_core::commit::{LogEvent, LogLine};
+use treering_core::job::LEASE_MS;
+use treering_core::node::Making;
+use treering_core::ports::JobFilter;
+use treering_core::{
+    Commit, ConversationId, ConversationKey, Job, JobId, JobKind, Node, ProviderError, Task, Write,
+};
+
+use crate::error::{Error, Result};
+use crate::faults::{self, Fault};
+use crate::fidelity;
+use crate::grow::{Grower, policy_of};
+use crate::material::Material;
+use crate::memory::Memory;
+
+/// How many jobs a thread takes at once from a summariser on this machine.
+const LOCAL_BATCH: usize = 4;
+/// How often an idle worker looks for work that other processes planned.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// Which jobs to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Scope {
+    /// Only those of this conversation.
+    pub conversation: Option<ConversationId>,
+    /// Only those up to this height: 0 for turns, then the levels.
+    pub up_to: Option<u8>,
+    /// Only those of exactly this height.
+    pub only: Option<u8>,
+}
+
+/// What became of one run of a job.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ran {
+    /// It is done.
+    Done,
+    /// Somebody else had done it, or what it works on is gone.
+    Moot,
+    /// It failed, and is tried again or was given up.
+    Failed(ProviderError),
+}
+
+/// How much a worker did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Worked {
+    /// Jobs that are done.
+    pub done: u32,
+    /// Runs that failed.
+    pub failed: u32,
+}
+
+/// Runs the jobs of a memory.
+#[derive(Clone)]
+pub struct Worker {
+    memory: Memory,
+    name: String,
+}
+
+impl Worker {
+    /// A worker with a name of its own.
+    pub fn new(memory: Memory) -> Result<Self> {
+        let mut random = [0; 6];
+        getrandom::fill(&mut random).map_err(|error| {
+            treering_core::Invalid::new("worker", format!("the system gives no randomness: {error}"))
+        })?;
+        let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { memory, name: format!("{}-{digits}", std::process::id()) })
+    }
+
+    /// Runs due jobs, several at once, until none is due any more. `after` is told of each run.
+    pub fn run(&self, scope: &Scope, after: &(dyn Fn(&Job, &Ran) + Sync)) -> Result<Worked> {
+        let worked = Mutex::new(Worked::default());
+        let running = AtomicBool::new(true);
+        let held: Mutex<Vec<(Job, Instant)>> = Mutex::default();
+        let settings = self.memory.work();
+        let first_error = thread::scope(|threads| {
+            let keeper = threads.spawn(|| self.keep_leases(&held, &running));
+            let hands: Vec<_> = (0..settings.concurrency.max(1))
+                .map(|_| threads.spawn(|| self.lend_a_hand(scope, after, &worked, &held, &running)))
+                .collect();
+            let ends: Vec<Result<()>> = hands.into_iter().map(|hand| hand.join().unwrap_or_else(panicked)).collect();
+            running.store(false, Ordering::Release);
+            self.memory.signal().raise();
+            drop(keeper.join());
+            ends.into_iter().find_map(Result::err)
+        });
+        match first_error {
+            Some(error) => Err(error),
+            None => Ok(*worked.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    /// Runs jobs in the background until the handle is dropped.
+    #[must_use]
+    pub fn spawn(self) -> WorkerHandle {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (memory, asked) = (self.memory.clone(), Arc::clone(&stop));
+        let thread = thread::spawn(move || {
+            while !asked.load(Ordering::Acquire) {
+                let mark = self.memory.signal().mark();
+                let worked = self.run(&Scope::default(), &|_, _| {});
+                if worked.is_err() || worked.is_ok_and(|worked| worked == Worked::default()) {
+                    self.memory.signal().wait(mark, IDLE);
+                }
+            }
+        });
+        WorkerHandle { stop, memory, thread: Some(thread) }
+    }
+
+    /// One thread's share of the work.
+    fn lend_a_hand(
+        &self,
+        scope: &Scope,
+        after: &(dyn Fn(&Job, &Ran) + Sync),
+        worked: &Mutex<Worked>,
+        held: &Mutex<Vec<(Job, Instant)>>,
+        running: &AtomicBool,
+    ) -> Result<()> {
+        let remote = self.memory.summarizer().is_remote();
+        let batch = if remote { 1 } else { LOCAL_BATCH };
+        while running.load(Ordering::Acquire) {
+            let mark = self.memory.signal().mark();
+            let jobs = self.take(scope, batch)?;
+            faults::reach(Fault::Leased);
+            if jobs.is_empty() {
+                // What others are at may make more work: it is over when nobody has any left.
+                if lock(held).is_empty() {
+                    return Ok(());
+                }
+                self.memory.signal().wait(mark, Duration::from_millis(20));
+                continue;
+            }
+            lock(held).extend(jobs.iter().map(|job| (job.clone(), Instant::now())));
+            for job in jobs {
+                let ran = self.run_job(&job);
+                lock(held).retain(|(other, _)| other.id != job.id);
+                self.memory.signal().raise();
+                let ran = ran.inspect_err(|_| running.store(false, Ordering::Release))?;
+                match &ran {
+                    Ran::Done => lock(worked).done += 1,
+                    Ran::Failed(_) => lock(worked).failed += 1,
+                    Ran::Moot => {}
+                }
+                after(&job, &ran);
+            }
+            if remote {
+                thread::sleep(Duration::from_millis(self.memory.work().batch_delay_ms));
+            }
+        }
+        Ok(())
+    }
+
+    /// Leases jobs that are due.
+    fn take(&self, scope: &Scope, limit: usize) -> Result<Vec<Job>> {
+        let now = self.memory.clock().now();
+        let heights = match (scope.only, scope.up_to) {
+            (Some(only), _) => Some((only, only)),
+            (None, Some(most)) => Some((0, most)),
+            (None, None) => None,
+        };
+        let filter = JobFilter {
+            conversation: scope.conversation,
+            heights,
+            due: Some(now),
+            ..JobFilter::all(limit)
+        };
+        // Looking costs nothing; the write lock is taken only when there is something to take.
+        if self.memory.store().reader()?.jobs(self.memory.tenant(), &filter)?.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (tenant, name) = (self.memory.tenant().clone(), self.name.clone());
+        self.memory.commit_with(move |reader| {
+            let mut jobs = reader.jobs(&tenant, &filter)?;
+            jobs.iter_mut().for_each(|job| job.lease(&name, now));
+            let writes = jobs.iter().cloned().map(Write::PutJob).collect();
+            Ok((Commit { tenant: tenant.clone(), writes }, jobs))
+        })
+    }
+
+    /// Renews the leases of jobs that take long.
+    fn keep_leases(&self, held: &Mutex<Vec<(Job, Instant)>>, running: &AtomicBool) {
+        let third = Duration::from_millis(LEASE_MS / 3);
+        while running.load(Ordering::Acquire) {
+            let mark = self.memory.signal().mark();
+            self.memory.signal().wait(mark, third);
+            let renew = |(job, since): &mut (Job, Instant)| {
+                *since = Instant::now();
+                (job.conversation, job.id)
+            };
+            let is_old = |(_, since): &&mut (Job, Instant)| since.elapsed() >= third;
+            let old: Vec<_> = lock(held).iter_mut().filter(is_old).map(renew).collect();
+            if !old.is_empty() {
+                // A lease that cannot be renewed runs out, and another worker takes the job.
+                drop(self.renew(old));
+            }
+        }
+    }
+
+    fn renew(&self, ids: Vec<(ConversationId, JobId)>) -> Result<()> {
+        let (tenant, name, now) = (self.memory.tenant().clone(), self.name.clone(), self.memory.clock().now());
+        self.memory.commit_with(move |reader| {
+            let mut writes = Vec::new();
+            for (conversation, id) in &ids {
+                let key = ConversationKey { tenant: tenant.clone(), id: *conversation };
+                if let Some(mut job) = reader.job(&key, *id)?.filter(|job| job.is_held_by(&name)) {
+                    job.lease(&name, now);
+                    writes.push(Write::PutJob(job));
+                }
+            }
+            Ok((Commit { tenant: tenant.clone(), writes }, ()))
+        })
+    }
+
+    fn run_job(&self, job: &Job) -> Result<Ran> {
+        let JobKind::Summarise(task) = &job.kind else {
+            let error = ProviderError::lasting("no embedder is configured");
+            return self.fail(job, error);
+        };
+        match self.write_node(job, task)? {
+            None => self.drop_moot(job),
+            Some(Err(error)) => self.fail(job, error),
+            Some(Ok(node)) => self.finish(job, node),
+        }
+    }
+
+    /// Has the node of a task written. Nothing when what it covers is gone.
+    fn write_node(&self, job: &Job, task: &Task) -> Result<Option<std::result::Result<Node, ProviderError>>> {
+        let key = self.memory.key(job.conversation);
+        let material = Material::read(&*self.memory.store().reader()?, &key, task)?;
+        let Some(material) = material else { return Ok(None) };
+        faults::reach(Fault::Read);
+        let started = Instant::now();
+        let content = match self.memory.summarizer().summarise(&material.brief) {
+            Ok(content) => content,
+            Err(error) => return Ok(Some(Err(error))),
+        };
+        let fidelity = match fidelity::check(&content, &material.brief) {
+            Ok(fidelity) => fidelity,
+            Err(unusable) => return Ok(Some(Err(ProviderError::passing(unusable.to_string())))),
+        };
+        faults::reach(Fault::Written);
+        let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let tokens = self.memory.tokenizer().count(&content.overview);
+        Ok(Some(Ok(Node {
+            id: material.id,
+            task: Task { covers: material.covers, ..task.clone() },
+            parent: None,
+            superseded: false,
+            dirty: false,
+            chars: treering_core::text::chars(&content.overview),
+            tokens,
+            content,
+            range_start: material.range_start,
+            range_end: material.range_end,
+            source: material.source,
+            making: Making {
+                by: self.memory.summarizer().name().to_owned(),
+                at: self.memory.clock().now(),
+                took_ms,
+            },
+            grounded: fidelity.grounded,
+            retained: fidelity.retained,
+        })))
+    }
+
+    /// Stores a node with everything that follows from it, and takes its job away.
+    fn finish(&self, job: &Job, node: Node) -> Result<Ran> {
+        let (key, id, now) = (self.memory.key(job.conversation), job.id, self.memory.clock().now());
+        let (general, kind, planned_at) = (self.memory.policy().clone(), job.kind.to_string(), job.planned_at);
+        faults::reach(Fault::Finishing);
+        let ran = self.memory.commit_with(move |reader| {
+            let mut commit = Commit { tenant: key.tenant.clone(), writes: Vec::new() };
+            let (Some(_), Some(mut conversation)) = (reader.job(&key, id)?, reader.conversation(&key)?) else {
+                return Ok((commit, Ran::Moot));
+            };
+            let policy = policy_of(&general, &conversation)?;
+            let grower = Grower { reader, key: &key, policy: &policy, now };
+            let (mut node, before) = (node.clone(), conversation.growth.clone());
+            let follows = grower.finished(&mut conversation, &mut node)?;
+            let line = released(reader, &key, id, &kind, &node, now, planned_at)?;
+            if conversation.growth != before {
+                commit.writes.push(Write::PutConversation(conversation));
+            }
+            commit.writes.extend([Write::PutNode(key.id, Box::new(node)), Write::RemoveJob(key.id, id)]);
+            commit.writes.push(Write::AddLog(line));
+            commit.writes.extend(follows);
+            Ok((commit, Ran::Done))
+        })?;
+        faults::reach(Fault::Finished);
+        Ok(ran)
+    }
+
+    fn fail(&self, job: &Job, error: ProviderError) -> Result<Ran> {
+        let (key, id, now) = (self.memory.key(job.conversation), job.id, self.memory.clock().now());
+        let retry = self.memory.work().retry;
+        let failure = error.clone();
+        self.memory.commit_with(move |reader| {
+            let mut commit = Commit { tenant: key.tenant.clone(), writes: Vec::new() };
+            let Some(mut job) = reader.job(&key, id)? else { return Ok((commit, ())) };
+            job.fail(&failure, now, &retry);
+            let dead = job.state == treering_core::JobState::Dead;
+            let line = LogLine {
+                at: now,
+                conversation: key.id,
+                job: id,
+                event: if dead { LogEvent::Dead } else { LogEvent::Fail },
+                text: format!("{} failed: {}", job.kind, failure.reason),
+                took_ms: None,
+            };
+            commit.writes.extend([Write::PutJob(job), Write::AddLog(line)]);
+            Ok((commit, ()))
+        })?;
+        Ok(Ran::Failed(error))
+    }
+
+    fn drop_moot(&self, job: &Job) -> Result<Ran> {
+        let (key, id) = (self.memory.key(job.conversation), job.id);
+        self.memory.commit_with(move |_| {
+            Ok((Commit { tenant: key.tenant.clone(), writes: vec![Write::RemoveJob(key.id, id)] }, Ran::Moot))
+        })
+    }
+}
+
+/// The line that says what was done, how long it took and what remains.
+fn released(
+    reader: &dyn treering_core::Reader,
+    key: &ConversationKey,
+    job: JobId,
+    kind: &str,
+    node: &Node,
+    now: treering_core::Timestamp,
+    planned_at: treering_core::Timestamp,
+) -> treering_core::ports::StoreResult<LogLine> {
+    const COUNTED: usize = 100;
+    let filter = JobFilter { conversation: Some(key.id), ..JobFilter::all(COUNTED + 2) };
+    let remain = reader.jobs(&key.tenant, &filter)?.iter().filter(|other| other.id != job).count();
+    let remain = if remain > COUNTED { format!("more than {COUNTED}") } else { remain.to_string() };
+    let after = now.as_micros().saturating_sub(planned_at.as_micros()).max(0) / 1000;
+    let (from, to, by) = (node.source.chars, node.chars, &node.making.by);
+    let text = format!("{kind} done by {by}: {from} → {to} chars, {after} ms after planning, {remain} remain");
+    Ok(LogLine {
+        at: now,
+        conversation: key.id,
+        job,
+        event: LogEvent::Release,
+        text,
+        took_ms: Some(node.making.took_ms),
+    })
+}
+
+/// A worker in the background. It stops, after the jobs at hand, when this is dropped.
+#[must_use]
+pub struct WorkerHandle {
+    stop: Arc<AtomicBool>,
+    memory: Memory,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for WorkerHandle {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.memory.signal().raise();
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn panicked(_: Box<dyn std::any::Any + Send>) -> Result<()> {
+    let why = "a thread of it panicked; its jobs run again when their leases end";
+    Err(Error::Invalid(treering_core::Invalid::new("worker", why)))
+}

@@ -1,0 +1,60 @@
+//! A memory on a real store, with a clock and a summariser that tests hold in their hands.
+
+#![allow(dead_code, unreachable_pub)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use treering_core::job::RetryPolicy;
+use treering_core::{Clock, ConversationId, Policy, Summarizer, TenantId, Timestamp};
+use treering_engine::{Memory, Parts, Scope, WorkSettings, Worker};
+use treering_providers::Bpe;
+use treering_store::{EmbeddedStore, Sync};
+use treering_testkit::{FakeClock, Heads};
+
+/// The moment that test clocks show first.
+pub fn start() -> Timestamp {
+    Timestamp::from_micros(1_800_000_000_000_000)
+}
+
+/// A memory with everything at its default.
+pub fn fresh() -> (Memory, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    (open(folder.path(), Policy::default(), Arc::new(Heads::default()), Arc::new(FakeClock::at(start()))), folder)
+}
+
+/// A memory under a policy.
+pub fn under(policy: Policy) -> (Memory, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    (open(folder.path(), policy, Arc::new(Heads::default()), Arc::new(FakeClock::at(start()))), folder)
+}
+
+pub fn open(
+    folder: &Path,
+    policy: Policy,
+    summarizer: Arc<dyn Summarizer>,
+    clock: Arc<dyn Clock>,
+) -> Memory {
+    let store = EmbeddedStore::open(folder, Sync::Normal).unwrap();
+    let work = WorkSettings {
+        concurrency: 2,
+        batch_delay_ms: 0,
+        retry: RetryPolicy { retries: 2, base_delay_ms: 1000, factor: 2.0 },
+        gate_timeout_ms: 5000,
+    };
+    let parts =
+        Parts { store: Arc::new(store), tokenizer: Arc::new(Bpe::O200k), clock, summarizer, policy, work };
+    Memory::new(parts, TenantId::default())
+}
+
+/// Runs every job of a conversation that is due.
+pub fn work_off(memory: &Memory, id: ConversationId) {
+    let scope = Scope { conversation: Some(id), ..Scope::default() };
+    Worker::new(memory.clone()).unwrap().run(&scope, &|_, _| {}).unwrap();
+}
+
+pub fn assert_sound(memory: &Memory) {
+    let report = memory.verify(|_| ()).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+}

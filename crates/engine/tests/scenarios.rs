@@ -1,0 +1,183 @@
+//! Scenarios: turns in, tree out. Each file in `scenarios` names a rule of the specification,
+//! sets a policy, lets a conversation happen, and its tree is a snapshot beside it.
+//!
+//! A line is one event:
+//! - `policy NAME=VALUE …` sets the policy of the memory (first line);
+//! - `user 120`, `assistant 80 thread=idea` say so many characters; `user "text"` says a text;
+//! - `wait 30 min` lets time pass; messages are a minute apart otherwise;
+//! - `fork idea after 3` opens a thread; `close` closes the conversation;
+//! - `work` runs the jobs that are due; everything is worked off at the end;
+//! - `update …` plans an update; `show` draws the tree in between;
+//! - the comment `# in full` adds ids, times and texts.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use common::{assert_sound, open, start, work_off};
+use treering_core::capture::{Arrival, Entry, ForkPoint};
+use treering_core::parameters::Assignment;
+use treering_core::{ConversationState, Level, MessageIdx, NewMessage, Policy, Role, ThreadName, Timestamp};
+use treering_engine::{Incoming, Matching, Memory, NewConversation, Scale, Target, Update};
+use treering_testkit::generate::external;
+use treering_testkit::{FakeClock, Heads};
+
+struct Play {
+    memory: Memory,
+    clock: Arc<FakeClock>,
+    now: Timestamp,
+    said: u32,
+    seen: String,
+    /// Whether ids, times and texts are shown, too.
+    in_full: bool,
+}
+
+impl Play {
+    fn conversation(&self) -> Target {
+        Target::Named(NewConversation { external_id: Some(external("scenario")), ..Default::default() })
+    }
+
+    fn id(&self) -> treering_core::ConversationId {
+        self.append(Vec::new())
+    }
+
+    fn append(&self, entries: Vec<Entry>) -> treering_core::ConversationId {
+        let incoming = Incoming { target: self.conversation(), entries, matching: Matching::None };
+        self.memory.append(incoming).unwrap().conversation.id
+    }
+
+    fn pass(&mut self, micros: i64) {
+        self.now = self.now.plus_micros(micros);
+        self.clock.set(self.now);
+    }
+
+    fn say(&mut self, role: Role, rest: &str) {
+        let (what, thread) = match rest.split_once(" thread=") {
+            Some((what, thread)) => (what, ThreadName::new(thread).unwrap()),
+            None => (rest, ThreadName::main()),
+        };
+        let text = match what.trim().strip_prefix('"') {
+            Some(quoted) => quoted.trim_end_matches('"').to_owned(),
+            None => filler(self.said, what.trim().parse().unwrap()),
+        };
+        self.said += 1;
+        let said = NewMessage::new(role, text, self.now);
+        self.append(vec![self.memory.message(thread, said)]);
+        self.pass(60_000_000);
+    }
+
+    fn update(&mut self, rest: &str) {
+        let mut update = Update::default();
+        for word in rest.split_whitespace() {
+            match word {
+                "full" => update.scale = Scale::Full,
+                "incremental" => update.scale = Scale::Incremental,
+                word if word.starts_with("level=") => {
+                    update.level = word["level=".len()..].parse().ok().and_then(Level::new);
+                }
+                word => update.policy.push(word.parse().unwrap()),
+            }
+        }
+        let estimate = self.memory.estimate(self.id(), &update).unwrap();
+        let updated = self.memory.update(self.id(), &update).unwrap();
+        assert_eq!(estimate, updated.estimate, "a dry run says what the run does");
+        writeln!(self.seen, "update {rest}: {} jobs queued, {} felled", updated.queued, estimate.felled).unwrap();
+    }
+
+    fn play(&mut self, line: &str) {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "user" => self.say(Role::User, rest),
+            "assistant" => self.say(Role::Assistant, rest),
+            "system" => self.say(Role::System, rest),
+            "wait" => {
+                let minutes: i64 = rest.trim_end_matches(" min").parse().unwrap();
+                self.pass(minutes * 60_000_000);
+            }
+            "fork" => {
+                let (name, after) = rest.split_once(" after ").unwrap();
+                let after = ForkPoint::Position(MessageIdx(after.parse().unwrap()));
+                let what = Arrival::Fork { parent: ThreadName::main(), after };
+                self.append(vec![Entry { thread: ThreadName::new(name).unwrap(), what }]);
+            }
+            "close" => drop(self.memory.set_state(self.id(), ConversationState::Closed).unwrap()),
+            "reopen" => drop(self.memory.set_state(self.id(), ConversationState::Open).unwrap()),
+            "work" => work_off(&self.memory, self.id()),
+            "update" => self.update(rest),
+            "show" => self.show(),
+            other => panic!("no such event: {other}"),
+        }
+    }
+
+    fn show(&mut self) {
+        let tree = self.memory.tree(self.id()).unwrap();
+        for branch in tree.draw() {
+            writeln!(self.seen, "{branch}").unwrap();
+            let node = tree.nodes.iter().find(|node| node.id.as_str() == branch.id);
+            if let Some(node) = node.filter(|_| self.in_full) {
+                let minute = |at: Timestamp| (at.as_micros() - start().as_micros()) / 60_000_000;
+                let (from, until, created) = (node.range_start, node.range_end, node.created_at());
+                let (from, until, created) = (minute(from), minute(until), minute(created));
+                let head: String = node.content.overview.chars().take(60).collect();
+                writeln!(self.seen, "    {} minutes {from} to {until}, created {created}: {head}", node.id).unwrap();
+            }
+        }
+        self.seen.push('\n');
+    }
+}
+
+/// So many characters that say which message they are of.
+fn filler(number: u32, chars: usize) -> String {
+    let word = format!("word{number} ");
+    word.chars().cycle().take(chars).collect()
+}
+
+fn run(script: &str) -> String {
+    let mut lines = script.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let first = lines.next().unwrap();
+    let assignments: Vec<Assignment> = first
+        .strip_prefix("policy")
+        .unwrap()
+        .split_whitespace()
+        .map(|word| word.replace('~', " ").parse().unwrap())
+        .collect();
+    let policy = Policy::default().with(&assignments).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let memory = open(folder.path(), policy, Arc::new(Heads::default()), clock.clone());
+    let mut play = Play { memory, clock, now: start(), said: 0, seen: String::new(), in_full: script.contains("# in full") };
+    lines.for_each(|line| play.play(line));
+    work_off(&play.memory, play.id());
+    assert_sound(&play.memory);
+    play.show();
+    play.seen
+}
+
+#[test]
+fn every_scenario_grows_the_tree_it_should() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios");
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "scenario"))
+        .collect();
+    files.sort();
+    assert!(files.len() >= 16, "a scenario for every rule");
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(folder);
+    settings.set_prepend_module_to_snapshot(false);
+    settings.bind(|| {
+        for file in files {
+            let script = std::fs::read_to_string(&file).unwrap();
+            let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+            let grown = run(&script);
+            assert_eq!(grown, run(&script), "{name}: the same again");
+            insta::with_settings!({ description => script.clone(), omit_expression => true }, {
+                insta::assert_snapshot!(name, grown);
+            });
+        }
+    });
+}

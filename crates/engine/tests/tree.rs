@@ -1,0 +1,473 @@
+//! The tree as a whole, on a real store: it adds up whatever comes, it is the same however it
+//! came about, and nothing that happens to a worker changes it.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{assert_sound, fresh, open, start, under, work_off};
+use proptest::prelude::*;
+use treering_core::capture::{Arrival, Entry};
+use treering_core::ports::{JobFilter, LogFilter};
+use treering_core::{
+    Advice, Commit, ConversationId, ConversationState, Job, JobKind, JobState, Level, NewMessage, Node, Policy,
+    ProviderError, Role, Store, TenantId, ThreadName, Timestamp, TurnNo, Write,
+};
+use treering_engine::{
+    Incoming, Matching, Memory, NewConversation, Ran, Scale, Scope, Target, Update, Worker,
+};
+use treering_store::{EmbeddedStore, Sync};
+use treering_testkit::generate::{Event, conversation, external};
+use treering_testkit::{FakeClock, Heads};
+
+fn target() -> Target {
+    Target::Named(NewConversation { external_id: Some(external("tree")), ..Default::default() })
+}
+
+fn append(memory: &Memory, entries: Vec<Entry>) -> ConversationId {
+    let incoming = Incoming { target: target(), entries, matching: Matching::None };
+    memory.append(incoming).unwrap().conversation.id
+}
+
+fn entry(memory: &Memory, event: &Event) -> Entry {
+    let (thread, what) = match event.clone() {
+        Event::Said(thread, said) => return memory.message(thread, said),
+        Event::Called(thread, call) => (thread, Arrival::ToolCall(call)),
+        Event::Answered(thread, call, outcome, at) => (thread, Arrival::ToolResult { call, outcome, at }),
+    };
+    Entry { thread, what }
+}
+
+/// Turns of `chars` characters each, half asked and half answered.
+fn say(memory: &Memory, turns: std::ops::Range<u32>, chars: usize) -> ConversationId {
+    let mut entries = Vec::new();
+    for turn in turns {
+        for role in [Role::User, Role::Assistant] {
+            let text: String = format!("{role} {turn} says a word. ").chars().cycle().take(chars / 2).collect();
+            let at = start().plus_micros(i64::from(turn) * 60_000_000);
+            entries.push(memory.message(ThreadName::main(), NewMessage::new(role, text, at)));
+        }
+    }
+    append(memory, entries)
+}
+
+/// A policy with small windows and groups of two.
+fn small() -> Policy {
+    let assignments = ["window_chars=200", "min_flush_chars=0", "group_children=2", "group_chars=off"];
+    Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap()
+}
+
+/// Everything about nodes that must be the same when they are made again.
+fn made(memory: &Memory, id: ConversationId) -> Vec<String> {
+    let essence = |node: &Node| {
+        let Node { id, task, parent, content, range_start, range_end, source, .. } = node;
+        format!("{id} {task:?} {parent:?} {content:?} {range_start:?} {range_end:?} {source:?}")
+    };
+    memory.tree(id).unwrap().nodes.iter().map(essence).collect()
+}
+
+fn presets() -> impl Strategy<Value = Policy> {
+    let preset = prop::sample::select(treering_core::Preset::ALL.to_vec());
+    (preset, 200_u32..1500, 0_u32..150, 2_u32..4).prop_map(|(preset, chars, least, children)| {
+        let mut policy = Policy::from(preset);
+        if policy.window.window_chars.is_some() {
+            policy.window.window_chars = Some(chars);
+            policy.window.min_flush_chars = least;
+        }
+        policy.window.chars = policy.window.chars.map(|_| chars);
+        policy.groups[0].children = Some(children);
+        policy
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn the_tree_adds_up_and_is_the_same_however_it_came_about(
+        events in conversation(60),
+        policy in presets(),
+        cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
+        close in any::<bool>(),
+    ) {
+        let ((whole, _w), (parts, folder)) = (under(policy.clone()), under(policy));
+        let id = append(&whole, events.iter().map(|event| entry(&whole, event)).collect());
+        let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(events.len() + 1)).collect();
+        places.extend([0, events.len()]);
+        places.sort_unstable();
+        for pair in places.windows(2) {
+            append(&parts, events[pair[0]..pair[1]].iter().map(|event| entry(&parts, event)).collect());
+            work_off(&parts, id);
+        }
+        if close {
+            whole.set_state(id, ConversationState::Closed).unwrap();
+            parts.set_state(id, ConversationState::Closed).unwrap();
+        }
+        assert_sound(&parts);
+        work_off(&whole, id);
+        work_off(&parts, id);
+        let grown = made(&whole, id);
+        prop_assert_eq!(&grown, &made(&parts, id), "portions do not matter");
+        assert_sound(&whole);
+
+        whole.update(id, &Update { scale: Scale::Full, ..Update::default() }).unwrap();
+        assert_sound(&whole);
+        work_off(&whole, id);
+        prop_assert_eq!(&grown, &made(&whole, id), "growing it anew changes nothing");
+
+        drop_derived(folder.path());
+        let lost = !grown.is_empty();
+        prop_assert_eq!(!parts.verify(|_| ()).unwrap().is_clean(), lost, "what is gone is missed");
+        parts.repair().unwrap();
+        work_off(&parts, id);
+        assert_sound(&parts);
+        prop_assert_eq!(&grown, &made(&parts, id), "everything comes back from the messages");
+    }
+}
+
+/// Empties every table that can be grown again.
+fn drop_derived(folder: &Path) {
+    let file = folder.join(EmbeddedStore::FILE);
+    let connection = rusqlite::Connection::open(file).unwrap();
+    connection.execute_batch("DELETE FROM nodes; DELETE FROM jobs; DELETE FROM log;").unwrap();
+}
+
+#[test]
+fn planning_and_running_twice_changes_nothing() {
+    let (memory, _folder) = under(small());
+    let id = say(&memory, 0..9, 200);
+    work_off(&memory, id);
+    let grown = made(&memory, id);
+    assert!(grown.len() > 12, "{grown:#?}");
+    memory.update(id, &Update::default()).unwrap();
+    work_off(&memory, id);
+    assert_eq!(grown, made(&memory, id));
+}
+
+#[test]
+fn a_change_reaches_exactly_the_ancestors() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let memory = open(folder.path(), small(), Arc::new(Heads::default()), clock.clone());
+    let id = say(&memory, 0..10, 200);
+    work_off(&memory, id);
+    let before = memory.tree(id).unwrap();
+
+    // The third window has to be written anew, and will be told otherwise.
+    let store = EmbeddedStore::open(folder.path(), Sync::Normal).unwrap();
+    let commit = Commit {
+        tenant: TenantId::default(),
+        writes: vec![Write::MarkDirty(id, Level::FIRST, vec![2])],
+    };
+    store.commit(Box::new(move |_| Ok(commit.clone()))).unwrap();
+    assert!(!memory.verify(|_| ()).unwrap().is_clean(), "a dirty node without a job is a problem");
+    clock.set(start().plus_micros(3_600_000_000));
+    let other = open(folder.path(), small(), Arc::new(Shouting), clock);
+    other.update(id, &Update::default()).unwrap();
+    assert_sound(&other);
+    work_off(&other, id);
+    assert_sound(&other);
+
+    let after = other.tree(id).unwrap();
+    let rewritten: Vec<(u8, u32)> = before
+        .nodes
+        .iter()
+        .zip(&after.nodes)
+        .filter(|(before, after)| before.making != after.making)
+        .map(|(_, after)| (after.level().number(), after.ordinal()))
+        .collect();
+    assert_eq!(rewritten, [(1, 2), (2, 1), (3, 0)], "the window and what lies over it");
+    assert!(after.nodes.iter().all(|node| !node.dirty));
+    assert_eq!(
+        before.nodes.iter().map(|node| &node.id).collect::<Vec<_>>(),
+        after.nodes.iter().map(|node| &node.id).collect::<Vec<_>>(),
+        "what they cover is the same, and so are they"
+    );
+}
+
+/// Says what `Heads` says, in capitals.
+struct Shouting;
+
+impl treering_core::Summarizer for Shouting {
+    fn name(&self) -> &str {
+        "shouting"
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn summarise(
+        &self,
+        brief: &treering_core::brief::Brief,
+    ) -> Result<treering_core::NodeContent, ProviderError> {
+        let mut content = Heads::default().summarise(brief)?;
+        content.overview = content.overview.to_uppercase();
+        Ok(content)
+    }
+}
+
+#[test]
+fn a_group_that_is_far_too_large_is_packed_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let assignments = ["window_chars=200", "min_flush_chars=0", "group_chars=400", "length@1=0.5"];
+    let policy = Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let memory = open(folder.path(), policy.clone(), Arc::new(Heads::default()), clock.clone());
+    let id = say(&memory, 0..6, 200);
+    work_off(&memory, id);
+    let groups = |memory: &Memory| {
+        let tree = memory.tree(id).unwrap();
+        let of = |level: u8| tree.nodes.iter().filter(move |node| node.level().number() == level).count();
+        (of(1), of(2))
+    };
+    assert_eq!(groups(&memory), (6, 1));
+
+    // Every window is written anew, twice as long.
+    let store = EmbeddedStore::open(folder.path(), Sync::Normal).unwrap();
+    let nodes = memory.tree(id).unwrap().nodes;
+    let writes = nodes
+        .into_iter()
+        .filter(|node| node.level() == Level::FIRST)
+        .map(|node| {
+            let mut task = node.task;
+            task.manner.length = treering_core::policy::Length::Keep(1.0);
+            Write::AddJob(Job::plan(id, JobKind::Summarise(task), start()))
+        })
+        .collect();
+    let commit = Commit { tenant: TenantId::default(), writes };
+    store.commit(Box::new(move |_| Ok(commit.clone()))).unwrap();
+    work_off(&memory, id);
+    assert_sound(&memory);
+    assert_eq!(groups(&memory), (6, 2), "its four children make two groups now");
+}
+
+#[test]
+fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let failures = [ProviderError { reason: "slow down".into(), advice: Advice::RetryAfter(60_000) }];
+    let heads = Arc::new(Heads::failing(failures));
+    let memory = open(folder.path(), small(), heads.clone(), clock.clone());
+    let id = say(&memory, 0..1, 200);
+    work_off(&memory, id);
+    let job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
+    assert_eq!((job.failures, job.error.as_deref()), (1, Some("slow down")));
+    let JobState::Waiting { not_before } = job.state else { panic!("{:?}", job.state) };
+    assert!(not_before >= start().plus_micros(60_000_000), "the provider's advice is taken");
+    work_off(&memory, id);
+    assert_eq!(heads.calls(), 1, "not before its time");
+    clock.set(not_before);
+    work_off(&memory, id);
+    assert_eq!(memory.tree(id).unwrap().nodes.len(), 1);
+
+    let lasting = Arc::new(Heads::failing([ProviderError::lasting("no such model")]));
+    let memory = open(folder.path(), small(), lasting, clock);
+    say(&memory, 1..2, 200);
+    work_off(&memory, id);
+    let job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
+    assert_eq!(job.state, JobState::Dead);
+    assert!(memory.gate(id).unwrap().is_clear(), "what was given up holds nothing");
+    assert_eq!(memory.gate(id).unwrap().failed.len(), 1);
+    assert_sound(&memory);
+    memory.retry_jobs(None).unwrap();
+    work_off(&memory, id);
+    assert_eq!(memory.tree(id).unwrap().nodes.len(), 2);
+    let log = memory.log(&LogFilter { conversation: Some(id), job_prefix: None, limit: 100 }).unwrap();
+    let events: Vec<&str> = log.iter().map(|line| line.event.as_str()).collect();
+    assert_eq!(events, ["acquire", "fail", "release", "acquire", "dead", "retry", "release"]);
+}
+
+#[test]
+fn retries_end_and_wait_longer_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let failing = Heads::failing(std::iter::repeat_n(ProviderError::passing("busy"), 10));
+    let memory = open(folder.path(), small(), Arc::new(failing), clock.clone());
+    let id = say(&memory, 0..1, 200);
+    let mut delays = Vec::new();
+    loop {
+        work_off(&memory, id);
+        let job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
+        let JobState::Waiting { not_before } = job.state else { break };
+        delays.push(not_before.as_micros() - treering_core::Clock::now(&*clock).as_micros());
+        clock.set(not_before);
+    }
+    assert_eq!(delays.len(), 2, "{delays:?}");
+    assert!(delays[1] > delays[0], "{delays:?}");
+}
+
+#[test]
+fn an_abandoned_lease_runs_out_and_another_worker_takes_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let memory = open(folder.path(), small(), Arc::new(Heads::default()), clock.clone());
+    let id = say(&memory, 0..1, 200);
+    let mut job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
+    job.lease("somebody who is gone", start());
+    let store = EmbeddedStore::open(folder.path(), Sync::Normal).unwrap();
+    let commit = Commit { tenant: TenantId::default(), writes: vec![Write::PutJob(job)] };
+    store.commit(Box::new(move |_| Ok(commit.clone()))).unwrap();
+    work_off(&memory, id);
+    assert!(memory.tree(id).unwrap().nodes.is_empty(), "it is somebody else's");
+    assert!(!memory.gate(id).unwrap().is_clear());
+    clock.set(start().plus_micros(10_000_001));
+    work_off(&memory, id);
+    assert_eq!(memory.tree(id).unwrap().nodes.len(), 1);
+}
+
+#[test]
+fn a_clock_that_goes_back_strands_no_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let memory = open(folder.path(), small(), Arc::new(Heads::default()), clock.clone());
+    let id = say(&memory, 0..2, 200);
+    let mut job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
+    job.lease("gone", start());
+    let store = EmbeddedStore::open(folder.path(), Sync::Normal).unwrap();
+    let commit = Commit { tenant: TenantId::default(), writes: vec![Write::PutJob(job)] };
+    store.commit(Box::new(move |_| Ok(commit.clone()))).unwrap();
+    clock.set(start().plus_micros(-86_400_000_000));
+    work_off(&memory, id);
+    assert_eq!(memory.tree(id).unwrap().nodes.len(), 2);
+}
+
+#[test]
+fn many_workers_share_the_work_and_make_everything_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let heads = Arc::new(Heads::default());
+    let clock = Arc::new(FakeClock::at(start()));
+    let memories: Vec<Memory> =
+        (0..4).map(|_| open(folder.path(), small(), heads.clone(), clock.clone())).collect();
+    let id = say(&memories[0], 0..120, 200);
+    std::thread::scope(|threads| {
+        for memory in &memories {
+            threads.spawn(move || work_off(memory, id));
+        }
+    });
+    work_off(&memories[0], id);
+    assert_sound(&memories[0]);
+    let nodes = memories[0].tree(id).unwrap().nodes;
+    assert_eq!(nodes.iter().filter(|node| node.level() == Level::FIRST).count(), 120);
+    assert_eq!(heads.calls() as usize, nodes.len(), "nothing was written twice");
+
+    let (alone, _folder) = under(small());
+    let same = say(&alone, 0..120, 200);
+    work_off(&alone, same);
+    assert_eq!(made(&alone, same), made(&memories[0], id), "and the tree is the one a single worker grows");
+}
+
+#[test]
+fn lower_levels_come_first_and_conversations_in_their_order() {
+    let (memory, _folder) = under(small());
+    let id = say(&memory, 0..6, 200);
+    let seen = std::sync::Mutex::new(Vec::new());
+    let worker = Worker::new(memory.clone()).unwrap();
+    worker
+        .run(&Scope::default(), &|job, ran| {
+            assert_eq!(*ran, Ran::Done);
+            seen.lock().unwrap().push(job.kind.height());
+        })
+        .unwrap();
+    let heights = seen.into_inner().unwrap();
+    assert!(heights.is_sorted(), "{heights:?}");
+    assert!(heights.contains(&2));
+    assert!(memory.jobs(&JobFilter::of(id)).unwrap().is_empty());
+}
+
+#[test]
+fn the_gate_counts_embeddings_and_never_waits_for_level_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let memory = open(folder.path(), small(), Arc::new(Heads::default()), clock);
+    let id = say(&memory, 0..4, 200);
+    assert_eq!(memory.gate(id).unwrap().pending.len(), 4);
+    let scope = Scope { conversation: Some(id), up_to: Some(1), only: None };
+    Worker::new(memory.clone()).unwrap().run(&scope, &|_, _| {}).unwrap();
+    let jobs = memory.jobs(&JobFilter::of(id)).unwrap();
+    assert!(jobs.iter().all(|job| job.kind.height() == 2) && !jobs.is_empty());
+    let passage = memory.wait(id, Duration::from_secs(5)).unwrap();
+    assert!(passage.status.is_clear());
+
+    let store = EmbeddedStore::open(folder.path(), Sync::Normal).unwrap();
+    let embed = Job::plan(id, JobKind::EmbedTurn(TurnNo(3)), start());
+    let commit = Commit { tenant: TenantId::default(), writes: vec![Write::AddJob(embed)] };
+    store.commit(Box::new(move |_| Ok(commit.clone()))).unwrap();
+    let passage = memory.wait(id, Duration::from_millis(60)).unwrap();
+    assert_eq!(passage.status.pending[0].description, "embed turn 3");
+    assert!(passage.waited >= Duration::from_millis(60));
+    let text = passage.status.describe(start().plus_micros(2_000_000));
+    assert!(text.starts_with("gate: waiting for 1 operation\n  pending: embed turn 3 ["), "{text}");
+    assert!(text.ends_with("], 2.0 s"), "{text}");
+}
+
+#[test]
+fn a_waiting_gate_opens_when_another_process_does_the_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let here = open(folder.path(), small(), Arc::new(Heads::default()), clock.clone());
+    let there = open(folder.path(), small(), Arc::new(Heads::default()), clock);
+    let id = say(&here, 0..3, 200);
+    let waiting = std::thread::spawn(move || here.wait(id, Duration::from_secs(60)).unwrap());
+    work_off(&there, id);
+    assert!(waiting.join().unwrap().status.is_clear());
+}
+
+#[test]
+fn a_worker_in_the_background_keeps_up() {
+    let (memory, _folder) = fresh();
+    let _worker = memory.work_in_background().unwrap();
+    let id = say(&memory, 0..3, 7000);
+    let passage = memory.wait(id, Duration::from_secs(60)).unwrap();
+    assert!(passage.status.is_clear());
+    assert_eq!(memory.tree(id).unwrap().nodes.len(), 3);
+}
+
+#[test]
+fn a_conversation_has_a_policy_of_its_own() {
+    let (memory, _folder) = fresh();
+    let id = say(&memory, 0..1, 100);
+    let refused = memory.set_policy(id, vec!["window_chars=10".parse().unwrap()]);
+    assert!(refused.unwrap_err().to_string().contains("at least 200"));
+    memory.set_policy(id, vec!["preset=per-turn".parse().unwrap()]).unwrap();
+    say(&memory, 1..3, 100);
+    work_off(&memory, id);
+    let tree = memory.tree(id).unwrap();
+    assert_eq!(tree.nodes.len(), 2, "the first turn was open when the policy changed");
+    assert_sound(&memory);
+}
+
+#[test]
+fn a_store_without_a_tree_gets_one_when_it_goes_on() {
+    let (memory, folder) = under(small());
+    let id = say(&memory, 0..5, 200);
+    work_off(&memory, id);
+    let grown = made(&memory, id);
+    // As an older version leaves it: messages and nothing else.
+    drop_derived(folder.path());
+    let connection = rusqlite::Connection::open(folder.path().join(EmbeddedStore::FILE)).unwrap();
+    let empty = r#"{"through":0,"windows":[],"sealed":[],"offered":[],"closings":[]}"#;
+    connection.execute("UPDATE conversations SET growth = ?1", [empty]).unwrap();
+    say(&memory, 5..5, 200);
+    work_off(&memory, id);
+    assert_sound(&memory);
+    assert_eq!(made(&memory, id), grown);
+}
+
+#[test]
+fn times_are_those_of_the_content() {
+    let (memory, _folder) = under(small());
+    let id = say(&memory, 0..3, 200);
+    work_off(&memory, id);
+    for node in memory.tree(id).unwrap().nodes {
+        assert_eq!(node.created_at(), node.range_end);
+        assert!(node.range_start <= node.range_end);
+        assert!(node.id.as_str().ends_with(&node.range_end.day()));
+        assert_eq!(node.making.at, start(), "the real moment is kept apart");
+        assert_ne!(node.range_end, Timestamp::from_micros(0));
+    }
+}

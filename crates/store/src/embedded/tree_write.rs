@@ -1,0 +1,172 @@
+//! Writes the tree: nodes, jobs and the log. Statements come from the connection's cache: these
+//! writes are rare beside the messages they follow from.
+
+use rusqlite::{Connection, params};
+use serde_json::json;
+use treering_core::commit::LogLine;
+use treering_core::{Job, JobId, JobKind, JobState, Level, Node};
+
+use super::codes::{event_code, job_kind_code, job_state_code};
+
+type Result<T> = rusqlite::Result<T>;
+
+/// How many lines of the log are kept at the least.
+const KEPT_LINES: i64 = 100_000;
+
+pub(super) fn put_node(connection: &Connection, conversation: i64, node: &Node) -> Result<()> {
+    let sql = "INSERT INTO nodes (conversation, level, ordinal, id, parent, dirty, range_start, range_end,
+            first_idx, until_idx, messages, turns, raw_chars, raw_tokens, source_chars, made_by, made_at,
+            took_ms, chars, tokens, grounded, retained, task, content)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
+            ?21, ?22, ?23, ?24)
+        ON CONFLICT (conversation, level, ordinal) DO UPDATE SET id = ?4, parent = ?5, dirty = ?6,
+            range_start = ?7, range_end = ?8, first_idx = ?9, until_idx = ?10, messages = ?11, turns = ?12,
+            raw_chars = ?13, raw_tokens = ?14, source_chars = ?15, made_by = ?16, made_at = ?17,
+            took_ms = ?18, chars = ?19, tokens = ?20, grounded = ?21, retained = ?22, task = ?23,
+            content = ?24";
+    let source = &node.source;
+    connection.prepare_cached(sql)?.execute(params![
+        conversation,
+        node.level().number(),
+        node.ordinal(),
+        node.id.as_str(),
+        node.parent,
+        node.dirty,
+        node.range_start.as_micros(),
+        node.range_end.as_micros(),
+        source.from,
+        source.until,
+        source.messages,
+        source.turns,
+        source.raw_chars as i64,
+        source.raw_tokens as i64,
+        source.chars as i64,
+        node.making.by,
+        node.making.at.as_micros(),
+        node.making.took_ms as i64,
+        node.chars,
+        node.tokens,
+        node.grounded,
+        node.retained,
+        text_of(&node.task)?,
+        text_of(&node.content)?,
+    ])?;
+    Ok(())
+}
+
+pub(super) fn set_parent(
+    connection: &Connection,
+    conversation: i64,
+    level: Level,
+    ordinals: &[u32],
+    parent: Option<u32>,
+) -> Result<()> {
+    let sql = "UPDATE nodes SET parent = ?4 WHERE conversation = ?1 AND level = ?2 AND ordinal = ?3";
+    let mut statement = connection.prepare_cached(sql)?;
+    for ordinal in ordinals {
+        statement.execute(params![conversation, level.number(), ordinal, parent])?;
+    }
+    Ok(())
+}
+
+pub(super) fn mark_dirty(connection: &Connection, conversation: i64, level: Level, ordinals: &[u32]) -> Result<()> {
+    let sql = "UPDATE nodes SET dirty = 1 WHERE conversation = ?1 AND level = ?2 AND ordinal = ?3";
+    let mut statement = connection.prepare_cached(sql)?;
+    for ordinal in ordinals {
+        statement.execute(params![conversation, level.number(), ordinal])?;
+    }
+    Ok(())
+}
+
+pub(super) fn fell_tree(connection: &Connection, conversation: i64, level: Level) -> Result<()> {
+    let params = params![conversation, level.number()];
+    for sql in [
+        "DELETE FROM nodes WHERE conversation = ?1 AND level >= ?2",
+        "DELETE FROM jobs WHERE conversation = ?1 AND height >= ?2",
+        "UPDATE nodes SET parent = NULL WHERE conversation = ?1 AND level = ?2 - 1",
+    ] {
+        connection.prepare_cached(sql)?.execute(params)?;
+    }
+    Ok(())
+}
+
+pub(super) fn add_job(connection: &Connection, conversation: i64, job: &Job) -> Result<()> {
+    let sql = "INSERT INTO jobs (conversation, id, kind, height, state, moment, failures, planned_at, worker,
+            error, work)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+        ON CONFLICT (conversation, id) DO NOTHING";
+    let (moment, worker) = lease_of(job);
+    connection.prepare_cached(sql)?.execute(params![
+        conversation,
+        job.id.0.as_bytes(),
+        job_kind_code(&job.kind),
+        job.kind.height(),
+        job_state_code(&job.state),
+        moment,
+        job.failures,
+        job.planned_at.as_micros(),
+        worker,
+        job.error,
+        work_of(&job.kind)?,
+    ])?;
+    Ok(())
+}
+
+pub(super) fn put_job(connection: &Connection, conversation: i64, job: &Job) -> Result<()> {
+    let sql = "UPDATE jobs SET state = ?3, moment = ?4, failures = ?5, worker = ?6, error = ?7
+        WHERE conversation = ?1 AND id = ?2";
+    let (moment, worker) = lease_of(job);
+    connection.prepare_cached(sql)?.execute(params![
+        conversation,
+        job.id.0.as_bytes(),
+        job_state_code(&job.state),
+        moment,
+        job.failures,
+        worker,
+        job.error,
+    ])?;
+    Ok(())
+}
+
+pub(super) fn remove_job(connection: &Connection, conversation: i64, id: JobId) -> Result<()> {
+    let sql = "DELETE FROM jobs WHERE conversation = ?1 AND id = ?2";
+    connection.prepare_cached(sql)?.execute(params![conversation, id.0.as_bytes()])?;
+    Ok(())
+}
+
+pub(super) fn add_log(connection: &Connection, conversation: i64, line: &LogLine) -> Result<()> {
+    let sql = "INSERT INTO log (at, conversation, job, event, took_ms, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let pk = connection.prepare_cached(sql)?.insert(params![
+        line.at.as_micros(),
+        conversation,
+        line.job.0.as_bytes(),
+        event_code(line.event),
+        line.took_ms.map(|ms| ms as i64),
+        line.text,
+    ])?;
+    if pk % 1000 == 0 {
+        connection.prepare_cached("DELETE FROM log WHERE pk < ?1")?.execute([pk - KEPT_LINES])?;
+    }
+    Ok(())
+}
+
+/// The moment and the worker that a state is about.
+fn lease_of(job: &Job) -> (i64, Option<&str>) {
+    match &job.state {
+        JobState::Waiting { not_before } => (not_before.as_micros(), None),
+        JobState::Leased { worker, until } => (until.as_micros(), Some(worker)),
+        JobState::Dead => (0, None),
+    }
+}
+
+fn work_of(kind: &JobKind) -> Result<String> {
+    Ok(match kind {
+        JobKind::EmbedTurn(turn) => json!(turn.0).to_string(),
+        JobKind::EmbedNode(_, node) => json!(node.as_str()).to_string(),
+        JobKind::Summarise(task) => text_of(task)?,
+    })
+}
+
+pub(super) fn text_of(value: &impl serde::Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|why| rusqlite::Error::ToSqlConversionFailure(Box::new(why)))
+}

@@ -1,0 +1,60 @@
+//! A summariser that says the beginning of everything, and fails on demand.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use treering_core::brief::{Brief, Passage};
+use treering_core::policy::Length;
+use treering_core::{NodeContent, ProviderError, Summarizer};
+
+/// Keeps the beginning of each passage, in proportion to the length that is asked for. The
+/// same brief gives the same content.
+#[derive(Debug, Default)]
+pub struct Heads {
+    failures: Mutex<VecDeque<ProviderError>>,
+    calls: Mutex<u32>,
+}
+
+impl Heads {
+    /// Fails with these errors first, one a call.
+    #[must_use]
+    pub fn failing(failures: impl IntoIterator<Item = ProviderError>) -> Self {
+        Self { failures: Mutex::new(failures.into_iter().collect()), calls: Mutex::default() }
+    }
+
+    /// How often it was asked.
+    pub fn calls(&self) -> u32 {
+        *self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Summarizer for Heads {
+    fn name(&self) -> &str {
+        "heads"
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError> {
+        *self.calls.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        if let Some(error) = self.failures.lock().unwrap_or_else(PoisonError::into_inner).pop_front() {
+            return Err(error);
+        }
+        let share = match brief.length {
+            Length::Keep(share) => f64::from(share),
+            Length::Sentences(_, most) => f64::from(most) * 50.0 / (brief.chars().max(1) as f64),
+        };
+        let head = |text: &str| -> String {
+            let chars = (text.chars().count() as f64 * share).ceil() as usize;
+            text.chars().take(chars).collect()
+        };
+        let heads = brief.passages.iter().filter_map(|passage| match passage {
+            Passage::Said(said) => Some(head(&said.text)),
+            Passage::Node(child) => Some(head(&child.content.overview)),
+            Passage::Tool(_) => None,
+        });
+        Ok(NodeContent { overview: heads.collect::<Vec<_>>().join(" "), ..NodeContent::default() })
+    }
+}
