@@ -7,7 +7,7 @@ mod numbers;
 mod shapes;
 mod tokens;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use crate::brief::{Brief, Passage};
 use crate::node::NodeContent;
@@ -32,8 +32,9 @@ pub struct Facts {
     pub relative_dates: Vec<String>,
     /// Names of people, places, products; acronyms.
     pub names: Vec<String>,
-    keys: HashSet<String>,
+    keys: HashMap<String, u32>,
     moments: Vec<Date>,
+    days: Vec<Date>,
     vocabulary: Vec<u64>,
 }
 
@@ -61,24 +62,31 @@ impl Facts {
     /// tool calls, and what the children say.
     #[must_use]
     pub fn of_brief(brief: &Brief) -> Self {
+        Self::of_passages(&brief.passages)
+    }
+
+    /// The facts of some of the passages of a brief.
+    #[must_use]
+    pub fn of_passages<'a>(passages: impl IntoIterator<Item = &'a Passage>) -> Self {
         let mut facts = Self::default();
-        for passage in &brief.passages {
+        for passage in passages {
             match passage {
                 Passage::Said(said) => {
+                    facts.add_word(said.role.as_str());
                     if let Some(author) = &said.author {
                         facts.add_name(author);
                     }
-                    facts.add_moment(&said.at.to_minute());
+                    facts.add_day(&said.at.to_minute());
                     facts.read(&said.text);
                 }
                 Passage::Tool(tool) => {
                     facts.add_word(&tool.name);
-                    facts.read(&tool.args);
-                    facts.read(&tool.result);
+                    facts.read(&unquoted(&tool.args));
+                    facts.read(&unquoted(&tool.result));
                 }
                 Passage::Node(child) => {
-                    facts.add_moment(&child.range_start.to_minute());
-                    facts.add_moment(&child.range_end.to_minute());
+                    facts.add_day(&child.range_start.to_minute());
+                    facts.add_day(&child.range_end.to_minute());
                     facts.read_content(&child.content);
                 }
             }
@@ -100,6 +108,13 @@ impl Facts {
         self.lists().iter().map(|list| list.len()).sum()
     }
 
+    /// How often a fact is mentioned, however it is written.
+    #[must_use]
+    pub fn mentions(&self, fact: &str) -> u32 {
+        let count = self.keys.get(&key(fact)).or_else(|| self.keys.get(&numbers::key(fact)));
+        count.copied().unwrap_or(0)
+    }
+
     /// Whether there is nothing to check.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -118,13 +133,13 @@ impl Facts {
             put(path, self.has_path(path));
         }
         for fact in other.urls.iter().chain(&other.identifiers) {
-            put(fact, self.keys.contains(&key(fact)) || self.has_words(fact));
+            put(fact, self.keys.contains_key(&key(fact)) || self.has_words(fact));
         }
         for number in &other.numbers {
             put(number, self.has_number(number));
         }
         for (date, moment) in other.dates.iter().zip(&other.moments) {
-            put(date, self.moments.iter().any(|own| moment.is_part_of(own)));
+            put(date, self.moments.iter().chain(&self.days).any(|own| moment.is_part_of(own)));
         }
         for name in &other.names {
             put(name, self.has_words(name));
@@ -139,13 +154,13 @@ impl Facts {
 
     fn has_path(&self, path: &str) -> bool {
         let wanted = key(path);
-        self.keys.contains(&wanted)
+        self.keys.contains_key(&wanted)
             || self.has_words(path) && self.paths.iter().any(|own| key(own).ends_with(&wanted))
             || self.has_words(path) && !wanted.contains('/')
     }
 
     fn has_number(&self, number: &str) -> bool {
-        self.keys.contains(&numbers::key(number))
+        self.keys.contains_key(&numbers::key(number))
             || numbers::value(number).is_some_and(|value| self.has_hash(tokens::hash(&format!("#{value}"))))
             || (!number.starts_with(|c: char| c.is_ascii_digit()) && self.has_words(number))
     }
@@ -231,7 +246,12 @@ impl Facts {
     }
 
     fn add(&mut self, class: Class, fact: &str, key: String) {
-        if fact.is_empty() || !self.keys.insert(key) {
+        if fact.is_empty() {
+            return;
+        }
+        let mentions = self.keys.entry(key).or_default();
+        *mentions += 1;
+        if *mentions > 1 {
             return;
         }
         let list = match class {
@@ -272,11 +292,12 @@ impl Facts {
         self.vocabulary.extend(tokens::runs(word).map(tokens::hash));
     }
 
-    /// A moment that may be spoken of without being in the text.
-    fn add_moment(&mut self, minute: &str) {
-        if let Some((_, date)) = dates::read(&tokens(minute).collect::<Vec<_>>()) {
-            let day = minute.split(' ').next().unwrap_or_default().to_owned();
-            self.add_date(&day, date);
+    /// A day that may be spoken of without being in the text.
+    fn add_day(&mut self, minute: &str) {
+        if let Some((_, date)) = dates::read(&tokens(minute).collect::<Vec<_>>())
+            && !self.days.contains(&date)
+        {
+            self.days.push(date);
         }
     }
 
@@ -292,6 +313,12 @@ impl Facts {
 pub fn key(fact: &str) -> String {
     let bare = fact.trim().trim_start_matches("./").trim_end_matches("()").trim_end_matches('/');
     bare.to_lowercase()
+}
+
+/// JSON text without its punctuation, so that the strings in it stand by themselves.
+fn unquoted(json: &str) -> String {
+    let plain = json.replace("\\n", " ").replace("\\t", " ").replace("\\\"", " ");
+    plain.replace(['"', '{', '}', '[', ']', ','], " ")
 }
 
 /// The text from the first to the last of neighbouring tokens.

@@ -150,12 +150,81 @@ fn third_of_auxiliary(word: &str) -> Option<&'static str> {
 
 /// The past forms that no ending tells.
 const PAST: [&str; 75] = [
-    "ate", "became", "began", "bought", "broke", "brought", "built", "came", "caught", "chose", "cut", "drank",
-    "drew", "drove", "fell", "felt", "fought", "found", "forgot", "gave", "got", "grew", "heard", "held", "hit",
-    "hurt", "kept", "knew", "learnt", "led", "left", "lost", "made", "meant", "met", "paid", "put", "quit", "ran",
-    "read", "rode", "rose", "said", "sang", "sat", "saw", "sent", "set", "showed", "shot", "shut", "slept", "sold",
-    "spent", "spoke", "stood", "stole", "stuck", "swam", "taught", "thought", "threw", "told", "took", "understood",
-    "went", "woke", "won", "wore", "wrote", "used", "swore", "flew", "spread", "let",
+    "ate",
+    "became",
+    "began",
+    "bought",
+    "broke",
+    "brought",
+    "built",
+    "came",
+    "caught",
+    "chose",
+    "cut",
+    "drank",
+    "drew",
+    "drove",
+    "fell",
+    "felt",
+    "fought",
+    "found",
+    "forgot",
+    "gave",
+    "got",
+    "grew",
+    "heard",
+    "held",
+    "hit",
+    "hurt",
+    "kept",
+    "knew",
+    "learnt",
+    "led",
+    "left",
+    "lost",
+    "made",
+    "meant",
+    "met",
+    "paid",
+    "put",
+    "quit",
+    "ran",
+    "read",
+    "rode",
+    "rose",
+    "said",
+    "sang",
+    "sat",
+    "saw",
+    "sent",
+    "set",
+    "showed",
+    "shot",
+    "shut",
+    "slept",
+    "sold",
+    "spent",
+    "spoke",
+    "stood",
+    "stole",
+    "stuck",
+    "swam",
+    "taught",
+    "thought",
+    "threw",
+    "told",
+    "took",
+    "understood",
+    "went",
+    "woke",
+    "won",
+    "wore",
+    "wrote",
+    "used",
+    "swore",
+    "flew",
+    "spread",
+    "let",
 ];
 
 /// The third person of a verb after `I`, where it can be told from its form.
@@ -186,9 +255,42 @@ const NO_VERBS: [&str; 16] = [
 
 /// Verbs that are certain to be verbs after `you`.
 const VERBS: [&str; 36] = [
-    "ask", "believe", "call", "come", "do", "feel", "find", "get", "give", "go", "have", "hear", "help", "know",
-    "like", "live", "look", "love", "make", "mean", "need", "prefer", "say", "see", "seem", "send", "take", "tell",
-    "think", "try", "understand", "use", "want", "work", "wish", "agree",
+    "ask",
+    "believe",
+    "call",
+    "come",
+    "do",
+    "feel",
+    "find",
+    "get",
+    "give",
+    "go",
+    "have",
+    "hear",
+    "help",
+    "know",
+    "like",
+    "live",
+    "look",
+    "love",
+    "make",
+    "mean",
+    "need",
+    "prefer",
+    "say",
+    "see",
+    "seem",
+    "send",
+    "take",
+    "tell",
+    "think",
+    "try",
+    "understand",
+    "use",
+    "want",
+    "work",
+    "wish",
+    "agree",
 ];
 
 /// What follows `you`: a verb in the third person, or a word that takes no change.
@@ -200,19 +302,39 @@ fn third_of_hearer(word: &str) -> Option<String> {
     if VERBS.contains(&lower.as_str()) {
         return third(&lower);
     }
-    let after_object = ["a", "an", "the", "to", "in", "on", "at", "with", "for", "of", "about", "some", "any", "and",
-        "or", "but", "too", "so", "that", "this", "how", "what", "when", "if", "again", "later", "tomorrow", "today",
-        "soon", "there", "up", "out", "back", "around", "by", "from", "all", "more", "as", "then", "better", "very"];
+    let after_object = [
+        "a", "an", "the", "to", "in", "on", "at", "with", "for", "of", "about", "some", "any", "and", "or",
+        "but", "too", "so", "that", "this", "how", "what", "when", "if", "again", "later", "tomorrow",
+        "today", "soon", "there", "up", "out", "back", "around", "by", "from", "all", "more", "as", "then",
+        "better", "very",
+    ];
     let past = PAST.contains(&lower.as_str()) || lower.ends_with("ed") && lower.len() > 4;
     (after_object.contains(&lower.as_str()) || past).then(|| word.to_owned())
 }
 
 fn is_adverb(word: &str) -> bool {
     const ADVERBS: [&str; 18] = [
-        "just", "also", "always", "never", "still", "already", "often", "even", "only", "sometimes", "now", "ever",
-        "then", "almost", "soon", "once", "kinda", "honestly",
+        "just",
+        "also",
+        "always",
+        "never",
+        "still",
+        "already",
+        "often",
+        "even",
+        "only",
+        "sometimes",
+        "now",
+        "ever",
+        "then",
+        "almost",
+        "soon",
+        "once",
+        "kinda",
+        "honestly",
     ];
-    ADVERBS.contains(&word) || word.len() > 4 && word.ends_with("ly") && !matches!(word, "reply" | "apply" | "rely" | "supply")
+    ADVERBS.contains(&word)
+        || word.len() > 4 && word.ends_with("ly") && !matches!(word, "reply" | "apply" | "rely" | "supply")
 }
 
 #[cfg(test)]
@@ -227,7 +349,10 @@ mod tests {
     fn statements_of_oneself_are_told() {
         check("I've been having trouble lately.", Some("Ana has been having trouble lately."));
         check("I am going to send you to a doctor.", Some("Ana is going to send Juno to a doctor."));
-        check("I just need my boat back, and I'll pay.", Some("Ana just needs Ana's boat back, and Ana will pay."));
+        check(
+            "I just need my boat back, and I'll pay.",
+            Some("Ana just needs Ana's boat back, and Ana will pay."),
+        );
         check("I think you should try it.", Some("Ana thinks Juno should try it."));
         check("Last week I went there with my kids.", Some("Last week Ana went there with Ana's kids."));
         check("My kids love it.", Some("Ana's kids love it."));
