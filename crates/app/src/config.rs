@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use confique::meta::{Expr, FieldKind, LeafKind, Meta};
 use confique::{Config, Layer};
 use serde::Deserialize;
-use treering_core::TenantId;
+use treering_core::job::RetryPolicy;
+use treering_core::parameters::{Assignment, PARAMETERS};
+use treering_core::{Invalid, Policy, Preset, TenantId};
 use treering_providers::Bpe;
 use treering_store::Sync;
 
@@ -31,6 +33,14 @@ pub struct Settings {
     /// How tokens are counted.
     #[config(nested)]
     pub tokens: TokenSettings,
+
+    /// How the tree of summaries grows.
+    #[config(nested)]
+    pub tree: TreeSettings,
+
+    /// How background work is done.
+    #[config(nested)]
+    pub work: WorkSettings,
 }
 
 /// Where and how everything is kept.
@@ -51,6 +61,74 @@ pub struct TokenSettings {
     /// `cl100k` (GPT-4).
     #[config(env = "TREERING_TOKENS_TOKENIZER", default = "o200k")]
     pub tokenizer: TokenizerSetting,
+}
+
+/// How the tree of summaries grows.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct TreeSettings {
+    /// The policy that decides when windows and groups seal: `window`, `triggers`, `turns`,
+    /// `chars` or `per-turn`.
+    #[config(env = "TREERING_TREE_PRESET", default = "window", validate = is_preset)]
+    pub preset: String,
+
+    /// Parameters of the policy that differ from the preset, such as
+    /// `["window_chars=4000", "length@2=0.2"]`; separated by commas in the environment. The
+    /// parameters are listed below. `treering policy` sets them for one conversation.
+    #[config(env = "TREERING_TREE_PARAMETERS", default = [], parse_env = confique::env::parse::list_by_comma,
+        validate = are_parameters)]
+    pub parameters: Vec<String>,
+}
+
+impl TreeSettings {
+    /// The policy they make.
+    pub fn policy(&self) -> Result<Policy, Invalid> {
+        let preset: Preset = self.preset.parse()?;
+        let assignments = self.parameters.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>()?;
+        Policy::from(preset).with(&assignments)
+    }
+}
+
+/// How background work is done.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct WorkSettings {
+    /// How many jobs run at once.
+    #[config(env = "TREERING_WORK_CONCURRENCY", default = 3)]
+    pub concurrency: u16,
+
+    /// The pause after each job of a remote provider, in milliseconds.
+    #[config(env = "TREERING_WORK_BATCH_DELAY_MS", default = 1500)]
+    pub batch_delay_ms: u64,
+
+    /// How often a job is tried again whose error says that this can help.
+    #[config(env = "TREERING_WORK_RETRIES", default = 3)]
+    pub retries: u32,
+
+    /// How long after its first failure a job is tried again, in milliseconds; twice as long
+    /// after each further one.
+    #[config(env = "TREERING_WORK_RETRY_DELAY_MS", default = 30000)]
+    pub retry_delay_ms: u64,
+
+    /// How long the next context waits for the critical jobs of its conversation at the most, in
+    /// milliseconds.
+    #[config(env = "TREERING_WORK_GATE_TIMEOUT_MS", default = 120000)]
+    pub gate_timeout_ms: u64,
+}
+
+impl From<&WorkSettings> for treering_engine::WorkSettings {
+    fn from(settings: &WorkSettings) -> Self {
+        Self {
+            concurrency: usize::from(settings.concurrency.max(1)),
+            batch_delay_ms: settings.batch_delay_ms,
+            retry: RetryPolicy {
+                retries: settings.retries,
+                base_delay_ms: settings.retry_delay_ms,
+                ..RetryPolicy::default()
+            },
+            gate_timeout_ms: settings.gate_timeout_ms,
+        }
+    }
 }
 
 /// The values of `store.sync`.
@@ -93,6 +171,15 @@ impl From<TokenizerSetting> for Bpe {
 
 fn is_tenant(name: &impl AsRef<str>) -> Result<(), String> {
     TenantId::new(name.as_ref()).map(drop).map_err(|error| error.to_string())
+}
+
+fn is_preset(name: &impl AsRef<str>) -> Result<(), String> {
+    name.as_ref().parse::<Preset>().map(drop).map_err(|error| error.to_string())
+}
+
+fn are_parameters(parameters: &Vec<String>) -> Result<(), String> {
+    let checked = parameters.iter().try_for_each(|text| text.parse::<Assignment>().map(drop));
+    checked.map_err(|error| error.to_string())
 }
 
 /// Where a value in force came from.
@@ -210,6 +297,15 @@ impl Settings {
             let _ = writeln!(page, "- default: `{}`", default.unwrap_or_default());
             let _ = writeln!(page, "- environment: `{}`", env.unwrap_or("none"));
         });
+        page.push_str(
+            "\n## Parameters of the policy\n\n\
+             For `tree.parameters`, `treering policy` and `treering update --with`. A parameter may carry a \
+             level, as in `length@2=0.2`; `off` takes a threshold away. `preset=NAME` sets all of them.\n\n\
+             | parameter | meaning |\n|---|---|\n",
+        );
+        for (name, meaning) in PARAMETERS {
+            let _ = writeln!(page, "| `{name}` | {meaning} |");
+        }
         page
     }
 }
@@ -295,7 +391,7 @@ mod tests {
         assert_eq!(loaded.settings.tenant, "b");
         assert_eq!(loaded.settings.store.sync, SyncSetting::Normal);
         let origins: Vec<_> = loaded.in_force.iter().map(|s| (s.key.as_str(), s.value.as_str())).collect();
-        assert_eq!(origins, [("tenant", "b"), ("store.sync", "normal"), ("tokens.tokenizer", "o200k")]);
+        assert_eq!(origins[..3], [("tenant", "b"), ("store.sync", "normal"), ("tokens.tokenizer", "o200k")]);
         assert_eq!(loaded.in_force[0].origin, Origin::Flag);
         assert!(matches!(loaded.in_force[1].origin, Origin::File(_)));
         assert_eq!(loaded.in_force[2].origin, Origin::Default);
@@ -313,6 +409,8 @@ mod tests {
         check("colour = 1", &[], &["treering.toml", "colour"]);
         check("tenant = \"A B\"", &[], &["tenant", "a-z"]);
         check("tenant = ", &[], &["treering.toml"]);
+        check("[tree]\npreset = \"best\"", &[], &["best", "per-turn"]);
+        check("[tree]\nparameters = [\"windowchars=1\"]", &[], &["windowchars", "window_chars"]);
         check("", &[("store.synk", "x")], &["store.synk", "store.sync"]);
         check("", &[("store.sync", "x")], &["--set", "full"]);
     }

@@ -30,19 +30,46 @@ pub mod wire;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use treering_core::{NewMessage, NewToolCall, Role, TenantId, ThreadName, Timestamp};
-pub use treering_engine::{Appended, Error, Incoming, Matching, Memory, NewConversation, Result, Target};
-pub use treering_providers::Bpe;
+pub use treering_core::{NewMessage, NewToolCall, Policy, Role, TenantId, ThreadName, Timestamp};
+pub use treering_engine::{
+    Appended, Error, Incoming, Matching, Memory, NewConversation, Parts, Result, Scope, Target, Update,
+    WorkSettings, Worker,
+};
+pub use treering_providers::{Bpe, Extractive};
 pub use treering_store::{EmbeddedStore, Sync};
+
+/// How a memory is opened, beside where.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// What a turn has survived when it is acknowledged.
+    pub sync: Sync,
+    /// What counts tokens.
+    pub tokenizer: Bpe,
+    /// Whose memory it is.
+    pub tenant: TenantId,
+    /// When windows and groups seal.
+    pub policy: Policy,
+    /// How background work is done.
+    pub work: WorkSettings,
+}
 
 /// Opens the memory in a folder with everything at its default, making it where it is missing.
 pub fn open(home: &Path) -> Result<Memory> {
-    open_with(home, Sync::default(), Bpe::default(), TenantId::default())
+    open_with(home, Options::default())
 }
 
 /// Opens the memory in a folder. The one place where adapters are chosen and joined.
-pub fn open_with(home: &Path, sync: Sync, tokenizer: Bpe, tenant: TenantId) -> Result<Memory> {
+pub fn open_with(home: &Path, options: Options) -> Result<Memory> {
+    let Options { sync, tokenizer, tenant, policy, work } = options;
     let store = EmbeddedStore::open(home, sync)?;
-    let clock = treering_engine::SystemClock;
-    Ok(Memory::new(Arc::new(store), Arc::new(tokenizer), Arc::new(clock), tenant))
+    let parts = Parts {
+        store: Arc::new(store),
+        tokenizer: Arc::new(tokenizer),
+        clock: Arc::new(treering_engine::SystemClock),
+        summarizer: Arc::new(Extractive),
+        stand_in: Some(Arc::new(Extractive)),
+        policy,
+        work,
+    };
+    Ok(Memory::new(parts, tenant))
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::Value;
 use tempfile::TempDir;
 use treering::importers::{FileReport, Format, Options, Report, Runner, Source, detect};
-use treering::{Bpe, Memory, Sync, TenantId, Timestamp, wire};
+use treering::{Memory, Sync, Timestamp, wire};
 use treering_core::ports::{ConversationFilter, Span};
 use treering_core::text::preview;
 use treering_core::{Conversation, Message, ToolCall, TurnNo};
@@ -62,7 +62,9 @@ impl Home {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home");
-        let memory = treering::open_with(&home, Sync::Normal, Bpe::default(), TenantId::default()).unwrap();
+        let memory =
+            treering::open_with(&home, treering::Options { sync: Sync::Normal, ..Default::default() })
+                .unwrap();
         Self { memory, folder }
     }
 

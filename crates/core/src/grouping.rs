@@ -128,7 +128,10 @@ mod tests {
     use crate::policy::{Policy, Preset};
 
     fn members(chars: &[u32]) -> Vec<Member> {
-        chars.iter().map(|&chars| Member { chars, tokens: chars / 4, messages: 10, raw_chars: chars.into() }).collect()
+        chars
+            .iter()
+            .map(|&chars| Member { chars, tokens: chars / 4, messages: 10, raw_chars: chars.into() })
+            .collect()
     }
 
     #[test]
@@ -165,7 +168,10 @@ mod tests {
         assert_eq!(repacked(&members(&[5000, 5000, 5000]), &policy), None);
         assert_eq!(repacked(&members(&[5000, 5001, 5000]), &policy), None, "too few for two groups");
         assert_eq!(repacked(&members(&[4000, 4000, 4000, 4000]), &policy), Some(vec![2, 2]));
-        assert_eq!(repacked(&members(&[3000, 3000, 3000, 3000, 3000, 3000, 3000]), &policy), Some(vec![4, 3]));
+        assert_eq!(
+            repacked(&members(&[3000, 3000, 3000, 3000, 3000, 3000, 3000]), &policy),
+            Some(vec![4, 3])
+        );
         assert_eq!(repacked(&members(&[20_000, 1, 1, 1]), &policy), Some(vec![2, 2]));
     }
 }

@@ -27,7 +27,13 @@ pub struct Growth {
 
 impl Growth {
     /// Takes the next message, of the thread at this place, and plans the windows it seals.
-    pub fn push(&mut self, place: usize, thread: &ThreadName, piece: &Piece<'_>, policy: &Policy) -> Vec<Task> {
+    pub fn push(
+        &mut self,
+        place: usize,
+        thread: &ThreadName,
+        piece: &Piece<'_>,
+        policy: &Policy,
+    ) -> Vec<Task> {
         if self.windows.len() <= place {
             self.windows.resize_with(place + 1, OpenWindow::default);
         }
@@ -101,7 +107,12 @@ impl Growth {
 
     /// Plans a group anew whose children, given in the order of time, have outgrown it. The
     /// first part keeps its number, the others are new. Nothing where it holds.
-    pub fn repack(&mut self, group: &Task, children: &[Node], policy: &Policy) -> Option<Vec<(Task, Vec<u32>)>> {
+    pub fn repack(
+        &mut self,
+        group: &Task,
+        children: &[Node],
+        policy: &Policy,
+    ) -> Option<Vec<(Task, Vec<u32>)>> {
         let members: Vec<_> = children.iter().map(Node::member).collect();
         let parts = grouping::repacked(&members, policy.group(group.level)?)?;
         let mut rest = children;

@@ -79,11 +79,14 @@ impl JobKind {
                 fields.extend([vec![level.number()], node.as_str().as_bytes().to_vec()]);
             }
             Self::Summarise(task) => {
-                fields.extend([vec![task.level.number()], number(task.ordinal), hash_of_manner(&task.manner)]);
+                fields.extend([
+                    vec![task.level.number()],
+                    number(task.ordinal),
+                    hash_of_manner(&task.manner),
+                ]);
                 match &task.covers {
-                    Covers::Messages(window) => fields.push(
-                        format!("{}/{}/{}", window.thread, window.from, window.until).into_bytes(),
-                    ),
+                    Covers::Messages(window) => fields
+                        .push(format!("{}/{}/{}", window.thread, window.from, window.until).into_bytes()),
                     Covers::Nodes(children) => {
                         fields.extend(children.iter().map(|child| child.as_str().as_bytes().to_vec()));
                     }

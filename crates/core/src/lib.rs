@@ -4,11 +4,14 @@
 //! reason. Nothing in this crate reads a clock, a file, the environment or the network, and
 //! nothing is asynchronous; `tidy` in the test kit holds it to that.
 
+pub mod acceptance;
 pub mod brief;
 pub mod capture;
 pub mod commit;
+pub mod common;
 pub mod conversation;
 pub mod error;
+pub mod facts;
 pub mod gate;
 pub mod grouping;
 pub mod growth;
@@ -22,6 +25,7 @@ pub mod parameters;
 pub mod policy;
 pub mod ports;
 pub mod prompt;
+pub mod sentence;
 pub mod slug;
 pub mod text;
 pub mod time;

@@ -406,7 +406,9 @@ pub fn hash_of_window(
         vec![b"window".to_vec(), conversation.as_bytes().to_vec(), thread.as_str().as_bytes().to_vec()];
     fields.push(hash_of_manner(manner));
     for (hash, slice) in slices {
-        fields.push([hash.as_bytes().as_slice(), &slice.from.to_le_bytes(), &slice.until.to_le_bytes()].concat());
+        fields.push(
+            [hash.as_bytes().as_slice(), &slice.from.to_le_bytes(), &slice.until.to_le_bytes()].concat(),
+        );
     }
     hash_of(&fields)
 }
@@ -419,8 +421,12 @@ pub fn hash_of_group(
     children: &[NodeId],
     manner: &Manner,
 ) -> ContentHash {
-    let mut fields: Vec<Vec<u8>> =
-        vec![b"group".to_vec(), conversation.as_bytes().to_vec(), vec![level.number()], hash_of_manner(manner)];
+    let mut fields: Vec<Vec<u8>> = vec![
+        b"group".to_vec(),
+        conversation.as_bytes().to_vec(),
+        vec![level.number()],
+        hash_of_manner(manner),
+    ];
     fields.extend(children.iter().map(|child| child.as_str().as_bytes().to_vec()));
     hash_of(&fields)
 }

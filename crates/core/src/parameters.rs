@@ -14,9 +14,15 @@ use crate::policy::{GroupPolicy, Policy, Preset, SealPolicy};
 pub const PARAMETERS: &[(&str, &str)] = &[
     ("window_chars", "The size a window aims at, in characters; a larger message is sliced."),
     ("wiggle", "How far a window or group may be off its aim, as a share of it (0 to 0.5)."),
-    ("min_flush_chars", "The least a window must hold to be sealed by a silence or before a duo that does not fit."),
+    (
+        "min_flush_chars",
+        "The least a window must hold to be sealed by a silence or before a duo that does not fit.",
+    ),
     ("flush_after", "How long a silence must be to seal a window, such as `20 min`."),
-    ("overlap_chars", "How much of the window before is shown again at the head of the next, at most 400 characters."),
+    (
+        "overlap_chars",
+        "How much of the window before is shown again at the head of the next, at most 400 characters.",
+    ),
     ("seal_policy", "What seals a window: `chars`, `time` or `hybrid`."),
     ("ensure_assistant", "Seal only after an answer of the assistant (`true` or `false`)."),
     ("messages", "Seal a window at so many messages."),
@@ -34,7 +40,10 @@ pub const PARAMETERS: &[(&str, &str)] = &[
     ("raw_chars", "Seal a group when the messages it covers have more characters than this."),
     ("min_children", "Never seal a group with fewer children (2 or more)."),
     ("length", "How long a summary is: the share that is kept, such as `0.5`, or `3-4 sentences`."),
-    ("strategy", "How a summary tells: `detailed`, `concise`, `thematic`, `chronological`, `executive` or `technical`."),
+    (
+        "strategy",
+        "How a summary tells: `detailed`, `concise`, `thematic`, `chronological`, `executive` or `technical`.",
+    ),
     ("deduplicate", "Say near-identical points of different children once (`true` or `false`)."),
 ];
 
@@ -60,7 +69,10 @@ impl Assignment {
         };
         if name != "preset" && !PARAMETERS.iter().any(|(known, _)| *known == name) {
             let known: Vec<&str> = PARAMETERS.iter().map(|(known, _)| *known).collect();
-            return Err(refuse(format!("there is no such parameter; known are preset, {}", known.join(", "))));
+            return Err(refuse(format!(
+                "there is no such parameter; known are preset, {}",
+                known.join(", ")
+            )));
         }
         let assignment = Self { name: name.to_owned(), level, value: value.trim().to_owned() };
         // A value that cannot be read is refused here, wherever it is used later.
@@ -74,7 +86,8 @@ impl Assignment {
             Some(level) => format!("{}@{level}", self.name),
             None => self.name.clone(),
         };
-        let refuse = |invalid: Invalid| Invalid::new(format!("policy parameter {name}={value:?}"), invalid.why);
+        let refuse =
+            |invalid: Invalid| Invalid::new(format!("policy parameter {name}={value:?}"), invalid.why);
         let level = self.level;
         match self.name.as_str() {
             "preset" => *policy = value.parse::<Preset>().map_err(refuse)?.into(),
@@ -279,7 +292,8 @@ mod tests {
 
     #[test]
     fn parameters_are_set_by_name() {
-        let policy = with(&["window_chars=4000", "flush_after=5 min", "group_chars@3=20000", "length@1=0.3"]).unwrap();
+        let policy =
+            with(&["window_chars=4000", "flush_after=5 min", "group_chars@3=20000", "length@1=0.3"]).unwrap();
         assert_eq!(policy.window.window_chars, Some(4000));
         assert_eq!(policy.window.flush_after_ms, Some(300_000));
         let chars: Vec<_> = policy.groups.iter().map(|group| group.group_chars).collect();

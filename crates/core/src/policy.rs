@@ -337,7 +337,14 @@ impl Policy {
             if group.min_children < 2 {
                 return refuse("min_children", "a group has at least 2 children");
             }
-            let seals = [group.group_chars, group.children, group.tokens, group.messages, group.chars, group.raw_chars];
+            let seals = [
+                group.group_chars,
+                group.children,
+                group.tokens,
+                group.messages,
+                group.chars,
+                group.raw_chars,
+            ];
             if seals.iter().all(Option::is_none) {
                 return refuse("no threshold seals a group", "set group_chars or another threshold");
             }

@@ -319,7 +319,8 @@ impl OpenWindow {
         let all = self.holds()?;
         let reached = |limit: Option<u32>, is: u32| limit.is_some_and(|limit| is >= limit);
         let open_for = now.as_micros().saturating_sub(all.first_at.as_micros());
-        let old = |age: u64| u64::try_from(open_for).is_ok_and(|open_for| open_for >= age.saturating_mul(1000));
+        let old =
+            |age: u64| u64::try_from(open_for).is_ok_and(|open_for| open_for >= age.saturating_mul(1000));
         Some(match () {
             () if policy.by_size() && reached(policy.window_chars, all.chars) => SealReason::Full,
             () if self.silent => SealReason::Silence,

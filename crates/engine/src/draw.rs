@@ -70,10 +70,10 @@ impl TreeView {
             let until = treering_core::node::Place::after(treering_core::MessageIdx(
                 self.conversation.totals.messages.saturating_sub(1),
             ));
-            let until = thread.last_turn.as_ref().map_or(until, |turn| treering_core::node::Place {
-                idx: turn.until,
-                offset: 0,
-            });
+            let until = thread
+                .last_turn
+                .as_ref()
+                .map_or(until, |turn| treering_core::node::Place { idx: turn.until, offset: 0 });
             lines.push(Branch {
                 prefix: String::new(),
                 level: 0,
@@ -93,7 +93,12 @@ impl TreeView {
         let covers = match &node.task.covers {
             Covers::Messages(window) => span(window),
             Covers::Nodes(children) => {
-                format!("{} nodes over messages {}–{}", children.len(), node.source.from, node.source.until - 1)
+                format!(
+                    "{} nodes over messages {}–{}",
+                    children.len(),
+                    node.source.from,
+                    node.source.until - 1
+                )
             }
         };
         let state = match node.dirty {

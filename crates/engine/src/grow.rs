@@ -8,8 +8,8 @@ use treering_core::growth::Growth;
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::windowing::Piece;
 use treering_core::{
-    Conversation, ConversationId, ConversationKey, ConversationState, Job, JobKind, Level, Message, MessageIdx,
-    Node, Policy, Reader, Task, Timestamp, Write,
+    Conversation, ConversationId, ConversationKey, ConversationState, Job, JobKind, Level, Message,
+    MessageIdx, Node, Policy, Reader, Task, Timestamp, Write,
 };
 
 /// Messages that are read at once.
@@ -24,7 +24,10 @@ pub(crate) struct Grower<'a> {
 }
 
 /// The policy of a conversation: the general one with what is set for it alone.
-pub(crate) fn policy_of<'a>(general: &'a Policy, conversation: &Conversation) -> StoreResult<Cow<'a, Policy>> {
+pub(crate) fn policy_of<'a>(
+    general: &'a Policy,
+    conversation: &Conversation,
+) -> StoreResult<Cow<'a, Policy>> {
     match conversation.policy.as_slice() {
         [] => Ok(Cow::Borrowed(general)),
         own => Ok(Cow::Owned(general.with(own)?)),
@@ -116,7 +119,11 @@ impl Grower<'_> {
 
     /// Plans what follows from a finished node: the groups it completes, or, where it was
     /// written anew, its ancestors.
-    pub(crate) fn finished(&self, conversation: &mut Conversation, node: &mut Node) -> StoreResult<Vec<Write>> {
+    pub(crate) fn finished(
+        &self,
+        conversation: &mut Conversation,
+        node: &mut Node,
+    ) -> StoreResult<Vec<Write>> {
         let id = conversation.id;
         let (level, ordinal) = (node.level(), node.ordinal());
         if let Some(before) = self.node(level, ordinal)? {
@@ -155,7 +162,12 @@ impl Grower<'_> {
             if let Some(parts) = conversation.growth.repack(&group.task, &children, self.policy) {
                 writes.push(Write::MarkDirty(conversation.id, above, vec![parent]));
                 for (task, ordinals) in parts {
-                    writes.push(Write::SetParent(conversation.id, node.level(), ordinals, Some(task.ordinal)));
+                    writes.push(Write::SetParent(
+                        conversation.id,
+                        node.level(),
+                        ordinals,
+                        Some(task.ordinal),
+                    ));
                     writes.extend(self.jobs(vec![task]));
                 }
                 writes.extend(self.ancestors(conversation.id, &group)?);

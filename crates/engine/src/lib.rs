@@ -8,7 +8,6 @@ mod cwd;
 mod draw;
 mod error;
 mod faults;
-mod fidelity;
 mod gate;
 mod grow;
 mod ingest;

@@ -4,8 +4,8 @@ use treering_core::brief::{Brief, Child, Passage, Said, ToolPassage};
 use treering_core::node::{Source, Window, hash_of_group, hash_of_window};
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
-    ContentHash, ConversationKey, Covers, Message, MessageIdx, Node, NodeId, Reader, Task, Timestamp, ToolCall,
-    TurnNo,
+    ContentHash, ConversationKey, Covers, Message, MessageIdx, Node, NodeId, Reader, Task, Timestamp,
+    ToolCall, TurnNo,
 };
 
 /// The most of the arguments of a tool call that a summariser sees, in characters.
@@ -115,8 +115,7 @@ impl Material {
         times: impl Iterator<Item = Timestamp> + Clone,
     ) -> Self {
         let epoch = Timestamp::from_micros(0);
-        let (range_start, range_end) =
-            (times.clone().min().unwrap_or(epoch), times.max().unwrap_or(epoch));
+        let (range_start, range_end) = (times.clone().min().unwrap_or(epoch), times.max().unwrap_or(epoch));
         let manner = &task.manner;
         let brief = Brief {
             level: task.level,

@@ -37,6 +37,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Writes the nodes.
     pub summarizer: Arc<dyn Summarizer>,
+    /// Writes what the summariser wrote unusably; it quotes, and never fails.
+    pub stand_in: Option<Arc<dyn Summarizer>>,
     /// Decides when windows and groups seal, where a conversation does not say otherwise.
     pub policy: Policy,
     /// How background work is done.
@@ -121,6 +123,18 @@ impl Memory {
         &self.parts.policy
     }
 
+    /// The summariser that writes the nodes.
+    #[must_use]
+    pub fn summarizer_name(&self) -> &str {
+        self.summarizer().name()
+    }
+
+    /// Whether background work is a matter of moments: no provider lies beyond this machine.
+    #[must_use]
+    pub fn works_at_once(&self) -> bool {
+        !self.summarizer().is_remote()
+    }
+
     /// Does background work until the handle is dropped.
     pub fn work_in_background(&self) -> Result<WorkerHandle> {
         Ok(Worker::new(self.clone())?.spawn())
@@ -136,6 +150,10 @@ impl Memory {
 
     pub(crate) fn summarizer(&self) -> &dyn Summarizer {
         &*self.parts.summarizer
+    }
+
+    pub(crate) fn stand_in(&self) -> Option<&dyn Summarizer> {
+        self.parts.stand_in.as_deref()
     }
 
     pub(crate) fn signal(&self) -> &Signal {
@@ -271,7 +289,12 @@ impl Memory {
     /// How much there is.
     pub fn stats(&self) -> Result<Stats> {
         let (conversations, totals) = self.store().reader()?.totals(&self.tenant)?;
-        Ok(Stats { store: self.store().describe()?, conversations, totals, tokenizer: self.tokenizer().name() })
+        Ok(Stats {
+            store: self.store().describe()?,
+            conversations,
+            totals,
+            tokenizer: self.tokenizer().name(),
+        })
     }
 
     pub(crate) fn key(&self, id: ConversationId) -> ConversationKey {

@@ -77,8 +77,7 @@ impl Memory {
     /// The whole tree of a conversation.
     pub fn tree(&self, id: ConversationId) -> Result<TreeView> {
         let (reader, key) = (self.store().reader()?, self.key(id));
-        let conversation =
-            reader.conversation(&key)?.ok_or_else(|| Error::NoConversation(id.to_string()))?;
+        let conversation = reader.conversation(&key)?.ok_or_else(|| Error::NoConversation(id.to_string()))?;
         let nodes = reader.nodes(&key, &NodeFilter::default())?;
         let jobs = reader.jobs(self.tenant(), &JobFilter::of(id))?;
         Ok(TreeView { conversation, nodes, jobs })
@@ -87,7 +86,8 @@ impl Memory {
     /// What the trees of the tenant, or the one of a conversation, have come to.
     pub fn tree_stats(&self, id: Option<ConversationId>) -> Result<TreeStats> {
         let reader = self.store().reader()?;
-        let jobs = reader.jobs(self.tenant(), &JobFilter { conversation: id, ..JobFilter::all(usize::MAX) })?;
+        let jobs =
+            reader.jobs(self.tenant(), &JobFilter { conversation: id, ..JobFilter::all(usize::MAX) })?;
         let dead = jobs.iter().filter(|job| job.state == JobState::Dead).count();
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Ok(TreeStats {

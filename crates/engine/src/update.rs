@@ -2,8 +2,8 @@
 //! of the conversation or another one for this time only.
 
 use treering_core::commit::{LogEvent, LogLine};
-use treering_core::growth::Growth;
 use treering_core::grouping::{self, Member};
+use treering_core::growth::Growth;
 use treering_core::parameters::Assignment;
 use treering_core::policy::Length;
 use treering_core::ports::{JobFilter, NodeFilter, StoreResult};
@@ -212,7 +212,9 @@ impl Updater {
                     }
                 },
                 Covers::Nodes(_) => {
-                    let chars = u64::from(policy.group(task.level).and_then(|group| group.group_chars).unwrap_or(5000));
+                    let chars = u64::from(
+                        policy.group(task.level).and_then(|group| group.group_chars).unwrap_or(5000),
+                    );
                     (chars, chars / 4, 0)
                 }
             };

@@ -42,6 +42,8 @@ pub struct Verification {
     pub messages: u64,
     /// Tool calls that were read.
     pub tool_calls: u64,
+    /// Nodes that were read.
+    pub nodes: u64,
     /// What does not add up.
     pub problems: Vec<Problem>,
 }
@@ -97,6 +99,7 @@ impl Memory {
                 report.conversations += 1;
                 report.messages += u64::from(ledger.counted.messages);
                 report.tool_calls += u64::from(ledger.counted.tool_calls);
+                report.nodes += ledger.nodes;
                 let place = place(&conversation.slug);
                 let problem = |what| Problem { conversation: Some(place.clone()), what };
                 report.problems.extend(ledger.problems.into_iter().map(problem));
@@ -118,13 +121,14 @@ struct Ledger<'a> {
     counted: Totals,
     /// The thread of each turn, as the first of its messages or tool calls says.
     turns: BTreeMap<TurnNo, ThreadName>,
+    nodes: u64,
     problems: Vec<String>,
 }
 
 impl<'a> Ledger<'a> {
     fn read(memory: &'a Memory, reader: &'a dyn Reader, conversation: &'a Conversation) -> StoreResult<Self> {
-        let (counted, turns, problems) = Default::default();
-        let mut ledger = Self { memory, reader, conversation, counted, turns, problems };
+        let (counted, turns, nodes, problems) = Default::default();
+        let mut ledger = Self { memory, reader, conversation, counted, turns, nodes, problems };
         ledger.count_messages()?;
         ledger.count_tool_calls()?;
         ledger.check_turns();
@@ -134,7 +138,9 @@ impl<'a> Ledger<'a> {
             ledger.note(format!("the conversation says {says} and has {has}"));
         }
         let key = memory.key(conversation.id);
-        ledger.problems.extend(verify_tree::problems(reader, &key, conversation)?);
+        let (nodes, problems) = verify_tree::problems(reader, &key, conversation)?;
+        ledger.nodes = nodes;
+        ledger.problems.extend(problems);
         Ok(ledger)
     }
 

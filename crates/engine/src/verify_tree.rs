@@ -13,19 +13,20 @@ use crate::error::Result;
 use crate::memory::Memory;
 use crate::update::{Scale, Update};
 
-/// What of a tree does not add up, in words.
+/// How many nodes a tree has, and what of it does not add up, in words.
 pub(crate) fn problems(
     reader: &dyn Reader,
     key: &ConversationKey,
     conversation: &Conversation,
-) -> StoreResult<Vec<String>> {
+) -> StoreResult<(u64, Vec<String>)> {
     let nodes = reader.nodes(key, &NodeFilter::default())?;
     let jobs = reader.jobs(&key.tenant, &JobFilter::of(key.id))?;
     let planned = jobs.iter().filter_map(|job| match &job.kind {
         JobKind::Summarise(task) => Some(task),
         _ => None,
     });
-    let mut tree = Tree { conversation, problems: Vec::new(), nodes: BTreeMap::new(), planned: BTreeMap::new() };
+    let mut tree =
+        Tree { conversation, problems: Vec::new(), nodes: BTreeMap::new(), planned: BTreeMap::new() };
     for node in &nodes {
         tree.nodes.insert((node.level(), node.ordinal()), node);
     }
@@ -39,7 +40,7 @@ pub(crate) fn problems(
     tree.check_numbers();
     tree.check_groups();
     tree.check_windows(reader, key)?;
-    Ok(tree.problems)
+    Ok((nodes.len() as u64, tree.problems))
 }
 
 struct Tree<'a> {
@@ -65,7 +66,9 @@ impl Tree<'_> {
             let missing: Vec<u32> = (0..*count).filter(|ordinal| !there(self, *ordinal)).collect();
             if let Some(first) = missing.first() {
                 let many = missing.len();
-                self.note(format!("level {level}: {many} nodes have neither content nor a job, the first is {first}"));
+                self.note(format!(
+                    "level {level}: {many} nodes have neither content nor a job, the first is {first}"
+                ));
             }
         }
         let keys: BTreeSet<_> = self.nodes.keys().chain(self.planned.keys()).copied().collect();
@@ -75,7 +78,12 @@ impl Tree<'_> {
                 self.note(format!("level {level}: number {ordinal} was never sealed"));
             }
         }
-        let undone: Vec<_> = self.nodes.values().filter(|node| node.dirty).map(|node| (node.level(), node.ordinal())).collect();
+        let undone: Vec<_> = self
+            .nodes
+            .values()
+            .filter(|node| node.dirty)
+            .map(|node| (node.level(), node.ordinal()))
+            .collect();
         for place in undone {
             if !self.planned.contains_key(&place) {
                 self.note(format!("level {}: number {} is dirty and has no job", place.0, place.1));
@@ -94,7 +102,8 @@ impl Tree<'_> {
         let mut notes = Vec::new();
         for place in children.keys() {
             if !self.nodes.contains_key(place) && !self.planned.contains_key(place) {
-                notes.push(format!("level {}: group {} has children but was never planned", place.0, place.1));
+                notes
+                    .push(format!("level {}: group {} has children but was never planned", place.0, place.1));
             }
         }
         let done = self.nodes.iter().map(|(place, node)| (place, &node.task));
@@ -106,7 +115,11 @@ impl Tree<'_> {
             let has = children.get(place).cloned().unwrap_or_default();
             let dirty = self.nodes.get(place).is_some_and(|node| node.dirty);
             if says != has && !dirty {
-                notes.push(format!("level {level}: group {ordinal} covers {} nodes and has {}", says.len(), has.len()));
+                notes.push(format!(
+                    "level {level}: group {ordinal} covers {} nodes and has {}",
+                    says.len(),
+                    has.len()
+                ));
             }
             if ids.len() < 2 {
                 notes.push(format!("level {level}: group {ordinal} has fewer than two children"));
@@ -168,7 +181,8 @@ impl Tree<'_> {
         };
         loop {
             let start = |window: &Window| window.from <= at && at < window.until;
-            let next = windows.and_then(|all| all.range(..=at).next_back()).filter(|(_, (window, _))| start(window));
+            let next =
+                windows.and_then(|all| all.range(..=at).next_back()).filter(|(_, (window, _))| start(window));
             let Some((_, (window, ordinal))) = next else { break };
             if window.from < at && window.from.idx == at.idx {
                 self.note(format!("window {ordinal} of {thread} overlaps the one before at {at}"));
@@ -200,7 +214,7 @@ impl Memory {
                 let page = memory.store().reader()?.conversations(memory.tenant(), &filter)?;
                 for conversation in &page {
                     let key = memory.key(conversation.id);
-                    if problems(&*memory.store().reader()?, &key, conversation)?.is_empty() {
+                    if problems(&*memory.store().reader()?, &key, conversation)?.1.is_empty() {
                         continue;
                     }
                     memory.update(conversation.id, &Update { scale: Scale::Full, ..Update::default() })?;

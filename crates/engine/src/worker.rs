@@ -6,17 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use treering_core::acceptance::{self, Fidelity};
 use treering_core::commit::{LogEvent, LogLine};
+use treering_core::facts::Facts;
 use treering_core::job::LEASE_MS;
 use treering_core::node::Making;
 use treering_core::ports::JobFilter;
 use treering_core::{
-    Commit, ConversationId, ConversationKey, Job, JobId, JobKind, Node, ProviderError, Task, Write,
+    Commit, ConversationId, ConversationKey, Job, JobId, JobKind, Node, NodeContent, ProviderError, Task,
+    Write,
 };
 
 use crate::error::{Error, Result};
 use crate::faults::{self, Fault};
-use crate::fidelity;
 use crate::grow::{Grower, policy_of};
 use crate::material::Material;
 use crate::memory::Memory;
@@ -57,6 +59,9 @@ pub struct Worked {
     pub failed: u32,
 }
 
+/// A summary, how true it is, and who wrote it.
+type Written = (NodeContent, Fidelity, String);
+
 /// Runs the jobs of a memory.
 #[derive(Clone)]
 pub struct Worker {
@@ -86,7 +91,8 @@ impl Worker {
             let hands: Vec<_> = (0..settings.concurrency.max(1))
                 .map(|_| threads.spawn(|| self.lend_a_hand(scope, after, &worked, &held, &running)))
                 .collect();
-            let ends: Vec<Result<()>> = hands.into_iter().map(|hand| hand.join().unwrap_or_else(panicked)).collect();
+            let ends: Vec<Result<()>> =
+                hands.into_iter().map(|hand| hand.join().unwrap_or_else(panicked)).collect();
             running.store(false, Ordering::Release);
             self.memory.signal().raise();
             drop(keeper.join());
@@ -166,12 +172,8 @@ impl Worker {
             (None, Some(most)) => Some((0, most)),
             (None, None) => None,
         };
-        let filter = JobFilter {
-            conversation: scope.conversation,
-            heights,
-            due: Some(now),
-            ..JobFilter::all(limit)
-        };
+        let filter =
+            JobFilter { conversation: scope.conversation, heights, due: Some(now), ..JobFilter::all(limit) };
         // Looking costs nothing; the write lock is taken only when there is something to take.
         if self.memory.store().reader()?.jobs(self.memory.tenant(), &filter)?.is_empty() {
             return Ok(Vec::new());
@@ -205,7 +207,8 @@ impl Worker {
     }
 
     fn renew(&self, ids: Vec<(ConversationId, JobId)>) -> Result<()> {
-        let (tenant, name, now) = (self.memory.tenant().clone(), self.name.clone(), self.memory.clock().now());
+        let (tenant, name, now) =
+            (self.memory.tenant().clone(), self.name.clone(), self.memory.clock().now());
         self.memory.commit_with(move |reader| {
             let mut writes = Vec::new();
             for (conversation, id) in &ids {
@@ -238,13 +241,9 @@ impl Worker {
         let Some(material) = material else { return Ok(None) };
         faults::reach(Fault::Read);
         let started = Instant::now();
-        let content = match self.memory.summarizer().summarise(&material.brief) {
-            Ok(content) => content,
+        let (content, fidelity, by) = match self.summarise(&material) {
+            Ok(written) => written,
             Err(error) => return Ok(Some(Err(error))),
-        };
-        let fidelity = match fidelity::check(&content, &material.brief) {
-            Ok(fidelity) => fidelity,
-            Err(unusable) => return Ok(Some(Err(ProviderError::passing(unusable.to_string())))),
         };
         faults::reach(Fault::Written);
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -261,24 +260,40 @@ impl Worker {
             range_start: material.range_start,
             range_end: material.range_end,
             source: material.source,
-            making: Making {
-                by: self.memory.summarizer().name().to_owned(),
-                at: self.memory.clock().now(),
-                took_ms,
-            },
+            making: Making { by, at: self.memory.clock().now(), took_ms },
             grounded: fidelity.grounded,
             retained: fidelity.retained,
         })))
     }
 
+    /// What the summariser wrote, if it is usable. Otherwise what its stand-in quotes, which needs
+    /// no acceptance: it invents nothing.
+    fn summarise(&self, material: &Material) -> std::result::Result<Written, ProviderError> {
+        let summarizer = self.memory.summarizer();
+        let facts = Facts::of_brief(&material.brief);
+        let content = summarizer.summarise(&material.brief)?;
+        let unusable = match acceptance::accept(&content, &facts, material.source.chars) {
+            Ok(fidelity) => return Ok((content, fidelity, summarizer.name().to_owned())),
+            Err(unusable) => unusable,
+        };
+        let Some(stand_in) = self.memory.stand_in() else {
+            return Err(ProviderError::passing(unusable.to_string()));
+        };
+        let content = stand_in.summarise(&material.brief)?;
+        let fidelity = acceptance::fidelity(&Facts::of_content(&content), &facts);
+        Ok((content, fidelity, stand_in.name().to_owned()))
+    }
+
     /// Stores a node with everything that follows from it, and takes its job away.
     fn finish(&self, job: &Job, node: Node) -> Result<Ran> {
         let (key, id, now) = (self.memory.key(job.conversation), job.id, self.memory.clock().now());
-        let (general, kind, planned_at) = (self.memory.policy().clone(), job.kind.to_string(), job.planned_at);
+        let (general, kind, planned_at) =
+            (self.memory.policy().clone(), job.kind.to_string(), job.planned_at);
         faults::reach(Fault::Finishing);
         let ran = self.memory.commit_with(move |reader| {
             let mut commit = Commit { tenant: key.tenant.clone(), writes: Vec::new() };
-            let (Some(_), Some(mut conversation)) = (reader.job(&key, id)?, reader.conversation(&key)?) else {
+            let (Some(_), Some(mut conversation)) = (reader.job(&key, id)?, reader.conversation(&key)?)
+            else {
                 return Ok((commit, Ran::Moot));
             };
             let policy = policy_of(&general, &conversation)?;
@@ -345,7 +360,8 @@ fn released(
     let remain = if remain > COUNTED { format!("more than {COUNTED}") } else { remain.to_string() };
     let after = now.as_micros().saturating_sub(planned_at.as_micros()).max(0) / 1000;
     let (from, to, by) = (node.source.chars, node.chars, &node.making.by);
-    let text = format!("{kind} done by {by}: {from} → {to} chars, {after} ms after planning, {remain} remain");
+    let text =
+        format!("{kind} done by {by}: {from} → {to} chars, {after} ms after planning, {remain} remain");
     Ok(LogLine {
         at: now,
         conversation: key.id,

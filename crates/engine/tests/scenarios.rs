@@ -84,7 +84,8 @@ impl Play {
         let estimate = self.memory.estimate(self.id(), &update).unwrap();
         let updated = self.memory.update(self.id(), &update).unwrap();
         assert_eq!(estimate, updated.estimate, "a dry run says what the run does");
-        writeln!(self.seen, "update {rest}: {} jobs queued, {} felled", updated.queued, estimate.felled).unwrap();
+        writeln!(self.seen, "update {rest}: {} jobs queued, {} felled", updated.queued, estimate.felled)
+            .unwrap();
     }
 
     fn play(&mut self, line: &str) {
@@ -122,7 +123,8 @@ impl Play {
                 let (from, until, created) = (node.range_start, node.range_end, node.created_at());
                 let (from, until, created) = (minute(from), minute(until), minute(created));
                 let head: String = node.content.overview.chars().take(60).collect();
-                writeln!(self.seen, "    {} minutes {from} to {until}, created {created}: {head}", node.id).unwrap();
+                writeln!(self.seen, "    {} minutes {from} to {until}, created {created}: {head}", node.id)
+                    .unwrap();
             }
         }
         self.seen.push('\n');
@@ -148,7 +150,14 @@ fn run(script: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let memory = open(folder.path(), policy, Arc::new(Heads::default()), clock.clone());
-    let mut play = Play { memory, clock, now: start(), said: 0, seen: String::new(), in_full: script.contains("# in full") };
+    let mut play = Play {
+        memory,
+        clock,
+        now: start(),
+        said: 0,
+        seen: String::new(),
+        in_full: script.contains("# in full"),
+    };
     lines.for_each(|line| play.play(line));
     work_off(&play.memory, play.id());
     assert_sound(&play.memory);

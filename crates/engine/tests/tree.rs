@@ -14,8 +14,8 @@ use proptest::prelude::*;
 use treering_core::capture::{Arrival, Entry};
 use treering_core::ports::{JobFilter, LogFilter};
 use treering_core::{
-    Advice, Commit, ConversationId, ConversationState, Job, JobKind, JobState, Level, NewMessage, Node, Policy,
-    ProviderError, Role, Store, TenantId, ThreadName, Timestamp, TurnNo, Write,
+    Advice, Commit, ConversationId, ConversationState, Job, JobKind, JobState, Level, NewMessage, Node,
+    Policy, ProviderError, Role, Store, TenantId, ThreadName, Timestamp, TurnNo, Write,
 };
 use treering_engine::{
     Incoming, Matching, Memory, NewConversation, Ran, Scale, Scope, Target, Update, Worker,
@@ -47,7 +47,8 @@ fn say(memory: &Memory, turns: std::ops::Range<u32>, chars: usize) -> Conversati
     let mut entries = Vec::new();
     for turn in turns {
         for role in [Role::User, Role::Assistant] {
-            let text: String = format!("{role} {turn} says a word. ").chars().cycle().take(chars / 2).collect();
+            let text: String =
+                format!("{role} {turn} says a word. ").chars().cycle().take(chars / 2).collect();
             let at = start().plus_micros(i64::from(turn) * 60_000_000);
             entries.push(memory.message(ThreadName::main(), NewMessage::new(role, text, at)));
         }
@@ -159,10 +160,8 @@ fn a_change_reaches_exactly_the_ancestors() {
 
     // The third window has to be written anew, and will be told otherwise.
     let store = EmbeddedStore::open(folder.path(), Sync::Normal).unwrap();
-    let commit = Commit {
-        tenant: TenantId::default(),
-        writes: vec![Write::MarkDirty(id, Level::FIRST, vec![2])],
-    };
+    let commit =
+        Commit { tenant: TenantId::default(), writes: vec![Write::MarkDirty(id, Level::FIRST, vec![2])] };
     store.commit(Box::new(move |_| Ok(commit.clone()))).unwrap();
     assert!(!memory.verify(|_| ()).unwrap().is_clean(), "a dirty node without a job is a problem");
     clock.set(start().plus_micros(3_600_000_000));

@@ -1,5 +1,8 @@
-//! What models bring: tokenizers today, behind the ports of `treering-core`.
+//! What models bring, behind the ports of `treering-core`: tokenizers, and the summariser that
+//! needs no model.
 
+pub mod extractive;
 pub mod tokenizer;
 
+pub use extractive::Extractive;
 pub use tokenizer::Bpe;

@@ -9,12 +9,12 @@ use std::sync::{Arc, Barrier};
 
 use treering_core::conversation::{Fork, Naming, Thread, Totals};
 use treering_core::growth::Growth;
-use treering_core::windowing::Piece;
 use treering_core::ports::{ConversationFilter, Known, Span};
+use treering_core::windowing::Piece;
 use treering_core::{
     Commit, Conversation, ConversationId, ConversationKey, ConversationState, Invalid, Json, Message,
-    MessageIdx, NewMessage, NewToolCall, Policy, Role, Store, StoreError, TenantId, ThreadName, Timestamp, ToolCall,
-    ToolResult, Turn, TurnNo, Write,
+    MessageIdx, NewMessage, NewToolCall, Policy, Role, Store, StoreError, TenantId, ThreadName, Timestamp,
+    ToolCall, ToolResult, Turn, TurnNo, Write,
 };
 
 use crate::generate::external;

@@ -9,6 +9,7 @@ use treering_engine::{Appended, Incoming, Matching, Memory, NewConversation, Tar
 
 use super::Failure;
 use super::output::{BOLD, Output, count, paint};
+use super::work::catch_up;
 use crate::importers::{Piece, entry};
 use crate::wire::{self, Line};
 
@@ -64,6 +65,9 @@ pub(super) struct Args {
     /// The folder of a new conversation [default: the current one]
     #[arg(long, value_name = "FOLDER")]
     cwd: Option<String>,
+    /// Leaves the summaries to a worker (`treering work`)
+    #[arg(long)]
+    no_tree: bool,
 }
 
 #[derive(Serialize)]
@@ -109,14 +113,26 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     let by_flags = args.user.is_some() || args.assistant.is_some() || args.text.is_some();
     if by_flags || !args.tools.is_empty() {
         let pieces = pieces(args, memory)?;
-        return acknowledge(&store(memory, target, pieces)?, output);
+        let appended = store(memory, target, pieces)?;
+        acknowledge(&appended, output)?;
+        return match args.no_tree {
+            true => Ok(()),
+            false => catch_up(memory, Some(appended.conversation.id), output),
+        };
     }
     if io::stdin().is_terminal() {
         return Err(Failure::Usage(
             "nothing to append; give --user and --assistant, or JSON lines on standard input".into(),
         ));
     }
-    follow(target, memory, output)
+    if args.no_tree || !memory.works_at_once() {
+        return follow(target, memory, output);
+    }
+    // Summaries are written beside, so that no line waits for them.
+    let worker = memory.work_in_background()?;
+    let followed = follow(target, memory, output);
+    drop(worker);
+    followed.and_then(|()| catch_up(memory, None, output))
 }
 
 fn target(args: &Args, memory: &Memory) -> Result<Target, Failure> {

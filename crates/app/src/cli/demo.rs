@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use treering_core::ports::{ConversationFilter, Span};
 use treering_core::{Conversation, TurnNo};
-use treering_engine::Memory;
+use treering_engine::{Memory, Scope, Worker};
 
 use super::output::{BOLD, DIM, GOOD, Output, count, paint};
-use super::{Failure, sessions, show};
+use super::{Failure, sessions, show, show_tree};
 use crate::importers::{FileReport, Options, Runner};
 
 /// Six weeks of a small software project, written for this program.
@@ -29,6 +29,7 @@ struct View {
     messages: u32,
     tool_calls: u32,
     tokens: u64,
+    nodes: u64,
     added_by_second_import: u64,
     verified: bool,
 }
@@ -39,6 +40,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Failure> {
     let runner = Runner { memory: &memory, options: Options::default() };
     let first = runner.text("tidewatch.jsonl", SAMPLE.into())?;
     let second = runner.text("tidewatch.jsonl", SAMPLE.into())?;
+    Worker::new(memory.clone())?.run(&Scope::default(), &|_, _| {})?;
     let conversation = memory.find("tidewatch")?;
     let verification = memory.verify(|_| ())?;
     let view = View {
@@ -47,6 +49,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Failure> {
         messages: conversation.totals.messages,
         tool_calls: conversation.totals.tool_calls,
         tokens: conversation.totals.tokens,
+        nodes: verification.nodes,
         added_by_second_import: second.messages_new + second.tool_calls_new,
         verified: verification.is_clean(),
     };
@@ -54,6 +57,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Failure> {
     let sessions = memory.sessions(&ConversationFilter::all(5))?;
     let early = memory.turns(conversation.id, Span::starting(TurnNo(0), 1))?;
     let late = memory.turns(conversation.id, Span::starting(TurnNo(view.turns.saturating_sub(1)), 1))?;
+    let branches = memory.tree(conversation.id)?.draw();
     output.show(&view, |out| {
         tour.welcome(out)?;
         heading(out, "treering sessions", "Every conversation, found by name, by folder or by id.")?;
@@ -62,6 +66,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Failure> {
         early.iter().try_for_each(|turn| show::print_turn(out, turn, false))?;
         heading(out, "treering show tidewatch --last 1", "Six weeks later:")?;
         late.iter().try_for_each(|turn| show::print_turn(out, turn, false))?;
+        heading(out, "treering show tidewatch --tree", "The rings: summaries that grew as it was told.")?;
+        show_tree::branches(out, &branches)?;
         tour.ledger(out, &verification)?;
         tour.goodbye(out, args.keep.as_deref())
     })?;
@@ -127,10 +133,11 @@ impl Tour<'_> {
     fn ledger(&self, out: &mut dyn Write, report: &treering_engine::Verification) -> io::Result<()> {
         heading(out, "treering verify", "Nothing is lost, and it can be proven:")?;
         let read = format!(
-            "{}, {}, {}",
+            "{}, {}, {}, {}",
             count(report.conversations.into(), "conversation"),
             count(report.messages, "message"),
-            count(report.tool_calls, "tool call")
+            count(report.tool_calls, "tool call"),
+            count(report.nodes, "node")
         );
         if report.is_clean() {
             return writeln!(out, "{} {read}: everything adds up", paint(GOOD, "✓"));

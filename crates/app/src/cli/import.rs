@@ -9,6 +9,7 @@ use treering_engine::Memory;
 
 use super::Failure;
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint};
+use super::work::catch_up;
 use crate::importers::{FileReport, Format, Options, Report, Runner};
 
 #[derive(clap::Args)]
@@ -26,6 +27,9 @@ pub(super) struct Args {
     /// Passes over conversations that ended before this date; no conversation is torn
     #[arg(long, value_name = "DATE", value_parser = |text: &str| text.parse::<Timestamp>())]
     since: Option<Timestamp>,
+    /// Leaves the summaries to a worker (`treering work`)
+    #[arg(long)]
+    no_tree: bool,
 }
 
 fn format(word: &str) -> Result<Format, String> {
@@ -93,6 +97,9 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     let bar = output.progress(files.len() as u64, "importing");
     report.files.extend(runner.run(&files, |_| bar.inc(1))?.files);
     bar.finish_and_clear();
+    if !args.dry_run && !args.no_tree {
+        catch_up(memory, None, output)?;
+    }
     let total = report.total();
     let view = View {
         dry_run: args.dry_run,

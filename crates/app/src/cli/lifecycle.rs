@@ -6,6 +6,7 @@ use treering_engine::Memory;
 use super::Failure;
 use super::output::{BOLD, Output, paint};
 use super::sessions::View;
+use super::work::catch_up;
 
 #[derive(clap::Args)]
 pub(super) struct Which {
@@ -35,6 +36,7 @@ pub(super) fn set(
 ) -> Result<(), Failure> {
     let found = memory.find(&args.conversation)?;
     let changed = memory.set_state(found.id, state)?;
+    catch_up(memory, Some(changed.id), output)?;
     say(&changed, "is now", state.as_str(), output)
 }
 

@@ -7,12 +7,19 @@ mod config;
 mod demo;
 mod export;
 mod import;
+mod jobs;
 mod lifecycle;
+mod logs;
 mod output;
+mod policy;
 mod sessions;
 mod show;
+mod show_tree;
 mod stats;
+mod status;
+mod update;
 mod verify;
+mod work;
 
 use std::io;
 use std::path::PathBuf;
@@ -77,8 +84,20 @@ enum Command {
     Append(Box<append::Args>),
     /// Lists conversations, the latest first
     Sessions(sessions::Args),
-    /// Shows the turns of a conversation
+    /// Shows the turns of a conversation, its tree, or a node of it
     Show(show::Args),
+    /// Brings the tree of a conversation up to date, or grows it anew
+    Update(update::Args),
+    /// Runs the background jobs that are due
+    Work(work::Args),
+    /// Lists the background jobs that are not done, or tries failed ones again
+    Jobs(jobs::Args),
+    /// Shows what background work was planned, done or failed
+    Logs(logs::Args),
+    /// Shows what the next context of a conversation would wait for
+    Status(status::Args),
+    /// Shows or sets when the windows and groups of a conversation seal
+    Policy(policy::Args),
     /// Gives a conversation another title and slug
     Rename(lifecycle::Rename),
     /// Marks a conversation as ended; a new message opens it again
@@ -89,10 +108,10 @@ enum Command {
     Reopen(lifecycle::Which),
     /// Writes conversations as JSON lines that `import` reads back without loss
     Export(export::Args),
-    /// Counts what is stored
-    Stats,
+    /// Counts what is stored, and what the trees come to
+    Stats(stats::Args),
     /// Adds everything up and lists what does not; ends with 1 if anything does not
-    Verify,
+    Verify(verify::Args),
     /// Prints the settings in force and where each came from
     Config(config::Args),
     /// Prints a completion script for a shell
@@ -169,8 +188,14 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
             lifecycle::set(&args, treering_core::ConversationState::Open, &global.open()?, output)
         }
         Command::Export(args) => export::run(&args, &global.open()?),
-        Command::Stats => stats::run(&global.open()?, output),
-        Command::Verify => verify::run(&global.open()?, output),
+        Command::Stats(args) => stats::run(&args, &global.open()?, output),
+        Command::Verify(args) => verify::run(&args, &global.open()?, output),
+        Command::Update(args) => update::run(&args, &global.open()?, output),
+        Command::Work(args) => work::run(&args, &global.open()?, output),
+        Command::Jobs(args) => jobs::run(&args, &global.open()?, output),
+        Command::Logs(args) => logs::run(&args, &global.open()?, output),
+        Command::Status(args) => status::run(&args, &global.open()?, output),
+        Command::Policy(args) => policy::run(&args, &global.open()?, output),
     }
 }
 
@@ -199,8 +224,13 @@ impl Global {
 
     fn open(&self) -> Result<Memory, Failure> {
         let settings = self.load()?.settings;
-        let tenant = TenantId::new(settings.tenant)?;
-        let (sync, tokenizer) = (settings.store.sync.into(), settings.tokens.tokenizer.into());
-        Ok(crate::open_with(&self.home()?, sync, tokenizer, tenant)?)
+        let options = crate::Options {
+            tenant: TenantId::new(settings.tenant)?,
+            sync: settings.store.sync.into(),
+            tokenizer: settings.tokens.tokenizer.into(),
+            policy: settings.tree.policy()?,
+            work: (&settings.work).into(),
+        };
+        Ok(crate::open_with(&self.home()?, options)?)
     }
 }

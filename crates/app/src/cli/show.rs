@@ -9,14 +9,19 @@ use treering_core::ports::{ConversationFilter, Span};
 use treering_core::{Conversation, Json, Message, Role, ThreadName, ToolCall, TurnNo};
 use treering_engine::{Memory, Step, WholeTurn};
 
-use super::Failure;
 use super::output::{ASSISTANT, BAD, BOLD, DIM, Output, TOOL, USER, count, fit, paint, width};
 use super::sessions::View;
+use super::{Failure, show_tree};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Slug, id, or the first digits of an id [default: the latest conversation]
+    /// Slug, id, or the first digits of an id; or a node, such as l1-3f9a [default: the latest
+    /// conversation]
+    #[arg(value_name = "CONVERSATION|NODE")]
     conversation: Option<String>,
+    /// Draws the tree over the conversation instead of its turns
+    #[arg(long)]
+    tree: bool,
     /// The first turn to show
     #[arg(long, value_name = "TURN", default_value_t = 0)]
     from: u32,
@@ -86,10 +91,13 @@ enum StepView {
 }
 
 pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
-    let conversation = match &args.conversation {
-        Some(reference) => memory.find(reference)?,
-        None => latest(memory)?,
-    };
+    if let Some(reference) = args.conversation.as_deref().filter(|it| Memory::is_node_reference(it)) {
+        return show_tree::node(reference, memory, output);
+    }
+    let conversation = named_or_latest(args.conversation.as_deref(), memory)?;
+    if args.tree {
+        return show_tree::tree(&conversation, memory, output);
+    }
     let thread = args.thread.as_deref().map(str::parse::<ThreadName>).transpose()?;
     let threads = &conversation.threads;
     if let Some(name) = thread.as_ref().filter(|name| !threads.iter().any(|thread| thread.name == **name)) {
@@ -126,13 +134,21 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     Ok(())
 }
 
+/// The conversation that is named, or the latest one.
+pub(super) fn named_or_latest(reference: Option<&str>, memory: &Memory) -> Result<Conversation, Failure> {
+    match reference {
+        Some(reference) => Ok(memory.find(reference)?),
+        None => latest(memory),
+    }
+}
+
 fn latest(memory: &Memory) -> Result<Conversation, Failure> {
     let session = memory.sessions(&ConversationFilter::all(1))?.pop();
     let none = "there is no conversation yet; `treering import` takes in transcripts";
     session.map(|session| session.conversation).ok_or_else(|| Failure::Usage(none.into()))
 }
 
-fn head(out: &mut dyn Write, it: &Conversation, threads: &[Thread]) -> io::Result<()> {
+pub(super) fn head(out: &mut dyn Write, it: &Conversation, threads: &[Thread]) -> io::Result<()> {
     let title = it.title.as_deref().unwrap_or(&it.slug);
     writeln!(out, "{}", paint(BOLD, title))?;
     let totals = &it.totals;

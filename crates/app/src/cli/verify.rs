@@ -1,10 +1,17 @@
 //! `treering verify`
 
 use serde::Serialize;
-use treering_engine::Memory;
+use treering_engine::{Memory, Scope};
 
-use super::Failure;
 use super::output::{BAD, GOOD, Output, count, paint};
+use super::{Failure, work};
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Grows the trees anew that do not add up; messages are never touched
+    #[arg(long)]
+    repair: bool,
+}
 
 #[derive(Serialize)]
 struct View {
@@ -12,6 +19,8 @@ struct View {
     conversations: u32,
     messages: u64,
     tool_calls: u64,
+    nodes: u64,
+    repaired: Vec<String>,
     problems: Vec<Problem>,
 }
 
@@ -21,7 +30,11 @@ struct Problem {
     what: String,
 }
 
-pub(super) fn run(memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    let repaired = match args.repair {
+        true => repair(memory, output)?,
+        false => Vec::new(),
+    };
     let total = memory.stats().map_or(0, |stats| u64::from(stats.totals.messages));
     let bar = output.progress(total, "verifying");
     let report = memory.verify(|messages| bar.set_position(messages))?;
@@ -32,6 +45,8 @@ pub(super) fn run(memory: &Memory, output: &Output) -> Result<(), Failure> {
         conversations: report.conversations,
         messages: report.messages,
         tool_calls: report.tool_calls,
+        nodes: report.nodes,
+        repaired,
         problems: report
             .problems
             .into_iter()
@@ -40,11 +55,15 @@ pub(super) fn run(memory: &Memory, output: &Output) -> Result<(), Failure> {
     };
     output.show(&view, |out| {
         let read = format!(
-            "{}, {}, {}",
+            "{}, {}, {}, {}",
             count(view.conversations.into(), "conversation"),
             count(view.messages, "message"),
-            count(view.tool_calls, "tool call")
+            count(view.tool_calls, "tool call"),
+            count(view.nodes, "node")
         );
+        for slug in &view.repaired {
+            writeln!(out, "{} {slug}: its tree was grown anew", paint(GOOD, "✓"))?;
+        }
         if clean {
             return writeln!(out, "{} {read}: everything adds up", paint(GOOD, "✓"));
         }
@@ -55,4 +74,13 @@ pub(super) fn run(memory: &Memory, output: &Output) -> Result<(), Failure> {
         writeln!(out, "{}: {}", read, count(view.problems.len() as u64, "problem"))
     })?;
     if clean { Ok(()) } else { Err(Failure::Said) }
+}
+
+/// Plans the trees anew that do not add up, and grows them.
+fn repair(memory: &Memory, output: &Output) -> Result<Vec<String>, Failure> {
+    let repaired = memory.repair()?;
+    if !repaired.is_empty() {
+        work::run_all(memory, &Scope::default(), output)?;
+    }
+    Ok(repaired)
 }

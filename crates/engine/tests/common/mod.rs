@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use treering_core::job::RetryPolicy;
 use treering_core::{Clock, ConversationId, Policy, Summarizer, TenantId, Timestamp};
 use treering_engine::{Memory, Parts, Scope, WorkSettings, Worker};
-use treering_providers::Bpe;
+use treering_providers::{Bpe, Extractive};
 use treering_store::{EmbeddedStore, Sync};
 use treering_testkit::{FakeClock, Heads};
 
@@ -21,7 +21,10 @@ pub fn start() -> Timestamp {
 /// A memory with everything at its default.
 pub fn fresh() -> (Memory, TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    (open(folder.path(), Policy::default(), Arc::new(Heads::default()), Arc::new(FakeClock::at(start()))), folder)
+    (
+        open(folder.path(), Policy::default(), Arc::new(Heads::default()), Arc::new(FakeClock::at(start()))),
+        folder,
+    )
 }
 
 /// A memory under a policy.
@@ -30,12 +33,7 @@ pub fn under(policy: Policy) -> (Memory, TempDir) {
     (open(folder.path(), policy, Arc::new(Heads::default()), Arc::new(FakeClock::at(start()))), folder)
 }
 
-pub fn open(
-    folder: &Path,
-    policy: Policy,
-    summarizer: Arc<dyn Summarizer>,
-    clock: Arc<dyn Clock>,
-) -> Memory {
+pub fn open(folder: &Path, policy: Policy, summarizer: Arc<dyn Summarizer>, clock: Arc<dyn Clock>) -> Memory {
     let store = EmbeddedStore::open(folder, Sync::Normal).unwrap();
     let work = WorkSettings {
         concurrency: 2,
@@ -43,8 +41,15 @@ pub fn open(
         retry: RetryPolicy { retries: 2, base_delay_ms: 1000, factor: 2.0 },
         gate_timeout_ms: 5000,
     };
-    let parts =
-        Parts { store: Arc::new(store), tokenizer: Arc::new(Bpe::O200k), clock, summarizer, policy, work };
+    let parts = Parts {
+        store: Arc::new(store),
+        tokenizer: Arc::new(Bpe::O200k),
+        clock,
+        summarizer,
+        stand_in: Some(Arc::new(Extractive)),
+        policy,
+        work,
+    };
     Memory::new(parts, TenantId::default())
 }
 

@@ -7,14 +7,15 @@ use std::path::Path;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
-use treering_core::conversation::Totals;
 use treering_core::commit::LogLine;
+use treering_core::conversation::Totals;
 use treering_core::ports::{
     ConversationFilter, JobFilter, Known, LevelTotals, LogFilter, NodeFilter, Reader, Span, StoreResult,
 };
 use treering_core::{
-    ContentHash, Conversation, ConversationId, ConversationKey, ExternalId, Job, JobId, Json, Message, MessageIdx,
-    NewMessage, NewToolCall, Node, NodeId, Role, TenantId, ThreadName, Timestamp, ToolCall, ToolResult, Turn, TurnNo,
+    ContentHash, Conversation, ConversationId, ConversationKey, ExternalId, Job, JobId, Json, Message,
+    MessageIdx, NewMessage, NewToolCall, Node, NodeId, Role, TenantId, ThreadName, Timestamp, ToolCall,
+    ToolResult, Turn, TurnNo,
 };
 
 use super::codes;

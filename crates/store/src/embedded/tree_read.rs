@@ -9,20 +9,22 @@ use treering_core::job::LEASE_MS;
 use treering_core::node::{Making, Source};
 use treering_core::ports::{JobFilter, LevelTotals, LogFilter, NodeFilter, StoreResult};
 use treering_core::{
-    ContentHash, ConversationId, ConversationKey, Job, JobId, JobKind, JobState, Level, Node, NodeId, TenantId,
-    TurnNo,
+    ContentHash, ConversationId, ConversationKey, Job, JobId, JobKind, JobState, Level, Node, NodeId,
+    TenantId, TurnNo,
 };
 
 use super::codes;
 use super::read::{View, end, moment, rows, unreadable};
 
-const NODE: &str = "n.id, n.parent, n.dirty, n.range_start, n.range_end, n.first_idx, n.until_idx, n.messages,
+const NODE: &str =
+    "n.id, n.parent, n.dirty, n.range_start, n.range_end, n.first_idx, n.until_idx, n.messages,
     n.turns, n.raw_chars, n.raw_tokens, n.source_chars, n.made_by, n.made_at, n.took_ms, n.chars, n.tokens,
     n.grounded, n.retained, n.task, n.content,
     n.parent IS NOT NULL AND EXISTS (SELECT 1 FROM nodes p WHERE p.conversation = n.conversation
         AND p.level = n.level + 1 AND p.ordinal = n.parent)";
 
-const JOB: &str = "j.id, j.kind, j.height, j.state, j.moment, j.failures, j.planned_at, j.worker, j.error, j.work,
+const JOB: &str =
+    "j.id, j.kind, j.height, j.state, j.moment, j.failures, j.planned_at, j.worker, j.error, j.work,
     c.id";
 
 impl<C: Deref<Target = Connection>> View<'_, C> {
@@ -114,8 +116,9 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
     }
 
     pub(super) fn read_jobs(&self, tenant: &TenantId, filter: &JobFilter) -> StoreResult<Vec<Job>> {
-        let mut sql =
-            format!("SELECT {JOB} FROM jobs j JOIN conversations c ON c.pk = j.conversation WHERE c.tenant = ?");
+        let mut sql = format!(
+            "SELECT {JOB} FROM jobs j JOIN conversations c ON c.pk = j.conversation WHERE c.tenant = ?"
+        );
         let mut params: Vec<Value> = vec![tenant.as_str().to_owned().into()];
         if let Some(id) = filter.conversation {
             sql.push_str(" AND c.id = ?");
@@ -136,7 +139,8 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
                 AND NOT EXISTS (SELECT 1 FROM jobs k WHERE k.conversation = j.conversation
                     AND k.height < j.height AND k.state < 2)",
             );
-            let (now, impossible) = (now.as_micros(), now.plus_micros(2 * LEASE_MS as i64 * 1000).as_micros());
+            let (now, impossible) =
+                (now.as_micros(), now.plus_micros(2 * LEASE_MS as i64 * 1000).as_micros());
             params.extend([now.into(), now.into(), impossible.into()]);
         }
         sql.push_str(" ORDER BY j.height, j.pk LIMIT ?");

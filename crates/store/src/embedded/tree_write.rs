@@ -69,7 +69,12 @@ pub(super) fn set_parent(
     Ok(())
 }
 
-pub(super) fn mark_dirty(connection: &Connection, conversation: i64, level: Level, ordinals: &[u32]) -> Result<()> {
+pub(super) fn mark_dirty(
+    connection: &Connection,
+    conversation: i64,
+    level: Level,
+    ordinals: &[u32],
+) -> Result<()> {
     let sql = "UPDATE nodes SET dirty = 1 WHERE conversation = ?1 AND level = ?2 AND ordinal = ?3";
     let mut statement = connection.prepare_cached(sql)?;
     for ordinal in ordinals {

@@ -6,8 +6,8 @@ use treering_core::{
 };
 
 use super::codes::{naming_code, role_code, state_code};
-use super::tree_write::{self as tree, text_of};
 use super::threads;
+use super::tree_write::{self as tree, text_of};
 
 type Result<T> = rusqlite::Result<T>;
 

@@ -1,0 +1,74 @@
+//! `treering logs`
+
+use serde::Serialize;
+use treering_core::ports::LogFilter;
+use treering_engine::Memory;
+
+use super::Failure;
+use super::output::{BAD, DIM, GOOD, Output, pad, paint};
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The first digits of the id of a job or update [default: everything]
+    job: Option<String>,
+    /// Only what is about this conversation
+    #[arg(long, value_name = "CONVERSATION")]
+    of: Option<String>,
+    /// At most so many lines, the newest
+    #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50)]
+    limit: usize,
+}
+
+#[derive(Serialize)]
+struct View {
+    at: String,
+    conversation: String,
+    job: String,
+    event: &'static str,
+    text: String,
+    took_ms: Option<u64>,
+}
+
+pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    let conversation = args.of.as_deref().map(|it| memory.find(it)).transpose()?;
+    let filter = LogFilter {
+        conversation: conversation.map(|it| it.id),
+        job_prefix: args.job.clone(),
+        limit: args.limit,
+    };
+    let lines = memory.log(&filter)?;
+    let views: Vec<View> = lines
+        .iter()
+        .map(|line| View {
+            at: line.at.to_string(),
+            conversation: line.conversation.to_string(),
+            job: line.job.to_string(),
+            event: line.event.as_str(),
+            text: line.text.clone(),
+            took_ms: line.took_ms,
+        })
+        .collect();
+    output.show(&views, |out| {
+        if views.is_empty() {
+            return writeln!(out, "nothing was logged");
+        }
+        for view in &views {
+            let style = match view.event {
+                "release" => GOOD,
+                "fail" | "dead" => BAD,
+                _ => DIM,
+            };
+            let took = view.took_ms.map_or(String::new(), |ms| format!(" ({ms} ms)"));
+            let event = paint(style, pad(view.event, 8));
+            writeln!(
+                out,
+                "{} {} {event} {}{took}",
+                paint(DIM, &view.at),
+                paint(DIM, &view.job[..12]),
+                view.text
+            )?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! `treering policy`
+
+use serde::Serialize;
+use treering_core::parameters::Assignment;
+use treering_engine::Memory;
+
+use super::Failure;
+use super::output::{BOLD, DIM, Output, paint};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  treering policy my-chat preset=turns
+  treering policy my-chat window_chars=4000 length@2=0.2
+  treering policy my-chat --reset
+docs/config.md lists the parameters. Windows that are sealed stay as they are; `treering update --full` grows
+the tree anew.")]
+pub(super) struct Args {
+    /// Slug, id, or the first digits of an id
+    conversation: String,
+    /// Parameters for this conversation from now on, instead of those it had
+    #[arg(value_name = "NAME=VALUE", value_parser = |text: &str| text.parse::<Assignment>())]
+    parameters: Vec<Assignment>,
+    /// Takes back what was set for this conversation
+    #[arg(long, conflicts_with = "parameters")]
+    reset: bool,
+}
+
+#[derive(Serialize)]
+struct View {
+    conversation: String,
+    slug: String,
+    parameters: Vec<String>,
+}
+
+pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    let mut conversation = memory.find(&args.conversation)?;
+    if args.reset || !args.parameters.is_empty() {
+        conversation = memory.set_policy(conversation.id, args.parameters.clone())?;
+    }
+    let view = View {
+        conversation: conversation.id.to_string(),
+        slug: conversation.slug,
+        parameters: conversation.policy.iter().map(ToString::to_string).collect(),
+    };
+    output.show(&view, |out| {
+        writeln!(out, "{}", paint(BOLD, &view.slug))?;
+        if view.parameters.is_empty() {
+            return writeln!(out, "{}", paint(DIM, "nothing is set for it alone: the settings hold"));
+        }
+        view.parameters.iter().try_for_each(|parameter| writeln!(out, "  {parameter}"))
+    })?;
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! `treering work`
+
+use std::time::Duration;
+
+use serde::Serialize;
+use treering_core::ports::JobFilter;
+use treering_core::{ConversationId, JobState};
+use treering_engine::{Memory, Ran, Scope, Worked, Worker};
+
+use super::Failure;
+use super::output::{Output, count};
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Only the jobs of this conversation
+    conversation: Option<String>,
+    /// Goes on and waits for more work, until it is interrupted
+    #[arg(long)]
+    watch: bool,
+}
+
+#[derive(Serialize)]
+struct View {
+    done: u32,
+    failed: u32,
+}
+
+pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    let conversation = args.conversation.as_deref().map(|it| memory.find(it)).transpose()?;
+    let scope = Scope { conversation: conversation.map(|it| it.id), ..Scope::default() };
+    let mut worked = run_all(memory, &scope, output)?;
+    while args.watch {
+        std::thread::sleep(Duration::from_millis(500));
+        let more = run_all(memory, &scope, output)?;
+        worked = Worked { done: worked.done + more.done, failed: worked.failed + more.failed };
+    }
+    let view = View { done: worked.done, failed: worked.failed };
+    output.show(&view, |out| match (view.done, view.failed) {
+        (0, 0) => writeln!(out, "nothing to do"),
+        (done, 0) => writeln!(out, "{} done", count(done.into(), "job")),
+        (done, failed) => {
+            writeln!(out, "{} done, {failed} failed; `treering jobs` says why", count(done.into(), "job"))
+        }
+    })?;
+    Ok(())
+}
+
+/// Runs what is due, with a bar.
+pub(super) fn run_all(memory: &Memory, scope: &Scope, output: &Output) -> Result<Worked, Failure> {
+    let filter = JobFilter { conversation: scope.conversation, ..JobFilter::all(usize::MAX) };
+    let waiting = memory.jobs(&filter)?.iter().filter(|job| job.state != JobState::Dead).count();
+    if waiting == 0 {
+        return Ok(Worked::default());
+    }
+    let bar = output.progress(waiting as u64, "growing");
+    let worker = Worker::new(memory.clone())?;
+    let worked = worker.run(scope, &|_, ran| {
+        if *ran == Ran::Done {
+            bar.inc(1);
+        }
+    })?;
+    bar.finish_and_clear();
+    Ok(worked)
+}
+
+/// Runs what has become due in a conversation, where that is a matter of moments: without a
+/// remote provider.
+pub(super) fn catch_up(memory: &Memory, id: Option<ConversationId>, output: &Output) -> Result<(), Failure> {
+    if memory.works_at_once() {
+        run_all(memory, &Scope { conversation: id, ..Scope::default() }, output)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! Acceptance: whether a summary may be kept. It looks at facts, sizes and signs of a model gone
+//! wrong; it never judges style.
+
+use std::collections::HashMap;
+
+use crate::facts::Facts;
+use crate::node::NodeContent;
+use crate::sentence;
+use crate::text;
+
+/// The least share of a summary's facts that must occur in what it covers.
+pub const LEAST_GROUNDED: f32 = 0.7;
+
+/// How far a summary and what it covers agree.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Fidelity {
+    /// Share of the summary's facts that occur in what it covers.
+    pub grounded: f32,
+    /// Share of the facts of what it covers that the summary keeps.
+    pub retained: f32,
+    /// The facts that occur in nothing it covers.
+    pub invented: Vec<String>,
+}
+
+/// Why a summary cannot be kept.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Unusable {
+    /// It says nothing.
+    #[error("the summary is empty")]
+    Empty,
+    /// It is longer than what it covers.
+    #[error("the summary has {chars} characters, and what it covers has {source_chars}")]
+    TooLong {
+        /// Its characters.
+        chars: u32,
+        /// The characters of what it covers.
+        source_chars: u64,
+    },
+    /// Too many of its facts occur in nothing it covers.
+    #[error("only {:.0} % of the summary's facts occur in what it covers; invented: {}", share * 100.0, invented.join(", "))]
+    Ungrounded {
+        /// The share that does occur.
+        share: f32,
+        /// The facts that do not.
+        invented: Vec<String>,
+    },
+    /// It says the same over and over.
+    #[error("the summary repeats itself: {phrase:?}")]
+    Repetition {
+        /// What it repeats.
+        phrase: String,
+    },
+    /// A model declined instead of writing.
+    #[error("the model declined: {words:?}")]
+    Refusal {
+        /// How it begins.
+        words: String,
+    },
+    /// It gives back the words of a prompt instead of a summary.
+    #[error("the summary gives back its instructions: {words:?}")]
+    Echo {
+        /// The words it gives back.
+        words: String,
+    },
+}
+
+/// How far a summary's facts and those of what it covers agree. Where there are no facts, there
+/// is nothing to disagree on.
+#[must_use]
+pub fn fidelity(summary: &Facts, source: &Facts) -> Fidelity {
+    let share = |part: usize, whole: usize| if whole == 0 { 1.0 } else { part as f32 / whole as f32 };
+    let (known, invented) = source.sort(summary);
+    let (kept, _) = summary.sort(source);
+    Fidelity {
+        grounded: share(known.len(), summary.len()),
+        retained: share(kept.len(), source.len()),
+        invented: invented.into_iter().map(str::to_owned).collect(),
+    }
+}
+
+/// Takes a summary, or says why not.
+pub fn accept(content: &NodeContent, source: &Facts, source_chars: u64) -> Result<Fidelity, Unusable> {
+    let overview = content.overview.trim();
+    if !overview.chars().any(char::is_alphanumeric) {
+        return Err(Unusable::Empty);
+    }
+    refuse_signs(overview)?;
+    let chars = text::chars(overview);
+    // A label and a whole sentence may outgrow a source of a few words.
+    if u64::from(chars) > source_chars.saturating_add(80).max(source_chars * 11 / 10) {
+        return Err(Unusable::TooLong { chars, source_chars });
+    }
+    if let Some(phrase) = repeated(overview) {
+        return Err(Unusable::Repetition { phrase });
+    }
+    let fidelity = fidelity(&Facts::of_content(content), source);
+    if fidelity.grounded < LEAST_GROUNDED && fidelity.invented.len() > 1 {
+        return Err(Unusable::Ungrounded { share: fidelity.grounded, invented: fidelity.invented });
+    }
+    Ok(fidelity)
+}
+
+/// How models decline.
+const REFUSALS: [&str; 16] = [
+    "i'm sorry, but i can",
+    "i'm sorry, i can",
+    "i am sorry, but i can",
+    "sorry, but i can",
+    "i cannot assist",
+    "i can't assist",
+    "i cannot help with",
+    "i can't help with",
+    "i cannot summarize",
+    "i cannot summarise",
+    "i'm unable to",
+    "i am unable to",
+    "as an ai",
+    "as a language model",
+    "je suis désolé, mais je ne peux",
+    "en tant qu'ia",
+];
+
+/// What only a prompt says.
+const INSTRUCTIONS: [&str; 9] = [
+    "<conversation>",
+    "</conversation>",
+    "{{",
+    "you are a summar",
+    "your task is to summar",
+    "here is the json",
+    "return only json",
+    "respond with json",
+    "insert summary here",
+];
+
+fn refuse_signs(overview: &str) -> Result<(), Unusable> {
+    let head: String = overview.chars().take(400).collect::<String>().to_lowercase().replace('’', "'");
+    if let Some(words) = REFUSALS.iter().find(|words| head.starts_with(*words)) {
+        return Err(Unusable::Refusal { words: (*words).to_owned() });
+    }
+    let lines = head.lines().map(str::trim_start);
+    let starts = |words: &str| lines.clone().any(|line| line.starts_with(words));
+    if let Some(words) = INSTRUCTIONS.iter().find(|words| starts(words)) {
+        return Err(Unusable::Echo { words: (*words).to_owned() });
+    }
+    Ok(())
+}
+
+/// A run of six words that makes up more than a third of a text, or a sentence said four times.
+fn repeated(overview: &str) -> Option<String> {
+    let words: Vec<&str> = sentence::words(overview).collect();
+    if words.len() < 24 {
+        return None;
+    }
+    let mut seen: HashMap<&[&str], usize> = HashMap::new();
+    for run in words.windows(6) {
+        let count = seen.entry(run).or_default();
+        *count += 1;
+        if *count >= 4 && *count * 6 * 3 > words.len() {
+            return Some(run.join(" "));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(overview: &str, source: &str) -> Result<Fidelity, Unusable> {
+        let content = NodeContent { overview: overview.into(), ..NodeContent::default() };
+        accept(&content, &Facts::of(source), u64::from(text::chars(source)))
+    }
+
+    const SOURCE: &str = "Ana put the gauge of Kerzavel into src/tide.rs on 9 December 2025. It reads every 20 minutes, \
+        keeps 3.5 GB and calls predict_height() before it writes to the ledger of the harbour office in town.";
+
+    #[test]
+    fn a_faithful_summary_is_taken() {
+        let fidelity = check("Ana put the gauge into src/tide.rs; it reads every 20 min.", SOURCE).unwrap();
+        assert!((fidelity.grounded - 1.0).abs() < f32::EPSILON);
+        assert!(fidelity.retained > 0.3 && fidelity.retained < 1.0, "{fidelity:?}");
+        assert_eq!(
+            check("Rien à signaler.", "Rien à dire, vraiment.").unwrap().invented,
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn reasons_have_names() {
+        assert_eq!(check(" … ", SOURCE), Err(Unusable::Empty));
+        let wrong = check("Then Bob put src/lake.rs into Paris on 3 May 2024 for 17 days.", SOURCE);
+        assert!(matches!(wrong, Err(Unusable::Ungrounded { share, .. }) if share < 0.1), "{wrong:?}");
+        assert!(matches!(check(&SOURCE.repeat(2), SOURCE), Err(Unusable::TooLong { .. })));
+        assert!(matches!(check("I’m sorry, but I can’t help.", SOURCE), Err(Unusable::Refusal { .. })));
+        assert!(matches!(check("You are a summariser of talks.", SOURCE), Err(Unusable::Echo { .. })));
+        let looped = "and then the gauge reads it ".repeat(5);
+        assert!(matches!(check(&looped, SOURCE), Err(Unusable::Repetition { .. })));
+    }
+
+    #[test]
+    fn a_short_source_may_be_outgrown_a_little() {
+        assert!(check("User: Hi there, how are you?", "Hi there, how are you?").is_ok());
+    }
+}

@@ -1,0 +1,330 @@
+//! The facts of a text that can be checked: paths, addresses, identifiers, numbers, dates and
+//! names. They are found by shape alone, in one pass; what a fact means is not looked at.
+
+mod dates;
+mod names;
+mod numbers;
+mod shapes;
+mod tokens;
+
+use std::collections::HashMap;
+
+use crate::brief::{Brief, Passage};
+use crate::node::NodeContent;
+use dates::Date;
+use names::Names;
+use tokens::{Token, tokens};
+
+/// What can be checked in a text, each list in order of first mention and as it was written.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// Paths and names of files.
+    pub paths: Vec<String>,
+    /// Addresses.
+    pub urls: Vec<String>,
+    /// Names of code: functions, types, variables, constants, options.
+    pub identifiers: Vec<String>,
+    /// Numbers, with their unit where they have one.
+    pub numbers: Vec<String>,
+    /// Days, months of a year, and times of day.
+    pub dates: Vec<String>,
+    /// Dates that depend on the day they were said; kept, and not checked.
+    pub relative_dates: Vec<String>,
+    /// Names of people, places, products; acronyms.
+    pub names: Vec<String>,
+    keys: HashMap<String, u32>,
+    moments: Vec<Date>,
+    days: Vec<Date>,
+    vocabulary: Vec<u64>,
+}
+
+/// Which of the lists a fact belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Path,
+    Url,
+    Identifier,
+    Number,
+    Relative,
+    Name,
+}
+
+impl Facts {
+    /// The facts of a text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let mut facts = Self::default();
+        facts.read(text);
+        facts.finish()
+    }
+
+    /// The facts of everything a node is written from: what was said and by whom, on which days,
+    /// tool calls, and what the children say.
+    #[must_use]
+    pub fn of_brief(brief: &Brief) -> Self {
+        Self::of_passages(&brief.passages)
+    }
+
+    /// The facts of some of the passages of a brief.
+    #[must_use]
+    pub fn of_passages<'a>(passages: impl IntoIterator<Item = &'a Passage>) -> Self {
+        let mut facts = Self::default();
+        for passage in passages {
+            match passage {
+                Passage::Said(said) => {
+                    facts.add_word(said.role.as_str());
+                    if let Some(author) = &said.author {
+                        facts.add_name(author);
+                    }
+                    facts.add_day(&said.at.to_minute());
+                    facts.read(&said.text);
+                }
+                Passage::Tool(tool) => {
+                    facts.add_word(&tool.name);
+                    facts.read(&unquoted(&tool.args));
+                    facts.read(&unquoted(&tool.result));
+                }
+                Passage::Node(child) => {
+                    facts.add_day(&child.range_start.to_minute());
+                    facts.add_day(&child.range_end.to_minute());
+                    facts.read_content(&child.content);
+                }
+            }
+        }
+        facts.finish()
+    }
+
+    /// The facts of what a node says, its lists with its text.
+    #[must_use]
+    pub fn of_content(content: &NodeContent) -> Self {
+        let mut facts = Self::default();
+        facts.read_content(content);
+        facts.finish()
+    }
+
+    /// How many facts there are to check.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lists().iter().map(|list| list.len()).sum()
+    }
+
+    /// How often a fact is mentioned, however it is written.
+    #[must_use]
+    pub fn mentions(&self, fact: &str) -> u32 {
+        let count = self.keys.get(&key(fact)).or_else(|| self.keys.get(&numbers::key(fact)));
+        count.copied().unwrap_or(0)
+    }
+
+    /// Whether there is nothing to check.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The facts of the other text that this one has, and those that it has not.
+    #[must_use]
+    pub fn sort<'a>(&self, other: &'a Self) -> (Vec<&'a str>, Vec<&'a str>) {
+        let mut known = Vec::new();
+        let mut unknown = Vec::new();
+        let mut put = |fact: &'a String, is_known: bool| {
+            if is_known { known.push(fact.as_str()) } else { unknown.push(fact.as_str()) }
+        };
+        for path in &other.paths {
+            put(path, self.has_path(path));
+        }
+        for fact in other.urls.iter().chain(&other.identifiers) {
+            put(fact, self.keys.contains_key(&key(fact)) || self.has_words(fact));
+        }
+        for number in &other.numbers {
+            put(number, self.has_number(number));
+        }
+        for (date, moment) in other.dates.iter().zip(&other.moments) {
+            put(date, self.moments.iter().chain(&self.days).any(|own| moment.is_part_of(own)));
+        }
+        for name in &other.names {
+            put(name, self.has_words(name));
+        }
+        (known, unknown)
+    }
+
+    /// The lists that are checked.
+    fn lists(&self) -> [&Vec<String>; 6] {
+        [&self.paths, &self.urls, &self.identifiers, &self.numbers, &self.dates, &self.names]
+    }
+
+    fn has_path(&self, path: &str) -> bool {
+        let wanted = key(path);
+        self.keys.contains_key(&wanted)
+            || self.has_words(path) && self.paths.iter().any(|own| key(own).ends_with(&wanted))
+            || self.has_words(path) && !wanted.contains('/')
+    }
+
+    fn has_number(&self, number: &str) -> bool {
+        self.keys.contains_key(&numbers::key(number))
+            || numbers::value(number).is_some_and(|value| self.has_hash(tokens::hash(&format!("#{value}"))))
+            || (!number.starts_with(|c: char| c.is_ascii_digit()) && self.has_words(number))
+    }
+
+    fn has_words(&self, text: &str) -> bool {
+        tokens::runs(text).all(|run| self.has_hash(tokens::hash(run)))
+    }
+
+    fn has_hash(&self, hash: u64) -> bool {
+        self.vocabulary.binary_search(&hash).is_ok()
+    }
+
+    fn read_content(&mut self, content: &NodeContent) {
+        self.read(&content.overview);
+        let lists = [
+            &content.files_mentioned,
+            &content.key_findings,
+            &content.decisions,
+            &content.action_items,
+            &content.unresolved,
+            &content.topics,
+            &content.entities,
+            &content.identifiers,
+            &content.urls,
+            &content.dates,
+            &content.numbers,
+        ];
+        for list in lists {
+            list.iter().for_each(|item| self.read(item));
+        }
+        content.tools_used.iter().for_each(|tool| self.add_word(&tool.name));
+    }
+
+    fn read(&mut self, text: &str) {
+        for run in tokens::runs(text) {
+            self.vocabulary.push(tokens::hash(run));
+        }
+        let tokens: Vec<Token<'_>> = tokens(text).collect();
+        let mut names = Names::of(text);
+        let mut at = 0;
+        while at < tokens.len() {
+            at += self.take(&tokens[at..], &mut names);
+        }
+        for name in names.finish() {
+            self.add(Class::Name, name, key(name));
+        }
+    }
+
+    /// Takes the fact at the head of the tokens; says how many tokens it had.
+    fn take<'a>(&mut self, tokens: &[Token<'a>], names: &mut Names<'a>) -> usize {
+        let Some(token) = tokens.first() else { return 1 };
+        if token.is_cut || token.core.is_empty() {
+            names.end();
+            return 1;
+        }
+        let shape = token.shape();
+        if shape.has_digit || shape.may_be_date {
+            if let Some((taken, date)) = dates::read(tokens) {
+                names.end();
+                self.add_date(&span(&tokens[..taken]), date);
+                return taken;
+            }
+            if shape.has_digit
+                && let Some(taken) = numbers::read(tokens)
+            {
+                names.end();
+                self.add_number(&span(&tokens[..taken]));
+                return taken;
+            }
+        }
+        if let Some(taken) = dates::read_relative(tokens) {
+            let written = span(&tokens[..taken]);
+            self.add(Class::Relative, &written, key(&written));
+        }
+        match shapes::class(token, shape) {
+            Some((class, fact)) => {
+                names.end();
+                self.add(class, fact, key(fact));
+            }
+            None => names.take(token),
+        }
+        1
+    }
+
+    fn add(&mut self, class: Class, fact: &str, key: String) {
+        if fact.is_empty() {
+            return;
+        }
+        let mentions = self.keys.entry(key).or_default();
+        *mentions += 1;
+        if *mentions > 1 {
+            return;
+        }
+        let list = match class {
+            Class::Path => &mut self.paths,
+            Class::Url => &mut self.urls,
+            Class::Identifier => &mut self.identifiers,
+            Class::Number => &mut self.numbers,
+            Class::Relative => &mut self.relative_dates,
+            Class::Name => &mut self.names,
+        };
+        list.push(fact.to_owned());
+    }
+
+    fn add_number(&mut self, written: &str) {
+        if let Some(value) = numbers::value(written) {
+            self.vocabulary.push(tokens::hash(&format!("#{value}")));
+        }
+        self.add(Class::Number, written, numbers::key(written));
+    }
+
+    fn add_date(&mut self, written: &str, date: Date) {
+        if !self.moments.contains(&date) {
+            self.dates.push(written.to_owned());
+            self.moments.push(date);
+        }
+        for number in written.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty()) {
+            self.vocabulary.push(tokens::hash(&format!("#{}", number.trim_start_matches('0'))));
+        }
+    }
+
+    /// A name that is known to be one, such as a speaker's.
+    fn add_name(&mut self, name: &str) {
+        self.add_word(name);
+        self.add(Class::Name, name.trim(), key(name));
+    }
+
+    fn add_word(&mut self, word: &str) {
+        self.vocabulary.extend(tokens::runs(word).map(tokens::hash));
+    }
+
+    /// A day that may be spoken of without being in the text.
+    fn add_day(&mut self, minute: &str) {
+        if let Some((_, date)) = dates::read(&tokens(minute).collect::<Vec<_>>())
+            && !self.days.contains(&date)
+        {
+            self.days.push(date);
+        }
+    }
+
+    fn finish(mut self) -> Self {
+        self.vocabulary.sort_unstable();
+        self.vocabulary.dedup();
+        self
+    }
+}
+
+/// What two ways of writing the same fact have in common.
+#[must_use]
+pub fn key(fact: &str) -> String {
+    let bare = fact.trim().trim_start_matches("./").trim_end_matches("()").trim_end_matches('/');
+    bare.to_lowercase()
+}
+
+/// JSON text without its punctuation, so that the strings in it stand by themselves.
+fn unquoted(json: &str) -> String {
+    let plain = json.replace("\\n", " ").replace("\\t", " ").replace("\\\"", " ");
+    plain.replace(['"', '{', '}', '[', ']', ','], " ")
+}
+
+/// The text from the first to the last of neighbouring tokens.
+fn span(tokens: &[Token<'_>]) -> String {
+    tokens.iter().map(|token| token.core).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests;

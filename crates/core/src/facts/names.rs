@@ -1,0 +1,126 @@
+//! Names: runs of capitalised words that the beginning of a sentence does not explain.
+
+use std::collections::HashSet;
+
+use super::dates::is_calendar;
+use super::tokens::Token;
+use crate::common;
+use crate::sentence::is_ideograph;
+
+/// Collects names token by token.
+#[derive(Debug)]
+pub(super) struct Names<'a> {
+    text: &'a str,
+    sure: Vec<&'a str>,
+    run: Option<Run>,
+    maybe: Vec<(usize, &'a str)>,
+}
+
+/// A run of capitalised words: where its first, its second and its last word lie in the text.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    start: usize,
+    first_end: usize,
+    second: usize,
+    end: usize,
+    words: usize,
+    opens: bool,
+}
+
+/// Small words inside names.
+const JOINTS: [&str; 14] =
+    ["de", "du", "des", "la", "le", "of", "van", "von", "der", "di", "da", "do", "dos", "d"];
+
+impl<'a> Names<'a> {
+    /// A collector of the names of a text.
+    pub(super) const fn of(text: &'a str) -> Self {
+        Self { text, sure: Vec::new(), run: None, maybe: Vec::new() }
+    }
+
+    /// Takes the next token, which is no other fact.
+    pub(super) fn take(&mut self, token: &Token<'a>) {
+        let (skipped, word) = stripped(token.core);
+        let capital = word.starts_with(char::is_uppercase) && !word.starts_with(is_ideograph);
+        let lower = word.to_lowercase();
+        if self.run.is_some() && !token.opens && !token.parted && JOINTS.contains(&lower.as_str()) {
+            return;
+        }
+        if !capital {
+            self.end();
+            return;
+        }
+        let plain = word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '.' | '&' | '\'' | '’'));
+        if !plain || word.len() > 40 || common::weight(&lower) == 0.0 || is_calendar(&lower) {
+            self.end();
+            return;
+        }
+        let start = token.at + skipped;
+        let end = start + word.len();
+        match &mut self.run {
+            Some(run) if !token.opens && run.words < 5 => {
+                run.second = if run.words == 1 { start } else { run.second };
+                run.end = end;
+                run.words += 1;
+            }
+            _ => {
+                self.end();
+                self.run =
+                    Some(Run { start, first_end: end, second: end, end, words: 1, opens: token.opens });
+            }
+        }
+        if token.parted || skipped + word.len() < token.core.len() {
+            self.end();
+        }
+    }
+
+    /// Closes the name that is being read.
+    pub(super) fn end(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        let (name, first) = (&self.text[run.start..run.end], &self.text[run.start..run.first_end]);
+        if name.chars().nth(1).is_none() {
+            return;
+        }
+        match (run.opens, run.words) {
+            (false, _) => self.sure.push(name),
+            (true, 1) if is_acronym(name) => self.sure.push(name),
+            (true, 1) => self.maybe.push((self.sure.len(), name)),
+            (true, _) if common::weight(&first.to_lowercase()) < 1.0 => {
+                self.sure.push(&self.text[run.second..run.end]);
+            }
+            (true, _) => self.sure.push(name),
+        }
+    }
+
+    /// The names, in order of first mention: words that open a sentence are names where they
+    /// are elsewhere.
+    pub(super) fn finish(mut self) -> Vec<&'a str> {
+        self.end();
+        let known: HashSet<&str> = self.sure.iter().flat_map(|name| name.split(' ')).collect();
+        let mut names = Vec::with_capacity(self.sure.len());
+        let mut maybe = self.maybe.iter().filter(|(_, name)| known.contains(name)).peekable();
+        for (place, name) in self.sure.iter().enumerate() {
+            while let Some((_, early)) = maybe.next_if(|(at, _)| *at <= place) {
+                names.push(*early);
+            }
+            names.push(*name);
+        }
+        names.retain(|name| !name.is_empty());
+        names
+    }
+}
+
+/// A word without the ending of a possessive and without an elided article, and how many bytes
+/// went before it.
+fn stripped(token: &str) -> (usize, &str) {
+    const ELIDED: [&str; 10] = ["l'", "d'", "L'", "D'", "qu'", "l’", "d’", "L’", "D’", "qu’"];
+    let word = token.strip_suffix("'s").or_else(|| token.strip_suffix("’s")).unwrap_or(token);
+    let bare = ELIDED.iter().find_map(|article| word.strip_prefix(article)).unwrap_or(word);
+    (word.len() - bare.len(), bare)
+}
+
+/// Two to eight capital letters, with digits or not.
+fn is_acronym(word: &str) -> bool {
+    (2..=8).contains(&word.len())
+        && word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
+        && word.bytes().filter(u8::is_ascii_uppercase).count() >= 2
+}

@@ -1,0 +1,115 @@
+//! What a single token is by its shape: an address, a path, a name of code.
+
+use super::Class;
+use super::tokens::{Shape, Token};
+
+/// The class of a token, and the part of it that is the fact.
+pub(super) fn class<'a>(token: &Token<'a>, shape: Shape) -> Option<(Class, &'a str)> {
+    let core = token.core;
+    if core.len() > 300 || !core.is_ascii() && !shape.has_slash {
+        return None;
+    }
+    if shape.has_slash && (core.contains("://") || core.starts_with("www.")) || core.starts_with("www.") {
+        return Some((Class::Url, core));
+    }
+    if shape.has_slash || shape.has_dot {
+        let bare = without_line(core);
+        if is_path(bare, shape) {
+            return Some((Class::Path, bare));
+        }
+    }
+    if core.len() > 120 || shape.has_slash {
+        return None;
+    }
+    if is_identifier(token, shape) {
+        let called = core.find('(').map(|at| &core[..at]);
+        return Some((Class::Identifier, called.filter(|name| !name.is_empty()).unwrap_or(core)));
+    }
+    None
+}
+
+/// A path without the place in the file after it: `src/main.rs:12:5`.
+fn without_line(path: &str) -> &str {
+    let mut bare = path;
+    while let Some((before, after)) = bare.rsplit_once(':') {
+        if before.is_empty() || after.is_empty() || !after.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
+            break;
+        }
+        bare = before;
+    }
+    bare
+}
+
+/// Endings of the names of files.
+const ENDINGS: [&str; 74] = [
+    "rs", "py", "js", "ts", "tsx", "jsx", "mjs", "json", "jsonl", "toml", "yaml", "yml", "md", "txt", "csv",
+    "tsv", "html", "css", "scss", "sh", "bash", "zsh", "sql", "c", "h", "cc", "cpp", "hpp", "go", "java",
+    "kt", "rb", "php", "swift", "lock", "log", "xml", "ini", "cfg", "conf", "env", "png", "jpg", "jpeg",
+    "gif", "svg", "webp", "pdf", "docx", "xlsx", "pptx", "zip", "gz", "tar", "db", "sqlite", "ipynb", "vue",
+    "svelte", "scala", "lua", "bat", "ps1", "proto", "wasm", "bak", "diff", "patch", "mp3", "mp4", "wav",
+    "cs", "tf", "rst",
+];
+
+fn has_ending(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(stem, ending)| {
+        stem.bytes().any(|b| b.is_ascii_alphanumeric())
+            && ENDINGS.contains(&ending.to_ascii_lowercase().as_str())
+    })
+}
+
+fn is_path(core: &str, shape: Shape) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/\\._-~+@$*:{}[]%=, ".contains(&b) || b >= 0x80;
+    if core.len() < 3 || !core.bytes().all(plain) || !core.bytes().any(|b| b.is_ascii_alphabetic()) {
+        return false;
+    }
+    if !shape.has_slash {
+        return has_ending(core) && !core.contains(['=', '{', '[', ',']);
+    }
+    let rooted = ["/", "./", "../", "~/", "$HOME/"].iter().any(|root| core.starts_with(root))
+        || core.as_bytes().get(1..3).is_some_and(|mark| mark == b":\\");
+    let parts = core.split(['/', '\\']).filter(|part| !part.is_empty());
+    let words = parts.clone().filter(|part| part.bytes().any(|b| b.is_ascii_alphabetic())).count();
+    has_ending(core) || rooted && words >= 1 && !core.starts_with("//") || words >= 3 && core.is_ascii()
+}
+
+fn is_identifier(token: &Token<'_>, shape: Shape) -> bool {
+    let core = token.core;
+    let bytes = core.as_bytes();
+    if bytes.len() < 2 || !bytes.iter().any(u8::is_ascii_alphabetic) {
+        return false;
+    }
+    let word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
+    if shape.has_joint {
+        if let Some(option) = core.strip_prefix("--") {
+            return option.starts_with(|c: char| c.is_ascii_lowercase());
+        }
+        if let Some(at) = core.find('(') {
+            let name = &core[..at];
+            return !name.is_empty()
+                && name.bytes().all(|b| word(&b) || b == b'.' || b == b':')
+                && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        }
+        let scoped = core.contains("::") && bytes.iter().all(|b| word(b) || b":<>&".contains(b));
+        let snake = core.contains('_')
+            && bytes.iter().all(|b| word(b) || *b == b'.')
+            && bytes.windows(3).any(|three| three[1] == b'_' && word(&three[0]) && word(&three[2]));
+        if scoped || snake {
+            return true;
+        }
+    }
+    if !bytes.iter().all(|b| word(b) || *b == b'.' && token.quoted) {
+        return false;
+    }
+    token.quoted || is_camel(bytes)
+}
+
+/// Whether a small letter is followed by a capital one and a small one again: `windowChars`,
+/// `NodeContent`; not `McDonald`, nor a shout.
+fn is_camel(bytes: &[u8]) -> bool {
+    let from = usize::from(bytes.starts_with(b"Mc")) * 2;
+    let humps = bytes[from.min(bytes.len())..]
+        .windows(2)
+        .filter(|two| two[0].is_ascii_lowercase() && two[1].is_ascii_uppercase())
+        .count();
+    humps > 0 && from == 0 && bytes.len() > 3
+}

@@ -1,0 +1,116 @@
+//! Tokens: what stands between white space, without the punctuation around it.
+
+/// A token of a text.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Token<'a> {
+    /// Its text without the punctuation around it.
+    pub(super) core: &'a str,
+    /// Where that begins in the text, in bytes.
+    pub(super) at: usize,
+    /// Whether a sentence, a line or a quotation begins with it.
+    pub(super) opens: bool,
+    /// Whether punctuation parts it from the next one.
+    pub(super) parted: bool,
+    /// Whether it stood between backticks.
+    pub(super) quoted: bool,
+    /// Whether its end was cut away.
+    pub(super) is_cut: bool,
+}
+
+/// What the bytes of a token say about it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Shape {
+    pub(super) has_digit: bool,
+    pub(super) has_upper: bool,
+    pub(super) has_slash: bool,
+    pub(super) has_dot: bool,
+    pub(super) has_joint: bool,
+    pub(super) may_be_date: bool,
+}
+
+impl Token<'_> {
+    pub(super) fn shape(&self) -> Shape {
+        let mut shape = Shape::default();
+        for byte in self.core.bytes() {
+            match byte {
+                b'0'..=b'9' => shape.has_digit = true,
+                b'A'..=b'Z' => shape.has_upper = true,
+                b'/' | b'\\' => shape.has_slash = true,
+                b'.' => shape.has_dot = true,
+                b'_' | b'(' | b':' | b'-' => shape.has_joint = true,
+                _ => {}
+            }
+        }
+        shape.may_be_date = self.core.len() <= 12 && super::dates::month(self.core).is_some();
+        shape
+    }
+}
+
+const OPENING: [char; 16] =
+    ['"', '\'', '(', '[', '{', '<', '*', '`', '«', '“', '‘', '|', '「', '（', '¿', '¡'];
+const CLOSING: [char; 24] = [
+    '.', ',', ';', ':', '!', '?', ')', ']', '}', '>', '"', '\'', '*', '`', '»', '”', '’', '|', '」', '。',
+    '、', '，', '！', '？',
+];
+
+/// The tokens of a text, in order.
+pub(super) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
+    let mut opens = true;
+    text.split_inclusive('\n').flat_map(of_line).map(move |(raw, begins_line)| {
+        let (head, core, tail) = bare(raw);
+        let is_cut = tail.contains('…') || core.ends_with('…');
+        let token = Token {
+            core,
+            at: core.as_ptr().addr() - text.as_ptr().addr(),
+            opens: opens || begins_line || head.contains(['"', '“', '«', '(', '[']),
+            parted: !tail.is_empty(),
+            quoted: head.ends_with('`') && tail.starts_with('`'),
+            is_cut,
+        };
+        opens = tail.contains(['.', '!', '?', ':', '…', '。', '！', '？']) || core.is_empty() && opens;
+        token
+    })
+}
+
+/// The tokens of a line, and which is the first with a letter or digit.
+fn of_line(line: &str) -> impl Iterator<Item = (&str, bool)> {
+    let mut first = true;
+    line.split_whitespace().map(move |token| {
+        let is_first = first;
+        first = first && !token.chars().any(char::is_alphanumeric);
+        (token, is_first)
+    })
+}
+
+/// A token in three: what opens before it, itself, what closes after it.
+fn bare(raw: &str) -> (&str, &str, &str) {
+    let from = raw.len() - raw.trim_start_matches(OPENING).len();
+    let (head, rest) = raw.split_at(from);
+    let mut core = rest.trim_end_matches(CLOSING);
+    if core.is_empty() {
+        return (head, &rest[..0], rest);
+    }
+    // A call keeps its brackets.
+    if rest[core.len()..].starts_with(')') && core.ends_with('(') {
+        core = &rest[..=core.len()];
+    }
+    (head, core, &rest[core.len()..])
+}
+
+/// The runs of letters, digits and underscores of a text: what its vocabulary is made of.
+pub(super) fn runs(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|run| !run.is_empty())
+}
+
+/// A hash of a run that does not look at its case.
+pub(super) fn hash(run: &str) -> u64 {
+    const START: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(PRIME);
+    if run.is_ascii() {
+        return run.bytes().fold(START, |hash, byte| mix(hash, byte.to_ascii_lowercase()));
+    }
+    let lower = run.chars().flat_map(char::to_lowercase);
+    let mut buffer = [0; 4];
+    lower.fold(START, |hash, c| c.encode_utf8(&mut buffer).bytes().fold(hash, mix))
+}

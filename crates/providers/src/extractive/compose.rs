@@ -1,0 +1,218 @@
+//! Composition: puts the chosen units into the form of their level.
+
+use treering_core::brief::{Brief, Strategy};
+
+use super::cues::Act;
+use super::select::Pick;
+use super::tell::Told;
+use super::unit::{Material, Unit};
+
+/// What a text is composed of.
+pub(super) struct Parts<'a> {
+    pub(super) brief: &'a Brief,
+    pub(super) material: &'a Material,
+    pub(super) told: &'a [Told],
+    pub(super) topics: &'a [String],
+    pub(super) files: &'a [String],
+    pub(super) identifiers: &'a [String],
+    /// Characters aimed at; absent when sentences are counted.
+    pub(super) target: Option<usize>,
+}
+
+/// Below so many characters a text has no headings.
+const LEAST_FOR_HEADINGS: usize = 600;
+
+impl Parts<'_> {
+    /// The text of the picks, within the length that is aimed at as far as that goes: what gained
+    /// least is left out first.
+    pub(super) fn compose(&self, mut picks: Vec<Pick>) -> (String, Vec<Pick>) {
+        loop {
+            let text = self.form(&picks);
+            let most = self.target.map_or(usize::MAX, |target| target + target / 10);
+            if picks.len() <= 1 || text.chars().count() <= most {
+                return (text, picks);
+            }
+            picks.pop();
+        }
+    }
+
+    fn form(&self, picks: &[Pick]) -> String {
+        let mut order: Vec<&Pick> = picks.iter().collect();
+        order.sort_by_key(|pick| pick.unit);
+        let short = self.target.is_none_or(|target| target < LEAST_FOR_HEADINGS) || picks.len() < 5;
+        match self.brief.strategy {
+            Strategy::Chronological => self.chronological(&order),
+            Strategy::Concise => self.paragraph(&order),
+            _ if short => self.paragraph(&order),
+            Strategy::Detailed => self.detailed(&order),
+            Strategy::Thematic => self.thematic(&order),
+            Strategy::Executive => self.executive(&order),
+            Strategy::Technical => self.technical(&order),
+        }
+    }
+
+    fn unit(&self, pick: &Pick) -> &Unit {
+        &self.material.units[pick.unit]
+    }
+
+    fn told(&self, pick: &Pick) -> Told {
+        let told = &self.told[pick.unit];
+        pick.limit.map_or_else(|| told.clone(), |limit| told.cut(limit))
+    }
+
+    /// Sentence after sentence; a speaker is named again where the speaker changes.
+    fn paragraph(&self, picks: &[&Pick]) -> String {
+        let mut text = String::new();
+        let mut speaking: Option<String> = None;
+        for pick in picks {
+            let told = self.told(pick);
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            let goes_on = told.label.is_some() && told.label == speaking;
+            text.push_str(&if goes_on { told.text.clone() } else { told.line() });
+            speaking = told.label;
+        }
+        text
+    }
+
+    fn bullets(&self, picks: &[&Pick]) -> String {
+        picks.iter().map(|pick| format!("- {}", self.told(pick).line())).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The weightiest in a paragraph, the rest under headings by what it does.
+    fn detailed(&self, picks: &[&Pick]) -> String {
+        let is_plain = |pick: &&&Pick| !matches!(self.heading(pick), Some(heading) if heading != KEY_POINTS);
+        let mut plain: Vec<&Pick> = picks.iter().filter(is_plain).copied().collect();
+        plain.sort_by(|one, other| other.gain.total_cmp(&one.gain));
+        let room = self.target.unwrap_or_default() * 2 / 5;
+        let mut used = 0;
+        let mut head: Vec<&Pick> = Vec::new();
+        for pick in plain {
+            used += self.told[pick.unit].chars() + 1;
+            if used > room && !head.is_empty() {
+                break;
+            }
+            head.push(pick);
+        }
+        head.sort_by_key(|pick| pick.unit);
+        let rest: Vec<&Pick> = picks.iter().filter(|pick| !head.contains(pick)).copied().collect();
+        let mut blocks = vec![self.paragraph(&head)];
+        for heading in [KEY_POINTS, "Decisions", "Action items", "Technical details", "Unresolved"] {
+            let own: Vec<&Pick> =
+                rest.iter().filter(|pick| self.heading(pick) == Some(heading)).copied().collect();
+            if !own.is_empty() {
+                blocks.push(format!("{heading}:\n{}", self.bullets(&own)));
+            }
+        }
+        blocks.retain(|block| !block.is_empty());
+        blocks.join("\n\n")
+    }
+
+    /// Under which heading of a detailed text a unit stands.
+    fn heading(&self, pick: &Pick) -> Option<&'static str> {
+        let unit = self.unit(pick);
+        Some(match unit.act {
+            Act::Decision => "Decisions",
+            Act::Action => "Action items",
+            Act::Open => "Unresolved",
+            Act::Question if unit.unanswered => "Unresolved",
+            _ if is_technical(unit) => "Technical details",
+            _ => KEY_POINTS,
+        })
+    }
+
+    /// By theme: each unit under the topic it shares the most words with.
+    fn thematic(&self, picks: &[&Pick]) -> String {
+        let mut groups: Vec<Vec<&Pick>> = vec![Vec::new(); self.topics.len() + 1];
+        let stems: Vec<Vec<String>> = self
+            .topics
+            .iter()
+            .map(|topic| treering_core::sentence::words(topic).map(treering_core::sentence::stem).collect())
+            .collect();
+        for pick in picks {
+            let words: Vec<String> = treering_core::sentence::words(&self.unit(pick).text)
+                .map(treering_core::sentence::stem)
+                .collect();
+            let shared = |topic: &Vec<String>| topic.iter().filter(|stem| words.contains(stem)).count();
+            let best = (0..stems.len()).max_by_key(|place| (shared(&stems[*place]), usize::MAX - place));
+            let place = best.filter(|place| shared(&stems[*place]) > 0).unwrap_or(self.topics.len());
+            groups[place].push(*pick);
+        }
+        let mut blocks = Vec::new();
+        for (place, group) in groups.iter().enumerate().filter(|(_, group)| !group.is_empty()) {
+            let heading = self.topics.get(place).map_or("Also", String::as_str);
+            blocks.push(format!("{}:\n{}", capitalised(heading), self.bullets(group)));
+        }
+        blocks.join("\n\n")
+    }
+
+    /// In the order of time, a paragraph for every day.
+    fn chronological(&self, picks: &[&Pick]) -> String {
+        let day =
+            |pick: &&Pick| self.unit(pick).at.to_minute().split(' ').next().unwrap_or_default().to_owned();
+        let days: Vec<&[&Pick]> = picks.chunk_by(|one, other| day(one) == day(other)).collect();
+        let tell = |picks: &&[&Pick]| match picks.first() {
+            Some(first) => format!("{}: {}", day(first), self.paragraph(picks)),
+            None => String::new(),
+        };
+        days.iter().map(tell).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Results, decisions, what is to be done and what is open.
+    fn executive(&self, picks: &[&Pick]) -> String {
+        let place = |pick: &&&Pick| match self.unit(pick).act {
+            Act::Decision => 1,
+            Act::Action => 2,
+            Act::Open | Act::Question => 3,
+            Act::Statement | Act::Finding | Act::Courtesy => 0,
+        };
+        let mut blocks = Vec::new();
+        for (number, heading) in ["Results", "Decisions", "Next steps", "Open"].into_iter().enumerate() {
+            let own: Vec<&Pick> = picks.iter().filter(|pick| place(pick) == number).copied().collect();
+            if !own.is_empty() {
+                blocks.push(format!("{heading}:\n{}", self.bullets(&own)));
+            }
+        }
+        blocks.join("\n\n")
+    }
+
+    /// Files and identifiers, then the points.
+    fn technical(&self, picks: &[&Pick]) -> String {
+        let room = self.target.unwrap_or_default() / 8;
+        let mut blocks = Vec::new();
+        for (heading, list) in [("Files", self.files), ("Identifiers", self.identifiers)] {
+            let mut line = String::new();
+            for item in list.iter().take_while(|item| item.len() < room) {
+                if line.len() + item.len() + 2 > room {
+                    break;
+                }
+                line.push_str(if line.is_empty() { "" } else { ", " });
+                line.push_str(item);
+            }
+            if !line.is_empty() {
+                blocks.push(format!("{heading}: {line}"));
+            }
+        }
+        let (technical, other): (Vec<&Pick>, Vec<&Pick>) =
+            picks.iter().partition(|pick| is_technical(self.unit(pick)));
+        for (heading, own) in [("Technical points", technical), ("State", other)] {
+            if !own.is_empty() {
+                blocks.push(format!("{heading}:\n{}", self.bullets(&own)));
+            }
+        }
+        blocks.join("\n\n")
+    }
+}
+
+const KEY_POINTS: &str = "Key points";
+
+/// Whether a unit speaks of files or code.
+pub(super) fn is_technical(unit: &Unit) -> bool {
+    unit.kind == treering_core::sentence::Kind::Code || unit.is_technical
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}

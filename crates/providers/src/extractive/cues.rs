@@ -1,0 +1,420 @@
+//! Cues: the turns of phrase by which English and French say that something is decided, to be
+//! done, found out, still open, or only a courtesy.
+
+/// What a sentence does, as far as its words tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Tells something.
+    Statement,
+    /// Tells what was found out.
+    Finding,
+    /// Settles something.
+    Decision,
+    /// Commits somebody to do something.
+    Action,
+    /// Asks.
+    Question,
+    /// Says that something is open.
+    Open,
+    /// Greets, thanks, agrees.
+    Courtesy,
+}
+
+const DECISIONS: [&str; 42] = [
+    "let's go with",
+    "let's use",
+    "let's keep",
+    "let's stick",
+    "let's do",
+    "let us go with",
+    "we decided",
+    "i decided",
+    "decided to",
+    "decision:",
+    "decided:",
+    "we'll use",
+    "we will use",
+    "we'll go",
+    "we'll keep",
+    "we agreed",
+    "agreed to",
+    "we chose",
+    "i chose",
+    "going with",
+    "settled on",
+    "we're using",
+    "from now on",
+    "the plan is",
+    "i've decided",
+    "made up my mind",
+    "on part sur",
+    "on prend",
+    "on garde",
+    "on utilise",
+    "on choisit",
+    "décidé",
+    "décision",
+    "c'est décidé",
+    "nous avons choisi",
+    "j'ai choisi",
+    "on va utiliser",
+    "on retient",
+    "convenu",
+    "d'accord pour",
+    "on reste sur",
+    "tranché",
+];
+
+const ACTIONS: [&str; 52] = [
+    "i'll ",
+    "i will ",
+    "i’ll ",
+    "we'll need",
+    "we need to",
+    "you need to",
+    "i need to",
+    "needs to",
+    "need to ",
+    "todo",
+    "to do:",
+    "next step",
+    "next steps",
+    "action:",
+    "remember to",
+    "don't forget",
+    "make sure",
+    "have to ",
+    "must ",
+    "should ",
+    "going to ",
+    "i'm gonna",
+    "plan to",
+    "planning to",
+    "let me ",
+    "please ",
+    "follow up",
+    "by tomorrow",
+    "by friday",
+    "will send",
+    "will call",
+    "will write",
+    "remind me",
+    "il faut",
+    "il faudra",
+    "il faudrait",
+    "je vais ",
+    "on va ",
+    "nous allons",
+    "à faire",
+    "prochaine étape",
+    "je dois",
+    "on doit",
+    "il reste à",
+    "pense à",
+    "penser à",
+    "n'oublie",
+    "rappelle",
+    "je m'en occupe",
+    "je ferai",
+    "merci de ",
+    "peux-tu",
+];
+
+const FINDINGS: [&str; 44] = [
+    "turns out",
+    "it turned out",
+    "found that",
+    "found out",
+    "i found",
+    "we found",
+    "the problem is",
+    "the problem was",
+    "the cause",
+    "root cause",
+    "because",
+    "the reason",
+    "that's why",
+    "which means",
+    "the issue",
+    "the bug",
+    "fixed",
+    "works now",
+    "it works",
+    "passes",
+    "passed",
+    "fails",
+    "failed",
+    "failing",
+    "error",
+    "measured",
+    "the result",
+    "results",
+    "confirmed",
+    "discovered",
+    "noticed",
+    "learned",
+    "realized",
+    "realised",
+    "shows that",
+    "il s'avère",
+    "le problème",
+    "la cause",
+    "parce que",
+    "corrigé",
+    "ça marche",
+    "trouvé",
+    "résultat",
+    "mesuré",
+];
+
+const OPEN: [&str; 30] = [
+    "open question",
+    "still open",
+    "still unclear",
+    "not sure yet",
+    "tbd",
+    "to be decided",
+    "to be determined",
+    "undecided",
+    "remains to",
+    "we'll see",
+    "don't know yet",
+    "do not know yet",
+    "no idea why",
+    "not yet known",
+    "needs an answer",
+    "haven't decided",
+    "not decided",
+    "unresolved",
+    "pending",
+    "question ouverte",
+    "reste à voir",
+    "à voir",
+    "à décider",
+    "pas encore décidé",
+    "on ne sait pas",
+    "je ne sais pas encore",
+    "à trancher",
+    "en suspens",
+    "pas encore clair",
+    "unanswered",
+];
+
+const UNSURE: [&str; 18] = [
+    "i don't know",
+    "i do not know",
+    "not sure",
+    "no idea",
+    "let me check",
+    "i'll check",
+    "will check",
+    "i'll look",
+    "i'll ask",
+    "later",
+    "je ne sais pas",
+    "je sais pas",
+    "aucune idée",
+    "je vérifie",
+    "je vais voir",
+    "pas sûr",
+    "plus tard",
+    "je demanderai",
+];
+
+const COURTESIES: [&str; 44] = [
+    "hi",
+    "hello",
+    "hey",
+    "good morning",
+    "good evening",
+    "good night",
+    "bye",
+    "goodbye",
+    "see you",
+    "take care",
+    "thanks",
+    "thank you",
+    "you're welcome",
+    "no problem",
+    "sure",
+    "ok",
+    "okay",
+    "great",
+    "awesome",
+    "sounds good",
+    "sounds great",
+    "nice to",
+    "good to see",
+    "how are you",
+    "how have you been",
+    "what's up",
+    "long time no see",
+    "have a good",
+    "have a great",
+    "talk to you",
+    "wow",
+    "congrats",
+    "congratulations",
+    "good luck",
+    "you too",
+    "bonjour",
+    "salut",
+    "bonsoir",
+    "merci",
+    "de rien",
+    "à bientôt",
+    "au revoir",
+    "bonne journée",
+    "ça va",
+];
+
+/// What a sentence does. `text` is one clean line.
+pub(super) fn act(text: &str, content_words: usize) -> Act {
+    let lower = text.to_lowercase().replace('’', "'");
+    let asks = lower.trim_end_matches(['"', ')', '*', ' ', '!', '»']).ends_with(['?', '？', '؟']);
+    if content_words <= 4 && starts_with_any(&lower, &COURTESIES) && content_words <= 2 + usize::from(asks) {
+        return Act::Courtesy;
+    }
+    if asks {
+        return Act::Question;
+    }
+    if has_any(&lower, &OPEN) {
+        return Act::Open;
+    }
+    if has_any(&lower, &DECISIONS) {
+        return Act::Decision;
+    }
+    if content_words >= 2 && has_any(&lower, &ACTIONS) {
+        return Act::Action;
+    }
+    if content_words >= 2 && has_any(&lower, &FINDINGS) {
+        return Act::Finding;
+    }
+    Act::Statement
+}
+
+/// Whether a reply leaves the question open.
+pub(super) fn leaves_open(text: &str) -> bool {
+    let lower = text.to_lowercase().replace('’', "'");
+    has_any(&lower, &UNSURE)
+}
+
+/// Whether one of the phrases stands in a lower-case text, beginning at a word.
+fn has_any(lower: &str, phrases: &[&str]) -> bool {
+    phrases.iter().any(|phrase| {
+        lower.match_indices(phrase).any(|(at, _)| {
+            let before = lower[..at].chars().next_back();
+            let after = lower[at + phrase.len()..].chars().next();
+            let begins = before.is_none_or(|c| !c.is_alphanumeric());
+            begins && (phrase.ends_with([' ', ':']) || after.is_none_or(|c| !c.is_alphanumeric()))
+        })
+    })
+}
+
+fn starts_with_any(lower: &str, phrases: &[&str]) -> bool {
+    phrases
+        .iter()
+        .any(|phrase| lower.strip_prefix(phrase).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric)))
+}
+
+/// Words that open a sentence and say nothing.
+const OPENERS: [&str; 44] = [
+    "well",
+    "oh",
+    "ah",
+    "um",
+    "uh",
+    "hmm",
+    "ok",
+    "okay",
+    "yeah",
+    "yep",
+    "yes",
+    "so",
+    "hey",
+    "hi",
+    "hello",
+    "wow",
+    "right",
+    "sure",
+    "anyway",
+    "actually",
+    "honestly",
+    "basically",
+    "you know",
+    "i see",
+    "of course",
+    "by the way",
+    "no worries",
+    "thanks",
+    "alright",
+    "great",
+    "cool",
+    "good",
+    "bon",
+    "ben",
+    "bah",
+    "alors",
+    "donc",
+    "oui",
+    "ouais",
+    "eh bien",
+    "d'accord",
+    "du coup",
+    "en fait",
+    "voilà",
+];
+
+/// A sentence without the words that open it and say nothing.
+pub(super) fn without_opener(text: &str) -> &str {
+    let mut rest = text;
+    for _ in 0..3 {
+        let Some(cut) = opener(rest) else { break };
+        rest = cut;
+    }
+    rest
+}
+
+fn opener(text: &str) -> Option<&str> {
+    let end = text.find([',', '!', '.', '…'])?;
+    if end > 12 || !OPENERS.contains(&text[..end].to_lowercase().as_str()) {
+        return None;
+    }
+    let rest = text[end..].trim_start_matches([',', '!', '.', '…']);
+    let cut = rest.trim_start();
+    (cut.len() < rest.len() && cut.chars().filter(|c| c.is_alphabetic()).nth(7).is_some()).then_some(cut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acts_are_told_from_words() {
+        for (text, expected) in [
+            ("Let's go with SQLite for the ledger.", Act::Decision),
+            ("On part sur SQLite pour le registre.", Act::Decision),
+            ("I'll call Yann tomorrow.", Act::Action),
+            ("Il faut prévenir Yann avant midi.", Act::Action),
+            ("Turns out the gauge drifts by 4 cm.", Act::Finding),
+            ("Le problème vient du capteur.", Act::Finding),
+            ("Which port does it use?", Act::Question),
+            ("Quel port utilise-t-on ?", Act::Question),
+            ("The sill height is still open.", Act::Open),
+            ("The boat is red.", Act::Statement),
+            ("今日は良い天気です。", Act::Statement),
+        ] {
+            assert_eq!(act(text, 5), expected, "{text}");
+        }
+        assert_eq!(act("Hey Caroline!", 1), Act::Courtesy);
+        assert_eq!(act("Merci beaucoup !", 0), Act::Courtesy);
+    }
+
+    #[test]
+    fn openers_go_where_something_is_left() {
+        assert_eq!(without_opener("Well, yeah, I sold the boat."), "I sold the boat.");
+        assert_eq!(without_opener("Du coup, on part demain matin."), "on part demain matin.");
+        assert_eq!(without_opener("Oh, no."), "Oh, no.");
+        assert_eq!(without_opener("Actually it works fine."), "Actually it works fine.");
+    }
+}

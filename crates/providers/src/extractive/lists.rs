@@ -1,0 +1,205 @@
+//! The lists of a node: facts, findings, decisions, tools; merged over the children at the
+//! levels above.
+
+use std::collections::HashMap;
+
+use treering_core::brief::{Brief, Child, Passage};
+use treering_core::common;
+use treering_core::facts::{self, Facts};
+use treering_core::node::{NodeContent, ToolUse};
+use treering_core::sentence;
+
+use super::cues::Act;
+use super::select::Pick;
+use super::tell::Told;
+use super::unit::Material;
+
+/// The longest item of a list of sentences.
+const LONGEST_ITEM: usize = 220;
+
+/// How many items a list may have at a level.
+fn most(brief: &Brief) -> usize {
+    (12 + 4 * usize::from(brief.level.number() - 1)).min(24)
+}
+
+fn children(brief: &Brief) -> impl Iterator<Item = &Child> {
+    brief.passages.iter().filter_map(|passage| match passage {
+        Passage::Node(child) => Some(child),
+        Passage::Said(_) | Passage::Tool(_) => None,
+    })
+}
+
+/// Keeps the weightiest items, in order of first mention, each once.
+#[derive(Default)]
+struct Ranking {
+    items: Vec<(String, u32)>,
+    places: HashMap<String, usize>,
+}
+
+impl Ranking {
+    fn add(&mut self, item: &str, weight: u32) {
+        let place = *self.places.entry(facts::key(item)).or_insert(self.items.len());
+        match self.items.get_mut(place) {
+            Some((_, known)) => *known += weight,
+            None => self.items.push((item.to_owned(), weight)),
+        }
+    }
+
+    fn best(self, most: usize) -> Vec<String> {
+        let mut order: Vec<usize> = (0..self.items.len()).collect();
+        order.sort_by_key(|place| (u32::MAX - self.items[*place].1, *place));
+        order.truncate(most);
+        order.sort_unstable();
+        let mut items = self.items;
+        order.into_iter().map(|place| std::mem::take(&mut items[place].0)).collect()
+    }
+}
+
+/// Fills the lists of facts.
+pub(super) fn facts(brief: &Brief, content: &mut NodeContent) {
+    let spoken =
+        Facts::of_passages(brief.passages.iter().filter(|passage| !matches!(passage, Passage::Node(_))));
+    let numbers: Vec<String> = spoken.numbers.iter().filter(|number| is_telling(number)).cloned().collect();
+    let dates: Vec<String> = spoken.relative_dates.iter().chain(&spoken.dates).cloned().collect();
+    let names: Vec<String> = spoken.names.iter().filter(|name| is_entity(name)).cloned().collect();
+    type Of = fn(&NodeContent) -> &Vec<String>;
+    let rank = |own: &[String], of: Of| {
+        let mut ranking = Ranking::default();
+        for child in children(brief) {
+            of(&child.content).iter().for_each(|item| ranking.add(item, 1));
+        }
+        own.iter().for_each(|item| ranking.add(item, spoken.mentions(item).max(1)));
+        ranking.best(most(brief))
+    };
+    content.files_mentioned = rank(&spoken.paths, |child| &child.files_mentioned);
+    content.urls = rank(&spoken.urls, |child| &child.urls);
+    content.identifiers = rank(&spoken.identifiers, |child| &child.identifiers);
+    content.numbers = rank(&numbers, |child| &child.numbers);
+    content.dates = rank(&dates, |child| &child.dates);
+    content.entities = rank(&names, |child| &child.entities);
+    content.tools_used = tools(brief);
+}
+
+/// A number worth listing: it has a unit, or more than one digit.
+fn is_telling(number: &str) -> bool {
+    number.contains(|c: char| !c.is_ascii_digit()) || number.len() > 2
+}
+
+fn is_entity(name: &str) -> bool {
+    name.chars().nth(1).is_some() && common::weight(&name.to_lowercase()) > 0.9
+}
+
+fn tools(brief: &Brief) -> Vec<ToolUse> {
+    let mut tools: Vec<ToolUse> = Vec::new();
+    let mut add = |name: &str, succeeded: u32, failed: u32, unknown: u32| {
+        if name.trim().is_empty() {
+            return;
+        }
+        if let Some(known) = tools.iter_mut().find(|tool| tool.name == name) {
+            known.succeeded += succeeded;
+            known.failed += failed;
+            known.unknown += unknown;
+        } else {
+            tools.push(ToolUse { name: name.to_owned(), succeeded, failed, unknown });
+        }
+    };
+    for passage in &brief.passages {
+        match passage {
+            Passage::Said(_) => {}
+            Passage::Tool(tool) => {
+                let is = |wanted: Option<bool>| u32::from(tool.success == wanted);
+                add(&tool.name, is(Some(true)), is(Some(false)), is(None));
+            }
+            Passage::Node(child) => {
+                for tool in &child.content.tools_used {
+                    add(&tool.name, tool.succeeded, tool.failed, tool.unknown);
+                }
+            }
+        }
+    }
+    tools
+}
+
+/// Fills the lists of sentences: from the children where there are any, and from the units.
+pub(super) fn points(
+    brief: &Brief,
+    material: &Material,
+    told: &[Told],
+    picks: &[Pick],
+    content: &mut NodeContent,
+) {
+    let most = most(brief);
+    let spoken = |wanted: &dyn Fn(usize) -> bool| -> Vec<String> {
+        let units = (0..material.units.len()).filter(|unit| material.units[*unit].speaker.is_some());
+        let lines = units.filter(|unit| wanted(*unit)).map(|unit| told[unit].cut(LONGEST_ITEM).line());
+        lines.take(most * 4).collect()
+    };
+    let is = |act: Act| move |unit: usize| material.units[unit].act == act;
+    let chosen = |unit: usize| picks.iter().any(|pick| pick.unit == unit);
+    let weighty = |unit: usize| material.units[unit].terms.len() >= 2;
+    type Of = fn(&NodeContent) -> &Vec<String>;
+    let gather = |own: Vec<String>, of: Of, most: usize| {
+        let before = children(brief).flat_map(|child| of(&child.content)).cloned();
+        distinct(before.chain(own), most, brief.deduplicate)
+    };
+    content.decisions =
+        gather(spoken(&|unit| is(Act::Decision)(unit) && weighty(unit)), |child| &child.decisions, most);
+    let acts = |unit: usize| {
+        is(Act::Action)(unit) && weighty(unit) && (chosen(unit) || material.units[unit].terms.len() >= 4)
+    };
+    content.action_items = gather(spoken(&acts), |child| &child.action_items, most);
+    let open = |unit: usize| {
+        weighty(unit) && (is(Act::Open)(unit) || is(Act::Question)(unit) && material.units[unit].unanswered)
+    };
+    content.unresolved = gather(spoken(&open), |child| &child.unresolved, most);
+    let mut ranked: Vec<&Pick> =
+        picks.iter().filter(|pick| is(Act::Statement)(pick.unit) || is(Act::Finding)(pick.unit)).collect();
+    ranked.sort_by(|one, other| other.gain.total_cmp(&one.gain).then(one.unit.cmp(&other.unit)));
+    ranked.truncate(most / 2);
+    ranked.sort_by_key(|pick| pick.unit);
+    let found = ranked.iter().map(|pick| told[pick.unit].cut(LONGEST_ITEM).line());
+    content.key_findings = if children(brief).next().is_some() {
+        distinct(found, most / 2 + usize::from(brief.level.number()), brief.deduplicate)
+    } else {
+        distinct(found, most / 2, brief.deduplicate)
+    };
+}
+
+/// Items of which no two say nearly the same, the latest of them where there are too many.
+fn distinct(items: impl Iterator<Item = String>, most: usize, by_meaning: bool) -> Vec<String> {
+    let mut kept: Vec<(String, Vec<String>)> = Vec::new();
+    for item in items {
+        let mut stems: Vec<String> = sentence::words(&item)
+            .filter(|word| common::weight(&word.to_lowercase()) > 0.0)
+            .map(sentence::stem)
+            .collect();
+        stems.sort_unstable();
+        stems.dedup();
+        let alike =
+            |known: &(String, Vec<String>)| known.0 == item || by_meaning && is_alike(&known.1, &stems);
+        if !stems.is_empty() && !kept.iter().any(alike) {
+            kept.push((item, stems));
+        }
+    }
+    let surplus = kept.len().saturating_sub(most);
+    kept.into_iter().skip(surplus).map(|(item, _)| item).collect()
+}
+
+/// Whether the words of one are nearly all in the other.
+fn is_alike(one: &[String], other: &[String]) -> bool {
+    let common = one.iter().filter(|stem| other.binary_search(stem).is_ok()).count();
+    let (small, large) = (one.len().min(other.len()), one.len().max(other.len()));
+    common * 10 >= large * 7 || small >= 3 && common == small
+}
+
+/// Labels that tell what kind of talk it was.
+pub(super) fn tags(content: &NodeContent) -> Vec<String> {
+    let marks = [
+        ("code", !content.files_mentioned.is_empty() || content.identifiers.len() > 1),
+        ("tools", !content.tools_used.is_empty()),
+        ("decision", !content.decisions.is_empty()),
+        ("todo", !content.action_items.is_empty()),
+        ("open-question", !content.unresolved.is_empty()),
+    ];
+    marks.into_iter().filter(|(_, has)| *has).map(|(tag, _)| tag.to_owned()).collect()
+}

@@ -1,0 +1,126 @@
+//! The built-in summariser: it chooses sentences that together cover what was said, tells who
+//! said them, and lists what was found in the text. It needs no key and no network, gives the
+//! same answer every time, and says nothing that does not occur in what it covers.
+
+mod compose;
+mod cues;
+mod lists;
+mod reported;
+mod select;
+mod tell;
+mod topics;
+mod unit;
+
+use treering_core::brief::{Brief, Passage};
+use treering_core::facts::Facts;
+use treering_core::node::NodeContent;
+use treering_core::policy::Length;
+use treering_core::{ProviderError, Summarizer};
+
+use compose::Parts;
+use select::{Budget, Pick};
+use tell::Told;
+use unit::Material;
+
+/// Summarises by selection.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Extractive;
+
+impl Summarizer for Extractive {
+    fn name(&self) -> &str {
+        "extractive"
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError> {
+        let source = Facts::of_brief(brief);
+        let mut material = Material::of(brief);
+        if material.units.is_empty() {
+            material = Material::of_raw(brief);
+        }
+        let told = tell::tell(&material);
+        let is_grounded = |text: &str| source.sort(&Facts::of(text)).1.is_empty();
+        let target = target(brief);
+        let budget = target.map_or_else(|| sentences(brief), |target| Budget::Chars(target - target / 32));
+        let picks = choose(&material, &told, budget, brief.deduplicate, is_grounded);
+        let mut content = NodeContent::default();
+        lists::facts(brief, &mut content);
+        let before = brief.passages.iter().flat_map(|passage| match passage {
+            Passage::Node(child) => child.content.topics.as_slice(),
+            Passage::Said(_) | Passage::Tool(_) => &[],
+        });
+        content.topics = topics::topics(&material, before.map(String::as_str));
+        let parts = Parts {
+            brief,
+            material: &material,
+            told: &told,
+            topics: &content.topics,
+            files: &content.files_mentioned,
+            identifiers: &content.identifiers,
+            target,
+        };
+        let (overview, picks) = parts.compose(picks);
+        content.overview = overview;
+        lists::points(brief, &material, &told, &picks, &mut content);
+        for list in [
+            &mut content.topics,
+            &mut content.decisions,
+            &mut content.action_items,
+            &mut content.unresolved,
+            &mut content.key_findings,
+        ] {
+            list.retain(|item| is_grounded(item));
+        }
+        if content.overview.is_empty() {
+            content.overview = tools_only(&content);
+        }
+        content.tags = lists::tags(&content);
+        Ok(content)
+    }
+}
+
+/// Characters that the text should have; absent when sentences are counted.
+fn target(brief: &Brief) -> Option<usize> {
+    match brief.length {
+        Length::Keep(share) => Some((brief.chars() as f64 * f64::from(share.clamp(0.0, 1.0))) as usize),
+        Length::Sentences(..) => None,
+    }
+}
+
+fn sentences(brief: &Brief) -> Budget {
+    match brief.length {
+        Length::Sentences(_, most) => Budget::Sentences(usize::from(most.max(1))),
+        Length::Keep(_) => Budget::Sentences(1),
+    }
+}
+
+/// Chooses units whose words are all grounded; there is always one where there is any text.
+fn choose(
+    material: &Material,
+    told: &[Told],
+    budget: Budget,
+    distinct: bool,
+    is_grounded: impl Fn(&str) -> bool,
+) -> Vec<Pick> {
+    let cost = |unit: usize| told[unit].chars() + 1;
+    let mut picks = select::select(material, budget, distinct, cost);
+    picks.retain(|pick| is_grounded(&told[pick.unit].line()));
+    if picks.is_empty()
+        && let Some(unit) = (0..material.units.len()).find(|unit| is_grounded(&told[*unit].line()))
+    {
+        picks.push(Pick { unit, gain: 0.0, limit: None });
+    }
+    picks
+}
+
+/// What can be said of a window in which only tools spoke.
+fn tools_only(content: &NodeContent) -> String {
+    let names: Vec<&str> = content.tools_used.iter().map(|tool| tool.name.as_str()).collect();
+    if names.is_empty() { String::new() } else { format!("Tools used: {}.", names.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests;

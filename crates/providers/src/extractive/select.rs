@@ -1,0 +1,232 @@
+//! Selection: which units cover the material best within a length. A unit gains by the terms
+//! that it adds to what is already covered, against its length; so what is said twice is
+//! chosen once. Gains only shrink as more is chosen, which lets a heap find the best unit
+//! without looking at all of them again: the time grows with the text, not with its square.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use treering_core::message::Role;
+use treering_core::sentence::Kind;
+
+use super::cues::Act;
+use super::unit::{Material, Unit, overlap};
+
+/// How much may be chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Budget {
+    /// About so many characters.
+    Chars(usize),
+    /// At the most so many sentences.
+    Sentences(usize),
+}
+
+/// How the gains are made up. The same for every kind of text.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Weights {
+    /// How much a term still gains once it is covered.
+    pub(super) again: f32,
+    /// The power of the number of units that have a term.
+    pub(super) common: f32,
+    /// The power of the length that a gain is held against.
+    pub(super) length: f32,
+    /// How much the first passage is preferred.
+    pub(super) lead: f32,
+    /// How fast that fades with the passages.
+    pub(super) fade: f32,
+}
+
+/// Found by trial on dialogues with reference summaries and on long chats, together.
+pub(super) const WEIGHTS: Weights = Weights { again: 0.3, common: 0.7, length: 0.6, lead: 2.0, fade: 0.6 };
+
+/// A unit that was chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Pick {
+    /// The unit.
+    pub(super) unit: usize,
+    /// What it gained.
+    pub(super) gain: f32,
+    /// The characters it has to be cut to, where the whole of it does not fit.
+    pub(super) limit: Option<usize>,
+}
+
+/// Chooses units. `cost` says how many characters a unit takes in the summary.
+pub(super) fn select(
+    material: &Material,
+    budget: Budget,
+    distinct: bool,
+    cost: impl Fn(usize) -> usize,
+) -> Vec<Pick> {
+    let mut cover = Cover::new(material);
+    let mut heap: BinaryHeap<Bid> = (0..material.units.len())
+        .map(|unit| Bid { gain: cover.gain(unit), unit, round: 0 })
+        .filter(|bid| bid.gain > 0.0)
+        .collect();
+    let mut chosen: Vec<Pick> = Vec::new();
+    let mut misfit = None;
+    let mut used = 0;
+    let mut round = 0;
+    let mut misfits = 0;
+    while let Some(bid) = heap.pop() {
+        if cover.taken[bid.unit] {
+            continue;
+        }
+        if bid.round < round {
+            heap.push(Bid { gain: cover.gain(bid.unit), round, ..bid });
+            continue;
+        }
+        let group: Vec<usize> = cover.with_question(bid.unit).collect();
+        let (size, count) = (group.iter().map(|unit| cost(*unit)).sum::<usize>(), group.len());
+        let fits = match budget {
+            Budget::Chars(chars) => used + size <= chars + chars / 16,
+            Budget::Sentences(most) => chosen.len() + count <= most,
+        };
+        if !fits && !chosen.is_empty() {
+            misfit = misfit.or(Some(bid));
+            misfits += 1;
+            if misfits > 200 {
+                break;
+            }
+            continue;
+        }
+        if distinct && chosen.iter().any(|pick| cover.alike(pick.unit, bid.unit)) {
+            cover.taken[bid.unit] = true;
+            continue;
+        }
+        for unit in group {
+            cover.take(unit);
+            chosen.push(Pick { unit, gain: bid.gain, limit: None });
+        }
+        used += size;
+        round += 1;
+        let full = match budget {
+            Budget::Chars(chars) => used >= chars,
+            Budget::Sentences(most) => chosen.len() >= most,
+        };
+        if full {
+            break;
+        }
+    }
+    if let (Budget::Chars(chars), Some(bid)) = (budget, misfit)
+        && used < chars * 4 / 5
+        && chars - used >= LEAST_CUT
+    {
+        chosen.push(Pick { unit: bid.unit, gain: bid.gain, limit: Some(chars - used) });
+    }
+    chosen
+}
+
+/// The fewest characters a unit is cut to.
+const LEAST_CUT: usize = 48;
+
+/// What is covered so far.
+struct Cover<'a> {
+    material: &'a Material,
+    /// What a term would gain now.
+    worth: Vec<f32>,
+    prior: Vec<f32>,
+    taken: Vec<bool>,
+}
+
+impl<'a> Cover<'a> {
+    fn new(material: &'a Material) -> Self {
+        let worth = |term: &super::unit::Term| term.weight * (term.units as f32).powf(WEIGHTS.common);
+        Self {
+            material,
+            worth: material.terms.iter().map(worth).collect(),
+            prior: material.units.iter().map(|unit| prior(material, unit)).collect(),
+            taken: vec![false; material.units.len()],
+        }
+    }
+
+    fn gain(&self, unit: usize) -> f32 {
+        let mut sum = 0.0;
+        let mut chars = 0;
+        for part in self.with_question(unit) {
+            let unit = &self.material.units[part];
+            sum += unit.terms.iter().map(|term| self.worth[*term as usize]).sum::<f32>();
+            chars += unit.chars;
+        }
+        self.prior[unit] * sum / (chars as f32 + 24.0).powf(WEIGHTS.length)
+    }
+
+    /// A unit with the question it answers, or with the short answer it has, where those are not
+    /// chosen yet.
+    fn with_question(&self, unit: usize) -> impl Iterator<Item = usize> + use<> {
+        let free = |other: &usize| !self.taken[*other];
+        let question = self.material.units[unit].answers.filter(free);
+        let answer = self.material.units[unit].answered_by.filter(free);
+        question.into_iter().chain([unit]).chain(answer)
+    }
+
+    fn take(&mut self, unit: usize) {
+        self.taken[unit] = true;
+        for term in &self.material.units[unit].terms {
+            self.worth[*term as usize] *= WEIGHTS.again;
+        }
+    }
+
+    /// Whether two units say nearly the same.
+    fn alike(&self, one: usize, other: usize) -> bool {
+        let (one, other) = (&self.material.units[one], &self.material.units[other]);
+        one.terms.len().min(other.terms.len()) >= 3
+            && one.passage != other.passage
+            && overlap(&one.terms, &other.terms) >= 0.7
+            && one.terms.len().abs_diff(other.terms.len()) <= 4
+    }
+}
+
+/// How likely a unit is worth telling, whatever its terms.
+fn prior(material: &Material, unit: &Unit) -> f32 {
+    let act = match unit.act {
+        Act::Statement => 1.0,
+        Act::Finding => 1.1,
+        Act::Decision => 1.3,
+        Act::Action => 1.15,
+        Act::Open => 1.2,
+        Act::Question if unit.unanswered => 1.0,
+        Act::Question => 0.75,
+        Act::Courtesy => 0.15,
+    };
+    let kind = match unit.kind {
+        Kind::Code => 0.15,
+        Kind::Heading => 0.3,
+        Kind::Prose | Kind::Item => 1.0,
+    };
+    let role = match unit.speaker.map(|speaker| material.speakers[speaker].role) {
+        Some(Role::Tool) => 0.4,
+        Some(Role::System) => 0.3,
+        _ => 1.0,
+    };
+    let lead =
+        if unit.speaker.is_some() { WEIGHTS.lead * (-WEIGHTS.fade * unit.passage as f32).exp() } else { 0.0 };
+    act * kind * role * (1.0 + lead)
+}
+
+/// A unit and what it would gain, as reckoned in a round.
+#[derive(Debug, Clone, Copy)]
+struct Bid {
+    gain: f32,
+    unit: usize,
+    round: usize,
+}
+
+impl PartialEq for Bid {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Bid {}
+
+impl PartialOrd for Bid {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Bid {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.gain.total_cmp(&other.gain).then(other.unit.cmp(&self.unit))
+    }
+}

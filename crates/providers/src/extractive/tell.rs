@@ -1,0 +1,108 @@
+//! Telling: how a unit is put into words, with the name of who said it.
+
+use treering_core::sentence::Kind;
+
+use super::cues::Act;
+use super::reported;
+use super::unit::{Material, Unit};
+
+/// The longest sentence that is told whole.
+const LONGEST: usize = 300;
+/// The most that is shown of a block of code.
+const LONGEST_CODE: usize = 110;
+
+/// A unit in words.
+#[derive(Debug, Clone)]
+pub(super) struct Told {
+    /// Who says it, where the words do not tell.
+    pub(super) label: Option<String>,
+    /// The words.
+    pub(super) text: String,
+}
+
+impl Told {
+    /// By itself, on a line.
+    pub(super) fn line(&self) -> String {
+        match &self.label {
+            Some(label) => format!("{label}: {}", self.text),
+            None => self.text.clone(),
+        }
+    }
+
+    /// Characters of the line.
+    pub(super) fn chars(&self) -> usize {
+        self.text.chars().count() + self.label.as_ref().map_or(0, |label| label.chars().count() + 2)
+    }
+
+    /// The same, cut to a number of characters.
+    pub(super) fn cut(&self, limit: usize) -> Self {
+        let label = self.label.as_ref().map_or(0, |label| label.chars().count() + 2);
+        Self { label: self.label.clone(), text: cut(&self.text, limit.saturating_sub(label).max(16)) }
+    }
+}
+
+/// Puts every unit into words.
+pub(super) fn tell(material: &Material) -> Vec<Told> {
+    let several = material.speakers.len() > 1;
+    material.units.iter().map(|unit| one(material, unit, several)).collect()
+}
+
+fn one(material: &Material, unit: &Unit, several: bool) -> Told {
+    let limit = if unit.kind == Kind::Code { LONGEST_CODE } else { LONGEST };
+    let text = ended(cut(&unit.text, limit), unit.kind);
+    let Some(speaker) = unit.speaker.map(|place| &material.speakers[place]) else {
+        return Told { label: None, text };
+    };
+    if !speaker.is_named && !several {
+        return Told { label: None, text };
+    }
+    let asks = matches!(unit.act, Act::Question | Act::Courtesy);
+    if speaker.is_named && !asks && unit.kind != Kind::Code {
+        let mut others = material.speakers.iter().filter(|other| *other != speaker);
+        let hearer = others.next().filter(|other| other.is_named).map(|other| other.name.as_str());
+        let hearer = hearer.filter(|_| others.next().is_none());
+        if let Some(text) = reported::report(&text, &speaker.name, hearer) {
+            return Told { label: None, text };
+        }
+    }
+    Told { label: Some(speaker.name.clone()), text }
+}
+
+/// A text with a mark at its end.
+fn ended(mut text: String, kind: Kind) -> String {
+    let ends = text.ends_with(|c: char| ".!?…:;。！？؟".contains(c) || "\"')]»”’」`".contains(c));
+    if !ends && kind != Kind::Code {
+        text.push('.');
+    }
+    text
+}
+
+/// The beginning of a text, cut at the end of a clause or else of a word.
+pub(super) fn cut(text: &str, limit: usize) -> String {
+    let Some((end, _)) = text.char_indices().nth(limit) else { return text.to_owned() };
+    let end = text[..end].char_indices().next_back().map_or(0, |(at, _)| at);
+    let head = &text[..end];
+    let clause = head.match_indices([',', ';', ':', '—', '–', '，', '、']).map(|(at, _)| at).rfind(|at| {
+        *at > end / 2 && head[*at + 1..].trim_start_matches(|c: char| c.len_utf8() > 1).starts_with(' ')
+    });
+    let word = head.rfind(char::is_whitespace).filter(|at| *at > 0);
+    let kept = head[..clause.or(word).unwrap_or(end)]
+        .trim_end_matches(|c: char| !c.is_alphanumeric() && !")]\"'`".contains(c));
+    // The ellipsis stands apart where a whole word was kept, so that the word still counts.
+    let gap = if clause.or(word).is_some() { " …" } else { "…" };
+    format!("{kept}{gap}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_cut_between_clauses() {
+        assert_eq!(cut("short", 10), "short");
+        assert_eq!(cut("the tide was high, and the boat went out", 25), "the tide was high …");
+        assert_eq!(cut("abcdefghijklm", 5), "abcd…");
+        assert_eq!(cut("日本語の文章です", 4), "日本語…");
+        assert!(cut(&"a b ".repeat(100), 50).chars().count() <= 51);
+    }
+}

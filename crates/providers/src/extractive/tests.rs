@@ -1,0 +1,197 @@
+//! What the summariser promises, on examples and on any text.
+
+use proptest::prelude::*;
+use treering_core::acceptance::{accept, fidelity};
+use treering_core::brief::{Child, Said, Strategy, ToolPassage};
+use treering_core::message::Role;
+use treering_core::node::Level;
+use treering_core::{Timestamp, text};
+
+use super::*;
+
+fn said(role: Role, author: Option<&str>, text: &str) -> Passage {
+    let at = Timestamp::from_micros(1_772_441_000_000_000);
+    Passage::Said(Said { role, author: author.map(str::to_owned), at, text: text.to_owned() })
+}
+
+/// A brief from lines such as `Ana: Hello.`, `user: Hello.`
+fn brief(strategy: Strategy, length: Length, lines: &[&str]) -> Brief {
+    let passage = |line: &&str| {
+        let (who, what) = line.split_once(": ").unwrap();
+        match who.parse::<Role>() {
+            Ok(role) => said(role, None, what),
+            Err(_) => said(Role::User, Some(who), what),
+        }
+    };
+    let passages = lines.iter().map(passage).collect();
+    Brief { level: Level::FIRST, strategy, length, deduplicate: true, passages }
+}
+
+fn summarise(brief: &Brief) -> NodeContent {
+    let content = Extractive.summarise(brief).unwrap();
+    assert_eq!(content, Extractive.summarise(brief).unwrap(), "not the same twice");
+    content
+}
+
+const TIDES: [&str; 8] = [
+    "Ana: Morning! The harbour of Kerzavel still runs on a paper ledger.",
+    "Juno: Good morning! What should the ledger become?",
+    "Ana: I want to predict the tide in src/tide.rs and reserve berths by SMS.",
+    "Juno: Let's go with SQLite for the berths, it fits in 20 MB.",
+    "Ana: Agreed. I'll ask Yann for the tide gauge readings of 9 December 2025.",
+    "Juno: Turns out predict_height() drifts by 4 cm because the sill moved.",
+    "Ana: How many berths dry out at low water?",
+    "Juno: Twelve.",
+];
+
+#[test]
+fn the_lists_are_found_in_the_text() {
+    let content = summarise(&brief(Strategy::Detailed, Length::Keep(0.6), &TIDES));
+    assert_eq!(content.files_mentioned, ["src/tide.rs"]);
+    assert_eq!(content.identifiers, ["predict_height"]);
+    assert_eq!(content.decisions, ["Juno: Let's go with SQLite for the berths, it fits in 20 MB."]);
+    assert_eq!(content.action_items, ["Ana will ask Yann for the tide gauge readings of 9 December 2025."]);
+    assert_eq!(content.dates, ["9 December 2025"]);
+    assert_eq!(content.numbers, ["20 MB", "4 cm"]);
+    assert!(content.entities.contains(&"Kerzavel".to_owned()), "{:?}", content.entities);
+    assert!(content.topics.iter().any(|topic| topic.contains("tide")), "{:?}", content.topics);
+    assert!(!content.overview.contains("Good morning"), "{}", content.overview);
+    assert_eq!(content.tags, ["code", "decision", "todo"]);
+}
+
+#[test]
+fn a_short_answer_comes_with_its_question() {
+    let lines = [
+        "Ana: How many berths dry out at low water?",
+        "Juno: Twelve berths.",
+        "Ana: Good, good, good, good, good.",
+    ];
+    let content = summarise(&brief(Strategy::Concise, Length::Keep(0.9), &lines));
+    assert_eq!(content.overview, "Ana: How many berths dry out at low water? Juno: Twelve berths.");
+    assert!(content.unresolved.is_empty());
+}
+
+#[test]
+fn questions_without_an_answer_are_unresolved() {
+    let lines = ["Ana: The gauge is new.", "Juno: Which port does the harbour gauge listen on?"];
+    let content = summarise(&brief(Strategy::Concise, Length::Keep(1.0), &lines));
+    assert_eq!(content.unresolved, ["Juno: Which port does the harbour gauge listen on?"]);
+}
+
+#[test]
+fn french_is_read_too() {
+    let lines = [
+        "Ana: Bonjour ! Le port de Kerzavel tient encore un registre en papier.",
+        "Juno: On part sur SQLite pour les réservations du port.",
+        "Ana: Il faut prévenir Yann Le Goff avant le 3 mars.",
+    ];
+    let content = summarise(&brief(Strategy::Concise, Length::Keep(0.9), &lines));
+    assert_eq!(content.decisions, ["Juno: On part sur SQLite pour les réservations du port."]);
+    assert_eq!(content.action_items, ["Ana: Il faut prévenir Yann Le Goff avant le 3 mars."]);
+    assert_eq!(content.dates, ["3 mars"]);
+    assert!(content.entities.contains(&"Yann Le Goff".to_owned()), "{:?}", content.entities);
+}
+
+#[test]
+fn tools_are_counted() {
+    let tool = |success| {
+        let (args, result) = ("{\"path\":\"src/main.rs\"}".into(), String::new());
+        Passage::Tool(ToolPassage { name: "edit".into(), success, args, result })
+    };
+    let mut brief = brief(Strategy::Concise, Length::Keep(0.5), &["user: Fix the build, please."]);
+    brief.passages.extend([tool(Some(true)), tool(Some(false)), tool(None), tool(Some(true))]);
+    let content = summarise(&brief);
+    let used = &content.tools_used[0];
+    assert_eq!((used.name.as_str(), used.succeeded, used.failed, used.unknown), ("edit", 2, 1, 1));
+    assert_eq!(content.files_mentioned, ["src/main.rs"]);
+}
+
+fn parent(strategy: Strategy, length: Length) -> Brief {
+    let child = |lines: &[&str]| {
+        let content = summarise(&brief(Strategy::Detailed, Length::Keep(0.8), lines));
+        let moment = Timestamp::from_micros(1_772_441_000_000_000);
+        Passage::Node(Child { range_start: moment, range_end: moment, content })
+    };
+    let passages =
+        vec![child(&TIDES), child(&TIDES), child(&["Ana: The harbour office bought a new radio."])];
+    Brief { level: Level::FIRST.above(), strategy, length, deduplicate: true, passages }
+}
+
+#[test]
+fn levels_above_merge_what_the_children_say() {
+    for strategy in [Strategy::Thematic, Strategy::Chronological, Strategy::Executive, Strategy::Technical] {
+        let brief = parent(strategy, Length::Keep(1.0));
+        let content = summarise(&brief);
+        assert_eq!(content.decisions.len(), 1, "{strategy}");
+        assert_eq!(content.files_mentioned, ["src/tide.rs"], "{strategy}");
+        assert_eq!(content.overview.matches("SQLite").count(), 1, "{strategy}: {}", content.overview);
+        assert!(content.overview.contains("radio"), "{strategy}: {}", content.overview);
+        assert!(accept(&content, &Facts::of_brief(&brief), brief.chars()).is_ok(), "{strategy}");
+    }
+}
+
+#[test]
+fn sentences_can_be_counted() {
+    let content = summarise(&brief(Strategy::Concise, Length::Sentences(3, 4), &TIDES));
+    let found = treering_core::sentence::split(&content.overview).len();
+    assert!((3..=4).contains(&found), "{}", content.overview);
+}
+
+fn check(brief: &Brief) {
+    let content = summarise(brief);
+    let source = Facts::of_brief(brief);
+    let fidelity = fidelity(&Facts::of_content(&content), &source);
+    assert_eq!(fidelity.invented, Vec::<String>::new(), "{}", content.overview);
+    if let Length::Keep(share) = brief.length {
+        let chars = text::chars(&content.overview) as f32;
+        let whole = treering_core::sentence::split(&content.overview).len();
+        let most = brief.chars() as f32 * share * 1.1 + 1.0;
+        assert!(chars <= most || whole <= 4 && chars <= 340.0, "{chars} > {most}: {}", content.overview);
+    }
+    if brief
+        .passages
+        .iter()
+        .any(|passage| matches!(passage, Passage::Said(said) if !said.text.trim().is_empty()))
+    {
+        assert!(!content.overview.is_empty());
+    }
+}
+
+fn strategies() -> impl proptest::strategy::Strategy<Value = Strategy> {
+    prop::sample::select(Strategy::ALL.to_vec())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn any_text_is_summarised_faithfully(
+        texts in prop::collection::vec("[\\PC\n]{0,160}", 0..6),
+        strategy in strategies(),
+        share in 0.05_f32..1.0,
+    ) {
+        let passages = texts.iter().enumerate().map(|(place, text)| {
+            said(if place % 2 == 0 { Role::User } else { Role::Assistant }, None, text)
+        });
+        let passages: Vec<Passage> = passages.filter(|passage| {
+            matches!(passage, Passage::Said(said) if said.text.chars().any(char::is_alphanumeric))
+        }).collect();
+        check(&Brief { level: Level::FIRST, strategy, length: Length::Keep(share), deduplicate: true, passages });
+    }
+
+    #[test]
+    fn likely_text_is_summarised_faithfully(
+        texts in prop::collection::vec(
+            "((I|You|My|Ana|the|Berth|tide_gauge|src/a\\.rs|is|will|want|[0-9]{1,4}|GB|May|at|pm|3\\.5|decided|because)[ ]?[,.?!:]? ){1,40}",
+            1..12,
+        ),
+        strategy in strategies(),
+        share in 0.05_f32..1.0,
+    ) {
+        let speakers = ["Ana", "Juno Silva"];
+        let passages =
+            texts.iter().enumerate().map(|(place, text)| said(Role::User, Some(speakers[place % 2]), text));
+        let passages = passages.collect();
+        check(&Brief { level: Level::FIRST, strategy, length: Length::Keep(share), deduplicate: true, passages });
+    }
+}

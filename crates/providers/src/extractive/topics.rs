@@ -1,0 +1,109 @@
+//! Topics: the phrases that a conversation keeps coming back to.
+
+use std::collections::HashMap;
+
+use treering_core::common;
+use treering_core::sentence::{self, Kind};
+
+use super::unit::Material;
+
+/// The most topics a node has.
+const MOST: usize = 4;
+
+#[derive(Debug)]
+struct Phrase {
+    written: String,
+    words: usize,
+    count: f32,
+    weight: f32,
+    first: usize,
+}
+
+/// Two to four topics, as they were written, in order of first mention; `before` are those of
+/// the children, which count for more.
+pub(super) fn topics<'a>(material: &Material, before: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut phrases: HashMap<String, Phrase> = HashMap::new();
+    for topic in before {
+        note(&mut phrases, &topic.split(' ').collect::<Vec<_>>(), 4.0);
+    }
+    let mut read = 0;
+    for unit in &material.units {
+        if unit.kind == Kind::Code || read > 200_000 {
+            continue;
+        }
+        read += unit.text.len();
+        for clause in unit.text.split(|c: char| ".,;:!?()[]\"…/—|。、，！？".contains(c)) {
+            let mut run: Vec<&str> = Vec::new();
+            for word in sentence::words(clause) {
+                if carries(word) {
+                    run.push(word);
+                    for length in 1..=run.len().min(3) {
+                        note(&mut phrases, &run[run.len() - length..], 1.0);
+                    }
+                } else {
+                    run.clear();
+                }
+            }
+        }
+    }
+    for speaker in &material.speakers {
+        for word in sentence::words(&speaker.name) {
+            let stem = sentence::stem(word);
+            phrases.retain(|key, _| !key.split(' ').any(|part| part == stem));
+        }
+    }
+    best(phrases)
+}
+
+fn best(phrases: HashMap<String, Phrase>) -> Vec<String> {
+    let mut ranked: Vec<(String, f32, Phrase)> =
+        phrases.into_iter().map(|(key, phrase)| (key, score(&phrase), phrase)).collect();
+    ranked.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.2.first.cmp(&other.2.first)));
+    let mut kept: Vec<(String, Phrase)> = Vec::new();
+    for (key, score, phrase) in ranked.into_iter().take(60) {
+        let shares =
+            |known: &(String, Phrase)| known.0.split(' ').any(|part| key.split(' ').any(|word| word == part));
+        if kept.len() == MOST || kept.len() >= 2 && score < 1.5 {
+            break;
+        }
+        if !kept.iter().any(shares) {
+            kept.push((key, phrase));
+        }
+    }
+    kept.sort_by_key(|(_, phrase)| phrase.first);
+    kept.into_iter().map(|(_, phrase)| phrase.written).collect()
+}
+
+/// Whether a word may be part of a topic.
+fn carries(word: &str) -> bool {
+    let lower = word.to_lowercase();
+    common::weight(&lower) > 0.9
+        && !word.contains(['\'', '’'])
+        && word.chars().nth(2).is_some()
+        && word.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_')
+        && !word.bytes().all(|b| b.is_ascii_digit())
+        && word.len() <= 32
+}
+
+fn note(phrases: &mut HashMap<String, Phrase>, words: &[&str], count: f32) {
+    let key = words.iter().map(|word| sentence::stem(word)).collect::<Vec<_>>().join(" ");
+    let first = phrases.len();
+    let phrase = phrases.entry(key).or_insert_with(|| Phrase {
+        written: words.join(" "),
+        words: words.len(),
+        count: 0.0,
+        weight: words.iter().map(|word| if word.starts_with(char::is_uppercase) { 1.2 } else { 1.0 }).sum(),
+        first,
+    });
+    phrase.count += count;
+}
+
+/// Often, and in several words rather than one; endings in -ing and -ed are rarely topics.
+fn score(phrase: &Phrase) -> f32 {
+    let verbal = ["ing", "ed", "ly"].iter().any(|ending| phrase.written.ends_with(ending));
+    let repeated = (phrase.count - if phrase.words > 1 { 0.8 } else { 0.5 }).max(0.1);
+    repeated
+        * phrase.weight.sqrt()
+        * if phrase.words == 2 { 1.4 } else { 1.0 }
+        * if verbal { 0.5 } else { 1.0 }
+}

@@ -1,0 +1,340 @@
+//! Units: the sentences of a brief that a summary can be made of, with who said them and the
+//! terms they are compared by.
+
+use std::collections::HashMap;
+
+use treering_core::Timestamp;
+use treering_core::brief::{Brief, Passage, Said};
+use treering_core::common;
+use treering_core::message::Role;
+use treering_core::node::NodeContent;
+use treering_core::sentence::{self, Kind};
+
+use super::cues::{self, Act};
+
+/// A sentence that may be quoted.
+#[derive(Debug)]
+pub(super) struct Unit {
+    /// The passage it is from.
+    pub(super) passage: usize,
+    /// Who said it: a place in the list of speakers; absent in what a child says.
+    pub(super) speaker: Option<usize>,
+    /// When it was said.
+    pub(super) at: Timestamp,
+    /// Its text on one line.
+    pub(super) text: String,
+    /// Its characters.
+    pub(super) chars: usize,
+    /// What it is in the text.
+    pub(super) kind: Kind,
+    /// What it does.
+    pub(super) act: Act,
+    /// Its terms, each once.
+    pub(super) terms: Vec<u32>,
+    /// The question that it answers and makes no sense without.
+    pub(super) answers: Option<usize>,
+    /// The short answer that it makes little sense without.
+    pub(super) answered_by: Option<usize>,
+    /// Whether it asks and nothing answers it.
+    pub(super) unanswered: bool,
+    /// Whether it speaks of files or code.
+    pub(super) is_technical: bool,
+}
+
+/// Somebody who speaks.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Speaker {
+    /// What they are called.
+    pub(super) name: String,
+    /// Their role.
+    pub(super) role: Role,
+    /// Whether the name is their own rather than their role's.
+    pub(super) is_named: bool,
+}
+
+/// A term: a stem and what it weighs.
+#[derive(Debug)]
+pub(super) struct Term {
+    /// How much it carries by itself.
+    pub(super) weight: f32,
+    /// In how many units it occurs.
+    pub(super) units: u32,
+}
+
+/// Everything a summary can be made of.
+#[derive(Debug, Default)]
+pub(super) struct Material {
+    pub(super) units: Vec<Unit>,
+    pub(super) speakers: Vec<Speaker>,
+    pub(super) terms: Vec<Term>,
+    index: HashMap<String, u32>,
+}
+
+impl Material {
+    /// Reads a brief.
+    pub(super) fn of(brief: &Brief) -> Self {
+        let mut material = Self::default();
+        for (place, passage) in brief.passages.iter().enumerate() {
+            match passage {
+                Passage::Said(said) => {
+                    let speaker = material.speaker(said);
+                    material.read(&said.text, place, Some(speaker), said.at);
+                }
+                Passage::Tool(_) => {}
+                Passage::Node(child) => {
+                    material.read(&child.content.overview, place, None, child.range_start);
+                    material.mark(&child.content, place);
+                }
+            }
+        }
+        material.pair_answers();
+        material.lighten_speakers();
+        material
+    }
+
+    /// Reads a brief in which nothing looks like a sentence: everything that was said is a unit.
+    pub(super) fn of_raw(brief: &Brief) -> Self {
+        let mut material = Self::default();
+        for (place, passage) in brief.passages.iter().enumerate() {
+            let Passage::Said(said) = passage else { continue };
+            let text = clean(&said.text, Kind::Code);
+            if text.is_empty() {
+                continue;
+            }
+            let speaker = material.speaker(said);
+            let chars = text.chars().count();
+            material.units.push(Unit {
+                passage: place,
+                speaker: Some(speaker),
+                at: said.at,
+                text,
+                chars,
+                kind: Kind::Code,
+                act: Act::Statement,
+                terms: Vec::new(),
+                answers: None,
+                answered_by: None,
+                unanswered: false,
+                is_technical: false,
+            });
+        }
+        material
+    }
+
+    fn speaker(&mut self, said: &Said) -> usize {
+        let author = said.author.as_deref().map(str::trim).filter(|author| !author.is_empty());
+        let is_named = author.is_some_and(|author| author.parse::<Role>().is_err());
+        let name = match (author, said.role) {
+            (Some(author), _) if is_named => author.split_whitespace().collect::<Vec<_>>().join(" "),
+            (_, Role::User) => "User".to_owned(),
+            (_, Role::Assistant) => "Assistant".to_owned(),
+            (_, Role::System) => "System".to_owned(),
+            (_, Role::Tool) => "Tool".to_owned(),
+        };
+        let speaker = Speaker { name, role: said.role, is_named };
+        self.speakers.iter().position(|known| *known == speaker).unwrap_or_else(|| {
+            self.speakers.push(speaker);
+            self.speakers.len() - 1
+        })
+    }
+
+    fn read(&mut self, text: &str, passage: usize, speaker: Option<usize>, at: Timestamp) {
+        for piece in sentence::split(text) {
+            if piece.kind == Kind::Heading {
+                continue;
+            }
+            let text = clean(piece.text, piece.kind);
+            let terms = self.terms_of(&text);
+            let content = terms.iter().filter(|term| self.terms[**term as usize].weight > 0.9).count();
+            let act = if piece.kind == Kind::Code { Act::Statement } else { cues::act(&text, content) };
+            for term in &terms {
+                self.terms[*term as usize].units += 1;
+            }
+            let chars = text.chars().count();
+            let is_technical = is_technical(&text);
+            self.units.push(Unit {
+                passage,
+                speaker,
+                at,
+                text,
+                chars,
+                kind: piece.kind,
+                act,
+                terms,
+                answers: None,
+                answered_by: None,
+                unanswered: false,
+                is_technical,
+            });
+        }
+    }
+
+    /// The terms of a text, each once, in order.
+    fn terms_of(&mut self, text: &str) -> Vec<u32> {
+        let mut found = Vec::new();
+        for word in sentence::words(text).take(400) {
+            let lower = word.to_lowercase();
+            let weight = common::weight(&lower);
+            if weight == 0.0 {
+                continue;
+            }
+            let stem = sentence::stem(&lower);
+            let next = u32::try_from(self.terms.len()).unwrap_or(u32::MAX);
+            let term = *self.index.entry(stem).or_insert(next);
+            if term == next {
+                let marked = word.contains('_') || word.chars().any(|c| c.is_ascii_digit());
+                let weight = if marked { weight * 1.25 } else { weight };
+                self.terms.push(Term { weight, units: 0 });
+            }
+            if !found.contains(&term) {
+                found.push(term);
+            }
+        }
+        found
+    }
+
+    /// Takes over what a child knows of its own sentences.
+    fn mark(&mut self, content: &NodeContent, passage: usize) {
+        let marks = [
+            (&content.decisions, Act::Decision),
+            (&content.action_items, Act::Action),
+            (&content.unresolved, Act::Open),
+            (&content.key_findings, Act::Finding),
+        ];
+        let from = self.units.iter().position(|unit| unit.passage == passage).unwrap_or(self.units.len());
+        for (list, act) in marks {
+            for item in list {
+                let terms = self.terms_of(item);
+                for unit in &mut self.units[from..] {
+                    if overlap(&terms, &unit.terms) >= 0.85 {
+                        unit.act = act;
+                        unit.unanswered |= act == Act::Open;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Finds for every short answer its question, and the questions without an answer.
+    fn pair_answers(&mut self) {
+        for place in 0..self.units.len() {
+            if self.units[place].act != Act::Question || self.units[place].speaker.is_none() {
+                continue;
+            }
+            let (passage, speaker) = (self.units[place].passage, self.units[place].speaker);
+            let reply = (place + 1..self.units.len()).find(|later| {
+                let unit = &self.units[*later];
+                unit.passage > passage && unit.speaker != speaker
+            });
+            let Some(reply) = reply else {
+                let goes_on = self.units.get(place + 3).is_some_and(|later| later.passage == passage);
+                self.units[place].unanswered = !goes_on;
+                continue;
+            };
+            let is_last =
+                self.units[place + 1..reply].iter().all(|unit| unit.passage != passage || unit.chars < 30);
+            let unit = &self.units[reply];
+            let content = unit.terms.len();
+            let is_answer = unit.act != Act::Question && unit.kind != Kind::Code;
+            self.units[place].unanswered = cues::leaves_open(&self.units[reply].text);
+            if is_last && is_answer && (1..4).contains(&content) {
+                self.units[reply].answers = Some(place);
+                self.units[place].answered_by = Some(reply);
+            }
+        }
+    }
+
+    /// The names of the speakers are everywhere and tell nothing.
+    fn lighten_speakers(&mut self) {
+        let names: Vec<String> = self.speakers.iter().map(|speaker| speaker.name.clone()).collect();
+        for name in &names {
+            for word in sentence::words(name) {
+                if let Some(term) = self.index.get(&sentence::stem(word)) {
+                    self.terms[*term as usize].weight *= 0.2;
+                }
+            }
+        }
+    }
+}
+
+/// Whether a sentence has the look of code in it: a path, a call, a quoted name.
+fn is_technical(text: &str) -> bool {
+    text.contains('`')
+        || text.split(' ').any(|word| {
+            word.contains("()") || word.contains("::") || word.contains('_') || word.matches('/').count() > 1
+        })
+}
+
+/// The share of the smaller of two sets of terms that is in the other.
+pub(super) fn overlap(one: &[u32], other: &[u32]) -> f32 {
+    let (small, large) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    if small.is_empty() {
+        return 0.0;
+    }
+    let common = small.iter().filter(|term| large.contains(term)).count();
+    common as f32 / small.len() as f32
+}
+
+/// A sentence on one line, without emphasis, without openers that say nothing, with apostrophes
+/// that stand alone joined to their words.
+fn clean(text: &str, kind: Kind) -> String {
+    let mut line = String::with_capacity(text.len().min(4096));
+    for word in text.split_whitespace() {
+        let word = if kind == Kind::Code { word } else { word.trim_matches('*') };
+        if word.is_empty() {
+            continue;
+        }
+        let joins = line.ends_with([' ', '\u{200b}']) || line.is_empty();
+        let ends = line.ends_with('\'') && line.len() > 1 && line[..line.len() - 1].ends_with(' ');
+        if ends
+            && matches!(
+                word.to_ascii_lowercase().trim_end_matches(['.', ',', '!', '?']),
+                "t" | "s" | "m" | "ve" | "re" | "ll" | "d"
+            )
+        {
+            line.truncate(line.len() - 2);
+            line.push('\'');
+            line.push_str(&word.to_ascii_lowercase());
+            continue;
+        }
+        if !joins {
+            line.push(' ');
+        }
+        line.extend(word.chars().filter(|c| !c.is_control()));
+    }
+    if kind == Kind::Code {
+        return line;
+    }
+    let bare = cues::without_opener(&line);
+    let mut chars = bare.chars();
+    match chars.next() {
+        Some(first) if bare.len() < line.len() && first.is_lowercase() => {
+            first.to_uppercase().chain(chars).collect()
+        }
+        _ if bare.len() < line.len() => bare.to_owned(),
+        _ => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_are_cleaned_lightly() {
+        for (text, expected) in [
+            ("Well,  I  **sold**\nit all.", "I sold it all."),
+            ("I ' Ve not, I haven ' t had it.", "I've not, I haven't had it."),
+            ("say 'yes' now", "say 'yes' now"),
+        ] {
+            assert_eq!(clean(text, Kind::Prose), expected);
+        }
+        assert_eq!(clean("a  **b**\nc", Kind::Code), "a **b** c");
+    }
+
+    #[test]
+    fn overlap_is_of_the_smaller() {
+        assert!((overlap(&[1, 2], &[2, 1, 3]) - 1.0).abs() < f32::EPSILON);
+        assert!((overlap(&[], &[1])).abs() < f32::EPSILON);
+    }
+}
