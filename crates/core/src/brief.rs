@@ -96,6 +96,8 @@ impl Brief {
 }
 
 /// A piece of what a node covers.
+// Briefs are few and short-lived: a box would save nothing and be in everybody's way.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq)]
 pub enum Passage {
     /// A message, or a slice of one.

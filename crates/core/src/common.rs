@@ -441,7 +441,7 @@ const GRAMMAR: [&str; 414] = [
 ];
 
 /// Words that turn up in any conversation, in order of bytes.
-const COMMON: [&str; 340] = [
+const COMMON: [&str; 348] = [
     "able",
     "accord",
     "ago",
@@ -564,6 +564,8 @@ const COMMON: [&str; 340] = [
     "hui",
     "idea",
     "idée",
+    "image",
+    "images",
     "important",
     "interesting",
     "jour",
@@ -639,6 +641,12 @@ const COMMON: [&str; 340] = [
     "person",
     "petit",
     "petite",
+    "photo",
+    "photos",
+    "pic",
+    "pics",
+    "picture",
+    "pictures",
     "place",
     "plan",
     "planning",

@@ -51,7 +51,7 @@ fn one(material: &Material, unit: &Unit, several: bool) -> Told {
     let limit = if unit.kind == Kind::Code { LONGEST_CODE } else { LONGEST };
     let text = ended(cut(&unit.text, limit), unit.kind);
     let Some(speaker) = unit.speaker.map(|place| &material.speakers[place]) else {
-        return Told { label: None, text };
+        return labelled(text, &material.names);
     };
     if !speaker.is_named && !several {
         return Told { label: None, text };
@@ -74,6 +74,18 @@ fn one(material: &Material, unit: &Unit, several: bool) -> Told {
         }
     }
     Told { label: Some(speaker.name.clone()), text }
+}
+
+/// A sentence of a child, with the label that it was given there apart.
+fn labelled(text: String, names: &[String]) -> Told {
+    let split = text.split_once(": ").filter(|(label, rest)| {
+        let speaker = label.split(" asks ").next().and_then(|part| part.split(" tells ").next());
+        !rest.is_empty() && speaker.is_some_and(|speaker| names.iter().any(|name| name == speaker))
+    });
+    match split {
+        Some((label, rest)) => Told { label: Some(label.to_owned()), text: rest.to_owned() },
+        None => Told { label: None, text },
+    }
 }
 
 /// A text with a mark at its end.
