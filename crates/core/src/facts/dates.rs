@@ -44,13 +44,19 @@ pub(super) fn month(word: &str) -> Option<u8> {
     if !word.starts_with(|c: char| "jfmasondJFMASOND".contains(c)) {
         return None;
     }
-    let word = word.to_lowercase();
-    let place = MONTHS.iter().position(|names| names.contains(&word.as_str()))?;
+    let place = MONTHS.iter().position(|names| names.iter().any(|name| is_word(word, name)))?;
     u8::try_from(place + 1).ok()
+}
+
+/// Whether a word is this lower-case one, whatever its case.
+fn is_word(word: &str, lower: &str) -> bool {
+    word.len() == lower.len()
+        && (word.eq_ignore_ascii_case(lower) || !word.is_ascii() && word.to_lowercase() == lower)
 }
 
 /// The date at the head of the tokens, and how many of them it takes.
 pub(super) fn read(tokens: &[Token<'_>]) -> Option<(usize, Date)> {
+    let tokens = &tokens[..clause(tokens)];
     let first = tokens.first()?.core;
     if let Some(date) = numeric(first) {
         return Some((1, date));
@@ -76,6 +82,15 @@ pub(super) fn read(tokens: &[Token<'_>]) -> Option<(usize, Date)> {
     }
     let year = year(second)?;
     Some((2, Date { year: Some(year), month: Some(month), day: None, minute: None }))
+}
+
+/// How many of the first tokens belong together: up to the end of the sentence, where the full
+/// stop of `Dec.` or `p.m.` ends none.
+fn clause(tokens: &[Token<'_>]) -> usize {
+    let is_short =
+        |word: &str| (3..=4).contains(&word.len()) && month(word).is_some() && !is_word(word, "may");
+    let near = &tokens[..tokens.len().min(4)];
+    near.iter().position(|token| token.ends && !is_short(token.core)).map_or(near.len(), |last| last + 1)
 }
 
 /// A day of a month: `9`, `9th`, `1er`.
@@ -195,13 +210,13 @@ pub(super) fn read_relative(tokens: &[Token<'_>]) -> Option<usize> {
     if first.is_ascii() && !first.starts_with(|c: char| "ytmwfsljvdhanc".contains(c.to_ascii_lowercase())) {
         return None;
     }
-    let lower = first.to_lowercase();
-    if AROUND_NOW.contains(&lower.as_str()) || DAYS.contains(&lower.as_str()) {
+    let is_one_of = |words: &[&str], word: &str| words.iter().any(|lower| is_word(word, lower));
+    if is_one_of(&AROUND_NOW, first) || is_one_of(&DAYS, first) {
         return Some(1);
     }
-    let leads = matches!(lower.as_str(), "last" | "next" | "this" | "cette" | "ce");
-    let second = tokens.get(1).filter(|_| leads && !tokens[0].parted)?.core.to_lowercase();
-    (DAYS.contains(&second.as_str()) || PERIODS.contains(&second.as_str())).then_some(2)
+    let second = tokens.get(1).filter(|_| !tokens[0].parted)?.core;
+    let leads = is_one_of(&["last", "next", "this", "cette", "ce"], first);
+    (leads && (is_one_of(&DAYS, second) || is_one_of(&PERIODS, second))).then_some(2)
 }
 
 /// Whether a lower-case word is a month or a day of the week: capitalised, and no name.

@@ -54,6 +54,7 @@ fn dates_compare_in_one_way() {
         "May 7, 2023; le 3 mars; at 10:30, 8 pm, 9h30",
         &["May 7 2023", "3 mars", "10:30", "8 pm", "9h30"],
     );
+    check(dates, "Dec. 9 it was, at 6? May be. Room 5. March on!", &["Dec 9"]);
     check(dates, "in May 2024 I may 2025年12月9日", &["May 2024", "2025年12月9日"]);
     check(
         |facts| &facts.relative_dates,

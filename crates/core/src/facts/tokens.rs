@@ -11,6 +11,8 @@ pub(super) struct Token<'a> {
     pub(super) opens: bool,
     /// Whether punctuation parts it from the next one.
     pub(super) parted: bool,
+    /// Whether a sentence ends with it.
+    pub(super) ends: bool,
     /// Whether it stood between backticks.
     pub(super) quoted: bool,
     /// Whether its end was cut away.
@@ -58,16 +60,18 @@ pub(super) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
     let mut opens = true;
     text.split_inclusive('\n').flat_map(of_line).map(move |(raw, begins_line)| {
         let (head, core, tail) = bare(raw);
+        let ends = tail.contains(['.', '!', '?', ':', '…', '。', '！', '？']);
         let is_cut = tail.contains('…') || core.ends_with('…');
         let token = Token {
             core,
             at: core.as_ptr().addr() - text.as_ptr().addr(),
             opens: opens || begins_line || head.contains(['"', '“', '«', '(', '[']),
             parted: !tail.is_empty(),
+            ends,
             quoted: head.ends_with('`') && tail.starts_with('`'),
             is_cut,
         };
-        opens = tail.contains(['.', '!', '?', ':', '…', '。', '！', '？']) || core.is_empty() && opens;
+        opens = ends || core.is_empty() && opens;
         token
     })
 }
@@ -84,6 +88,10 @@ fn of_line(line: &str) -> impl Iterator<Item = (&str, bool)> {
 
 /// A token in three: what opens before it, itself, what closes after it.
 fn bare(raw: &str) -> (&str, &str, &str) {
+    let is_plain = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    if is_plain(raw.as_bytes().first()) && is_plain(raw.as_bytes().last()) {
+        return (&raw[..0], raw, &raw[raw.len()..]);
+    }
     let from = raw.len() - raw.trim_start_matches(OPENING).len();
     let (head, rest) = raw.split_at(from);
     let mut core = rest.trim_end_matches(CLOSING);

@@ -62,7 +62,12 @@ impl Summarizer for Extractive {
             identifiers: &content.identifiers,
             target,
         };
-        let (overview, picks) = parts.compose(picks);
+        let (mut overview, mut picks) = parts.compose(picks);
+        // Two sentences that are faithful by themselves may still meet in a date or a name.
+        while picks.len() > 1 && !is_grounded(&overview) {
+            picks.pop();
+            (overview, picks) = parts.compose(picks);
+        }
         content.overview = overview;
         lists::points(brief, &material, &told, &picks, &mut content);
         for list in [
