@@ -441,7 +441,7 @@ const GRAMMAR: [&str; 414] = [
 ];
 
 /// Words that turn up in any conversation, in order of bytes.
-const COMMON: [&str; 334] = [
+const COMMON: [&str; 340] = [
     "able",
     "accord",
     "ago",
@@ -559,6 +559,8 @@ const COMMON: [&str; 334] = [
     "hier",
     "hope",
     "hoping",
+    "hour",
+    "hours",
     "hui",
     "idea",
     "idée",
@@ -606,10 +608,14 @@ const COMMON: [&str; 334] = [
     "mettre",
     "mieux",
     "mind",
+    "minute",
+    "minutes",
     "mis",
     "mois",
     "moment",
     "monde",
+    "month",
+    "months",
     "morning",
     "name",
     "new",

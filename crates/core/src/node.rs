@@ -406,9 +406,9 @@ pub fn hash_of_window(
         vec![b"window".to_vec(), conversation.as_bytes().to_vec(), thread.as_str().as_bytes().to_vec()];
     fields.push(hash_of_manner(manner));
     for (hash, slice) in slices {
-        fields.push(
-            [hash.as_bytes().as_slice(), &slice.from.to_le_bytes(), &slice.until.to_le_bytes()].concat(),
-        );
+        // The position tells apart what is said twice in the same words.
+        let numbers = [slice.idx.0, slice.from, slice.until].map(u32::to_le_bytes).concat();
+        fields.push([hash.as_bytes().as_slice(), &numbers].concat());
     }
     hash_of(&fields)
 }

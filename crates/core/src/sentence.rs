@@ -116,11 +116,17 @@ fn classify(line: &str) -> (Kind, &str) {
 
 /// Whether a line is of a program, a diff or a log rather than of a person.
 fn looks_like_code(line: &str) -> bool {
-    let ends = line.ends_with([';', '{', '}', '\\']) && !line.contains(". ");
+    let ends = line.ends_with([';', '{', '}', '\\', '$']) && !line.contains(". ");
+    let numbered = line.split_once(':').is_some_and(|(number, rest)| {
+        !number.is_empty()
+            && number.bytes().all(|b| b.is_ascii_digit())
+            && !rest.starts_with(|c: char| c.is_ascii_digit() || c == ' ')
+    });
+    let bracketed = line.starts_with('[') && line.ends_with(']');
     let begins = ["$ ", "+++ ", "@@ ", "diff ", "import ", "#include", "</", "<?", "Traceback ", "File \""]
         .iter()
         .any(|start| line.starts_with(start));
-    if ends || begins {
+    if ends || begins || numbered || bracketed {
         return true;
     }
     let (mut letters, mut signs) = (0_usize, 0_usize);

@@ -458,6 +458,20 @@ fn a_store_without_a_tree_gets_one_when_it_goes_on() {
 }
 
 #[test]
+fn what_is_said_twice_in_the_same_words_makes_two_nodes() {
+    let (memory, _folder) = under(small());
+    let mut id = None;
+    for _ in 0..4 {
+        id = Some(say(&memory, 0..1, 200));
+    }
+    let id = id.unwrap();
+    work_off(&memory, id);
+    assert_sound(&memory);
+    let nodes = memory.tree(id).unwrap().nodes;
+    assert_eq!(nodes.iter().filter(|node| node.level() == Level::FIRST).count(), 4);
+}
+
+#[test]
 fn times_are_those_of_the_content() {
     let (memory, _folder) = under(small());
     let id = say(&memory, 0..3, 200);

@@ -192,13 +192,16 @@ pub(super) fn read_relative(tokens: &[Token<'_>]) -> Option<usize> {
     if !(3..=12).contains(&first.len()) {
         return None;
     }
+    if first.is_ascii() && !first.starts_with(|c: char| "ytmwfsljvdhanc".contains(c.to_ascii_lowercase())) {
+        return None;
+    }
     let lower = first.to_lowercase();
     if AROUND_NOW.contains(&lower.as_str()) || DAYS.contains(&lower.as_str()) {
         return Some(1);
     }
-    let second = tokens.get(1).filter(|_| !tokens[0].parted)?.core.to_lowercase();
     let leads = matches!(lower.as_str(), "last" | "next" | "this" | "cette" | "ce");
-    (leads && (DAYS.contains(&second.as_str()) || PERIODS.contains(&second.as_str()))).then_some(2)
+    let second = tokens.get(1).filter(|_| leads && !tokens[0].parted)?.core.to_lowercase();
+    (DAYS.contains(&second.as_str()) || PERIODS.contains(&second.as_str())).then_some(2)
 }
 
 /// Whether a lower-case word is a month or a day of the week: capitalised, and no name.

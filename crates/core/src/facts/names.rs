@@ -41,6 +41,9 @@ impl<'a> Names<'a> {
     pub(super) fn take(&mut self, token: &Token<'a>) {
         let (skipped, word) = stripped(token.core);
         let capital = word.starts_with(char::is_uppercase) && !word.starts_with(is_ideograph);
+        if !capital && self.run.is_none() {
+            return;
+        }
         let lower = word.to_lowercase();
         if self.run.is_some() && !token.opens && !token.parted && JOINTS.contains(&lower.as_str()) {
             return;

@@ -10,7 +10,8 @@ pub(super) fn class<'a>(token: &Token<'a>, shape: Shape) -> Option<(Class, &'a s
         return None;
     }
     if shape.has_slash && (core.contains("://") || core.starts_with("www.")) || core.starts_with("www.") {
-        return Some((Class::Url, core));
+        let from = core.find("http").unwrap_or(0);
+        return Some((Class::Url, &core[from..]));
     }
     if shape.has_slash || shape.has_dot {
         let bare = without_line(core);

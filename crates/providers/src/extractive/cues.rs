@@ -65,7 +65,7 @@ const DECISIONS: [&str; 42] = [
     "tranché",
 ];
 
-const ACTIONS: [&str; 52] = [
+const ACTIONS: [&str; 46] = [
     "i'll ",
     "i will ",
     "i’ll ",
@@ -73,7 +73,6 @@ const ACTIONS: [&str; 52] = [
     "we need to",
     "you need to",
     "i need to",
-    "needs to",
     "need to ",
     "todo",
     "to do:",
@@ -82,16 +81,11 @@ const ACTIONS: [&str; 52] = [
     "action:",
     "remember to",
     "don't forget",
-    "make sure",
-    "have to ",
-    "must ",
-    "should ",
-    "going to ",
+    "i'm going to ",
+    "we should ",
     "i'm gonna",
     "plan to",
     "planning to",
-    "let me ",
-    "please ",
     "follow up",
     "by tomorrow",
     "by friday",
@@ -270,24 +264,27 @@ const COURTESIES: [&str; 44] = [
 
 /// What a sentence does. `text` is one clean line.
 pub(super) fn act(text: &str, content_words: usize) -> Act {
-    let lower = text.to_lowercase().replace('’', "'");
-    let asks = lower.trim_end_matches(['"', ')', '*', ' ', '!', '»']).ends_with(['?', '？', '؟']);
-    if content_words <= 4 && starts_with_any(&lower, &COURTESIES) && content_words <= 2 + usize::from(asks) {
+    let lower = &Lower::of(text);
+    let asks = lower.text.trim_end_matches(['"', ')', '*', ' ', '!', '»']).ends_with(['?', '？', '؟']);
+    if content_words <= 4
+        && starts_with_any(&lower.text, &COURTESIES)
+        && content_words <= 2 + usize::from(asks)
+    {
         return Act::Courtesy;
     }
     if asks {
         return Act::Question;
     }
-    if has_any(&lower, &OPEN) {
+    if has_any(lower, &OPEN) {
         return Act::Open;
     }
-    if has_any(&lower, &DECISIONS) {
+    if has_any(lower, &DECISIONS) {
         return Act::Decision;
     }
-    if content_words >= 2 && has_any(&lower, &ACTIONS) {
+    if content_words >= 2 && has_any(lower, &ACTIONS) {
         return Act::Action;
     }
-    if content_words >= 2 && has_any(&lower, &FINDINGS) {
+    if content_words >= 2 && has_any(lower, &FINDINGS) {
         return Act::Finding;
     }
     Act::Statement
@@ -295,16 +292,47 @@ pub(super) fn act(text: &str, content_words: usize) -> Act {
 
 /// Whether a reply leaves the question open.
 pub(super) fn leaves_open(text: &str) -> bool {
-    let lower = text.to_lowercase().replace('’', "'");
-    has_any(&lower, &UNSURE)
+    has_any(&Lower::of(text), &UNSURE)
+}
+
+/// A lower-case text, and which pairs of bytes it has: most phrases can be ruled out by those.
+struct Lower {
+    text: String,
+    pairs: [u64; 16],
+}
+
+impl Lower {
+    fn of(text: &str) -> Self {
+        let text = text.to_lowercase().replace('’', "'");
+        let mut pairs = [0; 16];
+        for pair in text.as_bytes().windows(2) {
+            let (word, bit) = place(pair);
+            pairs[word] |= bit;
+        }
+        Self { text, pairs }
+    }
+
+    fn may_have(&self, phrase: &str) -> bool {
+        phrase.as_bytes().windows(2).take(5).all(|pair| {
+            let (word, bit) = place(pair);
+            self.pairs[word] & bit != 0
+        })
+    }
+}
+
+/// Where a pair of bytes is noted.
+fn place(pair: &[u8]) -> (usize, u64) {
+    let hash = usize::from(pair[0]) * 31 + usize::from(pair[1]) * 7;
+    (hash / 64 % 16, 1 << (hash % 64))
 }
 
 /// Whether one of the phrases stands in a lower-case text, beginning at a word.
-fn has_any(lower: &str, phrases: &[&str]) -> bool {
-    phrases.iter().any(|phrase| {
-        lower.match_indices(phrase).any(|(at, _)| {
-            let before = lower[..at].chars().next_back();
-            let after = lower[at + phrase.len()..].chars().next();
+fn has_any(lower: &Lower, phrases: &[&str]) -> bool {
+    let text = &lower.text;
+    phrases.iter().filter(|phrase| lower.may_have(phrase)).any(|phrase| {
+        text.match_indices(phrase).any(|(at, _)| {
+            let before = text[..at].chars().next_back();
+            let after = text[at + phrase.len()..].chars().next();
             let begins = before.is_none_or(|c| !c.is_alphanumeric());
             begins && (phrase.ends_with([' ', ':']) || after.is_none_or(|c| !c.is_alphanumeric()))
         })

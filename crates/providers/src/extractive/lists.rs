@@ -56,9 +56,10 @@ impl Ranking {
 }
 
 /// Fills the lists of facts.
-pub(super) fn facts(brief: &Brief, content: &mut NodeContent) {
-    let spoken =
-        Facts::of_passages(brief.passages.iter().filter(|passage| !matches!(passage, Passage::Node(_))));
+pub(super) fn facts(brief: &Brief, source: &Facts, content: &mut NodeContent) {
+    let is_spoken = |passage: &&Passage| !matches!(passage, Passage::Node(_));
+    let own = children(brief).next().map(|_| Facts::of_passages(brief.passages.iter().filter(is_spoken)));
+    let spoken = own.as_ref().unwrap_or(source);
     let numbers: Vec<String> = spoken.numbers.iter().filter(|number| is_telling(number)).cloned().collect();
     let dates: Vec<String> = spoken.relative_dates.iter().chain(&spoken.dates).cloned().collect();
     let names: Vec<String> = spoken.names.iter().filter(|name| is_entity(name)).cloned().collect();
@@ -86,7 +87,8 @@ fn is_telling(number: &str) -> bool {
 }
 
 fn is_entity(name: &str) -> bool {
-    name.chars().nth(1).is_some() && common::weight(&name.to_lowercase()) > 0.9
+    let shouts = name.len() > 5 && name.chars().all(|c| !c.is_lowercase());
+    !shouts && name.chars().nth(1).is_some() && common::weight(&name.to_lowercase()) > 0.9
 }
 
 fn tools(brief: &Brief) -> Vec<ToolUse> {
@@ -136,7 +138,8 @@ pub(super) fn points(
     };
     let is = |act: Act| move |unit: usize| material.units[unit].act == act;
     let chosen = |unit: usize| picks.iter().any(|pick| pick.unit == unit);
-    let weighty = |unit: usize| material.units[unit].terms.len() >= 2;
+    let weighty =
+        |unit: usize| material.units[unit].terms.len() >= 2 && !material.units[unit].text.ends_with(':');
     type Of = fn(&NodeContent) -> &Vec<String>;
     let gather = |own: Vec<String>, of: Of, most: usize| {
         let before = children(brief).flat_map(|child| of(&child.content)).cloned();

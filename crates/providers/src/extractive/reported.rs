@@ -24,6 +24,51 @@ pub(super) fn report(sentence: &str, speaker: &str, hearer: Option<&str>) -> Opt
     Some(told)
 }
 
+/// Tells a question to be answered with yes or no: "Do you sell your boat?" by Ana to Juno becomes
+/// "Ana asks whether Juno sells Juno's boat."
+pub(super) fn report_question(sentence: &str, speaker: &str, hearer: Option<&str>) -> Option<String> {
+    let asked = sentence.strip_suffix('?')?.trim_end();
+    if asked.contains(['?', '"', '“', '”', '«', '`', '.', '!']) {
+        return None;
+    }
+    let words: Vec<&str> = asked.split(' ').filter(|word| !word.is_empty()).collect();
+    let (opening, subject) = (words.first()?.to_lowercase(), *words.get(1)?);
+    let (name, own) = match subject {
+        "I" => (speaker, true),
+        "you" => (hearer?, false),
+        _ => return None,
+    };
+    let mut turn = Turn { words: &words, speaker, hearer, told: Vec::with_capacity(words.len() + 3) };
+    turn.told.push(format!("{speaker} asks whether {name}"));
+    let mut at = 2;
+    match opening.as_str() {
+        "do" => {
+            while words.get(at).is_some_and(|word| is_adverb(word)) {
+                turn.told.push(words[at].to_owned());
+                at += 1;
+            }
+            turn.told.push(third(words.get(at)?)?);
+            at += 1;
+        }
+        "am" if own => turn.told.push("is".to_owned()),
+        "are" if !own => turn.told.push("is".to_owned()),
+        "have" => turn.told.push("has".to_owned()),
+        "can" | "could" | "would" | "will" | "should" | "may" | "must" => turn.told.push(opening),
+        _ => return None,
+    }
+    while at < words.len() {
+        at += turn.word(at)?;
+    }
+    Some(format!("{}.", turn.told.join(" ")))
+}
+
+/// Whether a sentence speaks to its hearer, in English.
+pub(super) fn addresses(sentence: &str) -> bool {
+    sentence
+        .split([' ', '\'', '’', ',', '.', '!', '?'])
+        .any(|word| matches!(word, "you" | "You" | "your" | "Your" | "yours" | "yourself"))
+}
+
 /// The speaker's name must stand among this many words, so that one sees whose words they are.
 const NEAREST: usize = 7;
 
@@ -357,6 +402,19 @@ mod tests {
         check("Last week I went there with my kids.", Some("Last week Ana went there with Ana's kids."));
         check("My kids love it.", Some("Ana's kids love it."));
         check("I really don't worry.", Some("Ana really doesn't worry."));
+    }
+
+    #[test]
+    fn questions_of_yes_or_no_are_told() {
+        for (sentence, expected) in [
+            ("Do you really sell your boat?", Some("Ana asks whether Juno really sells Juno's boat.")),
+            ("Can I use it?", Some("Ana asks whether Ana can use it.")),
+            ("Are you sure of it?", Some("Ana asks whether Juno is sure of it.")),
+            ("Did you go?", None),
+            ("What do you want?", None),
+        ] {
+            assert_eq!(report_question(sentence, "Ana", Some("Juno")).as_deref(), expected, "{sentence:?}");
+        }
     }
 
     #[test]

@@ -32,12 +32,30 @@ pub(super) struct Weights {
     pub(super) length: f32,
     /// How much the first passage is preferred.
     pub(super) lead: f32,
-    /// How fast that fades with the passages.
+    /// How fast that fades with the units.
     pub(super) fade: f32,
+    /// The least that a unit must carry by its own words.
+    pub(super) least: f32,
+    /// What a question is worth against a statement.
+    pub(super) question: f32,
+    /// What it adds that a speaker tells of themselves.
+    pub(super) own: f32,
+    /// Characters that every unit is reckoned to cost besides its own.
+    pub(super) fixed: f32,
 }
 
 /// Found by trial on dialogues with reference summaries and on long chats, together.
-pub(super) const WEIGHTS: Weights = Weights { again: 0.3, common: 0.7, length: 0.6, lead: 2.0, fade: 0.6 };
+pub(super) const WEIGHTS: Weights = Weights {
+    again: 0.3,
+    common: 0.9,
+    length: 0.8,
+    lead: 2.0,
+    fade: 0.5,
+    least: 1.0,
+    question: 0.95,
+    own: 1.5,
+    fixed: 40.0,
+};
 
 /// A unit that was chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -134,7 +152,12 @@ impl<'a> Cover<'a> {
         Self {
             material,
             worth: material.terms.iter().map(worth).collect(),
-            prior: material.units.iter().map(|unit| prior(material, unit)).collect(),
+            prior: material
+                .units
+                .iter()
+                .enumerate()
+                .map(|(place, unit)| prior(material, unit, place))
+                .collect(),
             taken: vec![false; material.units.len()],
         }
     }
@@ -147,7 +170,7 @@ impl<'a> Cover<'a> {
             sum += unit.terms.iter().map(|term| self.worth[*term as usize]).sum::<f32>();
             chars += unit.chars;
         }
-        self.prior[unit] * sum / (chars as f32 + 24.0).powf(WEIGHTS.length)
+        self.prior[unit] * sum / (chars as f32 + WEIGHTS.fixed).powf(WEIGHTS.length)
     }
 
     /// A unit with the question it answers, or with the short answer it has, where those are not
@@ -177,7 +200,10 @@ impl<'a> Cover<'a> {
 }
 
 /// How likely a unit is worth telling, whatever its terms.
-fn prior(material: &Material, unit: &Unit) -> f32 {
+fn prior(material: &Material, unit: &Unit, place: usize) -> f32 {
+    if unit.act == Act::Courtesy || unit.answers.is_none() && content(material, unit) < WEIGHTS.least {
+        return 0.0;
+    }
     let act = match unit.act {
         Act::Statement => 1.0,
         Act::Finding => 1.1,
@@ -185,9 +211,10 @@ fn prior(material: &Material, unit: &Unit) -> f32 {
         Act::Action => 1.15,
         Act::Open => 1.2,
         Act::Question if unit.unanswered => 1.0,
-        Act::Question => 0.75,
-        Act::Courtesy => 0.15,
+        Act::Question => WEIGHTS.question,
+        Act::Courtesy => 0.0,
     };
+    let announces = if unit.text.ends_with(':') { 0.4 } else { 1.0 };
     let kind = match unit.kind {
         Kind::Code => 0.15,
         Kind::Heading => 0.3,
@@ -198,9 +225,14 @@ fn prior(material: &Material, unit: &Unit) -> f32 {
         Some(Role::System) => 0.3,
         _ => 1.0,
     };
-    let lead =
-        if unit.speaker.is_some() { WEIGHTS.lead * (-WEIGHTS.fade * unit.passage as f32).exp() } else { 0.0 };
-    act * kind * role * (1.0 + lead)
+    let lead = if unit.speaker.is_some() { WEIGHTS.lead * (-WEIGHTS.fade * place as f32).exp() } else { 0.0 };
+    let own = if unit.is_own { WEIGHTS.own } else { 1.0 };
+    own * act * announces * kind * role * (1.0 + lead)
+}
+
+/// How much a unit carries by its own words.
+fn content(material: &Material, unit: &Unit) -> f32 {
+    unit.terms.iter().map(|term| material.terms[*term as usize].weight).sum()
 }
 
 /// A unit and what it would gain, as reckoned in a round.

@@ -56,13 +56,21 @@ fn one(material: &Material, unit: &Unit, several: bool) -> Told {
     if !speaker.is_named && !several {
         return Told { label: None, text };
     }
-    let asks = matches!(unit.act, Act::Question | Act::Courtesy);
-    if speaker.is_named && !asks && unit.kind != Kind::Code {
+    if speaker.is_named && unit.act != Act::Courtesy && unit.kind != Kind::Code {
         let mut others = material.speakers.iter().filter(|other| *other != speaker);
         let hearer = others.next().filter(|other| other.is_named).map(|other| other.name.as_str());
         let hearer = hearer.filter(|_| others.next().is_none());
-        if let Some(text) = reported::report(&text, &speaker.name, hearer) {
+        let reported = if unit.act == Act::Question {
+            reported::report_question(&text, &speaker.name, hearer)
+        } else {
+            reported::report(&text, &speaker.name, hearer)
+        };
+        if let Some(text) = reported {
             return Told { label: None, text };
+        }
+        if let Some(hearer) = hearer.filter(|_| reported::addresses(&text)) {
+            let verb = if unit.act == Act::Question { "asks" } else { "tells" };
+            return Told { label: Some(format!("{} {verb} {hearer}", speaker.name)), text };
         }
     }
     Told { label: Some(speaker.name.clone()), text }

@@ -24,7 +24,8 @@ struct Phrase {
 pub(super) fn topics<'a>(material: &Material, before: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut phrases: HashMap<String, Phrase> = HashMap::new();
     for topic in before {
-        note(&mut phrases, &topic.split(' ').collect::<Vec<_>>(), 4.0);
+        let words: Vec<(&str, String)> = topic.split(' ').map(|word| (word, sentence::stem(word))).collect();
+        note(&mut phrases, &words, 4.0);
     }
     let mut read = 0;
     for unit in &material.units {
@@ -33,10 +34,10 @@ pub(super) fn topics<'a>(material: &Material, before: impl Iterator<Item = &'a s
         }
         read += unit.text.len();
         for clause in unit.text.split(|c: char| ".,;:!?()[]\"…/—|。、，！？".contains(c)) {
-            let mut run: Vec<&str> = Vec::new();
+            let mut run: Vec<(&str, String)> = Vec::new();
             for word in sentence::words(clause) {
                 if carries(word) {
-                    run.push(word);
+                    run.push((word, sentence::stem(word)));
                     for length in 1..=run.len().min(3) {
                         note(&mut phrases, &run[run.len() - length..], 1.0);
                     }
@@ -85,17 +86,21 @@ fn carries(word: &str) -> bool {
         && word.len() <= 32
 }
 
-fn note(phrases: &mut HashMap<String, Phrase>, words: &[&str], count: f32) {
-    let key = words.iter().map(|word| sentence::stem(word)).collect::<Vec<_>>().join(" ");
-    let first = phrases.len();
-    let phrase = phrases.entry(key).or_insert_with(|| Phrase {
-        written: words.join(" "),
+fn note(phrases: &mut HashMap<String, Phrase>, words: &[(&str, String)], count: f32) {
+    let key = words.iter().map(|(_, stem)| stem.as_str()).collect::<Vec<_>>().join(" ");
+    if let Some(phrase) = phrases.get_mut(&key) {
+        phrase.count += count;
+        return;
+    }
+    let weight = |word: &str| if word.starts_with(char::is_uppercase) { 1.2 } else { 1.0 };
+    let phrase = Phrase {
+        written: words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" "),
         words: words.len(),
-        count: 0.0,
-        weight: words.iter().map(|word| if word.starts_with(char::is_uppercase) { 1.2 } else { 1.0 }).sum(),
-        first,
-    });
-    phrase.count += count;
+        count,
+        weight: words.iter().map(|(word, _)| weight(word)).sum(),
+        first: phrases.len(),
+    };
+    phrases.insert(key, phrase);
 }
 
 /// Often, and in several words rather than one; endings in -ing and -ed are rarely topics.

@@ -39,6 +39,8 @@ pub(super) struct Unit {
     pub(super) unanswered: bool,
     /// Whether it speaks of files or code.
     pub(super) is_technical: bool,
+    /// Whether the speaker tells something of themselves.
+    pub(super) is_own: bool,
 }
 
 /// Somebody who speaks.
@@ -116,6 +118,7 @@ impl Material {
                 answered_by: None,
                 unanswered: false,
                 is_technical: false,
+                is_own: false,
             });
         }
         material
@@ -152,6 +155,7 @@ impl Material {
             }
             let chars = text.chars().count();
             let is_technical = is_technical(&text);
+            let is_own = act != Act::Question && is_own(&text);
             self.units.push(Unit {
                 passage,
                 speaker,
@@ -165,6 +169,7 @@ impl Material {
                 answered_by: None,
                 unanswered: false,
                 is_technical,
+                is_own,
             });
         }
     }
@@ -265,6 +270,31 @@ fn is_technical(text: &str) -> bool {
         })
 }
 
+/// Whether a sentence speaks of the one who says it.
+fn is_own(text: &str) -> bool {
+    text.split([' ', '\'', '’', ',']).take(8).any(|word| {
+        matches!(
+            word,
+            "I" | "my"
+                | "My"
+                | "we"
+                | "We"
+                | "our"
+                | "je"
+                | "Je"
+                | "j"
+                | "J"
+                | "mon"
+                | "ma"
+                | "mes"
+                | "nous"
+                | "Nous"
+                | "on"
+                | "On"
+        )
+    })
+}
+
 /// The share of the smaller of two sets of terms that is in the other.
 pub(super) fn overlap(one: &[u32], other: &[u32]) -> f32 {
     let (small, large) = if one.len() < other.len() { (one, other) } else { (other, one) };
@@ -278,6 +308,8 @@ pub(super) fn overlap(one: &[u32], other: &[u32]) -> f32 {
 /// A sentence on one line, without emphasis, without openers that say nothing, with apostrophes
 /// that stand alone joined to their words.
 fn clean(text: &str, kind: Kind) -> String {
+    let unlinked = if kind == Kind::Code || !text.contains("](") { None } else { Some(without_links(text)) };
+    let text = unlinked.as_deref().unwrap_or(text);
     let mut line = String::with_capacity(text.len().min(4096));
     for word in text.split_whitespace() {
         let word = if kind == Kind::Code { word } else { word.trim_matches('*') };
@@ -316,6 +348,22 @@ fn clean(text: &str, kind: Kind) -> String {
     }
 }
 
+/// A text in which Markdown links show only what they are called.
+fn without_links(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(middle) = rest.find("](") {
+        let open = rest[..middle].rfind('[');
+        let close = rest[middle..].find(')');
+        let (Some(open), Some(close)) = (open, close) else { break };
+        plain.push_str(rest[..open].trim_end_matches('!'));
+        plain.push_str(&rest[open + 1..middle]);
+        rest = &rest[middle + close + 1..];
+    }
+    plain.push_str(rest);
+    plain
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,6 +374,7 @@ mod tests {
             ("Well,  I  **sold**\nit all.", "I sold it all."),
             ("I ' Ve not, I haven ' t had it.", "I've not, I haven't had it."),
             ("say 'yes' now", "say 'yes' now"),
+            ("See [the plan](https://a.b/c) and ![x](y.png).", "See the plan and x."),
         ] {
             assert_eq!(clean(text, Kind::Prose), expected);
         }

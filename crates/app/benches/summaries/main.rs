@@ -1,0 +1,232 @@
+//! The figures of the built-in summariser: how close it comes to reference summaries of
+//! dialogues, and how much of what people noted about long chats it keeps at a fifth of their
+//! length; beside two plain methods in the same run.
+//!
+//! `cargo bench --bench summaries`
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+
+mod plain;
+mod rouge;
+mod stemmer;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use treering_core::acceptance::accept;
+use treering_core::brief::{Brief, Passage, Said, Strategy};
+use treering_core::facts::Facts;
+use treering_core::node::{Level, NodeContent};
+use treering_core::policy::Length;
+use treering_core::{Role, Summarizer, Timestamp};
+use treering_providers::Extractive;
+
+fn main() {
+    let Some(data) = data() else {
+        println!("skipped: no data; set TREERING_DATA to the folder that holds dialogsum and locomo-native");
+        return;
+    };
+    dialogues(&data.join("dialogsum/dialogsum.dev.jsonl"));
+    println!();
+    observations(&data.join("locomo-native/locomo-sample.json"));
+    println!();
+    speed(&data.join("locomo-dev"));
+}
+
+fn data() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let named = std::env::var_os("TREERING_DATA").map(PathBuf::from);
+    named.or(Some(beside)).filter(|folder| folder.is_dir())
+}
+
+fn read(path: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok();
+    if text.is_none() {
+        println!("skipped: {} is not there", path.display());
+    }
+    text
+}
+
+fn mark(reached: bool) -> &'static str {
+    if reached { "reached" } else { "MISSED" }
+}
+
+fn said(author: &str, text: &str) -> Passage {
+    let at = Timestamp::from_micros(0);
+    Passage::Said(Said { role: Role::User, author: Some(author.to_owned()), at, text: text.to_owned() })
+}
+
+fn brief(passages: Vec<Passage>, share: impl Fn(&Brief) -> f32) -> Brief {
+    let (level, strategy, length) = (Level::FIRST, Strategy::Concise, Length::Keep(1.0));
+    let mut brief = Brief { level, strategy, length, deduplicate: true, passages };
+    brief.length = Length::Keep(share(&brief));
+    brief
+}
+
+fn summarise(brief: &Brief) -> NodeContent {
+    Extractive.summarise(brief).unwrap()
+}
+
+/// ROUGE F1 at reference length: every summary is cut to as many words as its reference has.
+fn dialogues(path: &Path) {
+    let Some(text) = read(path) else { return };
+    const GOALS: [f64; 3] = [31.0, 10.0, 26.0];
+    let mut sums = [[0.0; 3]; 3];
+    let mut grounded = 0.0;
+    let mut count = 0;
+    for line in text.lines() {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        let (dialogue, reference) = (entry["dialogue"].as_str().unwrap(), entry["summary"].as_str().unwrap());
+        let turns: Vec<(&str, &str)> = dialogue.lines().filter_map(|line| line.split_once(": ")).collect();
+        let passages = turns.iter().map(|(who, what)| said(who, what)).collect();
+        // A little over the length, for the cut is made afterwards.
+        let wanted = reference.chars().count() as f32 * 1.06;
+        let brief = brief(passages, |brief| wanted / brief.chars() as f32);
+        let ours = summarise(&brief);
+        let words = reference.split_whitespace().count();
+        let summaries = [plain::lead(&turns, words), plain::centroid(&turns, words), ours.overview.clone()];
+        for (sum, summary) in sums.iter_mut().zip(&summaries) {
+            let cut: Vec<&str> = summary.split_whitespace().take(words).collect();
+            let scores = rouge::scores(reference, &cut.join(" "));
+            sum.iter_mut().zip(scores).for_each(|(sum, score)| *sum += score);
+        }
+        let fidelity = accept(&ours, &Facts::of_brief(&brief), brief.chars());
+        grounded += fidelity.map_or(0.0, |fidelity| f64::from(fidelity.grounded));
+        count += 1;
+    }
+    println!("{count} dialogues, F1 at reference length {:>10} {:>8} {:>8}", "ROUGE-1", "ROUGE-2", "ROUGE-L");
+    let share = |sum: f64| 100.0 * sum / f64::from(count);
+    for (name, sum) in ["lead", "plain centroid", "extractive"].iter().zip(&sums) {
+        let [one, two, longest] = sum.map(share);
+        println!("{name:<40} {one:>10.1} {two:>8.1} {longest:>8.1}");
+    }
+    let [one, two, longest] = GOALS;
+    let reached = sums[2].iter().zip(GOALS).all(|(sum, goal)| share(*sum) >= goal);
+    println!("{:<40} {one:>10.1} {two:>8.1} {longest:>8.1}  {}", "goal", mark(reached));
+    let grounded = share(grounded);
+    println!(
+        "{:<40} {grounded:>9.1}%  {}",
+        "facts of the summaries that are grounded",
+        mark(grounded > 99.99)
+    );
+}
+
+/// What people noted about chats, each note with the turns it rests on. A note is retained when
+/// at least 60 % of its content words are in the summary; stricter ways of counting are
+/// printed beside it: 70 % of them, and 60 % of those of a turn it rests on.
+fn observations(path: &Path) {
+    let Some(text) = read(path) else { return };
+    const GOAL: f64 = 26.0;
+    let samples: Value = serde_json::from_str(&text).unwrap();
+    let mut kept = [[0_u32; 3]; 3];
+    let mut count = 0_u32;
+    for sample in samples.as_array().unwrap() {
+        for number in 1..100 {
+            let session = &sample["conversation"][format!("session_{number}")];
+            let Some(session) = session.as_array() else { continue };
+            let turns: Vec<(&str, &str)> = session
+                .iter()
+                .map(|turn| (turn["speaker"].as_str().unwrap(), turn["text"].as_str().unwrap()))
+                .collect();
+            let passages = turns.iter().map(|(who, what)| said(who, what)).collect();
+            let brief = brief(passages, |_| 0.2);
+            let chars = brief.chars() as usize / 5;
+            let summaries = [
+                plain::lead_chars(&turns, chars),
+                plain::centroid_chars(&turns, chars),
+                summarise(&brief).overview,
+            ];
+            let words = summaries.map(|summary| plain::content(&summary));
+            let notes = &sample["observation"][format!("session_{number}_observation")];
+            for note in notes
+                .as_object()
+                .into_iter()
+                .flat_map(|notes| notes.values())
+                .filter_map(Value::as_array)
+                .flatten()
+            {
+                let cited: Vec<&str> = session
+                    .iter()
+                    .filter(|turn| cites(&note[1], turn["dia_id"].as_str().unwrap()))
+                    .map(|turn| turn["text"].as_str().unwrap())
+                    .collect();
+                if cited.is_empty() {
+                    continue;
+                }
+                count += 1;
+                for (kept, words) in kept.iter_mut().zip(&words) {
+                    let own = coverage(note[0].as_str().unwrap(), words);
+                    let turn = cited.iter().map(|text| coverage(text, words)).fold(0.0, f64::max);
+                    kept[0] += u32::from(own >= 0.6);
+                    kept[1] += u32::from(own >= 0.7);
+                    kept[2] += u32::from(turn >= 0.6);
+                }
+            }
+        }
+    }
+    println!("{count} notes on chats, retained at 5x {:>13} {:>8} {:>8}", "60 %", "70 %", "turn 60 %");
+    let share = |kept: u32| 100.0 * f64::from(kept) / f64::from(count.max(1));
+    for (name, kept) in ["lead", "plain centroid", "extractive"].iter().zip(&kept) {
+        let [own, strict, turn] = kept.map(share);
+        println!("{name:<40} {own:>10.1} {strict:>8.1} {turn:>8.1}");
+    }
+    println!(
+        "{:<40} {GOAL:>10.1} {:>18}{}",
+        "goal",
+        "",
+        mark(kept[2].iter().all(|kept| share(*kept) > GOAL))
+    );
+}
+
+fn cites(ids: &Value, id: &str) -> bool {
+    match ids {
+        Value::String(ids) => ids.split([',', ';', ' ']).any(|one| one == id),
+        Value::Array(ids) => ids.iter().any(|one| cites(one, id)),
+        _ => false,
+    }
+}
+
+/// The share of a text's content words that are among these.
+fn coverage(text: &str, words: &HashSet<String>) -> f64 {
+    let own = plain::content(text);
+    own.intersection(words).count() as f64 / own.len().max(1) as f64
+}
+
+/// How long a window of the default size takes.
+fn speed(folder: &Path) {
+    let mut times: Vec<Duration> = Vec::new();
+    let (mut messages, mut chars) = (0, 0);
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for file in files {
+        let haystack: Value = serde_json::from_str(&std::fs::read_to_string(file.path()).unwrap()).unwrap();
+        let turns = haystack["turns"].as_array().unwrap();
+        for window in turns.chunks(40) {
+            let passages: Vec<Passage> = window
+                .iter()
+                .map(|turn| said(turn["author"].as_str().unwrap(), turn["text"].as_str().unwrap()))
+                .collect();
+            messages += passages.len();
+            let brief = Brief { strategy: Strategy::Detailed, ..brief(passages, |_| 0.5) };
+            chars += brief.chars();
+            let start = Instant::now();
+            std::hint::black_box(summarise(&brief));
+            times.push(start.elapsed());
+        }
+    }
+    if times.is_empty() {
+        println!("skipped: {} is not there", folder.display());
+        return;
+    }
+    times.sort_unstable();
+    let total: Duration = times.iter().sum();
+    let median = times[times.len() / 2].as_secs_f64() * 1e3;
+    let size = chars as usize / times.len();
+    println!("window of {size} characters, median {median:>18.2} ms  (goal 3 ms)  {}", mark(median < 3.0));
+    println!(
+        "messages a second {:>36.0}  (goal 2,000)  {}",
+        messages as f64 / total.as_secs_f64(),
+        mark(messages as f64 / total.as_secs_f64() > 2000.0)
+    );
+}

@@ -1,0 +1,100 @@
+//! The plain methods that the summariser is held against: the beginning, and the sentences
+//! nearest to the middle of all words.
+
+use std::collections::{HashMap, HashSet};
+
+use treering_core::common;
+use treering_core::sentence;
+
+use crate::rouge::tokens;
+
+/// The content words of a text, by their stems.
+pub(crate) fn content(text: &str) -> HashSet<String> {
+    tokens(text).into_iter().filter(|word| common::weight(word) > 0.0).collect()
+}
+
+/// The beginning, in words.
+pub(crate) fn lead(turns: &[(&str, &str)], words: usize) -> String {
+    let text: Vec<String> = turns.iter().map(|(who, what)| format!("{who}: {what}")).collect();
+    text.join(" ").split_whitespace().take(words).collect::<Vec<_>>().join(" ")
+}
+
+/// The beginning, in whole sentences of so many characters.
+pub(crate) fn lead_chars(turns: &[(&str, &str)], chars: usize) -> String {
+    let sentences = sentences(turns);
+    let mut used = 0;
+    let fitting = sentences.iter().take_while(|(_, sentence)| {
+        used += sentence.chars().count() + 1;
+        used <= chars
+    });
+    fitting.map(|(_, sentence)| *sentence).collect::<Vec<_>>().join(" ")
+}
+
+/// The central sentences, each after its speaker, until there are so many words.
+pub(crate) fn centroid(turns: &[(&str, &str)], words: usize) -> String {
+    let sentences = sentences(turns);
+    let mut chosen = Vec::new();
+    let mut used = 0;
+    for place in ranked(&sentences) {
+        if used >= words {
+            break;
+        }
+        used += sentences[place].1.split_whitespace().count() + 1;
+        chosen.push(place);
+    }
+    chosen.sort_unstable();
+    chosen
+        .iter()
+        .map(|place| format!("{}: {}", sentences[*place].0, sentences[*place].1))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// The central sentences that fit into so many characters.
+pub(crate) fn centroid_chars(turns: &[(&str, &str)], chars: usize) -> String {
+    let sentences = sentences(turns);
+    let mut chosen = Vec::new();
+    let mut used = 0;
+    for place in ranked(&sentences) {
+        let size = sentences[place].1.chars().count() + 1;
+        if used + size <= chars {
+            used += size;
+            chosen.push(place);
+        }
+    }
+    chosen.sort_unstable();
+    chosen.iter().map(|place| sentences[*place].1).collect::<Vec<_>>().join(" ")
+}
+
+fn sentences<'a>(turns: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    turns
+        .iter()
+        .flat_map(|(who, what)| sentence::split(what).into_iter().map(move |piece| (*who, piece.text)))
+        .collect()
+}
+
+/// Sentences by their cosine with the sum of all.
+fn ranked(sentences: &[(&str, &str)]) -> Vec<usize> {
+    let words: Vec<Vec<String>> = sentences
+        .iter()
+        .map(|(_, text)| tokens(text).into_iter().filter(|word| common::weight(word) > 0.0).collect())
+        .collect();
+    let mut centre: HashMap<&str, f64> = HashMap::new();
+    for word in words.iter().flatten() {
+        *centre.entry(word).or_default() += 1.0;
+    }
+    let score = |words: &Vec<String>| {
+        let mut counts: HashMap<&str, f64> = HashMap::new();
+        for word in words {
+            *counts.entry(word).or_default() += 1.0;
+        }
+        let norm = counts.values().map(|count| count * count).sum::<f64>().sqrt().max(1.0);
+        let mut shares: Vec<f64> = counts.iter().map(|(word, count)| count * centre[word]).collect();
+        shares.sort_by(f64::total_cmp);
+        shares.iter().sum::<f64>() / norm
+    };
+    let scores: Vec<f64> = words.iter().map(score).collect();
+    let mut order: Vec<usize> = (0..sentences.len()).collect();
+    order.sort_by(|one, other| scores[*other].total_cmp(&scores[*one]).then(one.cmp(other)));
+    order
+}

@@ -1,0 +1,129 @@
+//! The figures of the tree: what planning costs as a conversation grows long, and how fast a
+//! whole tree grows with the summariser that needs no model.
+//!
+//! `cargo bench --bench tree`
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+
+use std::time::{Duration, Instant};
+
+use treering::{
+    Incoming, Matching, Memory, NewConversation, NewMessage, Options, Role, Scope, Sync, Target, ThreadName,
+    Worker,
+};
+use treering_core::ports::JobFilter;
+use treering_core::{ConversationId, ExternalId, Timestamp};
+
+/// The sample conversation, for sentences that people really say.
+const SAMPLE: &str = include_str!("../demo/tidewatch.jsonl");
+
+fn main() {
+    let texts = texts();
+    planning(&texts);
+    building(&texts);
+}
+
+/// What is said in the sample, by turns asked and answered.
+fn texts() -> Vec<(Role, String)> {
+    let said = SAMPLE.lines().filter_map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        let role = line.get("role")?.as_str()?.parse().ok()?;
+        Some((role, line.get("text")?.as_str()?.to_owned()))
+    });
+    let texts: Vec<_> = said.filter(|(_, text)| !text.is_empty()).collect();
+    assert!(texts.len() > 200, "the sample has changed: {}", texts.len());
+    texts
+}
+
+fn target() -> Target {
+    let external_id = Some(ExternalId::new("bench").unwrap());
+    Target::Named(NewConversation { external_id, ..NewConversation::default() })
+}
+
+fn incoming(memory: &Memory, texts: &[(Role, String)], from: usize, count: usize) -> Incoming {
+    let entry = |number: usize| {
+        let (role, text) = &texts[number % texts.len()];
+        let at = Timestamp::from_micros(1_700_000_000_000_000 + number as i64 * 30_000_000);
+        memory.message(ThreadName::main(), NewMessage::new(*role, text.clone(), at))
+    };
+    let entries = (from..from + count).map(entry).collect();
+    Incoming { target: target(), entries, matching: Matching::None }
+}
+
+/// Lets a conversation grow to a length, a portion at a time.
+fn grow(memory: &Memory, texts: &[(Role, String)], from: usize, until: usize) -> ConversationId {
+    const PORTION: usize = 500;
+    let mut id = None;
+    for start in (from..until).step_by(PORTION) {
+        let portion = incoming(memory, texts, start, PORTION.min(until - start));
+        id = Some(memory.append(portion).unwrap().conversation.id);
+    }
+    id.unwrap()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+fn open(home: &std::path::Path) -> Memory {
+    treering::open_with(home, Options { sync: Sync::Normal, ..Options::default() }).unwrap()
+}
+
+/// What it costs to plan one more message: everything that is read and decided, nothing written.
+fn planning(texts: &[(Role, String)]) {
+    const TRIES: usize = 4000;
+    println!("{:<44}{:>12}{:>10}{:>10}", "planning one more message", "p50", "ratio", "goal");
+    let home = tempfile::tempdir().unwrap();
+    let memory = open(home.path());
+    let worker = Worker::new(memory.clone()).unwrap();
+    let (mut length, mut base) = (0, None);
+    for goal in [1_000, 10_000, 100_000] {
+        grow(&memory, texts, length, goal);
+        length = goal;
+        worker.run(&Scope::default(), &|_, _| {}).unwrap();
+        let times = (0..TRIES).map(|number| {
+            let one = incoming(&memory, texts, length + number % 97, 1);
+            let start = Instant::now();
+            memory.preview(one).unwrap();
+            start.elapsed()
+        });
+        let p50 = median(times.collect());
+        let base = *base.get_or_insert(p50);
+        let ratio = p50.as_secs_f64() / base.as_secs_f64();
+        let missed = if ratio > 1.5 { "  MISSED" } else { "" };
+        let what = format!("  in a conversation of {goal} messages");
+        println!("{what:<44}{:>9.1} µs{ratio:>10.2}{:>10}{missed}", p50.as_secs_f64() * 1e6, "≤ 1.5");
+    }
+}
+
+/// How fast the tree over 100,000 messages grows.
+fn building(texts: &[(Role, String)]) {
+    const LENGTH: usize = 100_000;
+    let home = tempfile::tempdir().unwrap();
+    let memory = open(home.path());
+    let id = grow(&memory, texts, 0, LENGTH);
+    let start = Instant::now();
+    let worked = Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+    let took = start.elapsed();
+    assert!(memory.jobs(&JobFilter::of(id)).unwrap().is_empty());
+    let tree = memory.tree_stats(Some(id)).unwrap();
+    let speed = LENGTH as f64 / took.as_secs_f64();
+    let missed = if speed < 2000.0 { "  MISSED" } else { "" };
+    println!(
+        "\n{:<44}{:>12}{:>10}{:>10}",
+        "growing the tree over 100,000 messages", "messages/s", "nodes", "goal"
+    );
+    println!("  {:<42}{speed:>12.0}{:>10}{:>10}{missed}", format!("in {took:.1?}"), worked.done, "≥ 2,000");
+    for level in &tree.levels {
+        let mean = level.took_ms as f64 / f64::from(level.nodes.max(1));
+        println!(
+            "  level {}: {} nodes, {:.1} ms each, {:.0} % smaller, {:.0} % of the facts kept",
+            level.level,
+            level.nodes,
+            mean,
+            (1.0 - level.chars as f64 / level.source_chars as f64) * 100.0,
+            level.retained / f64::from(level.nodes.max(1)) * 100.0
+        );
+    }
+}

@@ -1,0 +1,270 @@
+//! The gate, explored exhaustively: every order in which two workers, a crash, failures, a
+//! clock and a waiting context can act on the jobs of a conversation, in a small world.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+
+use treering_core::gate::GateStatus;
+use treering_core::job::{LEASE_MS, RetryPolicy};
+use treering_core::{
+    ConversationId, Job, JobKind, JobState, Level, NodeId, ProviderError, Timestamp, TurnNo,
+};
+
+/// Where the waiting context is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Waiter {
+    /// It has not begun.
+    Away,
+    /// It took the mark and has not looked yet.
+    Marked(u8),
+    /// It looked, the gate was shut, and it sleeps until the signal moves on from its mark.
+    Asleep(u8),
+    /// It went on, and knows whether the gate was clear when it looked.
+    Through(bool),
+}
+
+#[derive(Debug, Clone)]
+struct World {
+    /// Leases since the beginning, and a little more each.
+    clock: u8,
+    /// The jobs in the store; what is done is gone.
+    jobs: Vec<Job>,
+    planned: u8,
+    /// What each worker believes it holds. The first is in the waiter's process.
+    hands: [Option<Job>; 2],
+    /// The first worker committed and has still to raise the signal.
+    unraised: bool,
+    signal: u8,
+    made: Vec<String>,
+    crashes: u8,
+    failures: u8,
+    waiter: Waiter,
+}
+
+const STEP_MICROS: i64 = LEASE_MS as i64 * 1001;
+const RETRY: RetryPolicy = RetryPolicy { retries: 1, base_delay_ms: 100, factor: 2.0 };
+
+/// The work of one conversation: embed a turn, embed a level-1 node, embed a level-2 node.
+fn work() -> [JobKind; 3] {
+    let node = |name: &str| NodeId::from_stored(name.to_owned());
+    let second = Level::FIRST.above();
+    [
+        JobKind::EmbedTurn(TurnNo(0)),
+        JobKind::EmbedNode(Level::FIRST, node("l1-x")),
+        JobKind::EmbedNode(second, node("l2-x")),
+    ]
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            clock: 0,
+            jobs: Vec::new(),
+            planned: 0,
+            hands: [None, None],
+            unraised: false,
+            signal: 0,
+            made: Vec::new(),
+            crashes: 0,
+            failures: 0,
+            waiter: Waiter::Away,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(1_800_000_000_000_000 + i64::from(self.clock) * STEP_MICROS)
+    }
+
+    /// The job that a worker may take: due, and nothing lower left to do. As a store answers.
+    fn takes(&self) -> Option<usize> {
+        let live = |job: &&Job| job.state != JobState::Dead;
+        let lowest = self.jobs.iter().filter(live).map(|job| job.kind.height()).min()?;
+        self.jobs.iter().position(|job| job.kind.height() == lowest && job.is_due(self.now()))
+    }
+
+    fn gate(&self) -> GateStatus {
+        GateStatus::of(&self.jobs)
+    }
+
+    /// Every world that can come next.
+    fn next(&self) -> Vec<(&'static str, Self)> {
+        let mut worlds = Vec::new();
+        let mut step = |name: &'static str, change: &dyn Fn(&mut Self)| {
+            let mut world = self.clone();
+            change(&mut world);
+            worlds.push((name, world));
+        };
+        let kinds = work();
+        if let Some(kind) = kinds.get(usize::from(self.planned)) {
+            step("plan", &|world| {
+                world.jobs.push(Job::plan(ConversationId::from_bytes([1; 16]), kind.clone(), world.now()));
+                world.planned += 1;
+                world.signal += 1;
+            });
+        }
+        if self.clock < 3 {
+            step("tick", &|world| world.clock += 1);
+        }
+        for (place, hand) in self.hands.iter().enumerate() {
+            match hand {
+                None => {
+                    if let Some(job) = self.takes() {
+                        step("lease", &|world| {
+                            let (name, now) = (format!("worker {place}"), world.now());
+                            world.jobs[job].lease(&name, now);
+                            world.hands[place] = Some(world.jobs[job].clone());
+                        });
+                    }
+                }
+                Some(held) => {
+                    step("finish", &|world| world.finish(place, held));
+                    if self.failures < 1 {
+                        step("fail", &|world| world.fail(place, held, ProviderError::passing("busy")));
+                        step("give up", &|world| world.fail(place, held, ProviderError::lasting("no")));
+                    }
+                    if self.crashes < 1 {
+                        step("crash", &|world| {
+                            world.hands[place] = None;
+                            world.crashes += 1;
+                        });
+                    }
+                }
+            }
+        }
+        if self.unraised {
+            step("raise", &|world| {
+                world.unraised = false;
+                world.signal += 1;
+            });
+        }
+        match self.waiter {
+            Waiter::Away if self.planned > 0 => {
+                step("mark", &|world| world.waiter = Waiter::Marked(world.signal))
+            }
+            Waiter::Marked(mark) => step("look", &|world| {
+                world.waiter = match world.gate().is_clear() {
+                    true => Waiter::Through(true),
+                    false => Waiter::Asleep(mark),
+                };
+            }),
+            Waiter::Asleep(mark) => {
+                if self.signal != mark {
+                    step("wake", &|world| world.waiter = Waiter::Marked(world.signal));
+                }
+                step("time out", &|world| world.waiter = Waiter::Through(false));
+            }
+            Waiter::Away | Waiter::Through(_) => {}
+        }
+        worlds
+    }
+
+    /// As a worker's commit does it: nothing where somebody else has done it.
+    fn finish(&mut self, place: usize, held: &Job) {
+        self.hands[place] = None;
+        let before = self.jobs.len();
+        self.jobs.retain(|job| job.id != held.id);
+        if self.jobs.len() < before {
+            self.made.push(held.kind.to_string());
+        }
+        self.unraised |= place == 0;
+    }
+
+    fn fail(&mut self, place: usize, held: &Job, error: ProviderError) {
+        let now = self.now();
+        self.hands[place] = None;
+        self.failures += 1;
+        if let Some(job) = self.jobs.iter_mut().find(|job| job.id == held.id) {
+            job.fail(&error, now, &RETRY);
+        }
+        self.unraised |= place == 0;
+    }
+
+    /// The world in as few characters as tell it from all others.
+    fn key(&self) -> String {
+        use std::fmt::Write as _;
+        let mut key = format!(
+            "{} {} {} {} {} {} {:?}|",
+            self.clock, self.planned, self.unraised, self.signal, self.crashes, self.failures, self.waiter
+        );
+        for job in self.jobs.iter().chain(self.hands.iter().flatten()) {
+            let moment = match &job.state {
+                JobState::Waiting { not_before } => format!("w{}", not_before.as_micros()),
+                JobState::Leased { worker, until } => format!("{worker}{}", until.as_micros()),
+                JobState::Dead => "dead".to_owned(),
+            };
+            write!(key, "{}{moment}/{}|", job.kind.height(), job.failures).unwrap();
+        }
+        write!(key, "{:?}{:?}", self.hands.each_ref().map(Option::is_some), self.made).unwrap();
+        key
+    }
+
+    fn check(&self) {
+        let gate = self.gate();
+        let critical = |job: &&Job| job.kind.height() <= 1 && job.state != JobState::Dead;
+        assert_eq!(gate.is_clear(), self.jobs.iter().filter(critical).count() == 0, "{self:#?}");
+        assert!(
+            gate.pending.iter().all(|operation| !operation.description.contains("l2-")),
+            "level 2 never holds"
+        );
+        let made: BTreeSet<&String> = self.made.iter().collect();
+        assert_eq!(made.len(), self.made.len(), "nothing is made twice: {self:#?}");
+        // Whatever is left will be somebody's: due now, or once its delay or lease is over.
+        let later = self.now().plus_micros(20 * STEP_MICROS);
+        for job in self.jobs.iter().filter(|job| job.state != JobState::Dead) {
+            assert!(job.is_due(later), "stranded for ever: {job:#?}");
+        }
+        // A sleeper in this process is never left sleeping by work done in this process.
+        if let Waiter::Asleep(mark) = self.waiter
+            && gate.is_clear()
+            && !self.unraised
+            && self.signal == mark
+        {
+            let elsewhere = self.crashes + self.failures > 0 || !self.made.is_empty();
+            assert!(elsewhere, "a lost wake-up: {self:#?}");
+        }
+    }
+}
+
+#[test]
+fn every_order_of_events_keeps_the_gate_right() {
+    let mut seen: HashSet<String> = HashSet::new();
+    let mut queue: VecDeque<World> = VecDeque::from([World::new()]);
+    let mut steps: BTreeSet<&str> = BTreeSet::new();
+    let mut outcomes: BTreeSet<bool> = BTreeSet::new();
+    while let Some(world) = queue.pop_front() {
+        world.check();
+        if let Waiter::Through(clear) = world.waiter {
+            outcomes.insert(clear);
+        }
+        for (name, next) in world.next() {
+            steps.insert(name);
+            if seen.insert(next.key()) {
+                queue.push_back(next);
+            }
+        }
+    }
+    assert!(seen.len() > 5_000, "the world is worth exploring: {}", seen.len());
+    assert_eq!(steps.len(), 12, "everything that can happen did: {steps:?}");
+    assert_eq!(outcomes.len(), 2, "some got through with a clear gate, some with a timeout");
+}
+
+/// The wake-up rule alone, where it bites: all work is done by the waiter's own process.
+#[test]
+fn no_wake_up_is_lost_within_a_process() {
+    let mut seen: HashSet<String> = HashSet::new();
+    let mut queue: VecDeque<World> = VecDeque::from([World::new()]);
+    while let Some(world) = queue.pop_front() {
+        if let Waiter::Asleep(mark) = world.waiter {
+            let asleep_for_nothing = world.gate().is_clear() && !world.unraised && world.signal == mark;
+            assert!(!asleep_for_nothing, "{world:#?}");
+        }
+        for (name, next) in world.next() {
+            let elsewhere = next.hands[1].is_some() || next.crashes > 0;
+            if name != "tick" && !elsewhere && seen.insert(next.key()) {
+                queue.push_back(next);
+            }
+        }
+    }
+    assert!(seen.len() > 300, "{}", seen.len());
+}
