@@ -91,7 +91,9 @@ fn a_turn_is_appended_listed_shown_and_counted() {
     let expected = "Ana #0\n  Which port does staging use?\n  ⚙ grep {\"pattern\":\"port\"}\n    ✓ 7410\nassistant #1\n  7410, since March.\n";
     assert!(shown.contains(expected), "{shown}");
     assert!(home.ok(&["stats"]).contains("tool calls"));
-    assert!(home.ok(&["verify"]).contains("1 conversation, 2 messages, 1 tool call: everything adds up"));
+    assert!(
+        home.ok(&["verify"]).contains("1 conversation, 2 messages, 1 tool call, 0 nodes: everything adds up")
+    );
 }
 
 #[test]

@@ -99,6 +99,8 @@ impl Brief {
 }
 
 /// A piece of what a node covers.
+// There are a few dozen at a time, and only while a node is written.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq)]
 pub enum Passage {
     /// A message, or a slice of one.

@@ -1,12 +1,14 @@
 //! The worker: takes due jobs under a lease, runs them, and commits what they made together with
 //! what follows from it. Several workers, in one process or many, share the work.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use treering_core::acceptance::{self, Fidelity};
+use treering_core::brief::Brief;
 use treering_core::commit::{LogEvent, LogLine};
 use treering_core::facts::Facts;
 use treering_core::job::LEASE_MS;
@@ -271,7 +273,7 @@ impl Worker {
     fn summarise(&self, material: &Material) -> std::result::Result<Written, ProviderError> {
         let summarizer = self.memory.summarizer();
         let facts = Facts::of_brief(&material.brief);
-        let content = summarizer.summarise(&material.brief)?;
+        let content = guarded(summarizer, &material.brief)?;
         let unusable = match acceptance::accept(&content, &facts, material.source.chars) {
             Ok(fidelity) => return Ok((content, fidelity, summarizer.name().to_owned())),
             Err(unusable) => unusable,
@@ -279,7 +281,7 @@ impl Worker {
         let Some(stand_in) = self.memory.stand_in() else {
             return Err(ProviderError::passing(unusable.to_string()));
         };
-        let content = stand_in.summarise(&material.brief)?;
+        let content = guarded(stand_in, &material.brief)?;
         let fidelity = acceptance::fidelity(&Facts::of_content(&content), &facts);
         Ok((content, fidelity, stand_in.name().to_owned()))
     }
@@ -342,6 +344,17 @@ impl Worker {
             Ok((Commit { tenant: key.tenant.clone(), writes: vec![Write::RemoveJob(key.id, id)] }, Ran::Moot))
         })
     }
+}
+
+/// Asks a summariser. One that panics has failed, and harms nothing else.
+fn guarded(
+    summarizer: &dyn treering_core::Summarizer,
+    brief: &Brief,
+) -> std::result::Result<NodeContent, ProviderError> {
+    let asked = catch_unwind(AssertUnwindSafe(|| summarizer.summarise(brief)));
+    asked.unwrap_or_else(|_| {
+        Err(ProviderError::lasting(format!("the summariser {:?} broke down", summarizer.name())))
+    })
 }
 
 /// The line that says what was done, how long it took and what remains.

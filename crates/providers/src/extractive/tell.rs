@@ -90,9 +90,9 @@ pub(super) fn cut(text: &str, limit: usize) -> String {
     let Some((end, _)) = text.char_indices().nth(limit) else { return text.to_owned() };
     let end = text[..end].char_indices().next_back().map_or(0, |(at, _)| at);
     let head = &text[..end];
-    let clause = head.match_indices([',', ';', ':', '—', '–', '，', '、']).map(|(at, _)| at).rfind(|at| {
-        *at > end / 2 && head[*at + 1..].trim_start_matches(|c: char| c.len_utf8() > 1).starts_with(' ')
-    });
+    let marks = head.match_indices([',', ';', ':', '—', '–', '，', '、']);
+    let clause = marks.filter(|(at, mark)| *at > end / 2 && head[at + mark.len()..].starts_with(' ')).last();
+    let clause = clause.map(|(at, _)| at);
     let word = head.rfind(char::is_whitespace).filter(|at| *at > 0);
     let kept = head[..clause.or(word).unwrap_or(end)]
         .trim_end_matches(|c: char| !c.is_alphanumeric() && !")]\"'`".contains(c));
