@@ -401,7 +401,7 @@ mod crashes {
         let (whole, home) = (told(400), told(400));
         let begun = Instant::now();
         whole.json(&["work"]);
-        let longest = u64::try_from(begun.elapsed().as_millis()).unwrap() / 12 + 1;
+        let longest = u64::try_from(begun.elapsed().as_millis()).unwrap() / 8 + 1;
         let mut chance = Chance::seeded();
         let mut kills = 0;
         for _ in 0..ROUNDS {
