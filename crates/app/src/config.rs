@@ -177,8 +177,8 @@ fn is_preset(name: &impl AsRef<str>) -> Result<(), String> {
     name.as_ref().parse::<Preset>().map(drop).map_err(|error| error.to_string())
 }
 
-fn are_parameters(parameters: &Vec<String>) -> Result<(), String> {
-    let checked = parameters.iter().try_for_each(|text| text.parse::<Assignment>().map(drop));
+fn are_parameters(parameters: &impl AsRef<[String]>) -> Result<(), String> {
+    let checked = parameters.as_ref().iter().try_for_each(|text| text.parse::<Assignment>().map(drop));
     checked.map_err(|error| error.to_string())
 }
 
@@ -322,7 +322,9 @@ fn leaves(meta: &Meta, prefix: &str, take: &mut Take<'_>) {
             FieldKind::Leaf { env, kind } => {
                 let default = match kind {
                     LeafKind::Required { default: Some(Expr::Str(text)) } => Some(text.to_owned()),
-                    LeafKind::Required { default: Some(other) } => toml::to_string(&other).ok(),
+                    LeafKind::Required { default: Some(other) } => {
+                        toml::Value::try_from(other).ok().map(|value| value.to_string())
+                    }
                     LeafKind::Required { default: None } | LeafKind::Optional => None,
                 };
                 take(&key, field.doc.iter().map(|line| line.trim()).collect(), env, default);

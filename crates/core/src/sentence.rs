@@ -120,7 +120,7 @@ fn looks_like_code(line: &str) -> bool {
     let numbered = line.split_once(':').is_some_and(|(number, rest)| {
         !number.is_empty()
             && number.bytes().all(|b| b.is_ascii_digit())
-            && !rest.starts_with(|c: char| c.is_ascii_digit() || c == ' ')
+            && !rest.starts_with(|c: char| c.is_ascii_digit())
     });
     let bracketed = line.starts_with('[') && line.ends_with(']');
     let begins = ["$ ", "+++ ", "@@ ", "diff ", "import ", "#include", "</", "<?", "Traceback ", "File \""]
@@ -267,9 +267,8 @@ pub fn stem(word: &str) -> String {
     }
     let bytes = stem.as_bytes();
     let doubled = bytes.len() > 3 && bytes[bytes.len() - 1] == bytes[bytes.len() - 2];
-    if doubled && !matches!(bytes[bytes.len() - 1], b'l' | b's' | b'z' | b'e' | b'o') {
-        stem.pop();
-    } else if stem.len() > 3 && stem.ends_with('e') {
+    let shortened = doubled && !matches!(bytes[bytes.len() - 1], b'l' | b's' | b'z' | b'e' | b'o');
+    if shortened || stem.len() > 3 && stem.ends_with('e') {
         stem.pop();
     }
     stem

@@ -120,8 +120,8 @@ impl World {
                 Some(held) => {
                     step("finish", &|world| world.finish(place, held));
                     if self.failures < 1 {
-                        step("fail", &|world| world.fail(place, held, ProviderError::passing("busy")));
-                        step("give up", &|world| world.fail(place, held, ProviderError::lasting("no")));
+                        step("fail", &|world| world.fail(place, held, &ProviderError::passing("busy")));
+                        step("give up", &|world| world.fail(place, held, &ProviderError::lasting("no")));
                     }
                     if self.crashes < 1 {
                         step("crash", &|world| {
@@ -140,7 +140,7 @@ impl World {
         }
         match self.waiter {
             Waiter::Away if self.planned > 0 => {
-                step("mark", &|world| world.waiter = Waiter::Marked(world.signal))
+                step("mark", &|world| world.waiter = Waiter::Marked(world.signal));
             }
             Waiter::Marked(mark) => step("look", &|world| {
                 world.waiter = match world.gate().is_clear() {
@@ -170,12 +170,12 @@ impl World {
         self.unraised |= place == 0;
     }
 
-    fn fail(&mut self, place: usize, held: &Job, error: ProviderError) {
+    fn fail(&mut self, place: usize, held: &Job, error: &ProviderError) {
         let now = self.now();
         self.hands[place] = None;
         self.failures += 1;
         if let Some(job) = self.jobs.iter_mut().find(|job| job.id == held.id) {
-            job.fail(&error, now, &RETRY);
+            job.fail(error, now, &RETRY);
         }
         self.unraised |= place == 0;
     }

@@ -107,7 +107,6 @@ impl Worker {
     }
 
     /// Runs jobs in the background until the handle is dropped.
-    #[must_use]
     pub fn spawn(self) -> WorkerHandle {
         let stop = Arc::new(AtomicBool::new(false));
         let (memory, asked) = (self.memory.clone(), Arc::clone(&stop));

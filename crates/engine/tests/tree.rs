@@ -216,7 +216,7 @@ fn a_group_that_is_far_too_large_is_packed_anew() {
     let assignments = ["window_chars=200", "min_flush_chars=0", "group_chars=400", "length@1=0.5"];
     let policy = Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let memory = open(folder.path(), policy.clone(), Arc::new(Heads::default()), clock.clone());
+    let memory = open(folder.path(), policy, Arc::new(Heads::default()), clock);
     let id = say(&memory, 0..6, 200);
     work_off(&memory, id);
     let groups = |memory: &Memory| {

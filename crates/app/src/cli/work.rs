@@ -28,11 +28,12 @@ struct View {
 pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
     let conversation = args.conversation.as_deref().map(|it| memory.find(it)).transpose()?;
     let scope = Scope { conversation: conversation.map(|it| it.id), ..Scope::default() };
-    let mut worked = run_all(memory, &scope, output)?;
-    while args.watch {
-        std::thread::sleep(Duration::from_millis(500));
-        let more = run_all(memory, &scope, output)?;
-        worked = Worked { done: worked.done + more.done, failed: worked.failed + more.failed };
+    let worked = run_all(memory, &scope, output)?;
+    if args.watch {
+        loop {
+            std::thread::sleep(Duration::from_millis(500));
+            run_all(memory, &scope, output)?;
+        }
     }
     let view = View { done: worked.done, failed: worked.failed };
     output.show(&view, |out| match (view.done, view.failed) {

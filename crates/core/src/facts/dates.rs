@@ -14,7 +14,7 @@ pub(super) struct Date {
 impl Date {
     /// Whether everything this one says is said by the other.
     pub(super) fn is_part_of(&self, other: &Self) -> bool {
-        fn fits<T: PartialEq>(own: Option<T>, other: Option<T>) -> bool {
+        fn fits<T: PartialEq + Copy>(own: Option<T>, other: Option<T>) -> bool {
             own.is_none() || own == other
         }
         fits(self.year, other.year)

@@ -1,6 +1,10 @@
 //! Composition: puts the chosen units into the form of their level.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use treering_core::brief::{Brief, Strategy};
+use treering_core::{common, sentence};
 
 use super::cues::Act;
 use super::select::Pick;
@@ -122,29 +126,55 @@ impl Parts<'_> {
         })
     }
 
-    /// By theme: each unit under the topic it shares the most words with.
+    /// By theme: each unit under the topic or word that it shares with the most others.
     fn thematic(&self, picks: &[&Pick]) -> String {
-        let mut groups: Vec<Vec<&Pick>> = vec![Vec::new(); self.topics.len() + 1];
-        let stems: Vec<Vec<String>> = self
-            .topics
-            .iter()
-            .map(|topic| treering_core::sentence::words(topic).map(treering_core::sentence::stem).collect())
-            .collect();
-        for pick in picks {
-            let words: Vec<String> = treering_core::sentence::words(&self.unit(pick).text)
-                .map(treering_core::sentence::stem)
-                .collect();
-            let shared = |topic: &Vec<String>| topic.iter().filter(|stem| words.contains(stem)).count();
-            let best = (0..stems.len()).max_by_key(|place| (shared(&stems[*place]), usize::MAX - place));
-            let place = best.filter(|place| shared(&stems[*place]) > 0).unwrap_or(self.topics.len());
-            groups[place].push(*pick);
-        }
+        let words: Vec<Vec<(String, &str)>> =
+            picks.iter().map(|pick| self.words(&self.unit(pick).text)).collect();
+        let topics: Vec<String> =
+            self.topics.iter().flat_map(|topic| self.words(topic)).map(|word| word.0).collect();
+        let mut rest: Vec<usize> = (0..picks.len()).collect();
         let mut blocks = Vec::new();
-        for (place, group) in groups.iter().enumerate().filter(|(_, group)| !group.is_empty()) {
-            let heading = self.topics.get(place).map_or("Also", String::as_str);
-            blocks.push(format!("{}:\n{}", capitalised(heading), self.bullets(group)));
+        while blocks.len() < MOST_THEMES {
+            let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+            for (stem, _) in rest.iter().flat_map(|place| &words[*place]) {
+                *counts.entry(stem).or_insert(usize::from(topics.contains(stem))) += 1;
+            }
+            let best = counts
+                .iter()
+                .filter(|(_, count)| **count > 2)
+                .max_by_key(|(stem, count)| (**count, Reverse(**stem)));
+            let Some(theme) = best.map(|(stem, _)| (*stem).to_owned()) else { break };
+            let has = |place: &usize| words[*place].iter().any(|(stem, _)| *stem == theme);
+            let own: Vec<&Pick> = rest.iter().filter(|place| has(place)).map(|place| picks[*place]).collect();
+            let written = rest.iter().flat_map(|place| &words[*place]).find(|(stem, _)| *stem == theme);
+            let heading = written.map_or_else(String::new, |(_, word)| capitalised(word));
+            blocks.push(format!("{heading}:\n{}", self.bullets(&own)));
+            rest.retain(|place| !has(place));
+        }
+        let own: Vec<&Pick> = rest.iter().map(|place| picks[*place]).collect();
+        if !own.is_empty() && blocks.is_empty() {
+            return self.bullets(&own);
+        }
+        if !own.is_empty() {
+            blocks.push(format!("Also:\n{}", self.bullets(&own)));
         }
         blocks.join("\n\n")
+    }
+
+    /// The words of a text that can name a theme, by their stems.
+    fn words<'t>(&self, text: &'t str) -> Vec<(String, &'t str)> {
+        let is_name =
+            |word: &str| self.material.names.iter().any(|name| name.split(' ').any(|part| part == word));
+        let mut words: Vec<(String, &str)> = sentence::words(text)
+            .filter(|word| {
+                word.chars().nth(2).is_some() && common::weight(&word.to_lowercase()) > 0.9 && !is_name(word)
+            })
+            .filter(|word| !word.contains(['\'', '’']) && word.chars().all(char::is_alphabetic))
+            .map(|word| (sentence::stem(word), word))
+            .collect();
+        words.sort_by(|one, other| one.0.cmp(&other.0));
+        words.dedup_by(|one, other| one.0 == other.0);
+        words
     }
 
     /// In the order of time, a paragraph for every day.
@@ -204,6 +234,9 @@ impl Parts<'_> {
         blocks.join("\n\n")
     }
 }
+
+/// The most themes of a text.
+const MOST_THEMES: usize = 6;
 
 const KEY_POINTS: &str = "Key points";
 

@@ -92,7 +92,7 @@ const ACTIONS: [&str; 46] = [
     "will send",
     "will call",
     "will write",
-    "remind me",
+    "remind me to",
     "il faut",
     "il faudra",
     "il faudrait",

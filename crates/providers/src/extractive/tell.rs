@@ -51,7 +51,7 @@ fn one(material: &Material, unit: &Unit, several: bool) -> Told {
     let limit = if unit.kind == Kind::Code { LONGEST_CODE } else { LONGEST };
     let text = ended(cut(&unit.text, limit), unit.kind);
     let Some(speaker) = unit.speaker.map(|place| &material.speakers[place]) else {
-        return Told { label: None, text };
+        return labelled(text, &material.names);
     };
     if !speaker.is_named && !several {
         return Told { label: None, text };
@@ -76,6 +76,18 @@ fn one(material: &Material, unit: &Unit, several: bool) -> Told {
     Told { label: Some(speaker.name.clone()), text }
 }
 
+/// A sentence of a child, with the label that it was given there apart.
+fn labelled(text: String, names: &[String]) -> Told {
+    let split = text.split_once(": ").filter(|(label, rest)| {
+        let speaker = label.split(" asks ").next().and_then(|part| part.split(" tells ").next());
+        !rest.is_empty() && speaker.is_some_and(|speaker| names.iter().any(|name| name == speaker))
+    });
+    match split {
+        Some((label, rest)) => Told { label: Some(label.to_owned()), text: rest.to_owned() },
+        None => Told { label: None, text },
+    }
+}
+
 /// A text with a mark at its end.
 fn ended(mut text: String, kind: Kind) -> String {
     let ends = text.ends_with(|c: char| ".!?…:;。！？؟".contains(c) || "\"')]»”’」`".contains(c));
@@ -90,9 +102,9 @@ pub(super) fn cut(text: &str, limit: usize) -> String {
     let Some((end, _)) = text.char_indices().nth(limit) else { return text.to_owned() };
     let end = text[..end].char_indices().next_back().map_or(0, |(at, _)| at);
     let head = &text[..end];
-    let marks = head.match_indices([',', ';', ':', '—', '–', '，', '、']);
-    let clause = marks.filter(|(at, mark)| *at > end / 2 && head[at + mark.len()..].starts_with(' ')).last();
-    let clause = clause.map(|(at, _)| at);
+    let marks = head.rmatch_indices([',', ';', ':', '—', '–', '，', '、']);
+    let is_clause = |(at, mark): &(usize, &str)| *at > end / 2 && head[at + mark.len()..].starts_with(' ');
+    let clause = marks.into_iter().find(is_clause).map(|(at, _)| at);
     let word = head.rfind(char::is_whitespace).filter(|at| *at > 0);
     let kept = head[..clause.or(word).unwrap_or(end)]
         .trim_end_matches(|c: char| !c.is_alphanumeric() && !")]\"'`".contains(c));

@@ -47,8 +47,8 @@ pub(super) fn topics<'a>(material: &Material, before: impl Iterator<Item = &'a s
             }
         }
     }
-    for speaker in &material.speakers {
-        for word in sentence::words(&speaker.name) {
+    for name in &material.names {
+        for word in sentence::words(name) {
             let stem = sentence::stem(word);
             phrases.retain(|key, _| !key.split(' ').any(|part| part == stem));
         }

@@ -69,6 +69,8 @@ pub(super) struct Material {
     pub(super) units: Vec<Unit>,
     pub(super) speakers: Vec<Speaker>,
     pub(super) terms: Vec<Term>,
+    /// Names of those who speak, here or in what the children cover.
+    pub(super) names: Vec<String>,
     index: HashMap<String, u32>,
 }
 
@@ -90,6 +92,7 @@ impl Material {
             }
         }
         material.pair_answers();
+        material.names.extend(material.speakers.iter().map(|speaker| speaker.name.clone()));
         material.lighten_speakers();
         material
     }
@@ -146,10 +149,17 @@ impl Material {
             if piece.kind == Kind::Heading {
                 continue;
             }
-            let text = clean(piece.text, piece.kind);
+            // What stands in brackets alone is a note about something that is not text.
+            let within = |open, close| piece.text.starts_with(open) && piece.text.ends_with(close);
+            let is_note = within('[', ']') || within('(', ')');
+            let kind = if is_note { Kind::Code } else { piece.kind };
+            let text = clean(piece.text, kind);
+            if speaker.is_none() {
+                self.note_names(&text);
+            }
             let terms = self.terms_of(&text);
             let content = terms.iter().filter(|term| self.terms[**term as usize].weight > 0.9).count();
-            let act = if piece.kind == Kind::Code { Act::Statement } else { cues::act(&text, content) };
+            let act = if kind == Kind::Code { Act::Statement } else { cues::act(&text, content) };
             for term in &terms {
                 self.terms[*term as usize].units += 1;
             }
@@ -162,7 +172,7 @@ impl Material {
                 at,
                 text,
                 chars,
-                kind: piece.kind,
+                kind,
                 act,
                 terms,
                 answers: None,
@@ -171,6 +181,18 @@ impl Material {
                 is_technical,
                 is_own,
             });
+        }
+    }
+
+    /// Notes who speaks by the label before a quotation: `Ana: …`, `Ana asks Juno: …`.
+    fn note_names(&mut self, text: &str) {
+        let Some((label, _)) = text.split_once(": ") else { return };
+        for name in label.split(" asks ").flat_map(|part| part.split(" tells ")) {
+            let is_name =
+                name.split(' ').count() <= 3 && name.starts_with(|c: char| c.is_uppercase() || c == '#');
+            if is_name && !self.names.iter().any(|known| known == name) {
+                self.names.push(name.to_owned());
+            }
         }
     }
 
@@ -227,6 +249,11 @@ impl Material {
                 continue;
             }
             let (passage, speaker) = (self.units[place].passage, self.units[place].speaker);
+            let next = self.units.get(place + 1).filter(|next| next.passage == passage);
+            if next.is_some_and(|next| next.act == Act::Open || cues::leaves_open(&next.text)) {
+                self.units[place].unanswered = true;
+                continue;
+            }
             let reply = (place + 1..self.units.len()).find(|later| {
                 let unit = &self.units[*later];
                 unit.passage > passage && unit.speaker != speaker
@@ -251,8 +278,7 @@ impl Material {
 
     /// The names of the speakers are everywhere and tell nothing.
     fn lighten_speakers(&mut self) {
-        let names: Vec<String> = self.speakers.iter().map(|speaker| speaker.name.clone()).collect();
-        for name in &names {
+        for name in &self.names {
             for word in sentence::words(name) {
                 if let Some(term) = self.index.get(&sentence::stem(word)) {
                     self.terms[*term as usize].weight *= 0.2;

@@ -1,0 +1,105 @@
+//! The asset as a table: pieces of words, found by hash, with a row of small integers each.
+//!
+//! Everything is used where it lies in the binary. The layout, little-endian, is written by
+//! `tools/distil/distil.py`:
+//!
+//! | part | size |
+//! |---|---|
+//! | `TRSTATIC`, version 1, rows, dims, slots, length of the texts | 8 + 5 × 4 |
+//! | slots: a row's number plus one, or zero | slots × 2 |
+//! | where each piece's text ends | rows × 4 |
+//! | scale of each row | rows × 4 |
+//! | texts of the pieces, one after the other | length of the texts |
+//! | rows | rows × dims |
+
+/// Numbers in a vector.
+pub(super) const DIMS: usize = 256;
+
+const MAGIC: &[u8] = b"TRSTATIC";
+const VERSION: u32 = 1;
+
+/// Pieces and their rows.
+#[derive(Debug)]
+pub(super) struct Table {
+    slots: &'static [[u8; 2]],
+    ends: &'static [[u8; 4]],
+    scales: &'static [[u8; 4]],
+    texts: &'static [u8],
+    rows: &'static [[u8; DIMS]],
+}
+
+impl Table {
+    /// Takes the asset apart. In a constant, what does not fit stops the compiler.
+    pub(super) const fn read(bytes: &'static [u8]) -> Self {
+        let (magic, bytes) = bytes.split_at(MAGIC.len());
+        let mut at = 0;
+        while at < MAGIC.len() {
+            assert!(magic[at] == MAGIC[at], "not a table of word pieces");
+            at += 1;
+        }
+        let (head, bytes) = bytes.split_at(20);
+        let (head, _) = head.as_chunks::<4>();
+        assert!(u32::from_le_bytes(head[0]) == VERSION, "another version");
+        assert!(u32::from_le_bytes(head[2]) as usize == DIMS, "another number of dimensions");
+        let rows = u32::from_le_bytes(head[1]) as usize;
+        let slots = u32::from_le_bytes(head[3]) as usize;
+        assert!(slots.is_power_of_two() && slots > rows, "no free slot");
+        let (slots, bytes) = bytes.split_at(slots * 2);
+        let (ends, bytes) = bytes.split_at(rows * 4);
+        let (scales, bytes) = bytes.split_at(rows * 4);
+        let (texts, bytes) = bytes.split_at(u32::from_le_bytes(head[4]) as usize);
+        assert!(bytes.len() == rows * DIMS, "cut short");
+        Self {
+            slots: slots.as_chunks().0,
+            ends: ends.as_chunks().0,
+            scales: scales.as_chunks().0,
+            texts,
+            rows: bytes.as_chunks().0,
+        }
+    }
+
+    /// The row of the piece with this text, whose hash is given.
+    pub(super) fn find(&self, hash: Hash, text: &[u8]) -> Option<u16> {
+        let mask = self.slots.len() - 1;
+        let mut slot = hash.slot() & mask;
+        loop {
+            let row = u16::from_le_bytes(self.slots[slot]).checked_sub(1)?;
+            if self.text(row) == text {
+                return Some(row);
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
+    /// Adds a row to a sum.
+    pub(super) fn add(&self, row: u16, sum: &mut [f32; DIMS]) {
+        let scale = f32::from_le_bytes(self.scales[usize::from(row)]);
+        for (x, byte) in sum.iter_mut().zip(&self.rows[usize::from(row)]) {
+            *x += scale * f32::from(*byte as i8);
+        }
+    }
+
+    fn text(&self, row: u16) -> &[u8] {
+        let end = |row: usize| u32::from_le_bytes(self.ends[row]) as usize;
+        let row = usize::from(row);
+        &self.texts[if row == 0 { 0 } else { end(row - 1) }..end(row)]
+    }
+}
+
+/// Hash of a piece's text (FNV-1a), made byte by byte.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hash(u64);
+
+impl Hash {
+    /// Of nothing.
+    pub(super) const EMPTY: Self = Self(0xcbf2_9ce4_8422_2325);
+
+    /// With one more byte.
+    pub(super) const fn with(self, byte: u8) -> Self {
+        Self((self.0 ^ byte as u64).wrapping_mul(0x0100_0000_01b3))
+    }
+
+    fn slot(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+}

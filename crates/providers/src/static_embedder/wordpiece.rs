@@ -1,0 +1,133 @@
+//! Cuts text into word pieces as the uncased BERT models do.
+//!
+//! Characters are folded (no accents, no case, no control characters), words end at white space,
+//! punctuation marks and ideographs stand alone, and each word is cut into the longest known pieces from left
+//! to right. A word that cannot be cut so is passed over.
+
+use unicode_normalization::char::decompose_canonical;
+use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
+
+use super::table::{Hash, Table};
+
+/// Words with more characters are passed over.
+const LONGEST_WORD: usize = 100;
+
+/// A cutter with the word it is at.
+pub(super) struct WordPiece<'a> {
+    table: &'a Table,
+    /// Continued pieces are known by this mark before them; words are kept behind it.
+    word: Vec<u8>,
+    pieces: Vec<u16>,
+}
+
+const CONTINUED: &[u8] = b"##";
+
+impl<'a> WordPiece<'a> {
+    /// A cutter into the pieces of a table.
+    pub(super) fn new(table: &'a Table) -> Self {
+        Self { table, word: CONTINUED.to_vec(), pieces: Vec::new() }
+    }
+
+    /// Calls back with every known piece of the text, in order.
+    pub(super) fn each_piece(&mut self, text: &str, mut found: impl FnMut(u16)) {
+        for c in text.chars() {
+            if c.is_ascii_alphanumeric() {
+                self.word.push(c.to_ascii_lowercase() as u8);
+            } else if is_control(c) {
+                // Gone without a trace: what it stood between is one word.
+            } else if c.is_ascii() {
+                self.push(c, &mut found);
+            } else {
+                decompose_canonical(c, |part| {
+                    if part.general_category() != GeneralCategory::NonspacingMark {
+                        part.to_lowercase().for_each(|c| self.push(c, &mut found));
+                    }
+                });
+            }
+        }
+        self.end_word(&mut found);
+    }
+
+    fn push(&mut self, c: char, found: &mut impl FnMut(u16)) {
+        if c.is_whitespace() {
+            self.end_word(found);
+        } else if is_punctuation(c) || is_ideograph(c) {
+            self.end_word(found);
+            self.append(c);
+            self.end_word(found);
+        } else {
+            self.append(c);
+        }
+    }
+
+    fn append(&mut self, c: char) {
+        self.word.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+
+    fn end_word(&mut self, found: &mut impl FnMut(u16)) {
+        if self.word.len() > CONTINUED.len() {
+            if self.cut() {
+                self.pieces.iter().for_each(|piece| found(*piece));
+            }
+            self.word.truncate(CONTINUED.len());
+        }
+    }
+
+    /// Cuts the word; false where that is not possible.
+    fn cut(&mut self) -> bool {
+        const FIRST: Hash = Hash::EMPTY;
+        const LATER: Hash = Hash::EMPTY.with(CONTINUED[0]).with(CONTINUED[1]);
+        self.pieces.clear();
+        let word = &mut self.word;
+        let characters = word.iter().filter(|byte| (**byte as i8) >= -64).count();
+        if characters > LONGEST_WORD + CONTINUED.len() {
+            return false;
+        }
+        let mut start = CONTINUED.len();
+        while start < word.len() {
+            let is_first = start == CONTINUED.len();
+            let text = if is_first {
+                start
+            } else {
+                // What lies before was cut already, and makes room for the mark.
+                word[start - CONTINUED.len()..start].copy_from_slice(CONTINUED);
+                start - CONTINUED.len()
+            };
+            let mut hash = if is_first { FIRST } else { LATER };
+            let whole = word[start..].iter().fold(hash, |hash, byte| hash.with(*byte));
+            let mut longest = self.table.find(whole, &word[text..]).map(|piece| (piece, word.len()));
+            if longest.is_none() {
+                for end in start..word.len() {
+                    hash = hash.with(word[end]);
+                    if let Some(piece) = self.table.find(hash, &word[text..=end]) {
+                        longest = Some((piece, end + 1));
+                    }
+                }
+            }
+            let Some((piece, end)) = longest else { return false };
+            self.pieces.push(piece);
+            start = end;
+        }
+        true
+    }
+}
+
+fn is_control(c: char) -> bool {
+    match c {
+        '\t' | '\n' | '\r' => false,
+        '\u{fffd}' => true,
+        _ if c.is_ascii() => c.is_ascii_control(),
+        _ => c.general_category_group() == GeneralCategoryGroup::Other,
+    }
+}
+
+fn is_punctuation(c: char) -> bool {
+    c.is_ascii_punctuation()
+        || !c.is_ascii() && c.general_category_group() == GeneralCategoryGroup::Punctuation
+}
+
+fn is_ideograph(c: char) -> bool {
+    matches!(u32::from(c),
+        0x4e00..=0x9fff | 0x3400..=0x4dbf | 0x20000..=0x2a6df | 0x2a700..=0x2b73f | 0x2b740..=0x2b81f
+        | 0x2b820..=0x2ceaf | 0xf900..=0xfaff | 0x2f800..=0x2fa1f)
+}
