@@ -23,7 +23,7 @@ use crate::generate::external;
 #[macro_export]
 macro_rules! store_contract {
     ($fresh:expr) => {
-        $crate::store_contract!($fresh,
+        $crate::store_contract!($fresh, contract,
             what_is_put_comes_back,
             any_text_comes_back,
             a_refused_plan_writes_nothing,
@@ -41,31 +41,32 @@ macro_rules! store_contract {
             a_plan_sees_what_was_committed_before,
             a_sound_store_has_no_problems,
         );
+        $crate::tree_contract!($fresh);
     };
-    ($fresh:expr, $($rule:ident),* $(,)?) => {
+    ($fresh:expr, $part:ident, $($rule:ident),* $(,)?) => {
         $(
             #[test]
             fn $rule() {
                 let (store, _guard) = $fresh;
-                $crate::contract::$rule(&store);
+                $crate::$part::$rule(&store);
             }
         )*
     };
 }
 
-fn at(second: i64) -> Timestamp {
+pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_micros(1_700_000_000_000_000 + second * 1_000_000)
 }
 
-fn tenant(name: &str) -> TenantId {
+pub(crate) fn tenant(name: &str) -> TenantId {
     TenantId::new(name).unwrap()
 }
 
-fn key(number: u8) -> ConversationKey {
+pub(crate) fn key(number: u8) -> ConversationKey {
     ConversationKey { tenant: TenantId::default(), id: ConversationId::from_bytes([number; 16]) }
 }
 
-fn conversation(number: u8) -> Conversation {
+pub(crate) fn conversation(number: u8) -> Conversation {
     Conversation {
         id: ConversationId::from_bytes([number; 16]),
         slug: format!("slug-{number}"),
@@ -140,17 +141,17 @@ fn tool_call(turn: u32, order: u32, outcome: Option<ToolResult>) -> ToolCall {
     }
 }
 
-fn commit(store: &dyn Store, writes: Vec<Write>) -> Result<(), StoreError> {
+pub(crate) fn commit(store: &dyn Store, writes: Vec<Write>) -> Result<(), StoreError> {
     commit_for(store, TenantId::default(), writes)
 }
 
-fn commit_for(store: &dyn Store, tenant: TenantId, writes: Vec<Write>) -> Result<(), StoreError> {
+pub(crate) fn commit_for(store: &dyn Store, tenant: TenantId, writes: Vec<Write>) -> Result<(), StoreError> {
     let commit = Commit { tenant, writes };
     store.commit(Box::new(move |_| Ok(commit.clone())))
 }
 
 /// A conversation with one message.
-fn put(store: &dyn Store, number: u8) {
+pub(crate) fn put(store: &dyn Store, number: u8) {
     let it = conversation(number);
     let writes = vec![
         Write::PutConversation(it.clone()),
@@ -159,7 +160,7 @@ fn put(store: &dyn Store, number: u8) {
     commit(store, writes).unwrap();
 }
 
-fn everything<T>(from: T) -> Span<T> {
+pub(crate) fn everything<T>(from: T) -> Span<T> {
     Span::starting(from, usize::MAX)
 }
 

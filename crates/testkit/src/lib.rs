@@ -2,6 +2,8 @@
 
 pub mod clock;
 pub mod contract;
+pub mod contract_jobs;
+pub mod contract_tree;
 pub mod generate;
 pub mod summarizer;
 

@@ -1,0 +1,618 @@
+//! The tree as a person and as a script meet it, and as a crash leaves it: every test runs the real
+//! program as real processes. Whatever happens to a worker, the tree that comes out is the one that
+//! an undisturbed worker grows.
+//!
+//! `TREERING_CRASH_SEED` changes the moments at which workers are killed; a failing test prints it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "all of this is test code, also what is not in a function marked as a test"
+)]
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+const FILE: &str = "treering.db";
+
+// ---------------------------------------------------------------- commands
+
+#[test]
+fn a_tree_is_drawn_and_its_nodes_are_shown() {
+    let home = demo();
+    let drawn = home.ok(&["show", "tidewatch", "--tree"]);
+    for word in ["level 2 ·", "├─ ● l1-", "superseded (silence)", "◌  open window", "sms-retry-idea"]
+    {
+        assert!(drawn.contains(word), "{word}: {drawn}");
+    }
+    let nodes = home.nodes("tidewatch");
+    let mut in_order: Vec<(&String, &Value)> = nodes.iter().collect();
+    in_order.sort_by_key(|(_, node)| (node["level"].as_u64(), node["ordinal"].as_u64()));
+    let (mut ends, mut below): (BTreeMap<String, Value>, Vec<&str>) = Default::default();
+    for (id, node) in in_order {
+        assert_eq!((node["slug"].as_str(), node["dirty"].as_bool()), (Some("tidewatch"), Some(false)));
+        assert_eq!(node["created_at"], node["range_end"], "{id}");
+        assert!(id.starts_with(&format!("l{}-", node["level"])), "{id}");
+        assert!(!node["content"]["overview"].as_str().unwrap().is_empty(), "{id}");
+        match node["covers"]["nodes"].as_array() {
+            Some(children) => below.extend(children.iter().map(|child| child.as_str().unwrap())),
+            None => {
+                let window = &node["covers"]["messages"];
+                let thread = window["thread"].as_str().unwrap().to_owned();
+                let before = ends.insert(thread, window["until_idx"].clone());
+                assert_eq!(window["from_idx"], before.unwrap_or(json!(0)), "{id} follows the one before");
+            }
+        }
+    }
+    assert!(below.len() > 4 && below.iter().all(|child| nodes[*child]["state"] == "superseded"));
+    let (id, group) = nodes.iter().find(|(_, node)| node["level"] == 2).unwrap();
+    let shown = home.ok(&["show", &id[..10]]);
+    let first = group["covers"]["nodes"][0].as_str().unwrap();
+    for word in [id, "level 2", "sealed: ", "written by extractive", "written from", first] {
+        assert!(shown.contains(word), "{word}: {shown}");
+    }
+    assert!(shown.contains(group["content"]["overview"].as_str().unwrap()));
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let home = demo();
+    let levels = home.json(&["stats"])["tree"]["levels"].clone();
+    let (first, second) = (&levels[0]["nodes"], &levels[1]["nodes"]);
+    let both = first.as_u64().unwrap() + second.as_u64().unwrap();
+    let (before, logged) = (std::fs::read(home.path().join(FILE)).unwrap(), home.json(&["logs"]));
+    let estimate = |args: &[&str]| {
+        let args: Vec<&str> = ["update", "tidewatch", "--dry-run"].iter().chain(args).copied().collect();
+        let view = home.json(&args)[0].clone();
+        assert_eq!((&view["dry_run"], &view["job"], &view["done"]), (&json!(true), &Value::Null, &json!(0)));
+        view
+    };
+    assert_eq!(estimate(&[])["calls"], 0);
+    let full = estimate(&["--full"]);
+    assert_eq!((&full["felled"], &full["jobs_by_level"][0]), (&json!(both), first));
+    assert!(full["tokens_in"].as_u64() > full["tokens_out"].as_u64() && full["tokens_out"] != 0);
+    let upper = estimate(&["--full", "--level", "2"]);
+    assert_eq!((&upper["felled"], &upper["jobs_by_level"]), (second, &json!([0, second])));
+    let other = estimate(&["--full", "--with", "window_chars=2000", "--with", "min_flush_chars=0"]);
+    assert!(other["jobs_by_level"][0].as_u64() > first.as_u64(), "{other}");
+    assert!(home.ok(&["update", "--full", "--dry-run"]).contains("nothing was written"));
+    assert_eq!(home.json(&["logs"]), logged);
+    let names: Vec<_> = std::fs::read_dir(home.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(names, [FILE]);
+    assert!(std::fs::read(home.path().join(FILE)).unwrap() == before, "the store was touched");
+}
+
+#[test]
+fn growing_a_tree_anew_gives_the_same_tree() {
+    let home = demo();
+    let (tree, nodes) = (home.tree("tidewatch"), home.nodes("tidewatch"));
+    let made = |home: &Home| -> Vec<Value> {
+        let pages = nodes.keys().map(|id| home.json(&["show", id])["generated_at"].clone());
+        pages.collect()
+    };
+    let before = made(&home);
+    let updated = home.json(&["update", "tidewatch", "--full"])[0].clone();
+    assert_eq!((&updated["done"], &updated["failed"]), (&json!(nodes.len()), &json!(0)));
+    assert_eq!((home.tree("tidewatch"), home.nodes("tidewatch")), (tree.clone(), nodes.clone()));
+    let after = made(&home);
+    assert!(before.iter().zip(&after).all(|(before, after)| before != after), "it was really written anew");
+
+    let job = updated["job"].as_str().unwrap();
+    let log = home.json(&["logs", &job[..12]]);
+    assert_eq!((log.as_array().unwrap().len(), &log[0]["event"]), (1, &json!("update")));
+    let text = log[0]["text"].as_str().unwrap();
+    assert!(text.contains(&format!("{} nodes felled", nodes.len())), "{text}");
+
+    let groups = nodes.values().filter(|node| node["level"] == 2).count();
+    let updated = home.json(&["update", "--full", "--level", "2"])[0].clone();
+    assert_eq!((&updated["done"], &updated["felled"]), (&json!(groups), &json!(groups)));
+    assert_eq!((home.tree("tidewatch"), home.nodes("tidewatch")), (tree, nodes.clone()));
+    let last = made(&home);
+    let rewritten = after.iter().zip(&last).filter(|(before, after)| before != after).count();
+    assert_eq!(rewritten, groups, "what lies below stays as it was");
+    assert_eq!(home.json(&["update"])[0]["done"], 0, "nothing is left to do");
+    home.verify();
+}
+
+#[test]
+fn parameters_hold_for_one_update_only() {
+    let home = told(60);
+    home.json(&["work"]);
+    let (tree, nodes) = (home.tree("told"), home.nodes("told"));
+    let other =
+        ["update", "told", "--full", "--with", "window_chars=500", "--with", "length@2=1-2 sentences"];
+    assert!(home.json(&other)[0]["done"].as_u64().unwrap() > nodes.len() as u64);
+    assert!(home.nodes("told").keys().all(|id| !nodes.contains_key(id)), "other windows, other nodes");
+    home.verify();
+    assert_eq!(home.json(&["policy", "told"])["parameters"], json!([]));
+    home.json(&["update", "told", "--full"]);
+    assert_eq!((home.tree("told"), home.nodes("told")), (tree, nodes));
+}
+
+#[test]
+fn the_upper_levels_can_be_left_for_later() {
+    let home = told(60);
+    home.json(&["update", "told", "--background"]);
+    let left = home.jobs();
+    assert!(!left.is_empty() && left.iter().all(|job| job["level"] == 2 && job["critical"] == false));
+    let status = home.json(&["status", "told"]);
+    assert_eq!((&status["clear"], &status["jobs_queued"]), (&json!(true), &json!(left.len())));
+    home.verify();
+    assert_eq!(home.json(&["update", "told", "--level", "1"])[0]["done"], 0);
+    assert_eq!(home.json(&["update", "told", "--level", "2"])[0]["done"], left.len());
+    assert!(home.jobs().iter().all(|job| job["level"] == 3), "what follows from it waits");
+    home.json(&["work"]);
+    assert_eq!(home.tree("told"), undisturbed(60).tree("told"));
+}
+
+#[test]
+fn jobs_are_listed_logged_and_waited_for() {
+    let home = told(40);
+    let queued = home.jobs();
+    assert!(queued.len() > 2, "{queued:?}");
+    for job in &queued {
+        assert_eq!(
+            (&job["state"], &job["level"], &job["critical"]),
+            (&json!("pending"), &json!(1), &json!(true))
+        );
+        assert_eq!((&job["slug"], &job["failures"]), (&json!("told"), &json!(0)));
+    }
+    let status = home.json(&["status"]);
+    assert_eq!((&status["clear"], &status["jobs_queued"]), (&json!(false), &json!(queued.len())));
+    assert_eq!(status["pending"][0]["hash"], queued[0]["id"]);
+    assert_eq!(status["pending"].as_array().unwrap().len(), queued.len());
+    assert!(home.ok(&["status"]).contains("gate: waiting for"));
+    assert_eq!(home.json(&["stats"])["tree"]["jobs_queued"], queued.len());
+    assert!(home.ok(&["show", "--tree"]).contains("pending"));
+    assert_eq!(home.json(&["jobs", "-n", "1"]).as_array().unwrap().len(), 1);
+    let id = queued[0]["id"].as_str().unwrap();
+    let events = |id: &str| -> Vec<Value> {
+        home.json(&["logs", id]).as_array().unwrap().iter().map(|line| line["event"].clone()).collect()
+    };
+    assert_eq!(events(&id[..8]), ["acquire"]);
+    assert_eq!(home.json(&["jobs", "retry"]), json!([]), "none has failed");
+
+    let worked = home.json(&["work", "told"]);
+    assert_eq!((&worked["failed"], home.jobs()), (&json!(0), vec![]));
+    assert!(worked["done"].as_u64().unwrap() > queued.len() as u64, "{worked}");
+    assert_eq!(events(&id[..8]), ["acquire", "release"]);
+    assert_eq!(events("ffffffffffff"), [""; 0]);
+    assert_eq!(home.json(&["logs", "-n", "3", "--of", "told"]).as_array().unwrap().len(), 3);
+    assert_eq!(home.json(&["status"])["clear"], true);
+    assert!(home.ok(&["jobs"]).contains("no job is waiting"));
+    assert!(home.ok(&["work"]).contains("nothing to do"));
+}
+
+#[test]
+fn a_job_that_was_given_up_is_told_of_and_tried_again() {
+    let home = told(20);
+    let queued = home.jobs();
+    let given_up = queued[1]["id"].as_str().unwrap();
+    home.store(|store| {
+        let sql =
+            "UPDATE jobs SET state = 2, failures = 4, error = 'no such model' WHERE hex(id) = upper(?1)";
+        assert_eq!(store.execute(sql, [given_up]).unwrap(), 1);
+    });
+    home.json(&["work"]);
+    let status = home.json(&["status"]);
+    assert_eq!((&status["clear"], &status["jobs_failed"]), (&json!(true), &json!(1)));
+    assert_eq!(status["failed"][0]["error"], "no such model");
+    assert_eq!(home.json(&["stats"])["tree"]["jobs_failed"], 1);
+    let listed = home.ok(&["jobs"]);
+    assert!(listed.contains("failed") && listed.contains("4 failures: no such model"), "{listed}");
+    home.verify();
+    assert_eq!(home.json(&["jobs", "retry", &given_up[..6]])[0]["state"], "pending");
+    home.refuses(&["jobs", "retry", &given_up[..6]], &["no job with this id has failed"]);
+    assert!(home.json(&["work"])["done"].as_u64().unwrap() > 0);
+    assert_eq!(home.nodes("told"), undisturbed(20).nodes("told"), "late, and the same");
+}
+
+#[test]
+fn a_conversation_has_its_own_policy() {
+    let home = told(3);
+    let parameters = |args: &[&str]| -> Value {
+        home.json(&["policy", "told"].iter().chain(args).copied().collect::<Vec<_>>())["parameters"].clone()
+    };
+    assert_eq!(parameters(&[]), json!([]));
+    assert_eq!(parameters(&["preset=per-turn", "length@2=0.2"]), json!(["preset=per-turn", "length@2=0.2"]));
+    home.refuses(&["policy", "told", "window_chars=10"], &["window_chars", "at least 200"]);
+    home.refuses(&["policy", "nothing", "turns=3"], &["nothing", "treering sessions"]);
+    home.misused(
+        &["policy", "told", "nonsense=2"],
+        &["nonsense", "there is no such parameter", "window_chars"],
+    );
+    home.misused(&["policy", "told", "turns=many"], &["turns", "many"]);
+    home.misused(&["policy", "told", "turns"], &["turns"]);
+    home.misused(&["policy", "told", "--reset", "turns=3"], &["--reset"]);
+    assert_eq!(parameters(&[]), json!(["preset=per-turn", "length@2=0.2"]), "a refusal changes nothing");
+    home.ok(&[
+        "append",
+        "told",
+        "--user",
+        "And the buoy?",
+        "--assistant",
+        "It is red.",
+        "--at",
+        "2026-03-09",
+    ]);
+    let tree = home.tree("told");
+    assert_eq!(tree[0]["level"], 1, "sealed at once: {tree}");
+    assert_eq!(parameters(&["--reset"]), json!([]));
+    home.verify();
+}
+
+#[test]
+fn statistics_add_up_with_the_nodes() {
+    let home = demo();
+    let nodes = home.nodes("tidewatch");
+    let tree = home.json(&["stats"])["tree"].clone();
+    assert_eq!(home.json(&["stats", "tidewatch"]), tree, "it is the only one");
+    let sum = |level: &Value, field: &str| -> u64 {
+        let of = nodes.values().filter(|node| node["level"] == *level);
+        of.map(|node| node[field].as_u64().unwrap()).sum()
+    };
+    for level in tree["levels"].as_array().unwrap() {
+        let number = &level["level"];
+        let of = || nodes.values().filter(|node| node["level"] == *number);
+        assert_eq!(level["nodes"], of().count());
+        assert_eq!(level["uncovered"], of().filter(|node| node["state"] == "active").count());
+        for field in ["chars", "tokens", "source_chars"] {
+            assert_eq!(level[field], sum(number, field), "{field} of level {number}");
+        }
+        assert_eq!(level["dirty"], 0);
+        assert!(level["grounded_mean"].as_f64().unwrap() > 0.9, "{level}");
+    }
+    let kept: u64 =
+        nodes.values().filter(|it| it["state"] == "active").map(|it| it["tokens"].as_u64().unwrap()).sum();
+    assert_eq!(tree["tokens_kept"], kept);
+    assert_eq!(tree["tokens_saved"], tree["tokens_covered"].as_u64().unwrap() - kept);
+    assert_eq!((&tree["jobs_queued"], &tree["dirty_ratio"]), (&json!(0), &json!(0.0)));
+}
+
+#[test]
+fn damage_to_a_tree_is_found_and_repaired() {
+    let damages: [(&str, &[&str]); 4] = [
+        (
+            "DELETE FROM nodes WHERE level = 1 AND ordinal = 2",
+            &["level 1: ", "neither content nor a job, the first is 2", "level 2: group", "is in no window"],
+        ),
+        (
+            "DELETE FROM nodes WHERE level = 2 AND ordinal = 1",
+            &[
+                "level 2: ",
+                "neither content nor a job, the first is 1",
+                "group 1 has children but was never planned",
+            ],
+        ),
+        (
+            "UPDATE nodes SET parent = NULL WHERE level = 1 AND ordinal = 0",
+            &["level 2: group 0 covers 3 nodes and has 2"],
+        ),
+        ("UPDATE nodes SET dirty = 1 WHERE level = 2 AND ordinal = 0", &["number 0 is dirty and has no job"]),
+    ];
+    let whole = undisturbed(60);
+    let (tree, nodes) = (whole.tree("told"), whole.nodes("told"));
+    for (damage, words) in damages {
+        let home = whole.copy();
+        home.store(|store| assert_eq!(store.execute(damage, []).unwrap(), 1));
+        let output = home.run(&["--json", "verify"]);
+        assert_eq!(output.status.code(), Some(1), "{damage}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let problems = report["problems"].as_array().unwrap();
+        let place: Vec<&Value> = problems.iter().map(|problem| &problem["conversation"]).collect();
+        assert!(place.iter().all(|place| place.as_str() == Some("told")), "{report}");
+        for word in words {
+            let said = problems.iter().any(|problem| problem["what"].as_str().unwrap().contains(word));
+            assert!(said, "{damage}: {word}: {report}");
+        }
+        let repaired = home.json(&["verify", "--repair"]);
+        assert_eq!((&repaired["clean"], &repaired["repaired"]), (&json!(true), &json!(["told"])));
+        assert_eq!((home.tree("told"), home.nodes("told")), (tree.clone(), nodes.clone()), "{damage}");
+        assert_eq!(home.json(&["verify", "--repair"])["repaired"], json!([]), "once is enough");
+    }
+}
+
+#[test]
+fn wrong_arguments_are_named() {
+    let home = told(1);
+    home.refuses(&["show", "l1-ffffffff"], &["l1-ffffffff", "show --tree"]);
+    home.refuses(&["update", "nothing"], &["nothing", "treering sessions"]);
+    home.refuses(&["work", "nothing"], &["nothing", "treering sessions"]);
+    home.refuses(&["status", "nothing"], &["nothing", "treering sessions"]);
+    home.refuses(&["stats", "nothing"], &["nothing", "treering sessions"]);
+    home.refuses(&["jobs", "--of", "nothing"], &["nothing", "treering sessions"]);
+    home.refuses(&["logs", "--of", "nothing"], &["nothing", "treering sessions"]);
+    home.refuses(&["jobs", "retry", "ffff"], &["ffff", "no job with this id has failed", "treering jobs"]);
+    home.refuses(&["jobs", "retry", "%"], &["%", "no job with this id has failed"]);
+    home.refuses(&["update", "--full", "--with", "window_chars=10"], &["window_chars", "at least 200"]);
+    home.misused(&["update", "--level", "0"], &["--level", "a number from 1"]);
+    home.misused(&["update", "--level", "top"], &["--level", "a number from 1"]);
+    home.misused(&["update", "--with", "windows=3"], &["windows", "there is no such parameter"]);
+    home.misused(&["update", "--with", "length=2"], &["length", "0.5"]);
+    let ambiguous = demo();
+    ambiguous.refuses(&["show", "l1-"], &["l1-", "fits", "a few more digits"]);
+}
+
+// ---------------------------------------------------------------- crashes
+
+#[cfg(unix)]
+mod crashes {
+    use super::*;
+
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    const SIGKILL: i32 = 9;
+    const SIGABRT: i32 = 6;
+
+    /// The worker dies at each named place, at the first level and above it; what it left is whole,
+    /// and others finish its work once its leases have run out.
+    #[cfg(debug_assertions)]
+    #[test]
+    fn a_worker_that_dies_anywhere_changes_nothing() {
+        let whole = undisturbed(60);
+        let expected = (whole.tree("told"), whole.nodes("told"));
+        let first = told(60);
+        let above = told(60);
+        above.json(&["update", "told", "--background"]);
+        let check = |start: &Home, fault: &str| {
+            let home = start.copy();
+            let died = home.command(&["work"]).env("TREERING_FAULT", fault).output().unwrap();
+            assert_eq!(died.status.signal(), Some(SIGABRT), "{fault}: {died:?}");
+            assert!(!home.jobs().is_empty(), "{fault}");
+            home.verify();
+            finish(&home);
+            home.verify();
+            assert!((home.tree("told"), home.nodes("told")) == expected, "{fault}: another tree came out");
+        };
+        thread::scope(|scope| {
+            for fault in treering_engine::Fault::ALL {
+                for start in [&first, &above] {
+                    scope.spawn(move || check(start, fault.as_str()));
+                }
+            }
+        });
+    }
+
+    /// Works until there is nothing left, leases of the dead included.
+    fn finish(home: &Home) {
+        let begun = Instant::now();
+        loop {
+            home.json(&["work"]);
+            if home.jobs().is_empty() {
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:#?}", home.jobs());
+            thread::sleep(Duration::from_millis(500));
+        }
+    }
+
+    /// Two workers at once are killed, again and again, wherever they are. To come to all levels in
+    /// little time, the leases of the killed are ended by hand.
+    #[test]
+    fn killed_workers_change_nothing() {
+        const ROUNDS: u32 = 40;
+        let (whole, home) = (told(400), told(400));
+        let begun = Instant::now();
+        whole.json(&["work"]);
+        let longest = u64::try_from(begun.elapsed().as_millis()).unwrap() / 8 + 1;
+        let mut chance = Chance::seeded();
+        let mut kills = 0;
+        for _ in 0..ROUNDS {
+            let mut workers =
+                [(); 2].map(|()| home.command(&["work"]).stdout(Stdio::null()).spawn().unwrap());
+            for worker in &mut workers {
+                thread::sleep(Duration::from_millis(chance.below(longest)));
+                worker.kill().unwrap();
+                kills += u32::from(worker.wait().unwrap().signal() == Some(SIGKILL));
+            }
+            home.verify();
+            if home.jobs().is_empty() {
+                break;
+            }
+            home.store(|store| store.execute_batch("UPDATE jobs SET moment = 0 WHERE state = 1").unwrap());
+        }
+        println!("{kills} kills, {} jobs left", home.jobs().len());
+        assert!(kills >= 4, "the workers were done too soon: {kills} kills");
+        finish(&home);
+        home.verify();
+        assert_eq!(home.tree("told"), whole.tree("told"));
+        assert!(home.nodes("told") == whole.nodes("told"), "other contents came out");
+    }
+
+    /// Random numbers that a seed repeats; the seed is printed when the test fails.
+    struct Chance(u64, u64);
+
+    impl Chance {
+        fn seeded() -> Self {
+            let seed = std::env::var("TREERING_CRASH_SEED").map_or(0x7472_6565, |seed| seed.parse().unwrap());
+            Self(seed, seed)
+        }
+
+        /// A number below `end` (splitmix64).
+        fn below(&mut self, end: u64) -> u64 {
+            self.1 = self.1.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (self.1 ^ (self.1 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (mixed ^ (mixed >> 31)) % end
+        }
+    }
+
+    impl Drop for Chance {
+        fn drop(&mut self) {
+            if thread::panicking() {
+                eprintln!("TREERING_CRASH_SEED={} repeats the moments of this run", self.0);
+            }
+        }
+    }
+}
+
+// ---------------------------------------------------------------- homes
+
+/// A home of its own, and the program on it.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// Another home with the same in it; nobody may have the store open.
+    fn copy(&self) -> Self {
+        let copy = Self::new();
+        for entry in std::fs::read_dir(self.path()).unwrap().map(Result::unwrap) {
+            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        }
+        copy
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
+        command.env_clear().env("TREERING_HOME", self.path()).args(args).current_dir(self.path());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    #[track_caller]
+    fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[track_caller]
+    fn json(&self, args: &[&str]) -> Value {
+        let args: Vec<&str> = ["--json"].iter().chain(args).copied().collect();
+        serde_json::from_str(&self.ok(&args)).unwrap()
+    }
+
+    /// It fails with this code, prints nothing, and says these words.
+    #[track_caller]
+    fn complains(&self, args: &[&str], code: i32, words: &[&str]) {
+        let output = self.run(args);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            (output.status.code(), output.stdout.as_slice()),
+            (Some(code), &b""[..]),
+            "{args:?}: {said}"
+        );
+        for word in words {
+            assert!(said.contains(word), "{args:?}: {word}: {said}");
+        }
+    }
+
+    #[track_caller]
+    fn refuses(&self, args: &[&str], words: &[&str]) {
+        self.complains(args, 1, words);
+    }
+
+    /// The arguments themselves make no sense.
+    #[track_caller]
+    fn misused(&self, args: &[&str], words: &[&str]) {
+        self.complains(args, 2, words);
+    }
+
+    #[track_caller]
+    fn verify(&self) {
+        let output = self.run(&["verify"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+
+    fn jobs(&self) -> Vec<Value> {
+        self.json(&["jobs", "-n", "1000"]).as_array().unwrap().clone()
+    }
+
+    fn tree(&self, conversation: &str) -> Value {
+        self.json(&["show", conversation, "--tree"])["branches"].clone()
+    }
+
+    /// Everything about the nodes of a conversation except when they were written, by id.
+    fn nodes(&self, conversation: &str) -> Nodes {
+        let tree = self.tree(conversation);
+        let finished = tree.as_array().unwrap().iter().filter(|branch| branch["turns"] != 0);
+        let ids = finished.filter_map(|branch| branch["id"].as_str()).filter(|id| !id.is_empty());
+        let page = |id: &str| {
+            let mut page = self.json(&["show", id]);
+            for field in ["generated_at", "generation_ms"] {
+                page.as_object_mut().unwrap().remove(field).unwrap();
+            }
+            (id.to_owned(), page)
+        };
+        ids.map(page).collect()
+    }
+
+    /// Does something to the store behind the program's back.
+    fn store(&self, act: impl FnOnce(&rusqlite::Connection)) {
+        act(&rusqlite::Connection::open(self.path().join(FILE)).unwrap());
+    }
+}
+
+type Nodes = BTreeMap<String, Value>;
+
+/// A home with the sample conversation and its tree.
+fn demo() -> Home {
+    // Its content only: a folder would outlive the tests.
+    static STORE: OnceLock<Vec<u8>> = OnceLock::new();
+    let make = || {
+        let home = Home::new();
+        home.ok(&["demo", "--keep", "."]);
+        std::fs::read(home.path().join(FILE)).unwrap()
+    };
+    let home = Home::new();
+    std::fs::write(home.path().join(FILE), STORE.get_or_init(make)).unwrap();
+    home
+}
+
+/// A home with a conversation of so many turns, windows and groups being small, and the jobs for its
+/// first level.
+fn told(turns: u32) -> Home {
+    let home = Home::new();
+    // The smaller tokenizer: it is made anew in every process.
+    let settings = concat!(
+        "tokens.tokenizer = \"cl100k\"\n",
+        "tree.parameters = [\"window_chars=1000\", \"min_flush_chars=0\", \"group_children=3\", ",
+        "\"group_chars=off\"]\n"
+    );
+    std::fs::write(home.path().join("treering.toml"), settings).unwrap();
+    let lines: String = (0..turns).map(turn).collect();
+    let args = ["append", "--key", "told", "--title", "Told", "--cwd", "/harbour", "--no-tree"];
+    let mut child = home.command(&args).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+    home
+}
+
+/// The same with its tree, grown by a worker that nobody disturbed.
+fn undisturbed(turns: u32) -> Home {
+    let home = told(turns);
+    home.json(&["work"]);
+    assert_eq!(home.jobs(), [Value::Null; 0]);
+    home.verify();
+    home
+}
+
+fn turn(number: u32) -> String {
+    let (berth, depth, minute) = (number % 17 + 1, number * 7 % 50, number % 60);
+    let user = format!("What about berth {berth} after message {number}, with src/berth_{berth}.rs open?");
+    let assistant = format!(
+        "Berth {berth} is {depth}.{berth} m deep. We decided to dredge it in week {number}; \
+         `load_berth_{berth}` in src/berth_{berth}.rs has to be changed."
+    );
+    let at = format!("2026-03-{:02}T{:02}:{minute:02}:00Z", number / 600 + 1, number / 60 % 10 + 8);
+    let line = json!({ "type": "turn", "user": user, "assistant": assistant, "at": at });
+    format!("{line}\n")
+}

@@ -1,0 +1,282 @@
+//! The part of the contract of a store that is about growing a tree: the jobs, the log of their
+//! work, and that both keep to their conversation and tenant as the nodes do.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use treering_core::commit::{LogEvent, LogLine};
+use treering_core::job::LEASE_MS;
+use treering_core::ports::{JobFilter, LogFilter, NodeFilter};
+use treering_core::{
+    ConversationKey, Job, JobId, JobKind, JobState, Store, TenantId, Timestamp, TurnNo, Write,
+};
+
+use crate::contract::{at, commit, commit_for, conversation, key, put, tenant};
+use crate::contract_tree::{id, level, node, nodes, put_node, task};
+
+/// A job of conversation `number`: for a turn at height 0, for a node above.
+pub(crate) fn job(number: u8, height: u8, ordinal: u32) -> Job {
+    let kind = match height {
+        0 => JobKind::EmbedTurn(TurnNo(ordinal)),
+        level => JobKind::Summarise(task(level, ordinal)),
+    };
+    Job::plan(key(number).id, kind, at(0))
+}
+
+pub(crate) fn add_jobs(store: &dyn Store, jobs: &[Job]) {
+    commit(store, jobs.iter().cloned().map(Write::AddJob).collect()).unwrap();
+}
+
+fn jobs(store: &dyn Store, filter: &JobFilter) -> Vec<Job> {
+    store.reader().unwrap().jobs(&TenantId::default(), filter).unwrap()
+}
+
+fn everyone() -> JobFilter {
+    JobFilter::all(usize::MAX)
+}
+
+fn due(now: Timestamp) -> JobFilter {
+    JobFilter { due: Some(now), ..everyone() }
+}
+
+/// Conversation and height of jobs.
+pub(crate) fn heights(store: &dyn Store, filter: &JobFilter) -> Vec<(u8, u8)> {
+    let found = jobs(store, filter);
+    found.iter().map(|job| (job.conversation.as_bytes()[0], job.kind.height())).collect()
+}
+
+fn line(number: u8, job: JobId, text: &str) -> LogLine {
+    let conversation = key(number).id;
+    LogLine { at: at(5), conversation, job, event: LogEvent::Acquire, text: text.into(), took_ms: None }
+}
+
+fn whole_log() -> LogFilter {
+    LogFilter { conversation: None, job_prefix: None, limit: usize::MAX }
+}
+
+fn logged(store: &dyn Store, filter: &LogFilter) -> Vec<String> {
+    let lines = store.reader().unwrap().log(&TenantId::default(), filter).unwrap();
+    lines.into_iter().map(|line| line.text).collect()
+}
+
+pub fn a_job_comes_back_as_it_was_added(store: &dyn Store) {
+    put(store, 1);
+    let mut all = [job(1, 0, 3), job(1, 1, 0), job(1, 2, 0), job(1, 2, 1)];
+    all[0].state = JobState::Dead;
+    all[1].lease("4711-c0ffee", at(60));
+    (all[2].failures, all[2].error) = (2, Some("slow down; \0🌊".into()));
+    let embed = JobKind::EmbedNode(level(2), id(level(2), 0));
+    all[3] = Job::plan(key(1).id, embed, at(7));
+    add_jobs(store, &all);
+    assert_eq!(jobs(store, &everyone()), all);
+    let reader = store.reader().unwrap();
+    for job in &all {
+        assert_eq!(reader.job(&key(1), job.id).unwrap().as_ref(), Some(job));
+        assert_eq!(reader.job(&key(2), job.id).unwrap(), None);
+    }
+}
+
+pub fn a_job_is_added_once(store: &dyn Store) {
+    put(store, 1);
+    let mut first = job(1, 1, 0);
+    first.lease("first", at(1));
+    let mut again = job(1, 1, 0);
+    (again.failures, again.planned_at) = (3, at(99));
+    add_jobs(store, &[first.clone(), again.clone()]);
+    add_jobs(store, &[again]);
+    assert_eq!(jobs(store, &everyone()), [first]);
+}
+
+pub fn a_job_that_is_gone_stays_gone(store: &dyn Store) {
+    put(store, 1);
+    let (mut there, gone) = (job(1, 1, 0), job(1, 1, 1));
+    add_jobs(store, &[there.clone(), gone.clone()]);
+    for _ in 0..2 {
+        commit(store, vec![Write::RemoveJob(key(1).id, gone.id)]).unwrap();
+    }
+    there.lease("worker", at(1));
+    (there.failures, there.error) = (1, Some("busy".into()));
+    commit(store, vec![Write::PutJob(there.clone()), Write::PutJob(gone.clone())]).unwrap();
+    assert_eq!(jobs(store, &everyone()), [there.clone()]);
+    assert_eq!(store.reader().unwrap().job(&key(1), gone.id).unwrap(), None);
+    there.release(at(3));
+    commit(store, vec![Write::PutJob(there.clone())]).unwrap();
+    assert_eq!(jobs(store, &everyone()), [there], "no trace of the lease is left");
+}
+
+pub fn jobs_come_lower_levels_first_then_as_planned(store: &dyn Store) {
+    put(store, 1);
+    put(store, 2);
+    let planned = [job(1, 2, 8), job(2, 1, 5), job(1, 0, 9), job(1, 1, 7), job(2, 1, 1)];
+    add_jobs(store, &planned);
+    let [second, other, turn, first, last] = planned;
+    let check = |filter: JobFilter, expected: &[&Job]| {
+        assert_eq!(jobs(store, &filter).iter().collect::<Vec<_>>(), expected, "{filter:?}");
+    };
+    check(everyone(), &[&turn, &other, &first, &last, &second]);
+    check(JobFilter::all(2), &[&turn, &other]);
+    check(JobFilter::of(key(1).id), &[&turn, &first, &second]);
+    check(JobFilter { heights: Some((1, 1)), ..everyone() }, &[&other, &first, &last]);
+    check(JobFilter { heights: Some((1, 2)), ..JobFilter::of(key(1).id) }, &[&first, &second]);
+    check(JobFilter::of(key(3).id), &[]);
+}
+
+pub fn a_job_is_due_when_its_moment_has_come(store: &dyn Store) {
+    put(store, 1);
+    let lease = LEASE_MS as i64 * 1000;
+    let waiting = |micros| JobState::Waiting { not_before: at(0).plus_micros(micros) };
+    let leased = |micros| JobState::Leased { worker: "w".into(), until: at(0).plus_micros(micros) };
+    let cases = [
+        (waiting(0), 1, true),
+        (waiting(1), 1, false),
+        // One that never failed has nothing to wait for: the clock was set back.
+        (waiting(1), 0, true),
+        (leased(0), 0, true),
+        (leased(1), 0, false),
+        (leased(2 * lease), 0, false),
+        // Nobody is given so long a lease: the clock was set back.
+        (leased(2 * lease + 1), 0, true),
+        (JobState::Dead, 0, false),
+        (JobState::Dead, 4, false),
+    ];
+    for (ordinal, (state, failures, expected)) in (0..).zip(cases) {
+        let job = Job { state, failures, ..job(1, 0, ordinal) };
+        add_jobs(store, std::slice::from_ref(&job));
+        let of = JobFilter { id_prefix: Some(job.id.to_string()), ..due(at(0)) };
+        assert_eq!(jobs(store, &of).len(), usize::from(expected), "{job:?}");
+        assert_eq!(job.is_due(at(0)), expected, "{job:?}");
+    }
+}
+
+pub fn lower_levels_are_due_first(store: &dyn Store) {
+    put(store, 1);
+    put(store, 2);
+    let mut first = job(1, 1, 0);
+    add_jobs(store, &[first.clone(), job(1, 2, 0), job(1, 2, 1), job(1, 3, 0), job(2, 2, 0)]);
+    assert_eq!(heights(store, &due(at(0))), [(1, 1), (2, 2)], "conversations do not wait for each other");
+    let above = JobFilter { heights: Some((2, 9)), ..due(at(0)) };
+    assert_eq!(heights(store, &above), [(2, 2)], "whatever is asked for");
+    // At work, or waiting for another try, it is still to be done.
+    first.lease("worker", at(0));
+    commit(store, vec![Write::PutJob(first.clone())]).unwrap();
+    assert_eq!(heights(store, &due(at(1))), [(2, 2)]);
+    (first.failures, first.state) = (1, JobState::Waiting { not_before: at(60) });
+    commit(store, vec![Write::PutJob(first.clone())]).unwrap();
+    assert_eq!(heights(store, &due(at(59))), [(2, 2)]);
+    assert_eq!(heights(store, &due(at(60))), [(1, 1), (2, 2)]);
+    commit(store, vec![Write::RemoveJob(key(1).id, first.id)]).unwrap();
+    assert_eq!(heights(store, &due(at(0))), [(1, 2), (1, 2), (2, 2)]);
+}
+
+pub fn a_job_given_up_holds_nothing_back(store: &dyn Store) {
+    put(store, 1);
+    let given_up = Job { state: JobState::Dead, failures: 4, ..job(1, 1, 0) };
+    add_jobs(store, &[given_up, job(1, 2, 0)]);
+    assert_eq!(heights(store, &due(at(0))), [(1, 2)]);
+}
+
+pub fn jobs_are_found_by_their_first_digits(store: &dyn Store) {
+    put(store, 1);
+    let all = [job(1, 1, 0), job(1, 1, 1), job(1, 2, 0)];
+    add_jobs(store, &all);
+    let find = |prefix: &str| jobs(store, &JobFilter { id_prefix: Some(prefix.into()), ..everyone() });
+    for job in &all {
+        let digits = job.id.to_string();
+        assert_eq!(find(&digits), std::slice::from_ref(job));
+        assert_eq!(find(&digits[..9]), std::slice::from_ref(job), "an odd number of digits");
+        assert_eq!(find(&job.id.short()), std::slice::from_ref(job));
+        assert_eq!(find(&digits[1..]), []);
+    }
+    for nothing in ["%", "_", "zz", "not hex"] {
+        assert_eq!(find(nothing), [], "{nothing}");
+    }
+}
+
+pub fn the_newest_lines_of_the_log_come_oldest_first(store: &dyn Store) {
+    put(store, 1);
+    let mut all = Vec::new();
+    for (number, event) in LogEvent::ALL.into_iter().enumerate() {
+        let took_ms = (number % 2 == 1).then_some(u64::from(u32::MAX) + number as u64);
+        // The order is that of writing, whatever the clock said.
+        let at = at(-(number as i64));
+        let text = format!("line {number} \0'🌊'");
+        all.push(LogLine { at, event, took_ms, ..line(1, job(1, 1, 0).id, &text) });
+    }
+    for lines in all.chunks(4) {
+        commit(store, lines.iter().cloned().map(Write::AddLog).collect()).unwrap();
+    }
+    let log = |filter: &LogFilter| store.reader().unwrap().log(&TenantId::default(), filter).unwrap();
+    assert_eq!(log(&whole_log()), all);
+    assert_eq!(log(&LogFilter { limit: 2, ..whole_log() }), all[4..]);
+    assert_eq!(log(&LogFilter { limit: 0, ..whole_log() }), []);
+}
+
+pub fn the_log_is_read_by_conversation_and_job(store: &dyn Store) {
+    put(store, 1);
+    put(store, 2);
+    let (here, there) = (job(1, 1, 0).id, job(2, 1, 0).id);
+    let lines = [line(1, here, "a"), line(2, there, "b"), line(1, job(1, 1, 1).id, "c"), line(1, here, "d")];
+    commit(store, lines.map(Write::AddLog).to_vec()).unwrap();
+    let check = |filter: LogFilter, expected: &[&str]| {
+        assert_eq!(logged(store, &filter), expected, "{filter:?}");
+    };
+    let about = |prefix: &str| LogFilter { job_prefix: Some(prefix.into()), ..whole_log() };
+    check(LogFilter { conversation: Some(key(1).id), ..whole_log() }, &["a", "c", "d"]);
+    check(about(&here.to_string()), &["a", "d"]);
+    check(LogFilter { limit: 1, ..about(&here.short()) }, &["d"]);
+    check(LogFilter { conversation: Some(key(2).id), ..about(&here.short()) }, &[]);
+    check(about("%"), &[]);
+}
+
+pub fn trees_of_tenants_are_apart(store: &dyn Store) {
+    let (it, job) = (conversation(1), job(1, 1, 0));
+    for name in ["a", "b"] {
+        let mut told = node(1, 0);
+        told.content.overview = format!("of {name}");
+        let failed = Job { error: Some(name.into()), ..job.clone() };
+        let writes = vec![
+            Write::PutConversation(it.clone()),
+            put_node(1, told),
+            Write::AddJob(failed),
+            Write::AddLog(line(1, job.id, name)),
+        ];
+        commit_for(store, tenant(name), writes).unwrap();
+    }
+    commit_for(store, tenant("b"), vec![Write::MarkDirty(it.id, level(1), vec![0])]).unwrap();
+    let reader = store.reader().unwrap();
+    for (name, seen) in [("a", 1), ("b", 1), ("c", 0)] {
+        let key = ConversationKey { tenant: tenant(name), id: it.id };
+        let nodes = reader.nodes(&key, &NodeFilter::default()).unwrap();
+        let jobs = reader.jobs(&key.tenant, &everyone()).unwrap();
+        let log = reader.log(&key.tenant, &whole_log()).unwrap();
+        let totals = reader.level_totals(&key.tenant, None).unwrap();
+        let found = reader.nodes_by_id_prefix(&key.tenant, "l1", 9).unwrap();
+        assert_eq!([nodes.len(), jobs.len(), log.len(), totals.len(), found.len()], [seen; 5], "{name}");
+        assert_eq!(reader.jobs(&key.tenant, &due(at(0))).unwrap(), jobs);
+        assert_eq!(reader.job(&key, job.id).unwrap(), jobs.first().cloned());
+        if seen > 0 {
+            assert_eq!(nodes[0].content.overview, format!("of {name}"));
+            assert_eq!((nodes[0].dirty, totals[0].dirty), (name == "b", u32::from(name == "b")));
+            assert_eq!((jobs[0].error.as_deref(), log[0].text.as_str()), (Some(name), name));
+        }
+    }
+    drop(reader);
+    commit_for(store, tenant("b"), vec![Write::FellTree(it.id, level(1))]).unwrap();
+    let key = ConversationKey { tenant: tenant("a"), id: it.id };
+    assert_eq!(store.reader().unwrap().nodes(&key, &NodeFilter::default()).unwrap().len(), 1);
+    assert_eq!(store.reader().unwrap().jobs(&key.tenant, &everyone()).unwrap().len(), 1);
+}
+
+pub fn a_tree_without_a_conversation_is_refused_whole(store: &dyn Store) {
+    put(store, 1);
+    let orphans = [
+        put_node(7, node(1, 0)),
+        Write::AddJob(job(7, 1, 0)),
+        Write::AddLog(line(7, job(7, 1, 0).id, "of nobody")),
+    ];
+    for orphan in orphans {
+        commit(store, vec![put_node(1, node(1, 0)), Write::AddJob(job(1, 1, 0)), orphan]).unwrap_err();
+        assert_eq!(nodes(store, 1, &NodeFilter::default()), []);
+        assert_eq!(jobs(store, &everyone()), []);
+        assert_eq!(logged(store, &whole_log()), [""; 0]);
+    }
+}
