@@ -65,6 +65,17 @@ impl Timestamp {
         self.jiff().strftime("%Y-%m-%d %H:%M").to_string()
     }
 
+    /// The first moment of a day, in UTC.
+    pub(crate) fn of_date(day: civil::Date) -> Option<Self> {
+        let start = jiff::tz::Offset::UTC.to_timestamp(day.at(0, 0, 0, 0)).ok()?;
+        Some(Self::from_micros(start.as_microsecond()))
+    }
+
+    /// The UTC day it is in.
+    pub(crate) fn civil_date(self) -> civil::Date {
+        jiff::tz::Offset::UTC.to_datetime(self.jiff()).date()
+    }
+
     fn from_civil(time: civil::DateTime) -> Self {
         let zoned = jiff::tz::Offset::UTC.to_timestamp(time);
         zoned.map_or(Self(0), |moment| Self::from_micros(moment.as_microsecond()))

@@ -176,7 +176,16 @@ fn the_core_does_no_io() {
     uses.sort_unstable();
     assert_eq!(
         uses,
-        ["blake3", "jiff", "serde", "serde_json", "thiserror", "unicode-segmentation"],
+        [
+            "blake3",
+            "jiff",
+            "rust-stemmers",
+            "serde",
+            "serde_json",
+            "thiserror",
+            "unicode-normalization",
+            "unicode-segmentation"
+        ],
         "a new dependency of the core: is it pure?"
     );
 }

@@ -1,0 +1,179 @@
+//! What a question says about who and when, beside its words.
+
+use crate::lexicon::{self, TermId, asks_about_a_conversation, fold, is_first_person, terms};
+use crate::time::Timestamp;
+
+/// A question, taken apart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// Its text.
+    pub text: String,
+    /// Its distinct terms with how much each counts, in order. Names of authors are among them.
+    pub terms: Vec<QuestionTerm>,
+    /// Its words, folded.
+    pub words: Vec<String>,
+    /// Whether the asker speaks of themselves: what the user said counts more.
+    pub first_person: bool,
+    /// Whether it is about what the assistant said.
+    pub about_answers: bool,
+    /// Whether it is about something that was.
+    pub about_past: bool,
+    /// The days and months it names, from one moment to another.
+    pub times: Vec<(Timestamp, Timestamp)>,
+}
+
+/// A term of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuestionTerm {
+    /// The term.
+    pub id: TermId,
+    /// The word, folded.
+    pub word: String,
+    /// It only asks, and says nothing about what was said.
+    pub is_asking: bool,
+}
+
+impl Question {
+    /// Takes a question apart. Relative times ("last month") count from `now`.
+    #[must_use]
+    pub fn new(text: &str, now: Timestamp) -> Self {
+        let mut own: Vec<QuestionTerm> = Vec::new();
+        for term in terms(text) {
+            if !own.iter().any(|other| other.id == term.id) {
+                let is_asking = asks_about_a_conversation(&term.word);
+                own.push(QuestionTerm { id: term.id, word: term.word, is_asking });
+            }
+        }
+        let words = lexicon::words(text);
+        let folded = fold(text);
+        Self {
+            text: text.to_owned(),
+            first_person: words.iter().any(|word| is_first_person(word)),
+            about_answers: is_about_answers(&words),
+            about_past: words.iter().any(|word| ABOUT_PAST.contains(&word.as_str())),
+            times: crate::when::spans(&folded, now),
+            terms: own,
+            words,
+        }
+    }
+}
+
+const ABOUT_PAST: [&str; 6] = ["did", "have", "was", "were", "had", "has"];
+
+/// What an assistant does, in the words people use to it.
+const SAID: [&str; 18] = [
+    "mentioned",
+    "recommended",
+    "recommend",
+    "suggested",
+    "suggest",
+    "told",
+    "said",
+    "gave",
+    "provided",
+    "explained",
+    "advised",
+    "referring",
+    "listed",
+    "shared",
+    "described",
+    "were",
+    "had",
+    "wrote",
+];
+const SAYING: [&str; 11] = [
+    "suggestion",
+    "suggestions",
+    "advice",
+    "recommendation",
+    "recommendations",
+    "answer",
+    "answers",
+    "explanation",
+    "explanations",
+    "response",
+    "reply",
+];
+const FRENCH_HAVE: [&str; 4] = ["as", "avez", "avais", "aviez"];
+
+/// "you said", "did you", "your advice", "tu m'as", each with at most one word between.
+fn is_about_answers(words: &[String]) -> bool {
+    let next = |place: usize, among: &[&str]| {
+        words[place + 1..].iter().take(2).any(|word| among.contains(&word.as_str()))
+    };
+    words.iter().enumerate().any(|(place, word)| match word.as_str() {
+        "did" => words.get(place + 1).is_some_and(|word| word == "you"),
+        "you" => next(place, &SAID),
+        "your" => next(place, &SAYING),
+        "tu" | "vous" => next(place, &FRENCH_HAVE),
+        _ => false,
+    })
+}
+
+/// Whether a text tells how things should always be done.
+#[must_use]
+pub fn is_standing_wish(folded: &str) -> bool {
+    const WISHES: [&str; 10] = [
+        "always",
+        "never",
+        "i prefer",
+        "i'd prefer",
+        "from now on",
+        "when i ask",
+        "whenever i",
+        "toujours",
+        "jamais",
+        "je prefere",
+    ];
+    WISHES.iter().any(|wish| {
+        folded.match_indices(wish).any(|(at, _)| {
+            let free = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+            free(folded[..at].chars().next_back()) && free(folded[at + wish.len()..].chars().next())
+        })
+    })
+}
+
+/// Whether a text asks something at its end.
+#[must_use]
+pub fn asks(text: &str) -> bool {
+    text.trim_end().chars().rev().take(120).any(|c| matches!(c, '?' | '？' | '؟'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(text: &str) -> Question {
+        Question::new(text, "2026-03-15T12:00:00Z".parse().unwrap())
+    }
+
+    #[test]
+    fn who_is_meant() {
+        for (text, first, answers) in [
+            ("Which port do I use for staging?", true, false),
+            ("What did you recommend for the sill?", false, true),
+            ("What was your last advice about my boat?", true, true),
+            ("Qu'est-ce que tu m'as conseillé ?", false, true),
+            ("When did Yann call?", false, false),
+            ("Où est mon bateau ?", true, false),
+        ] {
+            let asked = question(text);
+            assert_eq!((asked.first_person, asked.about_answers), (first, answers), "{text}");
+        }
+    }
+
+    #[test]
+    fn terms_are_distinct_and_asking_is_told_apart() {
+        let asked = question("List the boats and the boat that was mentioned");
+        let terms: Vec<(&str, bool)> = asked.terms.iter().map(|t| (t.word.as_str(), t.is_asking)).collect();
+        assert_eq!(terms, [("list", true), ("boats", false), ("mentioned", true)]);
+    }
+
+    #[test]
+    fn wishes_and_questions() {
+        assert!(is_standing_wish("please always answer in french"));
+        assert!(!is_standing_wish("nevertheless we go"));
+        assert!(asks("Is it? Yes."));
+        assert!(!asks("It is."));
+    }
+}
