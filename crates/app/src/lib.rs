@@ -24,6 +24,7 @@
 pub mod cli;
 #[cfg(feature = "cli")]
 pub mod config;
+pub mod eval;
 pub mod importers;
 pub mod wire;
 
@@ -32,10 +33,10 @@ use std::sync::Arc;
 
 pub use treering_core::{NewMessage, NewToolCall, Policy, Role, TenantId, ThreadName, Timestamp};
 pub use treering_engine::{
-    Appended, Error, Incoming, Matching, Memory, NewConversation, Parts, Result, Scope, Target, Update,
-    WorkSettings, Worker,
+    Appended, Error, Incoming, Matching, Memory, NewConversation, Parts, Query, Result, Scope, Target,
+    Update, WorkSettings, Worker,
 };
-pub use treering_providers::{Bpe, Extractive};
+pub use treering_providers::{Bpe, Extractive, StaticEmbedder};
 pub use treering_store::{EmbeddedStore, Sync};
 
 /// How a memory is opened, beside where.
@@ -68,6 +69,7 @@ pub fn open_with(home: &Path, options: Options) -> Result<Memory> {
         clock: Arc::new(treering_engine::SystemClock),
         summarizer: Arc::new(Extractive),
         stand_in: Some(Arc::new(Extractive)),
+        embedder: Arc::new(StaticEmbedder::new()),
         policy,
         work,
     };

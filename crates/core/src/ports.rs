@@ -111,6 +111,24 @@ pub trait Reader {
     /// The newest lines of the log that match, the oldest of them first.
     fn log(&self, tenant: &TenantId, filter: &LogFilter) -> StoreResult<Vec<LogLine>>;
 
+    /// Messages that arrived after one, in the order they arrived, with the number of their
+    /// arrival; at most `limit`.
+    fn arrivals(
+        &self,
+        tenant: &TenantId,
+        after: u64,
+        limit: usize,
+    ) -> StoreResult<Vec<(u64, ConversationId, Message)>>;
+
+    /// Nodes that were written after one, in the order they were written, with the number of
+    /// their writing; at most `limit`. A node that was written anew comes again.
+    fn node_arrivals(
+        &self,
+        tenant: &TenantId,
+        after: u64,
+        limit: usize,
+    ) -> StoreResult<Vec<(u64, ConversationId, Node)>>;
+
     /// How much the tenant has, and in how many conversations.
     fn totals(&self, tenant: &TenantId) -> StoreResult<(u32, Totals)>;
 
@@ -314,6 +332,22 @@ pub trait Summarizer: Send + Sync {
     /// Writes a node from its brief. The same brief gives the same content where the
     /// summariser is deterministic.
     fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError>;
+}
+
+/// Gives texts their vectors.
+pub trait Embedder: Send + Sync {
+    /// The model's name. Vectors of different names must not be compared.
+    fn name(&self) -> &str;
+
+    /// How many numbers a vector has.
+    fn dims(&self) -> usize;
+
+    /// Whether it lies beyond this machine.
+    fn is_remote(&self) -> bool;
+
+    /// The vectors of texts, in their order: each of length one, or zeros where a text says
+    /// nothing.
+    fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, ProviderError>;
 }
 
 /// Tells the time.

@@ -14,6 +14,9 @@ pub enum Error {
     /// Something that was handed in is not valid.
     #[error(transparent)]
     Invalid(Invalid),
+    /// A provider could not do it.
+    #[error(transparent)]
+    Provider(treering_core::ProviderError),
     /// There is no such conversation.
     #[error("no conversation is called {0:?}")]
     NoConversation(String),
@@ -54,7 +57,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Store(error) => error.hint(),
-            Self::Invalid(_) => None,
+            Self::Invalid(_) | Self::Provider(_) => None,
             Self::NoConversation(_) => Some(
                 "`treering sessions` lists them; a slug, an id or the first digits of one will do".into(),
             ),

@@ -9,14 +9,15 @@ use treering_core::parameters::Assignment;
 use treering_core::ports::{ConversationFilter, Description, Span, StoreResult};
 use treering_core::slug::slug_of;
 use treering_core::{
-    Clock, Commit, Conversation, ConversationId, ConversationKey, ConversationState, Invalid, Message,
-    MessageIdx, Naming, NewMessage, Policy, Reader, Store, StoreError, Summarizer, TenantId, ThreadName,
-    Tokenizer, ToolCall, Turn, TurnNo, Write,
+    Clock, Commit, Conversation, ConversationId, ConversationKey, ConversationState, Embedder, Invalid,
+    Message, MessageIdx, Naming, NewMessage, Policy, Reader, Store, StoreError, Summarizer, TenantId,
+    ThreadName, Tokenizer, ToolCall, Turn, TurnNo, Write,
 };
 
 use crate::error::{Error, Result};
 use crate::gate::Signal;
 use crate::grow::{Grower, policy_of};
+use crate::search::Arenas;
 use crate::worker::{Worker, WorkerHandle};
 
 /// A memory: one tenant's conversations in one store. Cheap to clone and to share.
@@ -24,6 +25,7 @@ use crate::worker::{Worker, WorkerHandle};
 pub struct Memory {
     parts: Arc<Parts>,
     signal: Arc<Signal>,
+    arenas: Arc<Arenas>,
     tenant: TenantId,
 }
 
@@ -39,6 +41,8 @@ pub struct Parts {
     pub summarizer: Arc<dyn Summarizer>,
     /// Writes what the summariser wrote unusably; it quotes, and never fails.
     pub stand_in: Option<Arc<dyn Summarizer>>,
+    /// Gives texts their vectors.
+    pub embedder: Arc<dyn Embedder>,
     /// Decides when windows and groups seal, where a conversation does not say otherwise.
     pub policy: Policy,
     /// How background work is done.
@@ -90,7 +94,7 @@ impl Memory {
     /// The memory of `tenant` in the store of `parts`.
     #[must_use]
     pub fn new(parts: Parts, tenant: TenantId) -> Self {
-        Self { parts: Arc::new(parts), signal: Arc::default(), tenant }
+        Self { parts: Arc::new(parts), signal: Arc::default(), arenas: Arc::default(), tenant }
     }
 
     /// The memory of another tenant in the same store.
@@ -154,6 +158,14 @@ impl Memory {
 
     pub(crate) fn stand_in(&self) -> Option<&dyn Summarizer> {
         self.parts.stand_in.as_deref()
+    }
+
+    pub(crate) fn embedder(&self) -> &dyn Embedder {
+        &*self.parts.embedder
+    }
+
+    pub(crate) fn arenas(&self) -> &Arenas {
+        &self.arenas
     }
 
     pub(crate) fn signal(&self) -> &Signal {

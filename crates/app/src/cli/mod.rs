@@ -5,6 +5,8 @@ mod append;
 mod completions;
 mod config;
 mod demo;
+mod eval;
+mod expand;
 mod export;
 mod import;
 mod jobs;
@@ -12,6 +14,7 @@ mod lifecycle;
 mod logs;
 mod output;
 mod policy;
+mod search;
 mod sessions;
 mod show;
 mod show_tree;
@@ -84,6 +87,10 @@ enum Command {
     Append(Box<append::Args>),
     /// Lists conversations, the latest first
     Sessions(sessions::Args),
+    /// Finds what was said, by words and by meaning, at every level
+    Search(Box<search::Args>),
+    /// Goes from a node to what it was written from, or from a message to the nodes over it
+    Expand(expand::Args),
     /// Shows the turns of a conversation, its tree, or a node of it
     Show(show::Args),
     /// Brings the tree of a conversation up to date, or grows it anew
@@ -112,6 +119,8 @@ enum Command {
     Stats(stats::Args),
     /// Adds everything up and lists what does not; ends with 1 if anything does not
     Verify(verify::Args),
+    /// Measures how well the evidence for questions is found, on data sets
+    Eval(eval::Args),
     /// Prints the settings in force and where each came from
     Config(config::Args),
     /// Prints a completion script for a shell
@@ -172,6 +181,7 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
     match cli.command {
         Command::Demo(args) => demo::run(&args, output),
         Command::Completions(args) => completions::run(&args),
+        Command::Eval(args) => eval::run(&args, output),
         Command::Config(args) => config::run(&args, global, output),
         Command::Import(args) => import::run(&args, &global.open()?, output),
         Command::Append(args) => append::run(&args, &global.open()?, output),
@@ -190,6 +200,8 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Export(args) => export::run(&args, &global.open()?),
         Command::Stats(args) => stats::run(&args, &global.open()?, output),
         Command::Verify(args) => verify::run(&args, &global.open()?, output),
+        Command::Search(args) => search::run(&args, &global.open()?, output),
+        Command::Expand(args) => expand::run(&args, &global.open()?, output),
         Command::Update(args) => update::run(&args, &global.open()?, output),
         Command::Work(args) => work::run(&args, &global.open()?, output),
         Command::Jobs(args) => jobs::run(&args, &global.open()?, output),

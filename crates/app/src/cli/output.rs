@@ -16,6 +16,7 @@ pub(super) const USER: Style = AnsiColor::Cyan.on_default().bold();
 pub(super) const ASSISTANT: Style = AnsiColor::Green.on_default().bold();
 pub(super) const TOOL: Style = AnsiColor::Yellow.on_default();
 pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(super) const MATCH: Style = AnsiColor::Yellow.on_default().bold();
 pub(super) const GOOD: Style = AnsiColor::Green.on_default().bold();
 
 /// Where a command shows what it has to show.

@@ -76,6 +76,34 @@ pub fn terms(text: &str) -> Vec<Term> {
     terms
 }
 
+/// The terms that single words could be found by, whatever language their text is in.
+pub struct Stems {
+    english: Stemmer,
+    french: Stemmer,
+}
+
+impl Stems {
+    /// Ready to stem.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { english: Stemmer::create(Algorithm::English), french: Stemmer::create(Algorithm::French) }
+    }
+
+    /// Whether one of these terms is that of a word.
+    #[must_use]
+    pub fn is_one_of(&self, word: &str, terms: &[TermId]) -> bool {
+        let folded = fold(word);
+        let english = hash(&self.english.stem(irregular::base(&folded)));
+        terms.contains(&english) || terms.contains(&hash(&self.french.stem(&folded)))
+    }
+}
+
+impl Default for Stems {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 fn language(words: &[String]) -> Language {
     let english = words.iter().filter(|word| stop::is_english(word)).count();
     let french = words.iter().filter(|word| stop::is_french(word)).count();

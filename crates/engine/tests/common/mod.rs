@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use treering_core::job::RetryPolicy;
 use treering_core::{Clock, ConversationId, Policy, Summarizer, TenantId, Timestamp};
 use treering_engine::{Memory, Parts, Scope, WorkSettings, Worker};
-use treering_providers::{Bpe, Extractive};
+use treering_providers::{Bpe, Extractive, StaticEmbedder};
 use treering_store::{EmbeddedStore, Sync};
 use treering_testkit::{FakeClock, Heads};
 
@@ -47,6 +47,7 @@ pub fn open(folder: &Path, policy: Policy, summarizer: Arc<dyn Summarizer>, cloc
         clock,
         summarizer,
         stand_in: Some(Arc::new(Extractive)),
+        embedder: Arc::new(StaticEmbedder::new()),
         policy,
         work,
     };

@@ -46,6 +46,24 @@ impl StaticEmbedder {
     }
 }
 
+impl treering_core::Embedder for StaticEmbedder {
+    fn name(&self) -> &str {
+        Self::name(self)
+    }
+
+    fn dims(&self) -> usize {
+        DIMS
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, treering_core::ProviderError> {
+        Ok(texts.iter().map(|text| Self::embed(self, text)).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

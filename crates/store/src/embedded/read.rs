@@ -235,6 +235,33 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
         ids.iter().map(find).collect()
     }
 
+    fn arrivals(
+        &self,
+        tenant: &TenantId,
+        after: u64,
+        limit: usize,
+    ) -> StoreResult<Vec<(u64, ConversationId, Message)>> {
+        let sql = "SELECT m.idx, m.turn, m.thread, m.role, m.at, m.chars, m.tokens, m.hash, m.author,
+                m.external_id, m.text, m.parts, m.turns, m.seq, c.id, c.threads
+            FROM messages m JOIN conversations c ON c.pk = m.conversation
+            WHERE m.seq > ?2 AND c.tenant = ?1 ORDER BY m.seq LIMIT ?3";
+        self.many(sql, params![tenant.as_str(), after as i64, rows(limit)], |row| {
+            let names: Vec<ThreadName> =
+                threads::read(row, 15)?.into_iter().map(|thread| thread.name).collect();
+            let number = row.get::<_, i64>(13)?.unsigned_abs();
+            Ok((number, ConversationId::from_bytes(row.get(14)?), message(row, &names)?))
+        })
+    }
+
+    fn node_arrivals(
+        &self,
+        tenant: &TenantId,
+        after: u64,
+        limit: usize,
+    ) -> StoreResult<Vec<(u64, ConversationId, Node)>> {
+        self.read_node_arrivals(tenant, after, limit)
+    }
+
     fn nodes(&self, key: &ConversationKey, filter: &NodeFilter) -> StoreResult<Vec<Node>> {
         self.read_nodes(key, filter)
     }

@@ -67,6 +67,22 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
         self.many(&sql, params_from_iter(params), node)
     }
 
+    pub(super) fn read_node_arrivals(
+        &self,
+        tenant: &TenantId,
+        after: u64,
+        limit: usize,
+    ) -> StoreResult<Vec<(u64, ConversationId, Node)>> {
+        let sql = format!(
+            "SELECT {NODE}, n.pk, c.id FROM nodes n JOIN conversations c ON c.pk = n.conversation
+            WHERE n.pk > ?2 AND c.tenant = ?1 ORDER BY n.pk LIMIT ?3"
+        );
+        self.many(&sql, params![tenant.as_str(), after as i64, rows(limit)], |row| {
+            let number = row.get::<_, i64>(22)?.unsigned_abs();
+            Ok((number, ConversationId::from_bytes(row.get(23)?), node(row)?))
+        })
+    }
+
     pub(super) fn read_nodes_by_id(
         &self,
         tenant: &TenantId,

@@ -18,13 +18,11 @@ pub(super) fn put_node(connection: &Connection, conversation: i64, node: &Node) 
             first_idx, until_idx, messages, turns, raw_chars, raw_tokens, source_chars, made_by, made_at,
             took_ms, chars, tokens, grounded, retained, task, content)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
-            ?21, ?22, ?23, ?24)
-        ON CONFLICT (conversation, level, ordinal) DO UPDATE SET id = ?4, parent = ?5, dirty = ?6,
-            range_start = ?7, range_end = ?8, first_idx = ?9, until_idx = ?10, messages = ?11, turns = ?12,
-            raw_chars = ?13, raw_tokens = ?14, source_chars = ?15, made_by = ?16, made_at = ?17,
-            took_ms = ?18, chars = ?19, tokens = ?20, grounded = ?21, retained = ?22, task = ?23,
-            content = ?24";
+            ?21, ?22, ?23, ?24)";
     let source = &node.source;
+    let place = params![conversation, node.level().number(), node.ordinal()];
+    let remove = "DELETE FROM nodes WHERE conversation = ?1 AND level = ?2 AND ordinal = ?3";
+    connection.prepare_cached(remove)?.execute(place)?;
     connection.prepare_cached(sql)?.execute(params![
         conversation,
         node.level().number(),

@@ -5,8 +5,10 @@
 ALTER TABLE conversations ADD COLUMN policy TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE conversations ADD COLUMN growth TEXT NOT NULL DEFAULT '{"through":0,"windows":[],"sealed":[],"offered":[],"closings":[]}';
 
+-- A node that is written anew gets a new `pk`, and no `pk` is ever used twice: whoever follows the nodes sees
+-- every change.
 CREATE TABLE nodes (
-    pk           INTEGER PRIMARY KEY,
+    pk           INTEGER PRIMARY KEY AUTOINCREMENT,
     conversation INTEGER NOT NULL,
     level        INTEGER NOT NULL,
     ordinal      INTEGER NOT NULL,

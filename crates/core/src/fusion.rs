@@ -1,0 +1,168 @@
+//! Fusion: one score from many signals. What is said, near by and in the same sitting; who says
+//! it; when. Each part is kept, so that a score can be explained.
+//!
+//! The weights are round numbers that hold for chats between people, with assistants, and for long
+//! technical turns alike; nothing is learnt from a data set.
+
+use crate::lexicon::TermId;
+
+/// How much each signal counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weights {
+    /// The question's words that the item holds, by how rare they are.
+    pub own: f32,
+    /// The same, where a word may also stand in an item near by.
+    pub near: f32,
+    /// Likeness in meaning.
+    pub meaning: f32,
+    /// The question's words in the same sitting.
+    pub sitting: f32,
+    /// The question names the author.
+    pub author: f32,
+    /// The asker speaks of themselves, and the user said it.
+    pub user: f32,
+    /// The question is about what the assistant said, and the assistant said it.
+    pub assistant: f32,
+    /// It was said at the time the question names.
+    pub time: f32,
+    /// What comes before asks about it.
+    pub answer: f32,
+    /// It tells how things should always be done.
+    pub wish: f32,
+}
+
+impl Weights {
+    /// The weights that hold everywhere.
+    pub const DEFAULT: Self = Self {
+        own: 0.4,
+        near: 0.5,
+        meaning: 0.6,
+        sitting: 0.1,
+        author: 0.15,
+        user: 0.4,
+        assistant: 0.4,
+        time: 0.25,
+        answer: 0.3,
+        wish: 0.1,
+    };
+}
+
+/// What each signal says about an item, from 0 to about 1.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Signals {
+    /// See [`Weights::own`].
+    pub own: f32,
+    /// See [`Weights::near`].
+    pub near: f32,
+    /// See [`Weights::meaning`].
+    pub meaning: f32,
+    /// See [`Weights::sitting`].
+    pub sitting: f32,
+    /// See [`Weights::author`].
+    pub author: f32,
+    /// See [`Weights::user`].
+    pub user: f32,
+    /// See [`Weights::assistant`].
+    pub assistant: f32,
+    /// See [`Weights::time`].
+    pub time: f32,
+    /// See [`Weights::answer`].
+    pub answer: f32,
+    /// See [`Weights::wish`].
+    pub wish: f32,
+}
+
+impl Signals {
+    /// The parts of the score, by name.
+    #[must_use]
+    pub fn parts(&self, weights: &Weights) -> [(&'static str, f32); 10] {
+        [
+            ("own words", weights.own * self.own),
+            ("words near by", weights.near * self.near),
+            ("meaning", weights.meaning * self.meaning),
+            ("sitting", weights.sitting * self.sitting),
+            ("author", weights.author * self.author),
+            ("user", weights.user * self.user),
+            ("assistant", weights.assistant * self.assistant),
+            ("time", weights.time * self.time),
+            ("answer", weights.answer * self.answer),
+            ("wish", weights.wish * self.wish),
+        ]
+    }
+
+    /// The score.
+    #[must_use]
+    pub fn score(&self, weights: &Weights) -> f32 {
+        self.parts(weights).iter().map(|(_, part)| part).sum()
+    }
+}
+
+/// How much a term counts, among `items` of which `holding` hold it.
+#[must_use]
+pub fn rarity(items: u32, holding: u32) -> f32 {
+    let (items, holding) = (f64::from(items), f64::from(holding));
+    (1.0 + (items - holding + 0.5).max(0.0) / (holding + 0.5)).ln() as f32
+}
+
+/// The weights of a question's terms, adding up to one. Words that only ask count nothing, unless
+/// there are no others.
+#[must_use]
+pub fn term_weights(terms: &[(TermId, bool)], items: u32, holding: &[u32]) -> Vec<f32> {
+    let rare: Vec<f32> = holding.iter().map(|holding| rarity(items, *holding)).collect();
+    let counts = |(place, rare): (usize, &f32)| if terms[place].1 { 0.0 } else { *rare };
+    let mut weights: Vec<f32> = rare.iter().enumerate().map(counts).collect();
+    if weights.iter().sum::<f32>() <= 0.0 {
+        weights = rare;
+    }
+    let sum = weights.iter().sum::<f32>().max(1e-9);
+    weights.iter_mut().for_each(|weight| *weight /= sum);
+    weights
+}
+
+/// How much a term that is there counts in an item of so many words: less in long ones.
+#[must_use]
+pub fn presence(words: u32) -> f32 {
+    const MIDDLING: f32 = 75.0;
+    1.5 / (1.25 + 0.25 * words as f32 / MIDDLING)
+}
+
+/// How near two items are that are so many characters apart, from 1 down to 0.
+#[must_use]
+pub fn nearness(chars: f32) -> f32 {
+    (-chars / 1200.0).exp()
+}
+
+/// How far an item of so many characters can be the answer to what comes before it.
+#[must_use]
+pub fn briefness(chars: u32) -> f32 {
+    (-(chars as f32) / 600.0).exp()
+}
+
+/// BM25 of a sitting: `holding` of its items hold the term, of `size`; `mean` is the usual size.
+#[must_use]
+pub fn sitting(holding: u32, size: u32, mean: f32) -> f32 {
+    let (holding, k) = (holding as f32, 1.2 * (0.25 + 0.75 * size as f32 / mean.max(1e-6)));
+    holding * 2.2 / (holding + k)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rare_words_count_more_and_asking_words_nothing() {
+        let weights = term_weights(&[(1, false), (2, false), (3, true)], 100, &[1, 50, 2]);
+        assert!(weights[0] > weights[1] && weights[2] == 0.0);
+        assert!((weights.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+        let only_asking = term_weights(&[(3, true)], 100, &[2]);
+        assert!((only_asking[0] - 1.0).abs() < 1e-5, "better than nothing");
+        assert_eq!(term_weights(&[], 100, &[]), Vec::<f32>::new());
+    }
+
+    #[test]
+    fn the_parts_add_up() {
+        let signals = Signals { own: 0.5, meaning: 0.25, time: 1.0, ..Signals::default() };
+        let score = signals.score(&Weights::DEFAULT);
+        assert!((score - (0.2 + 0.15 + 0.25)).abs() < 1e-6);
+    }
+}

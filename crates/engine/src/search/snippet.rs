@@ -1,0 +1,130 @@
+//! Snippets: the part of a text that shows why it was found.
+
+use treering_core::lexicon::Stems;
+use treering_core::question::Question;
+
+/// How long a snippet is at the most, in characters.
+const LONGEST: usize = 240;
+
+/// How much of a text is looked at for one, in characters.
+const LOOKED_AT: usize = 20_000;
+
+/// A part of a text, and the places in it that match, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Snippet {
+    /// The part, on one line.
+    pub text: String,
+    /// Where it matches: from, until.
+    pub matches: Vec<(usize, usize)>,
+}
+
+impl Snippet {
+    /// The part of a text that holds most of a question's words.
+    pub(super) fn of(text: &str, question: &Question) -> Self {
+        let head = text.char_indices().nth(LOOKED_AT).map_or(text, |(end, _)| &text[..end]);
+        let line: String = head.split_whitespace().collect::<Vec<_>>().join(" ");
+        let found = matches(&line, question);
+        let (from, until) = window(&line, &found);
+        let mut part = String::new();
+        if from > 0 {
+            part.push('…');
+        }
+        let shift = part.len();
+        part.push_str(line[from..until].trim_end());
+        let end = part.len();
+        if until < line.len() {
+            part.push('…');
+        }
+        let inside = found.iter().filter(|(start, stop)| *start >= from && *stop <= until);
+        let places = inside.map(|(start, stop)| (start - from + shift, (stop - from + shift).min(end)));
+        Self { matches: places.filter(|(start, stop)| start < stop).collect(), text: part }
+    }
+
+    /// The snippet with its matches between two marks.
+    #[must_use]
+    pub fn marked(&self, open: &str, close: &str) -> String {
+        let mut text =
+            String::with_capacity(self.text.len() + self.matches.len() * (open.len() + close.len()));
+        let mut at = 0;
+        for (start, stop) in &self.matches {
+            text.push_str(&self.text[at..*start]);
+            text.push_str(open);
+            text.push_str(&self.text[*start..*stop]);
+            text.push_str(close);
+            at = *stop;
+        }
+        text.push_str(&self.text[at..]);
+        text
+    }
+}
+
+/// The words of a line that match a question, by their stems.
+fn matches(line: &str, question: &Question) -> Vec<(usize, usize)> {
+    let stems = Stems::new();
+    let wanted: Vec<u64> = question.terms.iter().filter(|term| !term.is_asking).map(|term| term.id).collect();
+    let mut found = Vec::new();
+    let mut start = None;
+    let ends = line.char_indices().chain([(line.len(), ' ')]);
+    for (at, c) in ends {
+        match (c.is_alphanumeric(), start) {
+            (true, None) => start = Some(at),
+            (false, Some(from)) => {
+                if stems.is_one_of(&line[from..at], &wanted) {
+                    found.push((from, at));
+                }
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The stretch of a line with the most matches, from and until a word.
+fn window(line: &str, found: &[(usize, usize)]) -> (usize, usize) {
+    if line.chars().nth(LONGEST).is_none() {
+        return (0, line.len());
+    }
+    let count = |from: usize| {
+        let end = from + LONGEST;
+        found.iter().filter(|(start, stop)| *start >= from && *stop <= end).count()
+    };
+    // A little before the first match of the best stretch, so that it reads on.
+    let starts = found.iter().map(|(start, _)| start.saturating_sub(40)).chain([0]);
+    let from = starts.max_by_key(|from| (count(*from), usize::MAX - from)).unwrap_or(0);
+    let boundary = |mut at: usize| {
+        while !line.is_char_boundary(at) {
+            at -= 1;
+        }
+        at
+    };
+    let from = match boundary(from) {
+        0 => 0,
+        at => line[at..].find(' ').map_or(at, |gap| at + gap + 1),
+    };
+    let end = line[from..].char_indices().nth(LONGEST).map_or(line.len(), |(at, _)| from + at);
+    let end = match end < line.len() {
+        true => line[from..end].rfind(' ').map_or(end, |gap| from + gap),
+        false => end,
+    };
+    (from, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_part_is_shown_with_its_matches() {
+        let question =
+            Question::new("Which ports does staging use?", "2026-01-01T00:00:00Z".parse().unwrap());
+        let text =
+            format!("{} The staging\n\nport is 7410, é. {}", "word ".repeat(100), "other ".repeat(100));
+        let snippet = Snippet::of(&text, &question);
+        let marked = snippet.marked("[", "]");
+        assert!(marked.contains("The [staging] [port] is 7410, é."), "{marked}");
+        assert!(marked.starts_with('…') && marked.ends_with('…'), "{marked}");
+        assert_eq!(Snippet::of("short", &question).text, "short");
+        assert_eq!(Snippet::of("", &question), Snippet::default());
+    }
+}
