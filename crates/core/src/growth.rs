@@ -11,6 +11,7 @@ use crate::windowing::{OpenWindow, Piece, Seal};
 
 /// How far the tree of a conversation has grown.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "Stored", into = "Stored")]
 pub struct Growth {
     /// So many messages have been looked at.
     pub through: u32,
@@ -23,6 +24,21 @@ pub struct Growth {
     pub offered: Vec<u32>,
     /// Where the conversation was closed: so many messages had been looked at.
     pub closings: Vec<u32>,
+}
+
+/// The same as a list: it is written with every message.
+type Stored = (u32, Vec<OpenWindow>, Vec<u32>, Vec<u32>, Vec<u32>);
+
+impl From<Stored> for Growth {
+    fn from((through, windows, sealed, offered, closings): Stored) -> Self {
+        Self { through, windows, sealed, offered, closings }
+    }
+}
+
+impl From<Growth> for Stored {
+    fn from(growth: Growth) -> Self {
+        (growth.through, growth.windows, growth.sealed, growth.offered, growth.closings)
+    }
 }
 
 impl Growth {

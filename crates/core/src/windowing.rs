@@ -100,6 +100,7 @@ impl SealReason {
 
 /// A run of pieces, and what they come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredStretch", into = "StoredStretch")]
 pub struct Stretch {
     /// Messages, a slice counting as one.
     pub messages: u32,
@@ -114,6 +115,35 @@ pub struct Stretch {
     first_at: Timestamp,
     last_at: Timestamp,
     until: Place,
+}
+
+/// The same as a list: it is written with every message.
+type StoredStretch = ([u32; 8], [i64; 2]);
+
+impl From<StoredStretch> for Stretch {
+    fn from((numbers, [first_at, last_at]): StoredStretch) -> Self {
+        let [messages, turns, chars, tokens, first_turn, last_turn, idx, offset] = numbers;
+        Self {
+            messages,
+            turns,
+            chars,
+            tokens,
+            first_turn: TurnNo(first_turn),
+            last_turn: TurnNo(last_turn),
+            first_at: Timestamp::from_micros(first_at),
+            last_at: Timestamp::from_micros(last_at),
+            until: Place { idx: MessageIdx(idx), offset },
+        }
+    }
+}
+
+impl From<Stretch> for StoredStretch {
+    fn from(it: Stretch) -> Self {
+        let (first_turn, last_turn, until) = (it.first_turn.0, it.last_turn.0, it.until);
+        let numbers =
+            [it.messages, it.turns, it.chars, it.tokens, first_turn, last_turn, until.idx.0, until.offset];
+        (numbers, [it.first_at.as_micros(), it.last_at.as_micros()])
+    }
 }
 
 impl Stretch {
@@ -162,6 +192,7 @@ fn joined(stretches: &[Stretch]) -> Option<Stretch> {
 
 /// The window of a thread that still grows.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "StoredWindow", into = "StoredWindow")]
 pub struct OpenWindow {
     /// Where it begins; nowhere while it is empty.
     from: Option<Place>,
@@ -171,6 +202,22 @@ pub struct OpenWindow {
     waiting: Option<Stretch>,
     /// A silence came while something waited for an answer.
     silent: bool,
+}
+
+/// The same as a list: it is written with every message.
+type StoredWindow = (Option<(u32, u32)>, Vec<Stretch>, Option<Stretch>, u8);
+
+impl From<StoredWindow> for OpenWindow {
+    fn from((from, answered, waiting, silent): StoredWindow) -> Self {
+        let from = from.map(|(idx, offset)| Place { idx: MessageIdx(idx), offset });
+        Self { from, answered, waiting, silent: silent != 0 }
+    }
+}
+
+impl From<OpenWindow> for StoredWindow {
+    fn from(it: OpenWindow) -> Self {
+        (it.from.map(|from| (from.idx.0, from.offset)), it.answered, it.waiting, u8::from(it.silent))
+    }
 }
 
 /// A window that is to be sealed.

@@ -11,7 +11,7 @@ use treering_core::ports::{Known, Span, StoreResult};
 use treering_core::slug::slug_of;
 use treering_core::{
     Commit, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState, ExternalId,
-    Invalid, MessageIdx, Naming, Policy, Reader, TenantId, Timestamp, Tokenizer, Write,
+    Invalid, MessageIdx, Naming, Reader, TenantId, Timestamp, Tokenizer, Write,
 };
 
 use crate::error::Result;
@@ -113,7 +113,7 @@ impl Memory {
         Ok(Planner {
             tenant: self.tenant().clone(),
             tokenizer: Arc::clone(self.tokenizer()),
-            policy: self.policy().clone(),
+            memory: self.clone(),
             now: self.clock().now(),
             drawn,
             incoming,
@@ -132,7 +132,7 @@ fn draw_id() -> Result<ConversationId> {
 struct Planner {
     tenant: TenantId,
     tokenizer: Arc<dyn Tokenizer>,
-    policy: Policy,
+    memory: Memory,
     now: Timestamp,
     drawn: Option<ConversationId>,
     incoming: Incoming,
@@ -183,7 +183,7 @@ impl Planner {
             Write::AddMessage(_, message) => Some(message),
             _ => None,
         });
-        let policy = policy_of(&self.policy, conversation)?;
+        let policy = policy_of(self.memory.policy(), conversation)?;
         Grower { reader, key, policy: &policy, now: self.now }.add(conversation, messages)
     }
 

@@ -449,7 +449,7 @@ fn a_store_without_a_tree_gets_one_when_it_goes_on() {
     // As an older version leaves it: messages and nothing else.
     drop_derived(folder.path());
     let connection = rusqlite::Connection::open(folder.path().join(EmbeddedStore::FILE)).unwrap();
-    let empty = r#"{"through":0,"windows":[],"sealed":[],"offered":[],"closings":[]}"#;
+    let empty = "[0,[],[],[],[]]";
     connection.execute("UPDATE conversations SET growth = ?1", [empty]).unwrap();
     say(&memory, 5..5, 200);
     work_off(&memory, id);

@@ -3,7 +3,7 @@
 -- `growth` are JSON.
 
 ALTER TABLE conversations ADD COLUMN policy TEXT NOT NULL DEFAULT '[]';
-ALTER TABLE conversations ADD COLUMN growth TEXT NOT NULL DEFAULT '{"through":0,"windows":[],"sealed":[],"offered":[],"closings":[]}';
+ALTER TABLE conversations ADD COLUMN growth TEXT NOT NULL DEFAULT '[0,[],[],[],[]]';
 
 -- A node that is written anew gets a new `pk`, and no `pk` is ever used twice: whoever follows the nodes sees
 -- every change.
@@ -59,6 +59,7 @@ CREATE UNIQUE INDEX jobs_id ON jobs (conversation, id);
 CREATE INDEX jobs_height ON jobs (height);
 CREATE INDEX jobs_conversation ON jobs (conversation, height, state);
 
+-- No index: the log is bounded, and written far more often than read.
 CREATE TABLE log (
     pk           INTEGER PRIMARY KEY,
     at           INTEGER NOT NULL,
@@ -68,6 +69,3 @@ CREATE TABLE log (
     took_ms      INTEGER,
     text         TEXT    NOT NULL
 ) STRICT;
-
-CREATE INDEX log_job ON log (job);
-CREATE INDEX log_conversation ON log (conversation);
