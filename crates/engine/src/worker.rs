@@ -366,7 +366,7 @@ fn released(
     now: treering_core::Timestamp,
     planned_at: treering_core::Timestamp,
 ) -> treering_core::ports::StoreResult<LogLine> {
-    const COUNTED: usize = 100;
+    const COUNTED: usize = 20;
     let filter = JobFilter { conversation: Some(key.id), ..JobFilter::all(COUNTED + 2) };
     let remain = reader.jobs(&key.tenant, &filter)?.iter().filter(|other| other.id != job).count();
     let remain = if remain > COUNTED { format!("more than {COUNTED}") } else { remain.to_string() };

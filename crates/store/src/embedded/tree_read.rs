@@ -132,9 +132,12 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
     }
 
     pub(super) fn read_jobs(&self, tenant: &TenantId, filter: &JobFilter) -> StoreResult<Vec<Job>> {
-        let mut sql = format!(
-            "SELECT {JOB} FROM jobs j JOIN conversations c ON c.pk = j.conversation WHERE c.tenant = ?"
-        );
+        // Either way an index gives the jobs in their order, and reading ends at the limit.
+        let from = match filter.conversation {
+            Some(_) => "conversations c CROSS JOIN jobs j",
+            None => "jobs j CROSS JOIN conversations c",
+        };
+        let mut sql = format!("SELECT {JOB} FROM {from} ON c.pk = j.conversation WHERE c.tenant = ?");
         let mut params: Vec<Value> = vec![tenant.as_str().to_owned().into()];
         if let Some(id) = filter.conversation {
             sql.push_str(" AND c.id = ?");

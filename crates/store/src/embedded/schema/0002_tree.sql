@@ -57,7 +57,7 @@ CREATE TABLE jobs (
 
 CREATE UNIQUE INDEX jobs_id ON jobs (conversation, id);
 CREATE INDEX jobs_height ON jobs (height);
-CREATE INDEX jobs_conversation ON jobs (conversation, height, state);
+CREATE INDEX jobs_conversation ON jobs (conversation, height);
 
 -- No index: the log is bounded, and written far more often than read.
 CREATE TABLE log (
