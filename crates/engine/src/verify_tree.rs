@@ -25,8 +25,13 @@ pub(crate) fn problems(
         JobKind::Summarise(task) => Some(task),
         _ => None,
     });
-    let mut tree =
-        Tree { conversation, problems: Vec::new(), nodes: BTreeMap::new(), planned: BTreeMap::new() };
+    let mut tree = Tree {
+        conversation,
+        problems: Vec::new(),
+        nodes: BTreeMap::new(),
+        planned: BTreeMap::new(),
+        uncovered: Vec::new(),
+    };
     for node in &nodes {
         tree.nodes.insert((node.level(), node.ordinal()), node);
     }
@@ -48,6 +53,9 @@ struct Tree<'a> {
     nodes: BTreeMap<(Level, u32), &'a Node>,
     planned: BTreeMap<(Level, u32), &'a Task>,
     problems: Vec<String>,
+    /// Runs of messages in no window: the thread, where it begins, its last message, and where
+    /// the thread goes on.
+    uncovered: Vec<(ThreadName, Place, MessageIdx, Option<Place>)>,
 }
 
 impl Tree<'_> {
@@ -65,10 +73,13 @@ impl Tree<'_> {
             };
             let missing: Vec<u32> = (0..*count).filter(|ordinal| !there(self, *ordinal)).collect();
             if let Some(first) = missing.first() {
-                let many = missing.len();
-                self.note(format!(
-                    "level {level}: {many} nodes have neither content nor a job, the first is {first}"
-                ));
+                let what = match missing.len() {
+                    1 => format!("level {level}: node {first} has neither content nor a job"),
+                    many => format!(
+                        "level {level}: {many} nodes have neither content nor a job, the first is {first}"
+                    ),
+                };
+                self.note(what);
             }
         }
         let keys: BTreeSet<_> = self.nodes.keys().chain(self.planned.keys()).copied().collect();
@@ -160,6 +171,10 @@ impl Tree<'_> {
                 ends.insert(message.thread.clone(), reached);
             }
         }
+        for (thread, from, last, _) in std::mem::take(&mut self.uncovered) {
+            let run = if from.idx == last { from.to_string() } else { format!("{from}–{last}") };
+            self.note(format!("messages {run} of {thread} are in no window"));
+        }
         Ok(())
     }
 
@@ -195,7 +210,13 @@ impl Tree<'_> {
         let place = self.conversation.threads.iter().position(|other| other.name == *thread);
         let open = place.and_then(|place| self.conversation.growth.windows.get(place)?.from());
         if open.is_none_or(|open| open > at) && at.offset <= chars {
-            self.note(format!("message {at} of {thread} is in no window"));
+            match self.uncovered.last_mut() {
+                // Messages of other threads may lie between.
+                Some((of, _, last, known)) if of == thread && *known == reached => {
+                    (*last, *known) = (idx, Some(whole));
+                }
+                _ => self.uncovered.push((thread.clone(), at, idx, Some(whole))),
+            }
         }
         whole
     }

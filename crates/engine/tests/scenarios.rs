@@ -6,6 +6,7 @@
 //! - `user 120`, `assistant 80 thread=idea` say so many characters; `user "text"` says a text;
 //! - `wait 30 min` lets time pass; messages are a minute apart otherwise;
 //! - `fork idea after 3` opens a thread; `close` closes the conversation;
+//! - `tool NAME ok {"arg":1}` calls a tool; the comment `# extractive` has the real summariser write;
 //! - `work` runs the jobs that are due; everything is worked off at the end;
 //! - `update …` plans an update; `show` draws the tree in between;
 //! - the comment `# in full` adds ids, times and texts.
@@ -20,8 +21,12 @@ use std::sync::Arc;
 use common::{assert_sound, open, start, work_off};
 use treering_core::capture::{Arrival, Entry, ForkPoint};
 use treering_core::parameters::Assignment;
-use treering_core::{ConversationState, Level, MessageIdx, NewMessage, Policy, Role, ThreadName, Timestamp};
+use treering_core::{
+    ConversationState, Json, Level, MessageIdx, NewMessage, NewToolCall, Policy, Role, Summarizer,
+    ThreadName, Timestamp, ToolResult,
+};
 use treering_engine::{Incoming, Matching, Memory, NewConversation, Scale, Target, Update};
+use treering_providers::Extractive;
 use treering_testkit::generate::external;
 use treering_testkit::{FakeClock, Heads};
 
@@ -33,6 +38,8 @@ struct Play {
     seen: String,
     /// Whether ids, times and texts are shown, too.
     in_full: bool,
+    /// Whether everything a node says is shown.
+    contents: bool,
 }
 
 impl Play {
@@ -67,6 +74,22 @@ impl Play {
         let said = NewMessage::new(role, text, self.now);
         self.append(vec![self.memory.message(thread, said)]);
         self.pass(60_000_000);
+    }
+
+    /// A tool call: its name, whether it goes well, its arguments.
+    fn call(&mut self, rest: &str) {
+        let mut words = rest.splitn(3, ' ');
+        let (name, went, args) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+        let outcome =
+            ToolResult { result: Json::string(went), success: Some(went == "ok"), duration_ms: Some(1) };
+        let call = NewToolCall {
+            name: name.to_owned(),
+            args: Json::new(args).unwrap(),
+            outcome: Some(outcome),
+            at: self.now,
+            external_id: None,
+        };
+        self.append(vec![Entry { thread: ThreadName::main(), what: Arrival::ToolCall(call) }]);
     }
 
     fn update(&mut self, rest: &str) {
@@ -104,6 +127,7 @@ impl Play {
                 let what = Arrival::Fork { parent: ThreadName::main(), after };
                 self.append(vec![Entry { thread: ThreadName::new(name).unwrap(), what }]);
             }
+            "tool" => self.call(rest),
             "close" => drop(self.memory.set_state(self.id(), ConversationState::Closed).unwrap()),
             "reopen" => drop(self.memory.set_state(self.id(), ConversationState::Open).unwrap()),
             "work" => work_off(&self.memory, self.id()),
@@ -125,6 +149,10 @@ impl Play {
                 let head: String = node.content.overview.chars().take(60).collect();
                 writeln!(self.seen, "    {} minutes {from} to {until}, created {created}: {head}", node.id)
                     .unwrap();
+            }
+            if let Some(node) = node.filter(|_| self.contents) {
+                let grounded = node.grounded * 100.0;
+                writeln!(self.seen, "{:#?}\ngrounded {grounded:.0} %", node.content).unwrap();
             }
         }
         self.seen.push('\n');
@@ -149,7 +177,11 @@ fn run(script: &str) -> String {
     let policy = Policy::default().with(&assignments).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let memory = open(folder.path(), policy, Arc::new(Heads::default()), clock.clone());
+    let summarizer: Arc<dyn Summarizer> = match script.contains("# extractive") {
+        true => Arc::new(Extractive),
+        false => Arc::new(Heads::default()),
+    };
+    let memory = open(folder.path(), policy, summarizer, clock.clone());
     let mut play = Play {
         memory,
         clock,
@@ -157,6 +189,7 @@ fn run(script: &str) -> String {
         said: 0,
         seen: String::new(),
         in_full: script.contains("# in full"),
+        contents: script.contains("# extractive"),
     };
     lines.for_each(|line| play.play(line));
     work_off(&play.memory, play.id());
