@@ -279,15 +279,11 @@ fn damage_to_a_tree_is_found_and_repaired() {
     let damages: [(&str, &[&str]); 4] = [
         (
             "DELETE FROM nodes WHERE level = 1 AND ordinal = 2",
-            &["level 1: ", "neither content nor a job, the first is 2", "level 2: group", "is in no window"],
+            &["level 1: node 2 has neither content nor a job", "level 2: group", "of main are in no window"],
         ),
         (
             "DELETE FROM nodes WHERE level = 2 AND ordinal = 1",
-            &[
-                "level 2: ",
-                "neither content nor a job, the first is 1",
-                "group 1 has children but was never planned",
-            ],
+            &["level 2: node 1 has neither content nor a job", "group 1 has children but was never planned"],
         ),
         (
             "UPDATE nodes SET parent = NULL WHERE level = 1 AND ordinal = 0",
