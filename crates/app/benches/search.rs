@@ -1,0 +1,133 @@
+//! The figures of search: how long a question takes, how soon a turn is found, and how much
+//! memory an item needs.
+//!
+//! `cargo bench --bench search`
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+
+use std::time::{Duration, Instant};
+
+use treering::{
+    Incoming, Matching, Memory, NewConversation, NewMessage, Options, Query, Role, Sync, Target, ThreadName,
+};
+use treering_core::{ConversationId, ExternalId, Timestamp};
+
+fn main() {
+    println!("{:<56}{:>12}{:>12}{:>10}", "", "measured", "goal", "");
+    let home = tempfile::tempdir().unwrap();
+    let memory =
+        treering::open_with(home.path(), Options { sync: Sync::Normal, ..Options::default() }).unwrap();
+    // A hundred conversations, one of them of 10,000 turns.
+    let long = fill(&memory, 0, 10_000);
+    for number in 1..=90 {
+        fill(&memory, number, 1_000);
+    }
+    let before = resident();
+    let start = Instant::now();
+    memory.search(&query("anything", &[])).unwrap();
+    println!("{:<56}{:>12}", "  making the index of 100,000 turns", format!("{:.1?}", start.elapsed()));
+    row("resident bytes for each item", (resident() - before) as f64 / 100_000.0, 600.0, "bytes");
+    let (p50, p99) = ask(&memory, &[], 400);
+    row("question of 8 words over 100,000 turns, p50", millis(p50), 2.0, "ms");
+    row("question of 8 words over 100,000 turns, p99", millis(p99), 10.0, "ms");
+    let (_, p99) = ask(&memory, &[long], 400);
+    row("question of 8 words in a conversation of 10,000, p99", millis(p99), 3.0, "ms");
+    let mut times: Vec<Duration> = (0..200).map(|number| found_after(&memory, number)).collect();
+    times.sort_unstable();
+    row("a turn is found after `append` returned, p99", millis(times[197]), 5.0, "ms");
+}
+
+fn row(what: &str, measured: f64, goal: f64, unit: &str) {
+    let mark = if measured <= goal { "" } else { "MISSED" };
+    println!(
+        "  {what:<54}{:>12}{:>12}{mark:>10}",
+        format!("{measured:.2} {unit}"),
+        format!("≤ {goal:.0} {unit}")
+    );
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Bytes this process has in memory.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0");
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap_or(0) * 1024
+}
+
+/// A word that is rarer the higher its number; as in language, a few make up most of a text.
+fn word(state: &mut u64) -> String {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    let share = (*state >> 40) as f64 / (1_u64 << 24) as f64;
+    let rank = (20_000_f64.powf(share)) as u64;
+    const PARTS: [&str; 16] =
+        ["ha", "ti", "gau", "be", "re", "mo", "wi", "si", "ski", "mor", "se", "lo", "ka", "ne", "po", "ru"];
+    let mut number = rank;
+    let mut word = String::new();
+    loop {
+        word.push_str(PARTS[(number % 16) as usize]);
+        number /= 16;
+        if number == 0 {
+            return word;
+        }
+    }
+}
+
+fn sentence(state: &mut u64, words: usize) -> String {
+    (0..words).map(|_| word(state)).collect::<Vec<_>>().join(" ")
+}
+
+fn fill(memory: &Memory, number: u64, turns: usize) -> ConversationId {
+    let external_id = Some(ExternalId::new(format!("bench-{number}")).unwrap());
+    let target = Target::Named(NewConversation { external_id, ..NewConversation::default() });
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut id = None;
+    for start in (0..turns).step_by(500) {
+        let entries = (start..(start + 500).min(turns))
+            .map(|turn| {
+                let role = if turn % 2 == 0 { Role::User } else { Role::Assistant };
+                let at = Timestamp::from_micros(1_700_000_000_000_000 + (turn as i64) * 40_000_000);
+                let said = NewMessage::new(role, sentence(&mut state, 40), at);
+                memory.message(ThreadName::main(), said)
+            })
+            .collect();
+        let incoming = Incoming { target: target.clone(), entries, matching: Matching::None };
+        id = Some(memory.append(incoming).unwrap().conversation.id);
+    }
+    id.unwrap()
+}
+
+fn query(text: &str, conversations: &[ConversationId]) -> Query {
+    Query { text: text.to_owned(), conversations: conversations.to_vec(), limit: 10, ..Query::default() }
+}
+
+fn ask(memory: &Memory, conversations: &[ConversationId], times: usize) -> (Duration, Duration) {
+    let mut state = 4242;
+    let mut took: Vec<Duration> = (0..times)
+        .map(|_| {
+            let asked = query(&sentence(&mut state, 8), conversations);
+            let start = Instant::now();
+            assert!(!memory.search(&asked).unwrap().is_empty());
+            start.elapsed()
+        })
+        .collect();
+    took.sort_unstable();
+    (took[times / 2], took[times * 99 / 100])
+}
+
+fn found_after(memory: &Memory, number: u64) -> Duration {
+    let target = Target::Named(NewConversation {
+        external_id: Some(ExternalId::new("fresh").unwrap()),
+        ..NewConversation::default()
+    });
+    let at = Timestamp::from_micros(1_800_000_000_000_000);
+    let needle = format!("needle{number}");
+    let entries = vec![memory.message(ThreadName::main(), NewMessage::new(Role::User, needle.clone(), at))];
+    memory.append(Incoming { target, entries, matching: Matching::None }).unwrap();
+    let start = Instant::now();
+    let hits = memory.search(&query(&needle, &[])).unwrap();
+    assert_eq!(hits[0].snippet.text, needle);
+    start.elapsed()
+}

@@ -1,0 +1,234 @@
+//! Search on a real store: what was acknowledged is found, from any process; filters let nothing
+//! through; answers are the same however often one asks.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{fresh, open, start, under, work_off};
+use proptest::prelude::*;
+use treering_core::{
+    ConversationId, ConversationState, NewMessage, Policy, Role, TenantId, ThreadName, Timestamp,
+};
+use treering_engine::{
+    Found, Hit, Incoming, Matching, Memory, NewConversation, Query, Scale, Target, Update,
+};
+use treering_testkit::generate::{external, text};
+use treering_testkit::{FakeClock, Heads};
+
+struct Line<'a> {
+    conversation: &'a str,
+    thread: &'a str,
+    role: Role,
+    author: &'a str,
+    minute: i64,
+    text: &'a str,
+}
+
+fn at(minute: i64) -> Timestamp {
+    start().plus_micros(minute * 60_000_000)
+}
+
+fn say(memory: &Memory, line: &Line<'_>) -> ConversationId {
+    let mut said = NewMessage::new(line.role, line.text, at(line.minute));
+    said.author = Some(line.author.to_owned());
+    let about = NewConversation {
+        external_id: Some(external(line.conversation)),
+        cwd: Some(format!("/work/{}", line.conversation)),
+        ..NewConversation::default()
+    };
+    let entries = vec![memory.message(ThreadName::new(line.thread).unwrap(), said)];
+    let incoming = Incoming { target: Target::Named(about), entries, matching: Matching::None };
+    memory.append(incoming).unwrap().conversation.id
+}
+
+fn line<'a>(conversation: &'a str, role: Role, author: &'a str, minute: i64, text: &'a str) -> Line<'a> {
+    Line { conversation, thread: "main", role, author, minute, text }
+}
+
+fn query(text: &str) -> Query {
+    Query { text: text.to_owned(), limit: 10, ..Query::default() }
+}
+
+fn texts(hits: &[Hit]) -> Vec<String> {
+    let said = hits.iter().map(|hit| match &hit.found {
+        Found::Message(message) => message.said.text.clone(),
+        Found::Node(node) => node.id.to_string(),
+    });
+    said.collect()
+}
+
+/// Two conversations about the same port, in which everything differs that can be filtered by.
+fn harbour(memory: &Memory) -> (ConversationId, ConversationId) {
+    let one = say(memory, &line("one", Role::User, "Ana", 0, "Which port does the staging server use?"));
+    say(memory, &line("one", Role::Assistant, "Juno", 1, "The staging port is 7410."));
+    let branch = Line { thread: "idea", ..line("one", Role::User, "Ana", 2, "What if the port were 9000?") };
+    say(memory, &branch);
+    let two = say(memory, &line("two", Role::User, "Yann", 90, "The port of Kerzavel is closed on Monday."));
+    say(memory, &line("two", Role::Assistant, "Juno", 91, "Noted: the port is closed."));
+    (one, two)
+}
+
+#[test]
+fn what_another_process_stored_is_found_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let here = open(folder.path(), Policy::default(), Arc::new(Heads::default()), clock.clone());
+    let there = open(folder.path(), Policy::default(), Arc::new(Heads::default()), clock);
+    assert!(here.search(&query("staging port")).unwrap().is_empty());
+    for number in 0..20 {
+        let said = format!("The staging port number {number} is 74{number:02}.");
+        say(&there, &line("one", Role::User, "Ana", number, &said));
+        let found = texts(&here.search(&query(&format!("74{number:02}"))).unwrap());
+        assert_eq!(found[0], said);
+    }
+}
+
+#[test]
+fn filters_let_nothing_else_through() {
+    let (memory, _folder) = fresh();
+    let (one, two) = harbour(&memory);
+    let all = memory.search(&query("port")).unwrap();
+    assert_eq!(all.len(), 5, "everything is there to be let through");
+    let check = |change: &dyn Fn(&mut Query), expected: &[&str]| {
+        let mut asked = query("port");
+        change(&mut asked);
+        let mut found = texts(&memory.search(&asked).unwrap());
+        found.sort();
+        assert_eq!(found, expected);
+    };
+    let staging = "The staging port is 7410.";
+    let asked = "Which port does the staging server use?";
+    let idea = "What if the port were 9000?";
+    let (closed, noted) = ("The port of Kerzavel is closed on Monday.", "Noted: the port is closed.");
+    check(&|q| q.conversations = vec![one], &[staging, idea, asked]);
+    check(&|q| q.conversations = vec![two], &[noted, closed]);
+    check(&|q| q.conversations = vec![ConversationId::from_bytes([9; 16])], &[]);
+    check(&|q| q.cwd = Some("/work/two".into()), &[noted, closed]);
+    check(&|q| q.cwd = Some("/work".into()), &[]);
+    check(&|q| q.thread = Some(ThreadName::new("idea").unwrap()), &[idea]);
+    check(&|q| q.thread = Some(ThreadName::new("nowhere").unwrap()), &[]);
+    check(&|q| q.author = Some("yann".into()), &[closed]);
+    check(&|q| q.author = Some("nobody".into()), &[]);
+    check(&|q| q.role = Some(Role::Assistant), &[noted, staging]);
+    check(&|q| q.since = Some(at(90)), &[noted, closed]);
+    check(&|q| q.until = Some(at(1)), &[asked]);
+    check(&|q| q.levels = vec![1], &[]);
+    check(&|q| (q.conversations, q.cwd) = (vec![one], Some("/work/two".into())), &[]);
+    memory.set_state(two, ConversationState::Archived).unwrap();
+    check(&|q| (q.states, q.levels) = (vec![ConversationState::Open], vec![0]), &[staging, idea, asked]);
+    let other = memory.of_tenant(TenantId::new("other").unwrap());
+    assert!(other.search(&query("port")).unwrap().is_empty(), "another tenant sees nothing");
+    harbour(&other);
+    assert_eq!(other.search(&query("port")).unwrap().len(), 5, "but what is its own");
+    assert_eq!(memory.search(&Query { levels: vec![0], ..query("port") }).unwrap().len(), 5);
+}
+
+#[test]
+fn limits_and_scores_are_kept_to() {
+    let (memory, _folder) = fresh();
+    harbour(&memory);
+    let all = memory.search(&query("staging port")).unwrap();
+    assert!(all.is_sorted_by(|a, b| a.score >= b.score));
+    for limit in 0..=all.len() {
+        let some = memory.search(&Query { limit, ..query("staging port") }).unwrap();
+        assert_eq!(texts(&some), texts(&all)[..limit]);
+    }
+    let least = all[1].score;
+    let good = memory.search(&Query { min_score: Some(least), ..query("staging port") }).unwrap();
+    assert_eq!(texts(&good), texts(&all)[..2]);
+    for hit in &all {
+        let sum: f32 = hit.parts().iter().map(|(_, part)| part).sum();
+        assert!((sum - hit.score).abs() < 1e-4, "the parts explain the score");
+    }
+    assert!(all[0].snippet.marked("[", "]").contains("[staging]"));
+}
+
+#[test]
+fn an_index_made_anew_answers_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let first = open(folder.path(), Policy::default(), Arc::new(Heads::default()), clock.clone());
+    // One process has followed along, with a question after every line.
+    for number in 0..60 {
+        let said = format!("Berth {number} is {} m long and belongs to boat {}.", number % 13, number % 7);
+        say(&first, &line("one", Role::User, "Ana", number * 7, &said));
+        first.search(&query("berth")).unwrap();
+    }
+    let again = open(folder.path(), Policy::default(), Arc::new(Heads::default()), clock);
+    for asked in ["how long is berth 12", "which boat", "Ana", "", "9 m"] {
+        let (old, new) = (first.search(&query(asked)).unwrap(), again.search(&query(asked)).unwrap());
+        let scores = |hits: &[Hit]| hits.iter().map(|hit| hit.score).collect::<Vec<_>>();
+        assert_eq!((texts(&old), scores(&old)), (texts(&new), scores(&new)), "{asked:?}");
+        assert_eq!(texts(&new), texts(&again.search(&query(asked)).unwrap()), "{asked:?}");
+    }
+}
+
+#[test]
+fn nodes_are_found_and_those_that_are_gone_are_not() {
+    let assignments = ["window_chars=200", "min_flush_chars=0"].map(|text| text.parse().unwrap());
+    let (memory, _folder) = under(Policy::default().with(&assignments).unwrap());
+    let mut id = None;
+    for number in 0..4 {
+        let said =
+            format!("Turn {number}: the tide gauge of pontoon {number} is read. {}", "Fine. ".repeat(20));
+        say(&memory, &line("one", Role::User, "Ana", number * 2, &said));
+        id = Some(say(&memory, &line("one", Role::Assistant, "Juno", number * 2 + 1, &said)));
+    }
+    let id = id.unwrap();
+    work_off(&memory, id);
+    let nodes = Query { levels: vec![1], ..query("tide gauge pontoon 2") };
+    let found = memory.search(&nodes).unwrap();
+    assert_eq!(found.len(), 4);
+    assert!(found.iter().all(|hit| hit.level() == 1));
+    let both = memory.search(&query("tide gauge")).unwrap();
+    assert!(both.iter().any(|hit| hit.level() == 0) && both.iter().any(|hit| hit.level() == 1));
+
+    memory.update(id, &Update { scale: Scale::Full, ..Update::default() }).unwrap();
+    assert!(memory.search(&nodes).unwrap().is_empty(), "the tree was felled");
+    work_off(&memory, id);
+    assert_eq!(memory.search(&nodes).unwrap().len(), 4, "each node once");
+}
+
+#[test]
+fn names_times_and_speakers_count() {
+    let (memory, _folder) = fresh();
+    for (minute, author, said) in [
+        (0, "Ana", "I like sailing most."),
+        (1, "Yann", "I like sailing most."),
+        (60 * 24 * 40, "Ana", "We met at the harbour."),
+        (60 * 24 * 80, "Ana", "We met at the harbour."),
+    ] {
+        say(&memory, &line("one", Role::User, author, minute, said));
+    }
+    let best = |asked: &str| {
+        let hit = memory.search(&query(asked)).unwrap().remove(0);
+        let Found::Message(message) = hit.found else { unreachable!("there are no nodes") };
+        (message.said.author.unwrap(), message.idx.0)
+    };
+    assert_eq!(best("What does Yann like?").0, "Yann");
+    assert_eq!(best("What does Ana like?").0, "Ana");
+    let day = at(60 * 24 * 80).to_string();
+    assert_eq!(best(&format!("Where did we meet on {}?", &day[..10])).1, 3);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn any_text_can_be_stored_and_asked(said in proptest::collection::vec(text(), 1..6), asked in text()) {
+        let (memory, _folder) = fresh();
+        for (minute, said) in said.iter().enumerate() {
+            say(&memory, &line("one", Role::User, "Ana", minute as i64, said));
+        }
+        let hits = memory.search(&query(&asked)).unwrap();
+        prop_assert!(hits.len() <= said.len());
+        for hit in hits {
+            prop_assert!(hit.score.is_finite());
+            prop_assert!(hit.snippet.text.chars().count() <= 242);
+            hit.snippet.marked("[", "]");
+        }
+    }
+}
