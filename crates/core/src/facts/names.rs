@@ -126,4 +126,5 @@ fn is_acronym(word: &str) -> bool {
     (2..=8).contains(&word.len())
         && word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
         && word.bytes().filter(u8::is_ascii_uppercase).count() >= 2
+        && !matches!(word, "TODO" | "FIXME" | "XXX" | "NOTE" | "WARNING" | "ERROR" | "OK" | "NB" | "PS")
 }

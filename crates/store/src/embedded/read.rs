@@ -243,13 +243,19 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
     ) -> StoreResult<Vec<(u64, ConversationId, Message)>> {
         let sql = "SELECT m.idx, m.turn, m.thread, m.role, m.at, m.chars, m.tokens, m.hash, m.author,
                 m.external_id, m.text, m.parts, m.turns, m.seq, c.id, c.threads
-            FROM messages m JOIN conversations c ON c.pk = m.conversation
+            FROM messages m CROSS JOIN conversations c ON c.pk = m.conversation
             WHERE m.seq > ?2 AND c.tenant = ?1 ORDER BY m.seq LIMIT ?3";
+        // Messages that follow each other are mostly of one conversation.
+        let mut last: Option<(ConversationId, Vec<ThreadName>)> = None;
         self.many(sql, params![tenant.as_str(), after as i64, rows(limit)], |row| {
-            let names: Vec<ThreadName> =
-                threads::read(row, 15)?.into_iter().map(|thread| thread.name).collect();
-            let number = row.get::<_, i64>(13)?.unsigned_abs();
-            Ok((number, ConversationId::from_bytes(row.get(14)?), message(row, &names)?))
+            let id = ConversationId::from_bytes(row.get(14)?);
+            let names = match last.take() {
+                Some((of, names)) if of == id => names,
+                _ => threads::read(row, 15)?.into_iter().map(|thread| thread.name).collect(),
+            };
+            let message = message(row, &names);
+            last = Some((id, names));
+            Ok((row.get::<_, i64>(13)?.unsigned_abs(), id, message?))
         })
     }
 

@@ -74,7 +74,7 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
         limit: usize,
     ) -> StoreResult<Vec<(u64, ConversationId, Node)>> {
         let sql = format!(
-            "SELECT {NODE}, n.pk, c.id FROM nodes n JOIN conversations c ON c.pk = n.conversation
+            "SELECT {NODE}, n.pk, c.id FROM nodes n CROSS JOIN conversations c ON c.pk = n.conversation
             WHERE n.pk > ?2 AND c.tenant = ?1 ORDER BY n.pk LIMIT ?3"
         );
         self.many(&sql, params![tenant.as_str(), after as i64, rows(limit)], |row| {
