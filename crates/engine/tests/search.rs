@@ -228,7 +228,8 @@ proptest! {
         for hit in hits {
             prop_assert!(hit.score.is_finite());
             prop_assert!(hit.snippet.text.chars().count() <= 242);
-            hit.snippet.marked("[", "]");
+            let marks = 2 * hit.snippet.matches.len();
+            prop_assert_eq!(hit.snippet.marked("[", "]").len(), hit.snippet.text.len() + marks);
         }
     }
 }
