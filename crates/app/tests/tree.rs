@@ -189,6 +189,16 @@ fn jobs_are_listed_logged_and_waited_for() {
 }
 
 #[test]
+fn the_gate_is_waited_for_at_most_for_its_timeout() {
+    let home = told(40);
+    let none = home.json(&["--set", "work.gate_timeout_ms=0", "status", "--wait"]);
+    let clear = home.json(&["status", "--wait"]);
+    assert_eq!(clear["clear"], true, "{clear}");
+    assert_eq!(none["clear"], false, "no time at all is too little: {none}");
+    home.verify();
+}
+
+#[test]
 fn a_job_that_was_given_up_is_told_of_and_tried_again() {
     let home = told(20);
     let queued = home.jobs();

@@ -6,9 +6,9 @@
 
 use crate::lexicon::TermId;
 
-/// How much each signal counts.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Weights {
+/// What each signal says about an item, from 0 to about 1; or how much each of them counts.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Signals {
     /// The question's words that the item holds, by how rare they are.
     pub own: f32,
     /// The same, where a word may also stand in an item near by.
@@ -31,69 +31,42 @@ pub struct Weights {
     pub wish: f32,
 }
 
-impl Weights {
-    /// The weights that hold everywhere.
-    pub const DEFAULT: Self = Self {
-        own: 0.4,
-        near: 0.5,
-        meaning: 0.6,
-        sitting: 0.1,
-        author: 0.15,
-        user: 0.4,
-        assistant: 0.4,
-        time: 0.25,
-        answer: 0.3,
-        wish: 0.1,
-    };
-}
-
-/// What each signal says about an item, from 0 to about 1.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Signals {
-    /// See [`Weights::own`].
-    pub own: f32,
-    /// See [`Weights::near`].
-    pub near: f32,
-    /// See [`Weights::meaning`].
-    pub meaning: f32,
-    /// See [`Weights::sitting`].
-    pub sitting: f32,
-    /// See [`Weights::author`].
-    pub author: f32,
-    /// See [`Weights::user`].
-    pub user: f32,
-    /// See [`Weights::assistant`].
-    pub assistant: f32,
-    /// See [`Weights::time`].
-    pub time: f32,
-    /// See [`Weights::answer`].
-    pub answer: f32,
-    /// See [`Weights::wish`].
-    pub wish: f32,
-}
+/// How much each signal counts, everywhere.
+pub const WEIGHTS: Signals = Signals {
+    own: 0.4,
+    near: 0.5,
+    meaning: 0.6,
+    sitting: 0.1,
+    author: 0.15,
+    user: 0.4,
+    assistant: 0.4,
+    time: 0.25,
+    answer: 0.3,
+    wish: 0.1,
+};
 
 impl Signals {
     /// The parts of the score, by name.
     #[must_use]
-    pub fn parts(&self, weights: &Weights) -> [(&'static str, f32); 10] {
+    pub fn parts(&self) -> [(&'static str, f32); 10] {
         [
-            ("own words", weights.own * self.own),
-            ("words near by", weights.near * self.near),
-            ("meaning", weights.meaning * self.meaning),
-            ("sitting", weights.sitting * self.sitting),
-            ("author", weights.author * self.author),
-            ("user", weights.user * self.user),
-            ("assistant", weights.assistant * self.assistant),
-            ("time", weights.time * self.time),
-            ("answer", weights.answer * self.answer),
-            ("wish", weights.wish * self.wish),
+            ("own words", WEIGHTS.own * self.own),
+            ("words near by", WEIGHTS.near * self.near),
+            ("meaning", WEIGHTS.meaning * self.meaning),
+            ("sitting", WEIGHTS.sitting * self.sitting),
+            ("author", WEIGHTS.author * self.author),
+            ("user", WEIGHTS.user * self.user),
+            ("assistant", WEIGHTS.assistant * self.assistant),
+            ("time", WEIGHTS.time * self.time),
+            ("answer", WEIGHTS.answer * self.answer),
+            ("wish", WEIGHTS.wish * self.wish),
         ]
     }
 
     /// The score.
     #[must_use]
-    pub fn score(&self, weights: &Weights) -> f32 {
-        self.parts(weights).iter().map(|(_, part)| part).sum()
+    pub fn score(&self) -> f32 {
+        self.parts().iter().map(|(_, part)| part).sum()
     }
 }
 
@@ -162,7 +135,7 @@ mod tests {
     #[test]
     fn the_parts_add_up() {
         let signals = Signals { own: 0.5, meaning: 0.25, time: 1.0, ..Signals::default() };
-        let score = signals.score(&Weights::DEFAULT);
+        let score = signals.score();
         assert!((score - (0.2 + 0.15 + 0.25)).abs() < 1e-6);
     }
 }

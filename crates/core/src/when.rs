@@ -5,19 +5,20 @@ use jiff::{Span, ToSpan};
 
 use crate::time::Timestamp;
 
-const MONTHS: [&[&str]; 12] = [
+/// The names of the months, with accents and without.
+pub(crate) const MONTHS: [&[&str]; 12] = [
     &["january", "jan", "janvier"],
-    &["february", "feb", "fevrier"],
+    &["february", "feb", "février", "fevrier"],
     &["march", "mar", "mars"],
     &["april", "apr", "avril"],
     &["may", "mai"],
     &["june", "jun", "juin"],
     &["july", "jul", "juillet"],
-    &["august", "aug", "aout"],
+    &["august", "aug", "août", "aout"],
     &["september", "sep", "sept", "septembre"],
     &["october", "oct", "octobre"],
     &["november", "nov", "novembre"],
-    &["december", "dec", "decembre"],
+    &["december", "dec", "décembre", "decembre"],
 ];
 
 /// The times that a folded text names, each from its first moment to one past its last. What

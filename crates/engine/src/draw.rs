@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use treering_core::node::Window;
+use treering_core::node::{Place, Window};
 use treering_core::{ConversationState, Covers, Job, JobKind, Node, ThreadName};
 
 use crate::tree::TreeView;
@@ -67,13 +67,9 @@ impl TreeView {
         lines.extend(self.jobs.iter().filter_map(|job| self.draw_job(job)));
         for (thread, window) in self.conversation.threads.iter().zip(&self.growth().windows) {
             let (Some(from), Some(holds)) = (window.from(), window.holds()) else { continue };
-            let until = treering_core::node::Place::after(treering_core::MessageIdx(
-                self.conversation.totals.messages.saturating_sub(1),
-            ));
-            let until = thread
-                .last_turn
-                .as_ref()
-                .map_or(until, |turn| treering_core::node::Place { idx: turn.until, offset: 0 });
+            // What is open reaches to the thread's end, and its latest turn knows where that is.
+            let end = thread.last_turn.as_ref().map_or(from.idx, |turn| turn.until);
+            let until = Place { idx: end, offset: 0 };
             lines.push(Branch {
                 prefix: String::new(),
                 level: 0,

@@ -221,8 +221,9 @@ impl Updater {
             let kept = keep(task.manner.length, chars);
             estimate.count(task.level, tokens, (kept * tokens as f64 / chars.max(1) as f64) as u64);
             if task.level == Level::FIRST {
+                let raw_chars = chars;
                 let (chars, tokens) = (kept as u32, (kept / 4.0) as u32);
-                members.push(Member { chars, tokens, messages, raw_chars: chars.into() });
+                members.push(Member { chars, tokens, messages, raw_chars });
             }
         }
         if self.update.level.is_none() {

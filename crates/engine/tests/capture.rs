@@ -4,22 +4,13 @@
 
 mod common;
 
-use common::fresh;
+use common::{entry, fresh};
 use proptest::prelude::*;
-use treering_core::capture::{Arrival, Entry, Outcome};
+use treering_core::capture::Outcome;
 use treering_core::ports::ConversationFilter;
 use treering_core::{Conversation, NewMessage, Role, ThreadName, Timestamp};
 use treering_engine::{Incoming, Matching, Memory, NewConversation, Recorded, Target};
 use treering_testkit::generate::{Event, conversation, external};
-
-fn entry(memory: &Memory, event: &Event) -> Entry {
-    let (thread, what) = match event.clone() {
-        Event::Said(thread, said) => return memory.message(thread, said),
-        Event::Called(thread, call) => (thread, Arrival::ToolCall(call)),
-        Event::Answered(thread, call, outcome, at) => (thread, Arrival::ToolResult { call, outcome, at }),
-    };
-    Entry { thread, what }
-}
 
 fn append(memory: &Memory, events: &[Event]) -> Vec<Outcome> {
     let about = NewConversation { external_id: Some(external("source")), ..NewConversation::default() };

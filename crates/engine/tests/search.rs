@@ -36,7 +36,7 @@ fn say(memory: &Memory, line: &Line<'_>) -> ConversationId {
     said.author = Some(line.author.to_owned());
     let about = NewConversation {
         external_id: Some(external(line.conversation)),
-        cwd: Some(format!("/work/{}", line.conversation)),
+        cwd: Some(format!("/home/ana/{}", line.conversation)),
         ..NewConversation::default()
     };
     let entries = vec![memory.message(ThreadName::new(line.thread).unwrap(), said)];
@@ -106,8 +106,8 @@ fn filters_let_nothing_else_through() {
     check(&|q| q.conversations = vec![one], &[staging, idea, asked]);
     check(&|q| q.conversations = vec![two], &[noted, closed]);
     check(&|q| q.conversations = vec![ConversationId::from_bytes([9; 16])], &[]);
-    check(&|q| q.cwd = Some("/work/two".into()), &[noted, closed]);
-    check(&|q| q.cwd = Some("/work".into()), &[]);
+    check(&|q| q.cwd = Some("/home/ana/two".into()), &[noted, closed]);
+    check(&|q| q.cwd = Some("/home/ana".into()), &[]);
     check(&|q| q.thread = Some(ThreadName::new("idea").unwrap()), &[idea]);
     check(&|q| q.thread = Some(ThreadName::new("nowhere").unwrap()), &[]);
     check(&|q| q.author = Some("yann".into()), &[closed]);
@@ -116,7 +116,7 @@ fn filters_let_nothing_else_through() {
     check(&|q| q.since = Some(at(90)), &[noted, closed]);
     check(&|q| q.until = Some(at(1)), &[asked]);
     check(&|q| q.levels = vec![1], &[]);
-    check(&|q| (q.conversations, q.cwd) = (vec![one], Some("/work/two".into())), &[]);
+    check(&|q| (q.conversations, q.cwd) = (vec![one], Some("/home/ana/two".into())), &[]);
     memory.set_state(two, ConversationState::Archived).unwrap();
     check(&|q| (q.states, q.levels) = (vec![ConversationState::Open], vec![0]), &[staging, idea, asked]);
     let other = memory.of_tenant(TenantId::new("other").unwrap());

@@ -9,19 +9,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{assert_sound, fresh, open, start, under, work_off};
+use common::{assert_sound, commit, entry, fresh, open, start, under, work_off};
 use proptest::prelude::*;
-use treering_core::capture::{Arrival, Entry};
+use treering_core::capture::Entry;
 use treering_core::ports::{JobFilter, LogFilter};
 use treering_core::{
-    Advice, Commit, ConversationId, ConversationState, Job, JobKind, JobState, Level, NewMessage, Node,
-    Policy, ProviderError, Role, Store, TenantId, ThreadName, Timestamp, TurnNo, Write,
+    Advice, ConversationId, ConversationState, Job, JobKind, JobState, Level, NewMessage, Node, Policy,
+    ProviderError, Role, ThreadName, Timestamp, TurnNo, Write,
 };
 use treering_engine::{
     Incoming, Matching, Memory, NewConversation, Ran, Scale, Scope, Target, Update, Worker,
 };
-use treering_store::{EmbeddedStore, Sync};
-use treering_testkit::generate::{Event, conversation, external};
+use treering_store::EmbeddedStore;
+use treering_testkit::generate::{conversation, external};
 use treering_testkit::{FakeClock, Heads};
 
 fn target() -> Target {
@@ -31,15 +31,6 @@ fn target() -> Target {
 fn append(memory: &Memory, entries: Vec<Entry>) -> ConversationId {
     let incoming = Incoming { target: target(), entries, matching: Matching::None };
     memory.append(incoming).unwrap().conversation.id
-}
-
-fn entry(memory: &Memory, event: &Event) -> Entry {
-    let (thread, what) = match event.clone() {
-        Event::Said(thread, said) => return memory.message(thread, said),
-        Event::Called(thread, call) => (thread, Arrival::ToolCall(call)),
-        Event::Answered(thread, call, outcome, at) => (thread, Arrival::ToolResult { call, outcome, at }),
-    };
-    Entry { thread, what }
 }
 
 /// Turns of `chars` characters each, half asked and half answered.
@@ -150,6 +141,35 @@ fn planning_and_running_twice_changes_nothing() {
 }
 
 #[test]
+fn an_estimate_foresees_the_tree() {
+    for preset in treering_core::Preset::ALL {
+        let (memory, _folder) = under(preset.into());
+        // No word is said twice, so that every summary is as long as it was asked to be.
+        let mut words = (0..).map(|number| format!("thing{number}"));
+        let turn = |turn: i64| {
+            [Role::User, Role::Assistant].map(|role| {
+                let text = words.by_ref().take(200).collect::<Vec<_>>().join(" ");
+                let said = NewMessage::new(role, text, start().plus_micros(turn * 60_000_000));
+                memory.message(ThreadName::main(), said)
+            })
+        };
+        let id = append(&memory, (0..40).flat_map(turn).collect());
+        let full = Update { scale: Scale::Full, ..Update::default() };
+        let estimate = memory.estimate(id, &full).unwrap();
+        work_off(&memory, id);
+        let mut made = [0; 8];
+        for node in memory.tree(id).unwrap().nodes {
+            made[usize::from(node.level().number()) - 1] += 1;
+        }
+        assert_eq!(estimate.jobs[0], made[0], "{preset}: level 1 is known exactly");
+        for (level, (foreseen, made)) in estimate.jobs.iter().zip(made).enumerate().skip(1) {
+            let off = foreseen.abs_diff(made);
+            assert!(off <= 1 + made / 4, "{preset}: level {}: {foreseen} foreseen, {made} made", level + 1);
+        }
+    }
+}
+
+#[test]
 fn a_change_reaches_exactly_the_ancestors() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
@@ -159,10 +179,7 @@ fn a_change_reaches_exactly_the_ancestors() {
     let before = memory.tree(id).unwrap();
 
     // The third window has to be written anew, and will be told otherwise.
-    let store = EmbeddedStore::open(folder.path(), Sync::Normal).unwrap();
-    let commit =
-        Commit { tenant: TenantId::default(), writes: vec![Write::MarkDirty(id, Level::FIRST, vec![2])] };
-    store.commit(Box::new(move |_| Ok(commit.clone()))).unwrap();
+    commit(folder.path(), vec![Write::MarkDirty(id, Level::FIRST, vec![2])]);
     assert!(!memory.verify(|_| ()).unwrap().is_clean(), "a dirty node without a job is a problem");
     clock.set(start().plus_micros(3_600_000_000));
     let other = open(folder.path(), small(), Arc::new(Shouting), clock);
@@ -227,7 +244,6 @@ fn a_group_that_is_far_too_large_is_packed_anew() {
     assert_eq!(groups(&memory), (6, 1));
 
     // Every window is written anew, twice as long.
-    let store = EmbeddedStore::open(folder.path(), Sync::Normal).unwrap();
     let nodes = memory.tree(id).unwrap().nodes;
     let writes = nodes
         .into_iter()
@@ -238,8 +254,7 @@ fn a_group_that_is_far_too_large_is_packed_anew() {
             Write::AddJob(Job::plan(id, JobKind::Summarise(task), start()))
         })
         .collect();
-    let commit = Commit { tenant: TenantId::default(), writes };
-    store.commit(Box::new(move |_| Ok(commit.clone()))).unwrap();
+    commit(folder.path(), writes);
     work_off(&memory, id);
     assert_sound(&memory);
     assert_eq!(groups(&memory), (6, 2), "its four children make two groups now");
@@ -308,9 +323,7 @@ fn an_abandoned_lease_runs_out_and_another_worker_takes_over() {
     let id = say(&memory, 0..1, 200);
     let mut job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
     job.lease("somebody who is gone", start());
-    let store = EmbeddedStore::open(folder.path(), Sync::Normal).unwrap();
-    let commit = Commit { tenant: TenantId::default(), writes: vec![Write::PutJob(job)] };
-    store.commit(Box::new(move |_| Ok(commit.clone()))).unwrap();
+    commit(folder.path(), vec![Write::PutJob(job)]);
     work_off(&memory, id);
     assert!(memory.tree(id).unwrap().nodes.is_empty(), "it is somebody else's");
     assert!(!memory.gate(id).unwrap().is_clear());
@@ -327,9 +340,7 @@ fn a_clock_that_goes_back_strands_no_job() {
     let id = say(&memory, 0..2, 200);
     let mut job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
     job.lease("gone", start());
-    let store = EmbeddedStore::open(folder.path(), Sync::Normal).unwrap();
-    let commit = Commit { tenant: TenantId::default(), writes: vec![Write::PutJob(job)] };
-    store.commit(Box::new(move |_| Ok(commit.clone()))).unwrap();
+    commit(folder.path(), vec![Write::PutJob(job)]);
     clock.set(start().plus_micros(-86_400_000_000));
     work_off(&memory, id);
     assert_eq!(memory.tree(id).unwrap().nodes.len(), 2);
@@ -392,10 +403,8 @@ fn the_gate_counts_embeddings_and_never_waits_for_level_two() {
     let passage = memory.wait(id, Duration::from_secs(5)).unwrap();
     assert!(passage.status.is_clear());
 
-    let store = EmbeddedStore::open(folder.path(), Sync::Normal).unwrap();
     let embed = Job::plan(id, JobKind::EmbedTurn(TurnNo(3)), start());
-    let commit = Commit { tenant: TenantId::default(), writes: vec![Write::AddJob(embed)] };
-    store.commit(Box::new(move |_| Ok(commit.clone()))).unwrap();
+    commit(folder.path(), vec![Write::AddJob(embed)]);
     let passage = memory.wait(id, Duration::from_millis(60)).unwrap();
     assert_eq!(passage.status.pending[0].description, "embed turn 3");
     assert!(passage.waited >= Duration::from_millis(60));

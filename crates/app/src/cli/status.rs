@@ -1,8 +1,10 @@
 //! `treering status`
 
+use std::time::Duration;
+
 use serde::Serialize;
-use treering_core::gate::Operation;
-use treering_core::{ConversationState, JobState};
+use treering_core::gate::{GateStatus, Operation};
+use treering_core::{ConversationId, ConversationState, JobState};
 use treering_engine::Memory;
 
 use super::Failure;
@@ -13,6 +15,9 @@ use super::show::named_or_latest;
 pub(super) struct Args {
     /// Slug, id, or the first digits of an id [default: the latest conversation]
     conversation: Option<String>,
+    /// Does the work and waits for the gate, at most as long as `work.gate_timeout_ms` says
+    #[arg(long)]
+    wait: bool,
 }
 
 #[derive(Serialize)]
@@ -41,7 +46,10 @@ struct OperationView {
 
 pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
     let conversation = named_or_latest(args.conversation.as_deref(), memory)?;
-    let gate = memory.gate(conversation.id)?;
+    let gate = match args.wait {
+        true => wait(memory, conversation.id)?,
+        false => memory.gate(conversation.id)?,
+    };
     let now = memory.clock().now();
     let view_of = |operation: &Operation| OperationView {
         kind: operation.kind,
@@ -83,4 +91,11 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         writeln!(out, "{queued} waiting{failed}; summaries by {}", view.summarizer)
     })?;
     Ok(())
+}
+
+/// How the gate stands once it is clear, or once the timeout is over.
+fn wait(memory: &Memory, id: ConversationId) -> Result<GateStatus, Failure> {
+    let _worker = memory.work_in_background()?;
+    let timeout = Duration::from_millis(memory.work().gate_timeout_ms);
+    Ok(memory.wait(id, timeout)?.status)
 }

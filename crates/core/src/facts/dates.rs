@@ -24,27 +24,12 @@ impl Date {
     }
 }
 
-const MONTHS: [&[&str]; 12] = [
-    &["january", "jan", "janvier"],
-    &["february", "feb", "février", "fevrier"],
-    &["march", "mar", "mars"],
-    &["april", "apr", "avril"],
-    &["may", "mai"],
-    &["june", "jun", "juin"],
-    &["july", "jul", "juillet"],
-    &["august", "aug", "août", "aout"],
-    &["september", "sep", "sept", "septembre"],
-    &["october", "oct", "octobre"],
-    &["november", "nov", "novembre"],
-    &["december", "dec", "décembre", "decembre"],
-];
-
 /// The number of a month from its name.
 pub(super) fn month(word: &str) -> Option<u8> {
     if !word.starts_with(|c: char| "jfmasondJFMASOND".contains(c)) {
         return None;
     }
-    let place = MONTHS.iter().position(|names| names.iter().any(|name| is_word(word, name)))?;
+    let place = crate::when::MONTHS.iter().position(|names| names.iter().any(|name| is_word(word, name)))?;
     u8::try_from(place + 1).ok()
 }
 

@@ -8,7 +8,7 @@ mod snippet;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use treering_core::fusion::{Signals, Weights};
+use treering_core::fusion::Signals;
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::question::Question;
 use treering_core::{
@@ -88,7 +88,7 @@ impl Hit {
     /// The parts of its score, by name.
     #[must_use]
     pub fn parts(&self) -> [(&'static str, f32); 10] {
-        self.signals.parts(&Weights::DEFAULT)
+        self.signals.parts()
     }
 }
 

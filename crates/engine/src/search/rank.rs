@@ -1,7 +1,7 @@
 //! Ranking: which items fit a question, and why. Candidates come from the words and from the
 //! meaning; each is then judged by everything there is to know about it.
 
-use treering_core::fusion::{Signals, Weights, briefness, nearness, presence, rarity, sitting, term_weights};
+use treering_core::fusion::{Signals, briefness, nearness, presence, rarity, sitting, term_weights};
 use treering_core::lexicon::words;
 use treering_core::question::Question;
 
@@ -115,7 +115,7 @@ pub(super) fn rank(
     candidates.dedup();
     candidates.retain(|item| filter.passes(&arena.items[*item as usize]));
     let scored: Vec<(u32, f32)> =
-        candidates.iter().map(|item| (*item, asked.signals(*item).score(&Weights::DEFAULT))).collect();
+        candidates.iter().map(|item| (*item, asked.signals(*item).score())).collect();
     let ranked = best(scored, limit).into_iter();
     ranked.map(|(item, score)| Ranked { item, score, signals: asked.signals(item) }).collect()
 }

@@ -6,11 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tempfile::TempDir;
+use treering_core::capture::{Arrival, Entry};
 use treering_core::job::RetryPolicy;
-use treering_core::{Clock, ConversationId, Policy, Summarizer, TenantId, Timestamp};
+use treering_core::{Clock, Commit, ConversationId, Policy, Store, Summarizer, TenantId, Timestamp, Write};
 use treering_engine::{Memory, Parts, Scope, WorkSettings, Worker};
 use treering_providers::{Bpe, Extractive, StaticEmbedder};
 use treering_store::{EmbeddedStore, Sync};
+use treering_testkit::generate::Event;
 use treering_testkit::{FakeClock, Heads};
 
 /// The moment that test clocks show first.
@@ -63,4 +65,21 @@ pub fn work_off(memory: &Memory, id: ConversationId) {
 pub fn assert_sound(memory: &Memory) {
     let report = memory.verify(|_| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
+}
+
+/// What happens in a conversation, as it is appended.
+pub fn entry(memory: &Memory, event: &Event) -> Entry {
+    let (thread, what) = match event.clone() {
+        Event::Said(thread, said) => return memory.message(thread, said),
+        Event::Called(thread, call) => (thread, Arrival::ToolCall(call)),
+        Event::Answered(thread, call, outcome, at) => (thread, Arrival::ToolResult { call, outcome, at }),
+    };
+    Entry { thread, what }
+}
+
+/// Writes to the store in a folder as another process would, past the memory.
+pub fn commit(folder: &Path, writes: Vec<Write>) {
+    let store = EmbeddedStore::open(folder, Sync::Normal).unwrap();
+    let commit = Commit { tenant: TenantId::default(), writes };
+    store.commit(Box::new(move |_| Ok(commit.clone()))).unwrap();
 }
