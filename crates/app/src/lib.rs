@@ -70,6 +70,7 @@ pub fn open_with(home: &Path, options: Options) -> Result<Memory> {
         summarizer: Arc::new(Extractive),
         stand_in: Some(Arc::new(Extractive)),
         embedder: Arc::new(StaticEmbedder::new()),
+        other_embedders: Vec::new(),
         policy,
         work,
     };

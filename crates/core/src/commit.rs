@@ -2,6 +2,7 @@
 
 use crate::conversation::Conversation;
 use crate::ids::{ConversationId, TenantId, TurnNo};
+use crate::index::{VectorIndex, Vectors};
 use crate::job::{Job, JobId};
 use crate::message::Message;
 use crate::node::{Level, Node};
@@ -45,6 +46,12 @@ pub enum Write {
     RemoveJob(ConversationId, JobId),
     /// Adds a line to the log.
     AddLog(LogLine),
+    /// Keeps vectors that a model gave to contents; one that is there already stays.
+    PutVectors(String, Vectors),
+    /// Drops every vector of a model.
+    DropVectors(String),
+    /// Says which model's vectors search goes by.
+    PutVectorIndex(VectorIndex),
 }
 
 /// A line of the log of background work.

@@ -18,6 +18,7 @@ pub mod grouping;
 pub mod growth;
 pub mod hash;
 pub mod ids;
+pub mod index;
 pub mod job;
 pub mod json;
 pub mod lexicon;

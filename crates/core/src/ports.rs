@@ -6,6 +6,7 @@ use crate::conversation::{Conversation, ConversationState, Totals};
 use crate::error::{ProviderError, StoreError};
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, TurnNo};
+use crate::index::{VectorIndex, Vectors};
 use crate::job::{Job, JobId};
 use crate::message::{Message, Turn};
 use crate::node::{Level, Node, NodeContent, NodeId};
@@ -111,29 +112,50 @@ pub trait Reader {
     /// The newest lines of the log that match, the oldest of them first.
     fn log(&self, tenant: &TenantId, filter: &LogFilter) -> StoreResult<Vec<LogLine>>;
 
-    /// Messages that arrived after one, in the order they arrived, with the number of their
-    /// arrival; at most `limit`.
-    fn arrivals(
-        &self,
-        tenant: &TenantId,
-        after: u64,
-        limit: usize,
-    ) -> StoreResult<Vec<(u64, ConversationId, Message)>>;
+    /// Messages that arrived after one, at most `limit`.
+    fn arrivals(&self, tenant: &TenantId, after: u64, limit: usize) -> StoreResult<Arrivals<Message>>;
 
-    /// Nodes that were written after one, in the order they were written, with the number of
-    /// their writing; at most `limit`. A node that was written anew comes again.
-    fn node_arrivals(
+    /// Tool calls that arrived after one, at most `limit`. One that got its result comes again.
+    fn call_arrivals(&self, tenant: &TenantId, after: u64, limit: usize) -> StoreResult<Arrivals<ToolCall>>;
+
+    /// Nodes that were written after one, at most `limit`. One that was written anew comes again.
+    fn node_arrivals(&self, tenant: &TenantId, after: u64, limit: usize) -> StoreResult<Arrivals<Node>>;
+
+    /// Which model's vectors search goes by; none where nobody has ever chosen.
+    fn vector_index(&self, tenant: &TenantId) -> StoreResult<Option<VectorIndex>>;
+
+    /// The vectors that a model gave these contents, in their order; none where there is none yet.
+    fn vectors(
         &self,
         tenant: &TenantId,
+        model: &str,
+        of: &[ContentHash],
+    ) -> StoreResult<Vec<Option<Vec<f32>>>>;
+
+    /// Vectors of a model that were stored after one, each with what it is of, at most `limit`; and
+    /// the number of the last that was looked at.
+    fn vector_arrivals(
+        &self,
+        tenant: &TenantId,
+        model: &str,
         after: u64,
         limit: usize,
-    ) -> StoreResult<Vec<(u64, ConversationId, Node)>>;
+    ) -> StoreResult<(Vectors, u64)>;
 
     /// How much the tenant has, and in how many conversations.
     fn totals(&self, tenant: &TenantId) -> StoreResult<(u32, Totals)>;
 
     /// Every tenant that has something.
     fn tenants(&self) -> StoreResult<Vec<TenantId>>;
+}
+
+/// What arrived in a store, in the order it did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Arrivals<T> {
+    /// Each with the number of its arrival and its conversation.
+    pub items: Vec<(u64, ConversationId, T)>,
+    /// Everything up to this number is among them or was not asked for.
+    pub through: u64,
 }
 
 /// A run of numbers: from the first on, at most `limit` of them.
@@ -172,6 +194,8 @@ pub struct NodeFilter {
     pub id: Option<NodeId>,
     /// Only those that have to be written anew.
     pub dirty: bool,
+    /// Only those whose messages reach from this position or one before it to one after it.
+    pub around: Option<MessageIdx>,
 }
 
 impl NodeFilter {
@@ -344,6 +368,11 @@ pub trait Embedder: Send + Sync {
 
     /// Whether it lies beyond this machine.
     fn is_remote(&self) -> bool;
+
+    /// Whether a vector costs less to make than to keep: then none is kept.
+    fn is_instant(&self) -> bool {
+        false
+    }
 
     /// The vectors of texts, in their order: each of length one, or zeros where a text says
     /// nothing.

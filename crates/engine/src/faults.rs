@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-/// A place in the run of a job.
+/// A place in the run of a job or in a change of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The job was leased; nothing was read.
@@ -15,11 +15,19 @@ pub enum Fault {
     Finishing,
     /// The node was committed; nobody was told.
     Finished,
+    /// Vectors of another model are there, in memory only.
+    Reindexing,
+    /// A portion of them was committed.
+    Reindexed,
+    /// All of them are there; the old ones are still in use.
+    CuttingOver,
 }
 
 impl Fault {
-    /// Every place.
+    /// Every place in the run of a job.
     pub const ALL: [Self; 5] = [Self::Leased, Self::Read, Self::Written, Self::Finishing, Self::Finished];
+    /// Every place in a change of the model.
+    pub const OF_REINDEXING: [Self; 3] = [Self::Reindexing, Self::Reindexed, Self::CuttingOver];
 
     /// Its name in the environment variable.
     #[must_use]
@@ -30,6 +38,9 @@ impl Fault {
             Self::Written => "written",
             Self::Finishing => "finishing",
             Self::Finished => "finished",
+            Self::Reindexing => "reindexing",
+            Self::Reindexed => "reindexed",
+            Self::CuttingOver => "cutting-over",
         }
     }
 }

@@ -14,6 +14,7 @@ use treering_core::{
     Invalid, MessageIdx, Naming, Reader, TenantId, Timestamp, Tokenizer, Write,
 };
 
+use crate::embed;
 use crate::error::Result;
 use crate::grow::{Grower, policy_of};
 use crate::memory::Memory;
@@ -157,6 +158,7 @@ impl Planner {
         self.settle(reader, &before, &mut conversation, created || grew)?;
 
         let grown = self.grow(reader, &key, &mut conversation, &writes)?;
+        let embedded = embed::turns(&self.memory, reader, conversation.id, &writes, self.now)?;
 
         // A conversation is not made for what it does not get.
         let missing = created && !grew && !entries.is_empty();
@@ -166,6 +168,7 @@ impl Planner {
         }
         commit.writes.extend(writes);
         commit.writes.extend(grown);
+        commit.writes.extend(embedded);
         let mut fresh = outcomes.into_iter();
         let outcomes = matched.into_iter().filter_map(|m| m.or_else(|| fresh.next())).collect();
         Ok((commit, Appended { conversation, created: created && !missing, outcomes }))

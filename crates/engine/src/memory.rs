@@ -43,6 +43,8 @@ pub struct Parts {
     pub stand_in: Option<Arc<dyn Summarizer>>,
     /// Gives texts their vectors.
     pub embedder: Arc<dyn Embedder>,
+    /// Others that may have given vectors before, and serve until those of `embedder` are there.
+    pub other_embedders: Vec<Arc<dyn Embedder>>,
     /// Decides when windows and groups seal, where a conversation does not say otherwise.
     pub policy: Policy,
     /// How background work is done.
@@ -133,10 +135,16 @@ impl Memory {
         self.summarizer().name()
     }
 
+    /// The embedder that is configured.
+    #[must_use]
+    pub fn embedder_name(&self) -> &str {
+        self.embedder().name()
+    }
+
     /// Whether background work is a matter of moments: no provider lies beyond this machine.
     #[must_use]
     pub fn works_at_once(&self) -> bool {
-        !self.summarizer().is_remote()
+        !self.summarizer().is_remote() && !self.embedder().is_remote()
     }
 
     /// Does background work until the handle is dropped.
@@ -162,6 +170,15 @@ impl Memory {
 
     pub(crate) fn embedder(&self) -> &dyn Embedder {
         &*self.parts.embedder
+    }
+
+    /// Every embedder there is, the one that is wanted first.
+    pub(crate) fn embedders(&self) -> impl Iterator<Item = &dyn Embedder> {
+        std::iter::once(&self.parts.embedder).chain(&self.parts.other_embedders).map(|embedder| &**embedder)
+    }
+
+    pub(crate) fn embedder_named(&self, model: &str) -> Option<&dyn Embedder> {
+        self.embedders().find(|embedder| embedder.name() == model)
     }
 
     pub(crate) fn arenas(&self) -> &Arenas {

@@ -141,7 +141,8 @@ impl Memory {
     pub fn ancestors_of(&self, id: ConversationId, idx: MessageIdx) -> Result<Vec<Node>> {
         let message = self.messages(id, Span::starting(idx, 1))?.pop();
         let Some(message) = message.filter(|message| message.idx == idx) else { return Ok(Vec::new()) };
-        let nodes = self.store().reader()?.nodes(&self.key(id), &NodeFilter::default())?;
+        let around = NodeFilter { around: Some(idx), ..NodeFilter::default() };
+        let nodes = self.store().reader()?.nodes(&self.key(id), &around)?;
         let mut over: Vec<Node> = Vec::new();
         for node in nodes {
             let covers = match &node.task.covers {

@@ -8,6 +8,7 @@ use treering_core::conversation::Totals;
 use treering_core::ports::{ConversationFilter, Span, StoreResult};
 use treering_core::{Conversation, Message, MessageIdx, Reader, StoreError, TenantId, ThreadName, TurnNo};
 
+use crate::embed;
 use crate::error::Result;
 use crate::memory::Memory;
 use crate::verify_tree;
@@ -141,6 +142,9 @@ impl<'a> Ledger<'a> {
         let (nodes, problems) = verify_tree::problems(reader, &key, conversation)?;
         ledger.nodes = nodes;
         ledger.problems.extend(problems);
+        for gap in embed::gaps(memory, reader, conversation.id)? {
+            ledger.note(format!("no vector and no job to {gap}"));
+        }
         Ok(ledger)
     }
 

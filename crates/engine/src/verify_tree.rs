@@ -9,6 +9,7 @@ use treering_core::{
     Conversation, ConversationKey, Covers, JobKind, Level, MessageIdx, Node, NodeId, Reader, Task, ThreadName,
 };
 
+use crate::embed;
 use crate::error::Result;
 use crate::memory::Memory;
 use crate::update::{Scale, Update};
@@ -224,7 +225,7 @@ impl Tree<'_> {
 
 impl Memory {
     /// Grows the trees anew that do not add up, of every tenant, from the messages and what
-    /// still can be trusted. Says which ones.
+    /// still can be trusted, and has missing vectors made. Says in which conversations.
     pub fn repair(&self) -> Result<Vec<String>> {
         let mut repaired = Vec::new();
         let tenants = self.store().reader()?.tenants()?;
@@ -235,11 +236,14 @@ impl Memory {
                 let page = memory.store().reader()?.conversations(memory.tenant(), &filter)?;
                 for conversation in &page {
                     let key = memory.key(conversation.id);
-                    if problems(&*memory.store().reader()?, &key, conversation)?.1.is_empty() {
-                        continue;
+                    let grown = !problems(&*memory.store().reader()?, &key, conversation)?.1.is_empty();
+                    if grown {
+                        memory
+                            .update(conversation.id, &Update { scale: Scale::Full, ..Update::default() })?;
                     }
-                    memory.update(conversation.id, &Update { scale: Scale::Full, ..Update::default() })?;
-                    repaired.push(conversation.slug.clone());
+                    if embed::fill_gaps(&memory, conversation.id)? > 0 || grown {
+                        repaired.push(conversation.slug.clone());
+                    }
                 }
                 match page.last() {
                     Some(last) if page.len() == filter.limit => {

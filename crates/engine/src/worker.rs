@@ -19,6 +19,7 @@ use treering_core::{
     Write,
 };
 
+use crate::embed;
 use crate::error::{Error, Result};
 use crate::faults::{self, Fault};
 use crate::grow::{Grower, policy_of};
@@ -27,6 +28,8 @@ use crate::memory::Memory;
 
 /// How many jobs a thread takes at once from a summariser on this machine.
 const LOCAL_BATCH: usize = 4;
+/// How many texts' jobs are embedded at once.
+const EMBEDDED_AT_ONCE: usize = 32;
 /// How often an idle worker looks for work that other processes planned.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -115,11 +118,20 @@ impl Worker {
                 let mark = self.memory.signal().mark();
                 let worked = self.run(&Scope::default(), &|_, _| {});
                 if worked.is_err() || worked.is_ok_and(|worked| worked == Worked::default()) {
+                    self.reindex_if_wanted();
                     self.memory.signal().wait(mark, IDLE);
                 }
             }
         });
         WorkerHandle { stop, memory, thread: Some(thread) }
+    }
+
+    /// Goes over to the vectors of the configured model, if search does not go by them yet. What
+    /// fails is tried again at the next opportunity, and `status` shows that it is not done.
+    fn reindex_if_wanted(&self) {
+        if self.memory.wants_reindexing().is_ok_and(|wants| wants) {
+            drop(self.memory.reindex(&mut |_| ()));
+        }
     }
 
     /// One thread's share of the work.
@@ -131,11 +143,11 @@ impl Worker {
         held: &Mutex<Vec<(Job, Instant)>>,
         running: &AtomicBool,
     ) -> Result<()> {
-        let remote = self.memory.summarizer().is_remote();
+        let remote = !self.memory.works_at_once();
         let batch = if remote { 1 } else { LOCAL_BATCH };
         while running.load(Ordering::Acquire) {
             let mark = self.memory.signal().mark();
-            let jobs = self.take(scope, batch)?;
+            let jobs = self.take_some(scope, batch)?;
             faults::reach(Fault::Leased);
             if jobs.is_empty() {
                 // What others are at may make more work: it is over when nobody has any left.
@@ -146,23 +158,38 @@ impl Worker {
                 continue;
             }
             lock(held).extend(jobs.iter().map(|job| (job.clone(), Instant::now())));
-            for job in jobs {
-                let ran = self.run_job(&job);
-                lock(held).retain(|(other, _)| other.id != job.id);
+            let (embeddings, others): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(embed::is_embedding);
+            let together = std::iter::once(embeddings).filter(|jobs| !jobs.is_empty());
+            for jobs in together.chain(others.into_iter().map(|job| vec![job])) {
+                let ran = self.run_jobs(&jobs);
+                lock(held).retain(|(other, _)| jobs.iter().all(|job| job.id != other.id));
                 self.memory.signal().raise();
                 let ran = ran.inspect_err(|_| running.store(false, Ordering::Release))?;
-                match &ran {
-                    Ran::Done => lock(worked).done += 1,
-                    Ran::Failed(_) => lock(worked).failed += 1,
-                    Ran::Moot => {}
+                for (job, ran) in jobs.iter().zip(&ran) {
+                    match ran {
+                        Ran::Done => lock(worked).done += 1,
+                        Ran::Failed(_) => lock(worked).failed += 1,
+                        Ran::Moot => {}
+                    }
+                    after(job, ran);
                 }
-                after(&job, &ran);
             }
             if remote {
                 thread::sleep(Duration::from_millis(self.memory.work().batch_delay_ms));
             }
         }
         Ok(())
+    }
+
+    /// Leases jobs that are due: many turns to embed, or else a few others.
+    fn take_some(&self, scope: &Scope, batch: usize) -> Result<Vec<Job>> {
+        if scope.only.is_none_or(|only| only == 0) {
+            let turns = self.take(&Scope { only: Some(0), ..*scope }, EMBEDDED_AT_ONCE)?;
+            if !turns.is_empty() {
+                return Ok(turns);
+            }
+        }
+        self.take(scope, batch)
     }
 
     /// Leases jobs that are due.
@@ -223,16 +250,25 @@ impl Worker {
         })
     }
 
-    fn run_job(&self, job: &Job) -> Result<Ran> {
-        let JobKind::Summarise(task) = &job.kind else {
-            let error = ProviderError::lasting("no embedder is configured");
-            return self.fail(job, error);
-        };
-        match self.write_node(job, task)? {
-            None => self.drop_moot(job),
-            Some(Err(error)) => self.fail(job, error),
-            Some(Ok(node)) => self.finish(job, node),
+    /// Runs jobs: one that writes a node, or several that embed.
+    fn run_jobs(&self, jobs: &[Job]) -> Result<Vec<Ran>> {
+        if let [Job { kind: JobKind::Summarise(task), .. }] = jobs {
+            let job = &jobs[0];
+            return Ok(vec![match self.write_node(job, task)? {
+                None => self.drop_moot(job)?,
+                Some(Err(error)) => self.fail(job, error)?,
+                Some(Ok(node)) => self.finish(job, node)?,
+            }]);
         }
+        faults::reach(Fault::Read);
+        let ran = embed::run(&self.memory, jobs)?;
+        faults::reach(Fault::Finished);
+        for (job, ran) in jobs.iter().zip(&ran) {
+            if let Ran::Failed(error) = ran {
+                self.fail(job, error.clone())?;
+            }
+        }
+        Ok(ran)
     }
 
     /// Has the node of a task written. Nothing when what it covers is gone.
@@ -290,6 +326,7 @@ impl Worker {
         let (key, id, now) = (self.memory.key(job.conversation), job.id, self.memory.clock().now());
         let (general, kind, planned_at) =
             (self.memory.policy().clone(), job.kind.to_string(), job.planned_at);
+        let memory = self.memory.clone();
         faults::reach(Fault::Finishing);
         let ran = self.memory.commit_with(move |reader| {
             let mut commit = Commit { tenant: key.tenant.clone(), writes: Vec::new() };
@@ -305,8 +342,10 @@ impl Worker {
             if conversation.growth != before {
                 commit.writes.push(Write::PutConversation(conversation));
             }
+            let embedded = embed::node(&memory, reader, key.id, &node, now)?;
             commit.writes.extend([Write::PutNode(key.id, Box::new(node)), Write::RemoveJob(key.id, id)]);
             commit.writes.push(Write::AddLog(line));
+            commit.writes.extend(embedded);
             commit.writes.extend(follows);
             Ok((commit, Ran::Done))
         })?;

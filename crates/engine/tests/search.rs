@@ -55,6 +55,7 @@ fn query(text: &str) -> Query {
 fn texts(hits: &[Hit]) -> Vec<String> {
     let said = hits.iter().map(|hit| match &hit.found {
         Found::Message(message) => message.said.text.clone(),
+        Found::Call(call) => call.call.name.clone(),
         Found::Node(node) => node.id.to_string(),
     });
     said.collect()
@@ -77,11 +78,11 @@ fn what_another_process_stored_is_found_at_once() {
     let clock = Arc::new(FakeClock::at(start()));
     let here = open(folder.path(), Policy::default(), Arc::new(Heads::default()), clock.clone());
     let there = open(folder.path(), Policy::default(), Arc::new(Heads::default()), clock);
-    assert!(here.search(&query("staging port")).unwrap().is_empty());
+    assert!(here.search(&query("staging port")).unwrap().hits.is_empty());
     for number in 0..20 {
         let said = format!("The staging port number {number} is 74{number:02}.");
         say(&there, &line("one", Role::User, "Ana", number, &said));
-        let found = texts(&here.search(&query(&format!("74{number:02}"))).unwrap());
+        let found = texts(&here.search(&query(&format!("74{number:02}"))).unwrap().hits);
         assert_eq!(found[0], said);
     }
 }
@@ -90,12 +91,12 @@ fn what_another_process_stored_is_found_at_once() {
 fn filters_let_nothing_else_through() {
     let (memory, _folder) = fresh();
     let (one, two) = harbour(&memory);
-    let all = memory.search(&query("port")).unwrap();
+    let all = memory.search(&query("port")).unwrap().hits;
     assert_eq!(all.len(), 5, "everything is there to be let through");
     let check = |change: &dyn Fn(&mut Query), expected: &[&str]| {
         let mut asked = query("port");
         change(&mut asked);
-        let mut found = texts(&memory.search(&asked).unwrap());
+        let mut found = texts(&memory.search(&asked).unwrap().hits);
         found.sort();
         assert_eq!(found, expected);
     };
@@ -120,24 +121,24 @@ fn filters_let_nothing_else_through() {
     memory.set_state(two, ConversationState::Archived).unwrap();
     check(&|q| (q.states, q.levels) = (vec![ConversationState::Open], vec![0]), &[staging, idea, asked]);
     let other = memory.of_tenant(TenantId::new("other").unwrap());
-    assert!(other.search(&query("port")).unwrap().is_empty(), "another tenant sees nothing");
+    assert!(other.search(&query("port")).unwrap().hits.is_empty(), "another tenant sees nothing");
     harbour(&other);
-    assert_eq!(other.search(&query("port")).unwrap().len(), 5, "but what is its own");
-    assert_eq!(memory.search(&Query { levels: vec![0], ..query("port") }).unwrap().len(), 5);
+    assert_eq!(other.search(&query("port")).unwrap().hits.len(), 5, "but what is its own");
+    assert_eq!(memory.search(&Query { levels: vec![0], ..query("port") }).unwrap().hits.len(), 5);
 }
 
 #[test]
 fn limits_and_scores_are_kept_to() {
     let (memory, _folder) = fresh();
     harbour(&memory);
-    let all = memory.search(&query("staging port")).unwrap();
+    let all = memory.search(&query("staging port")).unwrap().hits;
     assert!(all.is_sorted_by(|a, b| a.score >= b.score));
     for limit in 0..=all.len() {
-        let some = memory.search(&Query { limit, ..query("staging port") }).unwrap();
+        let some = memory.search(&Query { limit, ..query("staging port") }).unwrap().hits;
         assert_eq!(texts(&some), texts(&all)[..limit]);
     }
     let least = all[1].score;
-    let good = memory.search(&Query { min_score: Some(least), ..query("staging port") }).unwrap();
+    let good = memory.search(&Query { min_score: Some(least), ..query("staging port") }).unwrap().hits;
     assert_eq!(texts(&good), texts(&all)[..2]);
     for hit in &all {
         let sum: f32 = hit.parts().iter().map(|(_, part)| part).sum();
@@ -159,10 +160,11 @@ fn an_index_made_anew_answers_the_same() {
     }
     let again = open(folder.path(), Policy::default(), Arc::new(Heads::default()), clock);
     for asked in ["how long is berth 12", "which boat", "Ana", "", "9 m"] {
-        let (old, new) = (first.search(&query(asked)).unwrap(), again.search(&query(asked)).unwrap());
+        let (old, new) =
+            (first.search(&query(asked)).unwrap().hits, again.search(&query(asked)).unwrap().hits);
         let scores = |hits: &[Hit]| hits.iter().map(|hit| hit.score).collect::<Vec<_>>();
         assert_eq!((texts(&old), scores(&old)), (texts(&new), scores(&new)), "{asked:?}");
-        assert_eq!(texts(&new), texts(&again.search(&query(asked)).unwrap()), "{asked:?}");
+        assert_eq!(texts(&new), texts(&again.search(&query(asked)).unwrap().hits), "{asked:?}");
     }
 }
 
@@ -180,16 +182,16 @@ fn nodes_are_found_and_those_that_are_gone_are_not() {
     let id = id.unwrap();
     work_off(&memory, id);
     let nodes = Query { levels: vec![1], ..query("tide gauge pontoon 2") };
-    let found = memory.search(&nodes).unwrap();
+    let found = memory.search(&nodes).unwrap().hits;
     assert_eq!(found.len(), 4);
     assert!(found.iter().all(|hit| hit.level() == 1));
-    let both = memory.search(&query("tide gauge")).unwrap();
+    let both = memory.search(&query("tide gauge")).unwrap().hits;
     assert!(both.iter().any(|hit| hit.level() == 0) && both.iter().any(|hit| hit.level() == 1));
 
     memory.update(id, &Update { scale: Scale::Full, ..Update::default() }).unwrap();
-    assert!(memory.search(&nodes).unwrap().is_empty(), "the tree was felled");
+    assert!(memory.search(&nodes).unwrap().hits.is_empty(), "the tree was felled");
     work_off(&memory, id);
-    assert_eq!(memory.search(&nodes).unwrap().len(), 4, "each node once");
+    assert_eq!(memory.search(&nodes).unwrap().hits.len(), 4, "each node once");
 }
 
 #[test]
@@ -204,7 +206,7 @@ fn names_times_and_speakers_count() {
         say(&memory, &line("one", Role::User, author, minute, said));
     }
     let best = |asked: &str| {
-        let hit = memory.search(&query(asked)).unwrap().remove(0);
+        let hit = memory.search(&query(asked)).unwrap().hits.remove(0);
         let Found::Message(message) = hit.found else { unreachable!("there are no nodes") };
         (message.said.author.unwrap(), message.idx.0)
     };
@@ -223,7 +225,7 @@ proptest! {
         for (minute, said) in said.iter().enumerate() {
             say(&memory, &line("one", Role::User, "Ana", minute as i64, said));
         }
-        let hits = memory.search(&query(&asked)).unwrap();
+        let hits = memory.search(&query(&asked)).unwrap().hits;
         prop_assert!(hits.len() <= said.len());
         for hit in hits {
             prop_assert!(hit.score.is_finite());

@@ -42,6 +42,7 @@ macro_rules! store_contract {
             a_sound_store_has_no_problems,
         );
         $crate::tree_contract!($fresh);
+        $crate::follow_contract!($fresh);
     };
     ($fresh:expr, $part:ident, $($rule:ident),* $(,)?) => {
         $(
@@ -108,7 +109,7 @@ fn turn(no: u32, from: u32, until: u32) -> Turn {
     }
 }
 
-fn message(idx: u32, turn: u32, role: Role, text: &str) -> Message {
+pub(crate) fn message(idx: u32, turn: u32, role: Role, text: &str) -> Message {
     let mut said = NewMessage::new(role, text, at(i64::from(idx)));
     said.author = Some("Ana".into());
     said.external_id = Some(external(&format!("m{idx}")));
@@ -125,7 +126,7 @@ fn message(idx: u32, turn: u32, role: Role, text: &str) -> Message {
     }
 }
 
-fn tool_call(turn: u32, order: u32, outcome: Option<ToolResult>) -> ToolCall {
+pub(crate) fn tool_call(turn: u32, order: u32, outcome: Option<ToolResult>) -> ToolCall {
     ToolCall {
         turn: TurnNo(turn),
         thread: ThreadName::main(),

@@ -2,10 +2,13 @@
 
 pub mod clock;
 pub mod contract;
+pub mod contract_follow;
 pub mod contract_jobs;
 pub mod contract_tree;
+pub mod embedder;
 pub mod generate;
 pub mod summarizer;
 
 pub use clock::FakeClock;
+pub use embedder::Bags;
 pub use summarizer::Heads;

@@ -14,6 +14,7 @@ mod lifecycle;
 mod logs;
 mod output;
 mod policy;
+mod reindex;
 mod search;
 mod sessions;
 mod show;
@@ -97,6 +98,8 @@ enum Command {
     Update(update::Args),
     /// Runs the background jobs that are due
     Work(work::Args),
+    /// Goes over to the vectors of the configured embedder; search works all the while
+    Reindex(reindex::Args),
     /// Lists the background jobs that are not done, or tries failed ones again
     Jobs(jobs::Args),
     /// Shows what background work was planned, done or failed
@@ -203,6 +206,7 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Search(args) => search::run(&args, &global.open()?, output),
         Command::Expand(args) => expand::run(&args, &global.open()?, output),
         Command::Update(args) => update::run(&args, &global.open()?, output),
+        Command::Reindex(args) => reindex::run(&args, &global.open()?, output),
         Command::Work(args) => work::run(&args, &global.open()?, output),
         Command::Jobs(args) => jobs::run(&args, &global.open()?, output),
         Command::Logs(args) => logs::run(&args, &global.open()?, output),

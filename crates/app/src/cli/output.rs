@@ -56,6 +56,16 @@ impl Output {
         drop(written);
     }
 
+    /// Prints something to know beside the result, on standard error.
+    pub(super) fn note(&self, what: &str) {
+        let mut err = anstream::stderr().lock();
+        let written = match self.json {
+            true => writeln!(err, "{}", serde_json::json!({ "note": what })),
+            false => writeln!(err, "{}", paint(DIM, what)),
+        };
+        drop(written);
+    }
+
     /// A bar for work with `total` steps; invisible where nobody watches.
     pub(super) fn progress(&self, total: u64, what: &'static str) -> ProgressBar {
         let visible = !self.json && io::stderr().is_terminal();

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use treering_core::{ConversationState, Role, Timestamp};
-use treering_engine::{Found, Hit, Memory, Query, normalise_cwd};
+use treering_core::{ConversationState, Covers, MessageIdx, Role, Timestamp};
+use treering_engine::{Answer, Found, Hit, Memory, Query, normalise_cwd};
 
 use super::Failure;
 use super::jobs::slug;
@@ -70,6 +70,10 @@ struct View {
     at: String,
     #[serde(flatten)]
     what: What,
+    /// The nodes over it, from the lowest up.
+    up: Vec<String>,
+    /// What a node was written from: nodes, or positions of messages.
+    down: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -82,6 +86,7 @@ struct Part {
 #[serde(untagged)]
 enum What {
     Message { idx: u32, turn: u32, thread: String, role: &'static str, author: Option<String> },
+    Call { call: String, turn: u32, order: u32, thread: String, success: Option<bool> },
     Node { node: String, covers_from: u32, covers_until: u32, parent: Option<u32> },
 }
 
@@ -104,8 +109,11 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         limit: args.limit,
         min_score: args.min_score,
     };
-    let hits = memory.search(&query)?;
-    let views: Vec<View> = hits.iter().map(|hit| view(hit, memory)).collect();
+    let Answer { hits, words_only } = memory.search(&query)?;
+    if let Some(why) = words_only {
+        output.note(&format!("only the words were looked at, not their meaning: {why}"));
+    }
+    let views: Vec<View> = hits.iter().map(|hit| view(hit, memory)).collect::<Result<_, _>>()?;
     output.show(&views, |out| {
         if hits.is_empty() {
             return writeln!(out, "nothing was found");
@@ -115,7 +123,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     Ok(())
 }
 
-fn view(hit: &Hit, memory: &Memory) -> View {
+fn view(hit: &Hit, memory: &Memory) -> Result<View, Failure> {
     let (at, what) = match &hit.found {
         Found::Message(message) => (
             message.said.at,
@@ -125,6 +133,16 @@ fn view(hit: &Hit, memory: &Memory) -> View {
                 thread: message.thread.to_string(),
                 role: message.said.role.as_str(),
                 author: message.said.author.clone(),
+            },
+        ),
+        Found::Call(call) => (
+            call.call.at,
+            What::Call {
+                call: call.call.name.clone(),
+                turn: call.turn.0,
+                order: call.order,
+                thread: call.thread.to_string(),
+                success: call.call.outcome.as_ref().and_then(|outcome| outcome.success),
             },
         ),
         Found::Node(node) => (
@@ -138,7 +156,8 @@ fn view(hit: &Hit, memory: &Memory) -> View {
         ),
     };
     let parts = hit.parts().into_iter().filter(|(_, score)| score.abs() > 0.0005);
-    View {
+    let (up, down) = path(hit, memory)?;
+    Ok(View {
         conversation: hit.conversation.to_string(),
         slug: slug(memory, hit.conversation),
         level: hit.level(),
@@ -148,7 +167,28 @@ fn view(hit: &Hit, memory: &Memory) -> View {
         matches: hit.snippet.matches.clone(),
         at: at.to_string(),
         what,
-    }
+        up,
+        down,
+    })
+}
+
+/// The nodes over a hit, and what a node was written from.
+fn path(hit: &Hit, memory: &Memory) -> Result<(Vec<String>, Vec<String>), Failure> {
+    let first = match &hit.found {
+        Found::Message(message) => message.idx,
+        Found::Call(call) => MessageIdx(call.before.0.saturating_sub(1)),
+        Found::Node(node) => MessageIdx(node.source.from),
+    };
+    let over = memory.ancestors_of(hit.conversation, first)?;
+    let up = over.iter().filter(|node| node.level().number() > hit.level());
+    let down = match &hit.found {
+        Found::Node(node) => match &node.task.covers {
+            Covers::Nodes(children) => children.iter().map(ToString::to_string).collect(),
+            Covers::Messages(_) => (node.source.from..node.source.until).map(|idx| idx.to_string()).collect(),
+        },
+        Found::Message(_) | Found::Call(_) => Vec::new(),
+    };
+    Ok((up.map(|node| node.id.to_string()).collect(), down))
 }
 
 fn print(out: &mut dyn Write, hit: &Hit, view: &View, explain: bool) -> io::Result<()> {
@@ -157,6 +197,7 @@ fn print(out: &mut dyn Write, hit: &Hit, view: &View, explain: bool) -> io::Resu
             let author = message.said.author.as_deref().unwrap_or(message.said.role.as_str());
             (format!("{author} {}", message.idx), message.said.at)
         }
+        Found::Call(call) => (format!("{} (turn {})", call.call.name, call.turn), call.call.at),
         Found::Node(node) => {
             let id: String = node.id.as_str().chars().take(11).collect();
             (format!("level {} {id}", node.level()), node.range_end)
@@ -175,6 +216,10 @@ fn print(out: &mut dyn Write, hit: &Hit, view: &View, explain: bool) -> io::Resu
         let parts: Vec<String> =
             view.parts.iter().map(|part| format!("{} {:.2}", part.signal, part.score)).collect();
         writeln!(out, "     {}", paint(DIM, parts.join(" + ")))?;
+        if !view.up.is_empty() {
+            let up: Vec<String> = view.up.iter().map(|id| id.chars().take(11).collect()).collect();
+            writeln!(out, "     {}", paint(DIM, format!("under {}", up.join(" › "))))?;
+        }
     }
     Ok(())
 }

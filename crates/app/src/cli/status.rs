@@ -31,6 +31,9 @@ struct View {
     jobs_queued: u32,
     jobs_failed: u32,
     summarizer: String,
+    /// The model whose vectors search goes by, and the one that is to follow.
+    vectors: String,
+    vectors_wanted: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -72,6 +75,8 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         jobs_queued: u32::try_from(jobs.len() - dead).unwrap_or(u32::MAX),
         jobs_failed: u32::try_from(dead).unwrap_or(u32::MAX),
         summarizer: memory.summarizer_name().to_owned(),
+        vectors_wanted: memory.wants_reindexing()?.then(|| memory.embedder_name().to_owned()),
+        vectors: memory.vector_index()?.model,
     };
     output.show(&view, |out| {
         let mark = match (view.clear, view.jobs_failed) {
@@ -88,7 +93,15 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
             }
         };
         let queued = count(view.jobs_queued.into(), "job");
-        writeln!(out, "{queued} waiting{failed}; summaries by {}", view.summarizer)
+        writeln!(
+            out,
+            "{queued} waiting{failed}; summaries by {}, vectors by {}",
+            view.summarizer, view.vectors
+        )?;
+        match &view.vectors_wanted {
+            Some(wanted) => writeln!(out, "vectors by {wanted} are wanted: `treering reindex` changes over"),
+            None => Ok(()),
+        }
     })?;
     Ok(())
 }

@@ -106,13 +106,13 @@ fn ask(
             ..Query::default()
         };
         let started = Instant::now();
-        let hits = memory.search(&query)?;
+        let hits = memory.search(&query)?.hits;
         let took = started.elapsed();
         let turns: Vec<String> = hits
             .into_iter()
             .filter_map(|hit| match hit.found {
                 Found::Message(message) => message.said.external_id.map(|id| id.to_string()),
-                Found::Node(_) => None,
+                Found::Call(_) | Found::Node(_) => None,
             })
             .collect();
         measured.count(question, &turns, &session_of);

@@ -4,6 +4,9 @@
 mod irregular;
 mod stop;
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
@@ -24,13 +27,6 @@ pub struct Term {
     pub word: String,
 }
 
-/// Which language a text is in, as far as that matters for its terms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Language {
-    English,
-    French,
-}
-
 /// Lower case, without accents.
 #[must_use]
 pub fn fold(text: &str) -> String {
@@ -45,36 +41,84 @@ pub fn fold(text: &str) -> String {
 #[must_use]
 pub fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
-    each_run(&fold(text), |run| push_word(run, &mut words));
+    each_run(text, |run| each_word(run, |word| words.push(word.to_owned())));
     words
 }
 
 /// Terms that a text is found by, in order, stop words left out.
 #[must_use]
 pub fn terms(text: &str) -> Vec<Term> {
-    let words = words(text);
-    let language = language(&words);
-    let stemmer = Stemmer::create(match language {
-        Language::English => Algorithm::English,
-        Language::French => Algorithm::French,
-    });
-    let is_stop: fn(&str) -> bool = match language {
-        Language::English => stop::is_english,
-        Language::French => stop::is_french,
-    };
-    let term = |word: String| {
-        let base = if language == Language::English { irregular::base(&word) } else { &word };
-        Term { id: hash(&stemmer.stem(base)), word }
-    };
-    let mut terms: Vec<Term> = words.into_iter().filter(|word| !is_stop(word)).map(term).collect();
-    // The parts of `camelCase` names: the whole word is there already.
-    each_run(text, |run| {
-        for part in camel_parts(run) {
-            terms.push(term(fold(part)));
-        }
-    });
+    let mut terms = Vec::new();
+    Lexer::default().each_term(text, |word, id| terms.push(Term { id, word: word.to_owned() }));
     terms
 }
+
+/// Finds the terms of texts, and remembers the words it has met: most come again.
+#[derive(Default)]
+pub struct Lexer {
+    stems: Stems,
+    met: HashMap<Box<str>, Met>,
+    /// The words of a text, one after another, and where each ends.
+    said: String,
+    words: Vec<(usize, Met)>,
+}
+
+/// What is known about a word, in each language.
+#[derive(Clone, Copy)]
+struct Met {
+    ids: [TermId; 2],
+    is_stop: [bool; 2],
+}
+
+impl Lexer {
+    /// How many words are remembered at the most.
+    const MOST: usize = 100_000;
+
+    /// The terms of a text, in order, each with its word.
+    pub fn each_term(&mut self, text: &str, mut take: impl FnMut(&str, TermId)) {
+        let (mut said, mut words) = (std::mem::take(&mut self.said), std::mem::take(&mut self.words));
+        let mut parts = Vec::new();
+        each_run(text, |run| {
+            each_word(run, |word| {
+                said.push_str(word);
+                words.push((said.len(), self.meet(word)));
+            });
+            // The parts of `camelCase` names: the whole word is there already.
+            parts.extend(camel_parts(run).into_iter().map(fold));
+        });
+        let stops = |language: usize| words.iter().filter(|(_, met)| met.is_stop[language]).count();
+        let language = if stops(FRENCH) > stops(ENGLISH) { FRENCH } else { ENGLISH };
+        let mut from = 0;
+        for (until, met) in &words {
+            if !met.is_stop[language] {
+                take(&said[from..*until], met.ids[language]);
+            }
+            from = *until;
+        }
+        for part in parts {
+            let met = self.meet(&part);
+            take(&part, met.ids[language]);
+        }
+        said.clear();
+        words.clear();
+        (self.said, self.words) = (said, words);
+    }
+
+    fn meet(&mut self, word: &str) -> Met {
+        if let Some(met) = self.met.get(word) {
+            return *met;
+        }
+        if self.met.len() >= Self::MOST {
+            self.met.clear();
+        }
+        let met = Met { ids: self.stems.of(word), is_stop: [stop::is_english(word), stop::is_french(word)] };
+        self.met.insert(word.into(), met);
+        met
+    }
+}
+
+const ENGLISH: usize = 0;
+const FRENCH: usize = 1;
 
 /// The terms that single words could be found by, whatever language their text is in.
 pub struct Stems {
@@ -83,31 +127,42 @@ pub struct Stems {
 }
 
 impl Stems {
-    /// Ready to stem.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { english: Stemmer::create(Algorithm::English), french: Stemmer::create(Algorithm::French) }
+    /// The terms of a folded word, in each language.
+    fn of(&self, word: &str) -> [TermId; 2] {
+        [hash(&self.english.stem(irregular::base(word))), hash(&self.french.stem(word))]
     }
 
-    /// Whether one of these terms is that of a word.
+    /// Which words of a line are found by the same terms as those of a question: from, until.
     #[must_use]
-    pub fn is_one_of(&self, word: &str, terms: &[TermId]) -> bool {
-        let folded = fold(word);
-        let english = hash(&self.english.stem(irregular::base(&folded)));
-        terms.contains(&english) || terms.contains(&hash(&self.french.stem(&folded)))
+    pub fn matches(&self, line: &str, wanted: &[(TermId, &str)]) -> Vec<(usize, usize)> {
+        // A stem begins as its word does, so most words need not be stemmed.
+        let first = |word: &str| (irregular::base(word).chars().next(), word.chars().next());
+        let firsts: Vec<_> = wanted.iter().map(|(_, word)| first(word)).collect();
+        let mut found = Vec::new();
+        let mut start = None;
+        for (at, c) in line.char_indices().chain([(line.len(), ' ')]) {
+            match (c.is_alphanumeric(), start) {
+                (true, None) => start = Some(at),
+                (false, Some(from)) => {
+                    let word = folded(&line[from..at]);
+                    let own = first(&word);
+                    let alike = firsts.iter().any(|first| first.0 == own.0 || first.1 == own.1);
+                    if alike && self.of(&word).iter().any(|id| wanted.iter().any(|(other, _)| other == id)) {
+                        found.push((from, at));
+                    }
+                    start = None;
+                }
+                _ => {}
+            }
+        }
+        found
     }
 }
 
 impl Default for Stems {
     fn default() -> Self {
-        Self::new()
+        Self { english: Stemmer::create(Algorithm::English), french: Stemmer::create(Algorithm::French) }
     }
-}
-
-fn language(words: &[String]) -> Language {
-    let english = words.iter().filter(|word| stop::is_english(word)).count();
-    let french = words.iter().filter(|word| stop::is_french(word)).count();
-    if french > english { Language::French } else { Language::English }
 }
 
 /// Runs of letters and digits, with apostrophes inside.
@@ -115,10 +170,13 @@ fn each_run(text: &str, mut take: impl FnMut(&str)) {
     let mut start = None;
     let mut chars = text.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
-        let inside = c.is_alphanumeric()
-            || (matches!(c, '\'' | '’')
-                && start.is_some()
-                && chars.peek().is_some_and(|(_, next)| next.is_alphanumeric()));
+        let inside = if c.is_ascii() {
+            c.is_ascii_alphanumeric() || (c == '\'' && continues(start, chars.peek()))
+        } else {
+            c.is_alphanumeric()
+                || (c == '’' && continues(start, chars.peek()))
+                || (start.is_some() && is_combining_mark(c))
+        };
         match (inside, start) {
             (true, None) => start = Some(at),
             (false, Some(from)) => {
@@ -133,26 +191,39 @@ fn each_run(text: &str, mut take: impl FnMut(&str)) {
     }
 }
 
-fn push_word(run: &str, words: &mut Vec<String>) {
-    if run.chars().any(is_ideograph) {
+/// Whether a run that has begun goes on after an apostrophe.
+fn continues(start: Option<usize>, next: Option<&(usize, char)>) -> bool {
+    start.is_some() && next.is_some_and(|(_, next)| next.is_alphanumeric())
+}
+
+/// A run, folded; as it is where nothing changes.
+fn folded(run: &str) -> Cow<'_, str> {
+    let is_folded = run.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
+    if is_folded { Cow::Borrowed(run) } else { Cow::Owned(fold(run)) }
+}
+
+/// The words of a run, folded.
+fn each_word(run: &str, mut take: impl FnMut(&str)) {
+    let run = folded(run);
+    if !run.is_ascii() && run.chars().any(is_ideograph) {
         let signs: Vec<char> = run.chars().collect();
         match signs.len() {
-            1 => words.push(run.to_owned()),
-            _ => words.extend(signs.windows(2).map(|pair| pair.iter().collect::<String>())),
+            1 => take(&run),
+            _ => signs.windows(2).for_each(|pair| take(&pair.iter().collect::<String>())),
         }
         return;
     }
     let mut parts = run.split(['\'', '’']);
-    let head = parts.next().unwrap_or(run);
-    words.push(head.to_owned());
+    let head = parts.next().unwrap_or(&run);
+    take(head);
     if head.chars().nth(1).is_none() {
-        words.extend(parts.map(str::to_owned));
+        parts.for_each(take);
     }
 }
 
 /// The parts of a name like `parseHttpRequest`; none where it has but one.
 fn camel_parts(run: &str) -> Vec<&str> {
-    let mut cuts = vec![0];
+    let mut cuts = Vec::new();
     let mut before: Option<char> = None;
     for (at, c) in run.char_indices() {
         if c.is_uppercase() && before.is_some_and(char::is_lowercase) {
@@ -160,11 +231,12 @@ fn camel_parts(run: &str) -> Vec<&str> {
         }
         before = Some(c);
     }
-    if cuts.len() == 1 {
+    if cuts.is_empty() {
         return Vec::new();
     }
-    cuts.push(run.len());
-    cuts.windows(2).map(|pair| &run[pair[0]..pair[1]]).filter(|part| part.len() > 2).collect()
+    let starts = std::iter::once(0).chain(cuts.iter().copied());
+    let ends = cuts.iter().copied().chain([run.len()]);
+    starts.zip(ends).map(|(from, until)| &run[from..until]).filter(|part| part.len() > 2).collect()
 }
 
 /// FNV-1a: the same for ever, since the numbers are kept.

@@ -2,40 +2,43 @@
 //! process makes it from the store, and adds what has come since before each question.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 
-use treering_core::lexicon::{TermId, fold, terms};
+use treering_core::fusion::presence;
+use treering_core::hash::ContentHash;
+use treering_core::lexicon::{Lexer, TermId, fold};
 use treering_core::question::{asks, is_standing_wish};
-use treering_core::{ConversationId, Message, Node, Role, ThreadName, Timestamp};
+use treering_core::{ConversationId, Message, Node, Role, ThreadName, Timestamp, ToolCall};
+
+use super::postings::Postings;
+use super::text::{call_text, head, node_text};
 
 /// How long a silence parts two sittings, in microseconds.
 const SITTING_GAP: i64 = 20 * 60 * 1_000_000;
-/// The most of a text that is looked at, in bytes.
-const LONGEST_TEXT: usize = 100_000;
-/// The most of a text that is embedded, in characters.
-const LONGEST_EMBEDDED: usize = 4000;
 
 pub(super) const USER: u8 = 1;
 pub(super) const ASKS: u8 = 2;
 pub(super) const WISHES: u8 = 4;
 pub(super) const GONE: u8 = 8;
+pub(super) const CALL: u8 = 16;
 
-/// One thing that can be found: a message, or a node.
+/// One thing that can be found: a message, a tool call, or a node. What every question looks at
+/// lies apart, in [`Arena::sittings`] and [`Arena::presence`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Item {
     pub(super) at: Timestamp,
     /// Its conversation, by place.
     pub(super) conversation: u32,
-    /// The message's position, or the node's number.
+    /// The message's position, the turn of the call, or the node's number.
     pub(super) number: u32,
     /// The items before and after it in its thread; itself where there is none.
     pub(super) before: u32,
     pub(super) after: u32,
-    pub(super) sitting: u32,
     /// Where its middle lies in its thread, in characters.
     pub(super) middle: f32,
     pub(super) chars: u32,
-    pub(super) words: u32,
+    /// The place of a tool call in its turn.
+    pub(super) order: u16,
     pub(super) author: u16,
     pub(super) thread: u16,
     pub(super) level: u8,
@@ -43,74 +46,101 @@ pub(super) struct Item {
     pub(super) flags: u8,
 }
 
+/// The sitting of what belongs to none: tool calls and nodes.
+pub(super) const NO_SITTING: u32 = u32::MAX;
+
 /// What is known about a conversation as a whole.
 #[derive(Debug)]
 pub(super) struct Shelf {
     pub(super) id: ConversationId,
     /// Its messages, in order.
     pub(super) items: Vec<u32>,
-    pub(super) nodes: Vec<u32>,
+    /// Its tool calls and nodes.
+    pub(super) others: Vec<u32>,
     /// The vectors of its messages, added up.
     pub(super) sum: Vec<f32>,
+    pub(super) sittings: u32,
+    pub(super) authors: Vec<u16>,
     /// The last item of each thread, and how many characters its thread has.
     ends: Vec<(u16, u32, f64)>,
 }
 
-/// Hashes of terms are hashes already.
-#[derive(Default)]
-pub(super) struct Same(u64);
-
-impl Hasher for Same {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
+impl Shelf {
+    /// The numbers of its items lie in this range.
+    pub(super) fn range(&self) -> Range<u32> {
+        let firsts = [self.items.first(), self.others.first()];
+        let lasts = [self.items.last(), self.others.last()];
+        let first = firsts.into_iter().flatten().min().copied().unwrap_or(0);
+        first..lasts.into_iter().flatten().max().map_or(first, |last| last + 1)
     }
 }
 
-type Postings = HashMap<TermId, Vec<u32>, BuildHasherDefault<Same>>;
-
 /// Everything that is searched.
 pub(super) struct Arena {
+    /// Who gave the vectors.
+    pub(super) model: String,
     pub(super) dims: usize,
     pub(super) items: Vec<Item>,
+    /// The sitting of each item.
+    pub(super) sittings: Vec<u32>,
+    /// How much a term counts in each item.
+    pub(super) presence: Vec<f32>,
     pub(super) vectors: super::scan::Vectors,
     pub(super) postings: Postings,
     pub(super) shelves: Vec<Shelf>,
     shelf_of: HashMap<ConversationId, u32>,
     /// How many messages each sitting has.
-    pub(super) sittings: Vec<u32>,
+    pub(super) sitting_sizes: Vec<u32>,
     pub(super) authors: Vec<String>,
     pub(super) threads: Vec<ThreadName>,
-    node_at: HashMap<(u32, u8, u32), u32>,
+    /// Where what can be written anew stands: by conversation, level (0 for tool calls), number and order.
+    standing: HashMap<(u32, u8, u32, u16), u32>,
+    /// Messages, and their vectors added up.
     pub(super) messages: u32,
-    /// The last arrival and the last node that are in it.
-    pub(super) seen: (u64, u64),
+    pub(super) sum: Vec<f32>,
+    /// Items whose vectors are not there yet, by what they are vectors of.
+    awaiting: HashMap<ContentHash, Vec<u32>>,
+    lexer: Lexer,
+    /// How far it has followed the store.
+    pub(super) seen: Seen,
+}
+
+/// How far an arena has followed the store: the last number of each kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Seen {
+    pub(super) messages: u64,
+    pub(super) calls: u64,
+    pub(super) nodes: u64,
+    pub(super) vectors: u64,
+}
+
+/// The vector of something, or what it will be the vector of.
+pub(super) enum Sense {
+    Known(Vec<f32>),
+    Awaited(ContentHash),
 }
 
 impl Arena {
-    pub(super) fn new(dims: usize) -> Self {
+    pub(super) fn new(model: &str, dims: usize) -> Self {
         Self {
+            model: model.to_owned(),
             dims,
             items: Vec::new(),
+            sittings: Vec::new(),
+            presence: Vec::new(),
             vectors: super::scan::Vectors::new(dims),
             postings: Postings::default(),
             shelves: Vec::new(),
             shelf_of: HashMap::new(),
-            sittings: Vec::new(),
+            sitting_sizes: Vec::new(),
             authors: Vec::new(),
             threads: Vec::new(),
-            node_at: HashMap::new(),
+            standing: HashMap::new(),
             messages: 0,
-            seen: (0, 0),
+            sum: vec![0.0; dims],
+            awaiting: HashMap::new(),
+            lexer: Lexer::default(),
+            seen: Seen::default(),
         }
     }
 
@@ -119,7 +149,7 @@ impl Arena {
     }
 
     /// Adds a message. Messages of a conversation come in order.
-    pub(super) fn add_message(&mut self, id: ConversationId, message: &Message, vector: &[f32]) {
+    pub(super) fn add_message(&mut self, id: ConversationId, message: &Message, sense: Sense) {
         let place = self.place_of(id);
         let said = &message.said;
         let text = head(&said.text);
@@ -135,7 +165,6 @@ impl Arena {
         if asks(text) {
             flags |= ASKS;
         }
-        let words = self.index(number, text);
         let shelf = &mut self.shelves[place as usize];
         let end = shelf.ends.iter_mut().find(|(of, ..)| *of == thread);
         let (before, start) = match &end {
@@ -147,82 +176,139 @@ impl Arena {
             Some(end) => *end = (thread, number, start + chars),
             None => shelf.ends.push((thread, number, chars)),
         }
-        let continues = before != number && {
-            let gap = said.at.as_micros() - self.items[before as usize].at.as_micros();
-            gap <= SITTING_GAP
-        };
-        let sitting =
-            if continues { self.items[before as usize].sitting } else { self.sittings.len() as u32 };
-        if continues {
-            self.sittings[sitting as usize] += 1;
-        } else {
-            self.sittings.push(1);
+        shelf.items.push(number);
+        if !shelf.authors.contains(&author) {
+            shelf.authors.push(author);
         }
+        let sitting = self.sit_down(place, number, before, said.at);
         if before != number {
             self.items[before as usize].after = number;
         }
-        shelf.items.push(number);
-        shelf.sum.iter_mut().zip(vector).for_each(|(sum, x)| *sum += x);
-        self.items.push(Item {
+        let item = Item {
             at: said.at,
             conversation: place,
             number: message.idx.0,
             before,
             after: number,
-            sitting,
             middle: (start + chars / 2.0) as f32,
             chars: message.chars,
-            words,
+            order: 0,
             author,
             thread,
             level: 0,
             role: role_code(said.role),
             flags,
-        });
-        self.vectors.push(vector);
+        };
         self.messages += 1;
+        self.enter(item, sitting, text, sense);
+    }
+
+    /// The sitting of a message: that of the one before it, unless a silence parts them.
+    fn sit_down(&mut self, place: u32, number: u32, before: u32, at: Timestamp) -> u32 {
+        let continues = before != number && {
+            let gap = at.as_micros() - self.items[before as usize].at.as_micros();
+            gap <= SITTING_GAP
+        };
+        if continues {
+            let sitting = self.sittings[before as usize];
+            self.sitting_sizes[sitting as usize] += 1;
+            return sitting;
+        }
+        self.sitting_sizes.push(1);
+        self.shelves[place as usize].sittings += 1;
+        self.sitting_sizes.len() as u32 - 1
+    }
+
+    /// Adds a tool call, instead of what stood at its place.
+    pub(super) fn add_call(&mut self, id: ConversationId, call: &ToolCall, sense: Sense) {
+        let thread = self.thread(&call.thread);
+        let item = Item {
+            at: call.call.at,
+            number: call.turn.0,
+            order: call.order.min(u32::from(u16::MAX)) as u16,
+            thread,
+            role: role_code(Role::Tool),
+            flags: CALL,
+            ..self.bare(id)
+        };
+        self.replace(item, &call_text(call), sense);
     }
 
     /// Adds a node, instead of what stood at its place.
-    pub(super) fn add_node(&mut self, id: ConversationId, node: &Node, vector: &[f32]) {
-        let place = self.place_of(id);
-        let number = self.items.len() as u32;
-        let (level, ordinal) = (node.level().number(), node.ordinal());
-        if let Some(old) = self.node_at.insert((place, level, ordinal), number) {
-            self.items[old as usize].flags |= GONE;
-        }
-        let words = self.index(number, head(&node_text(node)));
-        self.shelves[place as usize].nodes.push(number);
-        self.items.push(Item {
+    pub(super) fn add_node(&mut self, id: ConversationId, node: &Node, sense: Sense) {
+        let item = Item {
             at: node.range_end,
-            conversation: place,
-            number: ordinal,
-            before: number,
-            after: number,
-            sitting: u32::MAX,
-            middle: 0.0,
+            number: node.ordinal(),
             chars: node.chars,
-            words,
-            author: u16::MAX,
-            thread: u16::MAX,
-            level,
-            role: u8::MAX,
-            flags: 0,
-        });
-        self.vectors.push(vector);
+            level: node.level().number(),
+            ..self.bare(id)
+        };
+        self.replace(item, &node_text(node), sense);
     }
 
-    /// Enters the terms of a text; says how many words it has.
-    fn index(&mut self, number: u32, text: &str) -> u32 {
-        let found = terms(text);
-        let words = found.len() as u32;
-        let mut ids: Vec<TermId> = found.into_iter().map(|term| term.id).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        for id in ids {
-            self.postings.entry(id).or_default().push(number);
+    /// An item of a conversation that nothing is known about yet.
+    fn bare(&mut self, id: ConversationId) -> Item {
+        let number = self.items.len() as u32;
+        Item {
+            at: Timestamp::from_micros(0),
+            conversation: self.place_of(id),
+            number: 0,
+            before: number,
+            after: number,
+            middle: 0.0,
+            chars: 0,
+            order: 0,
+            author: u16::MAX,
+            thread: u16::MAX,
+            level: 0,
+            role: u8::MAX,
+            flags: 0,
         }
-        words
+    }
+
+    fn replace(&mut self, item: Item, text: &str, sense: Sense) {
+        let number = self.items.len() as u32;
+        let place = (item.conversation, item.level, item.number, item.order);
+        if let Some(old) = self.standing.insert(place, number) {
+            self.items[old as usize].flags |= GONE;
+        }
+        self.shelves[item.conversation as usize].others.push(number);
+        self.enter(item, NO_SITTING, head(text), sense);
+    }
+
+    /// Enters an item with its words and its vector.
+    fn enter(&mut self, item: Item, sitting: u32, text: &str, sense: Sense) {
+        let number = self.items.len() as u32;
+        let mut terms: Vec<TermId> = Vec::new();
+        self.lexer.each_term(text, |_, id| terms.push(id));
+        self.presence.push(presence(terms.len() as u32));
+        terms.sort_unstable();
+        terms.dedup();
+        self.postings.push(number, &terms);
+        self.sittings.push(sitting);
+        self.items.push(item);
+        self.vectors.push(None);
+        match sense {
+            Sense::Known(vector) => self.set_vector(number, &vector),
+            Sense::Awaited(hash) => self.awaiting.entry(hash).or_default().push(number),
+        }
+    }
+
+    /// A vector has come: everything that waits for it gets it.
+    pub(super) fn add_vector(&mut self, of: &ContentHash, vector: &[f32]) {
+        for item in self.awaiting.remove(of).into_iter().flatten() {
+            self.set_vector(item, vector);
+        }
+    }
+
+    fn set_vector(&mut self, number: u32, vector: &[f32]) {
+        self.vectors.set(number, vector);
+        if self.sittings[number as usize] == NO_SITTING {
+            return;
+        }
+        let shelf = &mut self.shelves[self.items[number as usize].conversation as usize];
+        shelf.sum.iter_mut().zip(vector).for_each(|(sum, x)| *sum += x);
+        self.sum.iter_mut().zip(vector).for_each(|(sum, x)| *sum += x);
     }
 
     fn place_of(&mut self, id: ConversationId) -> u32 {
@@ -231,8 +317,10 @@ impl Arena {
             shelves.push(Shelf {
                 id,
                 items: Vec::new(),
-                nodes: Vec::new(),
+                others: Vec::new(),
                 sum: vec![0.0; dims],
+                sittings: 0,
+                authors: Vec::new(),
                 ends: Vec::new(),
             });
             shelves.len() as u32 - 1
@@ -271,29 +359,4 @@ pub(super) const fn role_code(role: Role) -> u8 {
         Role::Assistant => 2,
         Role::Tool => 3,
     }
-}
-
-/// The text that a node is found by: what it says, what is to be done, files and findings.
-pub(super) fn node_text(node: &Node) -> String {
-    let content = &node.content;
-    let lists = [&content.action_items, &content.files_mentioned, &content.key_findings, &content.decisions];
-    let mut text = content.overview.clone();
-    for item in lists.into_iter().flatten() {
-        text.push('\n');
-        text.push_str(item);
-    }
-    text
-}
-
-/// The part of a text that is embedded.
-pub(super) fn embedded_part(text: &str) -> &str {
-    text.char_indices().nth(LONGEST_EMBEDDED).map_or(text, |(end, _)| &text[..end])
-}
-
-fn head(text: &str) -> &str {
-    if text.len() <= LONGEST_TEXT {
-        return text;
-    }
-    let end = (0..=LONGEST_TEXT).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    &text[..end]
 }

@@ -1,26 +1,31 @@
 //! Search: everything that was said and every node over it, by words and by meaning at once.
 
 mod arena;
+mod follow;
+mod postings;
 mod rank;
 mod scan;
+mod simd;
 mod snippet;
+mod text;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 
 use treering_core::fusion::Signals;
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::question::Question;
 use treering_core::{
-    ConversationId, ConversationKey, ConversationState, Level, Message, MessageIdx, Node, Role, TenantId,
-    ThreadName, Timestamp,
+    ConversationId, ConversationKey, ConversationState, Level, Message, MessageIdx, Node, Role, ThreadName,
+    Timestamp, ToolCall, TurnNo,
 };
 
 use crate::error::{Error, Result};
 use crate::memory::Memory;
-use arena::{Arena, embedded_part, node_text};
+use arena::{Arena, CALL};
 
+pub(crate) use follow::Arenas;
 pub use snippet::Snippet;
+pub(crate) use text::{call_text, content_hash, embedded_part, node_text};
 
 /// What is asked for, and where.
 #[derive(Debug, Clone, Default)]
@@ -71,16 +76,18 @@ pub struct Hit {
 pub enum Found {
     /// A message.
     Message(Box<Message>),
+    /// A tool call.
+    Call(Box<ToolCall>),
     /// A node.
     Node(Box<Node>),
 }
 
 impl Hit {
-    /// Its level: 0 for a message.
+    /// Its level: 0 for a message or a tool call.
     #[must_use]
     pub const fn level(&self) -> u8 {
         match &self.found {
-            Found::Message(_) => 0,
+            Found::Message(_) | Found::Call(_) => 0,
             Found::Node(node) => node.level().number(),
         }
     }
@@ -92,69 +99,45 @@ impl Hit {
     }
 }
 
-/// The arenas of a process, by tenant.
-#[derive(Default)]
-pub(crate) struct Arenas(Mutex<HashMap<TenantId, Arc<RwLock<Arena>>>>);
+/// What was found.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The hits, the best first.
+    pub hits: Vec<Hit>,
+    /// Why only the words were looked at, where the meaning could not be.
+    pub words_only: Option<String>,
+}
 
 impl Memory {
-    /// What fits a question best, the best first. Everything that was acknowledged before is
-    /// looked at, whichever process stored it.
-    pub fn search(&self, query: &Query) -> Result<Vec<Hit>> {
+    /// What fits a question best. Everything that was acknowledged before is looked at, whichever
+    /// process stored it. Where the embedder fails, the words alone decide.
+    pub fn search(&self, query: &Query) -> Result<Answer> {
         let arena = self.arena()?;
         let question = Question::new(&query.text, self.clock().now());
-        let vector = self.embed_question(&query.text)?;
+        let (vector, words_only) = self.sense_of(&query.text, &arena);
         let filter = self.filter(query, &arena)?;
         let ranked = {
             let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
             rank::rank(&arena, &question, &vector, &filter, query.limit.saturating_mul(2).max(query.limit))
         };
-        self.resolve(query, &question, &arena, ranked)
+        Ok(Answer { hits: self.resolve(query, &question, &arena, ranked)?, words_only })
     }
 
-    /// Everything that is searched, with what has come since the last question.
-    fn arena(&self) -> Result<Arc<RwLock<Arena>>> {
-        const PORTION: usize = 2000;
-        let arena = {
-            let mut arenas = self.arenas().0.lock().unwrap_or_else(PoisonError::into_inner);
-            let fresh = || Arc::new(RwLock::new(Arena::new(self.embedder().dims())));
-            Arc::clone(arenas.entry(self.tenant().clone()).or_insert_with(fresh))
+    /// What a question means to the model of an arena, or why that cannot be said.
+    fn sense_of(&self, text: &str, arena: &RwLock<Arena>) -> (Vec<f32>, Option<String>) {
+        let (model, dims) = {
+            let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
+            (arena.model.clone(), arena.dims)
         };
-        loop {
-            let seen = arena.read().unwrap_or_else(PoisonError::into_inner).seen;
-            let reader = self.store().reader()?;
-            let messages = reader.arrivals(self.tenant(), seen.0, PORTION)?;
-            let nodes = reader.node_arrivals(self.tenant(), seen.1, PORTION)?;
-            drop(reader);
-            if messages.is_empty() && nodes.is_empty() {
-                return Ok(arena);
-            }
-            let texts: Vec<&str> = messages.iter().map(|(.., it)| embedded_part(&it.said.text)).collect();
-            let vectors = self.embed(&texts)?;
-            let of_nodes: Vec<String> = nodes.iter().map(|(.., node)| node_text(node)).collect();
-            let texts: Vec<&str> = of_nodes.iter().map(|text| embedded_part(text)).collect();
-            let node_vectors = self.embed(&texts)?;
-            let mut arena = arena.write().unwrap_or_else(PoisonError::into_inner);
-            // Another thread may have added them meanwhile.
-            if arena.seen != seen {
-                continue;
-            }
-            for ((number, id, message), vector) in messages.iter().zip(&vectors) {
-                arena.add_message(*id, message, vector);
-                arena.seen.0 = *number;
-            }
-            for ((number, id, node), vector) in nodes.iter().zip(&node_vectors) {
-                arena.add_node(*id, node, vector);
-                arena.seen.1 = *number;
-            }
+        let asked = match self.embedder_named(&model) {
+            Some(embedder) => embedder.embed(&[text::longest_embedded(text)]).map_err(|error| error.reason),
+            None => Err(format!("the vectors are of the model {model:?}, which is not configured here")),
+        };
+        match asked.map(|mut vectors| vectors.pop()) {
+            Ok(Some(vector)) if vector.len() == dims => (vector, None),
+            Ok(_) => (vec![0.0; dims], Some(format!("{model:?} gave no vector of {dims} numbers"))),
+            Err(why) => (vec![0.0; dims], Some(why)),
         }
-    }
-
-    fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
-        self.embedder().embed(texts).map_err(Error::Provider)
-    }
-
-    fn embed_question(&self, text: &str) -> Result<Vec<f32>> {
-        Ok(self.embed(&[embedded_part(text)])?.pop().unwrap_or_default())
     }
 
     /// The filter of a query, in the terms of the arena.
@@ -208,6 +191,7 @@ impl Memory {
             let Some(found) = found else { continue };
             let snippet = match &found {
                 Found::Message(message) => Snippet::of(&message.said.text, question),
+                Found::Call(call) => Snippet::of(&call_text(call), question),
                 Found::Node(node) => Snippet::of(&node.content.overview, question),
             };
             hits.push(Hit { conversation: id, found, score: ranked.score, signals: ranked.signals, snippet });
@@ -222,6 +206,12 @@ fn found(
     item: &arena::Item,
 ) -> StoreResult<Option<Found>> {
     let number = item.number;
+    if item.flags & CALL != 0 {
+        let turn = Span::between(TurnNo(number), TurnNo(number.saturating_add(1)));
+        let calls = reader.tool_calls(key, turn)?;
+        let call = calls.into_iter().find(|call| call.order == u32::from(item.order));
+        return Ok(call.map(|call| Found::Call(Box::new(call))));
+    }
     let Some(level) = Level::new(item.level) else {
         let message = reader.messages(key, Span::starting(MessageIdx(number), 1))?.pop();
         let message = message.filter(|message| message.idx.0 == number);

@@ -1,13 +1,15 @@
 //! Ranking: which items fit a question, and why. Candidates come from the words and from the
 //! meaning; each is then judged by everything there is to know about it.
 
-use treering_core::fusion::{Signals, briefness, nearness, presence, rarity, sitting, term_weights};
+use treering_core::fusion::{Signals, briefness, nearness, rarity, sitting, term_weights};
 use treering_core::lexicon::words;
 use treering_core::question::Question;
 
+use std::ops::Range;
+
 use super::Query;
-use super::arena::{ASKS, Arena, GONE, Item, USER, WISHES, role_code};
-use super::scan::best;
+use super::arena::{ASKS, Arena, GONE, Item, NO_SITTING, Shelf, USER, WISHES, role_code};
+use super::scan::{Meaning, best};
 
 /// How many candidates the words and the meaning bring, each.
 const CANDIDATES: usize = 200;
@@ -15,6 +17,8 @@ const CANDIDATES: usize = 200;
 const RADIUS: usize = 3;
 /// How many items are few enough to look at every vector.
 const FEW: usize = 20_000;
+/// From how many items on words and meaning are looked at side by side.
+const MANY: usize = 50_000;
 /// The most terms of a question that are looked at.
 const MOST_TERMS: usize = 32;
 /// How long after a time that a question names people still tell of it, in microseconds.
@@ -24,14 +28,42 @@ const AFTERWARDS: i64 = 7 * 86_400_000_000;
 #[derive(Debug)]
 pub(super) struct Filter {
     /// Only in these conversations, by place.
-    shelves: Option<Vec<u32>>,
+    shelves: Option<Shelves>,
     thread: Option<u16>,
     author: Option<u16>,
     role: Option<u8>,
     levels: Vec<u8>,
     since: Option<i64>,
     until: Option<i64>,
+    /// More is asked of an item than to be there and in scope.
+    is_choosy: bool,
     impossible: bool,
+}
+
+/// Some conversations of an arena, by place.
+#[derive(Debug)]
+struct Shelves {
+    places: Vec<u32>,
+    /// Whether each conversation is one of them.
+    is_in: Vec<bool>,
+    /// The numbers of their items lie in this range.
+    range: Range<u32>,
+}
+
+impl Shelves {
+    fn of(arena: &Arena, mut places: Vec<u32>) -> Self {
+        places.sort_unstable();
+        places.dedup();
+        let mut is_in = vec![false; arena.shelves.len()];
+        places.iter().for_each(|place| is_in[*place as usize] = true);
+        let ranges = places.iter().map(|place| arena.shelves[*place as usize].range());
+        let range = ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
+        Self { places, is_in, range }
+    }
+
+    fn shelves<'a>(&'a self, arena: &'a Arena) -> impl Iterator<Item = &'a Shelf> {
+        self.places.iter().map(|place| &arena.shelves[*place as usize])
+    }
 }
 
 impl Filter {
@@ -45,6 +77,7 @@ impl Filter {
             levels: Vec::new(),
             since: None,
             until: None,
+            is_choosy: false,
             impossible: true,
         }
     }
@@ -52,7 +85,8 @@ impl Filter {
     pub(super) fn of(arena: &Arena, query: &Query, wanted: &[treering_core::ConversationId]) -> Self {
         let mut filter = Self { impossible: false, ..Self::nothing() };
         if !wanted.is_empty() {
-            filter.shelves = Some(wanted.iter().filter_map(|id| arena.shelf_place(*id)).collect());
+            let places = wanted.iter().filter_map(|id| arena.shelf_place(*id)).collect();
+            filter.shelves = Some(Shelves::of(arena, places));
         }
         if let Some(thread) = &query.thread {
             let place = arena.threads.iter().position(|other| other == thread);
@@ -68,20 +102,34 @@ impl Filter {
         filter.levels.clone_from(&query.levels);
         filter.since = query.since.map(|at| at.as_micros());
         filter.until = query.until.map(|at| at.as_micros());
+        filter.is_choosy = filter.thread.is_some()
+            || filter.author.is_some()
+            || filter.role.is_some()
+            || !filter.levels.is_empty()
+            || filter.since.is_some()
+            || filter.until.is_some();
         filter
     }
 
     fn passes(&self, item: &Item) -> bool {
+        item.flags & GONE == 0 && self.in_scope(item) && (!self.is_choosy || self.suits(item))
+    }
+
+    /// Whether an item is what is asked for, beside being in scope.
+    fn suits(&self, item: &Item) -> bool {
         let at = item.at.as_micros();
-        !self.impossible
-            && item.flags & GONE == 0
-            && self.shelves.as_ref().is_none_or(|shelves| shelves.contains(&item.conversation))
-            && self.thread.is_none_or(|thread| item.thread == thread)
+        self.thread.is_none_or(|thread| item.thread == thread)
             && self.author.is_none_or(|author| item.author == author)
             && self.role.is_none_or(|role| item.role == role)
             && (self.levels.is_empty() || self.levels.contains(&item.level))
             && self.since.is_none_or(|since| at >= since)
             && self.until.is_none_or(|until| at < until)
+    }
+}
+
+impl Filter {
+    fn in_scope(&self, item: &Item) -> bool {
+        self.shelves.as_ref().is_none_or(|shelves| shelves.is_in[item.conversation as usize])
     }
 }
 
@@ -104,9 +152,20 @@ pub(super) fn rank(
     if filter.impossible || limit == 0 || arena.items.is_empty() {
         return Vec::new();
     }
-    let asked = Asked::new(arena, question, vector, filter);
-    let mut candidates: Vec<u32> = asked.by_words(CANDIDATES.max(limit));
-    candidates.extend(asked.by_meaning(CANDIDATES.max(limit)));
+    let many = CANDIDATES.max(limit);
+    let meaning = meaning(arena, vector, filter);
+    let (asked, near_in_meaning) = if arena.items.len() < MANY {
+        (Asked::new(arena, question, &meaning, filter), by_meaning(arena, &meaning, filter, many))
+    } else {
+        std::thread::scope(|scope| {
+            let nearest = scope.spawn(|| by_meaning(arena, &meaning, filter, many));
+            let asked = Asked::new(arena, question, &meaning, filter);
+            let nearest = nearest.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (asked, nearest)
+        })
+    };
+    let mut candidates: Vec<u32> = asked.by_words(many);
+    candidates.extend(near_in_meaning);
     for place in 0..candidates.len() {
         let item = &arena.items[candidates[place] as usize];
         candidates.extend([item.before, item.after]);
@@ -114,10 +173,47 @@ pub(super) fn rank(
     candidates.sort_unstable();
     candidates.dedup();
     candidates.retain(|item| filter.passes(&arena.items[*item as usize]));
-    let scored: Vec<(u32, f32)> =
-        candidates.iter().map(|item| (*item, asked.signals(*item).score())).collect();
-    let ranked = best(scored, limit).into_iter();
+    let scored = candidates.iter().map(|item| (*item, asked.signals(*item).score()));
+    let ranked = best(scored, limit, |_| true).into_iter();
     ranked.map(|(item, score)| Ranked { item, score, signals: asked.signals(item) }).collect()
+}
+
+/// What a question means, less what everything in scope is about.
+fn meaning(arena: &Arena, vector: &[f32], filter: &Filter) -> Meaning {
+    let messages = messages_in_scope(arena, filter).max(1) as f32;
+    let less = |sum: &[f32]| vector.iter().zip(sum).map(|(x, sum)| x - sum / messages).collect::<Vec<f32>>();
+    let Some(shelves) = &filter.shelves else { return Meaning::of(&less(&arena.sum)) };
+    let mut sum = vec![0.0; arena.dims];
+    for shelf in shelves.shelves(arena) {
+        sum.iter_mut().zip(&shelf.sum).for_each(|(sum, x)| *sum += x);
+    }
+    Meaning::of(&less(&sum))
+}
+
+fn messages_in_scope(arena: &Arena, filter: &Filter) -> u32 {
+    match &filter.shelves {
+        Some(shelves) => shelves.shelves(arena).map(|shelf| shelf.items.len() as u32).sum(),
+        None => arena.messages,
+    }
+}
+
+/// The items that mean most nearly what a question means.
+fn by_meaning(arena: &Arena, meaning: &Meaning, filter: &Filter, limit: usize) -> Vec<u32> {
+    let passes = |item: &u32| filter.passes(&arena.items[*item as usize]);
+    let all = 0..arena.items.len() as u32;
+    let nearest = match &filter.shelves {
+        Some(shelves) => {
+            let items =
+                shelves.shelves(arena).flat_map(|shelf| shelf.items.iter().chain(&shelf.others).copied());
+            arena.vectors.nearest_of(items.filter(passes), meaning, limit)
+        }
+        // What few items pass must not be lost among those that are nearer and do not.
+        None if filter.is_choosy || arena.items.len() <= FEW => {
+            arena.vectors.nearest_of(all.filter(passes), meaning, limit)
+        }
+        None => arena.vectors.nearest(meaning, limit, |item| passes(&item)),
+    };
+    nearest.into_iter().map(|(item, _)| item).collect()
 }
 
 /// A question before an arena: what its words weigh there, and which items hold them.
@@ -125,13 +221,13 @@ struct Asked<'a> {
     arena: &'a Arena,
     question: &'a Question,
     filter: &'a Filter,
-    /// What the question means, less what everything in scope is about.
-    meaning: Vec<f32>,
-    /// Which of the question's terms each item holds, a bit a term.
+    meaning: &'a Meaning,
+    /// Which of the question's terms each item holds, a bit a term: of the items from `first` on.
     holds: Vec<u32>,
-    /// Items that hold a term.
-    touched: Vec<u32>,
+    first: u32,
     weights: Vec<f32>,
+    /// What the terms weigh together, for each byte of their bits.
+    sums: Vec<[f32; 256]>,
     /// What each term weighs among sittings, and their usual size.
     sitting_weights: Vec<f32>,
     sitting_mean: f32,
@@ -141,8 +237,17 @@ struct Asked<'a> {
     named: Vec<u16>,
 }
 
+/// Which items hold which of some terms, and how many.
+struct Held {
+    holds: Vec<u32>,
+    /// Messages that hold each term, and sittings.
+    messages: Vec<u32>,
+    sittings: Vec<u32>,
+    sitting_counts: Vec<u16>,
+}
+
 impl<'a> Asked<'a> {
-    fn new(arena: &'a Arena, question: &'a Question, vector: &[f32], filter: &'a Filter) -> Self {
+    fn new(arena: &'a Arena, question: &'a Question, meaning: &'a Meaning, filter: &'a Filter) -> Self {
         let (names, named) = authors(arena, question, filter);
         let terms: Vec<(u64, bool)> = question
             .terms
@@ -151,92 +256,77 @@ impl<'a> Asked<'a> {
             .take(MOST_TERMS)
             .map(|term| (term.id, term.is_asking))
             .collect();
-        let mut holds = vec![0_u32; arena.items.len()];
-        let mut touched = Vec::new();
-        let mut holding = vec![0_u32; terms.len()];
-        let mut sitting_counts = vec![0_u16; arena.sittings.len() * terms.len()];
-        let in_scope = |item: &Item| filter.shelves.as_ref().is_none_or(|it| it.contains(&item.conversation));
-        for (place, (id, _)) in terms.iter().enumerate() {
-            for number in arena.postings.get(id).into_iter().flatten() {
-                let item = &arena.items[*number as usize];
-                if !in_scope(item) {
-                    continue;
-                }
-                let held = &mut holds[*number as usize];
-                if *held == 0 {
-                    touched.push(*number);
-                }
-                *held |= 1 << place;
-                if item.level == 0 {
-                    holding[place] += 1;
-                    sitting_counts[item.sitting as usize * terms.len() + place] += 1;
-                }
-            }
-        }
-        let (messages, sum) = scope(arena, filter);
-        let meaning: Vec<f32> =
-            vector.iter().zip(sum).map(|(x, sum)| x - sum / messages.max(1) as f32).collect();
-        let weights = term_weights(&terms, messages, &holding);
-        let (sitting_weights, sitting_mean) = sittings(arena, filter, &sitting_counts, &weights);
+        let all = 0..arena.items.len() as u32;
+        let range = filter.shelves.as_ref().map_or(all, |shelves| shelves.range.clone());
+        let held = held(arena, &terms, filter, &range);
+        let messages = messages_in_scope(arena, filter);
+        let weights = term_weights(&terms, messages, &held.messages);
+        let number = match &filter.shelves {
+            None => arena.sitting_sizes.len() as u32,
+            Some(shelves) => shelves.shelves(arena).map(|shelf| shelf.sittings).sum(),
+        };
         Self {
             arena,
             question,
             filter,
             meaning,
-            holds,
-            touched,
+            holds: held.holds,
+            first: range.start,
+            sums: byte_sums(&weights),
+            sitting_weights: sitting_weights(number, &held.sittings, &weights),
+            sitting_mean: messages as f32 / number.max(1) as f32,
+            sitting_counts: held.sitting_counts,
             weights,
-            sitting_weights,
-            sitting_mean,
-            sitting_counts,
             named,
         }
     }
 
     fn by_words(&self, limit: usize) -> Vec<u32> {
-        let passing =
-            self.touched.iter().filter(|item| self.filter.passes(&self.arena.items[**item as usize]));
-        let scored = passing.map(|item| (*item, self.own(*item))).collect();
-        best(scored, limit).into_iter().map(|(item, _)| item).collect()
+        let items = (self.first..).zip(&self.holds);
+        let holding = items.filter(|(_, held)| **held != 0);
+        let scored = holding.map(|(item, held)| (item, self.weight(*held) * self.presence(item)));
+        let passes = |item: u32| self.filter.passes(&self.arena.items[item as usize]);
+        best(scored, limit, passes).into_iter().map(|(item, _)| item).collect()
     }
 
-    fn by_meaning(&self, limit: usize) -> Vec<u32> {
-        let (arena, filter) = (self.arena, self.filter);
-        let passes = |item: &u32| filter.passes(&arena.items[*item as usize]);
-        let nearest = match &filter.shelves {
-            Some(shelves) => {
-                let items = shelves.iter().flat_map(|place| {
-                    let shelf = &arena.shelves[*place as usize];
-                    shelf.items.iter().chain(&shelf.nodes).copied()
-                });
-                arena.vectors.nearest_of(items.filter(passes), &self.meaning, limit)
-            }
-            None if arena.items.len() <= FEW => {
-                let items = 0..arena.items.len() as u32;
-                arena.vectors.nearest_of(items.filter(passes), &self.meaning, limit)
-            }
-            None => arena.vectors.nearest(&self.meaning, limit, |item| passes(&item)),
-        };
-        nearest.into_iter().map(|(item, _)| item).collect()
+    /// Which terms an item holds.
+    fn held(&self, item: u32) -> u32 {
+        let place = item.checked_sub(self.first).map(|place| place as usize);
+        place.and_then(|place| self.holds.get(place)).copied().unwrap_or(0)
     }
 
     /// The weight of the question's words that an item holds.
     fn own(&self, item: u32) -> f32 {
-        let held = self.holds[item as usize];
+        let held = self.held(item);
         if held == 0 {
             return 0.0;
         }
-        let sum: f32 =
-            self.weights.iter().enumerate().filter(|(place, _)| held >> place & 1 == 1).map(|(_, w)| w).sum();
-        sum * presence(self.arena.items[item as usize].words)
+        self.weight(held) * self.presence(item)
+    }
+
+    /// What terms weigh together.
+    fn weight(&self, held: u32) -> f32 {
+        match self.sums.as_slice() {
+            [] => 0.0,
+            [sums] => sums[held as usize & 255],
+            many => {
+                let bytes = held.to_le_bytes();
+                many.iter().zip(bytes).map(|(sums, byte)| sums[usize::from(byte)]).sum()
+            }
+        }
+    }
+
+    fn presence(&self, item: u32) -> f32 {
+        self.arena.presence[item as usize]
     }
 
     fn signals(&self, item: u32) -> Signals {
         let it = &self.arena.items[item as usize];
         let own = self.own(item);
-        let meaning = self.arena.vectors.likeness(item, &self.meaning);
-        if it.level > 0 {
-            // A node has no neighbours: what lies near by is in it.
+        let meaning = self.arena.vectors.likeness(item, self.meaning);
+        let sitting = self.arena.sittings[item as usize];
+        if sitting == NO_SITTING {
+            // A node or a tool call has no neighbours: what lies near by is in it.
             return Signals { own, near: own, meaning, time: self.time(it), ..Signals::default() };
         }
         let named = !self.named.is_empty() && self.named.contains(&it.author);
@@ -246,7 +336,7 @@ impl<'a> Asked<'a> {
             own,
             near: self.near(item),
             meaning,
-            sitting: self.sitting(it),
+            sitting: self.sitting(sitting),
             author: flag(named),
             user: flag(self.question.first_person && is_user),
             assistant: flag(self.question.about_answers && !is_user),
@@ -258,15 +348,15 @@ impl<'a> Asked<'a> {
 
     /// Word by word the best of the item and those near by in the same sitting.
     fn near(&self, item: u32) -> f32 {
-        let items = &self.arena.items;
+        let (items, sittings) = (&self.arena.items, &self.arena.sittings);
         let it = &items[item as usize];
         let mut best = [0.0_f32; MOST_TERMS];
         let mut take = |other: u32, gain: f32| {
-            let held = self.holds[other as usize];
+            let held = self.held(other);
             if held == 0 {
                 return;
             }
-            let gain = gain * presence(items[other as usize].words);
+            let gain = gain * self.presence(other);
             for (place, best) in best.iter_mut().enumerate().take(self.weights.len()) {
                 if held >> place & 1 == 1 && gain > *best {
                     *best = gain;
@@ -278,7 +368,7 @@ impl<'a> Asked<'a> {
             let mut at = item;
             for _ in 0..RADIUS {
                 let next = step(&items[at as usize]);
-                if next == at || items[next as usize].sitting != it.sitting {
+                if next == at || sittings[next as usize] != sittings[item as usize] {
                     break;
                 }
                 at = next;
@@ -288,10 +378,10 @@ impl<'a> Asked<'a> {
         self.weights.iter().zip(best).map(|(weight, best)| weight * best).sum()
     }
 
-    fn sitting(&self, it: &Item) -> f32 {
+    fn sitting(&self, number: u32) -> f32 {
         let terms = self.weights.len();
-        let start = it.sitting as usize * terms;
-        let size = self.arena.sittings[it.sitting as usize];
+        let start = number as usize * terms;
+        let size = self.arena.sitting_sizes[number as usize];
         let counts = &self.sitting_counts[start..start + terms];
         let parts = counts.iter().zip(&self.sitting_weights);
         parts.map(|(count, weight)| weight * sitting(u32::from(*count), size, self.sitting_mean)).sum()
@@ -315,61 +405,68 @@ impl<'a> Asked<'a> {
     fn answer(&self, item: u32) -> f32 {
         let it = &self.arena.items[item as usize];
         let before = &self.arena.items[it.before as usize];
-        if it.before == item || before.flags & ASKS == 0 || before.sitting != it.sitting {
+        let sitting = |item: u32| self.arena.sittings[item as usize];
+        if it.before == item || before.flags & ASKS == 0 || sitting(it.before) != sitting(item) {
             return 0.0;
         }
         self.own(it.before) * briefness(it.chars)
     }
 }
 
-/// How many messages are in scope, and their vectors added up.
-fn scope(arena: &Arena, filter: &Filter) -> (u32, Vec<f32>) {
-    let mut sum = vec![0.0; arena.dims];
-    let mut messages = 0;
-    let mut add = |shelf: &super::arena::Shelf| {
-        messages += shelf.items.len() as u32;
-        sum.iter_mut().zip(&shelf.sum).for_each(|(sum, x)| *sum += x);
+/// Which items of a range hold which terms.
+fn held(arena: &Arena, terms: &[(u64, bool)], filter: &Filter, range: &Range<u32>) -> Held {
+    let mut held = Held {
+        holds: vec![0; range.len()],
+        messages: vec![0; terms.len()],
+        sittings: vec![0; terms.len()],
+        sitting_counts: vec![0; arena.sitting_sizes.len() * terms.len()],
     };
-    match &filter.shelves {
-        Some(shelves) => shelves.iter().for_each(|place| add(&arena.shelves[*place as usize])),
-        None => arena.shelves.iter().for_each(add),
+    let scoped = filter.shelves.is_some();
+    for (place, (id, _)) in terms.iter().enumerate() {
+        let (mut messages, mut sittings) = (0, 0);
+        for (base, run) in arena.postings.runs(*id, range.clone()) {
+            for item in run.iter().map(|item| base as usize + usize::from(*item)) {
+                if scoped && !filter.in_scope(&arena.items[item]) {
+                    continue;
+                }
+                held.holds[item - range.start as usize] |= 1 << place;
+                let sitting = arena.sittings[item];
+                if sitting != NO_SITTING {
+                    messages += 1;
+                    let count = &mut held.sitting_counts[sitting as usize * terms.len() + place];
+                    sittings += u32::from(*count == 0);
+                    *count = count.saturating_add(1);
+                }
+            }
+        }
+        (held.messages[place], held.sittings[place]) = (messages, sittings);
     }
-    (messages, sum)
+    held
 }
 
-/// What the terms weigh among sittings, and how large a sitting usually is.
-fn sittings(arena: &Arena, filter: &Filter, counts: &[u16], weights: &[f32]) -> (Vec<f32>, f32) {
-    let terms = weights.len();
-    let (number, messages) = match &filter.shelves {
-        None => (arena.sittings.len() as u32, arena.messages),
-        Some(shelves) => {
-            let mut own: Vec<u32> = Vec::new();
-            let mut messages = 0;
-            for place in shelves {
-                let shelf = &arena.shelves[*place as usize];
-                messages += shelf.items.len() as u32;
-                own.extend(shelf.items.iter().map(|item| arena.items[*item as usize].sitting));
-            }
-            own.sort_unstable();
-            own.dedup();
-            (own.len() as u32, messages)
+/// The weights of every set of eight terms, added up.
+fn byte_sums(weights: &[f32]) -> Vec<[f32; 256]> {
+    let of = |weights: &[f32]| {
+        let mut sums = [0.0; 256];
+        for bits in 1..256_usize {
+            let lowest = bits.trailing_zeros() as usize;
+            sums[bits] = sums[bits & (bits - 1)] + weights.get(lowest).copied().unwrap_or(0.0);
         }
+        sums
     };
-    if terms == 0 {
-        return (Vec::new(), 1.0);
-    }
-    let mut holding = vec![0_u32; terms];
-    for sitting in counts.chunks_exact(terms) {
-        holding.iter_mut().zip(sitting).for_each(|(holding, count)| *holding += u32::from(*count > 0));
-    }
-    let weigh = |(place, holding): (usize, &u32)| match *holding > 0 && weights[place] > 0.0 {
+    weights.chunks(8).map(of).collect()
+}
+
+/// What the terms weigh among so many sittings.
+fn sitting_weights(number: u32, holding: &[u32], weights: &[f32]) -> Vec<f32> {
+    let weigh = |(holding, weight): (&u32, &f32)| match *holding > 0 && *weight > 0.0 {
         true => rarity(number, *holding),
         false => 0.0,
     };
-    let mut own: Vec<f32> = holding.iter().enumerate().map(weigh).collect();
+    let mut own: Vec<f32> = holding.iter().zip(weights).map(weigh).collect();
     let sum = own.iter().sum::<f32>().max(1e-9);
     own.iter_mut().for_each(|weight| *weight /= sum);
-    (own, messages as f32 / number.max(1) as f32)
+    own
 }
 
 /// The first names of the authors in scope, and the authors that the question names: none where it
@@ -377,10 +474,7 @@ fn sittings(arena: &Arena, filter: &Filter, counts: &[u16], weights: &[f32]) -> 
 fn authors(arena: &Arena, question: &Question, filter: &Filter) -> (Vec<String>, Vec<u16>) {
     let mut here: Vec<u16> = match &filter.shelves {
         None => (0..arena.authors.len() as u16).collect(),
-        Some(shelves) => {
-            let items = shelves.iter().flat_map(|place| &arena.shelves[*place as usize].items);
-            items.map(|item| arena.items[*item as usize].author).collect()
-        }
+        Some(shelves) => shelves.shelves(arena).flat_map(|shelf| shelf.authors.iter().copied()).collect(),
     };
     here.sort_unstable();
     here.dedup();

@@ -1,12 +1,28 @@
 //! The scan: vectors as bytes and as single bits, and the items nearest to a question. Bits
 //! choose, bytes decide.
 
-/// Vectors of unit length, quantised.
+use super::simd;
+
+/// Vectors of unit length, quantised. An item without one has zeros.
 pub(super) struct Vectors {
     dims: usize,
     bytes: Vec<i8>,
     scales: Vec<f32>,
     bits: Vec<u64>,
+}
+
+/// What a question means, in the terms of the scan.
+pub(super) struct Meaning {
+    bytes: Vec<i8>,
+    scale: f32,
+    bits: Vec<u64>,
+}
+
+impl Meaning {
+    pub(super) fn of(vector: &[f32]) -> Self {
+        let (bytes, scale) = quantised(vector);
+        Self { bytes, scale, bits: bits(vector) }
+    }
 }
 
 impl Vectors {
@@ -18,59 +34,55 @@ impl Vectors {
         self.dims.div_ceil(64)
     }
 
-    pub(super) fn push(&mut self, vector: &[f32]) {
-        let largest = vector.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
-        let scale = largest / 127.0;
-        self.scales.push(scale);
-        let byte = |x: &f32| if scale > 0.0 { (x / scale).round() as i8 } else { 0 };
-        self.bytes.extend(vector.iter().map(byte));
-        self.bits.extend(bits(vector));
+    /// Adds the vector of the next item; none when it is not known yet.
+    pub(super) fn push(&mut self, vector: Option<&[f32]>) {
+        let (item, words) = (self.scales.len(), self.words());
+        self.scales.push(0.0);
+        self.bytes.resize((item + 1) * self.dims, 0);
+        self.bits.resize((item + 1) * words, 0);
+        if let Some(vector) = vector {
+            self.set(item as u32, vector);
+        }
     }
 
-    /// How like an item is to a question's vector.
-    pub(super) fn likeness(&self, item: u32, question: &[f32]) -> f32 {
+    /// Gives an item its vector.
+    pub(super) fn set(&mut self, item: u32, vector: &[f32]) {
+        let (item, words) = (item as usize, self.words());
+        let (bytes, scale) = quantised(vector);
+        self.scales[item] = scale;
+        self.bytes[item * self.dims..(item + 1) * self.dims].copy_from_slice(&bytes);
+        self.bits[item * words..(item + 1) * words].copy_from_slice(&bits(vector));
+    }
+
+    /// How like an item is to a question.
+    pub(super) fn likeness(&self, item: u32, question: &Meaning) -> f32 {
         let start = item as usize * self.dims;
         let row = &self.bytes[start..start + self.dims];
-        let sum: f32 = row.iter().zip(question).map(|(a, b)| f32::from(*a) * b).sum();
-        sum * self.scales[item as usize]
+        simd::product(row, &question.bytes) as f32 * (self.scales[item as usize] * question.scale)
     }
 
     /// The `limit` nearest of these items, by their bytes.
     pub(super) fn nearest_of(
         &self,
         items: impl Iterator<Item = u32>,
-        question: &[f32],
+        question: &Meaning,
         limit: usize,
     ) -> Vec<(u32, f32)> {
-        let largest = question.iter().fold(0.0_f32, |most, x| most.max(x.abs())).max(1e-12);
-        let rounded: Vec<i8> = question.iter().map(|x| (x / largest * 127.0).round() as i8).collect();
-        let score = |item: u32| {
-            let start = item as usize * self.dims;
-            let row = &self.bytes[start..start + self.dims];
-            let sum: i32 = row.iter().zip(&rounded).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum();
-            (item, sum as f32 * self.scales[item as usize])
-        };
-        best(items.map(score).collect(), limit)
+        best(items.map(|item| (item, self.likeness(item, question))), limit, |_| true)
     }
 
     /// The `limit` nearest of all items that pass, chosen by their bits first.
     pub(super) fn nearest(
         &self,
-        question: &[f32],
+        question: &Meaning,
         limit: usize,
         pass: impl Fn(u32) -> bool,
     ) -> Vec<(u32, f32)> {
-        let (words, wanted) = (self.words(), bits(question));
-        let dims = self.dims as u32;
-        let mut counts = vec![0_u32; self.dims + 1];
         let mut agree: Vec<u16> = Vec::with_capacity(self.scales.len());
-        for row in self.bits.chunks_exact(words) {
-            let differ: u32 = row.iter().zip(&wanted).map(|(a, b)| (a ^ b).count_ones()).sum();
-            let same = dims - differ.min(dims);
-            agree.push(same as u16);
-            counts[same as usize] += 1;
-        }
+        simd::agreements(&self.bits, &question.bits, self.dims as u32, &mut agree);
         // The agreement that some four times as many items reach as are wanted.
+        let mut counts = vec![0_u32; self.dims + 1];
+        agree.iter().for_each(|same| counts[usize::from(*same)] += 1);
         let mut reached = 0;
         let threshold = (0..counts.len()).rev().find(|same| {
             reached += counts[*same] as usize;
@@ -83,16 +95,42 @@ impl Vectors {
     }
 }
 
-/// The best by score; equal scores in order of the items, so that answers are always the same.
-pub(super) fn best(mut scored: Vec<(u32, f32)>, limit: usize) -> Vec<(u32, f32)> {
+/// A vector as bytes, and what one step of them is worth.
+fn quantised(vector: &[f32]) -> (Vec<i8>, f32) {
+    let largest = vector.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+    let scale = largest / 127.0;
+    let byte = |x: &f32| if scale > 0.0 { (x / scale).round() as i8 } else { 0 };
+    (vector.iter().map(byte).collect(), scale)
+}
+
+/// The best by score of those that pass; equal scores in order of the items, so that answers are
+/// always the same. What is too low is not even asked whether it passes.
+pub(super) fn best(
+    scored: impl Iterator<Item = (u32, f32)>,
+    limit: usize,
+    pass: impl Fn(u32) -> bool,
+) -> Vec<(u32, f32)> {
     let order = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-    if scored.len() > limit && limit > 0 {
-        scored.select_nth_unstable_by(limit - 1, order);
-        scored.truncate(limit);
+    let mut kept: Vec<(u32, f32)> = Vec::new();
+    if limit == 0 {
+        return kept;
     }
-    scored.sort_unstable_by(order);
-    scored.truncate(limit);
-    scored
+    // Once there are enough, what is below the last of them need not be kept.
+    let mut least = f32::NEG_INFINITY;
+    for (item, score) in scored {
+        if score < least || !pass(item) {
+            continue;
+        }
+        kept.push((item, score));
+        if kept.len() >= 4 * limit.max(64) {
+            kept.select_nth_unstable_by(limit - 1, order);
+            kept.truncate(limit);
+            least = kept[limit - 1].1;
+        }
+    }
+    kept.sort_unstable_by(order);
+    kept.truncate(limit);
+    kept
 }
 
 fn bits(vector: &[f32]) -> Vec<u64> {
@@ -126,9 +164,9 @@ mod tests {
             let (centre, own) = (vector(seed / 10 + 1, 256), vector(seed + 5000, 256));
             let mixed: Vec<f32> = centre.iter().zip(&own).map(|(a, b)| 0.8 * a + 0.6 * b).collect();
             let norm = mixed.iter().map(|x| x * x).sum::<f32>().sqrt();
-            vectors.push(&mixed.iter().map(|x| x / norm).collect::<Vec<_>>());
+            vectors.push(Some(&mixed.iter().map(|x| x / norm).collect::<Vec<_>>()));
         }
-        let question = vector(43, 256);
+        let question = Meaning::of(&vector(43, 256));
         let exact: Vec<u32> =
             vectors.nearest_of(0..1000, &question, 10).into_iter().map(|(item, _)| item).collect();
         let quick: Vec<u32> =
@@ -143,9 +181,16 @@ mod tests {
     #[test]
     fn nothing_is_like_nothing() {
         let mut vectors = Vectors::new(4);
-        vectors.push(&[0.0; 4]);
-        assert_eq!(vectors.nearest_of(0..1, &[0.0; 4], 5), [(0, 0.0)]);
-        assert_eq!(best(vec![], 5), []);
-        assert_eq!(best(vec![(3, 1.0), (1, 1.0), (2, 2.0)], 2), [(2, 2.0), (1, 1.0)]);
+        vectors.push(Some(&[0.0; 4]));
+        vectors.push(None);
+        assert_eq!(vectors.nearest_of(0..2, &Meaning::of(&[0.0; 4]), 5), [(0, 0.0), (1, 0.0)]);
+        assert_eq!(best([].into_iter(), 5, |_| true), []);
+        assert_eq!(best([(3, 1.0), (1, 1.0), (2, 2.0)].into_iter(), 2, |_| true), [(2, 2.0), (1, 1.0)]);
+        let many = (0..10_000).map(|item| (item, f32::from((item * 7919 % 1009) as u16)));
+        let mut sorted: Vec<(u32, f32)> = many.clone().collect();
+        sorted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        assert_eq!(best(many.clone(), 20, |_| true), sorted[..20]);
+        sorted.retain(|(item, _)| item % 2 == 0);
+        assert_eq!(best(many, 20, |item| item % 2 == 0), sorted[..20]);
     }
 }

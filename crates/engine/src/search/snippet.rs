@@ -60,24 +60,9 @@ impl Snippet {
 
 /// The words of a line that match a question, by their stems.
 fn matches(line: &str, question: &Question) -> Vec<(usize, usize)> {
-    let stems = Stems::new();
-    let wanted: Vec<u64> = question.terms.iter().filter(|term| !term.is_asking).map(|term| term.id).collect();
-    let mut found = Vec::new();
-    let mut start = None;
-    let ends = line.char_indices().chain([(line.len(), ' ')]);
-    for (at, c) in ends {
-        match (c.is_alphanumeric(), start) {
-            (true, None) => start = Some(at),
-            (false, Some(from)) => {
-                if stems.is_one_of(&line[from..at], &wanted) {
-                    found.push((from, at));
-                }
-                start = None;
-            }
-            _ => {}
-        }
-    }
-    found
+    let terms = question.terms.iter().filter(|term| !term.is_asking);
+    let wanted: Vec<(u64, &str)> = terms.map(|term| (term.id, term.word.as_str())).collect();
+    Stems::default().matches(line, &wanted)
 }
 
 /// The stretch of a line with the most matches, from and until a word.

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use treering_core::capture::{Arrival, Entry};
 use treering_core::job::RetryPolicy;
-use treering_core::{Clock, Commit, ConversationId, Policy, Store, Summarizer, TenantId, Timestamp, Write};
+use treering_core::{
+    Clock, Commit, ConversationId, Embedder, Policy, Store, Summarizer, TenantId, Timestamp, Write,
+};
 use treering_engine::{Memory, Parts, Scope, WorkSettings, Worker};
 use treering_providers::{Bpe, Extractive, StaticEmbedder};
 use treering_store::{EmbeddedStore, Sync};
@@ -36,6 +38,17 @@ pub fn under(policy: Policy) -> (Memory, TempDir) {
 }
 
 pub fn open(folder: &Path, policy: Policy, summarizer: Arc<dyn Summarizer>, clock: Arc<dyn Clock>) -> Memory {
+    open_with(folder, policy, summarizer, clock, vec![Arc::new(StaticEmbedder::new())])
+}
+
+/// A memory with embedders, the one that is wanted first.
+pub fn open_with(
+    folder: &Path,
+    policy: Policy,
+    summarizer: Arc<dyn Summarizer>,
+    clock: Arc<dyn Clock>,
+    mut embedders: Vec<Arc<dyn Embedder>>,
+) -> Memory {
     let store = EmbeddedStore::open(folder, Sync::Normal).unwrap();
     let work = WorkSettings {
         concurrency: 2,
@@ -49,7 +62,8 @@ pub fn open(folder: &Path, policy: Policy, summarizer: Arc<dyn Summarizer>, cloc
         clock,
         summarizer,
         stand_in: Some(Arc::new(Extractive)),
-        embedder: Arc::new(StaticEmbedder::new()),
+        embedder: embedders.remove(0),
+        other_embedders: embedders,
         policy,
         work,
     };

@@ -59,6 +59,10 @@ impl treering_core::Embedder for StaticEmbedder {
         false
     }
 
+    fn is_instant(&self) -> bool {
+        true
+    }
+
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, treering_core::ProviderError> {
         Ok(texts.iter().map(|text| Self::embed(self, text)).collect())
     }

@@ -6,6 +6,7 @@
 
 mod codes;
 mod error;
+mod follow;
 mod log;
 mod queue;
 mod read;

@@ -9,8 +9,10 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use treering_core::commit::LogLine;
 use treering_core::conversation::Totals;
+use treering_core::index::{VectorIndex, Vectors};
 use treering_core::ports::{
-    ConversationFilter, JobFilter, Known, LevelTotals, LogFilter, NodeFilter, Reader, Span, StoreResult,
+    Arrivals, ConversationFilter, JobFilter, Known, LevelTotals, LogFilter, NodeFilter, Reader, Span,
+    StoreResult,
 };
 use treering_core::{
     ContentHash, Conversation, ConversationId, ConversationKey, ExternalId, Job, JobId, Json, Message,
@@ -30,6 +32,9 @@ pub(super) struct View<'a, C> {
 
 const CONVERSATION: &str = "id, slug, title, participants, cwd, project_path, started_at, last_activity,
     state, external_id, messages, turns, tool_calls, chars, tokens, naming, threads, policy, growth";
+
+pub(super) const CALL: &str = "t.turn, t.place, t.before_idx, t.at, t.success, t.duration_ms, t.name,
+    t.external_id, t.args, t.result, t.thread";
 
 impl<C: Deref<Target = Connection>> View<'_, C> {
     pub(super) fn one<T>(
@@ -190,12 +195,12 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
 
     fn tool_calls(&self, key: &ConversationKey, span: Span<TurnNo>) -> StoreResult<Vec<ToolCall>> {
         let Some((pk, names)) = self.row(key)? else { return Ok(Vec::new()) };
-        let sql = "SELECT turn, place, before_idx, at, success, duration_ms, name, external_id, args, result,
-                thread
-            FROM tool_calls WHERE conversation = ?1 AND turn >= ?2 AND turn < ?3
-            ORDER BY turn, place LIMIT ?4";
+        let sql = format!(
+            "SELECT {CALL} FROM tool_calls t WHERE conversation = ?1 AND turn >= ?2 AND turn < ?3
+            ORDER BY turn, place LIMIT ?4"
+        );
         let params = params![pk, span.from.0, end(span.until.map(|no| no.0)), rows(span.limit)];
-        self.many(sql, params, |row| tool_call(row, &names))
+        self.many(&sql, params, |row| tool_call(row, &names))
     }
 
     fn known(&self, key: &ConversationKey, ids: &[&ExternalId]) -> StoreResult<Vec<Option<Known>>> {
@@ -235,37 +240,39 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
         ids.iter().map(find).collect()
     }
 
-    fn arrivals(
-        &self,
-        tenant: &TenantId,
-        after: u64,
-        limit: usize,
-    ) -> StoreResult<Vec<(u64, ConversationId, Message)>> {
-        let sql = "SELECT m.idx, m.turn, m.thread, m.role, m.at, m.chars, m.tokens, m.hash, m.author,
-                m.external_id, m.text, m.parts, m.turns, m.seq, c.id, c.threads
-            FROM messages m CROSS JOIN conversations c ON c.pk = m.conversation
-            WHERE m.seq > ?2 AND c.tenant = ?1 ORDER BY m.seq LIMIT ?3";
-        // Messages that follow each other are mostly of one conversation.
-        let mut last: Option<(ConversationId, Vec<ThreadName>)> = None;
-        self.many(sql, params![tenant.as_str(), after as i64, rows(limit)], |row| {
-            let id = ConversationId::from_bytes(row.get(14)?);
-            let names = match last.take() {
-                Some((of, names)) if of == id => names,
-                _ => threads::read(row, 15)?.into_iter().map(|thread| thread.name).collect(),
-            };
-            let message = message(row, &names);
-            last = Some((id, names));
-            Ok((row.get::<_, i64>(13)?.unsigned_abs(), id, message?))
-        })
+    fn arrivals(&self, tenant: &TenantId, after: u64, limit: usize) -> StoreResult<Arrivals<Message>> {
+        self.read_arrivals(tenant, after, limit)
     }
 
-    fn node_arrivals(
+    fn call_arrivals(&self, tenant: &TenantId, after: u64, limit: usize) -> StoreResult<Arrivals<ToolCall>> {
+        self.read_call_arrivals(tenant, after, limit)
+    }
+
+    fn node_arrivals(&self, tenant: &TenantId, after: u64, limit: usize) -> StoreResult<Arrivals<Node>> {
+        self.read_node_arrivals(tenant, after, limit)
+    }
+
+    fn vector_index(&self, tenant: &TenantId) -> StoreResult<Option<VectorIndex>> {
+        self.read_vector_index(tenant)
+    }
+
+    fn vectors(
         &self,
         tenant: &TenantId,
+        model: &str,
+        of: &[ContentHash],
+    ) -> StoreResult<Vec<Option<Vec<f32>>>> {
+        self.read_vectors(tenant, model, of)
+    }
+
+    fn vector_arrivals(
+        &self,
+        tenant: &TenantId,
+        model: &str,
         after: u64,
         limit: usize,
-    ) -> StoreResult<Vec<(u64, ConversationId, Node)>> {
-        self.read_node_arrivals(tenant, after, limit)
+    ) -> StoreResult<(Vectors, u64)> {
+        self.read_vector_arrivals(tenant, model, after, limit)
     }
 
     fn nodes(&self, key: &ConversationKey, filter: &NodeFilter) -> StoreResult<Vec<Node>> {
@@ -402,7 +409,7 @@ fn turn(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Turn> {
     })
 }
 
-fn message(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Message> {
+pub(super) fn message(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Message> {
     Ok(Message {
         idx: MessageIdx(row.get(0)?),
         turn: TurnNo(row.get(1)?),
@@ -422,7 +429,7 @@ fn message(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Message> {
     })
 }
 
-fn tool_call(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<ToolCall> {
+pub(super) fn tool_call(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<ToolCall> {
     let outcome = match json(row, 9)? {
         None => None,
         Some(result) => Some(ToolResult {

@@ -8,8 +8,11 @@ use rusqlite::{Connection, TransactionBehavior};
 /// Marks our files among all SQLite files ("TRNG").
 pub(super) const APPLICATION_ID: i64 = 0x5452_4e47;
 
-const MIGRATIONS: &[&str] =
-    &[include_str!("schema/0001_ground_truth.sql"), include_str!("schema/0002_tree.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema/0001_ground_truth.sql"),
+    include_str!("schema/0002_tree.sql"),
+    include_str!("schema/0003_vectors.sql"),
+];
 
 /// The newest version this program knows.
 pub(super) const NEWEST: u32 = MIGRATIONS.len() as u32;

@@ -7,13 +7,14 @@ use rusqlite::{Connection, Row, ToSql, params, params_from_iter};
 use treering_core::commit::LogLine;
 use treering_core::job::LEASE_MS;
 use treering_core::node::{Making, Source};
-use treering_core::ports::{JobFilter, LevelTotals, LogFilter, NodeFilter, StoreResult};
+use treering_core::ports::{Arrivals, JobFilter, LevelTotals, LogFilter, NodeFilter, StoreResult};
 use treering_core::{
     ContentHash, ConversationId, ConversationKey, Job, JobId, JobKind, JobState, Level, Node, NodeId,
     TenantId, TurnNo,
 };
 
 use super::codes;
+use super::follow::number;
 use super::read::{View, end, moment, rows, unreadable};
 
 const NODE: &str =
@@ -56,6 +57,10 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
         if filter.dirty {
             sql.push_str(" AND n.dirty");
         }
+        if let Some(idx) = filter.around {
+            sql.push_str(" AND n.first_idx <= ? AND n.until_idx > ?");
+            params.extend([i64::from(idx.0).into(), i64::from(idx.0).into()]);
+        }
         let mut limit = usize::MAX;
         if let Some(span) = filter.ordinals {
             sql.push_str(" AND n.ordinal >= ? AND n.ordinal < ?");
@@ -72,15 +77,15 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
         tenant: &TenantId,
         after: u64,
         limit: usize,
-    ) -> StoreResult<Vec<(u64, ConversationId, Node)>> {
+    ) -> StoreResult<Arrivals<Node>> {
         let sql = format!(
             "SELECT {NODE}, n.pk, c.id FROM nodes n CROSS JOIN conversations c ON c.pk = n.conversation
             WHERE n.pk > ?2 AND c.tenant = ?1 ORDER BY n.pk LIMIT ?3"
         );
-        self.many(&sql, params![tenant.as_str(), after as i64, rows(limit)], |row| {
-            let number = row.get::<_, i64>(22)?.unsigned_abs();
-            Ok((number, ConversationId::from_bytes(row.get(23)?), node(row)?))
-        })
+        let items = self.many(&sql, params![tenant.as_str(), after as i64, rows(limit)], |row| {
+            Ok((number(row, 22)?, ConversationId::from_bytes(row.get(23)?), node(row)?))
+        })?;
+        self.arrived(items, "nodes", "pk", after, limit)
     }
 
     pub(super) fn read_nodes_by_id(

@@ -6,8 +6,8 @@ use treering_core::{
 };
 
 use super::codes::{naming_code, role_code, state_code};
-use super::threads;
 use super::tree_write::{self as tree, text_of};
+use super::{follow, threads};
 
 type Result<T> = rusqlite::Result<T>;
 
@@ -52,7 +52,8 @@ const SQL: [&str; 6] = [
     "INSERT INTO tool_calls (conversation, turn, place, thread, before_idx, at, success, duration_ms, name,
         external_id, args, result)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-    "UPDATE tool_calls SET success = ?4, duration_ms = ?5, result = ?6
+    // It moves to the end, where whoever follows the calls meets it again.
+    "UPDATE tool_calls SET pk = (SELECT max(pk) + 1 FROM tool_calls), success = ?4, duration_ms = ?5, result = ?6
     WHERE conversation = ?1 AND turn = ?2 AND place = ?3 AND result IS NULL",
 ];
 
@@ -83,6 +84,9 @@ impl<'a> Writer<'a> {
             Write::AddJob(job) => tree::add_job(self.connection, self.pk(tenant, job.conversation)?, job),
             Write::PutJob(job) => tree::put_job(self.connection, self.pk(tenant, job.conversation)?, job),
             Write::RemoveJob(id, job) => tree::remove_job(self.connection, self.pk(tenant, *id)?, *job),
+            Write::PutVectors(model, vectors) => follow::put_vectors(self.connection, tenant, model, vectors),
+            Write::DropVectors(model) => follow::drop_vectors(self.connection, tenant, model),
+            Write::PutVectorIndex(index) => follow::put_vector_index(self.connection, tenant, index),
             Write::AddLog(line) => tree::add_log(self.connection, self.pk(tenant, line.conversation)?, line),
         })
     }

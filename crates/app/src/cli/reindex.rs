@@ -1,0 +1,68 @@
+//! `treering reindex`
+
+use serde::Serialize;
+use treering_engine::Memory;
+
+use super::Failure;
+use super::output::{DIM, GOOD, Output, count, grouped, paint};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Search goes on by the old vectors until all of the new ones are there. What was made stays when it is
+interrupted: run it again and it goes on.
+
+Examples:
+  treering reindex --status
+  treering reindex --set embed.model=encoder")]
+pub(super) struct Args {
+    /// Only says which model's vectors search goes by, and which are on their way
+    #[arg(long)]
+    status: bool,
+}
+
+#[derive(Serialize)]
+struct View {
+    model: String,
+    wanted: String,
+    next: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    embedded: Option<u64>,
+}
+
+pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    let wanted = memory.embedder_name().to_owned();
+    if args.status || !memory.wants_reindexing()? {
+        let index = memory.vector_index()?;
+        let next = index.next.map(|next| next.model);
+        let view = View { model: index.model, wanted, next, embedded: None };
+        output.show(&view, |out| {
+            writeln!(out, "{} search goes by the vectors of {}", paint(GOOD, "✓"), view.model)?;
+            match &view.next {
+                Some(next) => writeln!(out, "those of {next} are on their way; `treering reindex` goes on"),
+                None if view.model != view.wanted => {
+                    writeln!(out, "{} is wanted; `treering reindex` changes over", view.wanted)
+                }
+                None => writeln!(out, "{}", paint(DIM, "nothing is to be done")),
+            }
+        })?;
+        return Ok(());
+    }
+    let bar = output.progress(things(memory)?, "embedding");
+    let done = memory.reindex(&mut |state| bar.set_position(state.done))?;
+    bar.finish_and_clear();
+    let view = View { model: done.to.clone(), wanted, next: None, embedded: Some(done.made) };
+    output.show(&view, |out| {
+        let looked_at = count(done.done, "text");
+        let made = grouped(done.made);
+        writeln!(out, "{} search goes by the vectors of {} now", paint(GOOD, "✓"), done.to)?;
+        writeln!(out, "{}", paint(DIM, format!("before: {}; {looked_at}, {made} embedded anew", done.from)))
+    })?;
+    Ok(())
+}
+
+/// How many texts there are to embed.
+fn things(memory: &Memory) -> Result<u64, Failure> {
+    let stats = memory.stats()?;
+    let nodes: u64 = memory.tree_stats(None)?.levels.iter().map(|level| u64::from(level.nodes)).sum();
+    Ok(u64::from(stats.totals.messages) + u64::from(stats.totals.tool_calls) + nodes)
+}

@@ -1,0 +1,166 @@
+//! Reindexing: from the vectors of one model to those of another. The new ones are made behind the
+//! old ones, portion by portion; search goes by the old ones until one commit cuts over. What was
+//! made stays when it is interrupted, and several processes may share the work.
+
+use treering_core::index::{Progress, VectorIndex, Vectors};
+use treering_core::ports::{Reader, StoreResult};
+use treering_core::{Commit, Write};
+
+use crate::embed::{Wanted, missing, vectors_of, wanted};
+use crate::error::{Error, Result};
+use crate::faults::{self, Fault};
+use crate::memory::Memory;
+use crate::search::{call_text, node_text};
+
+/// How many things are embedded between two commits.
+const PORTION: usize = 64;
+
+/// How far a change of the model is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reindexing {
+    /// The model in use.
+    pub from: String,
+    /// The model that is to follow.
+    pub to: String,
+    /// Messages, tool calls and nodes that have been looked at.
+    pub done: u64,
+    /// Vectors that were made; the others were there.
+    pub made: u64,
+}
+
+/// What became of a change of the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reindexed {
+    /// The model that was in use before.
+    pub from: String,
+    /// The model in use now.
+    pub to: String,
+    /// Messages, tool calls and nodes that were looked at.
+    pub done: u64,
+    /// Vectors that were made; the others were there.
+    pub made: u64,
+}
+
+/// A portion of what has to be embedded, and how far that gets.
+struct Portion {
+    texts: Vec<Wanted>,
+    things: u64,
+    done: Progress,
+}
+
+impl Memory {
+    /// Which model's vectors search goes by, and which are on their way.
+    pub fn vector_index(&self) -> Result<VectorIndex> {
+        Ok(self.index_in_use(&*self.store().reader()?)?)
+    }
+
+    /// Whether search goes by another model than the one that is configured.
+    pub fn wants_reindexing(&self) -> Result<bool> {
+        Ok(self.vector_index()?.model != self.embedder().name())
+    }
+
+    /// Has everything embedded by the configured model and cuts over to it. `after` is told after
+    /// each portion.
+    pub fn reindex(&self, after: &mut dyn FnMut(&Reindexing)) -> Result<Reindexed> {
+        let embedder = self.embedder();
+        let index = self.begin()?;
+        let mut state = Reindexing { from: index.model, to: embedder.name().to_owned(), done: 0, made: 0 };
+        while let Some(next) = self.vector_index()?.next.filter(|next| next.model == state.to) {
+            let reader = self.store().reader()?;
+            let portion = self.portion(&*reader, next.done)?;
+            if portion.done == next.done || embedder.is_instant() {
+                drop(reader);
+                if self.cut_over(&state.to)? {
+                    break;
+                }
+                continue;
+            }
+            let lacking = missing(self, &*reader, &state.to, portion.texts)?;
+            drop(reader);
+            let vectors = vectors_of(embedder, &lacking).map_err(Error::Provider)?;
+            faults::reach(Fault::Reindexing);
+            state.done += portion.things;
+            state.made += vectors.len() as u64;
+            self.advance(next.done, portion.done, &state.to, vectors)?;
+            faults::reach(Fault::Reindexed);
+            after(&state);
+        }
+        let Reindexing { from, to, done, made } = state;
+        Ok(Reindexed { from, to, done, made })
+    }
+
+    /// Puts the index on its way to the configured model.
+    fn begin(&self) -> Result<VectorIndex> {
+        let memory = self.clone();
+        self.commit_with(move |reader| {
+            let index = memory.index_in_use(reader)?;
+            let towards = index.clone().towards(memory.embedder().name());
+            let mut writes = Vec::new();
+            if towards != index {
+                // Of a model that is given up nothing is needed any more.
+                writes.extend(index.next.map(|next| Write::DropVectors(next.model)));
+                writes.push(Write::PutVectorIndex(towards.clone()));
+            }
+            Ok((Commit { tenant: memory.tenant().clone(), writes }, towards))
+        })
+    }
+
+    /// What comes next: messages, then tool calls, then nodes.
+    fn portion(&self, reader: &dyn Reader, done: Progress) -> StoreResult<Portion> {
+        let messages = reader.arrivals(self.tenant(), done.messages, PORTION)?;
+        if messages.through > done.messages {
+            let texts = wanted(messages.items.iter().map(|(.., message)| message.said.text.as_str()));
+            let done = Progress { messages: messages.through, ..done };
+            return Ok(Portion { texts, things: messages.items.len() as u64, done });
+        }
+        let calls = reader.call_arrivals(self.tenant(), done.calls, PORTION)?;
+        if calls.through > done.calls {
+            let texts: Vec<String> = calls.items.iter().map(|(.., call)| call_text(call)).collect();
+            let done = Progress { calls: calls.through, ..done };
+            let texts = wanted(texts.iter().map(String::as_str));
+            return Ok(Portion { texts, things: calls.items.len() as u64, done });
+        }
+        let nodes = reader.node_arrivals(self.tenant(), done.nodes, PORTION)?;
+        let texts: Vec<String> = nodes.items.iter().map(|(.., node)| node_text(node)).collect();
+        let texts = wanted(texts.iter().map(String::as_str));
+        let done = Progress { nodes: nodes.through, ..done };
+        Ok(Portion { texts, things: nodes.items.len() as u64, done })
+    }
+
+    /// Keeps the vectors of a portion. Where another process got further meanwhile, it stays there.
+    fn advance(&self, from: Progress, to: Progress, model: &str, vectors: Vectors) -> Result<()> {
+        let (memory, model) = (self.clone(), model.to_owned());
+        self.commit_with(move |reader| {
+            let index = memory.index_in_use(reader)?;
+            let mut writes = Vec::new();
+            if let Some(next) = index.next.as_ref().filter(|next| next.model == model) {
+                writes.push(Write::PutVectors(model.clone(), vectors.clone()));
+                if next.done == from {
+                    writes.push(Write::PutVectorIndex(index.clone().advanced(&model, to)));
+                }
+            }
+            Ok((Commit { tenant: memory.tenant().clone(), writes }, ()))
+        })
+    }
+
+    /// Cuts over if nothing has come since, and says whether the model is in use now.
+    fn cut_over(&self, model: &str) -> Result<bool> {
+        let (memory, model) = (self.clone(), model.to_owned());
+        faults::reach(Fault::CuttingOver);
+        self.commit_with(move |reader| {
+            let index = memory.index_in_use(reader)?;
+            let mut writes = Vec::new();
+            let mut is_over = index.model == model;
+            if let Some(next) = index.next.as_ref().filter(|next| next.model == model) {
+                let complete =
+                    memory.embedder().is_instant() || memory.portion(reader, next.done)?.done == next.done;
+                if complete {
+                    writes.push(Write::DropVectors(index.model.clone()));
+                    writes.push(Write::PutVectorIndex(index.clone().cut_over()));
+                    is_over = true;
+                }
+            }
+            Ok((Commit { tenant: memory.tenant().clone(), writes }, is_over))
+        })
+    }
+}

@@ -1,0 +1,127 @@
+//! Postings: which items hold a term. Items are numbered as they come, and fill segments: a full
+//! one is sealed into the least room, only the last grows.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
+
+use treering_core::lexicon::TermId;
+
+/// How many items a segment has: as many as two bytes tell apart.
+const SEGMENT: usize = 1 << 16;
+
+/// Hashes of terms are hashes already.
+#[derive(Default)]
+struct Same(u64);
+
+impl Hasher for Same {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+/// Which items hold which terms.
+#[derive(Default)]
+pub(super) struct Postings {
+    sealed: Vec<Sealed>,
+    open: HashMap<TermId, Vec<u16>, BuildHasherDefault<Same>>,
+}
+
+/// A full segment: its terms in order, and the items of each behind one another.
+struct Sealed {
+    terms: Box<[TermId]>,
+    ends: Box<[u32]>,
+    items: Box<[u16]>,
+}
+
+impl Postings {
+    /// Enters an item with its terms, each of them once. Items come in the order of their numbers.
+    pub(super) fn push(&mut self, item: u32, terms: &[TermId]) {
+        let (segment, place) = (item as usize / SEGMENT, item as usize % SEGMENT);
+        while self.sealed.len() < segment {
+            let full = std::mem::take(&mut self.open);
+            self.sealed.push(Sealed::of(full.into_iter().collect()));
+        }
+        for term in terms {
+            self.open.entry(*term).or_default().push(place as u16);
+        }
+    }
+
+    /// The items of a range that hold a term, in order: runs of them, each with the number that its
+    /// first place stands for.
+    pub(super) fn runs(
+        &self,
+        term: TermId,
+        range: Range<u32>,
+    ) -> impl Iterator<Item = (u32, &[u16])> + use<'_> {
+        let first = range.start as usize / SEGMENT;
+        let last = (range.end as usize).div_ceil(SEGMENT).min(self.sealed.len() + 1);
+        (first..last.max(first)).filter_map(move |segment| {
+            let items = match self.sealed.get(segment) {
+                Some(sealed) => sealed.items(term)?,
+                None => self.open.get(&term)?,
+            };
+            let base = segment * SEGMENT;
+            let from = items.partition_point(|item| base + usize::from(*item) < range.start as usize);
+            let until = items.partition_point(|item| base + usize::from(*item) < range.end as usize);
+            Some((base as u32, &items[from..until]))
+        })
+    }
+}
+
+impl Sealed {
+    fn of(mut lists: Vec<(TermId, Vec<u16>)>) -> Self {
+        lists.sort_unstable_by_key(|(term, _)| *term);
+        let mut items = Vec::with_capacity(lists.iter().map(|(_, list)| list.len()).sum());
+        let mut ends = Vec::with_capacity(lists.len());
+        for (_, list) in &lists {
+            items.extend_from_slice(list);
+            ends.push(items.len() as u32);
+        }
+        let terms = lists.into_iter().map(|(term, _)| term).collect();
+        Self { terms, ends: ends.into(), items: items.into() }
+    }
+
+    fn items(&self, term: TermId) -> Option<&[u16]> {
+        let place = self.terms.binary_search(&term).ok()?;
+        let from = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(&self.items[from as usize..self.ends[place] as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sealed_and_open_segments_answer_alike() {
+        let mut postings = Postings::default();
+        let number = 2 * SEGMENT as u32 + 100;
+        for item in 0..number {
+            let terms: Vec<TermId> =
+                [1, 3, 1000].into_iter().filter(|term| item % *term as u32 == 0).collect();
+            postings.push(item, &terms);
+        }
+        let items = |term: TermId, range: Range<u32>| -> Vec<u32> {
+            let runs = postings.runs(term, range);
+            runs.flat_map(|(base, run)| run.iter().map(move |item| base + u32::from(*item))).collect()
+        };
+        for term in [1, 3, 1000] {
+            for range in [0..number, 5..70_000, 65_536..65_537, 131_000..number, 7..7] {
+                let expected: Vec<u32> = range.clone().filter(|item| item % term == 0).collect();
+                assert_eq!(items(u64::from(term), range.clone()), expected, "{term} in {range:?}");
+            }
+        }
+        assert_eq!(items(2, 0..number), [] as [u32; 0]);
+    }
+}

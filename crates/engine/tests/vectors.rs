@@ -1,0 +1,304 @@
+//! Vectors that are kept: made in the background, once for each content, and changed for those of
+//! another model without a moment in which nothing is found.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use common::{assert_sound, open_with, start};
+use treering_core::ports::JobFilter;
+use treering_core::{
+    ConversationId, Embedder, JobKind, Json, NewMessage, NewToolCall, Policy, ProviderError, Role,
+    ThreadName, ToolResult,
+};
+use treering_engine::{
+    Answer, Fault, Found, Incoming, Matching, Memory, NewConversation, Query, Ran, Scope, Target, Worker,
+};
+use treering_providers::StaticEmbedder;
+use treering_testkit::generate::external;
+use treering_testkit::{Bags, FakeClock, Heads};
+
+fn bundled() -> Arc<dyn Embedder> {
+    Arc::new(StaticEmbedder::new())
+}
+
+fn with(folder: &Path, embedders: Vec<Arc<dyn Embedder>>) -> Memory {
+    let clock = Arc::new(FakeClock::at(start()));
+    open_with(folder, Policy::default(), Arc::new(Heads::default()), clock, embedders)
+}
+
+fn say(memory: &Memory, number: i64, text: &str) -> ConversationId {
+    let at = start().plus_micros(number * 60_000_000);
+    let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
+    let about = NewConversation { external_id: Some(external("one")), ..NewConversation::default() };
+    let entries = vec![memory.message(ThreadName::main(), NewMessage::new(role, text, at))];
+    let incoming = Incoming { target: Target::Named(about), entries, matching: Matching::None };
+    memory.append(incoming).unwrap().conversation.id
+}
+
+fn said(number: i64) -> String {
+    format!("The buoy {number} lies off pontoon {} since spring.", number % 7)
+}
+
+fn ask(memory: &Memory, text: &str) -> Answer {
+    memory.search(&Query { text: text.to_owned(), limit: 20, ..Query::default() }).unwrap()
+}
+
+/// What the meaning says about the best hit; 0 as long as it has no vector.
+fn meaning(memory: &Memory, text: &str) -> f32 {
+    ask(memory, text).hits.first().map_or(0.0, |hit| hit.signals.meaning)
+}
+
+fn work(memory: &Memory) -> Vec<(JobKind, Ran)> {
+    let runs = std::sync::Mutex::new(Vec::new());
+    let note =
+        |job: &treering_core::Job, ran: &Ran| runs.lock().unwrap().push((job.kind.clone(), ran.clone()));
+    Worker::new(memory.clone()).unwrap().run(&Scope::default(), &note).unwrap();
+    runs.into_inner().unwrap()
+}
+
+fn reindex(memory: &Memory) -> treering_engine::Reindexed {
+    memory.reindex(&mut |_| ()).unwrap()
+}
+
+#[test]
+fn a_turn_is_found_by_its_words_at_once_and_by_its_meaning_when_its_gate_opens() {
+    let folder = tempfile::tempdir().unwrap();
+    let bags = Arc::new(Bags::named("bags"));
+    let memory = with(folder.path(), vec![bags.clone(), bundled()]);
+    let id = say(&memory, 0, "The buoy lies off pontoon two.");
+    assert_eq!(memory.vector_index().unwrap().model, "bags", "an empty memory begins with what is wanted");
+    let gate = memory.gate(id).unwrap();
+    assert_eq!(gate.pending.len(), 1, "embedding the turn is critical");
+    assert_eq!(ask(&memory, "buoy").hits.len(), 1);
+    assert_eq!(meaning(&memory, "buoy off the pontoon"), 0.0);
+    work(&memory);
+    assert!(memory.gate(id).unwrap().pending.is_empty());
+    assert!(meaning(&memory, "buoy off the pontoon") != 0.0);
+    assert_sound(&memory);
+    let other = with(folder.path(), vec![Arc::new(Bags::named("bags")), bundled()]);
+    assert!(meaning(&other, "buoy off the pontoon") != 0.0, "another process has it from the store");
+}
+
+#[test]
+fn equal_contents_are_embedded_once_and_many_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let bags = Arc::new(Bags::named("bags"));
+    let memory = with(folder.path(), vec![bags.clone()]);
+    (0..20).for_each(|number| drop(say(&memory, number, &said(number % 4))));
+    work(&memory);
+    let calls = bags.calls();
+    assert_eq!(calls.iter().sum::<usize>(), 4, "each content once: {calls:?}");
+    assert!(calls.len() <= 2, "{calls:?}");
+    (20..24).for_each(|number| drop(say(&memory, number, &said(number % 4))));
+    work(&memory);
+    assert_eq!(bags.calls(), calls, "what is known is not asked for");
+}
+
+#[test]
+fn tool_calls_are_found_and_again_with_their_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = with(folder.path(), vec![bundled()]);
+    let id = say(&memory, 0, "Please look at the gauge.");
+    let call = NewToolCall {
+        name: "read_gauge".into(),
+        args: Json::new(r#"{"path": "src/tide_model.rs"}"#).unwrap(),
+        outcome: None,
+        at: start(),
+        external_id: Some(external("call")),
+    };
+    let entry = |what| treering_core::capture::Entry { thread: ThreadName::main(), what };
+    let append = |entries| {
+        let incoming = Incoming { target: Target::Existing(id), entries, matching: Matching::None };
+        memory.append(incoming).unwrap();
+    };
+    append(vec![entry(treering_core::capture::Arrival::ToolCall(call))]);
+    let found = ask(&memory, "tide_model.rs").hits;
+    assert!(matches!(&found[0].found, Found::Call(call) if call.call.name == "read_gauge"), "{found:?}");
+    assert!(ask(&memory, "kerzavel").hits.iter().all(|hit| hit.signals.own == 0.0));
+    let outcome =
+        ToolResult { result: Json::string("Kerzavel: 7.4 m"), success: Some(true), duration_ms: None };
+    let result = treering_core::capture::Arrival::ToolResult { call: external("call"), outcome, at: start() };
+    append(vec![entry(result)]);
+    let found = ask(&memory, "kerzavel").hits;
+    assert!(found[0].snippet.marked("[", "]").contains("[Kerzavel]"), "{found:?}");
+    let calls = ask(&memory, "read_gauge").hits.into_iter().filter(|hit| matches!(hit.found, Found::Call(_)));
+    assert_eq!(calls.count(), 1, "once, as it is now");
+}
+
+#[test]
+fn what_comes_to_a_turn_while_it_is_embedded_is_embedded_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = with(folder.path(), vec![Arc::new(Bags::named("bags"))]);
+    let id = say(&memory, 0, &said(0));
+    let job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
+    say(&memory, 1, "And the lamp of it is green.");
+    let jobs = memory.jobs(&JobFilter::of(id)).unwrap();
+    assert_eq!(jobs.len(), 1, "the same turn has the same job");
+    assert_eq!(jobs[0].id, job.id);
+    work(&memory);
+    assert!(meaning(&memory, "green lamp") != 0.0 && meaning(&memory, "buoy off pontoon") != 0.0);
+}
+
+#[test]
+fn a_vector_that_is_lost_is_missed_and_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = with(folder.path(), vec![Arc::new(Bags::named("bags"))]);
+    (0..4).for_each(|number| drop(say(&memory, number, &said(number))));
+    work(&memory);
+    assert_sound(&memory);
+    common::commit(folder.path(), vec![treering_core::Write::DropVectors("bags".into())]);
+    let report = memory.verify(|_| ()).unwrap();
+    let said: Vec<String> = report.problems.iter().map(|problem| problem.what.clone()).collect();
+    assert_eq!(said, ["no vector and no job to embed turn 0", "no vector and no job to embed turn 1"]);
+    assert_eq!(memory.repair().unwrap().len(), 1);
+    assert_sound(&memory);
+    work(&memory);
+    assert!(meaning(&with(folder.path(), vec![Arc::new(Bags::named("bags"))]), "the buoy") != 0.0);
+}
+
+#[test]
+fn one_text_that_is_refused_holds_up_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = with(folder.path(), vec![Arc::new(Bags::named("bags").refusing("secret"))]);
+    for number in 0..6 {
+        say(&memory, number * 2, &said(number));
+        say(
+            &memory,
+            number * 2 + 1,
+            if number == 3 { "this is secret, so to speak" } else { "All right then." },
+        );
+    }
+    let runs = work(&memory);
+    let failed: Vec<_> = runs.iter().filter(|(_, ran)| matches!(ran, Ran::Failed(_))).collect();
+    assert_eq!(failed.len(), 1, "{runs:?}");
+    assert!(meaning(&memory, "The buoy 5 lies off pontoon") != 0.0);
+    assert_eq!(ask(&memory, "secret").hits[0].signals.meaning, 0.0, "found by its words all the same");
+}
+
+#[test]
+fn where_the_embedder_fails_the_words_decide_and_it_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let down = ProviderError::passing("the server is down".to_owned());
+    let memory = with(folder.path(), vec![Arc::new(Bags::named("bags").failing([down]))]);
+    say(&memory, 0, &said(3));
+    let answer = ask(&memory, "buoy 3");
+    assert_eq!((answer.hits.len(), answer.words_only.as_deref()), (1, Some("the server is down")));
+    assert_eq!(ask(&memory, "buoy 3").words_only, None, "it is back");
+    let stranger = with(folder.path(), vec![bundled()]);
+    let answer = ask(&stranger, "buoy 3");
+    assert_eq!(answer.hits.len(), 1);
+    assert!(answer.words_only.unwrap().contains("bags"), "its model is not known there");
+}
+
+#[test]
+fn the_model_is_changed_behind_search_and_all_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = with(folder.path(), vec![bundled()]);
+    (0..150).for_each(|number| drop(say(&old, number, &said(number))));
+    work(&old);
+    let before: Vec<f32> = ask(&old, "buoy 12").hits.iter().map(|hit| hit.score).collect();
+    let new = with(folder.path(), vec![Arc::new(Bags::named("bags")), bundled()]);
+    let model = |memory: &Memory| memory.vector_index().unwrap().model;
+    let (name, mut portions) = (model(&old), 0);
+    assert!(new.wants_reindexing().unwrap());
+    let done = new
+        .reindex(&mut |state| {
+            portions += 1;
+            assert_eq!((model(&old), state.to.as_str()), (name.clone(), "bags"), "the old one is in use");
+            let during: Vec<f32> = ask(&new, "buoy 12").hits.iter().map(|hit| hit.score).collect();
+            assert_eq!(during.len(), before.len().min(20));
+            if portions == 2 {
+                assert_eq!(during, before, "and answers as before");
+                // What comes meanwhile is embedded by the new model before it is in use.
+                say(&old, 150, "The kraken was seen at dusk.");
+            }
+        })
+        .unwrap();
+    assert!(portions > 2);
+    assert_eq!((done.from, done.to.as_str()), (name, "bags"));
+    let nodes = new.tree(say(&old, 152, "Done.")).unwrap().nodes.len() as u64;
+    assert_eq!(done.done, 151 + nodes);
+    assert_eq!(model(&old), "bags");
+    assert!(!new.wants_reindexing().unwrap());
+    let fresh = with(folder.path(), vec![Arc::new(Bags::named("bags")), bundled()]);
+    assert!(meaning(&fresh, "the kraken was seen") != 0.0);
+    // A process that has searched by the old one goes over by itself.
+    for _ in 0..200 {
+        if ask(&new, "buoy 12").hits[0].score.to_bits() == ask(&fresh, "buoy 12").hits[0].score.to_bits() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let scores =
+        |memory: &Memory| ask(memory, "buoy 12").hits.iter().map(|hit| hit.score).collect::<Vec<_>>();
+    assert_eq!(scores(&new), scores(&fresh));
+    let jobs = new.jobs(&JobFilter::all(10)).unwrap();
+    assert_eq!(jobs.len(), 1, "from now on turns are embedded by it: {jobs:?}");
+
+    let back = with(folder.path(), vec![bundled(), Arc::new(Bags::named("bags"))]);
+    reindex(&back);
+    assert_eq!(scores(&with(folder.path(), vec![bundled()])).len(), 20);
+    assert_sound(&back);
+}
+
+#[test]
+fn an_interrupted_change_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = with(folder.path(), vec![bundled()]);
+    (0..200).for_each(|number| drop(say(&old, number, &said(number))));
+    let first = with(folder.path(), vec![Arc::new(Bags::named("bags")), bundled()]);
+    let stop = std::cell::Cell::new(0);
+    let refusing = with(folder.path(), vec![Arc::new(Bags::named("bags").refusing("buoy 150 ")), bundled()]);
+    assert!(refusing.reindex(&mut |_| stop.set(stop.get() + 1)).is_err());
+    assert_eq!(stop.get(), 2, "two portions of 64 are there");
+    assert_eq!(old.vector_index().unwrap().next.unwrap().model, "bags");
+    let done = reindex(&first);
+    assert_eq!(done.made, 200 - 128, "what was made is not made again");
+    // On the way to one model, another is wanted: what was made for the first is dropped.
+    let third = with(folder.path(), vec![Arc::new(Bags::named("third").refusing("buoy 150 ")), bundled()]);
+    assert!(third.reindex(&mut |_| ()).is_err());
+    assert_eq!(reindex(&first).made, 0, "the one in use is wanted: nothing is to be done");
+    assert_eq!(old.vector_index().unwrap().next, None);
+}
+
+/// What the process that is killed does; only when its parent asks for it.
+#[test]
+fn child_reindexes() {
+    let Ok(home) = std::env::var("TREERING_TEST_REINDEX") else { return };
+    let memory = with(Path::new(&home), vec![Arc::new(Bags::named("bags")), bundled()]);
+    reindex(&memory);
+}
+
+#[test]
+fn a_change_of_the_model_survives_a_crash_at_any_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = with(folder.path(), vec![bundled()]);
+    (0..150).for_each(|number| drop(say(&old, number, &said(number))));
+    let child = |fault: Option<Fault>| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["child_reindexes", "--exact", "--test-threads", "1"]);
+        command.env("TREERING_TEST_REINDEX", folder.path());
+        if let Some(fault) = fault {
+            command.env("TREERING_FAULT", fault.as_str());
+        }
+        command.output().unwrap()
+    };
+    for fault in Fault::OF_REINDEXING {
+        let died = child(Some(fault));
+        assert!(!died.status.success(), "{fault:?}");
+        assert_eq!(ask(&old, "buoy 12").words_only, None, "{fault:?}: the old vectors are in use");
+        assert!(meaning(&old, "the buoy lies off pontoon") != 0.0);
+        assert_sound(&old);
+    }
+    let done = child(None);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    let new = with(folder.path(), vec![Arc::new(Bags::named("bags")), bundled()]);
+    assert_eq!(new.vector_index().unwrap(), treering_core::index::VectorIndex::of("bags"));
+    assert!(meaning(&new, "the buoy 12 lies off pontoon") != 0.0);
+    assert_sound(&new);
+}
