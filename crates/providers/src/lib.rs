@@ -4,6 +4,7 @@
 pub mod extractive;
 pub mod static_embedder;
 pub mod tokenizer;
+mod wordpiece;
 
 pub use extractive::Extractive;
 pub use static_embedder::StaticEmbedder;
