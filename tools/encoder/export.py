@@ -82,7 +82,8 @@ def encoder(weights, config):
         attended = attention(graph, x, f"{name}.attention", masked, config["num_attention_heads"], width)
         x = graph.norm(graph.add("Add", x, attended), f"{name}.attention.output.LayerNorm", epsilon)
         inner = graph.add("Gelu", graph.linear(x, f"{name}.intermediate.dense"))
-        x = graph.norm(graph.add("Add", x, graph.linear(inner, f"{name}.output.dense")), f"{name}.output.LayerNorm", epsilon)
+        outer = graph.linear(inner, f"{name}.output.dense")
+        x = graph.norm(graph.add("Add", x, outer), f"{name}.output.LayerNorm", epsilon)
     graph.nodes[-1].output[0] = "last_hidden_state"
     shape = ["batch", "sequence"]
     inputs = ["input_ids", "attention_mask", "token_type_ids"]
@@ -106,8 +107,9 @@ def main():
     onnx.checker.check_model(model)
     (folder / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))
     shutil.copyfile(SOURCE / "vocab.txt", folder / "vocab.txt")
-    sums = [f"{blake3.blake3((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in ("model.onnx", "vocab.txt")]
-    (folder / "CHECKSUMS").write_text("".join(sums))
+    with open(folder / "CHECKSUMS", "w") as sums:
+        for name in ("model.onnx", "vocab.txt"):
+            sums.write(f"{blake3.blake3((folder / name).read_bytes()).hexdigest()}  {name}\n")
 
 
 if __name__ == "__main__":

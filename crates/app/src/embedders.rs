@@ -45,8 +45,8 @@ fn encoder(options: &EmbedOptions) -> Found {
 #[cfg(not(feature = "encoder"))]
 fn encoder(_: &EmbedOptions) -> Found {
     Err(ProviderError::lasting(
-        "this program was built without the encoder; `cargo install --path crates/app --features encoder` builds \
-         one with it, and `embed.model = \"bundled\"` does without",
+        "this program was built without the encoder; `cargo install --path crates/app --features encoder` \
+         builds one with it, and `embed.model = \"bundled\"` does without",
     ))
 }
 

@@ -111,7 +111,8 @@ impl Loaded {
     }
 }
 
-/// Texts that go through the network together, alike in length, the longest first. Those without pieces are in none.
+/// Texts that go through the network together, alike in length, the longest first. Those
+/// without pieces are in none.
 fn batches(texts: &[Vec<u16>]) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..texts.len()).filter(|text| !texts[*text].is_empty()).collect();
     order.sort_by_key(|text| std::cmp::Reverse(texts[*text].len()));
