@@ -11,7 +11,7 @@ use serde::Deserialize;
 use treering_core::job::RetryPolicy;
 use treering_core::parameters::{Assignment, PARAMETERS};
 use treering_core::{Invalid, Policy, Preset, TenantId};
-use treering_providers::Bpe;
+use treering_providers::{Bpe, ENCODER_NAME, StaticEmbedder};
 use treering_store::Sync;
 
 /// The name of the settings file in the home folder.
@@ -33,6 +33,10 @@ pub struct Settings {
     /// How tokens are counted.
     #[config(nested)]
     pub tokens: TokenSettings,
+
+    /// How texts get the vectors that search compares.
+    #[config(nested)]
+    pub embed: EmbedSettings,
 
     /// How the tree of summaries grows.
     #[config(nested)]
@@ -61,6 +65,31 @@ pub struct TokenSettings {
     /// `cl100k` (GPT-4).
     #[config(env = "TREERING_TOKENS_TOKENIZER", default = "o200k")]
     pub tokenizer: TokenizerSetting,
+}
+
+/// How texts get the vectors that search compares.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct EmbedSettings {
+    /// The embedder: `bundled` (static vectors in the program, microseconds for each turn) or `encoder`
+    /// (all-MiniLM-L6-v2 on this machine, tens of milliseconds for each turn; for programs built with
+    /// `--features encoder`).
+    #[config(env = "TREERING_EMBED_MODEL", default = "bundled")]
+    pub model: ModelSetting,
+
+    /// The folder of the encoder, which `tools/encoder/make` makes; seen from the home folder.
+    #[config(env = "TREERING_EMBED_ENCODER_PATH", default = "models/all-MiniLM-L6-v2")]
+    pub encoder_path: PathBuf,
+}
+
+impl From<EmbedSettings> for crate::EmbedOptions {
+    fn from(settings: EmbedSettings) -> Self {
+        let model = match settings.model {
+            ModelSetting::Bundled => StaticEmbedder::NAME,
+            ModelSetting::Encoder => ENCODER_NAME,
+        };
+        Self { model: model.into(), encoder_path: settings.encoder_path }
+    }
 }
 
 /// How the tree of summaries grows.
@@ -149,6 +178,16 @@ pub enum TokenizerSetting {
     O200k,
     /// GPT-4 and GPT-3.5.
     Cl100k,
+}
+
+/// The values of `embed.model`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelSetting {
+    /// The embedder in the program.
+    Bundled,
+    /// The sentence encoder.
+    Encoder,
 }
 
 impl From<SyncSetting> for Sync {
@@ -413,6 +452,7 @@ mod tests {
         check("tenant = ", &[], &["treering.toml"]);
         check("[tree]\npreset = \"best\"", &[], &["best", "per-turn"]);
         check("[tree]\nparameters = [\"windowchars=1\"]", &[], &["windowchars", "window_chars"]);
+        check("[embed]\nmodel = \"best\"", &[], &["best", "bundled", "encoder"]);
         check("", &[("store.synk", "x")], &["store.synk", "store.sync"]);
         check("", &[("store.sync", "x")], &["--set", "full"]);
     }

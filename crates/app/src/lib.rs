@@ -24,6 +24,7 @@
 pub mod cli;
 #[cfg(feature = "cli")]
 pub mod config;
+mod embedders;
 pub mod eval;
 pub mod importers;
 pub mod wire;
@@ -31,12 +32,14 @@ pub mod wire;
 use std::path::Path;
 use std::sync::Arc;
 
+use embedders::EMBEDDERS;
+pub use embedders::{EmbedOptions, embedder_named};
 pub use treering_core::{NewMessage, NewToolCall, Policy, Role, TenantId, ThreadName, Timestamp};
 pub use treering_engine::{
     Appended, Error, Incoming, Matching, Memory, NewConversation, Parts, Query, Result, Scope, Target,
     Update, WorkSettings, Worker,
 };
-pub use treering_providers::{Bpe, Extractive, StaticEmbedder};
+pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
 pub use treering_store::{EmbeddedStore, Sync};
 
 /// How a memory is opened, beside where.
@@ -46,6 +49,8 @@ pub struct Options {
     pub sync: Sync,
     /// What counts tokens.
     pub tokenizer: Bpe,
+    /// How texts get their vectors.
+    pub embed: EmbedOptions,
     /// Whose memory it is.
     pub tenant: TenantId,
     /// When windows and groups seal.
@@ -61,7 +66,12 @@ pub fn open(home: &Path) -> Result<Memory> {
 
 /// Opens the memory in a folder. The one place where adapters are chosen and joined.
 pub fn open_with(home: &Path, options: Options) -> Result<Memory> {
-    let Options { sync, tokenizer, tenant, policy, work } = options;
+    let Options { sync, tokenizer, mut embed, tenant, policy, work } = options;
+    embed.encoder_path = home.join(embed.encoder_path);
+    let embedder = embedder_named(&embed.model, &embed)?;
+    // Those that may have given the vectors that search still goes by, as far as they can be had.
+    let others = EMBEDDERS.into_iter().filter(|name| *name != embed.model);
+    let other_embedders = others.filter_map(|name| embedder_named(name, &embed).ok()).collect();
     let store = EmbeddedStore::open(home, sync)?;
     let parts = Parts {
         store: Arc::new(store),
@@ -69,8 +79,8 @@ pub fn open_with(home: &Path, options: Options) -> Result<Memory> {
         clock: Arc::new(treering_engine::SystemClock),
         summarizer: Arc::new(Extractive),
         stand_in: Some(Arc::new(Extractive)),
-        embedder: Arc::new(StaticEmbedder::new()),
-        other_embedders: Vec::new(),
+        embedder,
+        other_embedders,
         policy,
         work,
     };

@@ -44,6 +44,12 @@ fn said(number: i64) -> String {
     format!("The buoy {number} lies off pontoon {} since spring.", number % 7)
 }
 
+fn say_all(memory: &Memory, numbers: std::ops::Range<i64>) {
+    for number in numbers {
+        say(memory, number, &said(number));
+    }
+}
+
 fn ask(memory: &Memory, text: &str) -> Answer {
     memory.search(&Query { text: text.to_owned(), limit: 20, ..Query::default() }).unwrap()
 }
@@ -69,7 +75,7 @@ fn reindex(memory: &Memory) -> treering_engine::Reindexed {
 fn a_turn_is_found_by_its_words_at_once_and_by_its_meaning_when_its_gate_opens() {
     let folder = tempfile::tempdir().unwrap();
     let bags = Arc::new(Bags::named("bags"));
-    let memory = with(folder.path(), vec![bags.clone(), bundled()]);
+    let memory = with(folder.path(), vec![bags, bundled()]);
     let id = say(&memory, 0, "The buoy lies off pontoon two.");
     assert_eq!(memory.vector_index().unwrap().model, "bags", "an empty memory begins with what is wanted");
     let gate = memory.gate(id).unwrap();
@@ -89,12 +95,16 @@ fn equal_contents_are_embedded_once_and_many_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let bags = Arc::new(Bags::named("bags"));
     let memory = with(folder.path(), vec![bags.clone()]);
-    (0..20).for_each(|number| drop(say(&memory, number, &said(number % 4))));
+    for number in 0..20 {
+        say(&memory, number, &said(number % 4));
+    }
     work(&memory);
     let calls = bags.calls();
     assert_eq!(calls.iter().sum::<usize>(), 4, "each content once: {calls:?}");
     assert!(calls.len() <= 2, "{calls:?}");
-    (20..24).for_each(|number| drop(say(&memory, number, &said(number % 4))));
+    for number in 20..24 {
+        say(&memory, number, &said(number % 4));
+    }
     work(&memory);
     assert_eq!(bags.calls(), calls, "what is known is not asked for");
 }
@@ -148,7 +158,7 @@ fn what_comes_to_a_turn_while_it_is_embedded_is_embedded_too() {
 fn a_vector_that_is_lost_is_missed_and_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let memory = with(folder.path(), vec![Arc::new(Bags::named("bags"))]);
-    (0..4).for_each(|number| drop(say(&memory, number, &said(number))));
+    say_all(&memory, 0..4);
     work(&memory);
     assert_sound(&memory);
     common::commit(folder.path(), vec![treering_core::Write::DropVectors("bags".into())]);
@@ -199,7 +209,7 @@ fn where_the_embedder_fails_the_words_decide_and_it_is_said() {
 fn the_model_is_changed_behind_search_and_all_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let old = with(folder.path(), vec![bundled()]);
-    (0..150).for_each(|number| drop(say(&old, number, &said(number))));
+    say_all(&old, 0..150);
     work(&old);
     let before: Vec<f32> = ask(&old, "buoy 12").hits.iter().map(|hit| hit.score).collect();
     let new = with(folder.path(), vec![Arc::new(Bags::named("bags")), bundled()]);
@@ -250,7 +260,7 @@ fn the_model_is_changed_behind_search_and_all_at_once() {
 fn an_interrupted_change_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let old = with(folder.path(), vec![bundled()]);
-    (0..200).for_each(|number| drop(say(&old, number, &said(number))));
+    say_all(&old, 0..200);
     let first = with(folder.path(), vec![Arc::new(Bags::named("bags")), bundled()]);
     let stop = std::cell::Cell::new(0);
     let refusing = with(folder.path(), vec![Arc::new(Bags::named("bags").refusing("buoy 150 ")), bundled()]);
@@ -278,7 +288,7 @@ fn child_reindexes() {
 fn a_change_of_the_model_survives_a_crash_at_any_place() {
     let folder = tempfile::tempdir().unwrap();
     let old = with(folder.path(), vec![bundled()]);
-    (0..150).for_each(|number| drop(say(&old, number, &said(number))));
+    say_all(&old, 0..150);
     let child = |fault: Option<Fault>| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["child_reindexes", "--exact", "--test-threads", "1"]);

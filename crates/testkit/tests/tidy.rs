@@ -258,7 +258,7 @@ fn licences_are_allowed() {
     let version = String::from_utf8(version).unwrap();
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version=1", "--offline", "--locked", "--filter-platform", host])
+        .args(["metadata", "--format-version=1", "--all-features", "--locked", "--filter-platform", host])
         .current_dir(root())
         .output()
         .unwrap();

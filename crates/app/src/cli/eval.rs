@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Failure;
 use super::output::{BOLD, DIM, Output, count, grouped, pad, paint};
+use crate::EmbedOptions;
 use crate::eval::{Measured, measure, read};
 
 #[derive(clap::Args)]
@@ -56,7 +57,7 @@ struct Ranking<'a> {
     turns: &'a [String],
 }
 
-pub(super) fn run(args: &Args, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, embed: &EmbedOptions, output: &Output) -> Result<(), Failure> {
     let files = files(&args.paths)?;
     if files.is_empty() {
         return Err(Failure::Usage("there is no .json file to measure with".into()));
@@ -71,7 +72,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Failure> {
     let bar = output.progress(questions as u64, "asking");
     for (number, (path, text)) in files.iter().zip(&texts).enumerate() {
         let home = std::env::temp_dir().join(format!("treering-eval-{}-{number}", std::process::id()));
-        let result = measure(path, text, &home, &mut measured, || bar.inc(1));
+        let result = measure(path, text, &home, embed, &mut measured, || bar.inc(1));
         // A scratch folder that stays behind does no harm.
         drop(std::fs::remove_dir_all(&home));
         result.map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;

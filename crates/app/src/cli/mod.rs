@@ -184,7 +184,7 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
     match cli.command {
         Command::Demo(args) => demo::run(&args, output),
         Command::Completions(args) => completions::run(&args),
-        Command::Eval(args) => eval::run(&args, output),
+        Command::Eval(args) => eval::run(&args, &global.embed()?, output),
         Command::Config(args) => config::run(&args, global, output),
         Command::Import(args) => import::run(&args, &global.open()?, output),
         Command::Append(args) => append::run(&args, &global.open()?, output),
@@ -238,12 +238,21 @@ impl Global {
         Ok(Settings::load(&self.home()?, &flags)?)
     }
 
+    /// How texts get their vectors, wherever a memory is.
+    fn embed(&self) -> Result<crate::EmbedOptions, Failure> {
+        let mut embed: crate::EmbedOptions = self.load()?.settings.embed.into();
+        let path = self.home()?.join(&embed.encoder_path);
+        embed.encoder_path = std::path::absolute(&path).unwrap_or(path);
+        Ok(embed)
+    }
+
     fn open(&self) -> Result<Memory, Failure> {
         let settings = self.load()?.settings;
         let options = crate::Options {
             tenant: TenantId::new(settings.tenant)?,
             sync: settings.store.sync.into(),
             tokenizer: settings.tokens.tokenizer.into(),
+            embed: settings.embed.into(),
             policy: settings.tree.policy()?,
             work: (&settings.work).into(),
         };

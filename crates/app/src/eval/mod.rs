@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use treering_core::MessageIdx;
 use treering_core::ports::Span;
-use treering_core::{MessageIdx, TenantId};
 use treering_engine::{Error, Found, Query, Scope, Worker};
 
 use crate::importers::{Options as ImportOptions, Runner};
-use crate::{Memory, Options, Sync};
+use crate::{EmbedOptions, Memory, Options, Sync};
 
 pub use data::{Haystack, Unfit, read};
 pub use metrics::{Figures, Level};
@@ -63,11 +63,12 @@ pub fn measure(
     path: &Path,
     text: &str,
     home: &Path,
+    embed: &EmbedOptions,
     measured: &mut Measured,
     mut progress: impl FnMut(),
 ) -> Result<(), EvalError> {
     let haystacks = read(text)?;
-    let options = Options { sync: Sync::Normal, tenant: TenantId::default(), ..Options::default() };
+    let options = Options { sync: Sync::Normal, embed: embed.clone(), ..Options::default() };
     let memory = crate::open_with(home, options)?;
     let runner = Runner { memory: &memory, options: ImportOptions::default() };
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());

@@ -4,10 +4,9 @@
 //! fails; what it cannot do is tell the order of words.
 
 mod table;
-mod wordpiece;
 
+use crate::wordpiece::WordPiece;
 use table::{DIMS, Table};
-use wordpiece::WordPiece;
 
 static TABLE: Table = Table::read(include_bytes!("../../assets/static-minilm-256.bin"));
 
@@ -17,6 +16,9 @@ static TABLE: Table = Table::read(include_bytes!("../../assets/static-minilm-256
 pub struct StaticEmbedder;
 
 impl StaticEmbedder {
+    /// The model's name. Vectors of different names must not be compared.
+    pub const NAME: &str = "static-minilm-256";
+
     /// The embedder; its table is part of the program.
     pub fn new() -> Self {
         Self
@@ -27,15 +29,14 @@ impl StaticEmbedder {
         DIMS
     }
 
-    /// The model's name. Vectors of different names must not be compared.
-    pub fn name(&self) -> &'static str {
-        "static-minilm-256"
-    }
-
     /// A vector of length one; or of zeros, where the text has no word piece that is known.
     pub fn embed(&self, text: &str) -> Vec<f32> {
         let mut sum = [0.0_f32; DIMS];
-        WordPiece::new(&TABLE).each_piece(text, |piece| TABLE.add(piece, &mut sum));
+        WordPiece::new(&TABLE).each_piece(text, |piece| {
+            if let Some(piece) = piece {
+                TABLE.add(piece, &mut sum);
+            }
+        });
         let norm = sum.iter().map(|x| x * x).sum::<f32>().sqrt();
         if norm > 0.0 {
             for x in &mut sum {
@@ -48,7 +49,7 @@ impl StaticEmbedder {
 
 impl treering_core::Embedder for StaticEmbedder {
     fn name(&self) -> &str {
-        Self::name(self)
+        Self::NAME
     }
 
     fn dims(&self) -> usize {

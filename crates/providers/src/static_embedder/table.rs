@@ -12,6 +12,8 @@
 //! | texts of the pieces, one after the other | length of the texts |
 //! | rows | rows × dims |
 
+use crate::wordpiece::{Hash, Pieces};
+
 /// Numbers in a vector.
 pub(super) const DIMS: usize = 256;
 
@@ -58,19 +60,6 @@ impl Table {
         }
     }
 
-    /// The row of the piece with this text, whose hash is given.
-    pub(super) fn find(&self, hash: Hash, text: &[u8]) -> Option<u16> {
-        let mask = self.slots.len() - 1;
-        let mut slot = hash.slot() & mask;
-        loop {
-            let row = u16::from_le_bytes(self.slots[slot]).checked_sub(1)?;
-            if self.text(row) == text {
-                return Some(row);
-            }
-            slot = (slot + 1) & mask;
-        }
-    }
-
     /// Adds a row to a sum.
     pub(super) fn add(&self, row: u16, sum: &mut [f32; DIMS]) {
         let scale = f32::from_le_bytes(self.scales[usize::from(row)]);
@@ -86,20 +75,16 @@ impl Table {
     }
 }
 
-/// Hash of a piece's text (FNV-1a), made byte by byte.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Hash(u64);
-
-impl Hash {
-    /// Of nothing.
-    pub(super) const EMPTY: Self = Self(0xcbf2_9ce4_8422_2325);
-
-    /// With one more byte.
-    pub(super) const fn with(self, byte: u8) -> Self {
-        Self((self.0 ^ byte as u64).wrapping_mul(0x0100_0000_01b3))
-    }
-
-    fn slot(self) -> usize {
-        (self.0 >> 32) as usize
+impl Pieces for Table {
+    fn find(&self, hash: Hash, text: &[u8]) -> Option<u16> {
+        let mask = self.slots.len() - 1;
+        let mut slot = hash.slot() & mask;
+        loop {
+            let row = u16::from_le_bytes(self.slots[slot]).checked_sub(1)?;
+            if self.text(row) == text {
+                return Some(row);
+            }
+            slot = (slot + 1) & mask;
+        }
     }
 }

@@ -2,19 +2,23 @@
 //!
 //! Characters are folded (no accents, no case, no control characters), words end at white space,
 //! punctuation marks and ideographs stand alone, and each word is cut into the longest known pieces from left
-//! to right. A word that cannot be cut so is passed over.
+//! to right. What a text says like a mark of the model, such as `[SEP]`, is text.
 
 use unicode_normalization::char::decompose_canonical;
 use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
 
-use super::table::{Hash, Table};
-
-/// Words with more characters are passed over.
+/// Words with more characters are not known.
 const LONGEST_WORD: usize = 100;
 
+/// The pieces that a model knows.
+pub(crate) trait Pieces {
+    /// The number of the piece with this text, whose hash is given for those who look up by it.
+    fn find(&self, hash: Hash, text: &[u8]) -> Option<u16>;
+}
+
 /// A cutter with the word it is at.
-pub(super) struct WordPiece<'a> {
-    table: &'a Table,
+pub(crate) struct WordPiece<'a, P> {
+    known: &'a P,
     /// Continued pieces are known by this mark before them; words are kept behind it.
     word: Vec<u8>,
     pieces: Vec<u16>,
@@ -22,14 +26,15 @@ pub(super) struct WordPiece<'a> {
 
 const CONTINUED: &[u8] = b"##";
 
-impl<'a> WordPiece<'a> {
-    /// A cutter into the pieces of a table.
-    pub(super) fn new(table: &'a Table) -> Self {
-        Self { table, word: CONTINUED.to_vec(), pieces: Vec::new() }
+impl<'a, P: Pieces> WordPiece<'a, P> {
+    /// A cutter into pieces that are known.
+    pub(crate) fn new(known: &'a P) -> Self {
+        Self { known, word: CONTINUED.to_vec(), pieces: Vec::new() }
     }
 
-    /// Calls back with every known piece of the text, in order.
-    pub(super) fn each_piece(&mut self, text: &str, mut found: impl FnMut(u16)) {
+    /// Calls back with every piece of the text, in order; with none for a word that cannot be cut into known
+    /// ones.
+    pub(crate) fn each_piece(&mut self, text: &str, mut found: impl FnMut(Option<u16>)) {
         for c in text.chars() {
             if c.is_ascii_alphanumeric() {
                 self.word.push(c.to_ascii_lowercase() as u8);
@@ -48,7 +53,7 @@ impl<'a> WordPiece<'a> {
         self.end_word(&mut found);
     }
 
-    fn push(&mut self, c: char, found: &mut impl FnMut(u16)) {
+    fn push(&mut self, c: char, found: &mut impl FnMut(Option<u16>)) {
         if c.is_whitespace() {
             self.end_word(found);
         } else if is_punctuation(c) || is_ideograph(c) {
@@ -64,10 +69,11 @@ impl<'a> WordPiece<'a> {
         self.word.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
     }
 
-    fn end_word(&mut self, found: &mut impl FnMut(u16)) {
+    fn end_word(&mut self, found: &mut impl FnMut(Option<u16>)) {
         if self.word.len() > CONTINUED.len() {
-            if self.cut() {
-                self.pieces.iter().for_each(|piece| found(*piece));
+            match self.cut() {
+                true => self.pieces.iter().for_each(|piece| found(Some(*piece))),
+                false => found(None),
             }
             self.word.truncate(CONTINUED.len());
         }
@@ -95,11 +101,11 @@ impl<'a> WordPiece<'a> {
             };
             let mut hash = if is_first { FIRST } else { LATER };
             let whole = word[start..].iter().fold(hash, |hash, byte| hash.with(*byte));
-            let mut longest = self.table.find(whole, &word[text..]).map(|piece| (piece, word.len()));
+            let mut longest = self.known.find(whole, &word[text..]).map(|piece| (piece, word.len()));
             if longest.is_none() {
                 for end in start..word.len() {
                     hash = hash.with(word[end]);
-                    if let Some(piece) = self.table.find(hash, &word[text..=end]) {
+                    if let Some(piece) = self.known.find(hash, &word[text..=end]) {
                         longest = Some((piece, end + 1));
                     }
                 }
@@ -109,6 +115,25 @@ impl<'a> WordPiece<'a> {
             start = end;
         }
         true
+    }
+}
+
+/// Hash of a piece's text (FNV-1a), made byte by byte.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hash(u64);
+
+impl Hash {
+    /// Of nothing.
+    pub(crate) const EMPTY: Self = Self(0xcbf2_9ce4_8422_2325);
+
+    /// With one more byte.
+    pub(crate) const fn with(self, byte: u8) -> Self {
+        Self((self.0 ^ byte as u64).wrapping_mul(0x0100_0000_01b3))
+    }
+
+    /// Where to look first in a table of slots.
+    pub(crate) fn slot(self) -> usize {
+        (self.0 >> 32) as usize
     }
 }
 

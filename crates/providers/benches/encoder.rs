@@ -1,0 +1,49 @@
+//! How long the encoder takes: `TREERING_ENCODER=FOLDER cargo bench -p treering-providers --features encoder`.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use treering_core::Embedder;
+use treering_providers::Encoder;
+
+/// A text of so many pieces, the marks of its start and end counted.
+fn text(pieces: usize) -> String {
+    ["tree", "ring", "water", "gauge", "harbour", "march", "reading"]
+        .into_iter()
+        .cycle()
+        .take(pieces - 2)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn median(mut run: impl FnMut(), times: usize) -> Duration {
+    let mut all: Vec<Duration> = (0..times)
+        .map(|_| {
+            let start = Instant::now();
+            run();
+            start.elapsed()
+        })
+        .collect();
+    all.sort_unstable();
+    all[times / 2]
+}
+
+fn main() {
+    let Some(folder) = std::env::var_os("TREERING_ENCODER") else {
+        println!("TREERING_ENCODER names no folder of the encoder; nothing is measured");
+        return;
+    };
+    let start = Instant::now();
+    let encoder = Encoder::open(Path::new(&folder)).unwrap();
+    encoder.embed(&["first"]).unwrap();
+    println!("loading and a first text: {:?}", start.elapsed());
+    for pieces in [10, 50, 200, 256] {
+        let text = text(pieces);
+        let alone = median(|| drop(encoder.embed(&[&text]).unwrap()), 15);
+        let many = vec![text.as_str(); 64];
+        let together = median(|| drop(encoder.embed(&many).unwrap()), 3) / 64;
+        println!("{pieces} pieces: {alone:?} alone, {together:?} each of 64");
+    }
+}

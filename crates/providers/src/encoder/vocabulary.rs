@@ -1,0 +1,78 @@
+//! What the encoder calls the pieces of words: `vocab.txt`, a piece on each line, numbered from zero.
+
+use std::collections::HashMap;
+
+use crate::wordpiece::{Hash, Pieces, WordPiece};
+
+/// Pieces and their numbers.
+#[derive(Debug)]
+pub(super) struct Vocabulary {
+    numbers: HashMap<Box<[u8]>, u16>,
+    start: u16,
+    end: u16,
+    unknown: u16,
+}
+
+impl Vocabulary {
+    /// Reads the file's text; nothing where it is not a vocabulary.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let pieces = text.lines().enumerate();
+        let numbered =
+            |(number, piece): (usize, &str)| Some((piece.as_bytes().into(), u16::try_from(number).ok()?));
+        let numbers = pieces.map(numbered).collect::<Option<HashMap<Box<[u8]>, u16>>>()?;
+        let mark = |name: &str| numbers.get(name.as_bytes()).copied();
+        let (start, end, unknown) = (mark("[CLS]")?, mark("[SEP]")?, mark("[UNK]")?);
+        Some(Self { numbers, start, end, unknown })
+    }
+
+    /// The numbers of a text's pieces between the marks of start and end, at most `most` with these; none
+    /// at all where the text has no piece.
+    pub(super) fn numbers(&self, text: &str, most: usize) -> Vec<u16> {
+        let mut numbers = vec![self.start];
+        let mut cutter = WordPiece::new(self);
+        // Word by word, so that of a long text no more is cut than counts.
+        for word in text.split([' ', '\t', '\n', '\r']) {
+            cutter.each_piece(word, |piece| numbers.push(piece.unwrap_or(self.unknown)));
+            if numbers.len() >= most {
+                break;
+            }
+        }
+        if numbers.len() == 1 {
+            return Vec::new();
+        }
+        numbers.truncate(most - 1);
+        numbers.push(self.end);
+        numbers
+    }
+}
+
+impl Pieces for Vocabulary {
+    fn find(&self, _: Hash, text: &[u8]) -> Option<u16> {
+        self.numbers.get(text).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIECES: &str = "[PAD]\n[UNK]\n[CLS]\n[SEP]\nring\n##s\nof\na\ntree\n.\n";
+
+    #[test]
+    fn pieces_stand_between_marks() {
+        let vocabulary = Vocabulary::read(PIECES).unwrap();
+        let check =
+            |text: &str, numbers: &[u16]| assert_eq!(vocabulary.numbers(text, 8), numbers, "{text:?}");
+        check("Rings of a tree.", &[2, 4, 5, 6, 7, 8, 9, 3]);
+        check("rings of\ta\n tree. Rings", &[2, 4, 5, 6, 7, 8, 9, 3]);
+        check("the tree", &[2, 1, 8, 3]);
+        check("", &[]);
+        check(" \n\u{200b}", &[]);
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_refused() {
+        assert!(Vocabulary::read("ring\ntree\n").is_none());
+        assert!(Vocabulary::read(&format!("{PIECES}{}", "x\n".repeat(70_000))).is_none());
+    }
+}
