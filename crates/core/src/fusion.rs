@@ -17,6 +17,8 @@ pub struct Signals {
     pub meaning: f32,
     /// The question's words in the same sitting.
     pub sitting: f32,
+    /// What the node over it says and means.
+    pub window: f32,
     /// The question names the author.
     pub author: f32,
     /// The asker speaks of themselves, and the user said it.
@@ -37,6 +39,7 @@ pub const WEIGHTS: Signals = Signals {
     near: 0.5,
     meaning: 0.6,
     sitting: 0.1,
+    window: 0.1,
     author: 0.15,
     user: 0.4,
     assistant: 0.4,
@@ -48,12 +51,13 @@ pub const WEIGHTS: Signals = Signals {
 impl Signals {
     /// The parts of the score, by name.
     #[must_use]
-    pub fn parts(&self) -> [(&'static str, f32); 10] {
+    pub fn parts(&self) -> [(&'static str, f32); 11] {
         [
             ("own words", WEIGHTS.own * self.own),
             ("words near by", WEIGHTS.near * self.near),
             ("meaning", WEIGHTS.meaning * self.meaning),
             ("sitting", WEIGHTS.sitting * self.sitting),
+            ("window", WEIGHTS.window * self.window),
             ("author", WEIGHTS.author * self.author),
             ("user", WEIGHTS.user * self.user),
             ("assistant", WEIGHTS.assistant * self.assistant),

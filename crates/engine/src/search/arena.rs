@@ -7,8 +7,9 @@ use std::ops::Range;
 use treering_core::fusion::presence;
 use treering_core::hash::ContentHash;
 use treering_core::lexicon::{Lexer, TermId, fold};
+use treering_core::node::Window;
 use treering_core::question::{asks, is_standing_wish};
-use treering_core::{ConversationId, Message, Node, Role, ThreadName, Timestamp, ToolCall};
+use treering_core::{ConversationId, Covers, Message, Node, Role, ThreadName, Timestamp, ToolCall};
 
 use super::postings::Postings;
 use super::text::{call_text, head, node_text};
@@ -31,9 +32,12 @@ pub(super) struct Item {
     pub(super) conversation: u32,
     /// The message's position, the turn of the call, or the node's number.
     pub(super) number: u32,
-    /// The items before and after it in its thread; itself where there is none.
+    /// The items before and after it in its thread; of a node of level 1 the first and the last
+    /// message under it. Itself where there is none.
     pub(super) before: u32,
     pub(super) after: u32,
+    /// The node over it; itself while there is none.
+    pub(super) cover: u32,
     /// Where its middle lies in its thread, in characters.
     pub(super) middle: f32,
     pub(super) chars: u32,
@@ -190,6 +194,7 @@ impl Arena {
             number: message.idx.0,
             before,
             after: number,
+            cover: number,
             middle: (start + chars / 2.0) as f32,
             chars: message.chars,
             order: 0,
@@ -243,7 +248,32 @@ impl Arena {
             level: node.level().number(),
             ..self.bare(id)
         };
+        let number = self.items.len() as u32;
         self.replace(item, &node_text(node), sense);
+        if let Covers::Messages(window) = &node.task.covers {
+            self.cover(item.conversation, window, number);
+        }
+    }
+
+    /// Puts the messages of a window under its node.
+    fn cover(&mut self, place: u32, window: &Window, node: u32) {
+        let Some(thread) = self.threads.iter().position(|name| *name == window.thread) else { return };
+        let items = &self.shelves[place as usize].items;
+        let (from, until) = (window.from.idx.0, window.until.idx.0);
+        let start = items.partition_point(|item| self.items[*item as usize].number < from);
+        for place in start..items.len() {
+            let item = &mut self.items[items[place] as usize];
+            if item.number > until || (item.number == until && window.until.offset == 0) {
+                break;
+            }
+            if usize::from(item.thread) == thread {
+                item.cover = node;
+                let message = items[place];
+                let it = &mut self.items[node as usize];
+                it.before = if it.before == node { message } else { it.before };
+                it.after = message;
+            }
+        }
     }
 
     /// An item of a conversation that nothing is known about yet.
@@ -255,6 +285,7 @@ impl Arena {
             number: 0,
             before: number,
             after: number,
+            cover: number,
             middle: 0.0,
             chars: 0,
             order: 0,

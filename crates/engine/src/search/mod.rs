@@ -94,7 +94,7 @@ impl Hit {
 
     /// The parts of its score, by name.
     #[must_use]
-    pub fn parts(&self) -> [(&'static str, f32); 10] {
+    pub fn parts(&self) -> [(&'static str, f32); 11] {
         self.signals.parts()
     }
 }

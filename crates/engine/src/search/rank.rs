@@ -170,12 +170,34 @@ pub(super) fn rank(
         let item = &arena.items[candidates[place] as usize];
         candidates.extend([item.before, item.after]);
     }
+    drill(arena, &mut candidates);
     candidates.sort_unstable();
     candidates.dedup();
     candidates.retain(|item| filter.passes(&arena.items[*item as usize]));
     let scored = candidates.iter().map(|item| (*item, asked.signals(*item).score()));
     let ranked = best(scored, limit, |_| true).into_iter();
     ranked.map(|(item, score)| Ranked { item, score, signals: asked.signals(item) }).collect()
+}
+
+/// Adds the messages under the nodes that come first: what a node tells of may be said in words that
+/// the question does not have.
+fn drill(arena: &Arena, candidates: &mut Vec<u32>) {
+    const NODES: usize = 8;
+    const MESSAGES: usize = 100;
+    let is_node = |item: &u32| arena.items[*item as usize].level > 0;
+    let nodes: Vec<u32> = candidates.iter().copied().filter(is_node).take(NODES).collect();
+    for node in nodes {
+        let Item { before: first, after: last, .. } = arena.items[node as usize];
+        let mut item = first;
+        for _ in 0..MESSAGES {
+            candidates.push(item);
+            let next = arena.items[item as usize].after;
+            if item == last || next == item {
+                break;
+            }
+            item = next;
+        }
+    }
 }
 
 /// What a question means, less what everything in scope is about.
@@ -337,6 +359,7 @@ impl<'a> Asked<'a> {
             near: self.near(item),
             meaning,
             sitting: self.sitting(sitting),
+            window: self.window(item, it),
             author: flag(named),
             user: flag(self.question.first_person && is_user),
             assistant: flag(self.question.about_answers && !is_user),
@@ -385,6 +408,14 @@ impl<'a> Asked<'a> {
         let counts = &self.sitting_counts[start..start + terms];
         let parts = counts.iter().zip(&self.sitting_weights);
         parts.map(|(count, weight)| weight * sitting(u32::from(*count), size, self.sitting_mean)).sum()
+    }
+
+    /// What the node over a message says and means.
+    fn window(&self, item: u32, it: &Item) -> f32 {
+        if it.cover == item {
+            return 0.0;
+        }
+        (self.own(it.cover) + self.arena.vectors.likeness(it.cover, self.meaning)) / 2.0
     }
 
     /// 1 within a time that the question names, half in the week after it.
