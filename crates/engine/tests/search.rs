@@ -151,15 +151,21 @@ fn limits_and_scores_are_kept_to() {
 fn an_index_made_anew_answers_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let first = open(folder.path(), Policy::default(), Arc::new(Heads::default()), clock.clone());
+    let small = ["window_chars=300", "min_flush_chars=0"].map(|text| text.parse().unwrap());
+    let policy = Policy::default().with(&small).unwrap();
+    let first = open(folder.path(), policy, Arc::new(Heads::default()), clock.clone());
     // One process has followed along, with a question after every line.
     for number in 0..60 {
         let said = format!("Berth {number} is {} m long and belongs to boat {}.", number % 13, number % 7);
         say(&first, &line("one", Role::User, "Ana", number * 7, &said));
+        let id = say(&first, &line("one", Role::Assistant, "Juno", number * 7 + 1, "Noted, as always."));
+        if number % 9 == 0 {
+            work_off(&first, id);
+        }
         first.search(&query("berth")).unwrap();
     }
     let again = open(folder.path(), Policy::default(), Arc::new(Heads::default()), clock);
-    for asked in ["how long is berth 12", "which boat", "Ana", "", "9 m"] {
+    for asked in ["how long is berth 12", "which boat", "Ana", "", "9 m", "noted"] {
         let (old, new) =
             (first.search(&query(asked)).unwrap().hits, again.search(&query(asked)).unwrap().hits);
         let scores = |hits: &[Hit]| hits.iter().map(|hit| hit.score).collect::<Vec<_>>();

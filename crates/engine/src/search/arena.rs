@@ -261,17 +261,16 @@ impl Arena {
         let items = &self.shelves[place as usize].items;
         let (from, until) = (window.from.idx.0, window.until.idx.0);
         let start = items.partition_point(|item| self.items[*item as usize].number < from);
-        for place in start..items.len() {
-            let item = &mut self.items[items[place] as usize];
+        for message in &items[start..] {
+            let item = &mut self.items[*message as usize];
             if item.number > until || (item.number == until && window.until.offset == 0) {
                 break;
             }
             if usize::from(item.thread) == thread {
                 item.cover = node;
-                let message = items[place];
                 let it = &mut self.items[node as usize];
-                it.before = if it.before == node { message } else { it.before };
-                it.after = message;
+                it.before = if it.before == node { *message } else { it.before };
+                it.after = *message;
             }
         }
     }

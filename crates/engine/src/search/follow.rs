@@ -82,26 +82,40 @@ impl Memory {
         }
     }
 
-    /// Takes in what has come.
+    /// Takes in what has come. Other threads may do so at the same time.
     fn follow(&self, arena: &RwLock<Arena>) -> Result<()> {
-        let (model, mut seen) = {
-            let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
-            (arena.model.clone(), arena.seen)
-        };
-        let embedder = self.embedder_named(&model);
-        while let Some(come) = self.come(&model, embedder, seen)? {
-            let mut arena = arena.write().unwrap_or_else(PoisonError::into_inner);
-            // Another thread may have taken them in meanwhile.
-            if arena.seen == seen {
-                come.enter(&mut arena);
+        loop {
+            let (model, seen) = {
+                let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
+                (arena.model.clone(), arena.seen)
+            };
+            match self.come(&model, seen)? {
+                None => return Ok(()),
+                Some(come) if come.messages.len() < PORTION => come.enter(arena),
+                Some(come) => self.follow_far(arena, &model, come)?,
             }
-            seen = arena.seen;
         }
-        Ok(())
+    }
+
+    /// Takes in much: while one portion is entered the next is read and embedded.
+    fn follow_far(&self, arena: &RwLock<Arena>, model: &str, first: Come) -> Result<()> {
+        std::thread::scope(|scope| {
+            let (send, receive) = std::sync::mpsc::sync_channel::<Come>(1);
+            scope.spawn(move || receive.into_iter().for_each(|come| come.enter(arena)));
+            let mut next = Some(first);
+            while let Some(come) = next.take() {
+                let seen = come.now;
+                if send.send(come).is_ok() {
+                    next = self.come(model, seen)?;
+                }
+            }
+            Ok(())
+        })
     }
 
     /// What has come after what was seen; nothing when that was all.
-    fn come(&self, model: &str, embedder: Option<&dyn Embedder>, seen: Seen) -> Result<Option<Come>> {
+    fn come(&self, model: &str, seen: Seen) -> Result<Option<Come>> {
+        let embedder = self.embedder_named(model);
         let (reader, tenant) = (self.store().reader()?, self.tenant());
         let messages = reader.arrivals(tenant, seen.messages, PORTION)?;
         let calls = reader.call_arrivals(tenant, seen.calls, PORTION)?;
@@ -131,6 +145,7 @@ impl Memory {
             nodes: nodes.items,
             senses,
             vectors,
+            seen,
             now,
         }))
     }
@@ -169,11 +184,18 @@ struct Come {
     /// What each of them means, in this order.
     senses: Vec<Sense>,
     vectors: Vectors,
+    /// What it comes after, and how far it gets.
+    seen: Seen,
     now: Seen,
 }
 
 impl Come {
-    fn enter(self, arena: &mut Arena) {
+    /// Enters it, unless the arena has seen other things meanwhile.
+    fn enter(self, arena: &RwLock<Arena>) {
+        let mut arena = arena.write().unwrap_or_else(PoisonError::into_inner);
+        if arena.seen != self.seen {
+            return;
+        }
         let mut senses = self.senses.into_iter();
         for ((_, id, message), sense) in self.messages.iter().zip(senses.by_ref()) {
             arena.add_message(*id, message, sense);

@@ -1,6 +1,7 @@
 //! Search: everything that was said and every node over it, by words and by meaning at once.
 
 mod arena;
+mod filter;
 mod follow;
 mod postings;
 mod rank;
@@ -22,6 +23,7 @@ use treering_core::{
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 use arena::{Arena, CALL};
+use filter::Filter;
 
 pub(crate) use follow::Arenas;
 pub use snippet::Snippet;
@@ -141,7 +143,7 @@ impl Memory {
     }
 
     /// The filter of a query, in the terms of the arena.
-    fn filter(&self, query: &Query, arena: &RwLock<Arena>) -> Result<rank::Filter> {
+    fn filter(&self, query: &Query, arena: &RwLock<Arena>) -> Result<Filter> {
         let mut wanted = query.conversations.clone();
         if query.cwd.is_some() || !query.states.is_empty() {
             let filter = treering_core::ports::ConversationFilter {
@@ -157,11 +159,11 @@ impl Memory {
                 false => found.filter(|id| wanted.contains(id)).collect(),
             };
             if wanted.is_empty() {
-                return Ok(rank::Filter::nothing());
+                return Ok(Filter::nothing());
             }
         }
         let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
-        Ok(rank::Filter::of(&arena, query, &wanted))
+        Ok(Filter::of(&arena, query, &wanted))
     }
 
     /// Reads what was ranked from the store: what is gone meanwhile is left out.

@@ -7,8 +7,8 @@ use treering_core::question::Question;
 
 use std::ops::Range;
 
-use super::Query;
-use super::arena::{ASKS, Arena, GONE, Item, NO_SITTING, Shelf, USER, WISHES, role_code};
+use super::arena::{ASKS, Arena, Item, NO_SITTING, USER, WISHES};
+use super::filter::Filter;
 use super::scan::{Meaning, best};
 
 /// How many candidates the words and the meaning bring, each.
@@ -23,115 +23,6 @@ const MANY: usize = 50_000;
 const MOST_TERMS: usize = 32;
 /// How long after a time that a question names people still tell of it, in microseconds.
 const AFTERWARDS: i64 = 7 * 86_400_000_000;
-
-/// Which items may be found.
-#[derive(Debug)]
-pub(super) struct Filter {
-    /// Only in these conversations, by place.
-    shelves: Option<Shelves>,
-    thread: Option<u16>,
-    author: Option<u16>,
-    role: Option<u8>,
-    levels: Vec<u8>,
-    since: Option<i64>,
-    until: Option<i64>,
-    /// More is asked of an item than to be there and in scope.
-    is_choosy: bool,
-    impossible: bool,
-}
-
-/// Some conversations of an arena, by place.
-#[derive(Debug)]
-struct Shelves {
-    places: Vec<u32>,
-    /// Whether each conversation is one of them.
-    is_in: Vec<bool>,
-    /// The numbers of their items lie in this range.
-    range: Range<u32>,
-}
-
-impl Shelves {
-    fn of(arena: &Arena, mut places: Vec<u32>) -> Self {
-        places.sort_unstable();
-        places.dedup();
-        let mut is_in = vec![false; arena.shelves.len()];
-        places.iter().for_each(|place| is_in[*place as usize] = true);
-        let ranges = places.iter().map(|place| arena.shelves[*place as usize].range());
-        let range = ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
-        Self { places, is_in, range }
-    }
-
-    fn shelves<'a>(&'a self, arena: &'a Arena) -> impl Iterator<Item = &'a Shelf> {
-        self.places.iter().map(|place| &arena.shelves[*place as usize])
-    }
-}
-
-impl Filter {
-    /// A filter that nothing passes.
-    pub(super) const fn nothing() -> Self {
-        Self {
-            shelves: None,
-            thread: None,
-            author: None,
-            role: None,
-            levels: Vec::new(),
-            since: None,
-            until: None,
-            is_choosy: false,
-            impossible: true,
-        }
-    }
-
-    pub(super) fn of(arena: &Arena, query: &Query, wanted: &[treering_core::ConversationId]) -> Self {
-        let mut filter = Self { impossible: false, ..Self::nothing() };
-        if !wanted.is_empty() {
-            let places = wanted.iter().filter_map(|id| arena.shelf_place(*id)).collect();
-            filter.shelves = Some(Shelves::of(arena, places));
-        }
-        if let Some(thread) = &query.thread {
-            let place = arena.threads.iter().position(|other| other == thread);
-            filter.impossible |= place.is_none();
-            filter.thread = place.map(|place| place as u16);
-        }
-        if let Some(author) = &query.author {
-            let place = arena.authors.iter().position(|other| other.eq_ignore_ascii_case(author));
-            filter.impossible |= place.is_none();
-            filter.author = place.map(|place| place as u16);
-        }
-        filter.role = query.role.map(role_code);
-        filter.levels.clone_from(&query.levels);
-        filter.since = query.since.map(|at| at.as_micros());
-        filter.until = query.until.map(|at| at.as_micros());
-        filter.is_choosy = filter.thread.is_some()
-            || filter.author.is_some()
-            || filter.role.is_some()
-            || !filter.levels.is_empty()
-            || filter.since.is_some()
-            || filter.until.is_some();
-        filter
-    }
-
-    fn passes(&self, item: &Item) -> bool {
-        item.flags & GONE == 0 && self.in_scope(item) && (!self.is_choosy || self.suits(item))
-    }
-
-    /// Whether an item is what is asked for, beside being in scope.
-    fn suits(&self, item: &Item) -> bool {
-        let at = item.at.as_micros();
-        self.thread.is_none_or(|thread| item.thread == thread)
-            && self.author.is_none_or(|author| item.author == author)
-            && self.role.is_none_or(|role| item.role == role)
-            && (self.levels.is_empty() || self.levels.contains(&item.level))
-            && self.since.is_none_or(|since| at >= since)
-            && self.until.is_none_or(|until| at < until)
-    }
-}
-
-impl Filter {
-    fn in_scope(&self, item: &Item) -> bool {
-        self.shelves.as_ref().is_none_or(|shelves| shelves.is_in[item.conversation as usize])
-    }
-}
 
 /// An item and how well it fits.
 #[derive(Debug, Clone, Copy)]
@@ -174,8 +65,20 @@ pub(super) fn rank(
     candidates.sort_unstable();
     candidates.dedup();
     candidates.retain(|item| filter.passes(&arena.items[*item as usize]));
-    let scored = candidates.iter().map(|item| (*item, asked.signals(*item).score()));
-    let ranked = best(scored, limit, |_| true).into_iter();
+    let mut scored: Vec<(u32, f32)> =
+        candidates.iter().map(|item| (*item, asked.signals(*item).score())).collect();
+    // Equal scores in an order that does not depend on how the arena was made.
+    let name = |item: u32| {
+        let it = &arena.items[item as usize];
+        (it.at, arena.shelves[it.conversation as usize].id, it.level, it.number, it.order)
+    };
+    let order = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then_with(|| name(a.0).cmp(&name(b.0)));
+    if scored.len() > limit {
+        scored.select_nth_unstable_by(limit - 1, order);
+        scored.truncate(limit);
+    }
+    scored.sort_unstable_by(order);
+    let ranked = scored.into_iter();
     ranked.map(|(item, score)| Ranked { item, score, signals: asked.signals(item) }).collect()
 }
 
