@@ -81,12 +81,20 @@ pub fn rarity(items: u32, holding: u32) -> f32 {
     (1.0 + (items - holding + 0.5).max(0.0) / (holding + 0.5)).ln() as f32
 }
 
-/// The weights of a question's terms, adding up to one. Words that only ask count nothing, unless
-/// there are no others.
+/// Whether a term that `holding` of `items` hold tells nothing apart: more than three quarters of them do.
+#[must_use]
+pub const fn is_everywhere(items: u32, holding: u32) -> bool {
+    holding > items / 4 * 3 && items > 100
+}
+
+/// The weights of a question's terms, adding up to one. Words that only ask, and words that are
+/// everywhere, count nothing, unless there are no others.
 #[must_use]
 pub fn term_weights(terms: &[(TermId, bool)], items: u32, holding: &[u32]) -> Vec<f32> {
     let rare: Vec<f32> = holding.iter().map(|holding| rarity(items, *holding)).collect();
-    let counts = |(place, rare): (usize, &f32)| if terms[place].1 { 0.0 } else { *rare };
+    let counts = |(place, rare): (usize, &f32)| {
+        if terms[place].1 || is_everywhere(items, holding[place]) { 0.0 } else { *rare }
+    };
     let mut weights: Vec<f32> = rare.iter().enumerate().map(counts).collect();
     if weights.iter().sum::<f32>() <= 0.0 {
         weights = rare;
@@ -131,6 +139,9 @@ mod tests {
         let weights = term_weights(&[(1, false), (2, false), (3, true)], 100, &[1, 50, 2]);
         assert!(weights[0] > weights[1] && weights[2] == 0.0);
         assert!((weights.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+        let everywhere = term_weights(&[(1, false), (2, false)], 1000, &[3, 751]);
+        assert_eq!(everywhere, [1.0, 0.0]);
+        assert_eq!(term_weights(&[(2, false)], 1000, &[751]), [1.0], "better than nothing");
         let only_asking = term_weights(&[(3, true)], 100, &[2]);
         assert!((only_asking[0] - 1.0).abs() < 1e-5, "better than nothing");
         assert_eq!(term_weights(&[], 100, &[]), Vec::<f32>::new());

@@ -104,6 +104,28 @@ impl Lexer {
         (self.said, self.words) = (said, words);
     }
 
+    /// Which words of a line are found by one of these terms: from, until.
+    #[must_use]
+    pub fn matches(&self, line: &str, wanted: &[TermId]) -> Vec<(usize, usize)> {
+        let mut found = Vec::new();
+        let mut start = None;
+        for (at, c) in line.char_indices().chain([(line.len(), ' ')]) {
+            match (c.is_alphanumeric(), start) {
+                (true, None) => start = Some(at),
+                (false, Some(from)) => {
+                    let word = folded(&line[from..at]);
+                    let ids = self.met.get(&*word).map_or_else(|| self.stems.of(&word), |met| met.ids);
+                    if ids.iter().any(|id| wanted.contains(id)) {
+                        found.push((from, at));
+                    }
+                    start = None;
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
     fn meet(&mut self, word: &str) -> Met {
         if let Some(met) = self.met.get(word) {
             return *met;
@@ -121,7 +143,7 @@ const ENGLISH: usize = 0;
 const FRENCH: usize = 1;
 
 /// The terms that single words could be found by, whatever language their text is in.
-pub struct Stems {
+struct Stems {
     english: Stemmer,
     french: Stemmer,
 }
@@ -130,32 +152,6 @@ impl Stems {
     /// The terms of a folded word, in each language.
     fn of(&self, word: &str) -> [TermId; 2] {
         [hash(&self.english.stem(irregular::base(word))), hash(&self.french.stem(word))]
-    }
-
-    /// Which words of a line are found by the same terms as those of a question: from, until.
-    #[must_use]
-    pub fn matches(&self, line: &str, wanted: &[(TermId, &str)]) -> Vec<(usize, usize)> {
-        // A stem begins as its word does, so most words need not be stemmed.
-        let first = |word: &str| (irregular::base(word).chars().next(), word.chars().next());
-        let firsts: Vec<_> = wanted.iter().map(|(_, word)| first(word)).collect();
-        let mut found = Vec::new();
-        let mut start = None;
-        for (at, c) in line.char_indices().chain([(line.len(), ' ')]) {
-            match (c.is_alphanumeric(), start) {
-                (true, None) => start = Some(at),
-                (false, Some(from)) => {
-                    let word = folded(&line[from..at]);
-                    let own = first(&word);
-                    let alike = firsts.iter().any(|first| first.0 == own.0 || first.1 == own.1);
-                    if alike && self.of(&word).iter().any(|id| wanted.iter().any(|(other, _)| other == id)) {
-                        found.push((from, at));
-                    }
-                    start = None;
-                }
-                _ => {}
-            }
-        }
-        found
     }
 }
 

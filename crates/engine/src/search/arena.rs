@@ -104,7 +104,7 @@ pub(super) struct Arena {
     pub(super) sum: Vec<f32>,
     /// Items whose vectors are not there yet, by what they are vectors of.
     awaiting: HashMap<ContentHash, Vec<u32>>,
-    lexer: Lexer,
+    pub(super) lexer: Lexer,
     /// How far it has followed the store.
     pub(super) seen: Seen,
 }

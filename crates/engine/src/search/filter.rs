@@ -92,6 +92,7 @@ impl Filter {
         filter
     }
 
+    #[inline]
     pub(super) fn passes(&self, item: &Item) -> bool {
         item.flags & GONE == 0 && self.in_scope(item) && (!self.is_choosy || self.suits(item))
     }
@@ -107,6 +108,7 @@ impl Filter {
             && self.until.is_none_or(|until| at < until)
     }
 
+    #[inline]
     pub(super) fn in_scope(&self, item: &Item) -> bool {
         self.shelves.as_ref().is_none_or(|shelves| shelves.is_in[item.conversation as usize])
     }

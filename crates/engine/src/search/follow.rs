@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::memory::Memory;
 
 /// How much is taken in at once.
-const PORTION: usize = 500;
+const PORTION: usize = 200;
 
 /// The arenas of a process, by tenant.
 #[derive(Default)]
@@ -101,15 +101,18 @@ impl Memory {
     fn follow_far(&self, arena: &RwLock<Arena>, model: &str, first: Come) -> Result<()> {
         std::thread::scope(|scope| {
             let (send, receive) = std::sync::mpsc::sync_channel::<Come>(1);
-            scope.spawn(move || receive.into_iter().for_each(|come| come.enter(arena)));
-            let mut next = Some(first);
-            while let Some(come) = next.take() {
-                let seen = come.now;
-                if send.send(come).is_ok() {
-                    next = self.come(model, seen)?;
+            let reading = scope.spawn(move || {
+                let mut next = Some(first);
+                while let Some(come) = next.take() {
+                    let seen = come.now;
+                    if send.send(come).is_ok() {
+                        next = self.come(model, seen)?;
+                    }
                 }
-            }
-            Ok(())
+                Ok(())
+            });
+            receive.into_iter().for_each(|come| come.enter(arena));
+            reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 

@@ -191,11 +191,17 @@ impl Memory {
             let key = ConversationKey { tenant: self.tenant().clone(), id };
             let found = found(&*reader, &key, &item)?;
             let Some(found) = found else { continue };
-            let snippet = match &found {
-                Found::Message(message) => Snippet::of(&message.said.text, question),
-                Found::Call(call) => Snippet::of(&call_text(call), question),
-                Found::Node(node) => Snippet::of(&node.content.overview, question),
+            let of_call;
+            let text = match &found {
+                Found::Message(message) => &message.said.text,
+                Found::Node(node) => &node.content.overview,
+                Found::Call(call) => {
+                    of_call = call_text(call);
+                    &of_call
+                }
             };
+            let lexer = &arena.read().unwrap_or_else(PoisonError::into_inner).lexer;
+            let snippet = Snippet::of(text, question, lexer);
             hits.push(Hit { conversation: id, found, score: ranked.score, signals: ranked.signals, snippet });
         }
         Ok(hits)

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use treering_core::lexicon::TermId;
 
-/// How many items a segment has: as many as two bytes tell apart.
-const SEGMENT: usize = 1 << 16;
+/// How many items a segment has: no more than two bytes tell apart.
+const SEGMENT: usize = 1 << 15;
 
 /// Hashes of terms are hashes already.
 #[derive(Default)]
@@ -55,6 +55,13 @@ impl Postings {
         for term in terms {
             self.open.entry(*term).or_default().push(place as u16);
         }
+    }
+
+    /// How many items hold a term.
+    pub(super) fn holding(&self, term: TermId) -> u32 {
+        let sealed = self.sealed.iter().filter_map(|sealed| sealed.items(term));
+        let open = self.open.get(&term).map(Vec::as_slice);
+        sealed.chain(open).map(|items| items.len() as u32).sum()
     }
 
     /// The items of a range that hold a term, in order: runs of them, each with the number that its
@@ -117,11 +124,12 @@ mod tests {
             runs.flat_map(|(base, run)| run.iter().map(move |item| base + u32::from(*item))).collect()
         };
         for term in [1, 3, 1000] {
-            for range in [0..number, 5..70_000, 65_536..65_537, 131_000..number, 7..7] {
+            for range in [0..number, 5..40_000, 32_768..32_769, 65_000..number, 7..7] {
                 let expected: Vec<u32> = range.clone().filter(|item| item % term == 0).collect();
                 assert_eq!(items(u64::from(term), range.clone()), expected, "{term} in {range:?}");
             }
         }
         assert_eq!(items(2, 0..number), [] as [u32; 0]);
+        assert_eq!([1, 2, 1000].map(|term| postings.holding(term)), [number, 0, number.div_ceil(1000)]);
     }
 }

@@ -1,7 +1,7 @@
 //! Ranking: which items fit a question, and why. Candidates come from the words and from the
 //! meaning; each is then judged by everything there is to know about it.
 
-use treering_core::fusion::{Signals, briefness, nearness, rarity, sitting, term_weights};
+use treering_core::fusion::{Signals, briefness, is_everywhere, nearness, rarity, sitting, term_weights};
 use treering_core::lexicon::words;
 use treering_core::question::Question;
 
@@ -12,7 +12,7 @@ use super::filter::Filter;
 use super::scan::{Meaning, best};
 
 /// How many candidates the words and the meaning bring, each.
-const CANDIDATES: usize = 200;
+const CANDIDATES: usize = 100;
 /// How many items on either side count as near by.
 const RADIUS: usize = 3;
 /// How many items are few enough to look at every vector.
@@ -174,13 +174,9 @@ struct Held {
 impl<'a> Asked<'a> {
     fn new(arena: &'a Arena, question: &'a Question, meaning: &'a Meaning, filter: &'a Filter) -> Self {
         let (names, named) = authors(arena, question, filter);
-        let terms: Vec<(u64, bool)> = question
-            .terms
-            .iter()
-            .filter(|term| !names.contains(&term.word))
-            .take(MOST_TERMS)
-            .map(|term| (term.id, term.is_asking))
-            .collect();
+        let terms = question.terms.iter().filter(|term| !names.contains(&term.word)).take(MOST_TERMS);
+        let mut terms: Vec<(u64, bool)> = terms.map(|term| (term.id, term.is_asking)).collect();
+        leave_out_everywhere(arena, filter, &mut terms);
         let all = 0..arena.items.len() as u32;
         let range = filter.shelves.as_ref().map_or(all, |shelves| shelves.range.clone());
         let held = held(arena, &terms, filter, &range);
@@ -215,12 +211,14 @@ impl<'a> Asked<'a> {
     }
 
     /// Which terms an item holds.
+    #[inline]
     fn held(&self, item: u32) -> u32 {
         let place = item.checked_sub(self.first).map(|place| place as usize);
         place.and_then(|place| self.holds.get(place)).copied().unwrap_or(0)
     }
 
     /// The weight of the question's words that an item holds.
+    #[inline]
     fn own(&self, item: u32) -> f32 {
         let held = self.held(item);
         if held == 0 {
@@ -230,6 +228,7 @@ impl<'a> Asked<'a> {
     }
 
     /// What terms weigh together.
+    #[inline]
     fn weight(&self, held: u32) -> f32 {
         match self.sums.as_slice() {
             [] => 0.0,
@@ -241,6 +240,7 @@ impl<'a> Asked<'a> {
         }
     }
 
+    #[inline]
     fn presence(&self, item: u32) -> f32 {
         self.arena.presence[item as usize]
     }
@@ -277,19 +277,20 @@ impl<'a> Asked<'a> {
         let (items, sittings) = (&self.arena.items, &self.arena.sittings);
         let it = &items[item as usize];
         let mut best = [0.0_f32; MOST_TERMS];
-        let mut take = |other: u32, gain: f32| {
+        let mut take = |other: u32| {
             let held = self.held(other);
             if held == 0 {
                 return;
             }
-            let gain = gain * self.presence(other);
+            let apart = (items[other as usize].middle - it.middle).abs();
+            let gain = if other == item { 1.0 } else { nearness(apart) } * self.presence(other);
             for (place, best) in best.iter_mut().enumerate().take(self.weights.len()) {
                 if held >> place & 1 == 1 && gain > *best {
                     *best = gain;
                 }
             }
         };
-        take(item, 1.0);
+        take(item);
         for step in [|it: &Item| it.before, |it: &Item| it.after] {
             let mut at = item;
             for _ in 0..RADIUS {
@@ -298,7 +299,7 @@ impl<'a> Asked<'a> {
                     break;
                 }
                 at = next;
-                take(at, nearness((items[at as usize].middle - it.middle).abs()));
+                take(at);
             }
         }
         self.weights.iter().zip(best).map(|(weight, best)| weight * best).sum()
@@ -344,6 +345,19 @@ impl<'a> Asked<'a> {
             return 0.0;
         }
         self.own(it.before) * briefness(it.chars)
+    }
+}
+
+/// Leaves out the terms that more than half of everything holds, before their many items are looked
+/// at, if others are left.
+fn leave_out_everywhere(arena: &Arena, filter: &Filter, terms: &mut Vec<(u64, bool)>) {
+    if filter.shelves.is_some() {
+        return;
+    }
+    let items = arena.items.len() as u32;
+    let is_everywhere = |(id, _): &(u64, bool)| is_everywhere(items, arena.postings.holding(*id));
+    if !terms.iter().filter(|(_, asks)| !asks).all(is_everywhere) {
+        terms.retain(|term| !is_everywhere(term));
     }
 }
 

@@ -55,6 +55,7 @@ impl Vectors {
     }
 
     /// How like an item is to a question.
+    #[inline]
     pub(super) fn likeness(&self, item: u32, question: &Meaning) -> f32 {
         let start = item as usize * self.dims;
         let row = &self.bytes[start..start + self.dims];
@@ -78,20 +79,26 @@ impl Vectors {
         limit: usize,
         pass: impl Fn(u32) -> bool,
     ) -> Vec<(u32, f32)> {
-        let mut agree: Vec<u16> = Vec::with_capacity(self.scales.len());
-        simd::agreements(&self.bits, &question.bits, self.dims as u32, &mut agree);
-        // The agreement that some four times as many items reach as are wanted.
-        let mut counts = vec![0_u32; self.dims + 1];
-        agree.iter().for_each(|same| counts[usize::from(*same)] += 1);
+        let least = self.agreement_reached(question, 2 * limit);
+        let mut chosen = Vec::with_capacity(4 * limit);
+        simd::reaching(&self.bits, &question.bits, least, &mut chosen);
+        self.nearest_of(chosen.into_iter().filter(|item| pass(*item)), question, limit)
+    }
+
+    /// The agreement of bits that about so many items reach, judged by every so many of them.
+    fn agreement_reached(&self, question: &Meaning, wanted: usize) -> u32 {
+        const EVERY: usize = 16;
+        let words = self.words().max(1);
+        let mut counts = vec![0_usize; 64 * words + 1];
+        for row in self.bits.chunks_exact(words).step_by(EVERY) {
+            counts[simd::agreement(row, &question.bits) as usize] += 1;
+        }
         let mut reached = 0;
         let threshold = (0..counts.len()).rev().find(|same| {
-            reached += counts[*same] as usize;
-            reached >= 4 * limit
+            reached += counts[*same] * EVERY;
+            reached >= wanted
         });
-        let threshold = threshold.unwrap_or(0) as u16;
-        let chosen =
-            agree.iter().enumerate().filter(|(_, same)| **same >= threshold).map(|(item, _)| item as u32);
-        self.nearest_of(chosen.filter(|item| pass(*item)), question, limit)
+        threshold.unwrap_or(0) as u32
     }
 }
 

@@ -2,41 +2,42 @@
 
 // Plain loops: what a closure does would be compiled for the baseline again.
 
-/// How many bits each row shares with the wanted one.
+/// The rows that share at least so many bits with the wanted one.
 #[inline(always)]
-fn agreements_of(rows: &[u64], wanted: &[u64], dims: u32, out: &mut Vec<u16>) {
+fn reaching_of(rows: &[u64], wanted: &[u64], least: u32, out: &mut Vec<u32>) {
     // The usual lengths are spelt out, so that the inner loop is unrolled.
     match wanted.len() {
         0 => {}
-        4 => agreements_in::<4>(rows, wanted, dims, out),
-        6 => agreements_in::<6>(rows, wanted, dims, out),
+        4 => reaching_in::<4>(rows, wanted, least, out),
+        6 => reaching_in::<6>(rows, wanted, least, out),
         words => {
-            for row in rows.chunks_exact(words) {
-                out.push(agreement(row, wanted, dims));
+            for (place, row) in rows.chunks_exact(words).enumerate() {
+                if agreement(row, wanted) >= least {
+                    out.push(place as u32);
+                }
             }
         }
     }
 }
 
 #[inline(always)]
-fn agreements_in<const WORDS: usize>(rows: &[u64], wanted: &[u64], dims: u32, out: &mut Vec<u16>) {
+fn reaching_in<const WORDS: usize>(rows: &[u64], wanted: &[u64], least: u32, out: &mut Vec<u32>) {
     let (rows, _) = rows.as_chunks::<WORDS>();
-    let start = out.len();
-    out.resize(start + rows.len(), 0);
-    for (out, row) in out[start..].iter_mut().zip(rows) {
-        *out = agreement(row, &wanted[..WORDS], dims);
+    for (place, row) in rows.iter().enumerate() {
+        if agreement(row, &wanted[..WORDS]) >= least {
+            out.push(place as u32);
+        }
     }
 }
 
 #[inline(always)]
-fn agreement(row: &[u64], wanted: &[u64], dims: u32) -> u16 {
-    let mut differ = 0;
-    let mut place = 0;
+pub(super) fn agreement(row: &[u64], wanted: &[u64]) -> u32 {
+    let (mut same, mut place) = (0, 0);
     while place < row.len() {
-        differ += (row[place] ^ wanted[place]).count_ones();
+        same += (!(row[place] ^ wanted[place])).count_ones();
         place += 1;
     }
-    (dims - differ.min(dims)) as u16
+    same
 }
 
 #[inline(always)]
@@ -54,8 +55,8 @@ fn product_of(a: &[i8], b: &[i8]) -> i32 {
 #[cfg(target_arch = "x86_64")]
 mod wide {
     #[target_feature(enable = "avx2,popcnt")]
-    pub(super) fn agreements(rows: &[u64], wanted: &[u64], dims: u32, out: &mut Vec<u16>) {
-        super::agreements_of(rows, wanted, dims, out);
+    pub(super) fn reaching(rows: &[u64], wanted: &[u64], least: u32, out: &mut Vec<u32>) {
+        super::reaching_of(rows, wanted, least, out);
     }
 
     #[target_feature(enable = "avx2,popcnt")]
@@ -68,15 +69,15 @@ mod wide {
     }
 }
 
-/// How many bits each row shares with the wanted one, of those that are compared.
-pub(super) fn agreements(rows: &[u64], wanted: &[u64], dims: u32, out: &mut Vec<u16>) {
+/// The rows that share at least so many bits with the wanted one.
+pub(super) fn reaching(rows: &[u64], wanted: &[u64], least: u32, out: &mut Vec<u32>) {
     #[cfg(target_arch = "x86_64")]
     if wide::is_here() {
         // SAFETY: the processor has what the function is compiled for.
         #[expect(unsafe_code, reason = "the only way to use what the processor has beyond the baseline")]
-        return unsafe { wide::agreements(rows, wanted, dims, out) };
+        return unsafe { wide::reaching(rows, wanted, least, out) };
     }
-    agreements_of(rows, wanted, dims, out);
+    reaching_of(rows, wanted, least, out);
 }
 
 /// The product of two rows of bytes.
@@ -100,11 +101,15 @@ mod tests {
             let rows: Vec<u64> =
                 (1..=words as u64 * 9).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
             let wanted = &rows[words..2 * words];
-            let (mut plain, mut wide) = (Vec::new(), Vec::new());
-            agreements_of(&rows, wanted, words as u32 * 64, &mut plain);
-            agreements(&rows, wanted, words as u32 * 64, &mut wide);
-            assert_eq!(plain, wide);
-            assert_eq!((plain.len(), plain[1]), (9, words as u16 * 64));
+            let all: Vec<u32> = rows.chunks_exact(words).map(|row| agreement(row, wanted)).collect();
+            assert_eq!(all[1], words as u32 * 64);
+            for least in [0, all[0], all[2], words as u32 * 64] {
+                let (mut plain, mut wide) = (Vec::new(), Vec::new());
+                reaching_of(&rows, wanted, least, &mut plain);
+                reaching(&rows, wanted, least, &mut wide);
+                let expected: Vec<u32> = (0..9).filter(|place| all[*place as usize] >= least).collect();
+                assert_eq!((&plain, &wide), (&expected, &expected));
+            }
         }
         for length in [0, 1, 31, 256, 384] {
             let a: Vec<i8> = (0..length).map(|n| (n * 37 % 255 - 127) as i8).collect();

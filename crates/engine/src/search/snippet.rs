@@ -1,6 +1,6 @@
 //! Snippets: the part of a text that shows why it was found.
 
-use treering_core::lexicon::Stems;
+use treering_core::lexicon::{Lexer, TermId};
 use treering_core::question::Question;
 
 /// How long a snippet is at the most, in characters.
@@ -19,11 +19,13 @@ pub struct Snippet {
 }
 
 impl Snippet {
-    /// The part of a text that holds most of a question's words.
-    pub(super) fn of(text: &str, question: &Question) -> Self {
+    /// The part of a text that holds most of a question's words. A lexer that has met them is quick.
+    pub(super) fn of(text: &str, question: &Question, lexer: &Lexer) -> Self {
         let head = text.char_indices().nth(LOOKED_AT).map_or(text, |(end, _)| &text[..end]);
         let line: String = head.split_whitespace().collect::<Vec<_>>().join(" ");
-        let found = matches(&line, question);
+        let terms = question.terms.iter().filter(|term| !term.is_asking);
+        let wanted: Vec<TermId> = terms.map(|term| term.id).collect();
+        let found = lexer.matches(&line, &wanted);
         let (from, until) = window(&line, &found);
         let mut part = String::new();
         if from > 0 {
@@ -56,13 +58,6 @@ impl Snippet {
         text.push_str(&self.text[at..]);
         text
     }
-}
-
-/// The words of a line that match a question, by their stems.
-fn matches(line: &str, question: &Question) -> Vec<(usize, usize)> {
-    let terms = question.terms.iter().filter(|term| !term.is_asking);
-    let wanted: Vec<(u64, &str)> = terms.map(|term| (term.id, term.word.as_str())).collect();
-    Stems::default().matches(line, &wanted)
 }
 
 /// The stretch of a line with the most matches, from and until a word.
@@ -105,11 +100,11 @@ mod tests {
             Question::new("Which ports does staging use?", "2026-01-01T00:00:00Z".parse().unwrap());
         let text =
             format!("{} The staging\n\nport is 7410, é. {}", "word ".repeat(100), "other ".repeat(100));
-        let snippet = Snippet::of(&text, &question);
+        let snippet = Snippet::of(&text, &question, &Lexer::default());
         let marked = snippet.marked("[", "]");
         assert!(marked.contains("The [staging] [port] is 7410, é."), "{marked}");
         assert!(marked.starts_with('…') && marked.ends_with('…'), "{marked}");
-        assert_eq!(Snippet::of("short", &question).text, "short");
-        assert_eq!(Snippet::of("", &question), Snippet::default());
+        assert_eq!(Snippet::of("short", &question, &Lexer::default()).text, "short");
+        assert_eq!(Snippet::of("", &question, &Lexer::default()), Snippet::default());
     }
 }
