@@ -64,25 +64,25 @@ impl Postings {
         sealed.chain(open).map(|items| items.len() as u32).sum()
     }
 
-    /// The items of a range that hold a term, in order: runs of them, each with the number that its
-    /// first place stands for.
-    pub(super) fn runs(
-        &self,
-        term: TermId,
-        range: Range<u32>,
-    ) -> impl Iterator<Item = (u32, &[u16])> + use<'_> {
+    /// The segments that have items of a range.
+    pub(super) fn segments(&self, range: &Range<u32>) -> Range<usize> {
         let first = range.start as usize / SEGMENT;
         let last = (range.end as usize).div_ceil(SEGMENT).min(self.sealed.len() + 1);
-        (first..last.max(first)).filter_map(move |segment| {
-            let items = match self.sealed.get(segment) {
-                Some(sealed) => sealed.items(term)?,
-                None => self.open.get(&term)?,
-            };
-            let base = segment * SEGMENT;
-            let from = items.partition_point(|item| base + usize::from(*item) < range.start as usize);
-            let until = items.partition_point(|item| base + usize::from(*item) < range.end as usize);
-            Some((base as u32, &items[from..until]))
-        })
+        first..last.max(first)
+    }
+
+    /// The items of a segment that hold a term and lie in a range, in order, counted from the number
+    /// that the segment begins with.
+    pub(super) fn run(&self, term: TermId, segment: usize, range: &Range<u32>) -> (usize, &[u16]) {
+        let base = segment * SEGMENT;
+        let items = match self.sealed.get(segment) {
+            Some(sealed) => sealed.items(term),
+            None => self.open.get(&term).map(Vec::as_slice),
+        };
+        let items = items.unwrap_or_default();
+        let from = items.partition_point(|item| base + usize::from(*item) < range.start as usize);
+        let until = items.partition_point(|item| base + usize::from(*item) < range.end as usize);
+        (base, &items[from..until])
     }
 }
 
@@ -120,8 +120,8 @@ mod tests {
             postings.push(item, &terms);
         }
         let items = |term: TermId, range: Range<u32>| -> Vec<u32> {
-            let runs = postings.runs(term, range);
-            runs.flat_map(|(base, run)| run.iter().map(move |item| base + u32::from(*item))).collect()
+            let runs = postings.segments(&range).map(|segment| postings.run(term, segment, &range));
+            runs.flat_map(|(base, run)| run.iter().map(move |item| base as u32 + u32::from(*item))).collect()
         };
         for term in [1, 3, 1000] {
             for range in [0..number, 5..40_000, 32_768..32_769, 65_000..number, 7..7] {

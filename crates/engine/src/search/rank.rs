@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::arena::{ASKS, Arena, Item, NO_SITTING, USER, WISHES};
 use super::filter::Filter;
-use super::scan::{Meaning, best};
+use super::scan::{Best, Meaning};
 
 /// How many candidates the words and the meaning bring, each.
 const CANDIDATES: usize = 100;
@@ -203,11 +203,19 @@ impl<'a> Asked<'a> {
     }
 
     fn by_words(&self, limit: usize) -> Vec<u32> {
-        let items = (self.first..).zip(&self.holds);
-        let holding = items.filter(|(_, held)| **held != 0);
-        let scored = holding.map(|(item, held)| (item, self.weight(*held) * self.presence(item)));
-        let passes = |item: u32| self.filter.passes(&self.arena.items[item as usize]);
-        best(scored, limit, passes).into_iter().map(|(item, _)| item).collect()
+        let presence = &self.arena.presence[self.first as usize..];
+        let mut best = Best::new(limit);
+        for (item, (held, presence)) in (self.first..).zip(self.holds.iter().zip(presence)) {
+            if *held == 0 {
+                continue;
+            }
+            let score = self.weight(*held) * presence;
+            // What is too low is not even asked whether it passes.
+            if score >= best.least && self.filter.passes(&self.arena.items[item as usize]) {
+                best.offer(item, score);
+            }
+        }
+        best.into_sorted().into_iter().map(|(item, _)| item).collect()
     }
 
     /// Which terms an item holds.
@@ -369,27 +377,46 @@ fn held(arena: &Arena, terms: &[(u64, bool)], filter: &Filter, range: &Range<u32
         sittings: vec![0; terms.len()],
         sitting_counts: vec![0; arena.sitting_sizes.len() * terms.len()],
     };
-    let scoped = filter.shelves.is_some();
-    for (place, (id, _)) in terms.iter().enumerate() {
-        let (mut messages, mut sittings) = (0, 0);
-        for (base, run) in arena.postings.runs(*id, range.clone()) {
-            for item in run.iter().map(|item| base as usize + usize::from(*item)) {
-                if scoped && !filter.in_scope(&arena.items[item]) {
-                    continue;
-                }
-                held.holds[item - range.start as usize] |= 1 << place;
-                let sitting = arena.sittings[item];
-                if sitting != NO_SITTING {
-                    messages += 1;
-                    let count = &mut held.sitting_counts[sitting as usize * terms.len() + place];
-                    sittings += u32::from(*count == 0);
-                    *count = count.saturating_add(1);
-                }
-            }
+    // Segment by segment, so that what is marked stays near at hand.
+    for segment in arena.postings.segments(range) {
+        for (place, (id, _)) in terms.iter().enumerate() {
+            let (base, run) = arena.postings.run(*id, segment, range);
+            held.mark(arena, filter, place, base, run, range.start as usize);
         }
-        (held.messages[place], held.sittings[place]) = (messages, sittings);
     }
     held
+}
+
+impl Held {
+    /// Marks the items of a run as holding the term at a place.
+    fn mark(&mut self, arena: &Arena, filter: &Filter, place: usize, base: usize, run: &[u16], start: usize) {
+        let scoped = filter.shelves.is_some();
+        // Items that follow each other are mostly of one sitting.
+        let (mut sitting, mut together) = (NO_SITTING, 0);
+        for item in run.iter().map(|item| base + usize::from(*item)) {
+            if scoped && !filter.in_scope(&arena.items[item]) {
+                continue;
+            }
+            self.holds[item - start] |= 1 << place;
+            if arena.sittings[item] != sitting {
+                self.count(sitting, place, together);
+                (sitting, together) = (arena.sittings[item], 0);
+            }
+            together += 1;
+        }
+        self.count(sitting, place, together);
+    }
+
+    /// So many messages of a sitting hold the term at a place.
+    fn count(&mut self, sitting: u32, place: usize, messages: u32) {
+        if sitting == NO_SITTING || messages == 0 {
+            return;
+        }
+        self.messages[place] += messages;
+        let count = &mut self.sitting_counts[sitting as usize * self.messages.len() + place];
+        self.sittings[place] += u32::from(*count == 0);
+        *count = count.saturating_add(u16::try_from(messages).unwrap_or(u16::MAX));
+    }
 }
 
 /// The weights of every set of eight terms, added up.

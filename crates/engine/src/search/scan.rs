@@ -69,7 +69,7 @@ impl Vectors {
         question: &Meaning,
         limit: usize,
     ) -> Vec<(u32, f32)> {
-        best(items.map(|item| (item, self.likeness(item, question))), limit, |_| true)
+        Best::of(items.map(|item| (item, self.likeness(item, question))), limit)
     }
 
     /// The `limit` nearest of all items that pass, chosen by their bits first.
@@ -110,34 +110,51 @@ fn quantised(vector: &[f32]) -> (Vec<i8>, f32) {
     (vector.iter().map(byte).collect(), scale)
 }
 
-/// The best by score of those that pass; equal scores in order of the items, so that answers are
-/// always the same. What is too low is not even asked whether it passes.
-pub(super) fn best(
-    scored: impl Iterator<Item = (u32, f32)>,
+/// The best by score; equal scores in order of the items, so that answers are always the same.
+pub(super) struct Best {
     limit: usize,
-    pass: impl Fn(u32) -> bool,
-) -> Vec<(u32, f32)> {
-    let order = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-    let mut kept: Vec<(u32, f32)> = Vec::new();
-    if limit == 0 {
-        return kept;
+    kept: Vec<(u32, f32)>,
+    /// What is below this is not among the best.
+    pub(super) least: f32,
+}
+
+impl Best {
+    pub(super) const fn new(limit: usize) -> Self {
+        let least = if limit == 0 { f32::INFINITY } else { f32::NEG_INFINITY };
+        Self { limit, kept: Vec::new(), least }
     }
-    // Once there are enough, what is below the last of them need not be kept.
-    let mut least = f32::NEG_INFINITY;
-    for (item, score) in scored {
-        if score < least || !pass(item) {
-            continue;
-        }
-        kept.push((item, score));
-        if kept.len() >= 4 * limit.max(64) {
-            kept.select_nth_unstable_by(limit - 1, order);
-            kept.truncate(limit);
-            least = kept[limit - 1].1;
+
+    pub(super) fn of(scored: impl Iterator<Item = (u32, f32)>, limit: usize) -> Vec<(u32, f32)> {
+        let mut best = Self::new(limit);
+        scored.for_each(|(item, score)| best.offer(item, score));
+        best.into_sorted()
+    }
+
+    #[inline]
+    pub(super) fn offer(&mut self, item: u32, score: f32) {
+        if score >= self.least {
+            self.keep(item, score);
         }
     }
-    kept.sort_unstable_by(order);
-    kept.truncate(limit);
-    kept
+
+    fn keep(&mut self, item: u32, score: f32) {
+        self.kept.push((item, score));
+        if self.kept.len() >= 4 * self.limit.max(64) {
+            self.kept.select_nth_unstable_by(self.limit - 1, better);
+            self.kept.truncate(self.limit);
+            self.least = self.kept[self.limit - 1].1;
+        }
+    }
+
+    pub(super) fn into_sorted(mut self) -> Vec<(u32, f32)> {
+        self.kept.sort_unstable_by(better);
+        self.kept.truncate(self.limit);
+        self.kept
+    }
+}
+
+fn better(a: &(u32, f32), b: &(u32, f32)) -> std::cmp::Ordering {
+    b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
 }
 
 fn bits(vector: &[f32]) -> Vec<u64> {
@@ -191,13 +208,12 @@ mod tests {
         vectors.push(Some(&[0.0; 4]));
         vectors.push(None);
         assert_eq!(vectors.nearest_of(0..2, &Meaning::of(&[0.0; 4]), 5), [(0, 0.0), (1, 0.0)]);
-        assert_eq!(best([].into_iter(), 5, |_| true), []);
-        assert_eq!(best([(3, 1.0), (1, 1.0), (2, 2.0)].into_iter(), 2, |_| true), [(2, 2.0), (1, 1.0)]);
+        assert_eq!(Best::of([].into_iter(), 5), []);
+        assert_eq!(Best::of([(3, 1.0), (1, 1.0), (2, 2.0)].into_iter(), 2), [(2, 2.0), (1, 1.0)]);
+        assert_eq!(Best::of([(3, 1.0)].into_iter(), 0), []);
         let many = (0..10_000).map(|item| (item, f32::from((item * 7919 % 1009) as u16)));
         let mut sorted: Vec<(u32, f32)> = many.clone().collect();
         sorted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        assert_eq!(best(many.clone(), 20, |_| true), sorted[..20]);
-        sorted.retain(|(item, _)| item % 2 == 0);
-        assert_eq!(best(many, 20, |item| item % 2 == 0), sorted[..20]);
+        assert_eq!(Best::of(many, 20), sorted[..20]);
     }
 }
