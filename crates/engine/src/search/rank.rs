@@ -1,7 +1,9 @@
 //! Ranking: which items fit a question, and why. Candidates come from the words and from the
 //! meaning; each is then judged by everything there is to know about it.
 
-use treering_core::fusion::{Signals, briefness, is_everywhere, nearness, rarity, sitting, term_weights};
+use treering_core::fusion::{
+    MOST_PRESENCE, Signals, briefness, is_everywhere, nearness, rarity, sitting, term_weights,
+};
 use treering_core::lexicon::words;
 use treering_core::question::Question;
 
@@ -209,8 +211,12 @@ impl<'a> Asked<'a> {
             if *held == 0 {
                 continue;
             }
-            let score = self.weight(*held) * presence;
-            // What is too low is not even asked whether it passes.
+            // What is too low in any case is not looked at any further.
+            let weight = self.weight(*held);
+            if weight * MOST_PRESENCE < best.least {
+                continue;
+            }
+            let score = weight * presence;
             if score >= best.least && self.filter.passes(&self.arena.items[item as usize]) {
                 best.offer(item, score);
             }
