@@ -114,11 +114,15 @@ impl Worker {
         let stop = Arc::new(AtomicBool::new(false));
         let (memory, asked) = (self.memory.clone(), Arc::clone(&stop));
         let thread = thread::spawn(move || {
+            let mut next_change = Instant::now();
             while !asked.load(Ordering::Acquire) {
                 let mark = self.memory.signal().mark();
                 let worked = self.run(&Scope::default(), &|_, _| {});
                 if worked.is_err() || worked.is_ok_and(|worked| worked == Worked::default()) {
-                    self.reindex_if_wanted();
+                    if Instant::now() >= next_change && self.reindex_if_wanted().is_err() {
+                        next_change =
+                            Instant::now() + Duration::from_millis(self.memory.work().retry.base_delay_ms);
+                    }
                     self.memory.signal().wait(mark, IDLE);
                 }
             }
@@ -127,11 +131,12 @@ impl Worker {
     }
 
     /// Goes over to the vectors of the configured model, if search does not go by them yet. What
-    /// fails is tried again at the next opportunity, and `status` shows that it is not done.
-    fn reindex_if_wanted(&self) {
-        if self.memory.wants_reindexing().is_ok_and(|wants| wants) {
-            drop(self.memory.reindex(&mut |_| ()));
+    /// fails is tried again later, and `status` shows that it is not done.
+    fn reindex_if_wanted(&self) -> Result<()> {
+        if self.memory.wants_reindexing()? {
+            self.memory.reindex(&mut |_| ())?;
         }
+        Ok(())
     }
 
     /// One thread's share of the work.

@@ -1,6 +1,6 @@
 //! `treering work`
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use treering_core::ports::JobFilter;
@@ -9,6 +9,9 @@ use treering_engine::{Memory, Ran, Scope, Worked, Worker};
 
 use super::Failure;
 use super::output::{Output, count};
+
+/// How often a change of the embedder is looked for.
+const CHANGE_EVERY: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -30,9 +33,19 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     let scope = Scope { conversation: conversation.map(|it| it.id), ..Scope::default() };
     let worked = run_all(memory, &scope, output)?;
     if args.watch {
+        let mut next_change = Instant::now();
         loop {
             std::thread::sleep(Duration::from_millis(500));
             run_all(memory, &scope, output)?;
+            if scope.conversation.is_none() && Instant::now() >= next_change {
+                if let Err(error) = change_over(memory) {
+                    output.note(&format!(
+                        "the vectors of {} are not there yet: {error}",
+                        memory.embedder_name()
+                    ));
+                }
+                next_change = Instant::now() + CHANGE_EVERY;
+            }
         }
     }
     let view = View { done: worked.done, failed: worked.failed };
@@ -43,6 +56,14 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
             writeln!(out, "{} done, {failed} failed; `treering jobs` says why", count(done.into(), "job"))
         }
     })?;
+    Ok(())
+}
+
+/// Goes over to the vectors of the configured embedder, if search does not go by them yet.
+fn change_over(memory: &Memory) -> treering_engine::Result<()> {
+    if memory.wants_reindexing()? {
+        memory.reindex(&mut |_| ())?;
+    }
     Ok(())
 }
 
