@@ -25,6 +25,7 @@ pub mod cli;
 #[cfg(feature = "cli")]
 pub mod config;
 pub mod eval;
+pub mod forms;
 pub mod importers;
 pub mod wire;
 
@@ -33,8 +34,8 @@ use std::sync::Arc;
 
 pub use treering_core::{NewMessage, NewToolCall, Policy, Role, TenantId, ThreadName, Timestamp};
 pub use treering_engine::{
-    Appended, Error, Incoming, Matching, Memory, NewConversation, Parts, Query, Result, Scope, Target,
-    Update, WorkSettings, Worker,
+    Appended, Context, ContextRequest, Error, Incoming, Matching, Memory, NewConversation, Parts, Query,
+    Result, Scope, Target, Update, WorkSettings, Worker,
 };
 pub use treering_providers::{Bpe, Extractive, StaticEmbedder};
 pub use treering_store::{EmbeddedStore, Sync};

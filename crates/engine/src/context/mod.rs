@@ -1,0 +1,344 @@
+//! Contexts: what is handed to a model. The gate is waited on, what is needed is read, packing
+//! decides, and what it chose is written down with a receipt.
+
+mod blocks;
+mod forms;
+mod grove;
+mod past;
+mod tally;
+
+use std::time::Duration;
+
+use treering_core::gate::GateStatus;
+use treering_core::packing::{
+    Allotment, Forest as _, Item, Key, Plan, Profile, SkipReason, pack, settled_end,
+};
+use treering_core::ports::{JobFilter, Span};
+use treering_core::question::Question;
+use treering_core::receipt::{GateOutcome, Receipt, ReceiptItem, Reusable};
+use treering_core::{
+    ContentHash, Conversation, ConversationId, ConversationKey, Invalid, Job, JobKind, MessageIdx, Reader,
+    ThreadName, Timestamp, TurnNo,
+};
+
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+use crate::search::Query;
+use grove::{Asked, Grove};
+
+pub use forms::{Change, ChatMessage, Context, ContextItem, ContextSection};
+pub(crate) use past::{Past, Stopped};
+pub(crate) use tally::Tally;
+
+/// The least budget that a context can be put together for.
+const LEAST_BUDGET: u32 = 128;
+/// What is kept for saying what was left out.
+const NOTE: u32 = 32;
+/// What a message costs beside its text, about.
+const BESIDE: u32 = 8;
+
+/// What context is wanted.
+#[derive(Debug, Clone)]
+pub struct ContextRequest {
+    /// The conversation.
+    pub conversation: ConversationId,
+    /// The thread; the one that was spoken in last when absent.
+    pub thread: Option<ThreadName>,
+    /// What is asked now; a standing context when absent.
+    pub query: Option<String>,
+    /// The most tokens it may have.
+    pub budget: u32,
+    /// What goes into it.
+    pub profile: Profile,
+    /// As it was known after this turn; after the last one when absent.
+    pub as_of: Option<TurnNo>,
+    /// How long the gate is waited for at the most; as the settings say when absent.
+    pub patience: Option<Duration>,
+}
+
+impl ContextRequest {
+    /// A standing context: the default profile, 8000 tokens of which 2000 are kept for the latest
+    /// messages.
+    #[must_use]
+    pub fn new(conversation: ConversationId) -> Self {
+        let profile = Profile::named("cut", 2000);
+        Self {
+            conversation,
+            thread: None,
+            query: None,
+            budget: 8000,
+            profile: profile.unwrap_or(Profile { name: "cut".into(), sections: Vec::new() }),
+            as_of: None,
+            patience: None,
+        }
+    }
+}
+
+impl Memory {
+    /// The best context that fits a budget. Waits for the critical jobs of the conversation
+    /// first, at most as long as the request says; the receipt says how that ended.
+    pub fn context(&self, request: &ContextRequest) -> Result<Context> {
+        request.profile.check()?;
+        if request.budget < LEAST_BUDGET {
+            let why = format!("a context needs at least {LEAST_BUDGET} tokens");
+            return Err(Invalid::new(format!("budget {}", request.budget), why).into());
+        }
+        let patience = request.patience.unwrap_or(Duration::from_millis(self.work().gate_timeout_ms));
+        let passage = self.wait(request.conversation, patience)?;
+        let waited_ms = u64::try_from(passage.waited.as_millis()).unwrap_or(u64::MAX);
+        let reader = self.store().reader()?;
+        let key = self.key(request.conversation);
+        let conversation = reader.conversation(&key)?.ok_or_else(|| no_conversation(request.conversation))?;
+        let end = match request.as_of {
+            None => conversation.totals.messages,
+            Some(turn) => self.end_of(&*reader, &key, &conversation, turn)?,
+        };
+        let assembly =
+            Assembly { memory: self, reader: &*reader, key: &key, conversation: &conversation, request };
+        let gate = match end < conversation.totals.messages {
+            true => GateOutcome::of(&assembly.gate_then(end)?, waited_ms),
+            false => GateOutcome::of(&passage.status, waited_ms),
+        };
+        assembly.assemble(end, gate)
+    }
+
+    /// The context of the turn before, for the same request; nothing before the second turn.
+    pub fn previous_context(&self, request: &ContextRequest) -> Result<Option<Context>> {
+        let turn = match request.as_of {
+            Some(turn) => turn.0,
+            None => {
+                let reader = self.store().reader()?;
+                let conversation = reader.conversation(&self.key(request.conversation))?;
+                let turns = conversation.ok_or_else(|| no_conversation(request.conversation))?.totals.turns;
+                let Some(last) = turns.checked_sub(1) else { return Ok(None) };
+                last
+            }
+        };
+        let Some(before) = turn.checked_sub(1) else { return Ok(None) };
+        let request = ContextRequest { as_of: Some(TurnNo(before)), ..request.clone() };
+        self.context(&request).map(Some)
+    }
+
+    /// One past the last message of a turn.
+    fn end_of(
+        &self,
+        reader: &dyn Reader,
+        key: &ConversationKey,
+        conversation: &Conversation,
+        turn: TurnNo,
+    ) -> Result<u32> {
+        let found = reader.turns(key, Span::starting(turn, 1))?.pop();
+        let Some(found) = found.filter(|found| found.no == turn) else {
+            let why = format!("the conversation has {} turns, counted from 0", conversation.totals.turns);
+            return Err(Invalid::new(format!("turn {turn}"), why).into());
+        };
+        Ok(found.until.0.min(conversation.totals.messages))
+    }
+}
+
+fn no_conversation(id: ConversationId) -> Error {
+    Error::NoConversation(id.to_string())
+}
+
+/// Puts one context together.
+struct Assembly<'a> {
+    memory: &'a Memory,
+    reader: &'a dyn Reader,
+    key: &'a ConversationKey,
+    conversation: &'a Conversation,
+    request: &'a ContextRequest,
+}
+
+impl Assembly<'_> {
+    fn assemble(&self, end: u32, gate: GateOutcome) -> Result<Context> {
+        let last = self.last_message(end)?;
+        let is_past = end < self.conversation.totals.messages;
+        let now = match is_past {
+            true => last.as_ref().map_or(self.conversation.started_at, |message| message.said.at),
+            false => self.memory.clock().now(),
+        };
+        let thread = self.request.thread.clone().or_else(|| last.as_ref().map(|it| it.thread.clone()));
+        let thread = thread.unwrap_or_default();
+        if !self.conversation.threads.iter().any(|it| it.name == thread) && end > 0 {
+            let names: Vec<&str> = self.conversation.threads.iter().map(|it| it.name.as_str()).collect();
+            let why = format!("the conversation has {}", names.join(", "));
+            return Err(Invalid::new(format!("thread {thread}"), why).into());
+        }
+        let tally = self.memory.tally();
+        let mut grove = Grove::new(self.reader, self.key, self.conversation, tally, &thread, end);
+        grove.asked = self.ask(end, is_past, now)?;
+        let plan = self.plan(&mut grove)?;
+        let settled = grove.settled;
+        let sections = forms::sections(&grove, &self.request.profile, &plan);
+        let reusable = self.reusable(&sections, &thread, end, settled, last.map(|message| message.turn))?;
+        let mut context =
+            Context { preamble: blocks::PREAMBLE.to_owned(), sections, receipt: Receipt::default() };
+        let tokens = context.blocks().map(|block| tally.count(block)).sum();
+        let of_context = |tokens_reused: u32| Reusable::of(tokens_reused, tokens);
+        context.receipt = Receipt {
+            conversation: self.conversation.id.to_string(),
+            thread: thread.to_string(),
+            profile: self.request.profile.name.clone(),
+            query: self.request.query.clone(),
+            as_of: last_turn(&grove, end),
+            asked_at: now.to_string(),
+            budget: self.request.budget,
+            tokens,
+            tokenizer: self.memory.tokenizer().name(),
+            items: self.receipt_items(&grove, &context, &plan),
+            left_out: plan.left_out.clone(),
+            hits_left_out: plan.hits_left_out,
+            gate,
+            reusable: of_context(reusable),
+        };
+        Ok(context)
+    }
+
+    fn last_message(&self, end: u32) -> Result<Option<treering_core::Message>> {
+        let Some(last) = end.checked_sub(1) else { return Ok(None) };
+        Ok(self.reader.messages(self.key, Span::starting(MessageIdx(last), 1))?.pop())
+    }
+
+    /// Asks the question, where there is one and the profile has a use for it.
+    fn ask(&self, end: u32, is_past: bool, now: Timestamp) -> Result<Option<Asked>> {
+        let profile = &self.request.profile;
+        let Some(text) = self.request.query.as_ref().filter(|_| profile.is_volatile()) else {
+            return Ok(None);
+        };
+        let wants_nodes = profile.sections.iter().any(|it| it.take == treering_core::packing::Take::Nodes);
+        let query = Query {
+            text: text.clone(),
+            conversations: vec![self.conversation.id],
+            levels: if wants_nodes { Vec::new() } else { vec![0] },
+            limit: (self.request.budget as usize / 40).clamp(12, 64),
+            ..Query::default()
+        };
+        let hits = match is_past {
+            true => self.memory.past(self.conversation.id, end, now).search(&query)?,
+            false => self.memory.search(&query)?,
+        };
+        Ok(Some(Asked { question: Question::new(text, now), hits }))
+    }
+
+    fn plan(&self, grove: &mut Grove<'_>) -> Result<Plan> {
+        let tally = self.memory.tally();
+        let profile = &self.request.profile;
+        let headings: Vec<u32> = profile
+            .sections
+            .iter()
+            .map(|section| section.heading.as_ref().map_or(0, |title| tally.count(&blocks::heading(title))))
+            .collect();
+        let budget = self.request.budget.saturating_sub(tally.count(blocks::PREAMBLE) + NOTE);
+        let said = self.said(grove.end)?;
+        let asked = self.request.query.is_some() && profile.is_volatile();
+        let recent = profile.cut().and_then(|section| section.tokens).unwrap_or(0);
+        let allotment = Allotment::new(budget.saturating_sub(headings.iter().sum()), recent, asked, said);
+        if profile.cut().is_some() {
+            grove.settled = self.settled(grove.end, said, allotment.slack)?;
+        }
+        Ok(pack(grove, profile, &headings, budget, &allotment)?)
+    }
+
+    /// What was said before a place, in tokens, about as it is written.
+    fn said(&self, end: u32) -> Result<u64> {
+        let totals = &self.conversation.totals;
+        let all = totals.tokens + u64::from(BESIDE) * u64::from(totals.messages);
+        if end >= totals.messages {
+            return Ok(all);
+        }
+        let later = self.reader.messages(self.key, Span::starting(MessageIdx(end), usize::MAX))?;
+        Ok(all - later.iter().map(|message| u64::from(message.tokens + BESIDE)).sum::<u64>())
+    }
+
+    fn settled(&self, end: u32, said: u64, slack: u32) -> Result<u32> {
+        // Every message comes to more than nothing, so that a few of them reach back far enough.
+        let from = end.saturating_sub(slack / BESIDE + 1);
+        let late = self.reader.messages(self.key, Span::between(MessageIdx(from), MessageIdx(end)))?;
+        let sizes = late.iter().rev().map(|message| message.tokens + BESIDE);
+        Ok(settled_end(end, said, sizes, slack))
+    }
+
+    /// How the gate stood for what was known at a place.
+    fn gate_then(&self, end: u32) -> Result<GateStatus> {
+        let filter = JobFilter { heights: Some((0, 1)), ..JobFilter::of(self.conversation.id) };
+        let mut jobs: Vec<Job> = self.reader.jobs(&self.key.tenant, &filter)?;
+        let turn = self.last_message(end)?.map(|message| message.turn);
+        jobs.retain(|job| match &job.kind {
+            JobKind::Summarise(task) => task.sealed_by.is_some_and(|by| by.0 < end),
+            JobKind::EmbedTurn(embedded) => turn.is_some_and(|last| *embedded <= last),
+            JobKind::EmbedNode(..) => true,
+        });
+        Ok(GateStatus::of(&jobs))
+    }
+
+    /// How many tokens the context begins with that the one of the turn before began with, too.
+    fn reusable(
+        &self,
+        sections: &[ContextSection],
+        thread: &ThreadName,
+        end: u32,
+        settled: u32,
+        turn: Option<TurnNo>,
+    ) -> Result<u32> {
+        let Some(before) = turn.and_then(|turn| turn.0.checked_sub(1)) else { return Ok(0) };
+        let turns = self.reader.turns(self.key, Span::starting(TurnNo(before), 1))?;
+        let Some(earlier) = turns.last().map(|turn| turn.until.0.min(end)) else { return Ok(0) };
+        let tally = self.memory.tally();
+        let mut grove = Grove::new(self.reader, self.key, self.conversation, tally, thread, earlier);
+        let plan = self.plan(&mut grove)?;
+        _ = settled;
+        let was = forms::sections(&grove, &self.request.profile, &plan);
+        let standing = |sections: &[ContextSection]| {
+            let steady = sections.iter().take_while(|section| !section.is_volatile);
+            steady.flat_map(ContextSection::blocks).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let (now, was) = (standing(sections), standing(&was));
+        let same = now.iter().zip(&was).take_while(|(now, was)| now == was).map(|(now, _)| tally.count(now));
+        Ok(tally.count(blocks::PREAMBLE) + same.sum::<u32>())
+    }
+
+    fn receipt_items(&self, grove: &Grove<'_>, context: &Context, plan: &Plan) -> Vec<ReceiptItem> {
+        let tally = self.memory.tally();
+        let told = context.sections.iter().flat_map(|section| {
+            section.items.iter().map(|item| (section.heading.clone().unwrap_or_default(), item))
+        });
+        let line = |((section, told), item): ((String, &ContextItem), &Item)| {
+            let node = match item.key {
+                Key::Node(level, ordinal) => {
+                    grove.nodes.get(&(level, ordinal)).map(|node| node.id.to_string())
+                }
+                Key::Said(_) => None,
+            };
+            let (from, until) = item.span();
+            ReceiptItem {
+                section,
+                level: item.key.level(),
+                node,
+                from,
+                until,
+                grain: item.grain,
+                reason: item.reason,
+                score: item.score,
+                tokens: tally.count(&told.block),
+                hash: ContentHash::of_fields(&[told.block.as_bytes()]),
+            }
+        };
+        told.zip(plan.items()).map(line).collect()
+    }
+}
+
+fn last_turn(grove: &Grove<'_>, end: u32) -> Option<u32> {
+    grove.turn(MessageIdx(end.checked_sub(1)?))
+}
+
+/// What was left out for want of room, in a line; nothing where nothing was.
+fn note(plan: &Plan) -> Option<String> {
+    let mut spans = plan.left_out.iter().filter(|it| it.why == SkipReason::NoRoom);
+    let name = |from: u32, until: u32| match until - from {
+        1 => format!("#{from}"),
+        _ => format!("#{from}–#{}", until - 1),
+    };
+    let first = spans.next()?;
+    let more = if spans.next().is_some() { " and more" } else { "" };
+    Some(format!("Left out for want of room: {}{more}.\n\n", name(first.from, first.until)))
+}
