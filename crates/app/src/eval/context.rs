@@ -185,7 +185,9 @@ impl Contexts {
         let mut held = Held::default();
         for message in messages {
             let author = message.said.author.as_deref().unwrap_or(message.said.role.as_str());
-            let line = format!("{author} ({}): {}\n", message.said.at.to_minute(), message.said.text);
+            // As much as the cut says about a message it recalls.
+            let day = &message.said.at.to_minute()[..10];
+            let line = format!("#{} · {day} · {author}: {}\n", message.idx.0, message.said.text);
             let tokens = Bpe::O200k.count(&line);
             if held.tokens + tokens > self.budget {
                 if ends {

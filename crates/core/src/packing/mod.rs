@@ -103,6 +103,19 @@ const fn end_of(place: Place) -> u32 {
     place.idx.0 + (place.offset > 0) as u32
 }
 
+/// What a message says about its place, before the name of who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lead {
+    /// Nothing: it goes on from what is above it.
+    None,
+    /// Its number: what is above it was said on the same day.
+    Number,
+    /// Its number and its day.
+    Day,
+    /// Its number, its day and the minute.
+    Minute,
+}
+
 /// The pieces of a conversation, as far as a profile asks for them. Everything is of one moment.
 pub trait Forest {
     /// Why pieces could not be given.
@@ -133,11 +146,14 @@ pub trait Forest {
     /// What fits the question, the best first; nothing where nothing was asked.
     fn hits(&mut self) -> Result<Vec<Candidate>, Self::Error>;
 
-    /// The cost of a hit at a grain it has.
-    fn cost_of_hit(&mut self, hit: &Candidate, grain: Grain) -> u32;
+    /// The cost of a hit at a grain it has, with what it says about its place.
+    fn cost_of_hit(&mut self, hit: &Candidate, grain: Grain, lead: Lead) -> u32;
 
-    /// What it costs to say where a run of hits begins.
+    /// At most what it costs to say where a run of messages begins.
     fn cost_of_run(&self) -> u32;
+
+    /// At most what it costs to say that something was left out.
+    fn cost_of_note(&self) -> u32;
 }
 
 /// Why a piece is in a context.

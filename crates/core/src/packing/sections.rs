@@ -104,13 +104,19 @@ impl<F: Forest> Packer<'_, F> {
     }
 
     fn cut(&mut self, allotment: &Allotment) -> Result<Vec<Item>, F::Error> {
-        // The first thing told says where it lies, whatever it is.
-        let head = self.forest.cost_of_run();
-        let Some(room) = self.left.checked_sub(head) else { return Ok(Vec::new()) };
+        // What was left out is said, and the first message says where it lies.
+        let (head, note) = (self.forest.cost_of_run(), self.forest.cost_of_note());
+        let Some(room) = self.left.checked_sub(head + note) else { return Ok(Vec::new()) };
         let within = |size: u32| size.min(room);
         let (target, most) = (within(allotment.target), within(allotment.most));
         let mut cut = cut(self.forest, &Allotment { target, most, ..*allotment })?;
-        self.left -= cut.cost + head;
+        self.left -= cut.cost;
+        if cut.items.first().is_some_and(|item| item.key.level() == 0) {
+            self.left -= head;
+        }
+        if cut.left_out.iter().any(|it| it.why == SkipReason::NoRoom) {
+            self.left -= note;
+        }
         self.left_out.append(&mut cut.left_out);
         Ok(cut.items)
     }

@@ -3,12 +3,11 @@
 use std::fmt::Write as _;
 
 use treering_core::Role;
-use treering_core::packing::{Grain, Item, Key, PackReason, Plan, Profile, Take};
+use treering_core::packing::{Grain, Item, Key, Lead, PackReason, Plan, Profile, Take};
 use treering_core::receipt::{Receipt, ReceiptItem};
 
 use super::blocks::{self, Said};
 use super::grove::{Grove, day_of};
-use super::note;
 
 /// What is handed to a model, with its receipt.
 #[derive(Debug, Clone)]
@@ -155,7 +154,7 @@ pub(super) fn sections(grove: &Grove<'_>, profile: &Profile, plan: &Plan) -> Vec
         written.push(ContextSection {
             heading: section.heading.clone(),
             head: section.heading.as_deref().map(blocks::heading).unwrap_or_default(),
-            note: if section.take == Take::Cut { note(plan) } else { None },
+            note: if section.take == Take::Cut { blocks::note(&plan.left_out) } else { None },
             items: write_items(grove, items, section.take.is_volatile()),
             is_volatile: section.take.is_volatile(),
             is_latest,
@@ -174,12 +173,12 @@ fn write_items(grove: &Grove<'_>, items: &[Item], recalled: bool) -> Vec<Context
                 written.push(ContextItem { block: block.unwrap_or_default(), said: None });
             }
             Key::Said(slice) => {
-                let leads = match (before, recalled) {
-                    (None, _) => true,
-                    (Some(before), true) => !continues(grove, before, item),
-                    (Some(_), false) => slice.from == 0 && grove.opens_a_day(slice.idx.0),
+                let lead = match (before, recalled) {
+                    (before, true) => before.map_or(Lead::Day, |before| lead(grove, before, item)),
+                    (None, false) => Lead::Minute,
+                    (Some(_), false) => grove.lead(slice),
                 };
-                let Some(said) = grove.said(slice, leads) else { continue };
+                let Some(said) = grove.said(slice, lead) else { continue };
                 let said = if recalled { Said { calls: &[], ..said } } else { said };
                 let question = grove.asked.as_ref().filter(|_| recalled).map(|asked| &asked.question);
                 let whole = item.grain >= Grain::Text && slice.from == 0 && slice.until >= said.message.chars;
@@ -205,8 +204,12 @@ fn as_said(said: &Said<'_>) -> String {
     text
 }
 
-/// Whether a hit goes on where the one before it ends, on the same day.
-fn continues(grove: &Grove<'_>, before: &Item, item: &Item) -> bool {
+/// What a hit says about its place, after the one before it.
+fn lead(grove: &Grove<'_>, before: &Item, item: &Item) -> Lead {
     let day = |item: &Item| grove.messages.get(&item.from.idx.0).map(day_of);
-    before.span().1 == item.span().0 && day(before) == day(item)
+    match (day(before) == day(item), before.span().1 == item.span().0) {
+        (true, true) => Lead::None,
+        (true, false) => Lead::Number,
+        (false, _) => Lead::Day,
+    }
 }

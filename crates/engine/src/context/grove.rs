@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use treering_core::error::StoreError;
 use treering_core::node::{Place, Slice, Window};
-use treering_core::packing::{Candidate, Forest, Grain, Key, PackReason, Piece};
+use treering_core::packing::{Candidate, Forest, Grain, Key, Lead, LeftOut, PackReason, Piece, SkipReason};
 use treering_core::ports::{JobFilter, NodeFilter, Span, StoreResult};
 use treering_core::question::Question;
 use treering_core::{
@@ -16,8 +16,10 @@ use treering_core::{
 use super::blocks::{self, NODE_GRAINS, Said};
 use super::tally::Tally;
 
-/// How many of the best hits bring what stands next to them.
-const WITH_NEIGHBOURS: u32 = 12;
+/// How many of the best hits bring what stands next to them, where there is more than enough.
+const WITH_NEIGHBOURS: usize = 8;
+/// A hit costs hardly more before it is told whole.
+const MOST_OF_HIT: u32 = 140;
 
 /// A message of a thread and of those it forked from.
 pub(super) struct Lineage(Vec<(ThreadName, u32)>);
@@ -69,6 +71,8 @@ pub(super) struct Grove<'a> {
     /// One past the last message that is settled.
     pub(super) settled: u32,
     pub(super) asked: Option<Asked>,
+    /// How much there is for hits, about.
+    pub(super) room: u32,
     pub(super) nodes: HashMap<(Level, u32), Node>,
     pub(super) messages: BTreeMap<u32, Message>,
     pub(super) calls: HashMap<u32, Vec<ToolCall>>,
@@ -94,6 +98,7 @@ impl<'a> Grove<'a> {
             end,
             settled: end,
             asked: None,
+            room: 0,
             nodes: HashMap::new(),
             messages: BTreeMap::new(),
             calls: HashMap::new(),
@@ -277,17 +282,19 @@ impl<'a> Grove<'a> {
     }
 
     /// A message as it is told, in its place.
-    pub(super) fn said(&self, slice: Slice, leads: bool) -> Option<Said<'_>> {
+    pub(super) fn said(&self, slice: Slice, lead: Lead) -> Option<Said<'_>> {
         let message = self.messages.get(&slice.idx.0)?;
         let calls = self.calls.get(&slice.idx.0).filter(|_| slice.from == 0);
         let calls = calls.map_or(&[][..], Vec::as_slice);
-        Some(Said { message, slice, calls, leads })
+        Some(Said { message, slice, calls, lead })
     }
 
-    /// Whether a message is the first of its day.
-    pub(super) fn opens_a_day(&self, idx: u32) -> bool {
+    /// What a message says about its place: the first of a day says when it was said.
+    pub(super) fn lead(&self, slice: Slice) -> Lead {
         let day = |idx: u32| self.messages.get(&idx).map(day_of);
-        idx.checked_sub(1).is_none_or(|before| day(before) != day(idx))
+        let idx = slice.idx.0;
+        let opens_a_day = idx.checked_sub(1).is_none_or(|before| day(before) != day(idx));
+        if slice.from == 0 && opens_a_day { Lead::Minute } else { Lead::None }
     }
 
     fn raw(&mut self, window: &Window) -> StoreResult<Vec<Piece>> {
@@ -300,8 +307,7 @@ impl<'a> Grove<'a> {
     }
 
     fn said_piece(&self, slice: Slice) -> Option<Piece> {
-        let leads = slice.from == 0 && self.opens_a_day(slice.idx.0);
-        let said = self.said(slice, leads)?;
+        let said = self.said(slice, self.lead(slice))?;
         let message = said.message;
         let share = match message.chars {
             0 => message.tokens,
@@ -365,22 +371,21 @@ impl<'a> Grove<'a> {
             self.messages.entry(message.idx.0).or_insert_with(|| message.clone());
             candidates.push(self.candidate(message, *score, rank as u32, PackReason::Hit));
         }
-        let is_hit = |idx: u32| found.iter().any(|(message, _)| message.idx.0 == idx);
-        for (rank, (message, score)) in found.iter().enumerate().take(WITH_NEIGHBOURS as usize) {
+        let said: u32 = found.iter().map(|(message, _)| (message.tokens + 10).min(MOST_OF_HIT)).sum();
+        let with = if said < self.room { found.len() } else { WITH_NEIGHBOURS };
+        let mut beside: BTreeMap<u32, (u32, f32)> = BTreeMap::new();
+        for (rank, (message, score)) in found.iter().enumerate().take(with) {
             let idx = message.idx.0;
-            for beside in [idx.checked_sub(1), Some(idx + 1)].into_iter().flatten() {
-                let again = candidates.iter().any(|it| it.piece.span().0 == beside);
-                if is_hit(beside) || again || beside >= self.end {
-                    continue;
+            for next in [idx.checked_sub(1), Some(idx + 1)].into_iter().flatten() {
+                if next < self.end && !found.iter().any(|(message, _)| message.idx.0 == next) {
+                    beside.entry(next).or_insert((rank as u32, *score));
                 }
-                if !self.messages.contains_key(&beside) {
-                    let read = self.reader.messages(self.key, Span::starting(MessageIdx(beside), 1))?;
-                    self.messages.extend(read.into_iter().map(|message| (message.idx.0, message)));
-                }
-                let Some(other) = self.messages.get(&beside).filter(|it| self.lineage.holds(it)) else {
-                    continue;
-                };
-                candidates.push(self.candidate(other, *score, rank as u32, PackReason::Neighbour));
+            }
+        }
+        self.read_all(beside.keys().copied())?;
+        for (idx, (rank, score)) in beside {
+            if let Some(message) = self.messages.get(&idx).filter(|it| self.lineage.holds(it)) {
+                candidates.push(self.candidate(message, score, rank, PackReason::Neighbour));
             }
         }
         for (rank, (node, score)) in nodes.iter().enumerate() {
@@ -396,9 +401,22 @@ impl<'a> Grove<'a> {
         Ok(candidates)
     }
 
+    /// Reads single messages, those that lie close together at once.
+    fn read_all(&mut self, wanted: impl Iterator<Item = u32>) -> StoreResult<()> {
+        const CLOSE: u32 = 6;
+        let missing: Vec<u32> = wanted.filter(|idx| !self.messages.contains_key(idx)).collect();
+        for run in missing.chunk_by(|one, next| next - one <= CLOSE) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+            let span = Span::between(MessageIdx(*first), MessageIdx(last + 1));
+            let read = self.reader.messages(self.key, span)?;
+            self.messages.extend(read.into_iter().map(|message| (message.idx.0, message)));
+        }
+        Ok(())
+    }
+
     fn candidate(&self, message: &Message, score: f32, rank: u32, reason: PackReason) -> Candidate {
         let slice = Slice { idx: message.idx, from: 0, until: message.chars };
-        let said = Said { message, slice, calls: &[], leads: false };
+        let said = Said { message, slice, calls: &[], lead: Lead::None };
         let guess = |grain: &Grain| match grain {
             Grain::Gist => (*grain, 0),
             _ => (*grain, message.tokens),
@@ -525,11 +543,11 @@ impl Forest for Grove<'_> {
         self.candidates()
     }
 
-    fn cost_of_hit(&mut self, hit: &Candidate, grain: Grain) -> u32 {
+    fn cost_of_hit(&mut self, hit: &Candidate, grain: Grain, lead: Lead) -> u32 {
         match hit.piece.key {
             Key::Said(slice) => {
                 let question = self.asked.as_ref().map(|asked| &asked.question);
-                let said = self.said(Slice { ..slice }, false);
+                let said = self.said(slice, lead);
                 said.map_or(0, |said| self.tally.count(&Said { calls: &[], ..said }.block(grain, question)))
             }
             Key::Node(level, ordinal) => {
@@ -544,5 +562,11 @@ impl Forest for Grove<'_> {
         let at = last.unwrap_or(self.conversation.last_activity);
         // The largest number that is told has the most digits; a name may join what is before it.
         self.tally.count(&blocks::run_head(self.end.max(1000), at)) + 1
+    }
+
+    fn cost_of_note(&self) -> u32 {
+        let widest =
+            LeftOut { from: self.end.max(1000), until: self.end.max(1000) + 2, why: SkipReason::NoRoom };
+        self.tally.count(&blocks::note(&[widest, widest]).unwrap_or_default())
     }
 }

@@ -10,9 +10,7 @@ mod tally;
 use std::time::Duration;
 
 use treering_core::gate::GateStatus;
-use treering_core::packing::{
-    Allotment, Forest as _, Item, Key, Plan, Profile, SkipReason, pack, settled_end,
-};
+use treering_core::packing::{Allotment, Forest as _, Item, Key, Plan, Profile, pack, settled_end};
 use treering_core::ports::{JobFilter, Span};
 use treering_core::question::Question;
 use treering_core::receipt::{GateOutcome, Receipt, ReceiptItem, Reusable};
@@ -32,8 +30,6 @@ pub(crate) use tally::Tally;
 
 /// The least budget that a context can be put together for.
 const LEAST_BUDGET: u32 = 128;
-/// What is kept for saying what was left out.
-const NOTE: u32 = 32;
 /// What a message costs beside its text, about.
 const BESIDE: u32 = 8;
 
@@ -210,7 +206,7 @@ impl Assembly<'_> {
             text: text.clone(),
             conversations: vec![self.conversation.id],
             levels: if wants_nodes { Vec::new() } else { vec![0] },
-            limit: (self.request.budget as usize / 40).clamp(12, 64),
+            limit: (self.request.budget as usize / 40).clamp(12, 80),
             ..Query::default()
         };
         let hits = match is_past {
@@ -228,11 +224,12 @@ impl Assembly<'_> {
             .iter()
             .map(|section| section.heading.as_ref().map_or(0, |title| tally.count(&blocks::heading(title))))
             .collect();
-        let budget = self.request.budget.saturating_sub(tally.count(blocks::PREAMBLE) + NOTE);
+        let budget = self.request.budget.saturating_sub(tally.count(blocks::PREAMBLE));
         let said = self.said(grove.end)?;
         let asked = self.request.query.is_some() && profile.is_volatile();
         let recent = profile.cut().and_then(|section| section.tokens).unwrap_or(0);
         let allotment = Allotment::new(budget.saturating_sub(headings.iter().sum()), recent, asked, said);
+        grove.room = budget.saturating_sub(if profile.cut().is_some() { allotment.target } else { 0 });
         if profile.cut().is_some() {
             grove.settled = self.settled(grove.end, said, allotment.slack)?;
         }
@@ -329,16 +326,4 @@ impl Assembly<'_> {
 
 fn last_turn(grove: &Grove<'_>, end: u32) -> Option<u32> {
     grove.turn(MessageIdx(end.checked_sub(1)?))
-}
-
-/// What was left out for want of room, in a line; nothing where nothing was.
-fn note(plan: &Plan) -> Option<String> {
-    let mut spans = plan.left_out.iter().filter(|it| it.why == SkipReason::NoRoom);
-    let name = |from: u32, until: u32| match until - from {
-        1 => format!("#{from}"),
-        _ => format!("#{from}–#{}", until - 1),
-    };
-    let first = spans.next()?;
-    let more = if spans.next().is_some() { " and more" } else { "" };
-    Some(format!("Left out for want of room: {}{more}.\n\n", name(first.from, first.until)))
 }
