@@ -12,6 +12,8 @@ use treering_core::packing::{Grain, Lead, LeftOut, SkipReason};
 use treering_core::question::Question;
 use treering_core::{Message, Node, NodeContent, Timestamp, ToolCall};
 
+use super::tally::Tally;
+
 /// The characters of a gist.
 const GIST_CHARS: usize = 260;
 /// The characters of the part of a message that fits a question.
@@ -58,31 +60,47 @@ pub(super) struct Said<'a> {
 impl Said<'_> {
     /// It as a block; its gist is the part that fits the question, or its beginning.
     pub(super) fn block(&self, grain: Grain, question: Option<&Question>) -> String {
-        let mut block = String::with_capacity(self.message.said.text.len() + 32);
+        let mut block = self.head();
+        self.body(&mut block, grain, question);
+        block
+    }
+
+    /// What its block costs. No tokenizer joins the line above a quotation to it, so that the body is
+    /// counted once whatever stands above it.
+    pub(super) fn cost(&self, tally: &Tally, grain: Grain, question: Option<&Question>) -> u32 {
+        let mut body = String::with_capacity(self.message.said.text.len() + 8);
+        self.body(&mut body, grain, question);
+        tally.count(&self.head()) + tally.count(&body)
+    }
+
+    /// The line above what it says: where it lies, and who says it.
+    fn head(&self) -> String {
+        let mut head = String::new();
         let (idx, at) = (self.message.idx.0, self.message.said.at);
         match self.lead {
             Lead::None => {}
             // Writing to a string does not fail.
-            Lead::Number => _ = write!(block, "#{idx} · "),
-            Lead::Day => _ = write!(block, "#{idx} · {} · ", &at.to_minute()[..10]),
-            Lead::Minute => block.push_str(&run_head(idx, at)),
+            Lead::Number => _ = write!(head, "#{idx} · "),
+            Lead::Day => _ = write!(head, "#{idx} · {} · ", &at.to_minute()[..10]),
+            Lead::Minute => head.push_str(&run_head(idx, at)),
         }
-        block.push_str(&label(self.message));
-        block.push_str(if self.slice.from > 0 { " (continued):\n" } else { ":\n" });
+        head.push_str(&label(self.message));
+        head.push_str(if self.slice.from > 0 { " (continued):\n" } else { ":\n" });
+        head
+    }
+
+    fn body(&self, block: &mut String, grain: Grain, question: Option<&Question>) {
         for call in self.calls {
-            quote(&mut block, &tool_line(call));
+            quote(block, &tool_line(call));
         }
         match (grain, question) {
             (Grain::Mention | Grain::Gist, Some(question)) => {
-                quote(&mut block, &excerpt::best(self.text(), question, PART_CHARS));
+                quote(block, &excerpt::best(self.text(), question, PART_CHARS));
             }
-            (Grain::Mention | Grain::Gist, None) => {
-                quote(&mut block, &excerpt::head(self.text(), GIST_CHARS))
-            }
-            _ => quote(&mut block, self.text()),
+            (Grain::Mention | Grain::Gist, None) => quote(block, &excerpt::head(self.text(), GIST_CHARS)),
+            _ => quote(block, self.text()),
         }
         block.push('\n');
-        block
     }
 
     /// The grains it can be told at: a short one only whole.
@@ -194,7 +212,7 @@ fn quote(block: &mut String, text: &str) {
         }
         match line.contains(|c: char| c.is_control() && c != '\t') {
             true => {
-                block.extend(line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }))
+                block.extend(line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }));
             }
             false => block.push_str(line),
         }

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
-use treering_core::Role;
 use treering_core::packing::{Grain, Item, Key, Lead, PackReason, Plan, Profile, Take};
 use treering_core::receipt::{Receipt, ReceiptItem};
+use treering_core::{ContentHash, Role};
 
 use super::blocks::{self, Said};
 use super::grove::{Grove, day_of};
+use super::tally::Tally;
 
 /// What is handed to a model, with its receipt.
 #[derive(Debug, Clone)]
@@ -44,6 +45,10 @@ pub struct ContextItem {
     pub block: String,
     /// Who said it, and all of it: where it is a message as it was said.
     pub said: Option<(Role, String)>,
+    /// The hash of the block.
+    pub hash: ContentHash,
+    /// Its tokens.
+    pub tokens: u32,
 }
 
 /// A message for a chat API.
@@ -85,6 +90,16 @@ impl Context {
     pub(super) fn blocks(&self) -> impl Iterator<Item = &str> {
         let sections = self.sections.iter().flat_map(ContextSection::blocks);
         std::iter::once(self.preamble.as_str()).chain(sections)
+    }
+
+    /// Its tokens: what blocks cost adds up.
+    pub(super) fn tokens(&self, tally: &Tally) -> u32 {
+        let of = |section: &ContextSection| {
+            let above = section.blocks().take(section.blocks().count() - section.items.len());
+            let items = section.items.iter().map(|item| item.tokens).sum::<u32>();
+            above.map(|block| tally.count(block)).sum::<u32>() + items
+        };
+        tally.count(&self.preamble) + self.sections.iter().map(of).sum::<u32>()
     }
 
     /// The context as one Markdown text.
@@ -167,10 +182,12 @@ fn write_items(grove: &Grove<'_>, items: &[Item], recalled: bool) -> Vec<Context
     let mut written = Vec::with_capacity(items.len());
     let mut before: Option<&Item> = None;
     for item in items {
-        match item.key {
+        let (block, said, tokens) = match item.key {
             Key::Node(level, ordinal) => {
                 let block = grove.nodes.get(&(level, ordinal)).map(|node| blocks::node(node, item.grain));
-                written.push(ContextItem { block: block.unwrap_or_default(), said: None });
+                let block = block.unwrap_or_default();
+                let tokens = grove.tally.count(&block);
+                (block, None, tokens)
             }
             Key::Said(slice) => {
                 let lead = match (before, recalled) {
@@ -182,12 +199,13 @@ fn write_items(grove: &Grove<'_>, items: &[Item], recalled: bool) -> Vec<Context
                 let said = if recalled { Said { calls: &[], ..said } } else { said };
                 let question = grove.asked.as_ref().filter(|_| recalled).map(|asked| &asked.question);
                 let whole = item.grain >= Grain::Text && slice.from == 0 && slice.until >= said.message.chars;
-                written.push(ContextItem {
-                    block: said.block(item.grain, question),
-                    said: (whole && !recalled).then(|| (said.message.said.role, as_said(&said))),
-                });
+                let as_said = (whole && !recalled).then(|| (said.message.said.role, as_said(&said)));
+                let tokens = said.cost(grove.tally, item.grain, question);
+                (said.block(item.grain, question), as_said, tokens)
             }
-        }
+        };
+        let hash = ContentHash::of_fields(&[block.as_bytes()]);
+        written.push(ContextItem { block, said, hash, tokens });
         before = Some(item);
     }
     written

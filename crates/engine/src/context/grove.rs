@@ -2,6 +2,7 @@
 //! as they are asked for, as they were known at one moment.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use treering_core::error::StoreError;
 use treering_core::node::{Place, Slice, Window};
@@ -73,7 +74,7 @@ pub(super) struct Grove<'a> {
     pub(super) asked: Option<Asked>,
     /// How much there is for hits, about.
     pub(super) room: u32,
-    pub(super) nodes: HashMap<(Level, u32), Node>,
+    pub(super) nodes: HashMap<(Level, u32), Arc<Node>>,
     pub(super) messages: BTreeMap<u32, Message>,
     pub(super) calls: HashMap<u32, Vec<ToolCall>>,
     roots: Option<(u32, Vec<Piece>)>,
@@ -131,19 +132,27 @@ impl<'a> Grove<'a> {
         }
     }
 
-    fn read_nodes(&mut self, filter: &NodeFilter) -> StoreResult<Vec<Node>> {
-        let nodes = self.reader.nodes(self.key, filter)?;
-        for node in &nodes {
-            self.nodes.insert((node.level(), node.ordinal()), node.clone());
-        }
+    fn read_nodes(&mut self, filter: &NodeFilter) -> StoreResult<Vec<Arc<Node>>> {
+        let nodes: Vec<_> = self.reader.nodes(self.key, filter)?.into_iter().map(Arc::new).collect();
+        self.keep(&nodes);
         Ok(nodes)
     }
 
-    fn children(&mut self, node: &Node) -> StoreResult<Vec<Node>> {
+    fn keep(&mut self, nodes: &[Arc<Node>]) {
+        let placed = nodes.iter().map(|node| ((node.level(), node.ordinal()), Arc::clone(node)));
+        self.nodes.extend(placed);
+    }
+
+    fn children(&mut self, node: &Node) -> StoreResult<Vec<Arc<Node>>> {
         let Some(below) = node.level().below() else { return Ok(Vec::new()) };
+        if let Some(children) = self.tally.below(self.key.id, node) {
+            self.keep(&children);
+            return Ok(children);
+        }
         let filter = NodeFilter { parent: Some(Some(node.ordinal())), ..NodeFilter::at(below) };
         let mut children = self.read_nodes(&filter)?;
         children.sort_by_key(|child| (child.range_end, child.ordinal()));
+        self.tally.put_below(self.key.id, node, children.clone());
         Ok(children)
     }
 
@@ -155,7 +164,7 @@ impl<'a> Grove<'a> {
     }
 
     /// The highest nodes that count.
-    fn highest(&mut self) -> StoreResult<Vec<Node>> {
+    fn highest(&mut self) -> StoreResult<Vec<Arc<Node>>> {
         let height = self.conversation.growth.sealed.len();
         let mut tops = Vec::new();
         for number in 1..=height {
@@ -186,7 +195,7 @@ impl<'a> Grove<'a> {
     }
 
     /// What no node covers of each thread up to the settled place, in windows.
-    fn uncovered(&mut self, highest: &[Node]) -> StoreResult<Vec<Window>> {
+    fn uncovered(&mut self, highest: &[Arc<Node>]) -> StoreResult<Vec<Window>> {
         let waiting = self.waiting_windows()?;
         let mut open = Vec::new();
         let settled = self.settled;
@@ -315,7 +324,7 @@ impl<'a> Grove<'a> {
                 (u64::from(message.tokens) * u64::from(slice.until - slice.from) / u64::from(chars)) as u32
             }
         };
-        let cost = |grain: &Grain| (*grain, self.tally.count(&said.block(*grain, None)));
+        let cost = |grain: &Grain| (*grain, said.cost(self.tally, *grain, None));
         let until = match slice.until >= message.chars {
             true => Place::after(slice.idx),
             false => Place { idx: slice.idx, offset: slice.until },
@@ -331,6 +340,10 @@ impl<'a> Grove<'a> {
     }
 
     fn node_piece(&self, node: &Node) -> Piece {
+        self.tally.piece(self.key.id, node, || self.new_piece(node))
+    }
+
+    fn new_piece(&self, node: &Node) -> Piece {
         let cost = |grain: Grain| (grain, self.tally.count(&blocks::node(node, grain)));
         let (from, until, least) = match &node.task.covers {
             Covers::Messages(window) => {
@@ -351,7 +364,7 @@ impl<'a> Grove<'a> {
         }
     }
 
-    fn node_pieces(&self, nodes: &[Node]) -> Vec<Piece> {
+    fn node_pieces(&self, nodes: &[Arc<Node>]) -> Vec<Piece> {
         nodes.iter().map(|node| self.node_piece(node)).collect()
     }
 
@@ -362,7 +375,7 @@ impl<'a> Grove<'a> {
         for hit in &asked.hits {
             match &hit.found {
                 crate::search::Found::Message(message) => found.push(((**message).clone(), hit.score)),
-                crate::search::Found::Node(node) => nodes.push(((**node).clone(), hit.score)),
+                crate::search::Found::Node(node) => nodes.push((Arc::new((**node).clone()), hit.score)),
             }
         }
         found.retain(|(message, _)| message.idx.0 < self.end && self.lineage.holds(message));
@@ -392,7 +405,7 @@ impl<'a> Grove<'a> {
             if !self.counts(node)? {
                 continue;
             }
-            self.nodes.insert((node.level(), node.ordinal()), node.clone());
+            self.keep(std::slice::from_ref(node));
             let mut piece = self.node_piece(node);
             piece.costs.retain(|(grain, _)| *grain == Grain::Text);
             let (score, rank, reason) = (*score, rank as u32, PackReason::Hit);
@@ -440,6 +453,10 @@ const LEAST_GIST: u32 = 24;
 fn rising(costs: impl Iterator<Item = (Grain, u32)>) -> Vec<(Grain, u32)> {
     let mut rising: Vec<(Grain, u32)> = Vec::new();
     for (grain, cost) in costs {
+        // Lists that are empty add nothing.
+        if grain == Grain::Details && rising.last().is_some_and(|(_, text)| *text == cost) {
+            continue;
+        }
         while rising.last().is_some_and(|(_, coarser)| *coarser >= cost) {
             rising.pop();
         }
@@ -548,7 +565,7 @@ impl Forest for Grove<'_> {
             Key::Said(slice) => {
                 let question = self.asked.as_ref().map(|asked| &asked.question);
                 let said = self.said(slice, lead);
-                said.map_or(0, |said| self.tally.count(&Said { calls: &[], ..said }.block(grain, question)))
+                said.map_or(0, |said| Said { calls: &[], ..said }.cost(self.tally, grain, question))
             }
             Key::Node(level, ordinal) => {
                 let node = self.nodes.get(&(level, ordinal));

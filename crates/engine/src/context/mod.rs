@@ -10,13 +10,13 @@ mod tally;
 use std::time::Duration;
 
 use treering_core::gate::GateStatus;
-use treering_core::packing::{Allotment, Forest as _, Item, Key, Plan, Profile, pack, settled_end};
+use treering_core::packing::{Allotment, Forest as _, Item, Key, Plan, Profile, Take, pack, settled_end};
 use treering_core::ports::{JobFilter, Span};
 use treering_core::question::Question;
 use treering_core::receipt::{GateOutcome, Receipt, ReceiptItem, Reusable};
 use treering_core::{
-    ContentHash, Conversation, ConversationId, ConversationKey, Invalid, Job, JobKind, MessageIdx, Reader,
-    ThreadName, Timestamp, TurnNo,
+    Conversation, ConversationId, ConversationKey, Invalid, Job, JobKind, MessageIdx, Reader, ThreadName,
+    Timestamp, TurnNo,
 };
 
 use crate::error::{Error, Result};
@@ -163,13 +163,13 @@ impl Assembly<'_> {
         let tally = self.memory.tally();
         let mut grove = Grove::new(self.reader, self.key, self.conversation, tally, &thread, end);
         grove.asked = self.ask(end, is_past, now)?;
-        let plan = self.plan(&mut grove)?;
-        let settled = grove.settled;
+        let allotment = self.allot(&mut grove)?;
+        let plan = self.pack(&mut grove, &allotment)?;
         let sections = forms::sections(&grove, &self.request.profile, &plan);
-        let reusable = self.reusable(&sections, &thread, end, settled, last.map(|message| message.turn))?;
+        let reusable = self.reusable(&grove, &plan, &sections, &thread)?;
         let mut context =
             Context { preamble: blocks::PREAMBLE.to_owned(), sections, receipt: Receipt::default() };
-        let tokens = context.blocks().map(|block| tally.count(block)).sum();
+        let tokens = context.tokens(tally);
         let of_context = |tokens_reused: u32| Reusable::of(tokens_reused, tokens);
         context.receipt = Receipt {
             conversation: self.conversation.id.to_string(),
@@ -181,7 +181,7 @@ impl Assembly<'_> {
             budget: self.request.budget,
             tokens,
             tokenizer: self.memory.tokenizer().name(),
-            items: self.receipt_items(&grove, &context, &plan),
+            items: Self::receipt_items(&grove, &context, &plan),
             left_out: plan.left_out.clone(),
             hits_left_out: plan.hits_left_out,
             gate,
@@ -201,12 +201,12 @@ impl Assembly<'_> {
         let Some(text) = self.request.query.as_ref().filter(|_| profile.is_volatile()) else {
             return Ok(None);
         };
-        let wants_nodes = profile.sections.iter().any(|it| it.take == treering_core::packing::Take::Nodes);
+        let wants_nodes = profile.sections.iter().any(|it| it.take == Take::Nodes);
         let query = Query {
             text: text.clone(),
             conversations: vec![self.conversation.id],
             levels: if wants_nodes { Vec::new() } else { vec![0] },
-            limit: (self.request.budget as usize / 40).clamp(12, 80),
+            limit: self.hits_wanted(end)?,
             ..Query::default()
         };
         let hits = match is_past {
@@ -216,24 +216,41 @@ impl Assembly<'_> {
         Ok(Some(Asked { question: Question::new(text, now), hits }))
     }
 
-    fn plan(&self, grove: &mut Grove<'_>) -> Result<Plan> {
+    /// How many hits may have room, as long as messages are on average before a place.
+    fn hits_wanted(&self, end: u32) -> Result<usize> {
+        let each = self.said(end)?.checked_div(end.into()).unwrap_or(0).clamp(16, 64);
+        Ok(usize::try_from(u64::from(self.request.budget) / each).unwrap_or(0).clamp(12, 64))
+    }
+
+    fn headings(&self) -> Vec<u32> {
         let tally = self.memory.tally();
+        let cost = |title: &String| tally.count(&blocks::heading(title));
+        let sections = self.request.profile.sections.iter();
+        sections.map(|section| section.heading.as_ref().map_or(0, cost)).collect()
+    }
+
+    fn budget(&self) -> u32 {
+        self.request.budget.saturating_sub(self.memory.tally().count(blocks::PREAMBLE))
+    }
+
+    /// Divides the budget, and says which part of the history is settled.
+    fn allot(&self, grove: &mut Grove<'_>) -> Result<Allotment> {
         let profile = &self.request.profile;
-        let headings: Vec<u32> = profile
-            .sections
-            .iter()
-            .map(|section| section.heading.as_ref().map_or(0, |title| tally.count(&blocks::heading(title))))
-            .collect();
-        let budget = self.request.budget.saturating_sub(tally.count(blocks::PREAMBLE));
         let said = self.said(grove.end)?;
         let asked = self.request.query.is_some() && profile.is_volatile();
         let recent = profile.cut().and_then(|section| section.tokens).unwrap_or(0);
-        let allotment = Allotment::new(budget.saturating_sub(headings.iter().sum()), recent, asked, said);
-        grove.room = budget.saturating_sub(if profile.cut().is_some() { allotment.target } else { 0 });
+        let room = self.budget().saturating_sub(self.headings().iter().sum());
+        let allotment = Allotment::new(room, recent, asked, said);
+        grove.room = room;
         if profile.cut().is_some() {
+            grove.room = room.saturating_sub(allotment.target);
             grove.settled = self.settled(grove.end, said, allotment.slack)?;
         }
-        Ok(pack(grove, profile, &headings, budget, &allotment)?)
+        Ok(allotment)
+    }
+
+    fn pack(&self, grove: &mut Grove<'_>, allotment: &Allotment) -> Result<Plan> {
+        Ok(pack(grove, &self.request.profile, &self.headings(), self.budget(), allotment)?)
     }
 
     /// What was said before a place, in tokens, about as it is written.
@@ -271,31 +288,36 @@ impl Assembly<'_> {
     /// How many tokens the context begins with that the one of the turn before began with, too.
     fn reusable(
         &self,
+        now: &Grove<'_>,
+        plan: &Plan,
         sections: &[ContextSection],
         thread: &ThreadName,
-        end: u32,
-        settled: u32,
-        turn: Option<TurnNo>,
     ) -> Result<u32> {
-        let Some(before) = turn.and_then(|turn| turn.0.checked_sub(1)) else { return Ok(0) };
-        let turns = self.reader.turns(self.key, Span::starting(TurnNo(before), 1))?;
-        let Some(earlier) = turns.last().map(|turn| turn.until.0.min(end)) else { return Ok(0) };
         let tally = self.memory.tally();
+        let last = now.end.checked_sub(1).and_then(|last| now.turn(MessageIdx(last)));
+        let Some(before) = last.and_then(|turn| turn.checked_sub(1)) else { return Ok(0) };
+        let turns = self.reader.turns(self.key, Span::starting(TurnNo(before), 1))?;
+        let Some(earlier) = turns.last().map(|turn| turn.until.0.min(now.end)) else { return Ok(0) };
+        let head = tally.count(blocks::PREAMBLE);
         let mut grove = Grove::new(self.reader, self.key, self.conversation, tally, thread, earlier);
-        let plan = self.plan(&mut grove)?;
-        _ = settled;
+        let allotment = self.allot(&mut grove)?;
+        let cut_first = self.request.profile.sections.first().is_some_and(|it| it.take == Take::Cut);
+        if cut_first && grove.settled == now.settled && now.settled <= earlier {
+            // Nothing was decided anew: only what was said since has been added.
+            let Some(section) = sections.first() else { return Ok(head) };
+            let items = section.items.iter().zip(plan.items());
+            let same = items.take_while(|(_, item)| item.span().1 <= earlier).map(|(told, _)| told.tokens);
+            let above = section.blocks().take(section.blocks().count() - section.items.len());
+            return Ok(head + above.map(|block| tally.count(block)).sum::<u32>() + same.sum::<u32>());
+        }
+        let plan = self.pack(&mut grove, &allotment)?;
         let was = forms::sections(&grove, &self.request.profile, &plan);
-        let standing = |sections: &[ContextSection]| {
-            let steady = sections.iter().take_while(|section| !section.is_volatile);
-            steady.flat_map(ContextSection::blocks).map(str::to_owned).collect::<Vec<_>>()
-        };
-        let (now, was) = (standing(sections), standing(&was));
-        let same = now.iter().zip(&was).take_while(|(now, was)| now == was).map(|(now, _)| tally.count(now));
-        Ok(tally.count(blocks::PREAMBLE) + same.sum::<u32>())
+
+        let same = steady(sections).zip(steady(&was)).take_while(|(now, was)| now == was);
+        Ok(head + same.map(|(block, _)| tally.count(block)).sum::<u32>())
     }
 
-    fn receipt_items(&self, grove: &Grove<'_>, context: &Context, plan: &Plan) -> Vec<ReceiptItem> {
-        let tally = self.memory.tally();
+    fn receipt_items(grove: &Grove<'_>, context: &Context, plan: &Plan) -> Vec<ReceiptItem> {
         let told = context.sections.iter().flat_map(|section| {
             section.items.iter().map(|item| (section.heading.clone().unwrap_or_default(), item))
         });
@@ -316,12 +338,17 @@ impl Assembly<'_> {
                 grain: item.grain,
                 reason: item.reason,
                 score: item.score,
-                tokens: tally.count(&told.block),
-                hash: ContentHash::of_fields(&[told.block.as_bytes()]),
+                tokens: told.tokens,
+                hash: told.hash,
             }
         };
         told.zip(plan.items()).map(line).collect()
     }
+}
+
+/// What of sections does not depend on the question, as it is written.
+fn steady(sections: &[ContextSection]) -> impl Iterator<Item = &str> {
+    sections.iter().take_while(|section| !section.is_volatile).flat_map(ContextSection::blocks)
 }
 
 fn last_turn(grove: &Grove<'_>, end: u32) -> Option<u32> {
