@@ -28,7 +28,7 @@ pub struct ContextSection {
     pub heading: Option<String>,
     /// The title as it is written.
     pub head: String,
-    /// What was left out, in words.
+    /// What was left out, in words; it ends the section.
     pub note: Option<String>,
     /// What is in it, in order.
     pub items: Vec<ContextItem>,
@@ -72,8 +72,8 @@ pub enum Change {
 impl ContextSection {
     /// Everything it is written with, in order.
     pub(super) fn blocks(&self) -> impl Iterator<Item = &str> {
-        let above = std::iter::once(self.head.as_str()).chain(self.note.as_deref());
-        above.filter(|block| !block.is_empty()).chain(self.items.iter().map(|item| item.block.as_str()))
+        let items = self.items.iter().map(|item| item.block.as_str());
+        std::iter::once(self.head.as_str()).chain(items).chain(self.note.as_deref())
     }
 
     /// Where the messages begin that end it and are as they were said.
@@ -95,9 +95,8 @@ impl Context {
     /// Its tokens: what blocks cost adds up.
     pub(super) fn tokens(&self, tally: &Tally) -> u32 {
         let of = |section: &ContextSection| {
-            let above = section.blocks().take(section.blocks().count() - section.items.len());
             let items = section.items.iter().map(|item| item.tokens).sum::<u32>();
-            above.map(|block| tally.count(block)).sum::<u32>() + items
+            tally.count(&section.head) + items + section.note.as_deref().map_or(0, |note| tally.count(note))
         };
         tally.count(&self.preamble) + self.sections.iter().map(of).sum::<u32>()
     }
@@ -117,11 +116,11 @@ impl Context {
         for section in &self.sections {
             let tail = section.raw_tail();
             let text = if section.is_volatile { &mut volatile } else { &mut standing };
-            if tail > 0 || section.note.is_some() {
-                let above = section.blocks().take(section.blocks().count() - section.items.len());
-                text.extend(above);
+            if tail > 0 {
+                text.push_str(&section.head);
             }
             text.extend(section.items[..tail].iter().map(|item| item.block.as_str()));
+            text.extend(section.note.as_deref());
             let said =
                 section.items[tail..].iter().filter_map(|item| item.said.clone().map(|said| (said, item)));
             latest.extend(said.map(|((role, content), item)| match role {

@@ -307,8 +307,7 @@ impl Assembly<'_> {
             let Some(section) = sections.first() else { return Ok(head) };
             let items = section.items.iter().zip(plan.items());
             let same = items.take_while(|(_, item)| item.span().1 <= earlier).map(|(told, _)| told.tokens);
-            let above = section.blocks().take(section.blocks().count() - section.items.len());
-            return Ok(head + above.map(|block| tally.count(block)).sum::<u32>() + same.sum::<u32>());
+            return Ok(head + tally.count(&section.head) + same.sum::<u32>());
         }
         let plan = self.pack(&mut grove, &allotment)?;
         let was = forms::sections(&grove, &self.request.profile, &plan);
