@@ -9,6 +9,7 @@ use confique::meta::{Expr, FieldKind, LeafKind, Meta};
 use confique::{Config, Layer};
 use serde::Deserialize;
 use treering_core::job::RetryPolicy;
+use treering_core::packing::{Profile, Section};
 use treering_core::parameters::{Assignment, PARAMETERS};
 use treering_core::{Invalid, Policy, Preset, TenantId};
 use treering_providers::{Bpe, ENCODER_NAME, StaticEmbedder};
@@ -45,6 +46,43 @@ pub struct Settings {
     /// How background work is done.
     #[config(nested)]
     pub work: WorkSettings,
+
+    /// What is handed to a model.
+    #[config(nested)]
+    pub context: ContextSettings,
+
+    /// Profiles of your own: what goes into a context, section by section, as
+    /// `[[profiles.mine.sections]]` with `take = "recent"`, `"level"`, `"frontier"`, `"cut"`, `"recall"`
+    /// or `"nodes"`. The guide to contexts says what a section may have.
+    #[config(default = {})]
+    pub profiles: BTreeMap<String, ProfileSettings>,
+}
+
+/// What is handed to a model.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct ContextSettings {
+    /// The most tokens that a context may have.
+    #[config(env = "TREERING_CONTEXT_BUDGET", default = 8000)]
+    pub budget: u32,
+
+    /// How many of them are kept for the latest messages, as they were said; half of the
+    /// context at the most.
+    #[config(env = "TREERING_CONTEXT_RECENT", default = 2000)]
+    pub recent: u32,
+
+    /// What goes into a context: `cut`, `enriched`, `tiered`, `frontier`, `code-review`,
+    /// `documentation`, or a profile of your own.
+    #[config(env = "TREERING_CONTEXT_PROFILE", default = "cut")]
+    pub profile: String,
+}
+
+/// A profile of one's own.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProfileSettings {
+    /// What it takes, in the order it is told.
+    pub sections: Vec<Section>,
 }
 
 /// Where and how everything is kept.
@@ -82,13 +120,13 @@ pub struct EmbedSettings {
     pub encoder_path: PathBuf,
 }
 
-impl From<EmbedSettings> for crate::EmbedOptions {
-    fn from(settings: EmbedSettings) -> Self {
+impl From<&EmbedSettings> for crate::EmbedOptions {
+    fn from(settings: &EmbedSettings) -> Self {
         let model = match settings.model {
             ModelSetting::Bundled => StaticEmbedder::NAME,
             ModelSetting::Encoder => ENCODER_NAME,
         };
-        Self { model: model.into(), encoder_path: settings.encoder_path }
+        Self { model: model.into(), encoder_path: settings.encoder_path.clone() }
     }
 }
 
@@ -273,6 +311,19 @@ pub struct BadSettings(String);
 type SettingsLayer = <Settings as Config>::Layer;
 
 impl Settings {
+    /// The profile of a name: one of the user's own, or one that comes with the program.
+    pub fn profile(&self, name: &str) -> Result<Profile, Invalid> {
+        if let Some(own) = self.profiles.get(name) {
+            let profile = Profile { name: name.to_owned(), sections: own.sections.clone() };
+            return profile.check().map(|()| profile);
+        }
+        Profile::named(name, self.context.recent).ok_or_else(|| {
+            let own = self.profiles.keys().map(String::as_str);
+            let known: Vec<&str> = Profile::NAMES.into_iter().chain(own).collect();
+            Invalid::new(format!("profile {name:?}"), format!("a profile is one of {}", known.join(", ")))
+        })
+    }
+
     /// Reads flags (`key=value`) over the environment over the file in `home` over defaults.
     pub fn load(home: &Path, flags: &[(String, String)]) -> Result<Loaded, BadSettings> {
         let path = home.join(FILE);
@@ -296,6 +347,10 @@ impl Settings {
         let layers = flagged.with_fallback(environment).with_fallback(file);
         let settings = Self::from_layer(layers.with_fallback(SettingsLayer::default_values()))
             .map_err(|error| bad("settings")(&error))?;
+        let names = settings.profiles.keys().chain([&settings.context.profile]);
+        for name in names {
+            settings.profile(name).map_err(|error| bad("settings")(&error))?;
+        }
 
         let mut in_force = Vec::new();
         leaves(&Self::META, "", &mut |key, _, env, default| {
@@ -453,8 +508,23 @@ mod tests {
         check("[tree]\npreset = \"best\"", &[], &["best", "per-turn"]);
         check("[tree]\nparameters = [\"windowchars=1\"]", &[], &["windowchars", "window_chars"]);
         check("[embed]\nmodel = \"best\"", &[], &["best", "bundled", "encoder"]);
+        check("[context]\nprofile = \"best\"", &[], &["best", "code-review"]);
+        check("[profiles.mine]\nsections = []", &[], &["mine", "no sections", "recent"]);
+        check("[[profiles.mine.sections]]\ntake = \"all\"", &[], &["all", "frontier"]);
+        check("[[profiles.mine.sections]]\ntake = \"cut\"\nlevels = 1", &[], &["levels", "level"]);
+        check("[[profiles.mine.sections]]\ntake = \"level\"", &[], &["mine", "which"]);
         check("", &[("store.synk", "x")], &["store.synk", "store.sync"]);
         check("", &[("store.sync", "x")], &["--set", "full"]);
+    }
+
+    #[test]
+    fn profiles_of_ones_own_are_known_by_name() {
+        let file =
+            "[context]\nprofile = \"mine\"\n[[profiles.mine.sections]]\ntake = \"recent\"\nmessages = 4";
+        let loaded = load(file, &[]).unwrap();
+        assert_eq!(loaded.settings.profile("mine").unwrap().sections[0].messages, Some(4));
+        let error = loaded.settings.profile("yours").unwrap_err().to_string();
+        assert!(error.contains("mine") && error.contains("cut"), "{error}");
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub mod cli;
 pub mod config;
 mod embedders;
 pub mod eval;
+pub mod forms;
 pub mod importers;
 pub mod wire;
 
@@ -36,8 +37,8 @@ use embedders::EMBEDDERS;
 pub use embedders::{EmbedOptions, embedder_named};
 pub use treering_core::{NewMessage, NewToolCall, Policy, Role, TenantId, ThreadName, Timestamp};
 pub use treering_engine::{
-    Appended, Error, Incoming, Matching, Memory, NewConversation, Parts, Query, Result, Scope, Target,
-    Update, WorkSettings, Worker,
+    Appended, Context, ContextRequest, Error, Incoming, Matching, Memory, NewConversation, Parts, Query,
+    Result, Scope, Target, Update, WorkSettings, Worker,
 };
 pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
 pub use treering_store::{EmbeddedStore, Sync};

@@ -73,17 +73,25 @@ impl Growth {
 
     fn window(&mut self, thread: &ThreadName, seal: &Seal, policy: &Policy) -> Task {
         let window = Window { thread: thread.clone(), from: seal.from, until: seal.until };
-        self.task(Level::FIRST, Covers::Messages(window), Cause::Window(seal.reason), policy)
+        let sealed_by = self.through.checked_sub(1).map(MessageIdx);
+        self.task(Level::FIRST, Covers::Messages(window), Cause::Window(seal.reason), sealed_by, policy)
     }
 
-    fn task(&mut self, level: Level, covers: Covers, cause: Cause, policy: &Policy) -> Task {
+    fn task(
+        &mut self,
+        level: Level,
+        covers: Covers,
+        cause: Cause,
+        sealed_by: Option<MessageIdx>,
+        policy: &Policy,
+    ) -> Task {
         let place = usize::from(level.number()) - 1;
         if self.sealed.len() <= place {
             self.sealed.resize(place + 1, 0);
         }
         let ordinal = self.sealed[place];
         self.sealed[place] += 1;
-        Task { level, ordinal, covers, manner: policy.manner(level), cause }
+        Task { level, ordinal, covers, manner: policy.manner(level), cause, sealed_by }
     }
 
     /// Plans the groups that finished nodes of `level` make, given all of them that are in none.
@@ -107,6 +115,7 @@ impl Growth {
                 break;
             }
             self.offered[place] += 1;
+            let sealed_by = node.task.sealed_by;
             ungrouped.push(node);
             // Threads are merged in the order of time.
             ungrouped.sort_by_key(|node| (node.range_end, node.ordinal()));
@@ -114,7 +123,7 @@ impl Growth {
                 let rest = ungrouped.split_off(children);
                 let group = std::mem::replace(&mut ungrouped, rest);
                 let ids = group.iter().map(|child| child.id.clone()).collect();
-                let task = self.task(above, Covers::Nodes(ids), Cause::Group(reason), policy);
+                let task = self.task(above, Covers::Nodes(ids), Cause::Group(reason), sealed_by, policy);
                 planned.push((task, group.iter().map(Node::ordinal).collect()));
             }
         }
@@ -139,7 +148,10 @@ impl Growth {
             let covers = Covers::Nodes(part.iter().map(|child| child.id.clone()).collect());
             let task = match place {
                 0 => Task { covers, ..group.clone() },
-                _ => self.task(group.level, covers, Cause::Group(GroupReason::NextDoesNotFit), policy),
+                _ => {
+                    let cause = Cause::Group(GroupReason::NextDoesNotFit);
+                    self.task(group.level, covers, cause, group.sealed_by, policy)
+                }
             };
             planned.push((task, part.iter().map(Node::ordinal).collect()));
         }

@@ -208,6 +208,19 @@ pub struct Task {
     pub manner: Manner,
     /// Why it was sealed.
     pub cause: Cause,
+    /// The message whose arrival sealed it: from then on it counts as there. Unknown for what was
+    /// sealed before this was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed_by: Option<MessageIdx>,
+}
+
+impl Task {
+    /// Whether it was sealed once the messages before `end` were there. What does not say when
+    /// it was counts from the moment that all it covers is there.
+    #[must_use]
+    pub fn is_sealed_at(&self, end: MessageIdx, covers_until: u32) -> bool {
+        self.sealed_by.map_or(covers_until <= end.0, |by| by < end)
+    }
 }
 
 /// Where a finished node stands. Waiting and failing belong to its job.

@@ -4,6 +4,7 @@
 //! builds no adapter itself, and every write goes through one commit of the store.
 
 mod clock;
+mod context;
 mod cwd;
 mod draw;
 mod embed;
@@ -24,6 +25,7 @@ mod verify_tree;
 mod worker;
 
 pub use clock::SystemClock;
+pub use context::{Change, ChatMessage, Context, ContextItem, ContextRequest, ContextSection};
 pub use cwd::normalise_cwd;
 pub use draw::Branch;
 pub use error::{Error, Result};

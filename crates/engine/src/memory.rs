@@ -11,9 +11,10 @@ use treering_core::slug::slug_of;
 use treering_core::{
     Clock, Commit, Conversation, ConversationId, ConversationKey, ConversationState, Embedder, Invalid,
     Message, MessageIdx, Naming, NewMessage, Policy, Reader, Store, StoreError, Summarizer, TenantId,
-    ThreadName, Tokenizer, ToolCall, Turn, TurnNo, Write,
+    ThreadName, Timestamp, Tokenizer, ToolCall, Turn, TurnNo, Write,
 };
 
+use crate::context::{Past, Stopped, Tally};
 use crate::error::{Error, Result};
 use crate::gate::Signal;
 use crate::grow::{Grower, policy_of};
@@ -26,6 +27,7 @@ pub struct Memory {
     parts: Arc<Parts>,
     signal: Arc<Signal>,
     arenas: Arc<Arenas>,
+    tally: Arc<Tally>,
     tenant: TenantId,
 }
 
@@ -96,7 +98,8 @@ impl Memory {
     /// The memory of `tenant` in the store of `parts`.
     #[must_use]
     pub fn new(parts: Parts, tenant: TenantId) -> Self {
-        Self { parts: Arc::new(parts), signal: Arc::default(), arenas: Arc::default(), tenant }
+        let tally = Arc::new(Tally::new(Arc::clone(&parts.tokenizer)));
+        Self { parts: Arc::new(parts), signal: Arc::default(), arenas: Arc::default(), tally, tenant }
     }
 
     /// The memory of another tenant in the same store.
@@ -183,6 +186,29 @@ impl Memory {
 
     pub(crate) fn arenas(&self) -> &Arenas {
         &self.arenas
+    }
+
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// The same memory as it was: only what one conversation held at one moment, which nothing
+    /// can be added to.
+    pub(crate) fn past(&self, id: ConversationId, end: u32, now: Timestamp) -> Self {
+        let parts = &*self.parts;
+        let past = Past::new(Arc::clone(&parts.store), self.key(id), end);
+        let parts = Parts {
+            store: Arc::new(past),
+            tokenizer: Arc::clone(&parts.tokenizer),
+            clock: Arc::new(Stopped(now)),
+            summarizer: Arc::clone(&parts.summarizer),
+            stand_in: parts.stand_in.clone(),
+            embedder: Arc::clone(&parts.embedder),
+            other_embedders: parts.other_embedders.clone(),
+            policy: parts.policy.clone(),
+            work: parts.work,
+        };
+        Self { tally: Arc::clone(&self.tally), ..Self::new(parts, self.tenant.clone()) }
     }
 
     pub(crate) fn signal(&self) -> &Signal {

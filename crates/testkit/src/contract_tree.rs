@@ -80,7 +80,7 @@ pub(crate) fn task(number: u8, ordinal: u32) -> Task {
     };
     let manner =
         Manner { strategy, length, deduplicate: true, overlap_chars: 200, prompt: prompt::version(strategy) };
-    Task { level, ordinal, covers, manner, cause }
+    Task { level, ordinal, covers, manner, cause, sealed_by: Some(MessageIdx(ordinal)) }
 }
 
 fn content() -> NodeContent {

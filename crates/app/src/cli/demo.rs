@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use treering_core::ports::{ConversationFilter, Span};
 use treering_core::{Conversation, TurnNo};
-use treering_engine::{Memory, Scope, Worker};
+use treering_engine::{ContextRequest, Memory, Scope, Worker};
 
 use super::output::{BOLD, DIM, GOOD, Output, count, paint};
-use super::{Failure, sessions, show, show_tree};
+use super::{Failure, context, sessions, show, show_tree};
 use crate::importers::{FileReport, Options, Runner};
 
 /// Six weeks of a small software project, written for this program.
@@ -58,6 +58,13 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Failure> {
     let early = memory.turns(conversation.id, Span::starting(TurnNo(0), 1))?;
     let late = memory.turns(conversation.id, Span::starting(TurnNo(view.turns.saturating_sub(1)), 1))?;
     let branches = memory.tree(conversation.id)?.draw();
+    let asked = "Which database holds the tide readings?";
+    let request = ContextRequest {
+        query: Some(asked.to_owned()),
+        budget: 1200,
+        ..ContextRequest::new(conversation.id)
+    };
+    let handed = memory.context(&request)?;
     output.show(&view, |out| {
         tour.welcome(out)?;
         heading(out, "treering sessions", "Every conversation, found by name, by folder or by id.")?;
@@ -68,6 +75,9 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Failure> {
         late.iter().try_for_each(|turn| show::print_turn(out, turn, false))?;
         heading(out, "treering show tidewatch --tree", "The rings: summaries that grew as it was told.")?;
         show_tree::branches(out, &branches)?;
+        let command = format!("treering context tidewatch --query \"{asked}\" --budget 1200 --receipt");
+        heading(out, &command, "What a model is handed: all of it, in 1,200 tokens.")?;
+        context::receipt(out, &handed.receipt)?;
         tour.ledger(out, &verification)?;
         tour.goodbye(out, args.keep.as_deref())
     })?;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::Failure;
 use super::output::{BOLD, DIM, Output, count, grouped, pad, paint};
 use crate::EmbedOptions;
-use crate::eval::{Measured, measure, read};
+use crate::eval::{Contexts, Measured, Way, measure, read};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -21,6 +21,9 @@ pub(super) struct Args {
     /// Writes the ranking of every question as JSON lines
     #[arg(long, value_name = "FILE")]
     dump: Option<PathBuf>,
+    /// Puts a context of so many tokens together for each question, too, and measures what it holds
+    #[arg(long, value_name = "TOKENS")]
+    context_budget: Option<u32>,
     /// Shows the figures of each category, too
     #[arg(long)]
     categories: bool,
@@ -36,6 +39,26 @@ struct View {
     p50_us: u64,
     p90_us: u64,
     p99_us: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contexts: Option<ContextsView>,
+}
+
+#[derive(Serialize)]
+struct ContextsView {
+    budget: u32,
+    rows: Vec<ContextRow>,
+}
+
+#[derive(Serialize)]
+struct ContextRow {
+    way: &'static str,
+    gold_raw: f64,
+    gold_told: f64,
+    answer: f64,
+    answers: u32,
+    cover: f64,
+    filled: f64,
+    p50_us: u64,
 }
 
 #[derive(Serialize)]
@@ -55,6 +78,8 @@ struct Row {
 struct Ranking<'a> {
     id: &'a str,
     turns: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<&'a str>,
 }
 
 pub(super) fn run(args: &Args, embed: &EmbedOptions, output: &Output) -> Result<(), Failure> {
@@ -62,7 +87,8 @@ pub(super) fn run(args: &Args, embed: &EmbedOptions, output: &Output) -> Result<
     if files.is_empty() {
         return Err(Failure::Usage("there is no .json file to measure with".into()));
     }
-    let mut measured = Measured::default();
+    let contexts = args.context_budget.map(Contexts::new);
+    let mut measured = Measured { contexts, ..Measured::default() };
     let texts = files
         .iter()
         .map(|path| std::fs::read_to_string(path).map_err(|error| Failure::File(path.clone(), error)))
@@ -107,7 +133,8 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 fn write_dump(path: &PathBuf, measured: &Measured) -> io::Result<()> {
     let mut file = io::BufWriter::new(std::fs::File::create(path)?);
     for answered in &measured.answered {
-        serde_json::to_writer(&mut file, &Ranking { id: &answered.id, turns: &answered.turns })?;
+        let context = answered.context.as_deref();
+        serde_json::to_writer(&mut file, &Ranking { id: &answered.id, turns: &answered.turns, context })?;
         writeln!(file)?;
     }
     file.flush()
@@ -140,7 +167,25 @@ fn view(args: &Args, files: usize, measured: &Measured) -> View {
         p50_us: micros(0.5),
         p90_us: micros(0.9),
         p99_us: micros(0.99),
+        contexts: measured.contexts.as_ref().map(contexts_view),
     }
+}
+
+fn contexts_view(contexts: &Contexts) -> ContextsView {
+    let row = |way: Way| {
+        let sums = contexts.of(way);
+        ContextRow {
+            way: way.as_str(),
+            gold_raw: sums.gold_raw.mean(),
+            gold_told: sums.gold_told.mean(),
+            answer: sums.answer.mean(),
+            answers: sums.answer.count(),
+            cover: sums.cover.mean(),
+            filled: sums.filled.mean(),
+            p50_us: sums.median_us(),
+        }
+    };
+    ContextsView { budget: contexts.budget, rows: Way::ALL.map(row).into() }
 }
 
 fn print(out: &mut dyn Write, view: &View) -> io::Result<()> {
@@ -165,5 +210,23 @@ fn print(out: &mut dyn Write, view: &View) -> io::Result<()> {
         millis(view.p50_us),
         millis(view.p90_us),
         millis(view.p99_us)
-    )
+    )?;
+    view.contexts.as_ref().map_or(Ok(()), |contexts| print_contexts(out, contexts))
+}
+
+fn print_contexts(out: &mut dyn Write, view: &ContextsView) -> io::Result<()> {
+    let head = ["gold raw", "gold told", "answer in it", "history told", "filled", "p50"];
+    let cells: String = head.iter().map(|name| format!("{name:>14}")).collect();
+    let title = format!("a context of {} tokens", grouped(view.budget.into()));
+    writeln!(out, "\n{}", paint(DIM, format!("{}{cells}", pad(&title, 34))))?;
+    for row in &view.rows {
+        let figures = [row.gold_raw, row.gold_told, row.answer, row.cover, row.filled];
+        let cells: String = figures.iter().map(|figure| format!("{figure:>14.1}")).collect();
+        let style = if row.way == Way::Cut.as_str() { BOLD } else { DIM };
+        let took = format!("{:.2} ms", row.p50_us as f64 / 1000.0);
+        writeln!(out, "{}{cells}{took:>14}", paint(style, pad(row.way, 34)))?;
+    }
+    let answers = view.rows.first().map_or(0, |row| row.answers);
+    let note = format!("per cent; answers of at most six words: {}", count(answers.into(), "question"));
+    writeln!(out, "{}", paint(DIM, note))
 }

@@ -4,6 +4,7 @@
 mod append;
 mod completions;
 mod config;
+mod context;
 mod demo;
 mod eval;
 mod expand;
@@ -90,6 +91,8 @@ enum Command {
     Sessions(sessions::Args),
     /// Finds what was said, by words and by meaning, at every level
     Search(Box<search::Args>),
+    /// Puts together what is handed to a model: the best context that fits a budget
+    Context(Box<context::Args>),
     /// Goes from a node to what it was written from, or from a message to the nodes over it
     Expand(expand::Args),
     /// Shows the turns of a conversation, its tree, or a node of it
@@ -204,6 +207,7 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Stats(args) => stats::run(&args, &global.open()?, output),
         Command::Verify(args) => verify::run(&args, &global.open()?, output),
         Command::Search(args) => search::run(&args, &global.open()?, output),
+        Command::Context(args) => context::run(&args, global, output),
         Command::Expand(args) => expand::run(&args, &global.open()?, output),
         Command::Update(args) => update::run(&args, &global.open()?, output),
         Command::Reindex(args) => reindex::run(&args, &global.open()?, output),
@@ -240,19 +244,22 @@ impl Global {
 
     /// How texts get their vectors, wherever a memory is.
     fn embed(&self) -> Result<crate::EmbedOptions, Failure> {
-        let mut embed: crate::EmbedOptions = self.load()?.settings.embed.into();
+        let mut embed: crate::EmbedOptions = (&self.load()?.settings.embed).into();
         let path = self.home()?.join(&embed.encoder_path);
         embed.encoder_path = std::path::absolute(&path).unwrap_or(path);
         Ok(embed)
     }
 
     fn open(&self) -> Result<Memory, Failure> {
-        let settings = self.load()?.settings;
+        self.open_with(&self.load()?.settings)
+    }
+
+    fn open_with(&self, settings: &Settings) -> Result<Memory, Failure> {
         let options = crate::Options {
-            tenant: TenantId::new(settings.tenant)?,
+            tenant: TenantId::new(settings.tenant.clone())?,
             sync: settings.store.sync.into(),
             tokenizer: settings.tokens.tokenizer.into(),
-            embed: settings.embed.into(),
+            embed: (&settings.embed).into(),
             policy: settings.tree.policy()?,
             work: (&settings.work).into(),
         };

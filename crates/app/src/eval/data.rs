@@ -27,6 +27,17 @@ pub struct Asked {
     pub gold_turns: Vec<String>,
     /// The sittings that answer it.
     pub gold_sessions: Vec<String>,
+    /// What the answer is, in words; empty where there is none.
+    pub answer: String,
+}
+
+/// An answer in words, whatever it was written as.
+fn in_words(answer: &Value) -> String {
+    match answer {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
 }
 
 /// A file that no questions could be read from.
@@ -81,6 +92,8 @@ struct PlainQuestion {
     gold_turns: Vec<String>,
     #[serde(default)]
     gold_sessions: Vec<String>,
+    #[serde(default)]
+    answer: Value,
 }
 
 impl From<Plain> for Haystack {
@@ -91,6 +104,7 @@ impl From<Plain> for Haystack {
             category: question.category,
             gold_turns: question.gold_turns,
             gold_sessions: question.gold_sessions,
+            answer: in_words(&question.answer),
         };
         Self {
             title: plain.haystack,
@@ -113,6 +127,8 @@ struct LocomoQuestion {
     #[serde(default)]
     evidence: Vec<String>,
     category: u8,
+    #[serde(default)]
+    answer: Value,
 }
 
 impl TryFrom<Locomo> for Haystack {
@@ -129,6 +145,7 @@ impl TryFrom<Locomo> for Haystack {
         let session_of =
             |turn: &String| turns.iter().find(|(id, _)| id == turn).map(|(_, session)| session.clone());
         let asked = |(number, question): (usize, LocomoQuestion)| {
+            let answer = in_words(&question.answer);
             let known = question.evidence.into_iter().filter(|turn| session_of(turn).is_some());
             let gold_turns: Vec<String> = known.collect();
             let mut gold_sessions: Vec<String> = gold_turns.iter().filter_map(session_of).collect();
@@ -140,6 +157,7 @@ impl TryFrom<Locomo> for Haystack {
                 category: format!("category-{}", question.category),
                 gold_turns,
                 gold_sessions,
+                answer,
             }
         };
         let questions = sample.qa.into_iter().enumerate().map(asked).collect();
@@ -152,6 +170,8 @@ struct LongMemEval {
     question_id: String,
     question_type: String,
     question: String,
+    #[serde(default)]
+    answer: Value,
     haystack_session_ids: Vec<String>,
     haystack_sessions: Vec<Vec<LongMemEvalTurn>>,
     answer_session_ids: Vec<String>,
@@ -181,6 +201,7 @@ impl From<LongMemEval> for Haystack {
             category: instance.question_type,
             gold_turns,
             gold_sessions: instance.answer_session_ids,
+            answer: in_words(&instance.answer),
         };
         Self { title: format!("longmemeval {}", instance.question_id), turns, questions: vec![question] }
     }

@@ -1,6 +1,7 @@
 //! Measuring retrieval: haystacks with questions go in, how well the evidence is ranked comes
 //! out. The same figures as the scorer of the data sets.
 
+mod context;
 mod data;
 mod metrics;
 
@@ -15,6 +16,7 @@ use treering_engine::{Error, Found, Query, Scope, Worker};
 use crate::importers::{Options as ImportOptions, Runner};
 use crate::{EmbedOptions, Memory, Options, Sync};
 
+pub use context::{Contexts, Way};
 pub use data::{Haystack, Unfit, read};
 pub use metrics::{Figures, Level};
 
@@ -30,6 +32,8 @@ pub struct Answered {
     pub turns: Vec<String>,
     /// How long it took.
     pub took: Duration,
+    /// The context that was put together for it, where one was asked for.
+    pub context: Option<String>,
 }
 
 /// What was measured over one or more haystacks.
@@ -45,6 +49,8 @@ pub struct Measured {
     pub turns: usize,
     /// How many nodes the trees over them have.
     pub nodes: u64,
+    /// What contexts of a budget hold, where one was asked for.
+    pub contexts: Option<Contexts>,
 }
 
 impl Measured {
@@ -118,7 +124,11 @@ fn ask(
             .collect();
         measured.count(question, &turns, &session_of);
         measured.times.push(took);
-        measured.answered.push(Answered { id: question.id.clone(), turns, took });
+        let context = match &mut measured.contexts {
+            Some(contexts) => Some(contexts.ask(memory, &conversation, &messages, question)?),
+            None => None,
+        };
+        measured.answered.push(Answered { id: question.id.clone(), turns, took, context });
         progress();
     }
     Ok(())

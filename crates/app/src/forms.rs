@@ -1,0 +1,77 @@
+//! The forms of a context that programs read: JSON with everything in it, and the array of
+//! messages that chat APIs take.
+
+use serde::Serialize;
+use treering_core::receipt::Receipt;
+use treering_engine::Context;
+
+/// A context with everything in it.
+#[derive(Debug, Serialize)]
+pub struct ContextView<'a> {
+    /// What stands above everything.
+    preamble: &'a str,
+    /// Its sections, in order.
+    sections: Vec<SectionView<'a>>,
+    /// What is in it, why, and what is not.
+    receipt: &'a Receipt,
+}
+
+#[derive(Debug, Serialize)]
+struct SectionView<'a> {
+    heading: Option<&'a str>,
+    /// Whether it depends on the question, so that it changes with each one.
+    volatile: bool,
+    note: Option<&'a str>,
+    items: Vec<ItemView<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct ItemView<'a> {
+    /// It as it is written for a model: what was said is quoted.
+    text: &'a str,
+    /// Who said it, where it is a message as it was said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    /// All of it, where it is a message as it was said. Data, never an instruction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    said: Option<&'a str>,
+}
+
+impl<'a> ContextView<'a> {
+    /// The view of a context.
+    #[must_use]
+    pub fn of(context: &'a Context) -> Self {
+        let sections = context.sections.iter().map(|section| SectionView {
+            heading: section.heading.as_deref(),
+            volatile: section.is_volatile,
+            note: section.note.as_deref().map(str::trim_end),
+            items: section
+                .items
+                .iter()
+                .map(|item| ItemView {
+                    text: &item.block,
+                    role: item.said.as_ref().map(|(role, _)| role.as_str()),
+                    said: item.said.as_ref().map(|(_, text)| text.as_str()),
+                })
+                .collect(),
+        });
+        Self { preamble: &context.preamble, sections: sections.collect(), receipt: &context.receipt }
+    }
+}
+
+/// A message as chat APIs take it.
+#[derive(Debug, Serialize)]
+pub struct ChatView {
+    role: &'static str,
+    content: String,
+}
+
+/// A context as chat APIs take it.
+#[must_use]
+pub fn chat_messages(context: &Context) -> Vec<ChatView> {
+    let view = |message: treering_engine::ChatMessage| ChatView {
+        role: message.role.as_str(),
+        content: message.content,
+    };
+    context.messages().into_iter().map(view).collect()
+}

@@ -1,0 +1,140 @@
+//! Excerpts: a text cut to what there is room for, with an ellipsis wherever something is missing.
+
+use crate::lexicon::fold;
+use crate::question::Question;
+use crate::sentence::{Kind, split};
+
+/// What stands where something is missing.
+pub const ELLIPSIS: &str = "…";
+
+/// How much of a text is searched for the part that fits a question, in bytes.
+const SEARCHED: usize = 60_000;
+
+/// The beginning of a text, at most so many characters, up to the end of a sentence or a word.
+/// The text itself where it is that short.
+#[must_use]
+pub fn head(text: &str, most: usize) -> String {
+    let Some((end, _)) = text.char_indices().nth(most) else { return text.to_owned() };
+    let kept = &text[..end];
+    let sentence = kept.rfind(['.', '!', '?', '\n']).map(|at| at + 1).filter(|at| at * 2 > end);
+    let word = kept.rfind(char::is_whitespace).filter(|at| at * 2 > end);
+    let kept = &kept[..sentence.or(word).unwrap_or(end)];
+    format!("{} {ELLIPSIS}", kept.trim_end())
+}
+
+/// The sentences of a text that fit a question best, in their order, at most so many characters.
+/// The text itself where it is that short, its beginning where nothing fits.
+#[must_use]
+pub fn best(text: &str, question: &Question, most: usize) -> String {
+    if text.char_indices().nth(most).is_none() {
+        return text.to_owned();
+    }
+    let mut end = text.len().min(SEARCHED);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut sentences: Vec<&str> = Vec::new();
+    for piece in split(&text[..end]) {
+        match piece.kind {
+            Kind::Code => sentences.extend(piece.text.lines()),
+            _ => sentences.push(piece.text.trim()),
+        }
+    }
+    let wanted = stems(question);
+    let fits: Vec<u32> = sentences.iter().map(|sentence| matches(sentence, &wanted)).collect();
+    let mut order: Vec<usize> = (0..sentences.len()).filter(|place| worth(&fits, *place) > 0).collect();
+    order.sort_by_key(|place| (std::cmp::Reverse(worth(&fits, *place)), *place));
+    let mut taken = vec![false; sentences.len()];
+    let mut room = most;
+    for place in order {
+        let chars = sentences[place].chars().count() + 2;
+        if chars <= room {
+            taken[place] = true;
+            room -= chars;
+        }
+    }
+    if !taken.contains(&true) {
+        let fitting = (0..sentences.len()).filter(|place| fits[*place] > 0);
+        let first = fitting.max_by_key(|place| (fits[*place], std::cmp::Reverse(*place)));
+        return first.map_or_else(
+            || head(text, most),
+            |place| format!("{ELLIPSIS} {}", head(sentences[place], most)),
+        );
+    }
+    joined(&sentences, &taken, end < text.len())
+}
+
+/// What a sentence is worth: what it matches, and a little for standing next to what matches.
+fn worth(fits: &[u32], place: usize) -> u32 {
+    let beside = |place: Option<usize>| place.and_then(|place| fits.get(place)).copied().unwrap_or(0);
+    // What follows a match more often says what was asked for than what precedes it.
+    6 * fits[place] + 3 * beside(place.checked_sub(1)) + 2 * beside(Some(place + 1))
+}
+
+fn joined(sentences: &[&str], taken: &[bool], more: bool) -> String {
+    let mut text = String::new();
+    let mut gap = false;
+    for (sentence, taken) in sentences.iter().zip(taken) {
+        if !taken {
+            gap = true;
+            continue;
+        }
+        if gap {
+            text.push_str(if text.is_empty() { "… " } else { " … " });
+        } else if !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(sentence);
+        gap = false;
+    }
+    if gap || more {
+        text.push_str(" …");
+    }
+    text
+}
+
+/// The beginnings of a question's words that say something, long enough to tell them apart.
+fn stems(question: &Question) -> Vec<String> {
+    let telling = question.terms.iter().filter(|term| !term.is_asking);
+    let stem = |word: &str| match word.chars().count() {
+        0..=4 => word.to_owned(),
+        chars => word.chars().take((chars - 2).max(4)).collect(),
+    };
+    telling.map(|term| stem(&term.word)).collect()
+}
+
+/// How many of the words a sentence holds.
+fn matches(sentence: &str, wanted: &[String]) -> u32 {
+    let folded = fold(sentence);
+    let holds = |stem: &String| {
+        folded.split(|c: char| !c.is_alphanumeric()).any(|word| word.starts_with(stem.as_str()))
+    };
+    wanted.iter().filter(|stem| holds(stem)).count() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(text: &str) -> Question {
+        Question::new(text, "2026-01-01T00:00:00Z".parse().unwrap())
+    }
+
+    #[test]
+    fn a_head_ends_with_a_sentence_or_a_word() {
+        assert_eq!(head("short", 10), "short");
+        assert_eq!(head("One is here. Two is there. Three.", 28), "One is here. Two is there. …");
+        assert_eq!(head("a long line without any end to it", 20), "a long line without …");
+        assert_eq!(head(&"é".repeat(30), 10), format!("{} …", "é".repeat(10)));
+    }
+
+    #[test]
+    fn the_best_part_answers_the_question() {
+        let filler = "The weather was fine and nothing happened. ".repeat(20);
+        let text = format!("{filler}Staging uses port 7410. It was changed in March. {filler}");
+        let part = best(&text, &question("Which port does staging use?"), 60);
+        assert_eq!(part, "… Staging uses port 7410. It was changed in March. …");
+        assert_eq!(best("As it is.", &question("port"), 60), "As it is.");
+        assert!(best(&filler, &question("port"), 60).ends_with('…'));
+    }
+}

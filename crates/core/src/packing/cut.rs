@@ -1,0 +1,325 @@
+//! The cut: an antichain through the tree that covers the whole history. It begins with the
+//! coarsest complete cover and is refined, the best gain first, while there is room.
+//!
+//! What it holds does not depend on the question, and is decided anew only at certain places of
+//! the history: between two of them messages are added at its end and nothing else changes, so that
+//! what a model has read of it before can be reused.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use super::{Forest, Grain, Item, Key, LeftOut, PackReason, Piece, SkipReason};
+
+/// How a budget is divided between the cut and what is recalled, and within the cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allotment {
+    /// The cut is refined up to this size.
+    pub target: u32,
+    /// The coarsest complete cover may be as large as this.
+    pub most: u32,
+    /// So much of it is kept for the latest messages.
+    pub recent: u32,
+    /// So much of it is kept free for messages that come before it is decided anew.
+    pub slack: u32,
+}
+
+/// The share of the budget that the cut is refined up to where something was asked.
+const TARGET: f64 = 0.35;
+/// The share of the budget that a complete cover may take where something was asked.
+const MOST: f64 = 0.4;
+
+impl Allotment {
+    /// Divides a budget, given what the whole history would cost as it was said.
+    #[must_use]
+    pub fn new(budget: u32, recent: u32, asked: bool, whole: u64) -> Self {
+        let share = |of: f64| (f64::from(budget) * of) as u32;
+        let fits = whole + u64::from(slack_of(budget)) <= u64::from(budget);
+        let (target, most) = match asked && !fits {
+            true => (share(TARGET), share(MOST)),
+            false => (budget, budget),
+        };
+        Self { target, most, recent: recent.min(target / 2), slack: slack_of(target) }
+    }
+}
+
+/// The largest power of two that is at most a twelfth: a step that budgets of similar size share.
+fn slack_of(target: u32) -> u32 {
+    (target / 12).checked_ilog2().map_or(0, |power| 1 << power)
+}
+
+/// Where what is settled ends, given how much was said in all, how much each message comes to
+/// from the latest one back, and the slack: the first place at which a multiple of the slack had been
+/// said. It stays where it is until the next multiple is reached.
+#[must_use]
+pub fn settled_end(end: u32, said: u64, sizes: impl Iterator<Item = u32>, slack: u32) -> u32 {
+    let Some(line) = said.checked_div(slack.into()).map(|steps| steps * u64::from(slack)) else { return end };
+    let (mut place, mut before) = (end, said);
+    for size in sizes {
+        let earlier = before.saturating_sub(size.into());
+        if earlier < line || place == 0 {
+            break;
+        }
+        (place, before) = (place - 1, earlier);
+    }
+    place
+}
+
+/// Near enough to the end for distance not to count yet, in tokens.
+const NEAR: f64 = 512.0;
+
+/// A piece in the cut, or one that was taken out of it.
+struct Slot {
+    piece: Piece,
+    /// The place of its grain among its costs; none while it is not in the cut.
+    grain: Option<usize>,
+    reason: PackReason,
+    /// Tokens that were said after what it covers.
+    distance: u64,
+}
+
+impl Slot {
+    fn cost(&self) -> u32 {
+        self.grain.map_or(0, |grain| self.piece.costs[grain].1)
+    }
+}
+
+/// A way to make the cut finer at one place.
+struct Step {
+    gain: f64,
+    slot: usize,
+    unfolds: bool,
+}
+
+impl PartialEq for Step {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+impl Eq for Step {}
+impl PartialOrd for Step {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Step {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Of equal gains the one that became possible first, so that the order is total.
+        self.gain
+            .total_cmp(&other.gain)
+            .then(other.slot.cmp(&self.slot))
+            .then(other.unfolds.cmp(&self.unfolds))
+    }
+}
+
+/// The cut, what it leaves out, and what it costs.
+pub(super) struct Cut {
+    pub(super) items: Vec<Item>,
+    pub(super) left_out: Vec<LeftOut>,
+    pub(super) cost: u32,
+}
+
+/// Cuts through a forest.
+pub(super) fn cut<F: Forest>(forest: &mut F, allotment: &Allotment) -> Result<Cut, F::Error> {
+    let mut fresh = forest.fresh()?;
+    let mut fresh_cost = fresh.iter().map(whole_cost).sum::<u32>();
+    if fresh_cost > allotment.slack {
+        // What came since is larger as it is written than it was thought to be.
+        forest.settle();
+        (fresh, fresh_cost) = (Vec::new(), 0);
+    }
+    let mut cutter = Cutter {
+        slots: Vec::new(),
+        steps: BinaryHeap::new(),
+        used: 0,
+        target: allotment.target.saturating_sub(allotment.slack),
+        most: allotment.most.saturating_sub(allotment.slack),
+        recent: allotment.recent,
+    };
+    cutter.cover(forest.roots()?);
+    cutter.refine(forest)?;
+    let (mut items, left_out) = cutter.finish();
+    let whole = |piece: &Piece| {
+        let cost = piece.costs.last().copied().unwrap_or((Grain::Text, 0));
+        Item::of(piece, cost, PackReason::Recent)
+    };
+    items.extend(fresh.iter().map(whole));
+    let cost = items.iter().map(|item| item.cost).sum();
+    debug_assert!(cost >= fresh_cost);
+    Ok(Cut { items, left_out, cost })
+}
+
+fn whole_cost(piece: &Piece) -> u32 {
+    piece.costs.last().map_or(0, |(_, cost)| *cost)
+}
+
+struct Cutter {
+    slots: Vec<Slot>,
+    steps: BinaryHeap<Step>,
+    used: u32,
+    target: u32,
+    most: u32,
+    recent: u32,
+}
+
+impl Cutter {
+    /// The coarsest complete cover, as much of it as there is room for: the latest messages
+    /// first, then a mention of every node, the latest first, then messages that no node covers.
+    fn cover(&mut self, roots: Vec<Piece>) {
+        let mut distance = 0;
+        for piece in roots.into_iter().rev() {
+            let weight = u64::from(piece.weight);
+            let reason = match piece.key {
+                Key::Node(..) => PackReason::Cover,
+                Key::Said(_) => PackReason::Unsummarised,
+            };
+            self.slots.push(Slot { piece, grain: None, reason, distance });
+            distance += weight;
+        }
+        let is_said = |slot: &Slot| matches!(slot.piece.key, Key::Said(_));
+        let tail = self.slots.iter().take_while(|slot| is_said(slot)).count();
+        let mut late = 0;
+        for slot in 0..tail {
+            let whole = whole_cost(&self.slots[slot].piece);
+            let fits = self.used + whole <= self.recent || slot == 0 && whole <= self.target / 2;
+            if !fits {
+                break;
+            }
+            self.place(slot, self.slots[slot].piece.costs.len() - 1);
+            self.slots[slot].reason = PackReason::Recent;
+            late = slot + 1;
+        }
+        let nodes = (tail..self.slots.len()).filter(|slot| !is_said(&self.slots[*slot])).collect::<Vec<_>>();
+        let others = (tail..self.slots.len()).filter(|slot| is_said(&self.slots[*slot]));
+        let said = (late..tail).chain(others).collect::<Vec<_>>();
+        for run in [nodes, said] {
+            for slot in run {
+                let fits = self.slots[slot]
+                    .piece
+                    .costs
+                    .first()
+                    .is_some_and(|(_, cost)| self.used + cost <= self.most);
+                if !fits {
+                    break;
+                }
+                self.place(slot, 0);
+            }
+        }
+        for slot in 0..self.slots.len() {
+            self.offer(slot);
+        }
+    }
+
+    fn place(&mut self, slot: usize, grain: usize) {
+        self.used -= self.slots[slot].cost();
+        self.slots[slot].grain = Some(grain);
+        self.used += self.slots[slot].cost();
+    }
+
+    /// Offers the ways to make a piece finer that is in the cut.
+    fn offer(&mut self, slot: usize) {
+        let it = &self.slots[slot];
+        let Some(grain) = it.grain else { return };
+        if let Some((next, _)) = it.piece.costs.get(grain + 1) {
+            self.steps.push(Step { gain: gain(it, Some(*next), self.recent), slot, unfolds: false });
+        }
+        let is_new = grain == 0 || it.reason == PackReason::Refined && it.piece.costs[grain].0 == Grain::Gist;
+        if it.piece.unfolded_least.is_some() && is_new {
+            self.steps.push(Step { gain: gain(it, None, self.recent), slot, unfolds: true });
+        }
+    }
+
+    /// Takes one step after the other, the best gain first, each where there is room for it.
+    fn refine<F: Forest>(&mut self, forest: &mut F) -> Result<(), F::Error> {
+        while let Some(step) = self.steps.pop() {
+            let slot = &self.slots[step.slot];
+            let Some(grain) = slot.grain else { continue };
+            let rest = self.used - slot.cost();
+            if !step.unfolds {
+                let (_, cost) = slot.piece.costs[grain + 1];
+                if rest + cost <= self.target {
+                    self.place(step.slot, grain + 1);
+                    self.offer(step.slot);
+                }
+                continue;
+            }
+            if slot.piece.unfolded_least.is_none_or(|least| rest + least > self.target) {
+                continue;
+            }
+            let (key, distance) = (slot.piece.key, slot.distance);
+            let below = forest.below(key)?;
+            let grains: Vec<usize> = below.iter().map(entering_grain).collect();
+            let cost: u32 = below.iter().zip(&grains).map(|(piece, grain)| piece.costs[*grain].1).sum();
+            if below.is_empty() || rest + cost > self.target {
+                continue;
+            }
+            self.used -= self.slots[step.slot].cost();
+            self.slots[step.slot].grain = None;
+            self.slots[step.slot].piece.weight = 0;
+            self.unfold(below, &grains, distance);
+        }
+        Ok(())
+    }
+
+    fn unfold(&mut self, below: Vec<Piece>, grains: &[usize], mut distance: u64) {
+        for (piece, grain) in below.into_iter().zip(grains).rev() {
+            let weight = u64::from(piece.weight);
+            let is_recent = piece.key.level() == 0 && distance + weight <= u64::from(self.recent);
+            let reason = if is_recent { PackReason::Recent } else { PackReason::Refined };
+            self.slots.push(Slot { piece, grain: None, reason, distance });
+            let slot = self.slots.len() - 1;
+            self.place(slot, *grain);
+            self.offer(slot);
+            distance += weight;
+        }
+    }
+
+    fn finish(self) -> (Vec<Item>, Vec<LeftOut>) {
+        let (mut items, mut left_out) = (Vec::new(), Vec::new());
+        for slot in &self.slots {
+            let (from, until) = slot.piece.span();
+            let Some(grain) = slot.grain else {
+                // What was unfolded is told by what stands in its place.
+                if slot.piece.weight > 0 || slot.piece.unfolded_least.is_none() {
+                    left_out.push(LeftOut { from, until, why: SkipReason::NoRoom });
+                }
+                continue;
+            };
+            let cost = slot.piece.costs[grain];
+            if slot.piece.key.level() == 0 && grain + 1 < slot.piece.costs.len() {
+                left_out.push(LeftOut { from, until, why: SkipReason::Cut });
+            }
+            items.push(Item::of(&slot.piece, cost, slot.reason));
+        }
+        items.sort_by_key(|item| (item.from, item.until));
+        (items, left_out)
+    }
+}
+
+/// Where a piece enters that stands in the place of a node: a node with its gist, what was said
+/// whole.
+fn entering_grain(piece: &Piece) -> usize {
+    match piece.key {
+        Key::Said(_) => piece.costs.len().saturating_sub(1),
+        Key::Node(..) => {
+            let gist = piece.costs.iter().position(|(grain, _)| *grain >= Grain::Gist);
+            gist.unwrap_or(piece.costs.len().saturating_sub(1))
+        }
+    }
+}
+
+/// What a step gains for each token: more near the end, and more at higher levels, where a token
+/// tells of a longer time. A step never gains more than one that must come before it.
+fn gain(slot: &Slot, to: Option<Grain>, recent: u32) -> f64 {
+    let level = i32::from(slot.piece.key.level());
+    let height = match to {
+        None => 0,
+        Some(Grain::Text) => 1,
+        Some(Grain::Gist | Grain::Mention) => 2,
+        // Lists fill what nothing else has room in.
+        Some(Grain::Details) => -60,
+    };
+    if level == 1 && to.is_none() && slot.distance + u64::from(slot.piece.weight) <= u64::from(recent) {
+        return f64::MAX;
+    }
+    2_f64.powi(2 * (level - 1) + height) / (slot.distance as f64 + NEAR)
+}

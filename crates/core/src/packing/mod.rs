@@ -1,0 +1,280 @@
+//! Packing: what goes into a context, and why. A forest of pieces, a profile and a budget go in;
+//! the chosen pieces in order, each with its reason, and what was left out come out.
+//!
+//! One packer runs every profile, section by section. Nothing is said twice: a section never
+//! takes what an earlier one tells, except that hits may quote what stands as a summary. The budget is
+//! never exceeded: what a piece costs is its cost as it is written, and costs add up.
+
+mod cut;
+mod profile;
+mod recall;
+mod sections;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::MessageIdx;
+use crate::node::{Level, Place, Slice};
+
+pub use cut::{Allotment, settled_end};
+pub use profile::{Profile, Section, Take};
+pub use recall::Candidate;
+pub use sections::pack;
+
+/// What a piece is: a node, or a message or a slice of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    /// A node, by level and number.
+    Node(Level, u32),
+    /// What one message says from one character to another.
+    Said(Slice),
+}
+
+impl Key {
+    /// Its level: 0 for what was said.
+    #[must_use]
+    pub const fn level(&self) -> u8 {
+        match self {
+            Self::Node(level, _) => level.number(),
+            Self::Said(_) => 0,
+        }
+    }
+}
+
+/// How much of a piece is told. Each grain tells what the one before it tells, and more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Grain {
+    /// A line that says where it lies and what it is about.
+    Mention,
+    /// Its beginning, or the part that fits a question, cut with an ellipsis.
+    Gist,
+    /// All of its text.
+    Text,
+    /// Its text, and the lists of a node.
+    Details,
+}
+
+impl Grain {
+    /// The word for it in every interface.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Mention => "mention",
+            Self::Gist => "gist",
+            Self::Text => "text",
+            Self::Details => "details",
+        }
+    }
+}
+
+/// Something that can stand in a context.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Piece {
+    /// What it is.
+    pub key: Key,
+    /// Where what it covers begins.
+    pub from: Place,
+    /// Where what it covers ends.
+    pub until: Place,
+    /// Tokens of the messages it covers.
+    pub weight: u32,
+    /// What it costs at each grain it can be told at, the coarsest first; finer is dearer.
+    pub costs: Vec<(Grain, u32)>,
+    /// At least what stands in its place once it is unfolded; nothing can be unfolded in a
+    /// message.
+    pub unfolded_least: Option<u32>,
+}
+
+impl Piece {
+    /// The cost at a grain, or at the next coarser one that it has.
+    fn cost(&self, grain: Grain) -> Option<(Grain, u32)> {
+        self.costs.iter().rev().find(|(its, _)| *its <= grain).copied()
+    }
+
+    /// The number of the first message it touches, and one past the last.
+    #[must_use]
+    pub const fn span(&self) -> (u32, u32) {
+        (self.from.idx.0, end_of(self.until))
+    }
+}
+
+/// One past the last message before a place.
+const fn end_of(place: Place) -> u32 {
+    place.idx.0 + (place.offset > 0) as u32
+}
+
+/// What a message says about its place, before the name of who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lead {
+    /// Nothing: it goes on from what is above it.
+    None,
+    /// Its number: what is above it was said on the same day.
+    Number,
+    /// Its number and its day.
+    Day,
+    /// Its number, its day and the minute.
+    Minute,
+}
+
+/// The pieces of a conversation, as far as a profile asks for them. Everything is of one moment.
+pub trait Forest {
+    /// Why pieces could not be given.
+    type Error;
+
+    /// The coarsest complete cover of what is settled: the highest nodes, and messages where no
+    /// node stands; in the order of time.
+    fn roots(&mut self) -> Result<Vec<Piece>, Self::Error>;
+
+    /// What came after what is settled, in the order of time.
+    fn fresh(&mut self) -> Result<Vec<Piece>, Self::Error>;
+
+    /// Everything counts as settled from now on, and nothing is fresh.
+    fn settle(&mut self);
+
+    /// What a node covers: nodes of the level below, or messages; in the order of time.
+    fn below(&mut self, key: Key) -> Result<Vec<Piece>, Self::Error>;
+
+    /// The latest messages, at least so many of them where there are as many, in the order of time.
+    fn latest(&mut self, messages: usize) -> Result<Vec<Piece>, Self::Error>;
+
+    /// The turn that a message belongs to.
+    fn turn(&self, idx: MessageIdx) -> Option<u32>;
+
+    /// The latest nodes of a level, at least so many where there are as many, in the order of time.
+    fn level(&mut self, level: Level, nodes: usize) -> Result<Vec<Piece>, Self::Error>;
+
+    /// What fits the question, the best first; nothing where nothing was asked.
+    fn hits(&mut self) -> Result<Vec<Candidate>, Self::Error>;
+
+    /// The cost of a hit at a grain it has, with what it says about its place.
+    fn cost_of_hit(&mut self, hit: &Candidate, grain: Grain, lead: Lead) -> u32;
+
+    /// At most what it costs to say where a run of messages begins.
+    fn cost_of_run(&self) -> u32;
+
+    /// At most what it costs to say that something was left out.
+    fn cost_of_note(&self) -> u32;
+}
+
+/// Why a piece is in a context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PackReason {
+    /// It is among the latest.
+    Recent,
+    /// No node covers it yet.
+    Unsummarised,
+    /// It is part of the coarsest complete cover.
+    Cover,
+    /// It stands in the place of a node that covers it: there was room for more.
+    Refined,
+    /// It fits the question.
+    Hit,
+    /// It stands next to what fits the question.
+    Neighbour,
+    /// The profile asks for its level.
+    Level,
+}
+
+impl PackReason {
+    /// The word for it in every interface.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Recent => "recent",
+            Self::Unsummarised => "unsummarised",
+            Self::Cover => "cover",
+            Self::Refined => "refined",
+            Self::Hit => "hit",
+            Self::Neighbour => "neighbour",
+            Self::Level => "level",
+        }
+    }
+}
+
+/// Why something is not in a context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SkipReason {
+    /// There was no room for it.
+    NoRoom,
+    /// The profile does not ask for it.
+    NotAskedFor,
+    /// Only part of it is there: the rest had no room.
+    Cut,
+}
+
+impl SkipReason {
+    /// The reason in words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoRoom => "no room",
+            Self::NotAskedFor => "not asked for by the profile",
+            Self::Cut => "cut: no room for all of it",
+        }
+    }
+}
+
+/// A piece in its place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Item {
+    /// What it is.
+    pub key: Key,
+    /// Where what it covers begins.
+    pub from: Place,
+    /// Where what it covers ends.
+    pub until: Place,
+    /// How much of it is told.
+    pub grain: Grain,
+    /// Why it is there.
+    pub reason: PackReason,
+    /// How well it fits the question; 0 where that is not why it is there.
+    pub score: f32,
+    /// What it costs.
+    pub cost: u32,
+}
+
+impl Item {
+    fn of(piece: &Piece, (grain, cost): (Grain, u32), reason: PackReason) -> Self {
+        let Piece { key, from, until, .. } = *piece;
+        Self { key, from, until, grain, reason, score: 0.0, cost }
+    }
+
+    /// The number of the first message it touches, and one past the last.
+    #[must_use]
+    pub const fn span(&self) -> (u32, u32) {
+        (self.from.idx.0, end_of(self.until))
+    }
+}
+
+/// Something that is not there, or not wholly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The first message.
+    pub from: u32,
+    /// One past the last message.
+    pub until: u32,
+    /// Why.
+    pub why: SkipReason,
+}
+
+/// What goes into a context.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Plan {
+    /// What each section of the profile holds, in the order of time; in the order of the profile.
+    pub sections: Vec<Vec<Item>>,
+    /// What is not there, or not wholly, in the order of time.
+    pub left_out: Vec<LeftOut>,
+    /// Hits that had no room.
+    pub hits_left_out: u32,
+    /// What everything costs, headings included.
+    pub cost: u32,
+}
+
+impl Plan {
+    /// Every item, in the order it is told.
+    pub fn items(&self) -> impl Iterator<Item = &Item> {
+        self.sections.iter().flatten()
+    }
+}

@@ -1,0 +1,257 @@
+//! Profiles: every choice that decides what goes into a context, as data that the packer runs.
+
+use serde::Deserialize;
+
+use super::Grain;
+use crate::error::Invalid;
+
+/// What goes into a context, section by section. An earlier section has the first claim on the
+/// budget.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Profile {
+    /// What it is called.
+    pub name: String,
+    /// What it takes, in the order it is told.
+    pub sections: Vec<Section>,
+}
+
+/// One section of a profile.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Section {
+    /// The line above it; none where it needs none.
+    pub heading: Option<String>,
+    /// What it takes.
+    pub take: Take,
+    /// The level of the nodes it takes; `take = "level"` needs one.
+    pub level: Option<u8>,
+    /// At most so many messages, turns, nodes or hits.
+    pub messages: Option<u32>,
+    /// At most so many turns.
+    pub turns: Option<u32>,
+    /// At most so many nodes or hits.
+    pub limit: Option<u32>,
+    /// At most so many characters of messages.
+    pub chars: Option<u32>,
+    /// At most so many tokens.
+    pub tokens: Option<u32>,
+    /// At most this share of what remains of the budget.
+    pub share: Option<f32>,
+    /// Only nodes that no higher node covers.
+    #[serde(default)]
+    pub uncovered: bool,
+    /// Nodes with their lists: files, code, names, numbers, dates.
+    #[serde(default)]
+    pub details: bool,
+    /// Only when at least so many tokens remain.
+    pub when_left: Option<u32>,
+    /// Only when fewer than so many tokens remain, and then it is the last.
+    pub unless_left: Option<u32>,
+}
+
+/// What a section takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Take {
+    /// The whole history: raw at the recent end, coarser with age.
+    Cut,
+    /// The originals that fit the question, with what stands next to them.
+    Recall,
+    /// The latest messages as they were said.
+    Recent,
+    /// The highest nodes, and messages that no node covers.
+    Frontier,
+    /// Nodes of one level, the latest first.
+    Level,
+    /// Nodes of any level that fit the question.
+    Nodes,
+}
+
+impl Take {
+    const ALL: [(&'static str, Self); 6] = [
+        ("cut", Self::Cut),
+        ("recall", Self::Recall),
+        ("recent", Self::Recent),
+        ("frontier", Self::Frontier),
+        ("level", Self::Level),
+        ("nodes", Self::Nodes),
+    ];
+
+    /// The word for it in every interface.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(_, take)| *take == self).map_or("cut", |(word, _)| word)
+    }
+
+    /// Whether what it takes depends on the question.
+    #[must_use]
+    pub const fn is_volatile(self) -> bool {
+        matches!(self, Self::Recall | Self::Nodes)
+    }
+}
+
+impl Section {
+    /// A section that takes all there is of something.
+    #[must_use]
+    pub const fn new(take: Take) -> Self {
+        Self {
+            heading: None,
+            take,
+            level: None,
+            messages: None,
+            turns: None,
+            limit: None,
+            chars: None,
+            tokens: None,
+            share: None,
+            uncovered: false,
+            details: false,
+            when_left: None,
+            unless_left: None,
+        }
+    }
+
+    fn titled(self, heading: &str) -> Self {
+        Self { heading: Some(heading.to_owned()), ..self }
+    }
+
+    fn at(level: u8) -> Self {
+        Self { level: Some(level), ..Self::new(Take::Level) }
+    }
+
+    /// The finest grain at which it tells nodes.
+    pub(super) const fn grain(&self) -> Grain {
+        if self.details { Grain::Details } else { Grain::Text }
+    }
+}
+
+impl Profile {
+    /// The names of the profiles that come with the program.
+    pub const NAMES: [&'static str; 6] =
+        ["cut", "enriched", "tiered", "frontier", "code-review", "documentation"];
+
+    /// One of the profiles that come with the program. `recent` tokens are kept for the latest
+    /// messages where a profile counts them in tokens.
+    #[must_use]
+    pub fn named(name: &str, recent: u32) -> Option<Self> {
+        let latest = Section::new(Take::Recent);
+        let sections = match name {
+            "cut" => vec![
+                Section { tokens: Some(recent), ..Section::new(Take::Cut) }.titled("The conversation so far"),
+                Section::new(Take::Recall).titled("What was said about the question"),
+            ],
+            "enriched" => vec![
+                Section { turns: Some(3), chars: Some(5000), ..latest }.titled("Recent Conversation (Raw)"),
+                Section { limit: Some(5), ..Section::new(Take::Recall) }
+                    .titled("Relevant Past Context (Semantic Search - Turns)"),
+                Section { limit: Some(5), ..Section::new(Take::Nodes) }
+                    .titled("Relevant Past Context (Semantic Search - Summaries)"),
+                Section { limit: Some(10), uncovered: true, details: true, ..Section::at(1) }
+                    .titled("Recent Level 1 Summaries (Not Yet Summarized to Level 2)"),
+            ],
+            "tiered" => vec![
+                Section { tokens: Some(recent), ..latest }.titled("Recent messages"),
+                Section { limit: Some(1), unless_left: Some(2000), ..Section::at(3) }.titled("Overview"),
+                Section { share: Some(0.6), ..Section::at(2) }.titled("Recent summaries"),
+                Section { limit: Some(1), ..Section::at(3) }.titled("Overview"),
+                Section { uncovered: true, ..Section::at(1) }.titled("Latest summaries"),
+            ],
+            "frontier" => vec![
+                Section::new(Take::Frontier).titled("The conversation so far"),
+                Section { turns: Some(3), ..latest }.titled("Latest turns"),
+            ],
+            "code-review" => vec![
+                Section { messages: Some(10), ..latest }.titled("Latest messages"),
+                Section { details: true, ..Section::at(1) }.titled("Everything before, in detail"),
+            ],
+            "documentation" => vec![
+                Section { messages: Some(5), ..latest }.titled("Latest messages"),
+                Section::at(2).titled("Recent summaries"),
+                Section::at(3).titled("Overview"),
+            ],
+            _ => return None,
+        };
+        Some(Self { name: name.to_owned(), sections })
+    }
+
+    /// Whether it can be run: it takes something, and says what it takes.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let refuse = |why: String| Err(Invalid::new(format!("profile {:?}", self.name), why));
+        if self.sections.is_empty() {
+            let words = Take::ALL.map(|(word, _)| word).join(", ");
+            return refuse(format!("it has no sections; a section takes one of {words}"));
+        }
+        for (number, section) in self.sections.iter().enumerate() {
+            let number = number + 1;
+            let take = section.take.as_str();
+            match section.take {
+                Take::Level if section.level.is_none_or(|level| level == 0) => {
+                    return refuse(format!(
+                        "section {number} takes a level and does not say which, from 1 on"
+                    ));
+                }
+                Take::Level => {}
+                _ if section.level.is_some() => {
+                    return refuse(format!("section {number} takes {take}, which has no `level`"));
+                }
+                _ => {}
+            }
+            if section.share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+                return refuse(format!("section {number}: a share is more than 0 and at most 1"));
+            }
+            let counts_messages =
+                section.messages.is_some() || section.turns.is_some() || section.chars.is_some();
+            if counts_messages && section.take != Take::Recent {
+                return refuse(format!(
+                    "section {number} takes {take}; `messages`, `turns` and `chars` are for take = \"recent\""
+                ));
+            }
+        }
+        let cuts = self.sections.iter().filter(|section| section.take == Take::Cut).count();
+        if cuts > 1 {
+            return refuse("it takes the cut more than once".into());
+        }
+        Ok(())
+    }
+
+    /// Whether any part of it depends on the question.
+    #[must_use]
+    pub fn is_volatile(&self) -> bool {
+        self.sections.iter().any(|section| section.take.is_volatile())
+    }
+
+    /// The section that takes the cut.
+    #[must_use]
+    pub fn cut(&self) -> Option<&Section> {
+        self.sections.iter().find(|section| section.take == Take::Cut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_profiles_of_the_program_can_be_run() {
+        for name in Profile::NAMES {
+            let profile = Profile::named(name, 2000).unwrap();
+            profile.check().unwrap();
+            assert_eq!(profile.name, name);
+        }
+        assert_eq!(Profile::named("best", 2000), None);
+    }
+
+    #[test]
+    fn a_profile_that_cannot_be_run_says_why() {
+        let check = |sections: Vec<Section>, word: &str| {
+            let error = Profile { name: "mine".into(), sections }.check().unwrap_err().to_string();
+            assert!(error.contains("mine") && error.contains(word), "{error}");
+        };
+        check(vec![], "recent");
+        check(vec![Section::new(Take::Level)], "which");
+        check(vec![Section { level: Some(1), ..Section::new(Take::Recent) }], "level");
+        check(vec![Section { share: Some(1.5), ..Section::new(Take::Recall) }], "share");
+        check(vec![Section { turns: Some(1), ..Section::new(Take::Cut) }], "turns");
+        check(vec![Section::new(Take::Cut), Section::new(Take::Cut)], "more than once");
+    }
+}

@@ -1,0 +1,131 @@
+//! Recalling: which originals come back for a question. They are quotations: the cut goes on
+//! telling what they are taken from, so that it stays the same whatever is asked.
+
+use std::collections::BTreeMap;
+
+use super::{Forest, Grain, Item, Lead, PackReason, Piece};
+
+/// Something that may come back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// What it is. Its costs are asked for when they are needed; those here are a first guess.
+    pub piece: Piece,
+    /// How well it fits.
+    pub score: f32,
+    /// Its place among the hits, from 0; of the hit it stands next to.
+    pub rank: u32,
+    /// Whether it fits the question itself, or only stands next to what does.
+    pub reason: PackReason,
+    /// The day it was said on.
+    pub day: i64,
+}
+
+/// What telling a hit whole is worth beside telling its best part.
+const WHOLE: f64 = 0.3;
+/// What a neighbour is worth beside the hit.
+const NEIGHBOUR: f64 = 0.12;
+
+/// What is recalled, how many hits had no room, and what it costs.
+pub(super) struct Recalled {
+    pub(super) items: Vec<Item>,
+    pub(super) left_out: u32,
+    pub(super) cost: u32,
+}
+
+/// Takes hits while there is room, the best first: each with its best part, then whole, then with
+/// what stands next to it; at most `limit` hits.
+pub(super) fn recall<F: Forest>(
+    forest: &mut F,
+    candidates: &[Candidate],
+    limit: usize,
+    room: u32,
+) -> Recalled {
+    let mut steps = Vec::new();
+    for (place, candidate) in candidates.iter().enumerate() {
+        let near = 1.0 / (1.0 + f64::from(candidate.rank));
+        let worth = if candidate.reason == PackReason::Hit { 1.0 } else { NEIGHBOUR };
+        for (number, (grain, guess)) in candidate.piece.costs.iter().enumerate() {
+            let gain = near * worth * if number == 0 { 1.0 } else { WHOLE };
+            steps.push((gain, place, *grain, *guess));
+        }
+    }
+    steps.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
+    let mut taken = Taken { candidates, by_idx: BTreeMap::new(), items: vec![None; candidates.len()] };
+    let (mut cost, mut hits) = (0, 0);
+    for (_, place, grain, guess) in steps {
+        let candidate = &candidates[place];
+        let before = taken.items[place].as_ref().map_or(0, |item| item.cost);
+        let (is_hit, is_finer) = (candidate.reason == PackReason::Hit, taken.items[place].is_some());
+        let is_first = grain == candidate.piece.costs[0].0;
+        // A guess may be too high, if another tokenizer made it; it is not that far off.
+        let hopeless = cost + guess / 2 > room + before;
+        if hopeless || is_finer == is_first || is_hit && is_first && hits >= limit {
+            continue;
+        }
+        let own = forest.cost_of_hit(candidate, grain, taken.lead(place));
+        // What follows it may have less to say about its place now.
+        let next = if is_first { taken.next(place) } else { None };
+        let next = next.map(|(next, grain, was)| {
+            let lead = lead(&candidates[place], &candidates[next]);
+            (next, forest.cost_of_hit(&candidates[next], grain, lead).min(was), was)
+        });
+        let saved = next.map_or(0, |(_, less, was)| was - less);
+        if cost + own > room + before + saved {
+            continue;
+        }
+        cost = cost + own - before - saved;
+        hits += usize::from(is_hit && is_first);
+        if let Some((next, less, _)) = next
+            && let Some(item) = &mut taken.items[next]
+        {
+            item.cost = less;
+        }
+        taken.put(place, grain, own);
+    }
+    let taken = taken.items;
+    let all = candidates.iter().filter(|candidate| candidate.reason == PackReason::Hit).count();
+    let mut items: Vec<Item> = taken.into_iter().flatten().collect();
+    items.sort_by_key(|item| (item.from, item.until));
+    Recalled { items, left_out: u32::try_from(all - hits).unwrap_or(u32::MAX), cost }
+}
+
+/// The candidates that are taken.
+struct Taken<'a> {
+    candidates: &'a [Candidate],
+    /// The place of each by the number of its message.
+    by_idx: BTreeMap<u32, usize>,
+    items: Vec<Option<Item>>,
+}
+
+impl Taken<'_> {
+    fn put(&mut self, place: usize, grain: Grain, cost: u32) {
+        let candidate = &self.candidates[place];
+        let Piece { key, from, until, .. } = candidate.piece;
+        let (reason, score) = (candidate.reason, candidate.score);
+        self.by_idx.insert(from.idx.0, place);
+        self.items[place] = Some(Item { key, from, until, grain, reason, score, cost });
+    }
+
+    /// What it says about its place, after what is taken before it.
+    fn lead(&self, place: usize) -> Lead {
+        let it = &self.candidates[place];
+        let before = self.by_idx.range(..it.piece.from.idx.0).next_back();
+        before.map_or(Lead::Day, |(_, before)| lead(&self.candidates[*before], it))
+    }
+
+    /// What is taken and comes next after it, with its grain and what it costs.
+    fn next(&self, place: usize) -> Option<(usize, Grain, u32)> {
+        let from = self.candidates[place].piece.from.idx.0;
+        let (_, next) = self.by_idx.range(from + 1..).next()?;
+        self.items[*next].as_ref().map(|item| (*next, item.grain, item.cost))
+    }
+}
+
+/// What a hit says about its place, after the one before it.
+fn lead(before: &Candidate, it: &Candidate) -> Lead {
+    match (before.day == it.day, before.piece.span().1 == it.piece.span().0) {
+        (true, true) => Lead::None,
+        (true, false) => Lead::Number,
+        (false, _) => Lead::Day,
+    }
+}

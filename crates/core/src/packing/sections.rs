@@ -1,0 +1,254 @@
+//! Running a profile: its sections one after the other, each with what the ones before it left.
+
+use super::cut::{Allotment, cut};
+use super::recall::{Candidate, recall};
+use super::{
+    Forest, Grain, Item, Key, LeftOut, PackReason, Piece, Plan, Profile, Section, SkipReason, Take, end_of,
+};
+use crate::node::Level;
+
+/// A node is hardly told in fewer tokens.
+const LEAST_NODE: usize = 24;
+
+/// Packs a context: what each section of a profile takes. `headings` are what the headings of the
+/// sections cost. The latest messages have the first claim; other sections follow in their order.
+pub fn pack<F: Forest>(
+    forest: &mut F,
+    profile: &Profile,
+    headings: &[u32],
+    budget: u32,
+    allotment: &Allotment,
+) -> Result<Plan, F::Error> {
+    let mut packer = Packer {
+        forest,
+        left: budget,
+        told: Vec::new(),
+        said: Vec::new(),
+        left_out: Vec::new(),
+        hits_left_out: 0,
+    };
+    let mut sections = vec![Vec::new(); profile.sections.len()];
+    let (late, rest): (Vec<usize>, Vec<usize>) =
+        (0..sections.len()).partition(|place| profile.sections[*place].take == Take::Recent);
+    for place in late.into_iter().chain(rest) {
+        let section = &profile.sections[place];
+        let heading = headings.get(place).copied().unwrap_or(0);
+        if packer.left <= heading || section.when_left.is_some_and(|least| packer.left < least) {
+            continue;
+        }
+        if section.unless_left.is_some_and(|most| packer.left >= most) {
+            continue;
+        }
+        packer.left -= heading;
+        let items = packer.take(section, allotment)?;
+        if items.is_empty() {
+            packer.left += heading;
+            continue;
+        }
+        packer.told.extend(items.iter().map(Item::span));
+        let whole = items.iter().filter(|item| item.key.level() == 0 && item.grain >= Grain::Text);
+        packer.said.extend(whole.map(Item::span));
+        sections[place] = items;
+        if section.unless_left.is_some() {
+            break;
+        }
+    }
+    if profile.cut().is_none() {
+        packer.note_gaps()?;
+    }
+    let Packer { left, mut left_out, hits_left_out, .. } = packer;
+    left_out.sort_by_key(|it| (it.from, it.until));
+    Ok(Plan { sections, left_out: joined(left_out), hits_left_out, cost: budget - left })
+}
+
+struct Packer<'f, F> {
+    forest: &'f mut F,
+    left: u32,
+    /// The messages that are told, as spans.
+    told: Vec<(u32, u32)>,
+    /// Those of them that stand there as they were said.
+    said: Vec<(u32, u32)>,
+    left_out: Vec<LeftOut>,
+    hits_left_out: u32,
+}
+
+impl<F: Forest> Packer<'_, F> {
+    fn take(&mut self, section: &Section, allotment: &Allotment) -> Result<Vec<Item>, F::Error> {
+        let room = section.share.map_or(self.left, |share| (f64::from(self.left) * f64::from(share)) as u32);
+        let room = match section.take {
+            Take::Cut => room,
+            _ => section.tokens.map_or(room, |most| room.min(most)),
+        };
+        let items = match section.take {
+            Take::Cut => return self.cut(allotment),
+            Take::Recent => self.recent(section, room)?,
+            Take::Recall | Take::Nodes => return self.hits(section, room),
+            Take::Level => {
+                let Some(level) = section.level.and_then(Level::new) else { return Ok(Vec::new()) };
+                let most = section.limit.map_or(room as usize / LEAST_NODE, |limit| limit as usize);
+                let mut nodes = self.forest.level(level, most + self.told.len())?;
+                if section.uncovered {
+                    let roots = self.forest.roots()?;
+                    nodes.retain(|node| roots.iter().any(|root| root.key == node.key));
+                }
+                self.whole_pieces(nodes, section, room, PackReason::Level)
+            }
+            Take::Frontier => {
+                let mut pieces = self.forest.roots()?;
+                pieces.extend(self.forest.fresh()?);
+                self.whole_pieces(pieces, section, room, PackReason::Cover)
+            }
+        };
+        self.left -= items.iter().map(|item| item.cost).sum::<u32>();
+        Ok(items)
+    }
+
+    fn cut(&mut self, allotment: &Allotment) -> Result<Vec<Item>, F::Error> {
+        // What was left out is said, and the first message says where it lies.
+        let (head, note) = (self.forest.cost_of_run(), self.forest.cost_of_note());
+        let Some(room) = self.left.checked_sub(head + note) else { return Ok(Vec::new()) };
+        let within = |size: u32| size.min(room);
+        let (target, most) = (within(allotment.target), within(allotment.most));
+        let mut cut = cut(self.forest, &Allotment { target, most, ..*allotment })?;
+        self.left -= cut.cost;
+        if cut.items.first().is_some_and(|item| item.key.level() == 0) {
+            self.left -= head;
+        }
+        if cut.left_out.iter().any(|it| it.why == SkipReason::NoRoom) {
+            self.left -= note;
+        }
+        self.left_out.append(&mut cut.left_out);
+        Ok(cut.items)
+    }
+
+    /// The latest messages, as many as the section wants and there is room for. One that is too
+    /// large is cut, and is then the first.
+    fn recent(&mut self, section: &Section, room: u32) -> Result<Vec<Item>, F::Error> {
+        const PER_TURN: usize = 8;
+        let number = |limit: Option<u32>| limit.map(|limit| limit as usize);
+        let messages = number(section.messages);
+        let want =
+            messages.or(number(section.turns).map(|turns| turns * PER_TURN)).unwrap_or(room as usize / 4);
+        let latest = self.forest.latest(want.max(1))?;
+        let mut used = self.forest.cost_of_run();
+        let (mut chars, mut turns, mut items) = (0_u64, Vec::new(), Vec::new());
+        for piece in latest.iter().rev() {
+            let Key::Said(slice) = piece.key else { continue };
+            let turn = self.forest.turn(slice.idx);
+            if turns.last() != Some(&turn) {
+                turns.push(turn);
+            }
+            chars += u64::from(slice.until - slice.from);
+            let too_many = messages.is_some_and(|most| items.len() >= most)
+                || section.turns.is_some_and(|most| turns.len() > most as usize)
+                || section.chars.is_some_and(|most| chars > u64::from(most) && !items.is_empty());
+            if too_many {
+                break;
+            }
+            let fits = |cost: &&(Grain, u32)| used + cost.1 <= room;
+            let Some(cost) = piece.costs.iter().rev().find(fits) else { break };
+            used += cost.1;
+            items.push(Item::of(piece, *cost, PackReason::Recent));
+            if cost.0 < Grain::Text {
+                let (from, until) = piece.span();
+                self.left_out.push(LeftOut { from, until, why: SkipReason::Cut });
+                break;
+            }
+        }
+        items.reverse();
+        // Where the run begins is paid for with its first message.
+        if let Some(first) = items.first_mut() {
+            first.cost += self.forest.cost_of_run();
+        }
+        Ok(items)
+    }
+
+    /// Nodes and messages that nothing before tells, the latest first while there is room.
+    fn whole_pieces(
+        &mut self,
+        mut pieces: Vec<Piece>,
+        section: &Section,
+        room: u32,
+        reason: PackReason,
+    ) -> Vec<Item> {
+        pieces.retain(|piece| !self.is_told(piece.span()));
+        let limit = section.limit.map_or(usize::MAX, |limit| limit as usize);
+        let mut used = self.forest.cost_of_run();
+        let mut items: Vec<Item> = Vec::new();
+        for piece in pieces.iter().rev() {
+            let Some(cost) = piece.cost(section.grain()) else { continue };
+            if items.len() >= limit || used + cost.1 > room {
+                break;
+            }
+            used += cost.1;
+            items.push(Item::of(piece, cost, reason));
+        }
+        items.reverse();
+        if let Some(first) = items.first_mut() {
+            first.cost += self.forest.cost_of_run();
+        }
+        items
+    }
+
+    fn hits(&mut self, section: &Section, room: u32) -> Result<Vec<Item>, F::Error> {
+        let wants_nodes = section.take == Take::Nodes;
+        let mut hits: Vec<Candidate> = self.forest.hits()?;
+        hits.retain(|hit| (hit.piece.key.level() > 0) == wants_nodes && !self.is_told_whole(hit));
+        let limit = section.limit.map_or(usize::MAX, |limit| limit as usize);
+        let recalled = recall(self.forest, &hits, limit, room);
+        self.hits_left_out += recalled.left_out;
+        self.left -= recalled.cost;
+        Ok(recalled.items)
+    }
+
+    fn is_told(&self, (from, until): (u32, u32)) -> bool {
+        self.told.iter().any(|(start, end)| *start < until && from < *end)
+    }
+
+    /// Whether what fits the question stands in the context already, in the same words.
+    fn is_told_whole(&self, hit: &Candidate) -> bool {
+        let (from, until) = hit.piece.span();
+        match hit.piece.key {
+            // A node tells what others tell too; only the messages themselves make it needless.
+            Key::Node(..) => self.told.iter().any(|(start, end)| *start <= from && until <= *end),
+            Key::Said(_) => self.said.contains(&(from, until)),
+        }
+    }
+
+    /// Notes what a profile without a cut does not tell of.
+    fn note_gaps(&mut self) -> Result<(), F::Error> {
+        let mut pieces = self.forest.roots()?;
+        pieces.extend(self.forest.fresh()?);
+        self.told.sort_unstable();
+        for piece in pieces {
+            let (mut from, until) = (piece.from.idx.0, end_of(piece.until));
+            for (start, end) in &self.told {
+                if *end <= from || *start >= until {
+                    continue;
+                }
+                if *start > from {
+                    self.left_out.push(LeftOut { from, until: *start, why: SkipReason::NotAskedFor });
+                }
+                from = from.max(*end);
+            }
+            if from < until {
+                self.left_out.push(LeftOut { from, until, why: SkipReason::NotAskedFor });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same with neighbours that were left out for the same reason as one.
+fn joined(left_out: Vec<LeftOut>) -> Vec<LeftOut> {
+    let mut joined: Vec<LeftOut> = Vec::new();
+    for next in left_out {
+        match joined.last_mut() {
+            Some(last) if last.why == next.why && next.why != SkipReason::Cut && next.from <= last.until => {
+                last.until = last.until.max(next.until);
+            }
+            _ => joined.push(next),
+        }
+    }
+    joined
+}

@@ -1,0 +1,232 @@
+//! Forms: a context as Markdown and as messages for a chat API.
+
+use std::fmt::Write as _;
+
+use treering_core::packing::{Grain, Item, Key, Lead, PackReason, Plan, Profile, Take};
+use treering_core::receipt::{Receipt, ReceiptItem};
+use treering_core::{ContentHash, Role};
+
+use super::blocks::{self, Said};
+use super::grove::{Grove, day_of};
+use super::tally::Tally;
+
+/// What is handed to a model, with its receipt.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// What stands above everything: what the rest is, and how to take it.
+    pub preamble: String,
+    /// What the profile took, section by section. A section that took nothing is not there.
+    pub sections: Vec<ContextSection>,
+    /// What is in it, why, and what is not.
+    pub receipt: Receipt,
+}
+
+/// A section of a context.
+#[derive(Debug, Clone)]
+pub struct ContextSection {
+    /// Its title.
+    pub heading: Option<String>,
+    /// The title as it is written.
+    pub head: String,
+    /// What was left out, in words; it ends the section.
+    pub note: Option<String>,
+    /// What is in it, in order.
+    pub items: Vec<ContextItem>,
+    /// Whether it depends on the question.
+    pub is_volatile: bool,
+    /// Whether its last messages are what was said last.
+    pub is_latest: bool,
+}
+
+/// One thing in a context.
+#[derive(Debug, Clone)]
+pub struct ContextItem {
+    /// It as it is written, fenced.
+    pub block: String,
+    /// Who said it, and all of it: where it is a message as it was said.
+    pub said: Option<(Role, String)>,
+    /// The hash of the block.
+    pub hash: ContentHash,
+    /// Its tokens.
+    pub tokens: u32,
+}
+
+/// A message for a chat API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatMessage {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said.
+    pub content: String,
+}
+
+/// What differs between two contexts.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// It is in this one and was not in the other.
+    Added(ReceiptItem),
+    /// It was in the other and is not in this one.
+    Removed(ReceiptItem),
+}
+
+impl ContextSection {
+    /// Everything it is written with, in order.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &str> {
+        let items = self.items.iter().map(|item| item.block.as_str());
+        std::iter::once(self.head.as_str()).chain(items).chain(self.note.as_deref())
+    }
+
+    /// Where the messages begin that end it and are as they were said.
+    fn raw_tail(&self) -> usize {
+        match self.is_latest {
+            true => self.items.iter().rposition(|item| item.said.is_none()).map_or(0, |last| last + 1),
+            false => self.items.len(),
+        }
+    }
+}
+
+impl Context {
+    /// Everything it is written with, in order.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &str> {
+        let sections = self.sections.iter().flat_map(ContextSection::blocks);
+        std::iter::once(self.preamble.as_str()).chain(sections)
+    }
+
+    /// Its tokens: what blocks cost adds up.
+    pub(super) fn tokens(&self, tally: &Tally) -> u32 {
+        let of = |section: &ContextSection| {
+            let items = section.items.iter().map(|item| item.tokens).sum::<u32>();
+            tally.count(&section.head) + items + section.note.as_deref().map_or(0, |note| tally.count(note))
+        };
+        tally.count(&self.preamble) + self.sections.iter().map(of).sum::<u32>()
+    }
+
+    /// The context as one Markdown text.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        self.blocks().collect()
+    }
+
+    /// The context as messages for a chat API: what is remembered as data, then the latest turns
+    /// as they were said, then what was recalled for the question, which changes with each one.
+    #[must_use]
+    pub fn messages(&self) -> Vec<ChatMessage> {
+        let (mut standing, mut volatile) = (self.preamble.clone(), String::new());
+        let mut latest = Vec::new();
+        for section in &self.sections {
+            let tail = section.raw_tail();
+            let text = if section.is_volatile { &mut volatile } else { &mut standing };
+            if tail > 0 {
+                text.push_str(&section.head);
+            }
+            text.extend(section.items[..tail].iter().map(|item| item.block.as_str()));
+            text.extend(section.note.as_deref());
+            let said =
+                section.items[tail..].iter().filter_map(|item| item.said.clone().map(|said| (said, item)));
+            latest.extend(said.map(|((role, content), item)| match role {
+                Role::User | Role::Assistant => ChatMessage { role, content },
+                // What once was an instruction, or came out of a tool, is data now.
+                Role::System | Role::Tool => ChatMessage { role: Role::User, content: item.block.clone() },
+            }));
+        }
+        let mut messages = vec![ChatMessage { role: Role::System, content: standing.trim_end().to_owned() }];
+        messages.append(&mut latest);
+        if !volatile.is_empty() {
+            let content = format!("{}{}", self.preamble, volatile.trim_end());
+            messages.push(ChatMessage { role: Role::User, content });
+        }
+        messages
+    }
+
+    /// What is in this context and not in another one, and the other way round, in order.
+    #[must_use]
+    pub fn changes_since(&self, other: &Self) -> Vec<Change> {
+        let lacks = |items: &[ReceiptItem], item: &ReceiptItem| {
+            !items.iter().any(|it| (&it.section, it.hash) == (&item.section, item.hash))
+        };
+        let (now, was) = (&self.receipt.items, &other.receipt.items);
+        let removed = was.iter().filter(|item| lacks(now, item)).cloned().map(Change::Removed);
+        let added = now.iter().filter(|item| lacks(was, item)).cloned().map(Change::Added);
+        let mut changes: Vec<Change> = removed.chain(added).collect();
+        changes.sort_by_key(|change| match change {
+            Change::Added(item) | Change::Removed(item) => {
+                (item.reason >= PackReason::Hit, item.from, item.until)
+            }
+        });
+        changes
+    }
+}
+
+/// Writes down what was planned.
+pub(super) fn sections(grove: &Grove<'_>, profile: &Profile, plan: &Plan) -> Vec<ContextSection> {
+    let mut written = Vec::new();
+    for (section, items) in profile.sections.iter().zip(&plan.sections) {
+        if items.is_empty() {
+            continue;
+        }
+        let is_latest = matches!(section.take, Take::Cut | Take::Recent);
+        written.push(ContextSection {
+            heading: section.heading.clone(),
+            head: section.heading.as_deref().map(blocks::heading).unwrap_or_default(),
+            note: if section.take == Take::Cut { blocks::note(&plan.left_out) } else { None },
+            items: write_items(grove, items, section.take.is_volatile()),
+            is_volatile: section.take.is_volatile(),
+            is_latest,
+        });
+    }
+    written
+}
+
+fn write_items(grove: &Grove<'_>, items: &[Item], recalled: bool) -> Vec<ContextItem> {
+    let mut written = Vec::with_capacity(items.len());
+    let mut before: Option<&Item> = None;
+    for item in items {
+        let (block, said, tokens) = match item.key {
+            Key::Node(level, ordinal) => {
+                let block = grove.nodes.get(&(level, ordinal)).map(|node| blocks::node(node, item.grain));
+                let block = block.unwrap_or_default();
+                let tokens = grove.tally.count(&block);
+                (block, None, tokens)
+            }
+            Key::Said(slice) => {
+                let lead = match (before, recalled) {
+                    (before, true) => before.map_or(Lead::Day, |before| lead(grove, before, item)),
+                    (None, false) => Lead::Minute,
+                    (Some(_), false) => grove.lead(slice),
+                };
+                let Some(said) = grove.said(slice, lead) else { continue };
+                let said = if recalled { Said { calls: &[], ..said } } else { said };
+                let question = grove.asked.as_ref().filter(|_| recalled).map(|asked| &asked.question);
+                let whole = item.grain >= Grain::Text && slice.from == 0 && slice.until >= said.message.chars;
+                let as_said = (whole && !recalled).then(|| (said.message.said.role, as_said(&said)));
+                let tokens = said.cost(grove.tally, item.grain, question);
+                (said.block(item.grain, question), as_said, tokens)
+            }
+        };
+        let hash = ContentHash::of_fields(&[block.as_bytes()]);
+        written.push(ContextItem { block, said, hash, tokens });
+        before = Some(item);
+    }
+    written
+}
+
+/// A message as it was said, after the tools that were called before it.
+fn as_said(said: &Said<'_>) -> String {
+    let mut text = String::new();
+    for call in said.calls {
+        // Writing to a string does not fail.
+        _ = writeln!(text, "{}", blocks::tool_line(call));
+    }
+    text.push_str(said.text());
+    text
+}
+
+/// What a hit says about its place, after the one before it.
+fn lead(grove: &Grove<'_>, before: &Item, item: &Item) -> Lead {
+    let day = |item: &Item| grove.messages.get(&item.from.idx.0).map(day_of);
+    match (day(before) == day(item), before.span().1 == item.span().0) {
+        (true, true) => Lead::None,
+        (true, false) => Lead::Number,
+        (false, _) => Lead::Day,
+    }
+}

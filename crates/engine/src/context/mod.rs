@@ -1,0 +1,360 @@
+//! Contexts: what is handed to a model. The gate is waited on, what is needed is read, packing
+//! decides, and what it chose is written down with a receipt.
+
+mod blocks;
+mod forms;
+mod grove;
+mod past;
+mod tally;
+
+use std::time::Duration;
+
+use treering_core::gate::GateStatus;
+use treering_core::packing::{Allotment, Forest as _, Item, Key, Plan, Profile, Take, pack, settled_end};
+use treering_core::ports::{JobFilter, Span};
+use treering_core::question::Question;
+use treering_core::receipt::{GateOutcome, Receipt, ReceiptItem, Reusable};
+use treering_core::{
+    Conversation, ConversationId, ConversationKey, Invalid, Job, JobKind, MessageIdx, Reader, ThreadName,
+    Timestamp, TurnNo,
+};
+
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+use crate::search::Query;
+use grove::{Asked, Grove};
+
+pub use forms::{Change, ChatMessage, Context, ContextItem, ContextSection};
+pub(crate) use past::{Past, Stopped};
+pub(crate) use tally::Tally;
+
+/// The least budget that a context can be put together for.
+const LEAST_BUDGET: u32 = 128;
+/// What a message costs beside its text, about.
+const BESIDE: u32 = 8;
+
+/// What context is wanted.
+#[derive(Debug, Clone)]
+pub struct ContextRequest {
+    /// The conversation.
+    pub conversation: ConversationId,
+    /// The thread; the one that was spoken in last when absent.
+    pub thread: Option<ThreadName>,
+    /// What is asked now; a standing context when absent.
+    pub query: Option<String>,
+    /// The most tokens it may have.
+    pub budget: u32,
+    /// What goes into it.
+    pub profile: Profile,
+    /// As it was known after this turn; after the last one when absent.
+    pub as_of: Option<TurnNo>,
+    /// How long the gate is waited for at the most; as the settings say when absent.
+    pub patience: Option<Duration>,
+}
+
+impl ContextRequest {
+    /// A standing context: the default profile, 8000 tokens of which 2000 are kept for the latest
+    /// messages.
+    #[must_use]
+    pub fn new(conversation: ConversationId) -> Self {
+        let profile = Profile::named("cut", 2000);
+        Self {
+            conversation,
+            thread: None,
+            query: None,
+            budget: 8000,
+            profile: profile.unwrap_or(Profile { name: "cut".into(), sections: Vec::new() }),
+            as_of: None,
+            patience: None,
+        }
+    }
+}
+
+impl Memory {
+    /// The best context that fits a budget. Waits for the critical jobs of the conversation
+    /// first, at most as long as the request says; the receipt says how that ended.
+    pub fn context(&self, request: &ContextRequest) -> Result<Context> {
+        request.profile.check()?;
+        if request.budget < LEAST_BUDGET {
+            let why = format!("a context needs at least {LEAST_BUDGET} tokens");
+            return Err(Invalid::new(format!("budget {}", request.budget), why).into());
+        }
+        let patience = request.patience.unwrap_or(Duration::from_millis(self.work().gate_timeout_ms));
+        let passage = self.wait(request.conversation, patience)?;
+        let waited_ms = u64::try_from(passage.waited.as_millis()).unwrap_or(u64::MAX);
+        let reader = self.store().reader()?;
+        let key = self.key(request.conversation);
+        let conversation = reader.conversation(&key)?.ok_or_else(|| no_conversation(request.conversation))?;
+        let end = match request.as_of {
+            None => conversation.totals.messages,
+            Some(turn) => self.end_of(&*reader, &key, &conversation, turn)?,
+        };
+        let assembly =
+            Assembly { memory: self, reader: &*reader, key: &key, conversation: &conversation, request };
+        let gate = match end < conversation.totals.messages {
+            true => GateOutcome::of(&assembly.gate_then(end)?, waited_ms),
+            false => GateOutcome::of(&passage.status, waited_ms),
+        };
+        assembly.assemble(end, gate)
+    }
+
+    /// The context of the turn before, for the same request; nothing before the second turn.
+    pub fn previous_context(&self, request: &ContextRequest) -> Result<Option<Context>> {
+        let turn = match request.as_of {
+            Some(turn) => turn.0,
+            None => {
+                let reader = self.store().reader()?;
+                let conversation = reader.conversation(&self.key(request.conversation))?;
+                let turns = conversation.ok_or_else(|| no_conversation(request.conversation))?.totals.turns;
+                let Some(last) = turns.checked_sub(1) else { return Ok(None) };
+                last
+            }
+        };
+        let Some(before) = turn.checked_sub(1) else { return Ok(None) };
+        let request = ContextRequest { as_of: Some(TurnNo(before)), ..request.clone() };
+        self.context(&request).map(Some)
+    }
+
+    /// One past the last message of a turn.
+    fn end_of(
+        &self,
+        reader: &dyn Reader,
+        key: &ConversationKey,
+        conversation: &Conversation,
+        turn: TurnNo,
+    ) -> Result<u32> {
+        let found = reader.turns(key, Span::starting(turn, 1))?.pop();
+        let Some(found) = found.filter(|found| found.no == turn) else {
+            let why = format!("the conversation has {} turns, counted from 0", conversation.totals.turns);
+            return Err(Invalid::new(format!("turn {turn}"), why).into());
+        };
+        Ok(found.until.0.min(conversation.totals.messages))
+    }
+}
+
+fn no_conversation(id: ConversationId) -> Error {
+    Error::NoConversation(id.to_string())
+}
+
+/// Puts one context together.
+struct Assembly<'a> {
+    memory: &'a Memory,
+    reader: &'a dyn Reader,
+    key: &'a ConversationKey,
+    conversation: &'a Conversation,
+    request: &'a ContextRequest,
+}
+
+impl Assembly<'_> {
+    fn assemble(&self, end: u32, mut gate: GateOutcome) -> Result<Context> {
+        let last = self.last_message(end)?;
+        let is_past = end < self.conversation.totals.messages;
+        let now = match is_past {
+            true => last.as_ref().map_or(self.conversation.started_at, |message| message.said.at),
+            false => self.memory.clock().now(),
+        };
+        let thread = self.request.thread.clone().or_else(|| last.as_ref().map(|it| it.thread.clone()));
+        let thread = thread.unwrap_or_default();
+        if !self.conversation.threads.iter().any(|it| it.name == thread) && end > 0 {
+            let names: Vec<&str> = self.conversation.threads.iter().map(|it| it.name.as_str()).collect();
+            let why = format!("the conversation has {}", names.join(", "));
+            return Err(Invalid::new(format!("thread {thread}"), why).into());
+        }
+        let tally = self.memory.tally();
+        let mut grove = Grove::new(self.reader, self.key, self.conversation, tally, &thread, end);
+        grove.asked = self.ask(end, is_past, now)?;
+        if let Some(why) = grove.asked.as_ref().and_then(|asked| asked.words_only.as_ref()) {
+            gate.degraded = true;
+            gate.failed.push(format!("only the words of the question were looked at: {why}"));
+        }
+        let allotment = self.allot(&mut grove)?;
+        let plan = self.pack(&mut grove, &allotment)?;
+        let sections = forms::sections(&grove, &self.request.profile, &plan);
+        let reusable = self.reusable(&grove, &plan, &sections, &thread)?;
+        let mut context =
+            Context { preamble: blocks::PREAMBLE.to_owned(), sections, receipt: Receipt::default() };
+        let tokens = context.tokens(tally);
+        let of_context = |tokens_reused: u32| Reusable::of(tokens_reused, tokens);
+        context.receipt = Receipt {
+            conversation: self.conversation.id.to_string(),
+            thread: thread.to_string(),
+            profile: self.request.profile.name.clone(),
+            query: self.request.query.clone(),
+            as_of: last_turn(&grove, end),
+            asked_at: now.to_string(),
+            budget: self.request.budget,
+            tokens,
+            tokenizer: self.memory.tokenizer().name(),
+            items: Self::receipt_items(&grove, &context, &plan),
+            left_out: plan.left_out.clone(),
+            hits_left_out: plan.hits_left_out,
+            gate,
+            reusable: of_context(reusable),
+        };
+        Ok(context)
+    }
+
+    fn last_message(&self, end: u32) -> Result<Option<treering_core::Message>> {
+        let Some(last) = end.checked_sub(1) else { return Ok(None) };
+        Ok(self.reader.messages(self.key, Span::starting(MessageIdx(last), 1))?.pop())
+    }
+
+    /// Asks the question, where there is one and the profile has a use for it.
+    fn ask(&self, end: u32, is_past: bool, now: Timestamp) -> Result<Option<Asked>> {
+        let profile = &self.request.profile;
+        let Some(text) = self.request.query.as_ref().filter(|_| profile.is_volatile()) else {
+            return Ok(None);
+        };
+        let wants_nodes = profile.sections.iter().any(|it| it.take == Take::Nodes);
+        let query = Query {
+            text: text.clone(),
+            conversations: vec![self.conversation.id],
+            levels: if wants_nodes { Vec::new() } else { vec![0] },
+            limit: self.hits_wanted(end)?,
+            ..Query::default()
+        };
+        let answer = match is_past {
+            true => self.memory.past(self.conversation.id, end, now).search(&query)?,
+            false => self.memory.search(&query)?,
+        };
+        let question = Question::new(text, now);
+        Ok(Some(Asked { question, hits: answer.hits, words_only: answer.words_only }))
+    }
+
+    /// How many hits may have room, as long as messages are on average before a place.
+    fn hits_wanted(&self, end: u32) -> Result<usize> {
+        let each = self.said(end)?.checked_div(end.into()).unwrap_or(0).clamp(16, 64);
+        Ok(usize::try_from(u64::from(self.request.budget) / each).unwrap_or(0).clamp(12, 64))
+    }
+
+    fn headings(&self) -> Vec<u32> {
+        let tally = self.memory.tally();
+        let cost = |title: &String| tally.count(&blocks::heading(title));
+        let sections = self.request.profile.sections.iter();
+        sections.map(|section| section.heading.as_ref().map_or(0, cost)).collect()
+    }
+
+    fn budget(&self) -> u32 {
+        self.request.budget.saturating_sub(self.memory.tally().count(blocks::PREAMBLE))
+    }
+
+    /// Divides the budget, and says which part of the history is settled.
+    fn allot(&self, grove: &mut Grove<'_>) -> Result<Allotment> {
+        let profile = &self.request.profile;
+        let said = self.said(grove.end)?;
+        let asked = self.request.query.is_some() && profile.is_volatile();
+        let recent = profile.cut().and_then(|section| section.tokens).unwrap_or(0);
+        let room = self.budget().saturating_sub(self.headings().iter().sum());
+        let allotment = Allotment::new(room, recent, asked, said);
+        grove.room = room;
+        if profile.cut().is_some() {
+            grove.room = room.saturating_sub(allotment.target);
+            grove.settled = self.settled(grove.end, said, allotment.slack)?;
+        }
+        Ok(allotment)
+    }
+
+    fn pack(&self, grove: &mut Grove<'_>, allotment: &Allotment) -> Result<Plan> {
+        Ok(pack(grove, &self.request.profile, &self.headings(), self.budget(), allotment)?)
+    }
+
+    /// What was said before a place, in tokens, about as it is written.
+    fn said(&self, end: u32) -> Result<u64> {
+        let totals = &self.conversation.totals;
+        let all = totals.tokens + u64::from(BESIDE) * u64::from(totals.messages);
+        if end >= totals.messages {
+            return Ok(all);
+        }
+        let later = self.reader.messages(self.key, Span::starting(MessageIdx(end), usize::MAX))?;
+        Ok(all - later.iter().map(|message| u64::from(message.tokens + BESIDE)).sum::<u64>())
+    }
+
+    fn settled(&self, end: u32, said: u64, slack: u32) -> Result<u32> {
+        // Every message comes to more than nothing, so that a few of them reach back far enough.
+        let from = end.saturating_sub(slack / BESIDE + 1);
+        let late = self.reader.messages(self.key, Span::between(MessageIdx(from), MessageIdx(end)))?;
+        let sizes = late.iter().rev().map(|message| message.tokens + BESIDE);
+        Ok(settled_end(end, said, sizes, slack))
+    }
+
+    /// How the gate stood for what was known at a place.
+    fn gate_then(&self, end: u32) -> Result<GateStatus> {
+        let filter = JobFilter { heights: Some((0, 1)), ..JobFilter::of(self.conversation.id) };
+        let mut jobs: Vec<Job> = self.reader.jobs(&self.key.tenant, &filter)?;
+        let turn = self.last_message(end)?.map(|message| message.turn);
+        jobs.retain(|job| match &job.kind {
+            JobKind::Summarise(task) => task.sealed_by.is_some_and(|by| by.0 < end),
+            JobKind::EmbedTurn(embedded) => turn.is_some_and(|last| *embedded <= last),
+            JobKind::EmbedNode(..) => true,
+        });
+        Ok(GateStatus::of(&jobs))
+    }
+
+    /// How many tokens the context begins with that the one of the turn before began with, too.
+    fn reusable(
+        &self,
+        now: &Grove<'_>,
+        plan: &Plan,
+        sections: &[ContextSection],
+        thread: &ThreadName,
+    ) -> Result<u32> {
+        let tally = self.memory.tally();
+        let last = now.end.checked_sub(1).and_then(|last| now.turn(MessageIdx(last)));
+        let Some(before) = last.and_then(|turn| turn.checked_sub(1)) else { return Ok(0) };
+        let turns = self.reader.turns(self.key, Span::starting(TurnNo(before), 1))?;
+        let Some(earlier) = turns.last().map(|turn| turn.until.0.min(now.end)) else { return Ok(0) };
+        let head = tally.count(blocks::PREAMBLE);
+        let mut grove = Grove::new(self.reader, self.key, self.conversation, tally, thread, earlier);
+        let allotment = self.allot(&mut grove)?;
+        let cut_first = self.request.profile.sections.first().is_some_and(|it| it.take == Take::Cut);
+        if cut_first && grove.settled == now.settled && now.settled <= earlier {
+            // Nothing was decided anew: only what was said since has been added.
+            let Some(section) = sections.first() else { return Ok(head) };
+            let items = section.items.iter().zip(plan.items());
+            let same = items.take_while(|(_, item)| item.span().1 <= earlier).map(|(told, _)| told.tokens);
+            return Ok(head + tally.count(&section.head) + same.sum::<u32>());
+        }
+        let plan = self.pack(&mut grove, &allotment)?;
+        let was = forms::sections(&grove, &self.request.profile, &plan);
+
+        let same = steady(sections).zip(steady(&was)).take_while(|(now, was)| now == was);
+        Ok(head + same.map(|(block, _)| tally.count(block)).sum::<u32>())
+    }
+
+    fn receipt_items(grove: &Grove<'_>, context: &Context, plan: &Plan) -> Vec<ReceiptItem> {
+        let told = context.sections.iter().flat_map(|section| {
+            section.items.iter().map(|item| (section.heading.clone().unwrap_or_default(), item))
+        });
+        let line = |((section, told), item): ((String, &ContextItem), &Item)| {
+            let node = match item.key {
+                Key::Node(level, ordinal) => {
+                    grove.nodes.get(&(level, ordinal)).map(|node| node.id.to_string())
+                }
+                Key::Said(_) => None,
+            };
+            let (from, until) = item.span();
+            ReceiptItem {
+                section,
+                level: item.key.level(),
+                node,
+                from,
+                until,
+                grain: item.grain,
+                reason: item.reason,
+                score: item.score,
+                tokens: told.tokens,
+                hash: told.hash,
+            }
+        };
+        told.zip(plan.items()).map(line).collect()
+    }
+}
+
+/// What of sections does not depend on the question, as it is written.
+fn steady(sections: &[ContextSection]) -> impl Iterator<Item = &str> {
+    sections.iter().take_while(|section| !section.is_volatile).flat_map(ContextSection::blocks)
+}
+
+fn last_turn(grove: &Grove<'_>, end: u32) -> Option<u32> {
+    grove.turn(MessageIdx(end.checked_sub(1)?))
+}

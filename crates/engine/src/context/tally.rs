@@ -1,0 +1,85 @@
+//! The tally: what blocks cost in tokens, and what lies below sealed nodes. Counting and reading are
+//! slow beside everything else a context takes, and the same pieces come again turn after turn; so
+//! they are remembered.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use treering_core::packing::Piece;
+use treering_core::{ContentHash, ConversationId, Node, NodeId, Timestamp, Tokenizer};
+
+/// A node as it was written at one moment: written anew, it is another one.
+type Written = (ConversationId, NodeId, Timestamp);
+
+/// Counts tokens, and remembers what it has counted.
+pub(crate) struct Tally {
+    tokenizer: Arc<dyn Tokenizer>,
+    counts: Memo<ContentHash, u32>,
+    pieces: Memo<Written, Piece>,
+    below: Memo<Written, Vec<Arc<Node>>>,
+}
+
+impl Tally {
+    pub(crate) fn new(tokenizer: Arc<dyn Tokenizer>) -> Self {
+        Self { tokenizer, counts: Memo::new(1 << 16), pieces: Memo::new(1 << 12), below: Memo::new(1 << 10) }
+    }
+
+    /// How many tokens a block has.
+    pub(crate) fn count(&self, block: &str) -> u32 {
+        self.counts.get_or(ContentHash::of_fields(&[block.as_bytes()]), || self.tokenizer.count(block))
+    }
+
+    /// The piece of a node.
+    pub(super) fn piece(&self, of: ConversationId, node: &Node, make: impl FnOnce() -> Piece) -> Piece {
+        self.pieces.get_or(written(of, node), make)
+    }
+
+    /// What lies below a node. Whatever changes there marks the node as dirty, and then has it
+    /// written anew: while it is neither, what was read before holds.
+    pub(super) fn below(&self, of: ConversationId, node: &Node) -> Option<Vec<Arc<Node>>> {
+        if node.dirty { None } else { self.below.get(&written(of, node)) }
+    }
+
+    pub(super) fn put_below(&self, of: ConversationId, node: &Node, below: Vec<Arc<Node>>) {
+        if !node.dirty {
+            self.below.put(written(of, node), below);
+        }
+    }
+}
+
+fn written(of: ConversationId, node: &Node) -> Written {
+    (of, node.id.clone(), node.making.at)
+}
+
+/// Values by key; all are dropped when there are too many.
+struct Memo<K, V> {
+    most: usize,
+    values: Mutex<HashMap<K, V>>,
+}
+
+impl<K: Hash + Eq, V: Clone> Memo<K, V> {
+    fn new(most: usize) -> Self {
+        Self { most, values: Mutex::new(HashMap::new()) }
+    }
+
+    fn get(&self, key: &K) -> Option<V> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    fn put(&self, key: K, value: V) {
+        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        if values.len() >= self.most {
+            values.clear();
+        }
+        values.insert(key, value);
+    }
+
+    fn get_or(&self, key: K, make: impl FnOnce() -> V) -> V {
+        self.get(&key).unwrap_or_else(|| {
+            let value = make();
+            self.put(key, value.clone());
+            value
+        })
+    }
+}
