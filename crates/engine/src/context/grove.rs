@@ -440,7 +440,9 @@ impl<'a> Grove<'a> {
     /// Reads single messages, those that lie close together at once.
     fn read_all(&mut self, wanted: impl Iterator<Item = u32>) -> StoreResult<()> {
         const CLOSE: u32 = 6;
-        let missing: Vec<u32> = wanted.filter(|idx| !self.messages.contains_key(idx)).collect();
+        let mut missing: Vec<u32> = wanted.filter(|idx| !self.messages.contains_key(idx)).collect();
+        missing.sort_unstable();
+        missing.dedup();
         for run in missing.chunk_by(|one, next| next - one <= CLOSE) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             let span = Span::between(MessageIdx(*first), MessageIdx(last + 1));
