@@ -54,6 +54,7 @@ pub fn best(text: &str, question: &Question, most: usize) -> String {
         }
     }
     if !taken.contains(&true) {
+        // Nothing fits, or the only sentences that do are longer than there is room for.
         let fitting = (0..sentences.len()).filter(|place| fits[*place] > 0);
         let first = fitting.max_by_key(|place| (fits[*place], std::cmp::Reverse(*place)));
         return first.map_or_else(

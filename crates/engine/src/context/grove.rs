@@ -6,62 +6,17 @@ use std::sync::Arc;
 
 use treering_core::error::StoreError;
 use treering_core::node::{Place, Slice, Window};
-use treering_core::packing::{Candidate, Forest, Grain, Key, Lead, LeftOut, PackReason, Piece, SkipReason};
+use treering_core::packing::{Candidate, Forest, Grain, Key, Lead, LeftOut, Piece, SkipReason};
 use treering_core::ports::{JobFilter, NodeFilter, Span, StoreResult};
-use treering_core::question::Question;
 use treering_core::{
     Conversation, ConversationKey, Covers, Job, JobKind, Level, Message, MessageIdx, Node, Reader,
     ThreadName, ToolCall, TurnNo,
 };
 
 use super::blocks::{self, NODE_GRAINS, Said};
+use super::hits::Asked;
+use super::lineage::Lineage;
 use super::tally::Tally;
-use crate::search::{Found, Hit};
-
-/// How many of the best hits bring what stands next to them, where there is more than enough.
-const WITH_NEIGHBOURS: usize = 8;
-/// A hit costs hardly more before it is told whole.
-const MOST_OF_HIT: u32 = 140;
-
-/// A message of a thread and of those it forked from.
-pub(super) struct Lineage(Vec<(ThreadName, u32)>);
-
-impl Lineage {
-    /// The thread and those it forked from, each up to where it was left.
-    pub(super) fn of(conversation: &Conversation, thread: &ThreadName) -> Self {
-        let mut line = vec![(thread.clone(), u32::MAX)];
-        let mut at = thread.clone();
-        // A thread forks from one that was opened before it.
-        for _ in 0..conversation.threads.len() {
-            let found = conversation.threads.iter().find(|it| it.name == at);
-            let Some(fork) = found.and_then(|it| it.fork.as_ref()) else { break };
-            line.push((fork.parent.clone(), fork.after.map_or(0, |after| after.0 + 1)));
-            at = fork.parent.clone();
-        }
-        let mut least = u32::MAX;
-        for (_, until) in &mut line {
-            least = least.min(*until);
-            *until = least;
-        }
-        Self(line)
-    }
-
-    fn holds(&self, message: &Message) -> bool {
-        self.0.iter().any(|(thread, until)| *thread == message.thread && message.idx.0 < *until)
-    }
-
-    fn holds_window(&self, window: &Window) -> bool {
-        self.0.iter().any(|(thread, until)| *thread == window.thread && window.end().0 <= *until)
-    }
-}
-
-/// What was asked, and what was found.
-pub(super) struct Asked {
-    pub(super) question: Question,
-    pub(super) hits: Vec<Hit>,
-    /// Why the meaning was not looked at, where it was not.
-    pub(super) words_only: Option<String>,
-}
 
 /// The pieces of a conversation.
 pub(super) struct Grove<'a> {
@@ -117,7 +72,7 @@ impl<'a> Grove<'a> {
 
     /// Whether a node counts at the settled place: it was sealed by then, and tells of nothing
     /// that lies outside the thread.
-    fn counts(&mut self, node: &Node) -> StoreResult<bool> {
+    pub(super) fn counts(&mut self, node: &Node) -> StoreResult<bool> {
         if !node.task.is_sealed_at(MessageIdx(self.settled), node.source.until) {
             return Ok(false);
         }
@@ -141,7 +96,7 @@ impl<'a> Grove<'a> {
         Ok(nodes)
     }
 
-    fn keep(&mut self, nodes: &[Arc<Node>]) {
+    pub(super) fn keep(&mut self, nodes: &[Arc<Node>]) {
         let placed = nodes.iter().map(|node| ((node.level(), node.ordinal()), Arc::clone(node)));
         self.nodes.extend(placed);
     }
@@ -342,7 +297,7 @@ impl<'a> Grove<'a> {
         })
     }
 
-    fn node_piece(&self, node: &Node) -> Piece {
+    pub(super) fn node_piece(&self, node: &Node) -> Piece {
         self.tally.piece(self.key.id, node, || self.new_piece(node))
     }
 
@@ -369,105 +324,6 @@ impl<'a> Grove<'a> {
 
     fn node_pieces(&self, nodes: &[Arc<Node>]) -> Vec<Piece> {
         nodes.iter().map(|node| self.node_piece(node)).collect()
-    }
-
-    /// Hits and what stands next to the best of them, as far as they are in the thread.
-    fn candidates(&mut self) -> StoreResult<Vec<Candidate>> {
-        let Some(asked) = &self.asked else { return Ok(Vec::new()) };
-        let (mut found, mut nodes, mut calls) = (Vec::new(), Vec::new(), Vec::new());
-        for hit in &asked.hits {
-            match &hit.found {
-                Found::Message(message) => found.push(((**message).clone(), hit.score)),
-                Found::Node(node) => nodes.push((Arc::new((**node).clone()), hit.score)),
-                Found::Call(call) => calls.push((call.before, call.turn, hit.score)),
-            }
-        }
-        self.add_told(&mut found, &calls)?;
-        found.retain(|(message, _)| message.idx.0 < self.end && self.lineage.holds(message));
-        let mut candidates = Vec::new();
-        for (rank, (message, score)) in found.iter().enumerate() {
-            self.messages.entry(message.idx.0).or_insert_with(|| message.clone());
-            candidates.push(self.candidate(message, *score, rank as u32, PackReason::Hit));
-        }
-        let said: u32 = found.iter().map(|(message, _)| (message.tokens + 10).min(MOST_OF_HIT)).sum();
-        let with = if said < self.room { found.len() } else { WITH_NEIGHBOURS };
-        let mut beside: BTreeMap<u32, (u32, f32)> = BTreeMap::new();
-        for (rank, (message, score)) in found.iter().enumerate().take(with) {
-            let idx = message.idx.0;
-            for next in [idx.checked_sub(1), Some(idx + 1)].into_iter().flatten() {
-                if next < self.end && !found.iter().any(|(message, _)| message.idx.0 == next) {
-                    beside.entry(next).or_insert((rank as u32, *score));
-                }
-            }
-        }
-        self.read_all(beside.keys().copied())?;
-        for (idx, (rank, score)) in beside {
-            if let Some(message) = self.messages.get(&idx).filter(|it| self.lineage.holds(it)) {
-                candidates.push(self.candidate(message, score, rank, PackReason::Neighbour));
-            }
-        }
-        for (rank, (node, score)) in nodes.iter().enumerate() {
-            if !self.counts(node)? {
-                continue;
-            }
-            self.keep(std::slice::from_ref(node));
-            let mut piece = self.node_piece(node);
-            piece.costs.retain(|(grain, _)| *grain == Grain::Text);
-            let (score, rank, reason) = (*score, rank as u32, PackReason::Hit);
-            candidates.push(Candidate { piece, score, rank, reason, day: i64::MIN });
-        }
-        Ok(candidates)
-    }
-
-    /// Adds the messages that tell of tool calls: those that come after them in their turn.
-    fn add_told(
-        &mut self,
-        found: &mut Vec<(Message, f32)>,
-        calls: &[(MessageIdx, TurnNo, f32)],
-    ) -> StoreResult<()> {
-        let end = self.end;
-        self.read_all(calls.iter().map(|(idx, ..)| idx.0).filter(|idx| *idx < end))?;
-        for (idx, turn, score) in calls {
-            let told = self.messages.get(&idx.0).filter(|message| message.turn == *turn);
-            if let Some(message) = told.filter(|it| found.iter().all(|(other, _)| other.idx != it.idx)) {
-                found.push((message.clone(), *score));
-            }
-        }
-        found.sort_by(|a, b| b.1.total_cmp(&a.1));
-        Ok(())
-    }
-
-    /// Reads single messages, those that lie close together at once.
-    fn read_all(&mut self, wanted: impl Iterator<Item = u32>) -> StoreResult<()> {
-        const CLOSE: u32 = 6;
-        let mut missing: Vec<u32> = wanted.filter(|idx| !self.messages.contains_key(idx)).collect();
-        missing.sort_unstable();
-        missing.dedup();
-        for run in missing.chunk_by(|one, next| next - one <= CLOSE) {
-            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-            let span = Span::between(MessageIdx(*first), MessageIdx(last + 1));
-            let read = self.reader.messages(self.key, span)?;
-            self.messages.extend(read.into_iter().map(|message| (message.idx.0, message)));
-        }
-        Ok(())
-    }
-
-    fn candidate(&self, message: &Message, score: f32, rank: u32, reason: PackReason) -> Candidate {
-        let slice = Slice { idx: message.idx, from: 0, until: message.chars };
-        let said = Said { message, slice, calls: &[], lead: Lead::None };
-        let guess = |grain: &Grain| match grain {
-            Grain::Gist => (*grain, 0),
-            _ => (*grain, message.tokens),
-        };
-        let piece = Piece {
-            key: Key::Said(slice),
-            from: Place { idx: message.idx, offset: 0 },
-            until: Place::after(message.idx),
-            weight: message.tokens,
-            costs: said.grains(true).iter().map(guess).collect(),
-            unfolded_least: None,
-        };
-        Candidate { piece, score, rank, reason, day: day_of(message) }
     }
 }
 

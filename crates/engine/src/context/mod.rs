@@ -4,6 +4,8 @@
 mod blocks;
 mod forms;
 mod grove;
+mod hits;
+mod lineage;
 mod past;
 mod tally;
 
@@ -22,7 +24,8 @@ use treering_core::{
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::search::Query;
-use grove::{Asked, Grove};
+use grove::Grove;
+use hits::Asked;
 
 pub use forms::{Change, ChatMessage, Context, ContextItem, ContextSection};
 pub(crate) use past::{Past, Stopped};

@@ -1,0 +1,128 @@
+//! Hits: what may come back for a question, with what stands next to it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use treering_core::node::{Place, Slice};
+use treering_core::packing::{Candidate, Grain, Key, Lead, PackReason, Piece};
+use treering_core::ports::{Span, StoreResult};
+use treering_core::question::Question;
+use treering_core::{Message, MessageIdx, TurnNo};
+
+use super::blocks::Said;
+use super::grove::{Grove, day_of};
+use crate::search::{Found, Hit};
+
+/// How many of the best hits bring what stands next to them, where there is more than enough.
+const WITH_NEIGHBOURS: usize = 8;
+/// A hit costs hardly more before it is told whole.
+const MOST_OF_HIT: u32 = 140;
+
+/// What was asked, and what was found.
+pub(super) struct Asked {
+    pub(super) question: Question,
+    pub(super) hits: Vec<Hit>,
+    /// Why the meaning was not looked at, where it was not.
+    pub(super) words_only: Option<String>,
+}
+
+impl Grove<'_> {
+    /// Hits and what stands next to the best of them, as far as they are in the thread.
+    pub(super) fn candidates(&mut self) -> StoreResult<Vec<Candidate>> {
+        let Some(asked) = &self.asked else { return Ok(Vec::new()) };
+        let (mut found, mut nodes, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+        for hit in &asked.hits {
+            match &hit.found {
+                Found::Message(message) => found.push(((**message).clone(), hit.score)),
+                Found::Node(node) => nodes.push((Arc::new((**node).clone()), hit.score)),
+                Found::Call(call) => calls.push((call.before, call.turn, hit.score)),
+            }
+        }
+        self.add_told(&mut found, &calls)?;
+        found.retain(|(message, _)| message.idx.0 < self.end && self.lineage.holds(message));
+        let mut candidates = Vec::new();
+        for (rank, (message, score)) in found.iter().enumerate() {
+            self.messages.entry(message.idx.0).or_insert_with(|| message.clone());
+            candidates.push(self.candidate(message, *score, rank as u32, PackReason::Hit));
+        }
+        let said: u32 = found.iter().map(|(message, _)| (message.tokens + 10).min(MOST_OF_HIT)).sum();
+        let with = if said < self.room { found.len() } else { WITH_NEIGHBOURS };
+        let mut beside: BTreeMap<u32, (u32, f32)> = BTreeMap::new();
+        for (rank, (message, score)) in found.iter().enumerate().take(with) {
+            let idx = message.idx.0;
+            for next in [idx.checked_sub(1), Some(idx + 1)].into_iter().flatten() {
+                if next < self.end && !found.iter().any(|(message, _)| message.idx.0 == next) {
+                    beside.entry(next).or_insert((rank as u32, *score));
+                }
+            }
+        }
+        self.read_all(beside.keys().copied())?;
+        for (idx, (rank, score)) in beside {
+            if let Some(message) = self.messages.get(&idx).filter(|it| self.lineage.holds(it)) {
+                candidates.push(self.candidate(message, score, rank, PackReason::Neighbour));
+            }
+        }
+        for (rank, (node, score)) in nodes.iter().enumerate() {
+            if !self.counts(node)? {
+                continue;
+            }
+            self.keep(std::slice::from_ref(node));
+            let mut piece = self.node_piece(node);
+            piece.costs.retain(|(grain, _)| *grain == Grain::Text);
+            let (score, rank, reason) = (*score, rank as u32, PackReason::Hit);
+            candidates.push(Candidate { piece, score, rank, reason, day: i64::MIN });
+        }
+        Ok(candidates)
+    }
+
+    /// Adds the messages that tell of tool calls: those that come after them in their turn.
+    fn add_told(
+        &mut self,
+        found: &mut Vec<(Message, f32)>,
+        calls: &[(MessageIdx, TurnNo, f32)],
+    ) -> StoreResult<()> {
+        let end = self.end;
+        self.read_all(calls.iter().map(|(idx, ..)| idx.0).filter(|idx| *idx < end))?;
+        for (idx, turn, score) in calls {
+            let told = self.messages.get(&idx.0).filter(|message| message.turn == *turn);
+            if let Some(message) = told.filter(|it| found.iter().all(|(other, _)| other.idx != it.idx)) {
+                found.push((message.clone(), *score));
+            }
+        }
+        found.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Ok(())
+    }
+
+    /// Reads single messages, those that lie close together at once.
+    fn read_all(&mut self, wanted: impl Iterator<Item = u32>) -> StoreResult<()> {
+        const CLOSE: u32 = 6;
+        let mut missing: Vec<u32> = wanted.filter(|idx| !self.messages.contains_key(idx)).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        for run in missing.chunk_by(|one, next| next - one <= CLOSE) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+            let span = Span::between(MessageIdx(*first), MessageIdx(last + 1));
+            let read = self.reader.messages(self.key, span)?;
+            self.messages.extend(read.into_iter().map(|message| (message.idx.0, message)));
+        }
+        Ok(())
+    }
+
+    fn candidate(&self, message: &Message, score: f32, rank: u32, reason: PackReason) -> Candidate {
+        let slice = Slice { idx: message.idx, from: 0, until: message.chars };
+        let said = Said { message, slice, calls: &[], lead: Lead::None };
+        let guess = |grain: &Grain| match grain {
+            Grain::Gist => (*grain, 0),
+            _ => (*grain, message.tokens),
+        };
+        let piece = Piece {
+            key: Key::Said(slice),
+            from: Place { idx: message.idx, offset: 0 },
+            until: Place::after(message.idx),
+            weight: message.tokens,
+            costs: said.grains(true).iter().map(guess).collect(),
+            unfolded_least: None,
+        };
+        Candidate { piece, score, rank, reason, day: day_of(message) }
+    }
+}

@@ -1,0 +1,36 @@
+//! Lineage: which messages a thread has heard, its own and those before its fork.
+
+use treering_core::node::Window;
+use treering_core::{Conversation, Message, ThreadName};
+
+/// A thread and those it forked from, each up to where it was left.
+pub(super) struct Lineage(pub(super) Vec<(ThreadName, u32)>);
+
+impl Lineage {
+    /// The thread and those it forked from, each up to where it was left.
+    pub(super) fn of(conversation: &Conversation, thread: &ThreadName) -> Self {
+        let mut line = vec![(thread.clone(), u32::MAX)];
+        let mut at = thread.clone();
+        // A thread forks from one that was opened before it.
+        for _ in 0..conversation.threads.len() {
+            let found = conversation.threads.iter().find(|it| it.name == at);
+            let Some(fork) = found.and_then(|it| it.fork.as_ref()) else { break };
+            line.push((fork.parent.clone(), fork.after.map_or(0, |after| after.0 + 1)));
+            at = fork.parent.clone();
+        }
+        let mut least = u32::MAX;
+        for (_, until) in &mut line {
+            least = least.min(*until);
+            *until = least;
+        }
+        Self(line)
+    }
+
+    pub(super) fn holds(&self, message: &Message) -> bool {
+        self.0.iter().any(|(thread, until)| *thread == message.thread && message.idx.0 < *until)
+    }
+
+    pub(super) fn holds_window(&self, window: &Window) -> bool {
+        self.0.iter().any(|(thread, until)| *thread == window.thread && window.end().0 <= *until)
+    }
+}
