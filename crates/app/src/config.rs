@@ -1,6 +1,8 @@
 //! Settings. Each is declared once, here: its key in the file, its environment variable, its
 //! default, its check and its documentation all come from this declaration.
 
+pub mod providers;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,6 +15,8 @@ use treering_core::parameters::{Assignment, PARAMETERS};
 use treering_core::{Invalid, Policy, Preset, TenantId};
 use treering_providers::{Bpe, ENCODER_NAME, StaticEmbedder};
 use treering_store::Sync;
+
+pub use providers::{ProvidersSettings, SummarizeSettings};
 
 /// The name of the settings file in the home folder.
 pub const FILE: &str = "treering.toml";
@@ -37,6 +41,14 @@ pub struct Settings {
     /// How texts get the vectors that search compares.
     #[config(nested)]
     pub embed: EmbedSettings,
+
+    /// Who writes the summaries.
+    #[config(nested)]
+    pub summarize: SummarizeSettings,
+
+    /// Models beyond this program.
+    #[config(nested)]
+    pub providers: ProvidersSettings,
 
     /// How the tree of summaries grows.
     #[config(nested)]
@@ -71,11 +83,17 @@ pub struct TokenSettings {
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct EmbedSettings {
-    /// The embedder: `bundled` (static vectors in the program, microseconds for each turn) or `encoder`
+    /// The embedder: `bundled` (static vectors in the program, microseconds for each turn), `encoder`
     /// (all-MiniLM-L6-v2 on this machine, tens of milliseconds for each turn; for programs built with
-    /// `--features encoder`).
-    #[config(env = "TREERING_EMBED_MODEL", default = "bundled")]
-    pub model: ModelSetting,
+    /// `--features encoder`), or a provider and its model, such as `openai/text-embedding-3-small`,
+    /// `gemini/gemini-embedding-001`, `ollama/nomic-embed-text` or `compatible/MODEL`.
+    #[config(env = "TREERING_EMBED_MODEL", default = "bundled", validate = providers::is_embedder)]
+    pub model: String,
+
+    /// How many numbers the vectors of a provider's model have; 0 for as many as it gives by itself. Another
+    /// number makes it another model.
+    #[config(env = "TREERING_EMBED_DIMENSIONS", default = 0)]
+    pub dimensions: u32,
 
     /// The folder of the encoder, which `tools/encoder/make` makes; seen from the home folder.
     #[config(env = "TREERING_EMBED_ENCODER_PATH", default = "models/all-MiniLM-L6-v2")]
@@ -84,11 +102,13 @@ pub struct EmbedSettings {
 
 impl From<EmbedSettings> for crate::EmbedOptions {
     fn from(settings: EmbedSettings) -> Self {
-        let model = match settings.model {
-            ModelSetting::Bundled => StaticEmbedder::NAME,
-            ModelSetting::Encoder => ENCODER_NAME,
+        let model = match settings.model.as_str() {
+            "bundled" => StaticEmbedder::NAME.to_owned(),
+            "encoder" => ENCODER_NAME.to_owned(),
+            _ => settings.model,
         };
-        Self { model: model.into(), encoder_path: settings.encoder_path }
+        let dimensions = usize::try_from(settings.dimensions).ok().filter(|dimensions| *dimensions > 0);
+        Self { model, dimensions, encoder_path: settings.encoder_path }
     }
 }
 
@@ -178,16 +198,6 @@ pub enum TokenizerSetting {
     O200k,
     /// GPT-4 and GPT-3.5.
     Cl100k,
-}
-
-/// The values of `embed.model`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ModelSetting {
-    /// The embedder in the program.
-    Bundled,
-    /// The sentence encoder.
-    Encoder,
 }
 
 impl From<SyncSetting> for Sync {
@@ -453,8 +463,28 @@ mod tests {
         check("[tree]\npreset = \"best\"", &[], &["best", "per-turn"]);
         check("[tree]\nparameters = [\"windowchars=1\"]", &[], &["windowchars", "window_chars"]);
         check("[embed]\nmodel = \"best\"", &[], &["best", "bundled", "encoder"]);
+        check("[embed]\nmodel = \"openai/\"", &[], &["openai/", "PROVIDER/MODEL"]);
+        check("[embed]\nmodel = \"anthropic/claude\"", &[], &["anthropic/claude", "gemini"]);
+        check("[summarize]\nprovider = \"opeanai\"", &[], &["opeanai", "extractive", "openai"]);
+        check("[summarize]\ntemperature = 3", &[], &["temperature"]);
+        check("[providers.openai]\nbase_url = \"api.openai.com\"", &[], &["base_url", "https://"]);
+        check("[providers.openai]\napi_key = \"x\"", &[], &["api_key"]);
         check("", &[("store.synk", "x")], &["store.synk", "store.sync"]);
         check("", &[("store.sync", "x")], &["--set", "full"]);
+    }
+
+    #[test]
+    fn a_key_in_the_place_of_its_variable_is_refused_and_not_repeated() {
+        let error = load("[providers.gemini]\napi_key_env = \"AIza-private\"", &[]).unwrap_err().to_string();
+        assert!(error.contains("environment variable") && !error.contains("AIza"), "{error}");
+    }
+
+    #[test]
+    fn providers_are_as_the_library_knows_them() {
+        let settings = load("", &[]).unwrap().settings;
+        assert_eq!(crate::ProviderOptions::from(settings.providers), crate::ProviderOptions::default());
+        assert_eq!(crate::SummarizeOptions::from(settings.summarize), crate::SummarizeOptions::default());
+        assert_eq!(crate::EmbedOptions::from(settings.embed), crate::EmbedOptions::default());
     }
 
     #[test]

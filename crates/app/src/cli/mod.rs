@@ -253,6 +253,8 @@ impl Global {
             sync: settings.store.sync.into(),
             tokenizer: settings.tokens.tokenizer.into(),
             embed: settings.embed.into(),
+            summarize: settings.summarize.into(),
+            providers: settings.providers.into(),
             policy: settings.tree.policy()?,
             work: (&settings.work).into(),
         };
