@@ -33,7 +33,8 @@ def main() -> None:
     params.model_alias = {"smollm2"}
     params.n_ctx = 4096
     params.n_parallel = 1
-    params.cpuparams.n_threads = os.cpu_count() or 1
+    # Several threads wait for each other, and take ten times as long where a build has the other core.
+    params.cpuparams.n_threads = 1
     params.embedding = True
     params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     params.port = free_port()

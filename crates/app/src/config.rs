@@ -12,6 +12,7 @@ use confique::{Config, Layer};
 use serde::Deserialize;
 use treering_core::job::RetryPolicy;
 use treering_core::parameters::{Assignment, PARAMETERS};
+use treering_core::redact::redact;
 use treering_core::{Invalid, Policy, Preset, TenantId};
 use treering_providers::{Bpe, ENCODER_NAME, StaticEmbedder};
 use treering_store::Sync;
@@ -294,7 +295,9 @@ impl Settings {
         let bad = |place: &str| {
             let place = place.to_owned();
             move |error: &dyn std::fmt::Display| {
-                BadSettings(format!("{place}: {}", error.to_string().trim_end()))
+                let error = error.to_string();
+                // It may repeat a line of the file, and somebody may have put a key there.
+                BadSettings(format!("{place}: {}", redact(error.trim_end()).0))
             }
         };
         let place = path.display().to_string();
@@ -306,6 +309,7 @@ impl Settings {
         let layers = flagged.with_fallback(environment).with_fallback(file);
         let settings = Self::from_layer(layers.with_fallback(SettingsLayer::default_values()))
             .map_err(|error| bad("settings")(&error))?;
+        settings.providers.check().map_err(BadSettings)?;
 
         let mut in_force = Vec::new();
         leaves(&Self::META, "", &mut |key, _, env, default| {
@@ -477,6 +481,9 @@ mod tests {
     fn a_key_in_the_place_of_its_variable_is_refused_and_not_repeated() {
         let error = load("[providers.gemini]\napi_key_env = \"AIza-private\"", &[]).unwrap_err().to_string();
         assert!(error.contains("environment variable") && !error.contains("AIza"), "{error}");
+        let key = "sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x";
+        let error = load(&format!("[providers.openai]\napi_key = {key:?}"), &[]).unwrap_err().to_string();
+        assert!(error.contains("api_key") && !error.contains(key), "{error}");
     }
 
     #[test]

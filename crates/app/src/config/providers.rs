@@ -24,7 +24,7 @@ pub struct SummarizeSettings {
 
     /// How freely the model chooses its words, from 0 to 2.
     #[config(env = "TREERING_SUMMARIZE_TEMPERATURE", default = 0.3, validate = is_temperature)]
-    pub temperature: f32,
+    pub temperature: f64,
 
     /// The folder of prompts that take the place of the built-in ones, seen from the home folder:
     /// `detailed.md`, `concise.md`, `thematic.md`, `chronological.md`, `executive.md`,
@@ -36,7 +36,7 @@ pub struct SummarizeSettings {
 impl From<SummarizeSettings> for SummarizeOptions {
     fn from(settings: SummarizeSettings) -> Self {
         let SummarizeSettings { provider, model, temperature, prompts } = settings;
-        Self { provider, model, temperature, prompts }
+        Self { provider, model, temperature: temperature as f32, prompts }
     }
 }
 
@@ -91,7 +91,7 @@ macro_rules! provider {
             pub base_url: String,
 
             /// The environment variable that has the key; none where it is empty. Keys are never in a file.
-            #[config(env = $key_env, default = $key, validate = is_variable)]
+            #[config(env = $key_env, default = $key)]
             pub api_key_env: String,
 
             /// How long a call may take, in milliseconds.
@@ -206,7 +206,7 @@ pub(super) fn is_embedder(name: &impl AsRef<str>) -> Result<(), String> {
     }
 }
 
-fn is_temperature(temperature: &f32) -> Result<(), String> {
+fn is_temperature(temperature: &f64) -> Result<(), String> {
     match (0.0..=2.0).contains(temperature) {
         true => Ok(()),
         false => Err(format!("{temperature} is not between 0 and 2")),
@@ -224,11 +224,23 @@ fn is_address(url: &impl AsRef<str>) -> Result<(), String> {
     }
 }
 
-fn is_variable(name: &impl AsRef<str>) -> Result<(), String> {
-    let name = name.as_ref();
-    match name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_') {
-        true => Ok(()),
-        // What is refused here may be a key, so it is not repeated.
-        false => Err("this is the name of an environment variable in capitals, not a key".into()),
+impl ProvidersSettings {
+    /// Refuses keys where the names of their variables should be. This is not left to the reading of the file,
+    /// whose errors repeat what they refuse.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let variables = [
+            ("openai", &self.openai.api_key_env),
+            ("compatible", &self.compatible.api_key_env),
+            ("anthropic", &self.anthropic.api_key_env),
+            ("gemini", &self.gemini.api_key_env),
+            ("ollama", &self.ollama.api_key_env),
+        ];
+        let is_part = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+        match variables.iter().find(|(_, name)| !name.bytes().all(is_part)) {
+            None => Ok(()),
+            Some((provider, _)) => Err(format!(
+                "providers.{provider}.api_key_env takes the name of an environment variable in capitals, not a key"
+            )),
+        }
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn max_tokens(brief: &Brief) -> u32 {
         Length::Keep(_) => target_chars(brief),
         Length::Sentences(_, most) => u64::from(most) * 200,
     };
-    u32::try_from(chars * 2 / 3 + 300).unwrap_or(u32::MAX).min(16_000)
+    u32::try_from(chars * 2 / 3 + 200).unwrap_or(u32::MAX).min(16_000)
 }
 
 fn target_chars(brief: &Brief) -> u64 {

@@ -79,7 +79,9 @@ impl Summarizer for ModelSummarizer {
             ChatMessage::new(Role::Assistant, preview(&reply.text, ask::QUOTED_CHARS)),
             ChatMessage::new(Role::User, ask::again(&why)),
         ]);
-        request.max_tokens = request.max_tokens.map(|most| most * 2);
+        if reply.end == End::Cut {
+            request.max_tokens = request.max_tokens.map(|most| most * 2);
+        }
         reply = self.chat.complete(&request)?;
         draft.usage += reply.usage;
         draft.redacted.add(&reply.redacted);
