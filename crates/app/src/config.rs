@@ -309,7 +309,7 @@ impl Settings {
         let layers = flagged.with_fallback(environment).with_fallback(file);
         let settings = Self::from_layer(layers.with_fallback(SettingsLayer::default_values()))
             .map_err(|error| bad("settings")(&error))?;
-        settings.providers.check().map_err(BadSettings)?;
+        settings.providers.check().and_then(|()| settings.summarize.check()).map_err(BadSettings)?;
 
         let mut in_force = Vec::new();
         leaves(&Self::META, "", &mut |key, _, env, default| {
@@ -470,6 +470,7 @@ mod tests {
         check("[embed]\nmodel = \"openai/\"", &[], &["openai/", "PROVIDER/MODEL"]);
         check("[embed]\nmodel = \"anthropic/claude\"", &[], &["anthropic/claude", "gemini"]);
         check("[summarize]\nprovider = \"opeanai\"", &[], &["opeanai", "extractive", "openai"]);
+        check("[summarize]\nprovider = \"ollama\"", &[], &["ollama", "summarize.model"]);
         check("[summarize]\ntemperature = 3", &[], &["temperature"]);
         check("[providers.openai]\nbase_url = \"api.openai.com\"", &[], &["base_url", "https://"]);
         check("[providers.openai]\napi_key = \"x\"", &[], &["api_key"]);

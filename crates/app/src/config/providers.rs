@@ -33,6 +33,19 @@ pub struct SummarizeSettings {
     pub prompts: PathBuf,
 }
 
+impl SummarizeSettings {
+    /// Refuses a provider without a model.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match self.provider != EXTRACTIVE && self.model.trim().is_empty() {
+            false => Ok(()),
+            true => Err(format!(
+                "summarize.provider is {:?}, so summarize.model has to name one of its models",
+                self.provider
+            )),
+        }
+    }
+}
+
 impl From<SummarizeSettings> for SummarizeOptions {
     fn from(settings: SummarizeSettings) -> Self {
         let SummarizeSettings { provider, model, temperature, prompts } = settings;

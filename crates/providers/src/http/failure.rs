@@ -33,7 +33,7 @@ impl Failure {
         match self {
             Self::NoKey(variable) => ProviderError::lasting(format!(
                 "there is no key in the environment variable {variable}; set it, and retry the jobs with \
-                 `treering update`"
+                 `treering jobs retry`"
             )),
             Self::Quota(wait) => ProviderError {
                 reason: format!("the quota of this minute is used up; free in {} s", wait.div_ceil(1000)),
