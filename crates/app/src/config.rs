@@ -1,6 +1,8 @@
 //! Settings. Each is declared once, here: its key in the file, its environment variable, its
 //! default, its check and its documentation all come from this declaration.
 
+pub mod providers;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,9 +13,12 @@ use serde::Deserialize;
 use treering_core::job::RetryPolicy;
 use treering_core::packing::{Profile, Section};
 use treering_core::parameters::{Assignment, PARAMETERS};
+use treering_core::redact::redact;
 use treering_core::{Invalid, Policy, Preset, TenantId};
 use treering_providers::{Bpe, ENCODER_NAME, StaticEmbedder};
 use treering_store::Sync;
+
+pub use providers::{ProvidersSettings, SummarizeSettings};
 
 /// The name of the settings file in the home folder.
 pub const FILE: &str = "treering.toml";
@@ -38,6 +43,14 @@ pub struct Settings {
     /// How texts get the vectors that search compares.
     #[config(nested)]
     pub embed: EmbedSettings,
+
+    /// Who writes the summaries.
+    #[config(nested)]
+    pub summarize: SummarizeSettings,
+
+    /// Models beyond this program.
+    #[config(nested)]
+    pub providers: ProvidersSettings,
 
     /// How the tree of summaries grows.
     #[config(nested)]
@@ -109,11 +122,17 @@ pub struct TokenSettings {
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct EmbedSettings {
-    /// The embedder: `bundled` (static vectors in the program, microseconds for each turn) or `encoder`
+    /// The embedder: `bundled` (static vectors in the program, microseconds for each turn), `encoder`
     /// (all-MiniLM-L6-v2 on this machine, tens of milliseconds for each turn; for programs built with
-    /// `--features encoder`).
-    #[config(env = "TREERING_EMBED_MODEL", default = "bundled")]
-    pub model: ModelSetting,
+    /// `--features encoder`), or a provider and its model, such as `openai/text-embedding-3-small`,
+    /// `gemini/gemini-embedding-001`, `ollama/nomic-embed-text` or `compatible/MODEL`.
+    #[config(env = "TREERING_EMBED_MODEL", default = "bundled", validate = providers::is_embedder)]
+    pub model: String,
+
+    /// How many numbers the vectors of a provider's model have; 0 for as many as it gives by itself. Another
+    /// number makes it another model.
+    #[config(env = "TREERING_EMBED_DIMENSIONS", default = 0)]
+    pub dimensions: u32,
 
     /// The folder of the encoder, which `tools/encoder/make` makes; seen from the home folder.
     #[config(env = "TREERING_EMBED_ENCODER_PATH", default = "models/all-MiniLM-L6-v2")]
@@ -122,11 +141,13 @@ pub struct EmbedSettings {
 
 impl From<&EmbedSettings> for crate::EmbedOptions {
     fn from(settings: &EmbedSettings) -> Self {
-        let model = match settings.model {
-            ModelSetting::Bundled => StaticEmbedder::NAME,
-            ModelSetting::Encoder => ENCODER_NAME,
+        let model = match settings.model.as_str() {
+            "bundled" => StaticEmbedder::NAME.to_owned(),
+            "encoder" => ENCODER_NAME.to_owned(),
+            other => other.to_owned(),
         };
-        Self { model: model.into(), encoder_path: settings.encoder_path.clone() }
+        let dimensions = usize::try_from(settings.dimensions).ok().filter(|dimensions| *dimensions > 0);
+        Self { model, dimensions, encoder_path: settings.encoder_path.clone() }
     }
 }
 
@@ -216,16 +237,6 @@ pub enum TokenizerSetting {
     O200k,
     /// GPT-4 and GPT-3.5.
     Cl100k,
-}
-
-/// The values of `embed.model`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ModelSetting {
-    /// The embedder in the program.
-    Bundled,
-    /// The sentence encoder.
-    Encoder,
 }
 
 impl From<SyncSetting> for Sync {
@@ -335,7 +346,9 @@ impl Settings {
         let bad = |place: &str| {
             let place = place.to_owned();
             move |error: &dyn std::fmt::Display| {
-                BadSettings(format!("{place}: {}", error.to_string().trim_end()))
+                let error = error.to_string();
+                // It may repeat a line of the file, and somebody may have put a key there.
+                BadSettings(format!("{place}: {}", redact(error.trim_end()).0))
             }
         };
         let place = path.display().to_string();
@@ -351,6 +364,7 @@ impl Settings {
         for name in names {
             settings.profile(name).map_err(|error| bad("settings")(&error))?;
         }
+        settings.providers.check().and_then(|()| settings.summarize.check()).map_err(BadSettings)?;
 
         let mut in_force = Vec::new();
         leaves(&Self::META, "", &mut |key, _, env, default| {
@@ -513,6 +527,13 @@ mod tests {
         check("[[profiles.mine.sections]]\ntake = \"all\"", &[], &["all", "frontier"]);
         check("[[profiles.mine.sections]]\ntake = \"cut\"\nlevels = 1", &[], &["levels", "level"]);
         check("[[profiles.mine.sections]]\ntake = \"level\"", &[], &["mine", "which"]);
+        check("[embed]\nmodel = \"openai/\"", &[], &["openai/", "PROVIDER/MODEL"]);
+        check("[embed]\nmodel = \"anthropic/claude\"", &[], &["anthropic/claude", "gemini"]);
+        check("[summarize]\nprovider = \"opeanai\"", &[], &["opeanai", "extractive", "openai"]);
+        check("[summarize]\nprovider = \"ollama\"", &[], &["ollama", "summarize.model"]);
+        check("[summarize]\ntemperature = 3", &[], &["temperature"]);
+        check("[providers.openai]\nbase_url = \"api.openai.com\"", &[], &["base_url", "https://"]);
+        check("[providers.openai]\napi_key = \"x\"", &[], &["api_key"]);
         check("", &[("store.synk", "x")], &["store.synk", "store.sync"]);
         check("", &[("store.sync", "x")], &["--set", "full"]);
     }
@@ -525,6 +546,23 @@ mod tests {
         assert_eq!(loaded.settings.profile("mine").unwrap().sections[0].messages, Some(4));
         let error = loaded.settings.profile("yours").unwrap_err().to_string();
         assert!(error.contains("mine") && error.contains("cut"), "{error}");
+    }
+
+    #[test]
+    fn a_key_in_the_place_of_its_variable_is_refused_and_not_repeated() {
+        let error = load("[providers.gemini]\napi_key_env = \"AIza-private\"", &[]).unwrap_err().to_string();
+        assert!(error.contains("environment variable") && !error.contains("AIza"), "{error}");
+        let key = "sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x";
+        let error = load(&format!("[providers.openai]\napi_key = {key:?}"), &[]).unwrap_err().to_string();
+        assert!(error.contains("api_key") && !error.contains(key), "{error}");
+    }
+
+    #[test]
+    fn providers_are_as_the_library_knows_them() {
+        let settings = load("", &[]).unwrap().settings;
+        assert_eq!(crate::ProviderOptions::from(settings.providers), crate::ProviderOptions::default());
+        assert_eq!(crate::SummarizeOptions::from(settings.summarize), crate::SummarizeOptions::default());
+        assert_eq!(crate::EmbedOptions::from(&settings.embed), crate::EmbedOptions::default());
     }
 
     #[test]

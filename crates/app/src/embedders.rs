@@ -6,6 +6,7 @@ use std::sync::Arc;
 use treering_core::{Embedder, ProviderError};
 use treering_providers::{ENCODER_NAME, StaticEmbedder};
 
+use crate::models::Models;
 use crate::{Error, Result};
 
 /// The models there are.
@@ -14,19 +15,35 @@ pub(crate) const EMBEDDERS: [&str; 2] = [StaticEmbedder::NAME, ENCODER_NAME];
 /// How texts get their vectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbedOptions {
-    /// The name of the model.
+    /// The name of the model; with its provider before a slash where it is remote.
     pub model: String,
+    /// How many numbers the vectors of a remote model have, where not as many as it gives by itself.
+    pub dimensions: Option<usize>,
     /// The folder of the encoder, seen from the memory's folder.
     pub encoder_path: PathBuf,
 }
 
 impl Default for EmbedOptions {
     fn default() -> Self {
-        Self { model: StaticEmbedder::NAME.into(), encoder_path: "models/all-MiniLM-L6-v2".into() }
+        Self {
+            model: StaticEmbedder::NAME.into(),
+            dimensions: None,
+            encoder_path: "models/all-MiniLM-L6-v2".into(),
+        }
     }
 }
 
-/// The embedder whose model has this name.
+/// The embedder that is configured, in this program or beyond it.
+pub(crate) fn embedder(options: &EmbedOptions, models: &Models) -> Result<Arc<dyn Embedder>> {
+    match options.model.split_once('/') {
+        None => embedder_named(&options.model, options),
+        Some((provider, model)) => {
+            models.embedder(provider, model, options.dimensions).map_err(Error::Provider)
+        }
+    }
+}
+
+/// The embedder in this program whose model has this name.
 pub fn embedder_named(name: &str, options: &EmbedOptions) -> Result<Arc<dyn Embedder>> {
     match name {
         StaticEmbedder::NAME => Ok(Arc::new(StaticEmbedder::new())),

@@ -28,6 +28,7 @@ mod embedders;
 pub mod eval;
 pub mod forms;
 pub mod importers;
+pub mod models;
 pub mod wire;
 
 use std::path::Path;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 
 use embedders::EMBEDDERS;
 pub use embedders::{EmbedOptions, embedder_named};
+pub use models::{Models, ProviderOptions, SummarizeOptions};
 pub use treering_core::{NewMessage, NewToolCall, Policy, Role, TenantId, ThreadName, Timestamp};
 pub use treering_engine::{
     Appended, Context, ContextRequest, Error, Incoming, Matching, Memory, NewConversation, Parts, Query,
@@ -52,6 +54,10 @@ pub struct Options {
     pub tokenizer: Bpe,
     /// How texts get their vectors.
     pub embed: EmbedOptions,
+    /// Who writes the summaries.
+    pub summarize: SummarizeOptions,
+    /// How providers of models are reached.
+    pub providers: ProviderOptions,
     /// Whose memory it is.
     pub tenant: TenantId,
     /// When windows and groups seal.
@@ -67,9 +73,11 @@ pub fn open(home: &Path) -> Result<Memory> {
 
 /// Opens the memory in a folder. The one place where adapters are chosen and joined.
 pub fn open_with(home: &Path, options: Options) -> Result<Memory> {
-    let Options { sync, tokenizer, mut embed, tenant, policy, work } = options;
+    let Options { sync, tokenizer, mut embed, summarize, providers, tenant, mut policy, work } = options;
     embed.encoder_path = home.join(embed.encoder_path);
-    let embedder = embedder_named(&embed.model, &embed)?;
+    let models = Models::new(providers);
+    let embedder = embedders::embedder(&embed, &models)?;
+    let summarizer = models::summarizer(home, &summarize, &models, &mut policy)?;
     // Those that may have given the vectors that search still goes by, as far as they can be had.
     let others = EMBEDDERS.into_iter().filter(|name| *name != embed.model);
     let other_embedders = others.filter_map(|name| embedder_named(name, &embed).ok()).collect();
@@ -78,7 +86,7 @@ pub fn open_with(home: &Path, options: Options) -> Result<Memory> {
         store: Arc::new(store),
         tokenizer: Arc::new(tokenizer),
         clock: Arc::new(treering_engine::SystemClock),
-        summarizer: Arc::new(Extractive),
+        summarizer,
         stand_in: Some(Arc::new(Extractive)),
         embedder,
         other_embedders,

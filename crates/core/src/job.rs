@@ -220,7 +220,7 @@ impl Job {
         self.failures += 1;
         self.error = Some(error.reason.clone());
         let delay = match error.advice {
-            Advice::GiveUp => None,
+            Advice::GiveUp | Advice::StandIn => None,
             _ if self.failures > policy.retries => None,
             Advice::Retry => Some(self.backoff_ms(policy)),
             Advice::RetryAfter(least) => Some(self.backoff_ms(policy).max(least)),

@@ -323,6 +323,23 @@ pub struct Making {
     pub took_ms: u64,
 }
 
+impl Making {
+    /// What stands between the name of a stand-in and the name of the one it stood in for.
+    const STANDING_IN: &str = " for ";
+
+    /// The name of a stand-in, with the one it stood in for.
+    #[must_use]
+    pub fn stand_in(name: &str, other: &str) -> String {
+        if name == other { name.to_owned() } else { format!("{name}{}{other}", Self::STANDING_IN) }
+    }
+
+    /// The stand-in that wrote it, where one did.
+    #[must_use]
+    pub fn by_stand_in(&self) -> Option<&str> {
+        self.by.split_once(Self::STANDING_IN).map(|(name, _)| name)
+    }
+}
+
 /// A summary in the tree. Always complete.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {

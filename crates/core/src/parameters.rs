@@ -90,7 +90,11 @@ impl Assignment {
             |invalid: Invalid| Invalid::new(format!("policy parameter {name}={value:?}"), invalid.why);
         let level = self.level;
         match self.name.as_str() {
-            "preset" => *policy = value.parse::<Preset>().map_err(refuse)?.into(),
+            "preset" => {
+                let preset = Policy::from(value.parse::<Preset>().map_err(refuse)?);
+                // Prompts belong to whoever runs the program, not to a preset.
+                *policy = Policy { prompts: std::mem::take(&mut policy.prompts), ..preset };
+            }
             "wiggle" => return self.set_wiggle(policy).map_err(refuse),
             "length" => {
                 let length = value.parse().map_err(refuse)?;

@@ -1,6 +1,7 @@
 //! The policy: every threshold that decides when windows and groups seal, and how their
 //! summaries are written.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::brief::Strategy;
 use crate::error::Invalid;
+use crate::hash::ContentHash;
 use crate::node::Level;
 
 /// What makes a window seal by size or by silence.
@@ -128,7 +130,7 @@ pub struct Manner {
     /// How much of the window before is repeated at its head, in characters.
     pub overlap_chars: u32,
     /// The version of the prompt it is asked for with.
-    pub prompt: crate::hash::ContentHash,
+    pub prompt: ContentHash,
 }
 
 /// Every threshold of a conversation. Levels above the last one listed follow the last one.
@@ -144,6 +146,8 @@ pub struct Policy {
     pub strategies: Vec<Strategy>,
     /// Whether near-identical points of different children are said once.
     pub deduplicate: bool,
+    /// The versions of prompts that take the place of the built-in ones.
+    pub prompts: BTreeMap<Strategy, ContentHash>,
 }
 
 /// The policies of the source documents, by name.
@@ -245,6 +249,7 @@ impl From<Preset> for Policy {
             lengths: vec![Length::Keep(0.5), Length::Keep(0.10)],
             strategies: vec![Strategy::Detailed, Strategy::Thematic, Strategy::Executive],
             deduplicate: true,
+            prompts: BTreeMap::new(),
         };
         match preset {
             Preset::Window => Self {
@@ -369,7 +374,7 @@ impl Policy {
             length: *self.lengths.get(place).or(self.lengths.last()).unwrap_or(&Length::Keep(0.5)),
             deduplicate: self.deduplicate,
             overlap_chars: if level == Level::FIRST { self.window.overlap_chars } else { 0 },
-            prompt: crate::prompt::version(strategy),
+            prompt: self.prompts.get(&strategy).copied().unwrap_or_else(|| crate::prompt::version(strategy)),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What the domain needs from the outside, in domain types only.
 
-use crate::brief::Brief;
+use crate::brief::{Brief, Draft};
+use crate::chat::{ChatReply, ChatRequest};
 use crate::commit::{Commit, LogLine};
 use crate::conversation::{Conversation, ConversationState, Totals};
 use crate::error::{ProviderError, StoreError};
@@ -356,6 +357,27 @@ pub trait Summarizer: Send + Sync {
     /// Writes a node from its brief. The same brief gives the same content where the
     /// summariser is deterministic.
     fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError>;
+
+    /// The same, with the account of what it took.
+    fn draft(&self, brief: &Brief) -> Result<Draft, ProviderError> {
+        Ok(Draft { content: self.summarise(brief)?, ..Draft::default() })
+    }
+}
+
+/// Talks.
+pub trait Chat: Send + Sync {
+    /// Its provider and model, e.g. `openai/gpt-4o-mini`.
+    fn name(&self) -> &str;
+
+    /// Whether it lies beyond this process, so that an answer takes a while.
+    fn is_remote(&self) -> bool;
+
+    /// The whole answer.
+    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ProviderError>;
+
+    /// The answer piece by piece, and whole at the end. A stream that breaks off is an error, whatever
+    /// was heard of it.
+    fn stream(&self, request: &ChatRequest, hear: &mut dyn FnMut(&str)) -> Result<ChatReply, ProviderError>;
 }
 
 /// Gives texts their vectors.

@@ -19,7 +19,13 @@ pub const fn text(strategy: Strategy) -> &'static str {
 /// The version of a strategy's prompt.
 #[must_use]
 pub fn version(strategy: Strategy) -> ContentHash {
-    ContentHash::of_fields(&[text(strategy).as_bytes()])
+    version_of(text(strategy))
+}
+
+/// The version of any prompt.
+#[must_use]
+pub fn version_of(text: &str) -> ContentHash {
+    ContentHash::of_fields(&[text.as_bytes()])
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use treering_core::policy::Length;
 use treering_core::ports::{JobFilter, NodeFilter, StoreResult};
 use treering_core::{
     Commit, ContentHash, Conversation, ConversationId, ConversationKey, Covers, Invalid, Job, JobId, JobKind,
-    JobState, Level, Policy, Reader, StoreError, Timestamp, Write,
+    JobState, Level, Node, Policy, Reader, StoreError, Timestamp, Write,
 };
 
 use crate::error::Result;
@@ -20,7 +20,7 @@ use crate::memory::Memory;
 /// How much is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scale {
-    /// What is missing, dirty or failed.
+    /// What is missing, dirty or failed, or was written by a stand-in.
     #[default]
     Incremental,
     /// Everything, from the messages on.
@@ -84,7 +84,8 @@ impl Memory {
 
     fn updater(&self, id: ConversationId, update: &Update) -> Updater {
         let (general, now) = (self.policy().clone(), self.clock().now());
-        Updater { key: self.key(id), general, now, update: update.clone() }
+        let summarizer = self.summarizer_name().to_owned();
+        Updater { key: self.key(id), general, now, summarizer, update: update.clone() }
     }
 }
 
@@ -92,6 +93,8 @@ struct Updater {
     key: ConversationKey,
     general: Policy,
     now: Timestamp,
+    /// The summariser that is configured.
+    summarizer: String,
     update: Update,
 }
 
@@ -134,14 +137,16 @@ impl Updater {
         JobId(ContentHash::of_fields(&[b"update", self.key.id.as_bytes(), &micros]))
     }
 
-    /// Plans what is missing: messages nobody looked at, dirty nodes, jobs that were given up.
+    /// Plans what is missing: messages nobody looked at, dirty nodes, nodes that a stand-in wrote, jobs
+    /// that were given up.
     fn catch_up(&self, grower: &Grower<'_>, conversation: &mut Conversation) -> StoreResult<Vec<Write>> {
         let mut tasks = grower.catch_up(conversation, conversation.totals.messages)?;
         if !self.update.policy.is_empty() {
             tasks.extend(grower.reopen(conversation)?);
         }
-        let dirty = grower.reader.nodes(&self.key, &NodeFilter { dirty: true, ..NodeFilter::default() })?;
-        tasks.extend(dirty.into_iter().map(|node| node.task));
+        let mut nodes = grower.reader.nodes(&self.key, &NodeFilter::default())?;
+        nodes.retain(|node| node.dirty || self.is_to_be_upgraded(node));
+        tasks.extend(nodes.into_iter().map(|node| node.task));
         let mut writes = grower.jobs(tasks);
         for mut job in grower.reader.jobs(&self.key.tenant, &JobFilter::of(self.key.id))? {
             if job.state == JobState::Dead {
@@ -150,6 +155,11 @@ impl Updater {
             }
         }
         Ok(writes)
+    }
+
+    /// Whether a stand-in wrote it, and the summariser is another one.
+    fn is_to_be_upgraded(&self, node: &Node) -> bool {
+        node.making.by_stand_in().is_some_and(|stand_in| stand_in != self.summarizer)
     }
 
     /// Takes the tree down to a level and plans it again from what lies below.

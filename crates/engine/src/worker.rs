@@ -8,15 +8,15 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use treering_core::acceptance::{self, Fidelity};
-use treering_core::brief::Brief;
+use treering_core::brief::{Brief, Draft};
 use treering_core::commit::{LogEvent, LogLine};
 use treering_core::facts::Facts;
 use treering_core::job::LEASE_MS;
 use treering_core::node::Making;
 use treering_core::ports::JobFilter;
 use treering_core::{
-    Commit, ConversationId, ConversationKey, Job, JobId, JobKind, Node, NodeContent, ProviderError, Task,
-    Write,
+    Advice, Commit, ConversationId, ConversationKey, Job, JobId, JobKind, Node, NodeContent, ProviderError,
+    Task, Write,
 };
 
 use crate::embed;
@@ -64,8 +64,16 @@ pub struct Worked {
     pub failed: u32,
 }
 
-/// A summary, how true it is, and who wrote it.
-type Written = (NodeContent, Fidelity, String);
+/// A summary, how true it is, who wrote it, and what the log should say about that.
+struct Written {
+    content: NodeContent,
+    fidelity: Fidelity,
+    by: String,
+    note: String,
+}
+
+/// A node that was written, and the note about it; or why there is none.
+type Attempt = std::result::Result<(Node, String), ProviderError>;
 
 /// Runs the jobs of a memory.
 #[derive(Clone)]
@@ -262,7 +270,7 @@ impl Worker {
             return Ok(vec![match self.write_node(job, task)? {
                 None => self.drop_moot(job)?,
                 Some(Err(error)) => self.fail(job, error)?,
-                Some(Ok(node)) => self.finish(job, node)?,
+                Some(Ok((node, note))) => self.finish(job, node, note)?,
             }]);
         }
         faults::reach(Fault::Read);
@@ -277,20 +285,20 @@ impl Worker {
     }
 
     /// Has the node of a task written. Nothing when what it covers is gone.
-    fn write_node(&self, job: &Job, task: &Task) -> Result<Option<std::result::Result<Node, ProviderError>>> {
+    fn write_node(&self, job: &Job, task: &Task) -> Result<Option<Attempt>> {
         let key = self.memory.key(job.conversation);
         let material = Material::read(&*self.memory.store().reader()?, &key, task)?;
         let Some(material) = material else { return Ok(None) };
         faults::reach(Fault::Read);
         let started = Instant::now();
-        let (content, fidelity, by) = match self.summarise(&material) {
+        let Written { content, fidelity, by, note } = match self.summarise(&material) {
             Ok(written) => written,
             Err(error) => return Ok(Some(Err(error))),
         };
         faults::reach(Fault::Written);
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let tokens = self.memory.tokenizer().count(&content.overview);
-        Ok(Some(Ok(Node {
+        let node = Node {
             id: material.id,
             task: Task { covers: material.covers, ..task.clone() },
             parent: None,
@@ -305,7 +313,8 @@ impl Worker {
             making: Making { by, at: self.memory.clock().now(), took_ms },
             grounded: fidelity.grounded,
             retained: fidelity.retained,
-        })))
+        };
+        Ok(Some(Ok((node, note))))
     }
 
     /// What the summariser wrote, if it is usable. Otherwise what its stand-in quotes, which needs
@@ -313,21 +322,26 @@ impl Worker {
     fn summarise(&self, material: &Material) -> std::result::Result<Written, ProviderError> {
         let summarizer = self.memory.summarizer();
         let facts = Facts::of_brief(&material.brief);
-        let content = guarded(summarizer, &material.brief)?;
-        let unusable = match acceptance::accept(&content, &facts, material.source.chars) {
-            Ok(fidelity) => return Ok((content, fidelity, summarizer.name().to_owned())),
-            Err(unusable) => unusable,
+        let unusable = match guarded(summarizer, &material.brief) {
+            Ok(draft) => match acceptance::accept(&draft.content, &facts, material.source.chars) {
+                Ok(fidelity) => {
+                    let (by, note) = (summarizer.name().to_owned(), account(&draft));
+                    return Ok(Written { content: draft.content, fidelity, by, note });
+                }
+                Err(unusable) => ProviderError::passing(unusable.to_string()),
+            },
+            Err(error) if error.advice == Advice::StandIn => error,
+            Err(error) => return Err(error),
         };
-        let Some(stand_in) = self.memory.stand_in() else {
-            return Err(ProviderError::passing(unusable.to_string()));
-        };
-        let content = guarded(stand_in, &material.brief)?;
+        let Some(stand_in) = self.memory.stand_in() else { return Err(unusable) };
+        let content = guarded(stand_in, &material.brief)?.content;
         let fidelity = acceptance::fidelity(&Facts::of_content(&content), &facts);
-        Ok((content, fidelity, stand_in.name().to_owned()))
+        let by = Making::stand_in(stand_in.name(), summarizer.name());
+        Ok(Written { content, fidelity, by, note: format!("; {unusable}") })
     }
 
     /// Stores a node with everything that follows from it, and takes its job away.
-    fn finish(&self, job: &Job, node: Node) -> Result<Ran> {
+    fn finish(&self, job: &Job, node: Node, note: String) -> Result<Ran> {
         let (key, id, now) = (self.memory.key(job.conversation), job.id, self.memory.clock().now());
         let (general, kind, planned_at) =
             (self.memory.policy().clone(), job.kind.to_string(), job.planned_at);
@@ -343,7 +357,8 @@ impl Worker {
             let grower = Grower { reader, key: &key, policy: &policy, now };
             let (mut node, before) = (node.clone(), conversation.growth.clone());
             let follows = grower.finished(&mut conversation, &mut node)?;
-            let line = released(reader, &key, id, &kind, &node, now, planned_at)?;
+            let mut line = released(reader, &key, id, &kind, &node, now, planned_at)?;
+            line.text.push_str(&note);
             if conversation.growth != before {
                 commit.writes.push(Write::PutConversation(conversation));
             }
@@ -393,11 +408,24 @@ impl Worker {
 fn guarded(
     summarizer: &dyn treering_core::Summarizer,
     brief: &Brief,
-) -> std::result::Result<NodeContent, ProviderError> {
-    let asked = catch_unwind(AssertUnwindSafe(|| summarizer.summarise(brief)));
+) -> std::result::Result<Draft, ProviderError> {
+    let asked = catch_unwind(AssertUnwindSafe(|| summarizer.draft(brief)));
     asked.unwrap_or_else(|_| {
         Err(ProviderError::lasting(format!("the summariser {:?} broke down", summarizer.name())))
     })
+}
+
+/// What the log says about what a draft took.
+fn account(draft: &Draft) -> String {
+    let Draft { usage, redacted, .. } = draft;
+    let mut note = match usage.calls {
+        0 => String::new(),
+        calls => format!("; {calls} calls, {} tokens in, {} out", usage.tokens_in, usage.tokens_out),
+    };
+    if !redacted.is_empty() {
+        note.push_str(&format!("; redacted before it left: {redacted}"));
+    }
+    note
 }
 
 /// The line that says what was done, how long it took and what remains.

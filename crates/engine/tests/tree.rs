@@ -262,6 +262,33 @@ fn a_group_that_is_far_too_large_is_packed_anew() {
 }
 
 #[test]
+fn a_stand_in_writes_what_the_model_could_not_and_update_asks_the_model_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let unusable = |_| ProviderError { reason: "it wrote of Paris".into(), advice: Advice::StandIn };
+    let heads = Arc::new(Heads::failing((0..3).map(unusable)));
+    let memory = open(folder.path(), small(), heads, clock);
+    let id = say(&memory, 0..4, 200);
+    work_off(&memory, id);
+    let by = |memory: &Memory| -> Vec<String> {
+        memory.tree(id).unwrap().nodes.into_iter().map(|node| node.making.by).collect()
+    };
+    let before = memory.tree(id).unwrap();
+    assert!(before.jobs.is_empty(), "nothing is held up");
+    assert_eq!(by(&memory).iter().filter(|by| *by == "extractive for heads").count(), 3);
+    let log = memory.log(&LogFilter { conversation: Some(id), job_prefix: None, limit: 100 }).unwrap();
+    assert!(log.iter().any(|line| line.text.contains("it wrote of Paris")), "the log says why");
+
+    memory.update(id, &Update::default()).unwrap();
+    work_off(&memory, id);
+    assert!(by(&memory).iter().all(|by| by == "heads"), "{:?}", by(&memory));
+    let after = memory.tree(id).unwrap();
+    assert_eq!(after.nodes.len(), before.nodes.len(), "nothing is there twice");
+    assert_sound(&memory);
+    assert_eq!(memory.update(id, &Update::default()).unwrap().queued, 0, "nothing is left to upgrade");
+}
+
+#[test]
 fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_given_up() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));

@@ -1,10 +1,31 @@
 //! What models bring, behind the ports of `treering-core`: tokenizers, the summariser that needs
-//! no model, the bundled embedder and, with the feature `encoder`, a sentence encoder.
+//! no model, the bundled embedder; with the feature `encoder`, a sentence encoder; with the feature
+//! `remote`, models over HTTP for summaries, vectors and chat.
 
+#[cfg(feature = "remote")]
+mod anthropic;
+#[cfg(feature = "remote")]
+mod embedding;
 #[cfg(feature = "encoder")]
 pub mod encoder;
 pub mod extractive;
+#[cfg(feature = "remote")]
+mod gemini;
+#[cfg(feature = "remote")]
+pub mod http;
+#[cfg(feature = "remote")]
+mod model;
+#[cfg(feature = "remote")]
+mod ollama;
+#[cfg(feature = "remote")]
+mod openai;
+#[cfg(feature = "remote")]
+pub mod remote;
 pub mod static_embedder;
+#[cfg(feature = "remote")]
+mod stream;
+#[cfg(feature = "remote")]
+pub mod summarise;
 pub mod tokenizer;
 mod wordpiece;
 
@@ -12,6 +33,8 @@ mod wordpiece;
 pub use encoder::Encoder;
 pub use extractive::Extractive;
 pub use static_embedder::StaticEmbedder;
+#[cfg(feature = "remote")]
+pub use summarise::ModelSummarizer;
 pub use tokenizer::Bpe;
 
 /// The name of the encoder's model, known also to a program without it.

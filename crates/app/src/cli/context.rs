@@ -62,7 +62,7 @@ enum Format {
 
 pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), Failure> {
     let settings = global.load()?.settings;
-    let memory = global.open_with(&settings)?;
+    let memory = global.open()?;
     let conversation = named_or_latest(args.conversation.as_deref(), &memory)?;
     // Nobody else may be there to do what the gate waits for.
     work::catch_up(&memory, Some(conversation.id), output)?;

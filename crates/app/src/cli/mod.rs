@@ -251,15 +251,17 @@ impl Global {
     }
 
     fn open(&self) -> Result<Memory, Failure> {
-        self.open_with(&self.load()?.settings)
+        self.open_with(self.load()?.settings)
     }
 
-    fn open_with(&self, settings: &Settings) -> Result<Memory, Failure> {
+    fn open_with(&self, settings: Settings) -> Result<Memory, Failure> {
         let options = crate::Options {
             tenant: TenantId::new(settings.tenant.clone())?,
             sync: settings.store.sync.into(),
             tokenizer: settings.tokens.tokenizer.into(),
             embed: (&settings.embed).into(),
+            summarize: settings.summarize.into(),
+            providers: settings.providers.into(),
             policy: settings.tree.policy()?,
             work: (&settings.work).into(),
         };

@@ -56,7 +56,7 @@ impl Ranking {
 }
 
 /// Fills the lists of facts.
-pub(super) fn facts(brief: &Brief, source: &Facts, content: &mut NodeContent) {
+pub(crate) fn facts(brief: &Brief, source: &Facts, content: &mut NodeContent) {
     let is_spoken = |passage: &&Passage| !matches!(passage, Passage::Node(_));
     let own = children(brief).next().map(|_| Facts::of_passages(brief.passages.iter().filter(is_spoken)));
     let spoken = own.as_ref().unwrap_or(source);
@@ -196,7 +196,7 @@ fn is_alike(one: &[String], other: &[String]) -> bool {
 }
 
 /// Labels that tell what kind of talk it was.
-pub(super) fn tags(content: &NodeContent) -> Vec<String> {
+pub(crate) fn tags(content: &NodeContent) -> Vec<String> {
     let marks = [
         ("code", !content.files_mentioned.is_empty() || content.identifiers.len() > 1),
         ("tools", !content.tools_used.is_empty()),

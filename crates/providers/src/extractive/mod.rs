@@ -4,7 +4,7 @@
 
 mod compose;
 mod cues;
-mod lists;
+pub(crate) mod lists;
 mod reported;
 mod select;
 mod tell;

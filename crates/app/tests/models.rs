@@ -1,0 +1,128 @@
+//! Chat, vectors and summaries through a real language model on this machine. `tools/test-models` starts its
+//! server and says where it is in `TREERING_MODEL_SERVER`.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::time::Duration;
+
+use treering::{
+    EmbedOptions, Incoming, Matching, Memory, Models, NewConversation, NewMessage, Options, ProviderOptions,
+    Query, Role, Scope, SummarizeOptions, Target, ThreadName, WorkSettings, Worker,
+};
+use treering_core::chat::{ChatMessage, ChatRequest, End};
+use treering_core::conversation::ConversationState;
+
+const MODEL: &str = "smollm2";
+
+fn providers() -> ProviderOptions {
+    let mut options = ProviderOptions::default();
+    let server = options.providers.get_mut("compatible").unwrap();
+    server.base_url = std::env::var("TREERING_MODEL_SERVER").expect("tools/test-models sets it");
+    server.timeout = Duration::from_secs(300);
+    options
+}
+
+fn question() -> ChatRequest {
+    let messages = vec![
+        ChatMessage::new(Role::System, "You answer in one short sentence."),
+        ChatMessage::new(Role::User, "Which animal says meow?"),
+    ];
+    ChatRequest { max_tokens: Some(24), temperature: Some(0.0), ..ChatRequest::new(messages) }
+}
+
+#[test]
+fn it_talks_whole_and_in_pieces() {
+    let chat = Models::new(providers()).chat("compatible", MODEL).unwrap();
+    let whole = chat.complete(&question()).unwrap();
+    assert!(whole.text.chars().any(char::is_alphabetic), "{whole:?}");
+    assert!(whole.usage.tokens_in > 10 && (1..=24).contains(&whole.usage.tokens_out), "{whole:?}");
+    assert!(matches!(whole.end, End::Complete | End::Cut));
+    let mut heard = Vec::new();
+    let streamed = chat.stream(&question(), &mut |piece| heard.push(piece.to_owned())).unwrap();
+    assert_eq!(heard.concat(), streamed.text);
+    assert!(heard.len() > 1, "{heard:?}");
+    assert!(streamed.usage.tokens_out > 0, "{streamed:?}");
+}
+
+#[test]
+fn it_embeds() {
+    let embedder = Models::new(providers()).embedder("compatible", MODEL, None).unwrap();
+    let texts = ["The cat sat on the mat.", "", "A cat was sitting on a mat.", "fn main() { panic!() }"];
+    let vectors = embedder.embed(&texts).unwrap();
+    assert_eq!(embedder.dims(), 576);
+    let cosine = |a: usize, b: usize| vectors[a].iter().zip(&vectors[b]).map(|(x, y)| x * y).sum::<f32>();
+    for (at, length) in [(0, 1.0), (1, 0.0), (2, 1.0), (3, 1.0)] {
+        assert!((cosine(at, at) - length).abs() < 1e-4, "{at}");
+    }
+    assert!(cosine(0, 2) > cosine(0, 3), "{} against {}", cosine(0, 2), cosine(0, 3));
+}
+
+fn open(home: &Path) -> Memory {
+    let model = format!("compatible/{MODEL}");
+    let options = Options {
+        summarize: SummarizeOptions {
+            provider: "compatible".into(),
+            model: MODEL.into(),
+            ..SummarizeOptions::default()
+        },
+        embed: EmbedOptions { model, ..EmbedOptions::default() },
+        providers: providers(),
+        work: WorkSettings { batch_delay_ms: 0, ..WorkSettings::default() },
+        ..Options::default()
+    };
+    treering::open_with(home, options).unwrap()
+}
+
+/// A conversation is captured, embedded, closed, summarised by the model or its stand-in, and found.
+#[test]
+fn a_conversation_goes_all_the_way() {
+    let home = tempfile::tempdir().unwrap();
+    let memory = open(home.path());
+    let now = memory.clock().now();
+    let said = [
+        (
+            Role::User,
+            "Which port does the tide gauge of Kerzavel use? The old one, 7400, is taken by the harbour office.",
+        ),
+        (
+            Role::Assistant,
+            "We moved the gauge to port 7410. The change is in src/tide.rs, and it reads every 20 minutes.",
+        ),
+        (
+            Role::User,
+            "Good. Ana decided to keep 3 months of readings. The key is sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x.",
+        ),
+        (
+            Role::Assistant,
+            "Noted: 3 months of readings are kept, about 2 GB. I will tell the harbour office on Monday.",
+        ),
+    ];
+    let message =
+        |(role, text): (Role, &str)| memory.message(ThreadName::main(), NewMessage::new(role, text, now));
+    let entries = said.map(message).into();
+    let target = Target::Named(NewConversation::default());
+    let id = memory.append(Incoming { target, entries, matching: Matching::None }).unwrap().conversation.id;
+    memory.set_state(id, ConversationState::Closed).unwrap();
+    let failed = std::sync::Mutex::new(Vec::new());
+    let worker = Worker::new(memory.clone()).unwrap();
+    let worked = worker
+        .run(&Scope::default(), &|job, ran| {
+            if let treering_engine::Ran::Failed(error) = ran {
+                failed.lock().unwrap().push(format!("{}: {error}", job.kind));
+            }
+        })
+        .unwrap();
+    assert_eq!(*failed.lock().unwrap(), Vec::<String>::new());
+    assert!(worked.done >= 4, "{worked:?}");
+
+    let nodes = memory.tree(id).unwrap().nodes;
+    assert_eq!(nodes.len(), 1);
+    let (by, model) = (nodes[0].making.by.as_str(), format!("compatible/{MODEL}"));
+    assert!(by == model || by == format!("extractive for {model}"), "{by}");
+    println!("written by {by}: {}", nodes[0].content.overview);
+    let query = Query { text: "tide gauge port".into(), limit: 5, ..Query::default() };
+    let answer = memory.search(&query).unwrap();
+    assert!(!answer.hits.is_empty() && answer.words_only.is_none(), "{:?}", answer.words_only);
+    assert!(memory.verify(|_| ()).unwrap().problems.is_empty());
+}

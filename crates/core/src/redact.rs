@@ -1,0 +1,202 @@
+//! Redaction: takes secrets out of a text before it leaves the machine. What was taken out is counted
+//! by kind and kept nowhere.
+//!
+//! It goes by shapes: private keys, the keys and tokens of well-known vendors, passwords in addresses,
+//! and values that are assigned to names like `api_key`. Hashes, identifiers and ordinary code stay.
+
+mod assignment;
+mod vendor;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+/// What a secret is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Secret {
+    /// A private key in its block.
+    PrivateKey,
+    /// A key in the shape of a vendor.
+    ApiKey,
+    /// A token that is presented as such.
+    Token,
+    /// A password.
+    Password,
+    /// Something random under a telling name.
+    Assigned,
+}
+
+impl Secret {
+    /// The word for it in every interface.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PrivateKey => "private key",
+            Self::ApiKey => "API key",
+            Self::Token => "token",
+            Self::Password => "password",
+            Self::Assigned => "secret value",
+        }
+    }
+}
+
+/// How many secrets were taken out, by kind.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Redactions(BTreeMap<Secret, u32>);
+
+impl Redactions {
+    /// Whether nothing was taken out.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many secrets were taken out.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.0.values().sum()
+    }
+
+    /// Adds those of another text.
+    pub fn add(&mut self, other: &Self) {
+        for (secret, count) in &other.0 {
+            *self.0.entry(*secret).or_default() += count;
+        }
+    }
+}
+
+impl fmt::Display for Redactions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (secret, count)) in self.0.iter().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            write!(f, "{comma}{count} × {}", secret.as_str())?;
+        }
+        Ok(())
+    }
+}
+
+/// A secret and where it stands.
+type Find = (Range<usize>, Secret);
+
+/// The text without its secrets, and the account of them. Borrowed when there was none.
+#[must_use]
+pub fn redact(text: &str) -> (Cow<'_, str>, Redactions) {
+    let mut finds = private_keys(text);
+    finds.extend(vendor::keys(text));
+    finds.extend(addresses(text));
+    finds.extend(assignment::values(text));
+    if finds.is_empty() {
+        return (Cow::Borrowed(text), Redactions::default());
+    }
+    finds.sort_by_key(|(span, secret)| (span.start, std::cmp::Reverse(span.end), *secret));
+    let mut redacted = String::with_capacity(text.len());
+    let mut redactions = Redactions::default();
+    let mut end = 0;
+    for (span, secret) in finds {
+        if span.end <= end {
+            continue;
+        }
+        // What overlaps is one secret.
+        if span.start >= end {
+            redacted.push_str(&text[end..span.start]);
+            redacted.push_str("[redacted ");
+            redacted.push_str(secret.as_str());
+            redacted.push(']');
+            *redactions.0.entry(secret).or_default() += 1;
+        }
+        end = span.end;
+    }
+    redacted.push_str(&text[end..]);
+    (Cow::Owned(redacted), redactions)
+}
+
+const BEGIN: &str = "-----BEGIN ";
+const END: &str = "-----END ";
+
+/// Private keys in their blocks, also where the block is cut off at either end.
+fn private_keys(text: &str) -> Vec<Find> {
+    let mut finds: Vec<Find> = Vec::new();
+    for (start, _) in text.match_indices(BEGIN) {
+        let Some(header) = header_end(text, start + BEGIN.len()) else { continue };
+        if finds.last().is_some_and(|(span, _)| start < span.end) {
+            continue;
+        }
+        let footer = text[header..].find(END).map(|at| header + at);
+        let whole = footer.and_then(|footer| header_end(text, footer + END.len()));
+        let end = whole.unwrap_or_else(|| header + key_material(&text[header..]));
+        finds.push((start..end, Secret::PrivateKey));
+    }
+    for (footer, _) in text.match_indices(END) {
+        let Some(end) = header_end(text, footer + END.len()) else { continue };
+        if finds.iter().any(|(span, _)| span.contains(&footer)) {
+            continue;
+        }
+        let words = text[..footer].split_inclusive(char::is_whitespace).rev();
+        let material: usize = words.take_while(|word| is_key_material(word)).map(str::len).sum();
+        if material > 0 {
+            finds.push((footer - material..end, Secret::PrivateKey));
+        }
+    }
+    finds
+}
+
+/// Where the line of dashes ends whose label, that of a private key, begins here.
+fn header_end(text: &str, label: usize) -> Option<usize> {
+    let rest = &text[label..];
+    let dashes = rest.find("-----").filter(|dashes| *dashes < 60)?;
+    rest[..dashes].contains("PRIVATE KEY").then_some(label + dashes + 5)
+}
+
+/// How far the material of a key reaches that has no end: words of letters and digits, the last of which
+/// may be short.
+fn key_material(text: &str) -> usize {
+    let mut end = 0;
+    for word in text.split_inclusive(char::is_whitespace) {
+        let is_last = end + word.len() == text.len();
+        let is_rest = is_last && end > 0 && is_base64(word.trim());
+        if !is_key_material(word) && !is_rest {
+            break;
+        }
+        end += word.len();
+    }
+    text[..end].trim_end().len()
+}
+
+fn is_key_material(word: &str) -> bool {
+    let word = word.trim();
+    word.is_empty() || (word.len() >= 16 && is_base64(word))
+}
+
+fn is_base64(word: &str) -> bool {
+    // A key inside JSON that was never decoded has its line breaks as two characters.
+    word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=\\".contains(&byte))
+}
+
+/// Passwords in addresses: `scheme://user:password@host`.
+fn addresses(text: &str) -> Vec<Find> {
+    let mut finds = Vec::new();
+    for (at, _) in text.match_indices("://") {
+        let start = at + 3;
+        let authority = text[start..].split(|c: char| c.is_whitespace() || "/?#\"'<>`\\".contains(c)).next();
+        let Some((user, _)) = authority.and_then(|authority| authority.rsplit_once('@')) else { continue };
+        let Some((name, password)) = user.split_once(':') else { continue };
+        let from = start + name.len() + 1;
+        if !password.is_empty() && !assignment::is_placeholder(password) {
+            finds.push((from..from + password.len(), Secret::Password));
+        }
+    }
+    finds
+}
+
+/// Bits of surprise for each character: above three for random text, below for most words.
+fn entropy(text: &str) -> f64 {
+    let mut counts = [0_u32; 256];
+    text.bytes().for_each(|byte| counts[usize::from(byte)] += 1);
+    let total = text.len() as f64;
+    let share = |count: &u32| f64::from(*count) / total;
+    counts.iter().filter(|count| **count > 0).map(|count| -share(count) * share(count).log2()).sum()
+}
+
+#[cfg(test)]
+mod tests;

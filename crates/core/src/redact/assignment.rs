@@ -1,0 +1,162 @@
+//! Values that are assigned to telling names: `api_key = "…"`, `PASSWORD=…`, `--token …`.
+
+use std::ops::Range;
+
+use super::{Find, Secret, entropy};
+
+/// Parts of names whose values are passwords, whatever they look like.
+const PASSWORDS: [&str; 5] = ["password", "passwd", "passphrase", "pwd", "passwort"];
+/// Parts of names whose values are secrets if they look random.
+const SECRETS: [&str; 12] = [
+    "secret",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "signingkey",
+    "encryptionkey",
+    "masterkey",
+    "authkey",
+    "accountkey",
+    "sharedkey",
+    "token",
+    "credential",
+];
+/// Words that stand where a value will be.
+const NO_VALUES: [&str; 18] = [
+    "null",
+    "none",
+    "nil",
+    "true",
+    "false",
+    "undefined",
+    "string",
+    "str",
+    "bool",
+    "optional",
+    "required",
+    "password",
+    "secret",
+    "token",
+    "changeme",
+    "example",
+    "redacted",
+    "hidden",
+];
+
+/// The values that are secrets.
+pub(super) fn values(text: &str) -> Vec<Find> {
+    let bytes = text.as_bytes();
+    let mut finds = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        if !is_name(bytes[at]) {
+            at += 1;
+            continue;
+        }
+        let start = at;
+        while at < bytes.len() && is_name(bytes[at]) {
+            at += 1;
+        }
+        let name = plain(&text[start..at]);
+        let is_password = PASSWORDS.iter().any(|part| name.contains(part));
+        if !is_password && !SECRETS.iter().any(|part| name.contains(part)) {
+            continue;
+        }
+        let is_flag = text[start..at].starts_with("--");
+        let Some(value) = value_after(text, at, is_flag) else { continue };
+        let words = &text[value.span.clone()];
+        let is_secret = match is_password {
+            true => is_password_value(words, &value),
+            false => is_random(words),
+        };
+        if is_secret && !is_placeholder(words) {
+            at = value.span.end;
+            let secret = if is_password { Secret::Password } else { Secret::Assigned };
+            finds.push((value.span, secret));
+        }
+    }
+    finds
+}
+
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_-.".contains(&byte)
+}
+
+/// A name without capitals and joints.
+fn plain(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+struct Value {
+    span: Range<usize>,
+    is_quoted: bool,
+    /// Whether it follows its name at once, as in a shell.
+    is_tight: bool,
+}
+
+/// The value after a name that ends here.
+fn value_after(text: &str, name_end: usize, is_flag: bool) -> Option<Value> {
+    let after_name = skip(text, name_end, "\\\"'`]");
+    let spaced = skip(text, after_name, " \t");
+    let rest = &text[spaced..];
+    let sign = ["=>", ":=", "==", "=", ":"].into_iter().find(|sign| rest.starts_with(sign));
+    let after_sign = match sign {
+        Some("==") => return None,
+        Some(sign) => spaced + sign.len(),
+        None if is_flag && spaced > name_end => spaced,
+        None => return None,
+    };
+    let before_value = skip(text, after_sign, " \t");
+    let start = skip(text, before_value, "\\");
+    let quote = text[start..].chars().next()?;
+    let is_quoted = "\"'`".contains(quote);
+    let start = if is_quoted { start + 1 } else { before_value };
+    let ends = |c: char| match is_quoted {
+        true => c == quote || c == '\n' || c == '\\',
+        false => c.is_whitespace() || ",;\"'`)}]<>&|\\".contains(c),
+    };
+    let length = text[start..].find(ends).unwrap_or(text.len() - start);
+    let is_tight = sign == Some("=") && before_value == name_end + 1;
+    (length > 0).then_some(Value { span: start..start + length, is_quoted, is_tight })
+}
+
+fn skip(text: &str, from: usize, these: &str) -> usize {
+    text[from..].find(|c: char| !these.contains(c)).map_or(text.len(), |at| from + at)
+}
+
+/// Whether this is a password: anything in quotes or right behind the sign; else a word no language has.
+fn is_password_value(words: &str, value: &Value) -> bool {
+    let is_code = words.contains(['(', '$', '{']) || words.contains("::");
+    let has_odd = words.chars().any(|c| c.is_ascii_digit() || "!@#%^&*+=~?".contains(c));
+    let chars = words.chars().count();
+    !is_code
+        && chars >= 4
+        && !words.contains(' ')
+        && (value.is_quoted || value.is_tight || (chars >= 6 && has_odd))
+}
+
+/// Whether it is long and random.
+fn is_random(words: &str) -> bool {
+    const LEAST: usize = 12;
+    let letters = words.bytes().filter(u8::is_ascii_alphabetic).count();
+    let digits = words.bytes().filter(u8::is_ascii_digit).count();
+    let is_plain = words.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.+/=~:".contains(&byte));
+    let mixed = words.bytes().any(|byte| byte.is_ascii_uppercase())
+        && words.bytes().any(|byte| byte.is_ascii_lowercase());
+    is_plain
+        && words.len() >= LEAST
+        && letters >= 3
+        && (digits >= 2 || (mixed && words.len() >= 20))
+        && entropy(words) >= 3.0
+}
+
+/// Whether it only stands for a value: `<password>`, `${TOKEN}`, `****`, `your-token-here`.
+pub(super) fn is_placeholder(words: &str) -> bool {
+    let lower = words.to_ascii_lowercase();
+    words.starts_with(['<', '$', '{', '[', '%', '('])
+        || words.chars().all(|c| "*.xX-_…•".contains(c))
+        || NO_VALUES.contains(&lower.as_str())
+        || ["your", "my-", "process.env", "os.environ", "env.", "example"]
+            .iter()
+            .any(|head| lower.starts_with(head))
+}

@@ -1,0 +1,165 @@
+//! What goes wrong with a call, and what to make of it.
+
+use std::io::ErrorKind;
+use std::time::SystemTime;
+
+use serde_json::Value;
+use treering_core::text::preview;
+use treering_core::{Advice, ProviderError};
+
+use super::retry_after;
+
+/// The most of a provider's own words that is passed on, in characters.
+const WORDS: usize = 300;
+
+/// What went wrong.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// There is no key in the environment.
+    NoKey(String),
+    /// No turn is left for so many milliseconds.
+    Quota(u64),
+    /// There was no answer, or it broke off.
+    Transport(ureq::Error),
+    /// The provider refused.
+    Status { status: u16, text: String, retry_after_ms: Option<u64>, request_id: String },
+    /// The answer is not what it should be.
+    Broken(String),
+}
+
+impl Failure {
+    /// The error for those who asked.
+    pub(super) fn to_error(&self) -> ProviderError {
+        match self {
+            Self::NoKey(variable) => ProviderError::lasting(format!(
+                "there is no key in the environment variable {variable}; set it, and retry the jobs with \
+                 `treering jobs retry`"
+            )),
+            Self::Quota(wait) => ProviderError {
+                reason: format!("the quota of this minute is used up; free in {} s", wait.div_ceil(1000)),
+                advice: Advice::RetryAfter(*wait),
+            },
+            Self::Transport(error) => of_transport(error),
+            Self::Broken(why) => ProviderError::passing(why),
+            Self::Status { status, text, retry_after_ms, request_id } => {
+                let (words, asked) = (words(text), retry_after_ms.or_else(|| retry_delay(text)));
+                let advice = advice(*status, &words, asked);
+                ProviderError { reason: format!("{status}: {words} (request {request_id})"), advice }
+            }
+        }
+    }
+}
+
+/// Whether asking again can help after this status.
+fn advice(status: u16, words: &str, retry_after_ms: Option<u64>) -> Advice {
+    // An account without money does not get any by waiting, whatever the status says.
+    if status == 429 && words.contains("insufficient_quota") {
+        return Advice::GiveUp;
+    }
+    match (status, retry_after_ms) {
+        (429 | 503 | 529, Some(wait)) => Advice::RetryAfter(wait),
+        (408 | 409 | 425 | 429 | 500.., _) => Advice::Retry,
+        _ => Advice::GiveUp,
+    }
+}
+
+fn of_transport(error: &ureq::Error) -> ProviderError {
+    match error {
+        ureq::Error::Timeout(stage) => ProviderError::passing(format!("no answer in time ({stage})")),
+        ureq::Error::HostNotFound => ProviderError::passing("the host is not found"),
+        ureq::Error::Io(error) => ProviderError::passing(format!("the connection broke: {error}")),
+        ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => {
+            ProviderError::lasting(format!("the address cannot be used: {error}"))
+        }
+        ureq::Error::BodyExceedsLimit(_) => ProviderError::lasting("the answer is too large"),
+        // A certificate that is wrong stays wrong.
+        ureq::Error::Rustls(error) => ProviderError::lasting(format!("no safe connection: {error}")),
+        ureq::Error::Tls(error) => ProviderError::lasting(format!("no safe connection: {error}")),
+        other => ProviderError::passing(preview(&other.to_string(), WORDS)),
+    }
+}
+
+/// Whether the connection broke before there was an answer, so that it is worth asking again at once.
+pub(super) fn is_broken_connection(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::Io(error) => matches!(
+            error.kind(),
+            ErrorKind::ConnectionReset
+                | ErrorKind::ConnectionAborted
+                | ErrorKind::ConnectionRefused
+                | ErrorKind::BrokenPipe
+                | ErrorKind::UnexpectedEof
+        ),
+        ureq::Error::ConnectionFailed => true,
+        _ => false,
+    }
+}
+
+/// The provider's own words, from the places where providers put them, shortened.
+fn words(text: &str) -> String {
+    let Ok(body) = serde_json::from_str::<Value>(text) else { return preview(text.trim(), WORDS) };
+    // Google wraps an error into a list when it streams.
+    let body = body.get(0).unwrap_or(&body);
+    let error = body.get("error").unwrap_or(body);
+    let message =
+        error.as_str().or_else(|| error.get("message")?.as_str()).or_else(|| body.get("message")?.as_str());
+    let kind = ["code", "type", "status"].iter().find_map(|name| error.get(name)?.as_str());
+    let message = message.map_or_else(|| preview(text.trim(), WORDS), |message| preview(message, WORDS));
+    kind.map_or_else(|| message.clone(), |kind| format!("{message} [{kind}]"))
+}
+
+/// How long to wait, as errors of Google say in their details.
+fn retry_delay(text: &str) -> Option<u64> {
+    let body: Value = serde_json::from_str(text).ok()?;
+    let details = body.get("error")?.get("details")?.as_array()?;
+    let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    retry_after::millis(delay, SystemTime::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(status: u16, text: &str, retry_after_ms: Option<u64>) -> ProviderError {
+        Failure::Status { status, text: text.into(), retry_after_ms, request_id: "r1".into() }.to_error()
+    }
+
+    #[test]
+    fn a_status_gives_its_advice() {
+        assert_eq!(check(429, "{}", Some(7000)).advice, Advice::RetryAfter(7000));
+        assert_eq!(check(429, "{}", None).advice, Advice::Retry);
+        assert_eq!(check(503, "", Some(1)).advice, Advice::RetryAfter(1));
+        for status in [500, 502, 503, 504, 529, 408] {
+            assert_eq!(check(status, "", None).advice, Advice::Retry, "{status}");
+        }
+        for status in [301, 400, 401, 403, 404, 413, 422] {
+            assert_eq!(check(status, "", Some(9)).advice, Advice::GiveUp, "{status}");
+        }
+        let broke = r#"{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}"#;
+        assert_eq!(check(429, broke, None).advice, Advice::GiveUp);
+    }
+
+    #[test]
+    fn the_words_of_providers_are_found() {
+        let check = |text: &str, words: &str| assert_eq!(super::words(text), words);
+        check(r#"{"error":{"message":"bad","type":"invalid_request_error"}}"#, "bad [invalid_request_error]");
+        check(
+            r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+            "Overloaded [overloaded_error]",
+        );
+        check(
+            r#"[{"error":{"code":400,"message":"API key not valid","status":"INVALID_ARGUMENT"}}]"#,
+            "API key not valid [INVALID_ARGUMENT]",
+        );
+        check(r#"{"error":"model 'x' not found"}"#, "model 'x' not found");
+        check("<html>Bad Gateway</html>", "<html>Bad Gateway</html>");
+        assert!(super::words(&"x".repeat(5000)).chars().count() <= WORDS + 1);
+    }
+
+    #[test]
+    fn google_says_when_in_its_details() {
+        let text = r#"{"error":{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED","details":[
+            {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34s"}]}}"#;
+        assert_eq!(check(429, text, None).advice, Advice::RetryAfter(34_000));
+    }
+}

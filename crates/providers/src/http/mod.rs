@@ -1,0 +1,329 @@
+//! The one way to a provider over HTTP: timeouts, quick retries of broken connections, quotas,
+//! redaction, request ids, and errors that say whether to ask again. No key is ever in an error.
+
+mod failure;
+mod quota;
+mod retry_after;
+
+use std::io::{BufRead, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+use treering_core::ProviderError;
+use treering_core::redact::{Redactions, redact};
+use ureq::http::Response;
+use ureq::{Agent, Body};
+
+use failure::Failure;
+pub use quota::Quota;
+use quota::Quotas;
+
+/// How often a broken connection is tried again at once.
+const QUICK_RETRIES: u64 = 2;
+/// The pause before the first quick retry; four times as long before the second.
+const QUICK_PAUSE_MS: u64 = 100;
+/// The most of an answer that is read.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Where a provider is and how it is spoken to.
+#[derive(Clone)]
+pub struct Endpoint {
+    /// The provider's name, e.g. `openai`.
+    pub provider: String,
+    /// The address that paths are added to, e.g. `https://api.openai.com/v1`.
+    pub base_url: String,
+    /// The key, where one is needed.
+    pub key: Option<Key>,
+    /// The environment variable that should have had the key, where it had none. Nothing is sent then.
+    pub lacks_key: Option<String>,
+    /// How long a connection may take.
+    pub connect_timeout: Duration,
+    /// How long a call may take as a whole.
+    pub timeout: Duration,
+    /// How much may be asked in a minute.
+    pub quota: Quota,
+    /// Whether secrets are taken out of what is sent.
+    pub redact: bool,
+}
+
+impl Endpoint {
+    /// An endpoint without key or quota, with the usual timeouts.
+    pub fn new(provider: impl Into<String>, base_url: impl Into<String>) -> Self {
+        Self {
+            provider: provider.into(),
+            base_url: base_url.into().trim_end_matches('/').to_owned(),
+            key: None,
+            lacks_key: None,
+            connect_timeout: Duration::from_secs(10),
+            timeout: Duration::from_secs(120),
+            quota: Quota::default(),
+            redact: true,
+        }
+    }
+}
+
+/// A key. It shows itself to nobody but the provider.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(String);
+
+impl Key {
+    /// The key with this text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into().trim().to_owned())
+    }
+
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+/// A provider's client. Clones share connections and quotas.
+#[derive(Clone)]
+pub struct Client(Arc<Shared>);
+
+struct Shared {
+    endpoint: Endpoint,
+    agent: Agent,
+    quotas: Quotas,
+    calls: AtomicU64,
+    /// Tells the calls of this process from those of others.
+    run: u64,
+}
+
+/// A call: where to, with which headers, what, and about how many tokens it takes.
+pub(crate) struct Call<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Value,
+    pub(crate) rough_tokens: u64,
+}
+
+/// An answer and what was taken out of the question.
+pub(crate) struct Answer {
+    pub(crate) body: Value,
+    pub(crate) redacted: Redactions,
+}
+
+/// A call that did not come to an answer: the error, and the status where there was one.
+pub(crate) struct Refused {
+    pub(crate) error: ProviderError,
+    pub(crate) status: Option<u16>,
+}
+
+impl From<Refused> for ProviderError {
+    fn from(refused: Refused) -> Self {
+        refused.error
+    }
+}
+
+impl Client {
+    /// A client of an endpoint.
+    #[must_use]
+    pub fn new(endpoint: Endpoint) -> Self {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(endpoint.connect_timeout))
+            .timeout_global(Some(endpoint.timeout))
+            // A key goes where it is meant to go, and nowhere else.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .user_agent(concat!("treering/", env!("CARGO_PKG_VERSION")));
+        let config = match is_loopback(&endpoint.base_url) {
+            true => config.proxy(None),
+            false => config.proxy(ureq::Proxy::try_from_env()),
+        };
+        let run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+        let (agent, quotas) = (config.build().new_agent(), Quotas::new(endpoint.quota));
+        Self(Arc::new(Shared { endpoint, agent, quotas, calls: AtomicU64::new(0), run }))
+    }
+
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.0.endpoint
+    }
+
+    /// Posts JSON and reads JSON.
+    pub(crate) fn post(&self, call: Call<'_>) -> Result<Answer, Refused> {
+        let failure = |failure: Failure| self.refused(&failure);
+        let (mut response, redacted) = self.send(call).map_err(failure)?;
+        let text = response.body_mut().with_config().limit(MOST_BYTES).read_to_string();
+        let text = text.map_err(|error| failure(Failure::Transport(error)))?;
+        let body = serde_json::from_str(&text);
+        let body = body.map_err(|error| failure(Failure::Broken(format!("no JSON: {error}"))))?;
+        Ok(Answer { body, redacted })
+    }
+
+    /// Posts JSON and hands over the lines of the answer as they come, until `hear` says that the last
+    /// one was there. An answer that ends before that was cut.
+    pub(crate) fn post_lines(
+        &self,
+        call: Call<'_>,
+        hear: &mut dyn FnMut(&str) -> Result<bool, ProviderError>,
+    ) -> Result<Redactions, Refused> {
+        let failure = |failure: Failure| self.refused(&failure);
+        let (response, redacted) = self.send(call).map_err(failure)?;
+        let body = response.into_body().into_with_config().limit(MOST_BYTES).reader();
+        let mut lines = BufReader::new(body.take(MOST_BYTES)).lines();
+        loop {
+            let line = match lines.next() {
+                Some(Ok(line)) => line,
+                Some(Err(error)) => return Err(failure(Failure::Transport(error.into()))),
+                None => return Err(failure(Failure::Broken("the stream was cut".into()))),
+            };
+            match hear(line.trim_end()) {
+                Ok(true) => return Ok(redacted),
+                Ok(false) => {}
+                Err(error) => {
+                    let error = ProviderError { reason: self.naming(&error.reason), ..error };
+                    return Err(Refused { error, status: None });
+                }
+            }
+        }
+    }
+
+    /// What a call really took, against what was thought.
+    pub(crate) fn settle(&self, rough_tokens: u64, tokens: u64) {
+        self.0.quotas.settle(rough_tokens, tokens);
+    }
+
+    /// An answer of the provider that cannot be used.
+    pub(crate) fn unusable(&self, why: &str) -> ProviderError {
+        self.refused(&Failure::Broken(why.to_owned())).error
+    }
+
+    fn send(&self, mut call: Call<'_>) -> Result<(Response<Body>, Redactions), Failure> {
+        let Shared { endpoint, agent, quotas, calls, run } = &*self.0;
+        if let Some(variable) = &endpoint.lacks_key {
+            return Err(Failure::NoKey(variable.clone()));
+        }
+        quotas.take(call.rough_tokens).map_err(Failure::Quota)?;
+        let mut redactions = Redactions::default();
+        if endpoint.redact {
+            redact_strings(&mut call.body, &mut redactions);
+        }
+        let id = format!("treering-{run:x}-{}", calls.fetch_add(1, Ordering::Relaxed));
+        let body = call.body.to_string();
+        let url = format!("{}{}", endpoint.base_url, call.path);
+        let mut tries = 0;
+        let mut response = loop {
+            let mut request = agent.post(&url).header("content-type", "application/json");
+            request = request.header("x-client-request-id", &id);
+            for (name, value) in &call.headers {
+                request = request.header(*name, value);
+            }
+            match request.send(&body) {
+                Ok(response) => break response,
+                Err(error) if tries < QUICK_RETRIES && failure::is_broken_connection(&error) => {
+                    let jitter = (run ^ tries.wrapping_mul(7919)) % QUICK_PAUSE_MS;
+                    thread::sleep(Duration::from_millis((QUICK_PAUSE_MS << (2 * tries)) + jitter));
+                    tries += 1;
+                }
+                Err(error) => return Err(Failure::Transport(error)),
+            }
+        };
+        if response.status().is_success() {
+            return Ok((response, redactions));
+        }
+        let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
+        let given = header("x-request-id").or_else(|| header("request-id"));
+        let retry_after =
+            header("retry-after-ms").or_else(|| header("retry-after").map(|value| value + " s"));
+        let status = response.status().as_u16();
+        // What cannot be read of a refusal does not change that it is one.
+        let text = response.body_mut().with_config().limit(1 << 20).lossy_utf8(true).read_to_string();
+        Err(Failure::Status {
+            status,
+            text: text.unwrap_or_default(),
+            retry_after_ms: retry_after.and_then(|value| retry_after::millis(&value, SystemTime::now())),
+            request_id: given.unwrap_or(id),
+        })
+    }
+
+    fn refused(&self, failure: &Failure) -> Refused {
+        let mut error = failure.to_error();
+        error.reason = self.naming(&error.reason);
+        let status = if let Failure::Status { status, .. } = failure { Some(*status) } else { None };
+        Refused { error, status }
+    }
+
+    /// A reason that says whose it is, and never has the key in it.
+    fn naming(&self, reason: &str) -> String {
+        let endpoint = self.endpoint();
+        let reason = match &endpoint.key {
+            Some(key) if !key.0.is_empty() => reason.replace(&key.0, "[key]"),
+            _ => reason.to_owned(),
+        };
+        format!("{}: {}", endpoint.provider, redact(&reason).0)
+    }
+}
+
+/// Takes the secrets out of every string of a value.
+fn redact_strings(value: &mut Value, redactions: &mut Redactions) {
+    match value {
+        Value::String(text) => {
+            let (redacted, found) = redact(text);
+            if !found.is_empty() {
+                redactions.add(&found);
+                *text = redacted.into_owned();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| redact_strings(item, redactions)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| redact_strings(field, redactions)),
+        _ => {}
+    }
+}
+
+/// Whether an address is of this machine.
+#[must_use]
+pub fn is_loopback(base_url: &str) -> bool {
+    let authority = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
+    let authority = authority.split(['/', '?']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = match host.strip_prefix('[') {
+        Some(six) => six.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let address = host.parse::<std::net::IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_known() {
+        for url in ["http://127.0.0.1:8080/v1", "http://localhost:11434", "http://[::1]:1/v1", "localhost"] {
+            assert!(is_loopback(url), "{url}");
+        }
+        for url in ["https://api.openai.com/v1", "http://10.0.0.1:8080", "http://localhost.example.org"] {
+            assert!(!is_loopback(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn every_string_is_redacted() {
+        let mut body = serde_json::json!({"a": [{"text": "AKIAIOSFODNN7EXAMPLE here"}], "n": 1});
+        let mut redactions = Redactions::default();
+        redact_strings(&mut body, &mut redactions);
+        assert_eq!(body["a"][0]["text"], "[redacted API key] here");
+        assert_eq!(redactions.count(), 1);
+    }
+
+    #[test]
+    fn a_key_does_not_show() {
+        assert!(!format!("{:?}", Key::new("hunter2")).contains("hunter2"));
+        let mut endpoint = Endpoint::new("openai", "http://127.0.0.1:1/");
+        endpoint.key = Some(Key::new("hunter2"));
+        let client = Client::new(endpoint);
+        assert_eq!(client.unusable("bad key hunter2").reason, "openai: bad key [key]");
+    }
+}

@@ -1,0 +1,83 @@
+//! What remote models share: a client, a name, and the knowledge of what their server does not take.
+
+use std::sync::{Mutex, PoisonError};
+
+use treering_core::redact::Redactions;
+use treering_core::{Advice, ProviderError};
+
+use crate::http::{Answer, Call, Client, Refused};
+
+/// A field that a server may refuse, and the words by which it does.
+pub(crate) type Optional = (&'static str, &'static [&'static str]);
+
+/// A model behind a client.
+pub(crate) struct Model {
+    pub(crate) client: Client,
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// Fields that were refused once, and are left out since.
+    left_out: Mutex<Vec<&'static str>>,
+}
+
+/// Which fields to send.
+pub(crate) struct Fields(Vec<&'static str>);
+
+impl Fields {
+    /// Whether a field is to be sent.
+    pub(crate) fn has(&self, field: &str) -> bool {
+        !self.0.contains(&field)
+    }
+}
+
+impl Model {
+    pub(crate) fn new(client: Client, id: &str) -> Self {
+        let name = format!("{}/{id}", client.endpoint().provider);
+        Self { client, id: id.to_owned(), name, left_out: Mutex::default() }
+    }
+
+    /// Asks; where the server refuses a field that can be done without, asks again without it.
+    pub(crate) fn ask<'a>(
+        &self,
+        optional: &[Optional],
+        call: impl Fn(&Fields) -> Call<'a>,
+    ) -> Result<Answer, ProviderError> {
+        self.with_fewer_fields(optional, |fields| self.client.post(call(fields)))
+    }
+
+    /// The same, line by line.
+    pub(crate) fn ask_lines<'a>(
+        &self,
+        optional: &[Optional],
+        call: impl Fn(&Fields) -> Call<'a>,
+        hear: &mut dyn FnMut(&str) -> Result<bool, ProviderError>,
+    ) -> Result<Redactions, ProviderError> {
+        self.with_fewer_fields(optional, |fields| self.client.post_lines(call(fields), hear))
+    }
+
+    fn with_fewer_fields<T>(
+        &self,
+        optional: &[Optional],
+        mut ask: impl FnMut(&Fields) -> Result<T, Refused>,
+    ) -> Result<T, ProviderError> {
+        loop {
+            let fields = Fields(self.left_out.lock().unwrap_or_else(PoisonError::into_inner).clone());
+            let refused = match ask(&fields) {
+                Ok(answer) => return Ok(answer),
+                Err(refused) => refused,
+            };
+            let Some(field) = refused_field(&refused, optional, &fields) else { return Err(refused.into()) };
+            self.left_out.lock().unwrap_or_else(PoisonError::into_inner).push(field);
+        }
+    }
+}
+
+/// The field that a refusal is about.
+fn refused_field(refused: &Refused, optional: &[Optional], fields: &Fields) -> Option<&'static str> {
+    let is_about_the_request = matches!(refused.status, Some(400 | 404 | 422 | 501));
+    if !is_about_the_request || refused.error.advice == Advice::Retry && refused.status != Some(501) {
+        return None;
+    }
+    let reason = refused.error.reason.to_lowercase();
+    let is_named = |words: &[&str]| words.iter().any(|word| reason.contains(word));
+    optional.iter().find(|(field, words)| fields.has(field) && is_named(words)).map(|(field, _)| *field)
+}

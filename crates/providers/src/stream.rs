@@ -1,0 +1,45 @@
+//! Server-sent events, as far as providers use them: the data of a line, and errors in mid-stream.
+
+use serde_json::Value;
+use treering_core::ProviderError;
+use treering_core::text::preview;
+
+/// The data of a line; nothing for comments, names of events and empty lines.
+pub(crate) fn data(line: &str) -> Option<&str> {
+    line.strip_prefix("data:").map(str::trim).filter(|data| !data.is_empty())
+}
+
+/// The JSON of a piece of a stream. One that is broken, or is an error itself, ends the stream.
+pub(crate) fn json(data: &str) -> Result<Value, ProviderError> {
+    let piece: Value = serde_json::from_str(data)
+        .map_err(|error| ProviderError::passing(format!("a broken piece of a stream: {error}")))?;
+    match piece.get("error") {
+        None | Some(Value::Null) => Ok(piece),
+        Some(error) => {
+            let words = error["message"].as_str().map_or_else(|| error.to_string(), str::to_owned);
+            Err(ProviderError::passing(format!("an error in the stream: {}", preview(&words, 300))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_data_counts() {
+        assert_eq!(data("data: {\"a\":1}"), Some("{\"a\":1}"));
+        assert_eq!(data("data:[DONE]"), Some("[DONE]"));
+        for line in ["", ": ping", "event: message_stop", "id: 7", "data: "] {
+            assert_eq!(data(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn errors_end_a_stream() {
+        assert!(json("{\"a\":").unwrap_err().reason.contains("broken"));
+        let error = json(r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#);
+        assert!(error.unwrap_err().reason.contains("Overloaded"));
+        assert!(json(r#"{"error":null,"choices":[]}"#).is_ok());
+    }
+}

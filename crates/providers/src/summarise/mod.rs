@@ -1,0 +1,130 @@
+//! A summariser over a chat model. It asks for JSON, takes what it gets if that can be used, asks once
+//! more if not, and then says that somebody else has to write the node.
+
+mod ask;
+mod read;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use treering_core::acceptance;
+use treering_core::brief::{Brief, Draft, Strategy};
+use treering_core::chat::{ChatMessage, ChatReply, ChatRequest, End};
+use treering_core::facts::Facts;
+use treering_core::node::NodeContent;
+use treering_core::text::preview;
+use treering_core::{Advice, Chat, ProviderError, Role, Summarizer, prompt};
+
+use crate::extractive::lists;
+
+/// Prompts that take the place of the built-in ones.
+pub type Prompts = BTreeMap<Strategy, String>;
+
+/// Has nodes written by a chat model.
+pub struct ModelSummarizer {
+    chat: Arc<dyn Chat>,
+    temperature: f32,
+    prompts: Prompts,
+}
+
+impl ModelSummarizer {
+    /// A summariser over a model, with prompts of one's own for some strategies.
+    #[must_use]
+    pub const fn new(chat: Arc<dyn Chat>, temperature: f32, prompts: Prompts) -> Self {
+        Self { chat, temperature, prompts }
+    }
+
+    fn request(&self, brief: &Brief) -> ChatRequest {
+        let prompt =
+            self.prompts.get(&brief.strategy).map_or_else(|| prompt::text(brief.strategy), String::as_str);
+        let messages = vec![
+            ChatMessage::new(Role::System, ask::instructions(prompt, brief)),
+            ChatMessage::new(Role::User, ask::source(brief)),
+        ];
+        ChatRequest {
+            schema: ask::schema(),
+            max_tokens: Some(ask::max_tokens(brief)),
+            temperature: Some(self.temperature),
+            ..ChatRequest::new(messages)
+        }
+    }
+}
+
+impl Summarizer for ModelSummarizer {
+    fn name(&self) -> &str {
+        self.chat.name()
+    }
+
+    fn is_remote(&self) -> bool {
+        self.chat.is_remote()
+    }
+
+    fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError> {
+        self.draft(brief).map(|draft| draft.content)
+    }
+
+    fn draft(&self, brief: &Brief) -> Result<Draft, ProviderError> {
+        let source = Facts::of_brief(brief);
+        let mut request = self.request(brief);
+        let mut draft = Draft::default();
+        let mut reply = self.chat.complete(&request)?;
+        let first = take(&reply, brief, &source);
+        draft.usage += reply.usage;
+        draft.redacted.add(&reply.redacted);
+        let why = match first {
+            Ok(content) => return Ok(Draft { content, ..draft }),
+            Err(why) => why,
+        };
+        request.messages.extend([
+            ChatMessage::new(Role::Assistant, preview(&reply.text, ask::QUOTED_CHARS)),
+            ChatMessage::new(Role::User, ask::again(&why)),
+        ]);
+        if reply.end == End::Cut {
+            request.max_tokens = request.max_tokens.map(|most| most * 2);
+        }
+        reply = self.chat.complete(&request)?;
+        draft.usage += reply.usage;
+        draft.redacted.add(&reply.redacted);
+        match take(&reply, brief, &source) {
+            Ok(content) => Ok(Draft { content, ..draft }),
+            Err(again) => Err(ProviderError {
+                reason: format!("{} wrote nothing that can be used: {why}; then: {again}", self.name()),
+                advice: Advice::StandIn,
+            }),
+        }
+    }
+}
+
+/// What an answer says, if it can be used; else why not.
+fn take(reply: &ChatReply, brief: &Brief, source: &Facts) -> Result<NodeContent, String> {
+    if reply.end == End::Declined {
+        return Err(format!("the model declined: {:?}", preview(&reply.text, 80)));
+    }
+    let Some(mut content) = read::content(&reply.text) else {
+        let why = if reply.end == End::Cut {
+            "the answer was too long and was cut"
+        } else {
+            "the answer has no summary"
+        };
+        return Err(why.to_owned());
+    };
+    let is_grounded = |item: &String| source.sort(&Facts::of(item)).1.is_empty();
+    let points = [
+        &mut content.key_findings,
+        &mut content.decisions,
+        &mut content.action_items,
+        &mut content.unresolved,
+        &mut content.topics,
+    ];
+    for list in points {
+        list.retain(is_grounded);
+    }
+    // What can be found in the source is found there, not asked for.
+    lists::facts(brief, source, &mut content);
+    content.tags = lists::tags(&content);
+    acceptance::accept(&content, source, brief.chars()).map_err(|unusable| unusable.to_string())?;
+    Ok(content)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Providers that misbehave: every failure is an error that says whether to ask again.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use treering_core::chat::{ChatMessage, ChatRequest, End};
+use treering_core::{Advice, ProviderError, Role};
+use treering_providers::http::{Client, Quota};
+use treering_providers::remote::{self, Wire};
+use treering_testkit::fault_server::{Act, FaultServer};
+
+use super::{chat, embedder, endpoint, fixture, question};
+
+const WIRES: [Wire; 4] = [Wire::OpenAi, Wire::Anthropic, Wire::Gemini, Wire::Ollama];
+
+fn complete(wire: Wire, act: Act) -> ProviderError {
+    let server = FaultServer::start([act]);
+    chat(wire, &server).complete(&question()).unwrap_err()
+}
+
+#[test]
+fn a_provider_in_a_hurry_says_when_to_come_back() {
+    for wire in WIRES {
+        let after = |value: &str| vec![("retry-after", value.to_owned())];
+        let error = complete(wire, Act::Answer(429, after("7"), "{}".into()));
+        assert_eq!(error.advice, Advice::RetryAfter(7000), "{error}");
+        let error = complete(wire, Act::Answer(503, after("Fri, 31 Dec 1999 23:59:59 GMT"), String::new()));
+        assert_eq!(error.advice, Advice::RetryAfter(0), "{error}");
+        assert_eq!(complete(wire, Act::refuse(429, "")).advice, Advice::Retry);
+    }
+}
+
+#[test]
+fn what_may_pass_is_tried_again_and_what_lasts_is_not() {
+    for wire in WIRES {
+        for status in [500, 502, 529] {
+            assert_eq!(complete(wire, Act::refuse(status, "oops")).advice, Advice::Retry, "{status}");
+        }
+        for status in [400, 401, 403, 404, 307] {
+            let error = complete(wire, Act::refuse(status, r#"{"error": {"message": "no such thing"}}"#));
+            assert_eq!(error.advice, Advice::GiveUp, "{error}");
+            assert!(
+                error.reason.contains("no such thing") && error.reason.contains("request treering-"),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_provider_that_hangs_is_not_waited_for() {
+    let start = Instant::now();
+    let error = complete(Wire::OpenAi, Act::Hang(Duration::from_secs(20)));
+    assert_eq!(error.advice, Advice::Retry, "{error}");
+    assert!(error.reason.contains("in time"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_broken_connection_is_mended_at_once() {
+    let server = FaultServer::start([Act::Drop, Act::Drop, Act::json(&fixture("openai-chat.json"))]);
+    assert!(chat(Wire::OpenAi, &server).complete(&question()).is_ok());
+    let asked = server.asked();
+    assert_eq!(asked.len(), 3);
+    assert_eq!(asked[0].header("x-client-request-id"), asked[2].header("x-client-request-id"));
+    let error = complete(Wire::OpenAi, Act::Drop);
+    assert_eq!(error.advice, Advice::Retry, "{error}");
+}
+
+#[test]
+fn nobody_there_may_pass() {
+    let mut nowhere = endpoint(&FaultServer::start([]));
+    nowhere.base_url = "http://127.0.0.1:9".into();
+    let error = remote::chat(Wire::OpenAi, Client::new(nowhere), "m").complete(&question()).unwrap_err();
+    assert_eq!(error.advice, Advice::Retry, "{error}");
+}
+
+#[test]
+fn answers_that_cannot_be_used_are_errors() {
+    for wire in WIRES {
+        for body in
+            ["", "{\"choices\": [", "<html>", "{}", "[]", "null", "{\"choices\": [], \"content\": []}"]
+        {
+            let error = complete(wire, Act::json(body));
+            assert_eq!(error.advice, Advice::Retry, "{wire:?} {body}: {error}");
+            assert!(error.reason.starts_with("test: "), "{error}");
+        }
+        let error = complete(wire, Act::Cut("{\"choices\": [".into()));
+        assert_eq!(error.advice, Advice::Retry, "{error}");
+    }
+}
+
+#[test]
+fn a_stream_that_breaks_off_is_an_error() {
+    let streams = ["openai-chat.events", "anthropic-chat.events", "gemini-chat.events", "ollama-chat.lines"];
+    for (wire, stream) in WIRES.into_iter().zip(streams) {
+        let whole = fixture(stream);
+        let half = whole[..whole.find("every").unwrap()].to_owned();
+        let line_end = half.rfind('\n').unwrap() + 1;
+        for act in [Act::Cut(half.clone()), Act::events(&half), Act::events(&half[..line_end])] {
+            let server = FaultServer::start([act]);
+            let mut heard = String::new();
+            let error =
+                chat(wire, &server).stream(&question(), &mut |piece| heard.push_str(piece)).unwrap_err();
+            assert_eq!(error.advice, Advice::Retry, "{wire:?}: {error}");
+            assert_eq!(heard, "The gauge reads ", "{wire:?}");
+            assert_eq!(server.asked().len(), 1, "what was heard is not said again");
+        }
+    }
+    let overloaded = json!({"error": {"type": "overloaded_error", "message": "Overloaded"}});
+    let server = FaultServer::start([Act::events(&format!("data: {overloaded}\n\n"))]);
+    let error = chat(Wire::Anthropic, &server).stream(&question(), &mut |_| ()).unwrap_err();
+    assert!(error.reason.contains("Overloaded"), "{error}");
+}
+
+#[test]
+fn vectors_that_cannot_be_used_are_errors() {
+    let row = |numbers: &[f64]| json!({"data": [{"index": 0, "embedding": numbers}]});
+    let check = |first: serde_json::Value, advice: Advice, words: &str| {
+        let server = FaultServer::start([Act::json(&row(&[1.0, 0.0, 0.0])), Act::json(&first)]);
+        let embedder = embedder(Wire::OpenAi, &server, None);
+        embedder.embed(&["one"]).unwrap();
+        let error = embedder.embed(&["two"]).unwrap_err();
+        assert_eq!(error.advice, advice, "{error}");
+        assert!(error.reason.contains(words), "{error}");
+    };
+    check(row(&[1.0, 0.0]), Advice::GiveUp, "2 numbers, not 3");
+    check(row(&[]), Advice::Retry, "empty");
+    check(row(&[0.0, 0.0, 0.0]), Advice::Retry, "without length");
+    check(json!({"data": []}), Advice::Retry, "0 vectors for 1 texts");
+    check(json!({"data": [{"embedding": "abc"}]}), Advice::Retry, "empty");
+    check(json!({}), Advice::Retry, "without vectors");
+}
+
+#[test]
+fn dimensions_that_nobody_told_are_asked_for() {
+    let server = FaultServer::start([
+        Act::refuse(401, "{}"),
+        Act::json(&json!({"data": [{"index": 0, "embedding": [0.0, 2.0]}]})),
+    ]);
+    let embedder = embedder(Wire::OpenAi, &server, None);
+    assert_eq!(embedder.dims(), 0, "a failure leaves it open");
+    assert_eq!((embedder.dims(), embedder.dims()), (2, 2));
+    assert_eq!(server.asked().len(), 2);
+}
+
+#[test]
+fn a_model_that_declines_says_so() {
+    let declined =
+        json!({"choices": [{"message": {"content": null, "refusal": "No."}, "finish_reason": "stop"}]});
+    let server = FaultServer::start([Act::json(&declined)]);
+    assert_eq!(chat(Wire::OpenAi, &server).complete(&question()).unwrap().end, End::Declined);
+    let server = FaultServer::start([Act::json(&json!({"promptFeedback": {"blockReason": "SAFETY"}}))]);
+    assert_eq!(chat(Wire::Gemini, &server).complete(&question()).unwrap().end, End::Declined);
+}
+
+#[test]
+fn secrets_stay_here() {
+    let secret = "sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x";
+    let request = ChatRequest::new(vec![ChatMessage::new(Role::User, format!("The key is {secret}."))]);
+    for wire in WIRES {
+        let server = FaultServer::start([Act::refuse(500, "")]);
+        drop(chat(wire, &server).complete(&request));
+        assert!(!server.asked()[0].body.contains(secret), "{wire:?}");
+    }
+    let server = FaultServer::start([Act::json(&fixture("openai-chat.json"))]);
+    let reply = chat(Wire::OpenAi, &server).complete(&request).unwrap();
+    assert_eq!(reply.redacted.to_string(), "1 × API key");
+    drop(embedder(Wire::OpenAi, &server, None).embed(&[secret]));
+    assert!(!server.asked()[1].body.contains(secret));
+    let open = treering_providers::http::Endpoint { redact: false, ..endpoint(&server) };
+    drop(remote::chat(Wire::OpenAi, Client::new(open), "m").complete(&request));
+    assert!(server.asked()[2].body.contains(secret), "by choice only");
+}
+
+#[test]
+fn a_quota_is_shared_by_everything_of_a_provider() {
+    let server = FaultServer::start([Act::json(&fixture("openai-chat.json"))]);
+    let quota = Quota { requests_per_minute: Some(2), ..Quota::default() };
+    let client = Client::new(treering_providers::http::Endpoint { quota, ..endpoint(&server) });
+    let chat = remote::chat(Wire::OpenAi, client.clone(), "m");
+    let embedder = remote::embedder(Wire::OpenAi, client, "e", None).unwrap();
+    assert!(chat.complete(&question()).is_ok());
+    drop(embedder.embed(&["one"]));
+    let error = chat.complete(&question()).unwrap_err();
+    assert!(matches!(error.advice, Advice::RetryAfter(wait) if wait > 20_000 && wait <= 30_000), "{error:?}");
+    assert_eq!(server.asked().len(), 2, "nothing was sent");
+}

@@ -1,0 +1,56 @@
+//! Remote models: the shapes of their wires, and everything that can go wrong on them.
+
+#![allow(clippy::unwrap_used)]
+
+mod faults;
+mod shapes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use treering_core::chat::{ChatMessage, ChatRequest, Schema};
+use treering_core::{Chat, Embedder, Json, Role};
+use treering_providers::http::{Client, Endpoint, Key};
+use treering_providers::remote::{self, Wire};
+use treering_testkit::fault_server::FaultServer;
+
+/// A key that must never show.
+const KEY: &str = "zq8-very-private-7410";
+
+fn fixture(name: &str) -> String {
+    let path = format!("{}/tests/fixtures/remote/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).unwrap()
+}
+
+fn endpoint(server: &FaultServer) -> Endpoint {
+    let mut endpoint = Endpoint::new("test", server.url());
+    endpoint.key = Some(Key::new(KEY));
+    endpoint.timeout = Duration::from_millis(600);
+    endpoint.connect_timeout = Duration::from_millis(400);
+    endpoint
+}
+
+fn chat(wire: Wire, server: &FaultServer) -> Arc<dyn Chat> {
+    remote::chat(wire, Client::new(endpoint(server)), "m-1")
+}
+
+fn embedder(wire: Wire, server: &FaultServer, dims: Option<usize>) -> Arc<dyn Embedder> {
+    remote::embedder(wire, Client::new(endpoint(server)), "e-1", dims).unwrap()
+}
+
+/// A question with everything in it that a request can have.
+fn question() -> ChatRequest {
+    let json = r#"{"type": "object", "additionalProperties": false,
+        "properties": {"overview": {"type": "string"}}}"#;
+    ChatRequest {
+        messages: vec![
+            ChatMessage::new(Role::System, "Be short."),
+            ChatMessage::new(Role::User, "How often?"),
+            ChatMessage::new(Role::Assistant, "What?"),
+            ChatMessage::new(Role::User, "Does the gauge read?"),
+        ],
+        schema: Some(Schema { name: "summary".into(), json: Json::new(json).unwrap() }),
+        max_tokens: Some(50),
+        temperature: Some(0.3),
+    }
+}

@@ -1,0 +1,173 @@
+//! What goes over the wire to each provider, and what comes back.
+
+use serde_json::{Value, json};
+use treering_core::chat::{ChatReply, End, Usage};
+use treering_providers::remote::Wire;
+use treering_testkit::fault_server::{Act, FaultServer};
+
+use super::{KEY, chat, embedder, fixture, question};
+
+fn expected() -> ChatReply {
+    ChatReply {
+        text: "The gauge reads every 20 minutes.".into(),
+        end: End::Complete,
+        usage: Usage { calls: 1, tokens_in: 19, tokens_out: 10 },
+        ..ChatReply::default()
+    }
+}
+
+/// Has a model answer whole and in pieces, and gives what it was asked for the whole answer.
+fn check(wire: Wire, whole: &str, pieces: &str, path: &str, stream_path: &str) -> Value {
+    let server = FaultServer::start([Act::json(&fixture(whole)), Act::events(&fixture(pieces))]);
+    let chat = chat(wire, &server);
+    assert_eq!(chat.name(), "test/m-1");
+    assert_eq!(chat.complete(&question()).unwrap(), expected());
+    let mut heard = Vec::new();
+    let streamed = chat.stream(&question(), &mut |piece| heard.push(piece.to_owned())).unwrap();
+    assert_eq!(streamed, expected());
+    assert_eq!(heard, ["The gauge reads ", "every 20 minutes."]);
+    let asked = server.asked();
+    assert_eq!((asked[0].path.as_str(), asked[1].path.as_str()), (path, stream_path));
+    let id = asked[0].header("x-client-request-id").unwrap();
+    assert!(id.starts_with("treering-") && asked[1].header("x-client-request-id") != Some(id));
+    serde_json::from_str(&asked[0].body).unwrap()
+}
+
+#[test]
+fn openai() {
+    let path = "/chat/completions";
+    let body = check(Wire::OpenAi, "openai-chat.json", "openai-chat.events", path, path);
+    assert_eq!(body["model"], "m-1");
+    assert_eq!(body["messages"][0], json!({"role": "system", "content": "Be short."}));
+    assert_eq!(body["messages"][2]["role"], "assistant");
+    assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(50), &json!(0.3)));
+    assert_eq!(body["response_format"]["type"], "json_schema");
+    assert_eq!(body["response_format"]["json_schema"]["strict"], true);
+    assert_eq!(body["response_format"]["json_schema"]["schema"]["type"], "object");
+}
+
+#[test]
+fn anthropic() {
+    let path = "/v1/messages";
+    let body = check(Wire::Anthropic, "anthropic-chat.json", "anthropic-chat.events", path, path);
+    assert_eq!(body["system"], "Be short.");
+    assert_eq!(body["messages"].as_array().unwrap().len(), 3);
+    assert_eq!(body["output_config"]["format"]["type"], "json_schema");
+    assert_eq!(body["max_tokens"], 50);
+}
+
+#[test]
+fn gemini() {
+    let (path, stream) = ("/models/m-1:generateContent", "/models/m-1:streamGenerateContent?alt=sse");
+    let body = check(Wire::Gemini, "gemini-chat.json", "gemini-chat.events", path, stream);
+    assert_eq!(body["systemInstruction"]["parts"][0]["text"], "Be short.");
+    assert_eq!(body["contents"][1], json!({"role": "model", "parts": [{"text": "What?"}]}));
+    let config = &body["generationConfig"];
+    assert_eq!((&config["maxOutputTokens"], &config["temperature"]), (&json!(50), &json!(0.3)));
+    assert_eq!(config["responseMimeType"], "application/json");
+    assert!(config["responseSchema"]["properties"].is_object());
+    assert!(config["responseSchema"].get("additionalProperties").is_none());
+}
+
+#[test]
+fn ollama() {
+    let path = "/api/chat";
+    let body = check(Wire::Ollama, "ollama-chat.json", "ollama-chat.lines", path, path);
+    assert_eq!(body["stream"], false);
+    assert_eq!(body["format"]["type"], "object");
+    assert_eq!(body["options"], json!({"num_ctx": 4096, "num_predict": 50, "temperature": 0.3}));
+}
+
+#[test]
+fn keys_go_where_each_provider_wants_them() {
+    for (wire, header, value) in [
+        (Wire::OpenAi, "authorization", format!("Bearer {KEY}")),
+        (Wire::Anthropic, "x-api-key", KEY.to_owned()),
+        (Wire::Gemini, "x-goog-api-key", KEY.to_owned()),
+        (Wire::Ollama, "authorization", format!("Bearer {KEY}")),
+    ] {
+        let server = FaultServer::start([Act::refuse(401, &format!("{{\"error\": \"bad key {KEY}\"}}"))]);
+        let error = chat(wire, &server).complete(&question()).unwrap_err();
+        let asked = &server.asked()[0];
+        assert_eq!(asked.header(header), Some(value.as_str()), "{wire:?}");
+        assert!(!asked.path.contains(KEY) && !asked.body.contains(KEY), "{wire:?}");
+        assert!(!error.reason.contains(KEY) && error.reason.contains("[key]"), "{error}");
+    }
+}
+
+#[test]
+fn vectors_of_every_provider_have_length_one_and_their_order() {
+    for (wire, answer, path) in [
+        (Wire::OpenAi, "openai-embeddings.json", "/embeddings"),
+        (Wire::Gemini, "gemini-embeddings.json", "/models/e-1:batchEmbedContents"),
+        (Wire::Ollama, "ollama-embeddings.json", "/api/embed"),
+    ] {
+        let server = FaultServer::start([Act::json(&fixture(answer))]);
+        let embedder = embedder(wire, &server, None);
+        let vectors = embedder.embed(&["one", " ", "two"]).unwrap();
+        assert_eq!(vectors, [vec![0.6, 0.0, 0.8], vec![0.0; 3], vec![0.0, 1.0, 0.0]], "{wire:?}");
+        assert_eq!((embedder.dims(), embedder.name()), (3, "test/e-1"));
+        assert_eq!(server.asked().len(), 1);
+        assert_eq!(server.asked()[0].path, path);
+    }
+}
+
+#[test]
+fn fewer_numbers_are_another_model() {
+    for (wire, answer, field) in [
+        (Wire::OpenAi, "openai-embeddings.json", "dimensions"),
+        (Wire::Gemini, "gemini-embeddings.json", "outputDimensionality"),
+        (Wire::Ollama, "ollama-embeddings.json", "dimensions"),
+    ] {
+        let server = FaultServer::start([Act::json(&fixture(answer))]);
+        let embedder = embedder(wire, &server, Some(3));
+        assert_eq!((embedder.dims(), embedder.name()), (3, "test/e-1@3"));
+        embedder.embed(&["one", "two"]).unwrap();
+        assert!(server.asked()[0].body.contains(&format!("\"{field}\":3")), "{wire:?}");
+    }
+}
+
+#[test]
+fn many_texts_go_in_batches() {
+    let answer = |count: usize| {
+        let rows: Vec<Value> = (0..count).map(|at| json!({"index": at, "embedding": [at + 1, 0]})).collect();
+        Act::json(&json!({"data": rows}))
+    };
+    let server = FaultServer::start([answer(64), answer(64), answer(2)]);
+    let texts = vec!["x"; 130];
+    assert_eq!(embedder(Wire::OpenAi, &server, None).embed(&texts).unwrap().len(), 130);
+    assert_eq!(server.asked().len(), 3);
+}
+
+#[test]
+fn what_a_server_does_not_take_is_left_out() {
+    let words = |words: &str| Act::refuse(400, &json!({"error": {"message": words}}).to_string());
+    let server = FaultServer::start([
+        words("Unsupported parameter: 'max_tokens' is not supported with this model."),
+        words("Unsupported value: 'temperature' does not support 0.3 with this model."),
+        words("'response_format' of type 'json_schema' is not supported"),
+        Act::json(&fixture("openai-chat.json")),
+    ]);
+    let chat = chat(Wire::OpenAi, &server);
+    assert_eq!(chat.complete(&question()).unwrap(), expected());
+    assert_eq!(chat.complete(&question()).unwrap(), expected());
+    assert_eq!(server.asked().len(), 5, "it is learned once");
+    let body: Value = serde_json::from_str(&server.asked()[4].body).unwrap();
+    assert_eq!(body["max_completion_tokens"], 50);
+    for field in ["max_tokens", "temperature", "response_format"] {
+        assert!(body.get(field).is_none(), "{field}");
+    }
+}
+
+#[test]
+fn an_older_model_of_anthropic_fills_in_a_form() {
+    let words = "output_config: structured outputs are not supported by this model";
+    let refused = json!({"type": "error", "error": {"type": "invalid_request_error", "message": words}});
+    let answer = Act::json(&fixture("anthropic-tool.json"));
+    let server = FaultServer::start([Act::refuse(400, &refused.to_string()), answer]);
+    let reply = chat(Wire::Anthropic, &server).complete(&question()).unwrap();
+    assert_eq!(reply.text, r#"{"overview":"The gauge reads every 20 minutes."}"#);
+    let body: Value = serde_json::from_str(&server.asked()[1].body).unwrap();
+    assert_eq!(body["tool_choice"], json!({"type": "tool", "name": "summary"}));
+    assert_eq!(body["tools"][0]["input_schema"]["type"], "object");
+}

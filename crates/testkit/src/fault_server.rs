@@ -1,0 +1,170 @@
+//! A server on loopback that answers as a script says, and misbehaves on demand: it refuses, hangs, cuts
+//! an answer short. It keeps what it was asked.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// What to do with a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// Answers with a status, headers and a body.
+    Answer(u16, Vec<(&'static str, String)>, String),
+    /// Sends the beginning of an answer and closes the connection.
+    Cut(String),
+    /// Closes the connection without a word.
+    Drop,
+    /// Says nothing for so long, then closes the connection.
+    Hang(Duration),
+}
+
+impl Act {
+    /// Answers with JSON.
+    #[must_use]
+    pub fn json(body: &(impl ToString + ?Sized)) -> Self {
+        Self::Answer(200, vec![("content-type", "application/json".into())], body.to_string())
+    }
+
+    /// Refuses with a status and words.
+    #[must_use]
+    pub fn refuse(status: u16, words: &str) -> Self {
+        Self::Answer(status, Vec::new(), words.to_owned())
+    }
+
+    /// Answers with a stream of events.
+    #[must_use]
+    pub fn events(body: &str) -> Self {
+        Self::Answer(200, vec![("content-type", "text/event-stream".into())], body.to_owned())
+    }
+}
+
+/// A request as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// The path, with its query.
+    pub path: String,
+    /// Names in small letters, and values.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: String,
+}
+
+impl Asked {
+    /// The value of a header.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// The server. It acts by the script, then by the last act of it over and over.
+pub struct FaultServer {
+    url: String,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    script: VecDeque<Act>,
+    asked: Vec<Asked>,
+}
+
+impl FaultServer {
+    /// A server with a script.
+    ///
+    /// # Panics
+    /// Where loopback cannot be listened on.
+    #[must_use]
+    #[allow(clippy::unwrap_used)]
+    pub fn start(script: impl IntoIterator<Item = Act>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let state = Arc::new(Mutex::new(State { script: script.into_iter().collect(), asked: Vec::new() }));
+        let shared = Arc::clone(&state);
+        // It ends with the process: it only ever waits.
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let state = Arc::clone(&shared);
+                thread::spawn(move || drop(serve(&stream, &state)));
+            }
+        });
+        Self { url, state }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What it was asked so far.
+    #[must_use]
+    pub fn asked(&self) -> Vec<Asked> {
+        self.lock().asked.clone()
+    }
+
+    /// Goes on by another script.
+    pub fn follow(&self, script: impl IntoIterator<Item = Act>) {
+        self.lock().script = script.into_iter().collect();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes one request and acts on it. Connections are not kept.
+fn serve(stream: &TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
+    let Some(asked) = read(stream)? else { return Ok(()) };
+    let act = {
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.asked.push(asked);
+        match state.script.len() {
+            0 => Act::refuse(404, "nothing is left of the script"),
+            1 => state.script[0].clone(),
+            _ => state.script.pop_front().unwrap_or(Act::Drop),
+        }
+    };
+    let mut out = stream;
+    match act {
+        Act::Answer(status, headers, body) => {
+            let mut head =
+                format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n", body.len());
+            for (name, value) in headers {
+                head.push_str(&format!("{name}: {value}\r\n"));
+            }
+            out.write_all(format!("{head}\r\n{body}").as_bytes())?;
+        }
+        Act::Cut(body) => {
+            let length = body.len() + 1000;
+            out.write_all(format!("HTTP/1.1 200 x\r\ncontent-length: {length}\r\n\r\n{body}").as_bytes())?;
+        }
+        Act::Drop => {}
+        Act::Hang(time) => thread::sleep(time),
+    }
+    out.flush()?;
+    stream.shutdown(Shutdown::Both)
+}
+
+fn read(stream: &TcpStream) -> std::io::Result<Option<Asked>> {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut headers = Vec::new();
+    loop {
+        line.clear();
+        reader.read_line(&mut line)?;
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok(Some(Asked { path, headers, body: String::from_utf8_lossy(&body).into_owned() }))
+}
