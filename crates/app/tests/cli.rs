@@ -259,6 +259,24 @@ fn the_demo_tells_its_story_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_context_comes_in_every_form() {
+    let home = with_port();
+    let text = home.ok(&["context", "--query", "which port?", "--budget", "500"]);
+    assert!(text.starts_with("Record of an earlier conversation.") && text.contains("> "), "{text}");
+    let receipt = home.ok(&["context", "--budget", "500", "--receipt"]);
+    assert!(receipt.contains("of 500 tokens") && receipt.contains("complete"), "{receipt}");
+    let messages: Value =
+        serde_json::from_str(&home.ok(&["context", "--format", "messages", "--budget", "500"])).unwrap();
+    assert_eq!(messages[0]["role"], "system");
+    let whole = home.json(&["context", "--budget", "500"]);
+    assert!(whole["receipt"]["tokens"].as_u64().unwrap() <= 500);
+    assert_eq!(whole["receipt"]["gate"]["degraded"], false);
+    assert!(home.refuses(&["context", "--profile", "best"]).contains("code-review"));
+    assert!(home.refuses(&["context", "--budget", "7"]).contains("at least"));
+    assert!(home.refuses(&["context", "--as-of", "99"]).contains("turns"));
+}
+
+#[test]
 fn completions_name_the_commands() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish"] {
