@@ -81,6 +81,13 @@ pub fn rarity(items: u32, holding: u32) -> f32 {
     (1.0 + (items - holding + 0.5).max(0.0) / (holding + 0.5)).ln() as f32
 }
 
+/// Whether a term that `holding` of `items` hold is so common that looking at all of them is not worth it
+/// where everything is searched: half of them hold it.
+#[must_use]
+pub const fn is_common(items: u32, holding: u32) -> bool {
+    holding > items / 2 && items > 100
+}
+
 /// Whether a term that `holding` of `items` hold tells nothing apart: more than three quarters of them do.
 #[must_use]
 pub const fn is_everywhere(items: u32, holding: u32) -> bool {

@@ -2,7 +2,7 @@
 //! meaning; each is then judged by everything there is to know about it.
 
 use treering_core::fusion::{
-    MOST_PRESENCE, Signals, briefness, is_everywhere, nearness, rarity, sitting, term_weights,
+    MOST_PRESENCE, Signals, briefness, is_common, nearness, rarity, sitting, term_weights,
 };
 use treering_core::lexicon::words;
 use treering_core::question::Question;
@@ -178,7 +178,7 @@ impl<'a> Asked<'a> {
         let (names, named) = authors(arena, question, filter);
         let terms = question.terms.iter().filter(|term| !names.contains(&term.word)).take(MOST_TERMS);
         let mut terms: Vec<(u64, bool)> = terms.map(|term| (term.id, term.is_asking)).collect();
-        leave_out_everywhere(arena, filter, &mut terms);
+        leave_out_common(arena, filter, &mut terms);
         let all = 0..arena.items.len() as u32;
         let range = filter.shelves.as_ref().map_or(all, |shelves| shelves.range.clone());
         let held = held(arena, &terms, filter, &range);
@@ -364,14 +364,14 @@ impl<'a> Asked<'a> {
 
 /// Leaves out the terms that more than half of everything holds, before their many items are looked
 /// at, if others are left.
-fn leave_out_everywhere(arena: &Arena, filter: &Filter, terms: &mut Vec<(u64, bool)>) {
+fn leave_out_common(arena: &Arena, filter: &Filter, terms: &mut Vec<(u64, bool)>) {
     if filter.shelves.is_some() {
         return;
     }
     let items = arena.items.len() as u32;
-    let is_everywhere = |(id, _): &(u64, bool)| is_everywhere(items, arena.postings.holding(*id));
-    if !terms.iter().filter(|(_, asks)| !asks).all(is_everywhere) {
-        terms.retain(|term| !is_everywhere(term));
+    let is_common = |(id, _): &(u64, bool)| is_common(items, arena.postings.holding(*id));
+    if !terms.iter().filter(|(_, asks)| !asks).all(is_common) {
+        terms.retain(|term| !is_common(term));
     }
 }
 
