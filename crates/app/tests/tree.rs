@@ -10,21 +10,21 @@
     reason = "all of this is test code, also what is not in a function marked as a test"
 )]
 
+mod home;
+
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-const FILE: &str = "treering.db";
+use home::{FILE, Home};
 
 // ---------------------------------------------------------------- commands
 
 #[test]
 fn a_tree_is_drawn_and_its_nodes_are_shown() {
-    let home = demo();
+    let home = Home::demo();
     let drawn = home.ok(&["show", "tidewatch", "--tree"]);
     for word in ["level 2 ·", "├─ ● l1-", "superseded (silence)", "◌  open window", "sms-retry-idea"]
     {
@@ -61,7 +61,7 @@ fn a_tree_is_drawn_and_its_nodes_are_shown() {
 
 #[test]
 fn a_dry_run_writes_nothing() {
-    let home = demo();
+    let home = Home::demo();
     let levels = home.json(&["stats"])["tree"]["levels"].clone();
     let (first, second) = (&levels[0]["nodes"], &levels[1]["nodes"]);
     let both = first.as_u64().unwrap() + second.as_u64().unwrap();
@@ -89,7 +89,7 @@ fn a_dry_run_writes_nothing() {
 
 #[test]
 fn growing_a_tree_anew_gives_the_same_tree() {
-    let home = demo();
+    let home = Home::demo();
     let (tree, nodes) = (home.tree("tidewatch"), home.nodes("tidewatch"));
     let made = |home: &Home| -> Vec<Value> {
         let pages = nodes.keys().map(|id| home.json(&["show", id])["generated_at"].clone());
@@ -258,7 +258,7 @@ fn a_conversation_has_its_own_policy() {
 
 #[test]
 fn statistics_add_up_with_the_nodes() {
-    let home = demo();
+    let home = Home::demo();
     let nodes = home.nodes("tidewatch");
     let tree = home.json(&["stats"])["tree"].clone();
     assert_eq!(home.json(&["stats", "tidewatch"]), tree, "it is the only one");
@@ -340,7 +340,7 @@ fn wrong_arguments_are_named() {
     home.misused(&["update", "--level", "top"], &["--level", "a number from 1"]);
     home.misused(&["update", "--with", "windows=3"], &["windows", "there is no such parameter"]);
     home.misused(&["update", "--with", "length=2"], &["length", "0.5"]);
-    let ambiguous = demo();
+    let ambiguous = Home::demo();
     ambiguous.refuses(&["show", "l1-"], &["l1-", "fits", "a few more digits"]);
 }
 
@@ -461,14 +461,7 @@ mod crashes {
 
 // ---------------------------------------------------------------- homes
 
-/// A home of its own, and the program on it.
-struct Home(tempfile::TempDir);
-
 impl Home {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
     /// Another home with the same in it; nobody may have the store open.
     fn copy(&self) -> Self {
         let copy = Self::new();
@@ -476,60 +469,6 @@ impl Home {
             std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
         }
         copy
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
-        command.env_clear().env("TREERING_HOME", self.path()).args(args).current_dir(self.path());
-        command.stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-
-    #[track_caller]
-    fn ok(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    #[track_caller]
-    fn json(&self, args: &[&str]) -> Value {
-        let args: Vec<&str> = ["--json"].iter().chain(args).copied().collect();
-        serde_json::from_str(&self.ok(&args)).unwrap()
-    }
-
-    /// It fails with this code, prints nothing, and says these words.
-    #[track_caller]
-    fn complains(&self, args: &[&str], code: i32, words: &[&str]) {
-        let output = self.run(args);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(
-            (output.status.code(), output.stdout.as_slice()),
-            (Some(code), &b""[..]),
-            "{args:?}: {said}"
-        );
-        for word in words {
-            assert!(said.contains(word), "{args:?}: {word}: {said}");
-        }
-    }
-
-    #[track_caller]
-    fn refuses(&self, args: &[&str], words: &[&str]) {
-        self.complains(args, 1, words);
-    }
-
-    /// The arguments themselves make no sense.
-    #[track_caller]
-    fn misused(&self, args: &[&str], words: &[&str]) {
-        self.complains(args, 2, words);
     }
 
     #[track_caller]
@@ -568,20 +507,6 @@ impl Home {
 }
 
 type Nodes = BTreeMap<String, Value>;
-
-/// A home with the sample conversation and its tree.
-fn demo() -> Home {
-    // Its content only: a folder would outlive the tests.
-    static STORE: OnceLock<Vec<u8>> = OnceLock::new();
-    let make = || {
-        let home = Home::new();
-        home.ok(&["demo", "--keep", "."]);
-        std::fs::read(home.path().join(FILE)).unwrap()
-    };
-    let home = Home::new();
-    std::fs::write(home.path().join(FILE), STORE.get_or_init(make)).unwrap();
-    home
-}
 
 /// A home with a conversation of so many turns, windows and groups being small, and the jobs for its
 /// first level.

@@ -1,0 +1,96 @@
+//! A home of its own, and the program on it as real processes.
+
+#![allow(dead_code, reason = "every test takes what it needs of it")]
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+/// The file of the store in a home.
+pub(crate) const FILE: &str = "treering.db";
+
+/// A home that goes with the test.
+pub(crate) struct Home(tempfile::TempDir);
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// A home with the sample conversation and its tree.
+    pub(crate) fn demo() -> Self {
+        // Its content only: a folder would outlive the tests.
+        static STORE: OnceLock<Vec<u8>> = OnceLock::new();
+        let make = || {
+            let home = Self::new();
+            home.ok(&["demo", "--keep", "."]);
+            std::fs::read(home.path().join(FILE)).unwrap()
+        };
+        let home = Self::new();
+        std::fs::write(home.path().join(FILE), STORE.get_or_init(make)).unwrap();
+        home
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
+        command.env_clear().env("TREERING_HOME", self.path()).args(args).current_dir(self.path());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    pub(crate) fn feed(&self, args: &[&str], input: &str) -> Output {
+        let mut command = self.command(args);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        let args: Vec<&str> = ["--json"].iter().chain(args).copied().collect();
+        serde_json::from_str(&self.ok(&args)).unwrap()
+    }
+
+    /// It fails with this code, prints nothing, and says these words; what it says.
+    #[track_caller]
+    pub(crate) fn complains(&self, args: &[&str], code: i32, words: &[&str]) -> String {
+        let output = self.run(args);
+        let said = String::from_utf8(output.stderr).unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!((output.status.code(), printed.as_str()), (Some(code), ""), "{args:?}: {said}");
+        for word in words {
+            assert!(said.contains(word), "{args:?}: {word}: {said}");
+        }
+        said
+    }
+
+    #[track_caller]
+    pub(crate) fn refuses(&self, args: &[&str], words: &[&str]) -> String {
+        self.complains(args, 1, words)
+    }
+
+    /// The arguments themselves make no sense.
+    #[track_caller]
+    pub(crate) fn misused(&self, args: &[&str], words: &[&str]) {
+        self.complains(args, 2, words);
+    }
+}

@@ -1,0 +1,144 @@
+//! Search as a person and as a script meet it: one process writes, others ask.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this is test code, also what is not in a function marked as a test"
+)]
+
+mod home;
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use serde_json::{Value, json};
+
+use home::Home;
+
+/// A process that goes on writing while others ask.
+struct Writer {
+    child: Child,
+    lines: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Writer {
+    fn begin(home: &Home, key: &str) -> Self {
+        let mut command = home.command(&["--json", "append", "--key", key]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (lines, answers) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        Self { child, lines, answers }
+    }
+
+    /// Stores a line; the position that the acknowledgement gives its first message.
+    fn store(&mut self, line: &Value) -> u64 {
+        writeln!(self.lines.as_mut().unwrap(), "{line}").unwrap();
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).unwrap();
+        serde_json::from_str::<Value>(&answer).unwrap()["messages"][0].as_u64().unwrap()
+    }
+
+    fn end(mut self) {
+        drop(self.lines.take());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+fn hits(home: &Home, args: &[&str]) -> Vec<Value> {
+    let args: Vec<&str> = ["search"].iter().chain(args).copied().collect();
+    home.json(&args).as_array().unwrap().clone()
+}
+
+#[test]
+fn what_was_acknowledged_is_found_by_another_process() {
+    let home = Home::new();
+    let mut writers = [Writer::begin(&home, "quay"), Writer::begin(&home, "lock")];
+    let things =
+        ["the sluice gate", "un câble d'amarrage", "rate_limit_per_minute", "潮位の記録", "version 4.17"];
+    for (round, thing) in things.iter().enumerate() {
+        for (writer, place) in writers.iter_mut().zip(["quay", "lock"]) {
+            let user = format!("{place} {round}: please look after {thing}");
+            let call =
+                json!({ "name": "note", "args": { "about": format!("{place}_{round}") }, "result": "kept" });
+            let idx = writer
+                .store(&json!({ "type": "turn", "user": user, "assistant": "Done.", "tool_calls": [call] }));
+            let found = hits(&home, &[thing]);
+            let this = found.iter().find(|hit| hit["snippet"].as_str().unwrap().contains(&user)).unwrap();
+            assert_eq!((this["idx"].as_u64(), this["level"].as_u64()), (Some(idx), Some(0)), "{thing}");
+            let called = hits(&home, &[&format!("{place}_{round}")]);
+            assert!(called.iter().any(|hit| hit["call"] == "note"), "{called:?}");
+        }
+    }
+    writers.into_iter().for_each(Writer::end);
+    home.ok(&["verify"]);
+}
+
+#[test]
+fn filters_let_through_what_fits_and_nothing_else() {
+    let home = Home::new();
+    let said = |tenant: &str, key: &str, author: &str, at: &str| {
+        let text = format!("{author} of {tenant} in {key} asks about the harbour dredger");
+        home.ok(&[
+            "--tenant", tenant, "append", "--key", key, "--title", key, "--author", author, "--at", at,
+            "--text", &text,
+        ]);
+    };
+    said("north", "spring", "Ana", "2026-03-02T08:00:00Z");
+    said("north", "autumn", "Yann", "2026-10-02T08:00:00Z");
+    said("south", "spring", "Juno", "2026-03-02T08:00:00Z");
+    let authors = |args: &[&str]| -> Vec<String> {
+        let args: Vec<&str> = ["harbour dredger"].iter().chain(args).copied().collect();
+        let mut authors: Vec<String> =
+            hits(&home, &args).iter().map(|hit| hit["author"].as_str().unwrap().to_owned()).collect();
+        authors.sort();
+        authors
+    };
+    assert_eq!(authors(&["--tenant", "north"]), ["Ana", "Yann"]);
+    assert_eq!(authors(&["--tenant", "south"]), ["Juno"]);
+    assert_eq!(authors(&["--tenant", "east"]), [""; 0]);
+    assert_eq!(authors(&["--tenant", "north", "--in", "autumn"]), ["Yann"]);
+    assert_eq!(authors(&["--tenant", "north", "--author", "Ana"]), ["Ana"]);
+    assert_eq!(authors(&["--tenant", "north", "--since", "2026-09-01"]), ["Yann"]);
+    assert_eq!(authors(&["--tenant", "north", "--until", "2026-09-01"]), ["Ana"]);
+    assert_eq!(authors(&["--tenant", "north", "--role", "assistant"]), [""; 0]);
+    assert_eq!(authors(&["--tenant", "north", "--limit", "1"]).len(), 1);
+    assert_eq!(authors(&["--tenant", "north", "--min-score", "1000"]), [""; 0]);
+    home.refuses(&["--tenant", "south", "search", "dredger", "--in", "autumn"], &["autumn"]);
+}
+
+#[test]
+fn hits_lead_up_and_down_the_tree() {
+    let home = Home::demo();
+    let found = hits(&home, &["how deep is the sill", "--level", "0"]);
+    assert_eq!(found, hits(&home, &["how deep is the sill", "--level", "0"]), "not the same twice");
+    let message = found.iter().find(|hit| hit["up"][0].is_string()).unwrap();
+    let (idx, over) = (message["idx"].to_string(), message["up"][0].as_str().unwrap());
+    let ids = |lines: &Value| -> Vec<String> {
+        lines.as_array().unwrap().iter().map(|line| line["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(json!(ids(&home.json(&["expand", "tidewatch", &idx])["up"])), message["up"]);
+    assert!(
+        ids(&home.json(&["expand", over])["down"]).contains(&format!("#{idx}")),
+        "{over} does not hold {idx}"
+    );
+
+    let group = &hits(&home, &["tide predictions", "--level", "2"])[0];
+    let children = ids(&home.json(&["expand", group["node"].as_str().unwrap()])["down"]);
+    assert_eq!(json!(children), group["down"]);
+    let child = home.json(&["expand", &children[0]]);
+    assert!(ids(&child["up"]).contains(&group["node"].as_str().unwrap().to_owned()));
+    assert!(!ids(&child["down"]).is_empty());
+    let shown = home.ok(&["search", "tide predictions", "--level", "2", "--explain"]);
+    assert!(shown.contains("level 2") && shown.contains(" + "), "{shown}");
+    home.refuses(&["expand", "tidewatch"], &["position of a message"]);
+    home.refuses(&["expand", "l1-ffffffff"], &["l1-ffffffff"]);
+}
+
+#[test]
+fn the_index_says_what_it_goes_by() {
+    let home = Home::demo();
+    let status = home.json(&["reindex", "--status"]);
+    assert_eq!(status["model"], status["wanted"]);
+    assert_eq!(status["next"], Value::Null);
+    assert!(home.ok(&["reindex"]).contains("nothing is to be done"));
+    home.refuses(&["--set", "embed.model=best", "reindex"], &["best", "bundled"]);
+}
