@@ -148,6 +148,31 @@ fn limits_and_scores_are_kept_to() {
 }
 
 #[test]
+fn fewer_hits_are_the_first_of_more() {
+    let (memory, _folder) = under(Policy::default());
+    let things = ["berth", "sill", "gauge", "ledger", "crane", "buoy", "dredger"];
+    for number in 0..600_usize {
+        let said = format!(
+            "The {} stands by the {} since week {}, and the {} by boat {}.",
+            things[number % 7],
+            things[number / 7 % 7],
+            number % 31,
+            things[number / 49 % 7],
+            number % 11,
+        );
+        say(&memory, &line("one", Role::User, "Ana", number as i64 * 3, &said));
+    }
+    for asked in ["which berth is by the crane", "boat 7 in week 12", "the ledger"] {
+        let hits = |limit| texts(&memory.search(&Query { limit, ..query(asked) }).unwrap().hits);
+        let all = hits(100);
+        assert_eq!(all.len(), 100);
+        for limit in [1, 5, 40] {
+            assert_eq!(hits(limit), all[..limit], "{asked}");
+        }
+    }
+}
+
+#[test]
 fn an_index_made_anew_answers_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));

@@ -24,9 +24,9 @@ pub struct Allotment {
 }
 
 /// The share of the budget that the cut is refined up to where something was asked.
-const TARGET: f64 = 0.35;
+const TARGET: f64 = 0.25;
 /// The share of the budget that a complete cover may take where something was asked.
-const MOST: f64 = 0.4;
+const MOST: f64 = 0.3;
 
 impl Allotment {
     /// Divides a budget, given what the whole history would cost as it was said.

@@ -20,10 +20,10 @@ pub struct Candidate {
     pub day: i64,
 }
 
-/// What telling a hit whole is worth beside telling its best part.
-const WHOLE: f64 = 0.3;
+/// Up to so many tokens a hit is told whole at once; the longer it is, the more its best part must do.
+const WHOLE: f64 = 400.0;
 /// What a neighbour is worth beside the hit.
-const NEIGHBOUR: f64 = 0.12;
+const NEIGHBOUR: f64 = 0.05;
 
 /// What is recalled, how many hits had no room, and what it costs.
 pub(super) struct Recalled {
@@ -45,7 +45,8 @@ pub(super) fn recall<F: Forest>(
         let near = 1.0 / (1.0 + f64::from(candidate.rank));
         let worth = if candidate.reason == PackReason::Hit { 1.0 } else { NEIGHBOUR };
         for (number, (grain, guess)) in candidate.piece.costs.iter().enumerate() {
-            let gain = near * worth * if number == 0 { 1.0 } else { WHOLE };
+            let share = if number == 0 { 1.0 } else { (WHOLE / f64::from(*guess)).min(1.0) };
+            let gain = near * worth * share;
             steps.push((gain, place, *grain, *guess));
         }
     }

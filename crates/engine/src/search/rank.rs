@@ -13,8 +13,9 @@ use super::arena::{ASKS, Arena, Item, NO_SITTING, USER, WISHES};
 use super::filter::Filter;
 use super::scan::{Best, Meaning};
 
-/// How many candidates the words and the meaning bring, each.
-const CANDIDATES: usize = 100;
+/// How many candidates the words and the meaning bring, each: as many whether few hits are wanted or a
+/// hundred, so that few are the first of many.
+const CANDIDATES: usize = 200;
 /// How many items on either side count as near by.
 const RADIUS: usize = 3;
 /// How many items are few enough to look at every vector.
