@@ -40,7 +40,7 @@ pub fn best(text: &str, question: &Question, most: usize) -> String {
             _ => sentences.push(piece.text.trim()),
         }
     }
-    let wanted = stems(question);
+    let wanted = beginnings(question);
     let fits: Vec<u32> = sentences.iter().map(|sentence| matches(sentence, &wanted)).collect();
     let mut order: Vec<usize> = (0..sentences.len()).filter(|place| worth(&fits, *place) > 0).collect();
     order.sort_by_key(|place| (std::cmp::Reverse(worth(&fits, *place)), *place));
@@ -94,23 +94,29 @@ fn joined(sentences: &[&str], taken: &[bool], more: bool) -> String {
     text
 }
 
-/// The beginnings of a question's words that say something, long enough to tell them apart.
-fn stems(question: &Question) -> Vec<String> {
+/// The beginnings of a question's words that say something, long enough to tell them apart. No stemmer has to
+/// read a long text for it.
+fn beginnings(question: &Question) -> Vec<&str> {
     let telling = question.terms.iter().filter(|term| !term.is_asking);
-    let stem = |word: &str| match word.chars().count() {
-        0..=4 => word.to_owned(),
-        chars => word.chars().take((chars - 2).max(4)).collect(),
+    let of = |word: &str| {
+        let kept = word.chars().count().saturating_sub(2).max(4);
+        word.char_indices().nth(kept).map_or(word.len(), |(at, _)| at)
     };
-    telling.map(|term| stem(&term.word)).collect()
+    telling.map(|term| &term.word[..of(&term.word)]).collect()
 }
 
 /// How many of the words a sentence holds.
-fn matches(sentence: &str, wanted: &[String]) -> u32 {
-    let folded = fold(sentence);
-    let holds = |stem: &String| {
-        folded.split(|c: char| !c.is_alphanumeric()).any(|word| word.starts_with(stem.as_str()))
-    };
-    wanted.iter().filter(|stem| holds(stem)).count() as u32
+fn matches(sentence: &str, wanted: &[&str]) -> u32 {
+    let mut held = vec![false; wanted.len()];
+    for word in sentence.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        let folded = if word.is_ascii() { None } else { Some(fold(word)) };
+        let word = folded.as_deref().unwrap_or(word).as_bytes();
+        for (held, wanted) in held.iter_mut().zip(wanted) {
+            let head = word.get(..wanted.len());
+            *held = *held || head.is_some_and(|head| head.eq_ignore_ascii_case(wanted.as_bytes()));
+        }
+    }
+    held.iter().filter(|held| **held).count() as u32
 }
 
 #[cfg(test)]

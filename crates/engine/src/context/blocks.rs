@@ -9,7 +9,6 @@ use std::fmt::Write as _;
 use treering_core::excerpt;
 use treering_core::node::Slice;
 use treering_core::packing::{Grain, Lead, LeftOut, SkipReason};
-use treering_core::question::Question;
 use treering_core::{Message, Node, NodeContent, Timestamp, ToolCall};
 
 use super::tally::Tally;
@@ -17,7 +16,7 @@ use super::tally::Tally;
 /// The characters of a gist.
 const GIST_CHARS: usize = 260;
 /// The characters of the part of a message that fits a question.
-const PART_CHARS: usize = 520;
+pub(super) const PART_CHARS: usize = 520;
 /// The characters of the arguments of a tool call that are shown.
 const ARGS_CHARS: usize = 100;
 /// The most entries of a list that are told.
@@ -55,21 +54,23 @@ pub(super) struct Said<'a> {
     pub(super) calls: &'a [ToolCall],
     /// What it says about its place.
     pub(super) lead: Lead,
+    /// The part of it that fits the question, where it is recalled and long.
+    pub(super) part: Option<&'a str>,
 }
 
 impl Said<'_> {
     /// It as a block; its gist is the part that fits the question, or its beginning.
-    pub(super) fn block(&self, grain: Grain, question: Option<&Question>) -> String {
+    pub(super) fn block(&self, grain: Grain) -> String {
         let mut block = self.head();
-        self.body(&mut block, grain, question);
+        self.body(&mut block, grain);
         block
     }
 
     /// What its block costs. No tokenizer joins the line above a quotation to it, so that the body is
     /// counted once whatever stands above it.
-    pub(super) fn cost(&self, tally: &Tally, grain: Grain, question: Option<&Question>) -> u32 {
+    pub(super) fn cost(&self, tally: &Tally, grain: Grain) -> u32 {
         let mut body = String::with_capacity(self.message.said.text.len() + 8);
-        self.body(&mut body, grain, question);
+        self.body(&mut body, grain);
         tally.count(&self.head()) + tally.count(&body)
     }
 
@@ -89,25 +90,22 @@ impl Said<'_> {
         head
     }
 
-    fn body(&self, block: &mut String, grain: Grain, question: Option<&Question>) {
+    fn body(&self, block: &mut String, grain: Grain) {
         for call in self.calls {
             quote(block, &tool_line(call));
         }
-        match (grain, question) {
-            (Grain::Mention | Grain::Gist, Some(question)) => {
-                quote(block, &excerpt::best(self.text(), question, PART_CHARS));
-            }
+        match (grain, self.part) {
+            (Grain::Mention | Grain::Gist, Some(part)) => quote(block, part),
             (Grain::Mention | Grain::Gist, None) => quote(block, &excerpt::head(self.text(), GIST_CHARS)),
             _ => quote(block, self.text()),
         }
         block.push('\n');
     }
 
-    /// The grains it can be told at: a short one only whole.
-    pub(super) fn grains(&self, asked: bool) -> &'static [Grain] {
-        let short = if asked { PART_CHARS } else { GIST_CHARS };
+    /// The grains it can be told at where it is not recalled: a short one only whole.
+    pub(super) fn grains(&self) -> &'static [Grain] {
         let chars = (self.slice.until - self.slice.from) as usize;
-        if chars > short + short / 2 { &[Grain::Gist, Grain::Text] } else { &[Grain::Text] }
+        if chars > GIST_CHARS + GIST_CHARS / 2 { &[Grain::Gist, Grain::Text] } else { &[Grain::Text] }
     }
 
     /// What it says.

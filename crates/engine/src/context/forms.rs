@@ -194,13 +194,12 @@ fn write_items(grove: &Grove<'_>, items: &[Item], recalled: bool) -> Vec<Context
                     (None, false) => Lead::Minute,
                     (Some(_), false) => grove.lead(slice),
                 };
-                let Some(said) = grove.said(slice, lead) else { continue };
-                let said = if recalled { Said { calls: &[], ..said } } else { said };
-                let question = grove.asked.as_ref().filter(|_| recalled).map(|asked| &asked.question);
+                let said = if recalled { grove.recalled(slice, lead) } else { grove.said(slice, lead) };
+                let Some(said) = said else { continue };
                 let whole = item.grain >= Grain::Text && slice.from == 0 && slice.until >= said.message.chars;
                 let as_said = (whole && !recalled).then(|| (said.message.said.role, as_said(&said)));
-                let tokens = said.cost(grove.tally, item.grain, question);
-                (said.block(item.grain, question), as_said, tokens)
+                let tokens = said.cost(grove.tally, item.grain);
+                (said.block(item.grain), as_said, tokens)
             }
         };
         let hash = ContentHash::of_fields(&[block.as_bytes()]);

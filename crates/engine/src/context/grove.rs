@@ -35,6 +35,8 @@ pub(super) struct Grove<'a> {
     pub(super) nodes: HashMap<(Level, u32), Arc<Node>>,
     pub(super) messages: BTreeMap<u32, Message>,
     pub(super) calls: HashMap<u32, Vec<ToolCall>>,
+    /// The parts of long messages that fit the question.
+    pub(super) parts: HashMap<u32, String>,
     roots: Option<(u32, Vec<Piece>)>,
     jobs: Option<Vec<Job>>,
 }
@@ -61,6 +63,7 @@ impl<'a> Grove<'a> {
             nodes: HashMap::new(),
             messages: BTreeMap::new(),
             calls: HashMap::new(),
+            parts: HashMap::new(),
             roots: None,
             jobs: None,
         }
@@ -253,7 +256,14 @@ impl<'a> Grove<'a> {
         let message = self.messages.get(&slice.idx.0)?;
         let calls = self.calls.get(&slice.idx.0).filter(|_| slice.from == 0);
         let calls = calls.map_or(&[][..], Vec::as_slice);
-        Some(Said { message, slice, calls, lead })
+        Some(Said { message, slice, calls, lead, part: None })
+    }
+
+    /// A message as it is recalled.
+    pub(super) fn recalled(&self, slice: Slice, lead: Lead) -> Option<Said<'_>> {
+        let message = self.messages.get(&slice.idx.0)?;
+        let part = self.parts.get(&slice.idx.0).map(String::as_str);
+        Some(Said { message, slice, calls: &[], lead, part })
     }
 
     /// What a message says about its place: the first of a day says when it was said.
@@ -282,7 +292,7 @@ impl<'a> Grove<'a> {
                 (u64::from(message.tokens) * u64::from(slice.until - slice.from) / u64::from(chars)) as u32
             }
         };
-        let cost = |grain: &Grain| (*grain, said.cost(self.tally, *grain, None));
+        let cost = |grain: &Grain| (*grain, said.cost(self.tally, *grain));
         let until = match slice.until >= message.chars {
             true => Place::after(slice.idx),
             false => Place { idx: slice.idx, offset: slice.until },
@@ -292,7 +302,7 @@ impl<'a> Grove<'a> {
             from: Place { idx: slice.idx, offset: slice.from },
             until,
             weight: share,
-            costs: rising(said.grains(false).iter().map(cost)),
+            costs: rising(said.grains().iter().map(cost)),
             unfolded_least: None,
         })
     }
@@ -444,9 +454,8 @@ impl Forest for Grove<'_> {
     fn cost_of_hit(&mut self, hit: &Candidate, grain: Grain, lead: Lead) -> u32 {
         match hit.piece.key {
             Key::Said(slice) => {
-                let question = self.asked.as_ref().map(|asked| &asked.question);
-                let said = self.said(slice, lead);
-                said.map_or(0, |said| Said { calls: &[], ..said }.cost(self.tally, grain, question))
+                let said = self.recalled(slice, lead);
+                said.map_or(0, |said| said.cost(self.tally, grain))
             }
             Key::Node(level, ordinal) => {
                 let node = self.nodes.get(&(level, ordinal));

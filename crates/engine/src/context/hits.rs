@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use treering_core::node::{Place, Slice};
-use treering_core::packing::{Candidate, Grain, Key, Lead, PackReason, Piece};
+use treering_core::packing::{Candidate, Grain, Key, PackReason, Piece};
 use treering_core::ports::{Span, StoreResult};
 use treering_core::question::Question;
-use treering_core::{Message, MessageIdx, TurnNo};
+use treering_core::{Message, MessageIdx, TurnNo, excerpt};
 
-use super::blocks::Said;
+use super::blocks::PART_CHARS;
 use super::grove::{Grove, day_of};
 use crate::search::{Found, Hit};
 
@@ -43,6 +43,7 @@ impl Grove<'_> {
         let mut candidates = Vec::new();
         for (rank, (message, score)) in found.iter().enumerate() {
             self.messages.entry(message.idx.0).or_insert_with(|| message.clone());
+            self.find_part(message.idx.0);
             candidates.push(self.candidate(message, *score, rank as u32, PackReason::Hit));
         }
         let said: u32 = found.iter().map(|(message, _)| (message.tokens + 10).min(MOST_OF_HIT)).sum();
@@ -58,6 +59,7 @@ impl Grove<'_> {
         }
         self.read_all(beside.keys().copied())?;
         for (idx, (rank, score)) in beside {
+            self.find_part(idx);
             if let Some(message) = self.messages.get(&idx).filter(|it| self.lineage.holds(it)) {
                 candidates.push(self.candidate(message, score, rank, PackReason::Neighbour));
             }
@@ -108,19 +110,26 @@ impl Grove<'_> {
         Ok(())
     }
 
+    /// Finds the part of a message that fits the question, where it is long.
+    fn find_part(&mut self, idx: u32) {
+        let (Some(asked), Some(message)) = (&self.asked, self.messages.get(&idx)) else { return };
+        if message.chars as usize > PART_CHARS + PART_CHARS / 2 {
+            let part = || excerpt::best(&message.said.text, &asked.question, PART_CHARS);
+            self.parts.entry(idx).or_insert_with(part);
+        }
+    }
+
     fn candidate(&self, message: &Message, score: f32, rank: u32, reason: PackReason) -> Candidate {
         let slice = Slice { idx: message.idx, from: 0, until: message.chars };
-        let said = Said { message, slice, calls: &[], lead: Lead::None };
-        let guess = |grain: &Grain| match grain {
-            Grain::Gist => (*grain, 0),
-            _ => (*grain, message.tokens),
-        };
+        // Four bytes make a token, about.
+        let part = self.parts.get(&message.idx.0).map(|part| (Grain::Gist, part.len() as u32 / 4));
+        let whole = (Grain::Text, message.tokens);
         let piece = Piece {
             key: Key::Said(slice),
             from: Place { idx: message.idx, offset: 0 },
             until: Place::after(message.idx),
             weight: message.tokens,
-            costs: said.grains(true).iter().map(guess).collect(),
+            costs: part.into_iter().chain([whole]).collect(),
             unfolded_least: None,
         };
         Candidate { piece, score, rank, reason, day: day_of(message) }

@@ -227,7 +227,7 @@ impl Assembly<'_> {
     /// How many hits may have room, as long as messages are on average before a place.
     fn hits_wanted(&self, end: u32) -> Result<usize> {
         let each = self.said(end)?.checked_div(end.into()).unwrap_or(0).clamp(16, 64);
-        Ok(usize::try_from(u64::from(self.request.budget) / each).unwrap_or(0).clamp(12, 64))
+        Ok(usize::try_from(u64::from(self.request.budget) / each).unwrap_or(0).clamp(12, 160))
     }
 
     fn headings(&self) -> Vec<u32> {
