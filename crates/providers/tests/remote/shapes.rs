@@ -40,10 +40,30 @@ fn openai() {
     assert_eq!(body["model"], "m-1");
     assert_eq!(body["messages"][0], json!({"role": "system", "content": "Be short."}));
     assert_eq!(body["messages"][2]["role"], "assistant");
-    assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(50), &json!(0.3)));
+    assert_eq!((&body["max_completion_tokens"], &body["temperature"]), (&json!(50), &json!(0.3)));
     assert_eq!(body["response_format"]["type"], "json_schema");
     assert_eq!(body["response_format"]["json_schema"]["strict"], true);
     assert_eq!(body["response_format"]["json_schema"]["schema"]["type"], "object");
+    let older = check(Wire::Compatible, "openai-chat.json", "openai-chat.events", path, path);
+    assert_eq!((&older["max_tokens"], older.get("max_completion_tokens")), (&json!(50), None));
+}
+
+#[test]
+fn a_refusal_that_is_streamed_is_one() {
+    let refusal = json!({"choices": [{"delta": {"refusal": "No."}}]});
+    let last = json!({"choices": [{"delta": {}, "finish_reason": "stop"}]});
+    let server =
+        FaultServer::start([Act::events(&format!("data: {refusal}\n\ndata: {last}\n\ndata: [DONE]\n"))]);
+    let reply = chat(Wire::OpenAi, &server).stream(&question(), &mut |_| ()).unwrap();
+    assert_eq!((reply.text.as_str(), reply.end), ("No.", End::Declined));
+}
+
+#[test]
+fn what_a_server_does_not_count_is_estimated() {
+    let answer = json!({"choices": [{"message": {"content": "Every 20 minutes."}, "finish_reason": "stop"}]});
+    let server = FaultServer::start([Act::json(&answer)]);
+    let usage = chat(Wire::Compatible, &server).complete(&question()).unwrap().usage;
+    assert_eq!(usage, Usage { calls: 1, tokens_in: question().rough_tokens(), tokens_out: 5 });
 }
 
 #[test]
@@ -82,6 +102,7 @@ fn ollama() {
 fn keys_go_where_each_provider_wants_them() {
     for (wire, header, value) in [
         (Wire::OpenAi, "authorization", format!("Bearer {KEY}")),
+        (Wire::Compatible, "authorization", format!("Bearer {KEY}")),
         (Wire::Anthropic, "x-api-key", KEY.to_owned()),
         (Wire::Gemini, "x-goog-api-key", KEY.to_owned()),
         (Wire::Ollama, "authorization", format!("Bearer {KEY}")),
@@ -143,12 +164,14 @@ fn many_texts_go_in_batches() {
 fn what_a_server_does_not_take_is_left_out() {
     let words = |words: &str| Act::refuse(400, &json!({"error": {"message": words}}).to_string());
     let server = FaultServer::start([
-        words("Unsupported parameter: 'max_tokens' is not supported with this model."),
+        words(
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'.",
+        ),
         words("Unsupported value: 'temperature' does not support 0.3 with this model."),
         words("'response_format' of type 'json_schema' is not supported"),
         Act::json(&fixture("openai-chat.json")),
     ]);
-    let chat = chat(Wire::OpenAi, &server);
+    let chat = chat(Wire::Compatible, &server);
     assert_eq!(chat.complete(&question()).unwrap(), expected());
     assert_eq!(chat.complete(&question()).unwrap(), expected());
     assert_eq!(server.asked().len(), 5, "it is learned once");
