@@ -2,7 +2,12 @@
 
 use std::sync::OnceLock;
 
-use treering_core::{Embedder, ProviderError};
+use treering_core::chat::Usage;
+use treering_core::redact::Redactions;
+use treering_core::spend::Unmetered;
+use treering_core::{Embedder, Meter, ProviderError};
+
+use treering_core::text::most_tokens;
 
 use crate::dialect::{Embeds, Post};
 use crate::http::{Call, Client};
@@ -47,14 +52,29 @@ impl<D: Embeds> RemoteEmbedder<D> {
         Call { path, headers, body, rough_tokens: rough_tokens(texts) }
     }
 
-    fn embed_some(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, ProviderError> {
-        let client = &self.model.client;
-        let answer = self.model.ask(D::OPTIONAL, |fields| self.call(texts, fields))?;
+    /// The vectors of texts that fit into one call, which is asked for and accounted.
+    fn embed_some(&self, texts: &[&str], meter: &dyn Meter) -> Result<Vec<Vec<f32>>, ProviderError> {
+        let most = texts.iter().map(|text| most_tokens(text) + 16).sum();
+        let booking = meter.book(&self.name, Usage::of_call(most, 0))?;
+        let answer = self.model.ask(D::OPTIONAL, |fields| self.call(texts, fields));
+        let answer = answer.inspect_err(|_| {
+            meter.settle(booking.clone(), Usage::default(), &Redactions::default());
+        })?;
         let vectors = self.dialect.vectors(&answer.body);
-        let (mut vectors, tokens) = vectors.ok_or_else(|| client.unusable("an answer without vectors"))?;
-        if tokens > 0 {
-            client.settle(rough_tokens(texts), tokens);
-        }
+        // Not every server says what it took.
+        let tokens = match vectors {
+            Some((_, tokens)) if tokens > 0 => tokens,
+            _ => rough_tokens(texts),
+        };
+        self.model.client.settle(rough_tokens(texts), tokens);
+        meter.settle(booking, Usage::of_call(tokens, 0), &answer.redacted);
+        self.check(texts, vectors.map(|(vectors, _)| vectors))
+    }
+
+    /// Vectors of length one, if there is a usable one for each text.
+    fn check(&self, texts: &[&str], vectors: Option<Vec<Vec<f32>>>) -> Result<Vec<Vec<f32>>, ProviderError> {
+        let client = &self.model.client;
+        let mut vectors = vectors.ok_or_else(|| client.unusable("an answer without vectors"))?;
         if vectors.len() != texts.len() {
             return Err(client.unusable(&format!("{} vectors for {} texts", vectors.len(), texts.len())));
         }
@@ -98,7 +118,7 @@ impl<D: Embeds> Embedder for RemoteEmbedder<D> {
     fn dims(&self) -> usize {
         if self.dims.get().is_none() {
             // A call that fails leaves it open; whoever embeds next hears why.
-            drop(self.embed_some(&["dimensions"]));
+            drop(self.embed_some(&["dimensions"], &Unmetered));
         }
         self.dims.get().copied().unwrap_or(0)
     }
@@ -108,11 +128,15 @@ impl<D: Embeds> Embedder for RemoteEmbedder<D> {
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, ProviderError> {
+        self.embed_metered(texts, &Unmetered)
+    }
+
+    fn embed_metered(&self, texts: &[&str], meter: &dyn Meter) -> Result<Vec<Vec<f32>>, ProviderError> {
         let says_something = |text: &&str| text.chars().any(|c| !c.is_whitespace());
         let asked: Vec<&str> = texts.iter().copied().filter(says_something).collect();
         let mut vectors = Vec::with_capacity(asked.len());
         for some in asked.chunks(D::MOST) {
-            vectors.extend(self.embed_some(some)?);
+            vectors.extend(self.embed_some(some, meter)?);
         }
         let mut vectors = vectors.into_iter();
         let zeros = || vec![0.0; self.dims()];

@@ -1,0 +1,144 @@
+//! A provider that fails for ten minutes, in simulated time: capture and contexts go on as if nothing were the
+//! matter, nothing is lost, and afterwards every node is written by the model, once.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use treering::{
+    Bpe, ContextRequest, EmbeddedStore, Extractive, Incoming, Matching, Memory, Models, NewConversation,
+    NewMessage, Parts, Policy, ProviderOptions, Role, Scope, StaticEmbedder, Sync, Target, TenantId,
+    ThreadName, Timestamp, Update, WorkSettings, Worker,
+};
+use treering_core::ports::{JobFilter, Span};
+use treering_core::{Clock, Conversation, ConversationId, JobState, MessageIdx};
+use treering_providers::ModelSummarizer;
+use treering_testkit::FakeClock;
+use treering_testkit::fault_server::{Act, FaultServer};
+use treering_testkit::generate::external;
+
+const MODEL: &str = "compatible/m-1";
+const SECOND: i64 = 1_000_000;
+
+fn start() -> Timestamp {
+    Timestamp::from_micros(1_800_000_000_000_000)
+}
+
+fn open(folder: &Path, server: &FaultServer, clock: &Arc<FakeClock>) -> Memory {
+    let mut options = ProviderOptions::default();
+    options.providers.get_mut("compatible").unwrap().base_url = server.url().to_owned();
+    let chat = Models::new(options).chat("compatible", "m-1").unwrap();
+    let small = ["window_chars=400", "min_flush_chars=0", "group_children=3", "group_chars=off"];
+    let parts = Parts {
+        store: Arc::new(EmbeddedStore::open(folder, Sync::Normal).unwrap()),
+        tokenizer: Arc::new(Bpe::O200k),
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        summarizer: Arc::new(ModelSummarizer::new(chat, 0.3, Default::default())),
+        stand_in: Some(Arc::new(Extractive)),
+        embedder: Arc::new(StaticEmbedder::new()),
+        other_embedders: Vec::new(),
+        policy: Policy::default().with(&small.map(|text| text.parse().unwrap())).unwrap(),
+        // A context that had to wait for the provider would wait for an hour, and this test with it.
+        work: WorkSettings { batch_delay_ms: 0, gate_timeout_ms: 3_600_000, ..WorkSettings::default() },
+        spend: Default::default(),
+    };
+    Memory::new(parts, TenantId::default())
+}
+
+fn say(memory: &Memory, turn: u32) -> Conversation {
+    let text = |role: Role| {
+        format!(
+            "{role} in turn {turn}: the harbour office wrote about the gauge, and nobody has answered since the storm \
+             took the roof of the old boathouse and rain came in."
+        )
+    };
+    let now = memory.clock().now();
+    let message = |role: Role| memory.message(ThreadName::main(), NewMessage::new(role, text(role), now));
+    let entries = vec![message(Role::User), message(Role::Assistant)];
+    let named = NewConversation { external_id: Some(external("outage")), ..NewConversation::default() };
+    let incoming = Incoming { target: Target::Named(named), entries, matching: Matching::None };
+    memory.append(incoming).unwrap().conversation
+}
+
+fn work(memory: &Memory) {
+    Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+}
+
+fn assert_sound(memory: &Memory) {
+    let report = memory.verify(|_| ()).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+}
+
+/// Who wrote the nodes, and their places, which no two share.
+fn writers(memory: &Memory, id: ConversationId) -> (BTreeSet<String>, usize) {
+    let nodes = memory.tree(id).unwrap().nodes;
+    let places: BTreeSet<_> = nodes.iter().map(|node| (node.level(), node.ordinal())).collect();
+    let ids: BTreeSet<_> = nodes.iter().map(|node| node.id.clone()).collect();
+    assert_eq!((places.len(), ids.len()), (nodes.len(), nodes.len()), "nothing is there twice");
+    (nodes.into_iter().map(|node| node.making.by).collect(), places.len())
+}
+
+#[test]
+fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = FaultServer::start([Act::refuse(500, "down")]);
+    let clock = Arc::new(FakeClock::at(start()));
+    let memory = open(folder.path(), &server, &clock);
+    let mut turns = 0;
+    let mut id = None;
+    for second in (0..600).step_by(10) {
+        clock.set(start().plus_micros(second * SECOND));
+        let asked = server.asked().len();
+        let conversation = say(&memory, turns);
+        turns += 1;
+        id = Some(conversation.id);
+        // What was just planned has not been tried: only that may be waited for, and here nobody works meanwhile.
+        let patience = Some(Duration::ZERO);
+        let fresh = ContextRequest { patience, ..ContextRequest::new(conversation.id) };
+        assert!(memory.context(&fresh).unwrap().to_markdown().contains(&format!("turn {}", turns - 1)));
+        assert_eq!(server.asked().len(), asked, "neither capture nor a context asks the provider");
+        work(&memory);
+        // Whatever failed keeps nobody waiting: this returns, with an hour of patience.
+        let context = memory.context(&ContextRequest::new(conversation.id)).unwrap();
+        assert!(context.to_markdown().contains(&format!("turn {}", turns - 1)));
+        assert!(memory.gate(conversation.id).unwrap().is_clear());
+    }
+    let id = id.unwrap();
+    assert!(server.asked().len() > 20, "the provider was asked all the while");
+    let messages = memory.messages(id, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
+    assert_eq!(messages.len(), 2 * turns as usize, "nothing is lost");
+    let (by, _) = writers(&memory, id);
+    assert_eq!(by, BTreeSet::from([format!("extractive for {MODEL}")]));
+    let jobs = memory.jobs(&JobFilter::all(usize::MAX)).unwrap();
+    assert!(jobs.iter().all(|job| job.state != JobState::Dead), "nothing is given up");
+    assert_sound(&memory);
+
+    // It comes back: an answer that says nothing false about anything.
+    let summary = json!({"overview": "They spoke of the gauge and of an answer that has not come.", "key_findings": [],
+        "decisions": [], "action_items": [], "unresolved": [], "topics": []});
+    let answer = json!({"choices": [{"message": {"content": summary.to_string()}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 120, "completion_tokens": 30}});
+    server.follow([Act::json(&answer)]);
+    clock.set(start().plus_micros(1200 * SECOND));
+    work(&memory);
+    assert!(memory.jobs(&JobFilter::all(9)).unwrap().is_empty(), "what waited for another try is done");
+    let waiting = memory.stand_ins(Some(id)).unwrap();
+    let (_, before) = writers(&memory, id);
+    assert!(waiting > 10, "{waiting}");
+    memory.update(id, &Update::default()).unwrap();
+    work(&memory);
+    assert_eq!(writers(&memory, id), (BTreeSet::from([MODEL.to_owned()]), before));
+    assert_eq!(memory.stand_ins(None).unwrap(), 0);
+    assert_eq!(memory.update(id, &Update::default()).unwrap().queued, 0, "nothing is left to upgrade");
+    assert_sound(&memory);
+    let spent = memory.spend(Some(id)).unwrap().account.conversation;
+    assert_eq!(
+        spent.tokens_in,
+        120 * spent.calls,
+        "what failed cost nothing, what was answered is accounted"
+    );
+}
