@@ -57,7 +57,7 @@ impl Home {
                     minutes and writes what it read to the ledger of the harbour office in town.";
         let assistant = "It is served on port 7410 now, because 7400 was taken by the harbour office, and 3 months of \
                          readings are kept, about 2 GB of them, next to the old ones.";
-        self.ok(&["append", "--name", "gauge", "--user", user, "--assistant", assistant]);
+        self.ok(&["append", "--title", "gauge", "--user", user, "--assistant", assistant]);
     }
 }
 
@@ -136,6 +136,10 @@ fn spend_stand_ins_and_inventions_are_shown() {
     let caps = "[spend]\nconversation_tokens = 1000\n[spend.prices]\n\"compatible/m-1\" = { input = 1, output = 10 }\n";
     let home = Home::new(&server, caps);
     home.say();
+    home.ok(&["work"]);
+    let more = "Then Bob asked who reads the ledger, since nobody in the office does, and Ana said that the town pays for \
+                it, which is reason enough to go on writing to it until somebody complains about the cost of paper and ink.";
+    home.ok(&["append", "gauge", "--user", more, "--assistant", "Then it goes on as it is."]);
     home.ok(&["work"]);
     let tree = home.json(&["show", "gauge", "--tree"]);
     let ids: Vec<&str> = tree["branches"]

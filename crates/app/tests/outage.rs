@@ -99,12 +99,12 @@ fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
         // What was just planned has not been tried: only that may be waited for, and here nobody works meanwhile.
         let patience = Some(Duration::ZERO);
         let fresh = ContextRequest { patience, ..ContextRequest::new(conversation.id) };
-        assert!(memory.context(&fresh).unwrap().to_markdown().contains(&format!("turn {}", turns - 1)));
+        assert!(memory.context(&fresh).unwrap().markdown().contains(&format!("turn {}", turns - 1)));
         assert_eq!(server.asked().len(), asked, "neither capture nor a context asks the provider");
         work(&memory);
         // Whatever failed keeps nobody waiting: this returns, with an hour of patience.
         let context = memory.context(&ContextRequest::new(conversation.id)).unwrap();
-        assert!(context.to_markdown().contains(&format!("turn {}", turns - 1)));
+        assert!(context.markdown().contains(&format!("turn {}", turns - 1)));
         assert!(memory.gate(conversation.id).unwrap().is_clear());
     }
     let id = id.unwrap();
