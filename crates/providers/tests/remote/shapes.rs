@@ -1,11 +1,33 @@
 //! What goes over the wire to each provider, and what comes back.
 
 use serde_json::{Value, json};
+use std::sync::Mutex;
+
 use treering_core::chat::{ChatReply, End, Usage};
+use treering_core::redact::Redactions;
+use treering_core::spend::{Booking, Unmetered};
+use treering_core::{Meter, ProviderError};
 use treering_providers::remote::Wire;
 use treering_testkit::fault_server::{Act, FaultServer};
 
 use super::{KEY, chat, embedder, fixture, question};
+
+/// Keeps what calls took, and what was taken out of them.
+#[derive(Default)]
+struct Till(Mutex<(Usage, Redactions)>);
+
+impl Meter for Till {
+    fn book(&self, model: &str, most: Usage) -> Result<Booking, ProviderError> {
+        assert!(most.tokens_in > 0, "{most:?}");
+        Unmetered.book(model, most)
+    }
+
+    fn settle(&self, _: Booking, took: Usage, redacted: &Redactions) {
+        let mut till = self.0.lock().unwrap();
+        till.0 += took;
+        till.1.add(redacted);
+    }
+}
 
 fn expected() -> ChatReply {
     ChatReply {
@@ -130,6 +152,26 @@ fn vectors_of_every_provider_have_length_one_and_their_order() {
         assert_eq!((embedder.dims(), embedder.name()), (3, "test/e-1"));
         assert_eq!(server.asked().len(), 1);
         assert_eq!(server.asked()[0].path, path);
+    }
+}
+
+#[test]
+fn vectors_are_accounted_with_what_was_taken_out() {
+    let texts = ["The key is sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x.", "two"];
+    let rough = texts.iter().map(|text| text.len() as u64).sum::<u64>().div_ceil(4);
+    for (wire, answer, tokens) in [
+        (Wire::OpenAi, "openai-embeddings.json", 8),
+        // It does not say what it took in this shape.
+        (Wire::Gemini, "gemini-embeddings.json", rough),
+        (Wire::Ollama, "ollama-embeddings.json", 8),
+    ] {
+        let server = FaultServer::start([Act::json(&fixture(answer)), Act::refuse(500, "down")]);
+        let (embedder, till) = (embedder(wire, &server, None), Till::default());
+        embedder.embed_metered(&texts, &till).unwrap();
+        assert!(embedder.embed_metered(&texts, &till).is_err());
+        let (usage, redacted) = till.0.into_inner().unwrap();
+        assert_eq!(usage, Usage::of_call(tokens, 0), "{wire:?}: what failed costs nothing");
+        assert_eq!(redacted.to_string(), "1 × API key");
     }
 }
 
