@@ -123,7 +123,10 @@ fn a_conversation_goes_all_the_way() {
     println!("written by {by}: {}", nodes[0].content.overview);
     let spent = memory.spend(Some(id)).unwrap().account.conversation;
     println!("{spent}");
-    assert!(spent.calls >= 3 && spent.tokens_in > 100 && spent.tokens_out > 10, "summary and vectors: {spent}");
+    assert!(
+        spent.calls >= 3 && spent.tokens_in > 100 && spent.tokens_out > 10,
+        "summary and vectors: {spent}"
+    );
     assert_eq!(spent.unpriced, spent.calls, "nobody knows what it costs");
     let query = Query { text: "tide gauge port".into(), limit: 5, ..Query::default() };
     let answer = memory.search(&query).unwrap();

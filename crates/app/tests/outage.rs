@@ -11,11 +11,11 @@ use std::time::Duration;
 use serde_json::json;
 use treering::{
     Bpe, ContextRequest, EmbeddedStore, Extractive, Incoming, Matching, Memory, Models, NewConversation,
-    NewMessage, Parts, Policy, ProviderOptions, Role, Scope, StaticEmbedder, Sync, Target, TenantId,
+    NewMessage, Parts, Policy, ProviderOptions, Query, Role, Scope, StaticEmbedder, Sync, Target, TenantId,
     ThreadName, Timestamp, Update, WorkSettings, Worker,
 };
 use treering_core::ports::{JobFilter, Span};
-use treering_core::{Clock, Conversation, ConversationId, JobState, MessageIdx};
+use treering_core::{Clock, Conversation, ConversationId, Embedder, JobState, MessageIdx};
 use treering_providers::ModelSummarizer;
 use treering_testkit::FakeClock;
 use treering_testkit::fault_server::{Act, FaultServer};
@@ -28,10 +28,14 @@ fn start() -> Timestamp {
     Timestamp::from_micros(1_800_000_000_000_000)
 }
 
-fn open(folder: &Path, server: &FaultServer, clock: &Arc<FakeClock>) -> Memory {
+fn models(server: &FaultServer) -> Models {
     let mut options = ProviderOptions::default();
     options.providers.get_mut("compatible").unwrap().base_url = server.url().to_owned();
-    let chat = Models::new(options).chat("compatible", "m-1").unwrap();
+    Models::new(options)
+}
+
+fn open(folder: &Path, server: &FaultServer, clock: &Arc<FakeClock>, embedder: Arc<dyn Embedder>) -> Memory {
+    let chat = models(server).chat("compatible", "m-1").unwrap();
     let small = ["window_chars=400", "min_flush_chars=0", "group_children=3", "group_chars=off"];
     let parts = Parts {
         store: Arc::new(EmbeddedStore::open(folder, Sync::Normal).unwrap()),
@@ -39,7 +43,7 @@ fn open(folder: &Path, server: &FaultServer, clock: &Arc<FakeClock>) -> Memory {
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         summarizer: Arc::new(ModelSummarizer::new(chat, 0.3, Default::default())),
         stand_in: Some(Arc::new(Extractive)),
-        embedder: Arc::new(StaticEmbedder::new()),
+        embedder,
         other_embedders: Vec::new(),
         policy: Policy::default().with(&small.map(|text| text.parse().unwrap())).unwrap(),
         // A context that had to wait for the provider would wait for an hour, and this test with it.
@@ -87,7 +91,7 @@ fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
     let folder = tempfile::tempdir().unwrap();
     let server = FaultServer::start([Act::refuse(500, "down")]);
     let clock = Arc::new(FakeClock::at(start()));
-    let memory = open(folder.path(), &server, &clock);
+    let memory = open(folder.path(), &server, &clock, Arc::new(StaticEmbedder::new()));
     let mut turns = 0;
     let mut id = None;
     for second in (0..600).step_by(10) {
@@ -141,4 +145,35 @@ fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
         120 * spent.calls,
         "what failed cost nothing, what was answered is accounted"
     );
+}
+
+/// With vectors from a provider as well, nobody is asked for them outside the background work while there is none.
+#[test]
+fn without_vectors_neither_search_nor_contexts_ask_for_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = FaultServer::start([Act::refuse(500, "down")]);
+    let clock = Arc::new(FakeClock::at(start()));
+    let embedder = models(&server).embedder("compatible", "e-1", None).unwrap();
+    let memory = open(folder.path(), &server, &clock, embedder);
+    let id = say(&memory, 0).id;
+    work(&memory);
+    let asked = server.asked().len();
+    assert!(asked > 0);
+    let context = ContextRequest { query: Some("the boathouse".into()), ..ContextRequest::new(id) };
+    assert!(memory.context(&context).unwrap().markdown().contains("turn 0"));
+    let query = Query { text: "boathouse".into(), limit: 3, ..Query::default() };
+    let answer = memory.search(&query).unwrap();
+    assert!(answer.words_only.unwrap().contains("no vector yet") && !answer.hits.is_empty());
+    assert_eq!(server.asked().len(), asked);
+
+    let vector = json!({"data": [{"index": 0, "embedding": [0.6, 0.8]}], "usage": {"prompt_tokens": 9}});
+    let two = json!({"data": [{"index": 0, "embedding": [0.6, 0.8]}, {"index": 1, "embedding": [0.8, 0.6]}]});
+    server.follow([Act::json(&two), Act::json(&vector)]);
+    memory.retry_jobs(None).unwrap();
+    Worker::new(memory.clone())
+        .unwrap()
+        .run(&Scope { only: Some(0), ..Scope::default() }, &|_, _| {})
+        .unwrap();
+    let answer = memory.search(&query).unwrap();
+    assert_eq!(answer.words_only, None, "once there are vectors, the same memory goes by them");
 }

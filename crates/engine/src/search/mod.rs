@@ -132,6 +132,7 @@ impl Memory {
             (arena.model.clone(), arena.dims)
         };
         let asked = match self.embedder_named(&model) {
+            Some(_) if dims == 0 => Err(format!("{model:?} has given no vector yet")),
             Some(embedder) => embedder
                 .embed_metered(&[text::longest_embedded(text)], &self.purse(None))
                 .map_err(|error| error.reason),
