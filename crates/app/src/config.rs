@@ -2,6 +2,7 @@
 //! default, its check and its documentation all come from this declaration.
 
 pub mod providers;
+pub mod spend;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,6 +20,7 @@ use treering_providers::{Bpe, ENCODER_NAME, StaticEmbedder};
 use treering_store::Sync;
 
 pub use providers::{ProvidersSettings, SummarizeSettings};
+pub use spend::SpendSettings;
 
 /// The name of the settings file in the home folder.
 pub const FILE: &str = "treering.toml";
@@ -51,6 +53,10 @@ pub struct Settings {
     /// Models beyond this program.
     #[config(nested)]
     pub providers: ProvidersSettings,
+
+    /// What may be spent on models.
+    #[config(nested)]
+    pub spend: SpendSettings,
 
     /// How the tree of summaries grows.
     #[config(nested)]
@@ -534,6 +540,9 @@ mod tests {
         check("[summarize]\ntemperature = 3", &[], &["temperature"]);
         check("[providers.openai]\nbase_url = \"api.openai.com\"", &[], &["base_url", "https://"]);
         check("[providers.openai]\napi_key = \"x\"", &[], &["api_key"]);
+        check("[spend]\nday_dollars = -1.0", &[], &["-1", "dollars"]);
+        check("[spend.prices]\n\"gpt-4o\" = { input = 1 }", &[], &["gpt-4o", "PROVIDER/MODEL"]);
+        check("[spend.prices]\n\"a/b\" = { input = -1 }", &[], &["a/b", "from 0 up"]);
         check("", &[("store.synk", "x")], &["store.synk", "store.sync"]);
         check("", &[("store.sync", "x")], &["--set", "full"]);
     }
@@ -560,9 +569,20 @@ mod tests {
     #[test]
     fn providers_are_as_the_library_knows_them() {
         let settings = load("", &[]).unwrap().settings;
-        assert_eq!(crate::ProviderOptions::from(settings.providers), crate::ProviderOptions::default());
+        assert_eq!(crate::ProviderOptions::from(&settings.providers), crate::ProviderOptions::default());
         assert_eq!(crate::SummarizeOptions::from(settings.summarize), crate::SummarizeOptions::default());
         assert_eq!(crate::EmbedOptions::from(&settings.embed), crate::EmbedOptions::default());
+        assert_eq!(crate::SpendOptions::from(settings.spend), crate::SpendOptions::default());
+    }
+
+    #[test]
+    fn caps_and_prices_are_read() {
+        let file =
+            "[spend]\nday_dollars = 0.5\nconversation_tokens = 9\n[spend.prices]\n\"a/b\" = { input = 2 }";
+        let spend = crate::SpendOptions::from(load(file, &[]).unwrap().settings.spend);
+        assert_eq!(spend.caps.day.money.unwrap().dollars(), 0.5);
+        assert_eq!((spend.caps.conversation.tokens, spend.caps.tenant.tokens), (Some(9), None));
+        assert_eq!((spend.prices["a/b"].input, spend.prices["a/b"].output), (2.0, 0.0));
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub mod eval;
 pub mod forms;
 pub mod importers;
 pub mod models;
+mod prices;
 pub mod wire;
 
 use std::path::Path;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 use embedders::EMBEDDERS;
 pub use embedders::{EmbedOptions, embedder_named};
 pub use models::{Models, ProviderOptions, SummarizeOptions};
+pub use prices::SpendOptions;
 pub use treering_core::{NewMessage, NewToolCall, Policy, Role, TenantId, ThreadName, Timestamp};
 pub use treering_engine::{
     Appended, Context, ContextRequest, Error, Incoming, Matching, Memory, NewConversation, Parts, Query,
@@ -64,6 +66,8 @@ pub struct Options {
     pub policy: Policy,
     /// How background work is done.
     pub work: WorkSettings,
+    /// What may be spent on models, and what they cost.
+    pub spend: SpendOptions,
 }
 
 /// Opens the memory in a folder with everything at its default, making it where it is missing.
@@ -73,7 +77,8 @@ pub fn open(home: &Path) -> Result<Memory> {
 
 /// Opens the memory in a folder. The one place where adapters are chosen and joined.
 pub fn open_with(home: &Path, options: Options) -> Result<Memory> {
-    let Options { sync, tokenizer, mut embed, summarize, providers, tenant, mut policy, work } = options;
+    let Options { sync, tokenizer, mut embed, summarize, providers, tenant, mut policy, work, spend } =
+        options;
     embed.encoder_path = home.join(embed.encoder_path);
     let models = Models::new(providers);
     let embedder = embedders::embedder(&embed, &models)?;
@@ -92,6 +97,7 @@ pub fn open_with(home: &Path, options: Options) -> Result<Memory> {
         other_embedders,
         policy,
         work,
+        spend: prices::settings(spend)?,
     };
     Ok(Memory::new(parts, tenant))
 }

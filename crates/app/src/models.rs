@@ -222,10 +222,11 @@ mod remote {
 
     fn wire(provider: &str) -> Wire {
         match provider {
+            "openai" => Wire::OpenAi,
             "anthropic" => Wire::Anthropic,
             "gemini" => Wire::Gemini,
             "ollama" => Wire::Ollama,
-            _ => Wire::OpenAi,
+            _ => Wire::Compatible,
         }
     }
 

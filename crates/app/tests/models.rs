@@ -121,6 +121,13 @@ fn a_conversation_goes_all_the_way() {
     let (by, model) = (nodes[0].making.by.as_str(), format!("compatible/{MODEL}"));
     assert!(by == model || by == format!("extractive for {model}"), "{by}");
     println!("written by {by}: {}", nodes[0].content.overview);
+    let spent = memory.spend(Some(id)).unwrap().account.conversation;
+    println!("{spent}");
+    assert!(
+        spent.calls >= 3 && spent.tokens_in > 100 && spent.tokens_out > 10,
+        "summary and vectors: {spent}"
+    );
+    assert_eq!(spent.unpriced, spent.calls, "nobody knows what it costs");
     let query = Query { text: "tide gauge port".into(), limit: 5, ..Query::default() };
     let answer = memory.search(&query).unwrap();
     assert!(!answer.hits.is_empty() && answer.words_only.is_none(), "{:?}", answer.words_only);

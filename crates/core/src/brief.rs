@@ -5,12 +5,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chat::Usage;
 use crate::error::Invalid;
 use crate::message::Role;
 use crate::node::{Level, NodeContent};
 use crate::policy::Length;
-use crate::redact::Redactions;
 use crate::time::Timestamp;
 
 /// In which way a node tells what it covers.
@@ -98,17 +96,6 @@ impl Brief {
         };
         self.passages.iter().map(chars).sum()
     }
-}
-
-/// What a summariser made of a brief, and what that took.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Draft {
-    /// What the node is to say.
-    pub content: NodeContent,
-    /// What a model was asked for it.
-    pub usage: Usage,
-    /// What was taken out before it left the machine.
-    pub redacted: Redactions,
 }
 
 /// A piece of what a node covers.

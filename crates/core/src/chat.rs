@@ -31,7 +31,21 @@ impl ChatRequest {
             self.messages.iter().map(|message| u64::from(crate::text::chars(&message.text))).sum();
         chars.div_ceil(4)
     }
+
+    /// The most that a call can take: more tokens than any tokenizer makes of the text, and as many as the answer may
+    /// have.
+    #[must_use]
+    pub fn most_usage(&self) -> Usage {
+        let schema = self.schema.as_ref().map(|schema| schema.json.as_str());
+        let texts = self.messages.iter().map(|message| message.text.as_str()).chain(schema);
+        let marks = 16 * (self.messages.len() as u64 + 1);
+        let answer = u64::from(self.max_tokens.unwrap_or(MOST_ANSWER));
+        Usage::of_call(texts.map(crate::text::most_tokens).sum::<u64>() + marks, answer)
+    }
 }
+
+/// The tokens that an answer is thought to have at the most, where nobody sets a bound.
+const MOST_ANSWER: u32 = 8192;
 
 /// One message of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

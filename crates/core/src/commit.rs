@@ -6,6 +6,7 @@ use crate::index::{VectorIndex, Vectors};
 use crate::job::{Job, JobId};
 use crate::message::Message;
 use crate::node::{Level, Node};
+use crate::spend::Charge;
 use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolResult};
 
@@ -52,6 +53,8 @@ pub enum Write {
     DropVectors(String),
     /// Says which model's vectors search goes by.
     PutVectorIndex(VectorIndex),
+    /// Adds to the account of what calls to models cost.
+    AddSpend(Charge),
 }
 
 /// A line of the log of background work.

@@ -113,8 +113,8 @@ pub enum Advice {
     RetryAfter(u64),
     /// It cannot: the same request will fail again.
     GiveUp,
-    /// It cannot, but it was not the provider that failed: what it made cannot be used, and somebody
-    /// else should make it.
+    /// It cannot, but it was not the provider that failed: what it made cannot be used, or it may not be asked, and
+    /// somebody else should make it.
     StandIn,
 }
 

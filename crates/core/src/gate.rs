@@ -28,7 +28,8 @@ pub struct Operation {
 pub struct GateStatus {
     /// What holds it, the oldest first.
     pub pending: Vec<Operation>,
-    /// What was given up and holds nothing any more: raw turns stand in.
+    /// What was given up, what failed and is tried again later, and what comes after that. It holds nothing: raw turns
+    /// stand in, so that a provider that fails keeps nobody waiting.
     pub failed: Vec<Operation>,
 }
 
@@ -37,6 +38,12 @@ impl GateStatus {
     #[must_use]
     pub fn of(jobs: &[Job]) -> Self {
         let mut status = Self::default();
+        // Where one has failed, others of its height would wait for the same provider, and those above come after it.
+        let in_trouble = |job: &&Job| job.failures > 0 && job.state != JobState::Dead;
+        let trouble = jobs.iter().filter(in_trouble).map(|job| job.kind.height()).min();
+        let holds = |job: &Job| {
+            job.state != JobState::Dead && trouble.is_none_or(|height| job.kind.height() < height)
+        };
         for job in jobs.iter().filter(|job| job.kind.is_critical()) {
             let operation = Operation {
                 kind: job.kind.as_str(),
@@ -46,9 +53,10 @@ impl GateStatus {
                 state: job.state.as_str(),
                 error: job.error.clone(),
             };
-            match job.state {
-                JobState::Dead => status.failed.push(operation),
-                JobState::Waiting { .. } | JobState::Leased { .. } => status.pending.push(operation),
+            if holds(job) {
+                status.pending.push(operation);
+            } else {
+                status.failed.push(operation);
             }
         }
         status

@@ -219,12 +219,8 @@ impl Job {
     pub fn fail(&mut self, error: &ProviderError, now: Timestamp, policy: &RetryPolicy) {
         self.failures += 1;
         self.error = Some(error.reason.clone());
-        let delay = match error.advice {
-            Advice::GiveUp | Advice::StandIn => None,
-            _ if self.failures > policy.retries => None,
-            Advice::Retry => Some(self.backoff_ms(policy)),
-            Advice::RetryAfter(least) => Some(self.backoff_ms(policy).max(least)),
-        };
+        let least = if let Advice::RetryAfter(least) = error.advice { least } else { 0 };
+        let delay = (!is_over(error, self.failures, policy)).then(|| self.backoff_ms(policy).max(least));
         self.state = match delay {
             None => JobState::Dead,
             Some(delay) => {
@@ -232,6 +228,12 @@ impl Job {
                 JobState::Waiting { not_before: now.plus_micros(micros) }
             }
         };
+    }
+
+    /// Whether it would be given up for another failure like that.
+    #[must_use]
+    pub fn ends_with(&self, error: &ProviderError, policy: &RetryPolicy) -> bool {
+        is_over(error, self.failures + 1, policy)
     }
 
     /// Somebody asks for another try.
@@ -249,6 +251,11 @@ impl Job {
         let jitter = f64::from(seed.as_bytes()[0]) / 255.0;
         (delay * (0.8 + 0.4 * jitter)) as u64
     }
+}
+
+/// Whether nothing is to be hoped for from another try after so many failures.
+fn is_over(error: &ProviderError, failures: u32, policy: &RetryPolicy) -> bool {
+    matches!(error.advice, Advice::GiveUp | Advice::StandIn) || failures > policy.retries
 }
 
 fn lease_end(now: Timestamp) -> Timestamp {

@@ -325,7 +325,7 @@ pub struct Making {
 
 impl Making {
     /// What stands between the name of a stand-in and the name of the one it stood in for.
-    const STANDING_IN: &str = " for ";
+    pub const STANDING_IN: &str = " for ";
 
     /// The name of a stand-in, with the one it stood in for.
     #[must_use]
@@ -371,6 +371,8 @@ pub struct Node {
     pub grounded: f32,
     /// Share of the facts of what it covers that it keeps, from 0 to 1.
     pub retained: f32,
+    /// What it says that occurs in nothing it covers: names, numbers, paths, dates.
+    pub invented: Vec<String>,
 }
 
 impl Node {

@@ -1,7 +1,7 @@
 //! What the domain needs from the outside, in domain types only.
 
-use crate::brief::{Brief, Draft};
-use crate::chat::{ChatReply, ChatRequest};
+use crate::brief::Brief;
+use crate::chat::{ChatReply, ChatRequest, Usage};
 use crate::commit::{Commit, LogLine};
 use crate::conversation::{Conversation, ConversationState, Totals};
 use crate::error::{ProviderError, StoreError};
@@ -11,6 +11,8 @@ use crate::index::{VectorIndex, Vectors};
 use crate::job::{Job, JobId};
 use crate::message::{Message, Turn};
 use crate::node::{Level, Node, NodeContent, NodeId};
+use crate::redact::Redactions;
+use crate::spend::{Booking, Spent};
 use crate::time::Timestamp;
 use crate::tool::ToolCall;
 
@@ -143,6 +145,9 @@ pub trait Reader {
         limit: usize,
     ) -> StoreResult<(Vectors, u64)>;
 
+    /// What calls to models have cost, by model in order of its name.
+    fn spent(&self, tenant: &TenantId, filter: &SpendFilter) -> StoreResult<Vec<(String, Spent)>>;
+
     /// How much the tenant has, and in how many conversations.
     fn totals(&self, tenant: &TenantId) -> StoreResult<(u32, Totals)>;
 
@@ -254,6 +259,15 @@ pub struct LogFilter {
     pub limit: usize,
 }
 
+/// Which calls to models to add up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpendFilter {
+    /// Only those for this conversation.
+    pub conversation: Option<ConversationId>,
+    /// Only those of this day.
+    pub day: Option<i64>,
+}
+
 /// How much a tree has at one level.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LevelTotals {
@@ -263,6 +277,8 @@ pub struct LevelTotals {
     pub nodes: u32,
     /// Nodes that have to be written anew.
     pub dirty: u32,
+    /// Nodes that a stand-in wrote.
+    pub stand_ins: u32,
     /// Nodes that nothing higher covers.
     pub uncovered: u32,
     /// Characters of their overviews.
@@ -358,10 +374,20 @@ pub trait Summarizer: Send + Sync {
     /// summariser is deterministic.
     fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError>;
 
-    /// The same, with the account of what it took.
-    fn draft(&self, brief: &Brief) -> Result<Draft, ProviderError> {
-        Ok(Draft { content: self.summarise(brief)?, ..Draft::default() })
+    /// The same; every call to a model is asked for and accounted.
+    fn summarise_metered(&self, brief: &Brief, _: &dyn Meter) -> Result<NodeContent, ProviderError> {
+        self.summarise(brief)
     }
+}
+
+/// Says whether a call to a model may be made, and keeps account of what it took.
+pub trait Meter: Send + Sync {
+    /// Books the most that a call can take, or says why it may not be made.
+    fn book(&self, model: &str, most: Usage) -> Result<Booking, ProviderError>;
+
+    /// Puts what a call took in the place of what was booked for it, and notes what was taken out of it before it left
+    /// the machine.
+    fn settle(&self, booking: Booking, took: Usage, redacted: &Redactions);
 }
 
 /// Talks.
@@ -399,6 +425,11 @@ pub trait Embedder: Send + Sync {
     /// The vectors of texts, in their order: each of length one, or zeros where a text says
     /// nothing.
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, ProviderError>;
+
+    /// The same; every call to a model is asked for and accounted.
+    fn embed_metered(&self, texts: &[&str], _: &dyn Meter) -> Result<Vec<Vec<f32>>, ProviderError> {
+        self.embed(texts)
+    }
 }
 
 /// Tells the time.

@@ -41,6 +41,14 @@ fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// More tokens than any usual tokenizer makes of a text: half of its plain characters, two for each other one.
+#[must_use]
+pub fn most_tokens(text: &str) -> u64 {
+    let plain = text.bytes().filter(u8::is_ascii).count() as u64;
+    let others = text.chars().filter(|c| !c.is_ascii()).count() as u64;
+    plain.div_ceil(2) + 2 * others
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,6 +13,7 @@ use treering_core::{
 
 use crate::error::Result;
 use crate::memory::Memory;
+use crate::purse::Purse;
 use crate::search::{call_text, content_hash, embedded_part, node_text};
 use crate::worker::Ran;
 
@@ -141,12 +142,13 @@ pub(crate) fn missing(
 pub(crate) fn vectors_of(
     embedder: &dyn Embedder,
     texts: &[Wanted],
+    purse: &Purse,
 ) -> std::result::Result<Vectors, ProviderError> {
     if texts.is_empty() {
         return Ok(Vec::new());
     }
     let parts: Vec<&str> = texts.iter().map(|(_, text)| text.as_str()).collect();
-    let asked = catch_unwind(AssertUnwindSafe(|| embedder.embed(&parts)));
+    let asked = catch_unwind(AssertUnwindSafe(|| embedder.embed_metered(&parts, purse)));
     let vectors = asked.unwrap_or_else(|_| {
         Err(ProviderError::lasting(format!("the embedder {:?} broke down", embedder.name())))
     })?;
@@ -167,12 +169,23 @@ pub(crate) fn vectors_of(
     Ok(texts.iter().map(|(hash, _)| *hash).zip(vectors).collect())
 }
 
-/// Runs embedding jobs together: one call of the embedder, one commit. Says what became of each.
+/// Runs embedding jobs: those of a conversation together, with one call of the embedder and one commit. An embedder
+/// that costs nothing takes those of several. Says what became of each.
 pub(crate) fn run(memory: &Memory, jobs: &[Job]) -> Result<Vec<Ran>> {
+    let is_remote = memory.embedders().any(Embedder::is_remote);
+    let together = |a: &Job, b: &Job| !is_remote || a.conversation == b.conversation;
+    let mut ran = Vec::with_capacity(jobs.len());
+    for jobs in jobs.chunk_by(together) {
+        ran.extend(run_together(memory, jobs)?);
+    }
+    Ok(ran)
+}
+
+fn run_together(memory: &Memory, jobs: &[Job]) -> Result<Vec<Ran>> {
     let reader = memory.store().reader()?;
     let Some(index) = memory.kept_index(&*reader)? else {
         drop(reader);
-        return finish(memory, jobs, None);
+        return finish(memory, jobs, None, "");
     };
     let Some(embedder) = memory.embedder_named(&index.model) else {
         drop(reader);
@@ -186,11 +199,12 @@ pub(crate) fn run(memory: &Memory, jobs: &[Job]) -> Result<Vec<Ran>> {
     }
     let lacking = missing(memory, &*reader, &index.model, texts_of_all)?;
     drop(reader);
-    match vectors_of(embedder, &lacking) {
-        Ok(vectors) => finish(memory, jobs, Some((index.model, vectors))),
+    let purse = memory.purse(jobs.first().map(|job| job.conversation));
+    match vectors_of(embedder, &lacking, &purse) {
+        Ok(vectors) => finish(memory, jobs, Some((index.model, vectors)), &purse.note()),
         // One text may be what is wrong: each job stands for itself then.
         Err(_) if jobs.len() > 1 => {
-            let each = jobs.iter().map(|job| run(memory, std::slice::from_ref(job)));
+            let each = jobs.iter().map(|job| run_together(memory, std::slice::from_ref(job)));
             Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
         }
         Err(error) => Ok(vec![Ran::Failed(error)]),
@@ -198,9 +212,9 @@ pub(crate) fn run(memory: &Memory, jobs: &[Job]) -> Result<Vec<Ran>> {
 }
 
 /// Keeps vectors and takes the jobs away that are done with them. What came to a turn meanwhile has
-/// its job run again.
-fn finish(memory: &Memory, jobs: &[Job], made: Option<(String, Vectors)>) -> Result<Vec<Ran>> {
-    let (owner, jobs, now) = (memory.clone(), jobs.to_vec(), memory.clock().now());
+/// its job run again. The note about the call that all of them made stands in the line of the first.
+fn finish(memory: &Memory, jobs: &[Job], made: Option<(String, Vectors)>, note: &str) -> Result<Vec<Ran>> {
+    let (owner, jobs, now, note) = (memory.clone(), jobs.to_vec(), memory.clock().now(), note.to_owned());
     memory.commit_with(move |reader| {
         let mut commit = Commit { tenant: owner.tenant().clone(), writes: Vec::new() };
         let mut fresh: HashSet<ContentHash> = HashSet::new();
@@ -226,21 +240,22 @@ fn finish(memory: &Memory, jobs: &[Job], made: Option<(String, Vectors)>) -> Res
                 }
             }
             commit.writes.push(Write::RemoveJob(key.id, job.id));
-            commit.writes.push(Write::AddLog(released(job, now)));
+            let note = if ran.contains(&Ran::Done) { "" } else { note.as_str() };
+            commit.writes.push(Write::AddLog(released(job, now, note)));
             ran.push(Ran::Done);
         }
         Ok((commit, ran))
     })
 }
 
-fn released(job: &Job, now: Timestamp) -> LogLine {
+fn released(job: &Job, now: Timestamp, note: &str) -> LogLine {
     let after = now.as_micros().saturating_sub(job.planned_at.as_micros()).max(0) / 1000;
     LogLine {
         at: now,
         conversation: job.conversation,
         job: job.id,
         event: LogEvent::Release,
-        text: format!("{} done, {after} ms after planning", job.kind),
+        text: format!("{} done, {after} ms after planning{note}", job.kind),
         took_ms: None,
     }
 }

@@ -18,6 +18,7 @@ use crate::context::{Past, Stopped, Tally};
 use crate::error::{Error, Result};
 use crate::gate::Signal;
 use crate::grow::{Grower, policy_of};
+use crate::purse::SpendSettings;
 use crate::search::Arenas;
 use crate::worker::{Worker, WorkerHandle};
 
@@ -28,6 +29,8 @@ pub struct Memory {
     signal: Arc<Signal>,
     arenas: Arc<Arenas>,
     tally: Arc<Tally>,
+    /// Where calls to models are accounted: the store, also where only its past is read.
+    ledger: Arc<dyn Store>,
     tenant: TenantId,
 }
 
@@ -51,6 +54,8 @@ pub struct Parts {
     pub policy: Policy,
     /// How background work is done.
     pub work: WorkSettings,
+    /// What may be spent on models, and what they cost.
+    pub spend: SpendSettings,
 }
 
 /// How background work is done.
@@ -99,7 +104,8 @@ impl Memory {
     #[must_use]
     pub fn new(parts: Parts, tenant: TenantId) -> Self {
         let tally = Arc::new(Tally::new(Arc::clone(&parts.tokenizer)));
-        Self { parts: Arc::new(parts), signal: Arc::default(), arenas: Arc::default(), tally, tenant }
+        let ledger = Arc::clone(&parts.store);
+        Self { parts: Arc::new(parts), signal: Arc::default(), arenas: Arc::default(), tally, ledger, tenant }
     }
 
     /// The memory of another tenant in the same store.
@@ -159,6 +165,16 @@ impl Memory {
         &*self.parts.store
     }
 
+    pub(crate) fn ledger(&self) -> &dyn Store {
+        &*self.ledger
+    }
+
+    /// What may be spent on models, and what they cost.
+    #[must_use]
+    pub fn spending(&self) -> &SpendSettings {
+        &self.parts.spend
+    }
+
     pub(crate) fn tokenizer(&self) -> &Arc<dyn Tokenizer> {
         &self.parts.tokenizer
     }
@@ -207,8 +223,10 @@ impl Memory {
             other_embedders: parts.other_embedders.clone(),
             policy: parts.policy.clone(),
             work: parts.work,
+            spend: parts.spend.clone(),
         };
-        Self { tally: Arc::clone(&self.tally), ..Self::new(parts, self.tenant.clone()) }
+        let (tally, ledger) = (Arc::clone(&self.tally), Arc::clone(&self.ledger));
+        Self { tally, ledger, ..Self::new(parts, self.tenant.clone()) }
     }
 
     pub(crate) fn signal(&self) -> &Signal {
@@ -218,11 +236,20 @@ impl Memory {
     /// Plans and applies a commit, and hands over what the plan decided beside it.
     pub(crate) fn commit_with<T: Send + 'static>(
         &self,
+        plan: impl FnMut(&dyn Reader) -> StoreResult<(Commit, T)> + Send + 'static,
+    ) -> Result<T> {
+        self.commit_to(self.store(), plan)
+    }
+
+    /// The same, to the store or the one behind it.
+    pub(crate) fn commit_to<T: Send + 'static>(
+        &self,
+        store: &dyn Store,
         mut plan: impl FnMut(&dyn Reader) -> StoreResult<(Commit, T)> + Send + 'static,
     ) -> Result<T> {
         let answer = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&answer);
-        self.store().commit(Box::new(move |reader| {
+        store.commit(Box::new(move |reader| {
             let (commit, decided) = plan(reader)?;
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(decided);
             Ok(commit)

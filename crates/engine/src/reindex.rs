@@ -77,7 +77,7 @@ impl Memory {
             }
             let lacking = missing(self, &*reader, &state.to, portion.texts)?;
             drop(reader);
-            let vectors = vectors_of(embedder, &lacking).map_err(Error::Provider)?;
+            let vectors = vectors_of(embedder, &lacking, &self.purse(None)).map_err(Error::Provider)?;
             faults::reach(Fault::Reindexing);
             state.done += portion.things;
             state.made += vectors.len() as u64;

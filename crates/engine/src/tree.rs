@@ -97,6 +97,15 @@ impl Memory {
         })
     }
 
+    /// How many nodes of the tenant or a conversation a stand-in wrote, for the summariser to write yet.
+    pub fn stand_ins(&self, id: Option<ConversationId>) -> Result<u32> {
+        if self.stand_in().is_some_and(|stand_in| stand_in.name() == self.summarizer_name()) {
+            return Ok(0);
+        }
+        let levels = self.store().reader()?.level_totals(self.tenant(), id)?;
+        Ok(levels.iter().map(|level| level.stand_ins).sum())
+    }
+
     /// The node whose id begins like that, and its conversation.
     pub fn find_node(&self, prefix: &str) -> Result<(Conversation, Node)> {
         let reader = self.store().reader()?;

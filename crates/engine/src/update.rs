@@ -1,12 +1,14 @@
 //! `update`: brings the tree of a conversation up to date, or grows it anew, under the policy
 //! of the conversation or another one for this time only.
 
+use treering_core::chat::Usage;
 use treering_core::commit::{LogEvent, LogLine};
 use treering_core::grouping::{self, Member};
 use treering_core::growth::Growth;
 use treering_core::parameters::Assignment;
 use treering_core::policy::Length;
 use treering_core::ports::{JobFilter, NodeFilter, StoreResult};
+use treering_core::spend::{Money, Price};
 use treering_core::{
     Commit, ContentHash, Conversation, ConversationId, ConversationKey, Covers, Invalid, Job, JobId, JobKind,
     JobState, Level, Node, Policy, Reader, StoreError, Timestamp, Write,
@@ -51,8 +53,8 @@ pub struct Estimate {
     pub tokens_out: u64,
     /// Nodes that are taken down for it.
     pub felled: u32,
-    /// What it costs, in US dollars.
-    pub cost: f64,
+    /// What it costs, where the price of the model is known.
+    pub cost: Option<Money>,
 }
 
 /// An update that was planned.
@@ -70,22 +72,28 @@ impl Memory {
     /// What an update would come to; nothing is written.
     pub fn estimate(&self, id: ConversationId, update: &Update) -> Result<Estimate> {
         let reader = self.store().reader()?;
-        let planned = self.updater(id, update).plan(&*reader)?;
+        let planned = self.updater(id, update)?.plan(&*reader)?;
         Ok(planned.1.estimate)
     }
 
     /// Plans an update: the jobs are durable when it returns, and any worker runs them.
     pub fn update(&self, id: ConversationId, update: &Update) -> Result<Updated> {
-        let updater = self.updater(id, update);
+        let updater = self.updater(id, update)?;
         let updated = self.commit_with(move |reader| updater.plan(reader))?;
         self.signal().raise();
         Ok(updated)
     }
 
-    fn updater(&self, id: ConversationId, update: &Update) -> Updater {
+    fn updater(&self, id: ConversationId, update: &Update) -> Result<Updater> {
         let (general, now) = (self.policy().clone(), self.clock().now());
         let summarizer = self.summarizer_name().to_owned();
-        Updater { key: self.key(id), general, now, summarizer, update: update.clone() }
+        let price = match self.summarizer().is_remote() {
+            true => self.spending().prices.find(&summarizer),
+            false => Some(Price { input: 0.0, output: 0.0 }),
+        };
+        // Nobody is asked again while a cap would not let them answer.
+        let upgrades = self.spend(Some(id))?.reached.is_none();
+        Ok(Updater { key: self.key(id), general, now, summarizer, price, upgrades, update: update.clone() })
     }
 }
 
@@ -95,6 +103,10 @@ struct Updater {
     now: Timestamp,
     /// The summariser that is configured.
     summarizer: String,
+    /// What it costs, where that is known.
+    price: Option<Price>,
+    /// Whether what stand-ins wrote is asked for again.
+    upgrades: bool,
     update: Update,
 }
 
@@ -159,7 +171,7 @@ impl Updater {
 
     /// Whether a stand-in wrote it, and the summariser is another one.
     fn is_to_be_upgraded(&self, node: &Node) -> bool {
-        node.making.by_stand_in().is_some_and(|stand_in| stand_in != self.summarizer)
+        self.upgrades && node.making.by_stand_in().is_some_and(|stand_in| stand_in != self.summarizer)
     }
 
     /// Takes the tree down to a level and plans it again from what lies below.
@@ -239,6 +251,9 @@ impl Updater {
         if self.update.level.is_none() {
             estimate.grow_over(members, policy);
         }
+        let usage =
+            Usage { calls: estimate.calls, tokens_in: estimate.tokens_in, tokens_out: estimate.tokens_out };
+        estimate.cost = self.price.map(|price| price.of(usage));
         Ok(estimate)
     }
 }

@@ -75,6 +75,11 @@ impl Memory {
         Ok(report)
     }
 
+    /// What is wrong with the store itself, below what is kept in it.
+    pub fn check_store(&self) -> Result<Vec<String>> {
+        Ok(self.store().check()?)
+    }
+
     fn verify_conversations(
         &self,
         report: &mut Verification,

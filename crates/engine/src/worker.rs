@@ -8,15 +8,15 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use treering_core::acceptance::{self, Fidelity};
-use treering_core::brief::{Brief, Draft};
+use treering_core::brief::Brief;
 use treering_core::commit::{LogEvent, LogLine};
 use treering_core::facts::Facts;
 use treering_core::job::LEASE_MS;
 use treering_core::node::Making;
 use treering_core::ports::JobFilter;
 use treering_core::{
-    Advice, Commit, ConversationId, ConversationKey, Job, JobId, JobKind, Node, NodeContent, ProviderError,
-    Task, Write,
+    Commit, ConversationId, ConversationKey, Job, JobId, JobKind, Node, NodeContent, ProviderError, Task,
+    Write,
 };
 
 use crate::embed;
@@ -25,6 +25,7 @@ use crate::faults::{self, Fault};
 use crate::grow::{Grower, policy_of};
 use crate::material::Material;
 use crate::memory::Memory;
+use crate::purse::Purse;
 
 /// How many jobs a thread takes at once from a summariser on this machine.
 const LOCAL_BATCH: usize = 4;
@@ -291,7 +292,7 @@ impl Worker {
         let Some(material) = material else { return Ok(None) };
         faults::reach(Fault::Read);
         let started = Instant::now();
-        let Written { content, fidelity, by, note } = match self.summarise(&material) {
+        let Written { content, fidelity, by, note } = match self.summarise(job, &material) {
             Ok(written) => written,
             Err(error) => return Ok(Some(Err(error))),
         };
@@ -313,31 +314,33 @@ impl Worker {
             making: Making { by, at: self.memory.clock().now(), took_ms },
             grounded: fidelity.grounded,
             retained: fidelity.retained,
+            invented: fidelity.invented,
         };
         Ok(Some(Ok((node, note))))
     }
 
-    /// What the summariser wrote, if it is usable. Otherwise what its stand-in quotes, which needs
-    /// no acceptance: it invents nothing.
-    fn summarise(&self, material: &Material) -> std::result::Result<Written, ProviderError> {
-        let summarizer = self.memory.summarizer();
+    /// What the summariser wrote, if it is usable. Where it is not, where a cap does not let it be asked, and where it
+    /// fails for the last time, what its stand-in quotes, which needs no acceptance: it invents nothing.
+    fn summarise(&self, job: &Job, material: &Material) -> std::result::Result<Written, ProviderError> {
+        let (summarizer, retry) = (self.memory.summarizer(), self.memory.work().retry);
+        let purse = self.memory.purse(Some(job.conversation));
         let facts = Facts::of_brief(&material.brief);
-        let unusable = match guarded(summarizer, &material.brief) {
-            Ok(draft) => match acceptance::accept(&draft.content, &facts, material.source.chars) {
+        let why = match guarded(summarizer, &material.brief, &purse) {
+            Ok(content) => match acceptance::accept(&content, &facts, material.source.chars) {
                 Ok(fidelity) => {
-                    let (by, note) = (summarizer.name().to_owned(), account(&draft));
-                    return Ok(Written { content: draft.content, fidelity, by, note });
+                    let (by, note) = (summarizer.name().to_owned(), purse.note());
+                    return Ok(Written { content, fidelity, by, note });
                 }
                 Err(unusable) => ProviderError::passing(unusable.to_string()),
             },
-            Err(error) if error.advice == Advice::StandIn => error,
+            Err(error) if job.ends_with(&error, &retry) => error,
             Err(error) => return Err(error),
         };
-        let Some(stand_in) = self.memory.stand_in() else { return Err(unusable) };
-        let content = guarded(stand_in, &material.brief)?.content;
+        let Some(stand_in) = self.memory.stand_in() else { return Err(why) };
+        let content = guarded(stand_in, &material.brief, &purse)?;
         let fidelity = acceptance::fidelity(&Facts::of_content(&content), &facts);
         let by = Making::stand_in(stand_in.name(), summarizer.name());
-        Ok(Written { content, fidelity, by, note: format!("; {unusable}") })
+        Ok(Written { content, fidelity, by, note: format!("; {why}{}", purse.note()) })
     }
 
     /// Stores a node with everything that follows from it, and takes its job away.
@@ -408,24 +411,12 @@ impl Worker {
 fn guarded(
     summarizer: &dyn treering_core::Summarizer,
     brief: &Brief,
-) -> std::result::Result<Draft, ProviderError> {
-    let asked = catch_unwind(AssertUnwindSafe(|| summarizer.draft(brief)));
+    purse: &Purse,
+) -> std::result::Result<NodeContent, ProviderError> {
+    let asked = catch_unwind(AssertUnwindSafe(|| summarizer.summarise_metered(brief, purse)));
     asked.unwrap_or_else(|_| {
         Err(ProviderError::lasting(format!("the summariser {:?} broke down", summarizer.name())))
     })
-}
-
-/// What the log says about what a draft took.
-fn account(draft: &Draft) -> String {
-    let Draft { usage, redacted, .. } = draft;
-    let mut note = match usage.calls {
-        0 => String::new(),
-        calls => format!("; {calls} calls, {} tokens in, {} out", usage.tokens_in, usage.tokens_out),
-    };
-    if !redacted.is_empty() {
-        note.push_str(&format!("; redacted before it left: {redacted}"));
-    }
-    note
 }
 
 /// The line that says what was done, how long it took and what remains.

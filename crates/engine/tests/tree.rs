@@ -289,7 +289,7 @@ fn a_stand_in_writes_what_the_model_could_not_and_update_asks_the_model_again() 
 }
 
 #[test]
-fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_given_up() {
+fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_stood_in_for() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let failures = [ProviderError { reason: "slow down".into(), advice: Advice::RetryAfter(60_000) }];
@@ -301,6 +301,8 @@ fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_given_up() {
     assert_eq!((job.failures, job.error.as_deref()), (1, Some("slow down")));
     let JobState::Waiting { not_before } = job.state else { panic!("{:?}", job.state) };
     assert!(not_before >= start().plus_micros(60_000_000), "the provider's advice is taken");
+    let gate = memory.gate(id).unwrap();
+    assert!(gate.is_clear() && gate.failed.len() == 1, "nobody waits for a provider that failed: {gate:?}");
     work_off(&memory, id);
     assert_eq!(heads.calls(), 1, "not before its time");
     clock.set(not_before);
@@ -311,17 +313,18 @@ fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_given_up() {
     let memory = open(folder.path(), small(), lasting, clock);
     say(&memory, 1..2, 200);
     work_off(&memory, id);
-    let job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
-    assert_eq!(job.state, JobState::Dead);
-    assert!(memory.gate(id).unwrap().is_clear(), "what was given up holds nothing");
-    assert_eq!(memory.gate(id).unwrap().failed.len(), 1);
+    let nodes = memory.tree(id).unwrap().nodes;
+    assert_eq!(nodes[1].making.by, "extractive for heads");
+    assert!(memory.gate(id).unwrap().is_clear() && memory.gate(id).unwrap().failed.is_empty());
+    assert_eq!((memory.stand_ins(Some(id)).unwrap(), memory.stand_ins(None).unwrap()), (1, 1));
     assert_sound(&memory);
-    memory.retry_jobs(None).unwrap();
+    memory.update(id, &Update::default()).unwrap();
     work_off(&memory, id);
-    assert_eq!(memory.tree(id).unwrap().nodes.len(), 2);
+    assert_eq!(memory.stand_ins(None).unwrap(), 0);
     let log = memory.log(&LogFilter { conversation: Some(id), job_prefix: None, limit: 100 }).unwrap();
     let events: Vec<&str> = log.iter().map(|line| line.event.as_str()).collect();
-    assert_eq!(events, ["acquire", "fail", "release", "acquire", "dead", "retry", "release"]);
+    assert_eq!(events, ["acquire", "fail", "release", "acquire", "release", "acquire", "update", "release"]);
+    assert!(log[4].text.contains("no such model"), "{}", log[4].text);
 }
 
 #[test]
@@ -334,13 +337,15 @@ fn retries_end_and_wait_longer_each_time() {
     let mut delays = Vec::new();
     loop {
         work_off(&memory, id);
-        let job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
-        let JobState::Waiting { not_before } = job.state else { break };
+        let Some(job) = memory.jobs(&JobFilter::of(id)).unwrap().pop() else { break };
+        let JobState::Waiting { not_before } = job.state else { panic!("{:?}", job.state) };
         delays.push(not_before.as_micros() - treering_core::Clock::now(&*clock).as_micros());
         clock.set(not_before);
     }
     assert_eq!(delays.len(), 2, "{delays:?}");
     assert!(delays[1] > delays[0], "{delays:?}");
+    let node = memory.tree(id).unwrap().nodes.remove(0);
+    assert_eq!(node.making.by, "extractive for heads", "somebody stands in in the end");
 }
 
 #[test]

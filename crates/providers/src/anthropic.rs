@@ -1,49 +1,45 @@
 //! Anthropic's messages.
 
 use serde_json::{Value, json};
-use treering_core::chat::{ChatReply, ChatRequest, End, Usage};
-use treering_core::{Chat, ProviderError, Role};
+use treering_core::chat::{ChatRequest, End, Usage};
 
-use crate::http::{Call, Client};
-use crate::model::{Fields, Model, Optional};
-use crate::openai::short;
-use crate::stream::data;
+use crate::dialect::{Dialect, Header, Piece, Post, Talks, apart, count, short};
+use crate::http::Key;
+use crate::model::{Fields, Optional};
 
 /// The version of the interface that this was written for.
 const VERSION: &str = "2023-06-01";
-/// The most tokens of an answer where nobody says: the interface wants a number.
-const MOST_TOKENS: u32 = 4096;
 
-const OPTIONAL: [Optional; 3] = [
-    ("temperature", &["temperature"]),
-    // Models from before that field are made to fill in a form instead.
-    ("output_config", &["output_config", "output format", "structured output"]),
-    ("tool_choice", &["tool_choice"]),
-];
+/// Anthropic.
+pub(crate) struct Anthropic;
 
-/// A chat model.
-pub(crate) struct AnthropicChat(Model);
-
-impl AnthropicChat {
-    /// The model with this id.
-    #[must_use]
-    pub(crate) fn new(client: Client, model: &str) -> Self {
-        Self(Model::new(client, model))
+impl Dialect for Anthropic {
+    fn headers(&self, key: Option<&Key>) -> Vec<Header> {
+        let key = key.map(|key| ("x-api-key", key.reveal().to_owned()));
+        key.into_iter().chain([("anthropic-version", VERSION.to_owned())]).collect()
     }
+}
 
-    fn call(&self, request: &ChatRequest, streams: bool, fields: &Fields) -> Call<'static> {
-        let is_system = |role: Role| role == Role::System;
-        let system = request.messages.iter().filter(|message| is_system(message.role));
-        let system: Vec<&str> = system.map(|message| message.text.as_str()).collect();
-        let messages = request.messages.iter().filter(|message| !is_system(message.role)).map(|message| {
-            let role = if message.role == Role::Assistant { "assistant" } else { "user" };
-            json!({"role": role, "content": message.text})
+impl Talks for Anthropic {
+    const OPTIONAL: &'static [Optional] = &[
+        ("temperature", &["temperature"]),
+        // Models from before that field are made to fill in a form instead.
+        ("output_config", &["output_config", "output format", "structured output"]),
+        ("tool_choice", &["tool_choice"]),
+    ];
+    /// The interface wants a number.
+    const USUAL_ANSWER: u32 = 4096;
+
+    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> Post {
+        let (system, messages) = apart(request);
+        let messages = messages.map(|(is_model, text)| {
+            let role = if is_model { "assistant" } else { "user" };
+            json!({"role": role, "content": text})
         });
-        let most = request.max_tokens.unwrap_or(MOST_TOKENS);
-        let messages = messages.collect::<Value>();
-        let mut body = json!({"model": self.0.id, "max_tokens": most, "messages": messages});
-        if !system.is_empty() {
-            body["system"] = system.join("\n\n").into();
+        let most = request.max_tokens.unwrap_or(Self::USUAL_ANSWER);
+        let mut body = json!({"model": model, "max_tokens": most, "messages": messages.collect::<Value>()});
+        if let Some(system) = system {
+            body["system"] = system.into();
         }
         if let Some(temperature) = request.temperature.filter(|_| fields.has("temperature")) {
             body["temperature"] = short(temperature.min(1.0));
@@ -62,86 +58,43 @@ impl AnthropicChat {
         if streams {
             body["stream"] = true.into();
         }
-        let key = self.0.client.endpoint().key.iter().map(|key| ("x-api-key", key.reveal().to_owned()));
-        let headers = key.chain([("anthropic-version", VERSION.to_owned())]).collect();
-        Call { path: "/v1/messages", headers, body, rough_tokens: rough(request) }
+        Post { path: "/v1/messages".into(), body }
     }
 
-    fn settle(&self, request: &ChatRequest, usage: Usage) {
-        self.0.client.settle(rough(request), usage.tokens_in + usage.tokens_out);
-    }
-}
-
-fn rough(request: &ChatRequest) -> u64 {
-    request.rough_tokens() + u64::from(request.max_tokens.unwrap_or(MOST_TOKENS))
-}
-
-fn end(reason: &Value) -> End {
-    match reason.as_str() {
-        Some("max_tokens" | "model_context_window_exceeded") => End::Cut,
-        Some("refusal") => End::Declined,
-        _ => End::Complete,
-    }
-}
-
-/// What was read; the parts that a cache knew count as well.
-fn tokens_in(usage: &Value) -> u64 {
-    let names = ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
-    names.iter().filter_map(|name| usage[*name].as_u64()).sum()
-}
-
-impl Chat for AnthropicChat {
-    fn name(&self) -> &str {
-        &self.0.name
-    }
-
-    fn is_remote(&self) -> bool {
-        true
-    }
-
-    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ProviderError> {
-        let answer = self.0.ask(&OPTIONAL, |fields| self.call(request, false, fields))?;
-        let body = &answer.body;
+    fn whole(&self, body: &Value) -> Piece {
         let blocks = body["content"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let form =
-            blocks.iter().find(|block| block["type"] == "tool_use").map(|block| block["input"].to_string());
+        let form = blocks.iter().find(|block| block["type"] == "tool_use");
         let said = blocks.iter().filter_map(|block| block["text"].as_str());
-        let text = form.unwrap_or_else(|| said.collect());
-        let end = end(&body["stop_reason"]);
-        if text.is_empty() && end != End::Declined {
-            return Err(self.0.client.unusable("an answer without text"));
-        }
-        let out = body["usage"]["output_tokens"].as_u64().unwrap_or(0);
-        let usage = Usage::of_call(tokens_in(&body["usage"]), out);
-        self.settle(request, usage);
-        Ok(ChatReply { text, end, usage, redacted: answer.redacted })
+        let text = form.map_or_else(|| said.collect(), |block| block["input"].to_string());
+        Piece { text, end: end(&body["stop_reason"]), usage: usage(&body["usage"]), is_last: true }
     }
 
-    fn stream(&self, request: &ChatRequest, hear: &mut dyn FnMut(&str)) -> Result<ChatReply, ProviderError> {
-        let mut reply = ChatReply { usage: Usage::of_call(0, 0), ..ChatReply::default() };
-        let mut take = |line: &str| {
-            let Some(data) = data(line) else { return Ok(false) };
-            let event = crate::stream::json(data)?;
-            match event["type"].as_str() {
-                Some("message_start") => reply.usage.tokens_in = tokens_in(&event["message"]["usage"]),
-                Some("content_block_delta") => {
-                    let delta = &event["delta"];
-                    if let Some(text) = delta["text"].as_str().or_else(|| delta["partial_json"].as_str()) {
-                        reply.text.push_str(text);
-                        hear(text);
-                    }
-                }
-                Some("message_delta") => {
-                    reply.end = end(&event["delta"]["stop_reason"]);
-                    reply.usage.tokens_out = event["usage"]["output_tokens"].as_u64().unwrap_or(0);
-                }
-                Some("message_stop") => return Ok(true),
-                _ => {}
+    fn piece(&self, event: &Value) -> Piece {
+        let delta = &event["delta"];
+        match event["type"].as_str() {
+            Some("message_start") => Piece { usage: usage(&event["message"]["usage"]), ..Piece::default() },
+            Some("content_block_delta") => {
+                let text = delta["text"].as_str().or_else(|| delta["partial_json"].as_str());
+                Piece { text: text.unwrap_or_default().to_owned(), ..Piece::default() }
             }
-            Ok(false)
-        };
-        let redacted = self.0.ask_lines(&OPTIONAL, |fields| self.call(request, true, fields), &mut take)?;
-        self.settle(request, reply.usage);
-        Ok(ChatReply { redacted, ..reply })
+            Some("message_delta") => {
+                Piece { end: end(&delta["stop_reason"]), usage: usage(&event["usage"]), ..Piece::default() }
+            }
+            kind => Piece { is_last: kind == Some("message_stop"), ..Piece::default() },
+        }
     }
+}
+
+fn end(reason: &Value) -> Option<End> {
+    Some(match reason.as_str()? {
+        "max_tokens" | "model_context_window_exceeded" => End::Cut,
+        "refusal" => End::Declined,
+        _ => End::Complete,
+    })
+}
+
+/// What was read and written; the parts that a cache knew count as read.
+fn usage(usage: &Value) -> Usage {
+    let read = ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
+    Usage::of_call(read.iter().map(|name| count(&usage[*name])).sum(), count(&usage["output_tokens"]))
 }

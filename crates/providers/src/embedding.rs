@@ -1,84 +1,103 @@
-//! What remote embedders share: batches, vectors of length one, and the check of what came back.
+//! Remote embedders: batches, vectors of length one, and the check of what came back, for every dialect.
 
 use std::sync::OnceLock;
 
-use serde_json::Value;
-use treering_core::{Embedder, ProviderError};
+use treering_core::chat::Usage;
+use treering_core::redact::Redactions;
+use treering_core::spend::Unmetered;
+use treering_core::{Embedder, Meter, ProviderError};
 
-use crate::http::Client;
+use treering_core::text::most_tokens;
 
-/// What a provider answered.
-pub(crate) struct Vectors {
-    pub(crate) vectors: Vec<Vec<f32>>,
-    pub(crate) tokens: u64,
-}
-
-/// One provider's way of embedding.
-pub(crate) trait Batch: Send + Sync {
-    /// Provider and model.
-    fn name(&self) -> &str;
-    /// The most texts of a call.
-    fn most(&self) -> usize;
-    /// The vectors of texts, in their order.
-    fn embed(&self, texts: &[&str], rough_tokens: u64) -> Result<Vectors, ProviderError>;
-    /// The client.
-    fn client(&self) -> &Client;
-}
+use crate::dialect::{Embeds, Post};
+use crate::http::{Call, Client};
+use crate::model::{Fields, Model};
 
 /// A remote model as an embedder.
-pub struct RemoteEmbedder {
-    batch: Box<dyn Batch>,
+pub(crate) struct RemoteEmbedder<D> {
+    model: Model,
+    dialect: D,
     name: String,
+    /// How many numbers to ask for, where not as many as the model likes.
+    asked: Option<usize>,
     dims: OnceLock<usize>,
 }
 
-impl RemoteEmbedder {
+impl<D: Embeds> RemoteEmbedder<D> {
     /// An embedder whose vectors have so many numbers; what they have is found out by the first call
     /// where nobody says. A number that is asked for belongs to the name: such vectors are others.
-    pub(crate) fn new(batch: Box<dyn Batch>, asked: Option<usize>, usual: Option<usize>) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        model: &str,
+        dialect: D,
+        asked: Option<usize>,
+        usual: Option<usize>,
+    ) -> Self {
+        let model = Model::new(client, model);
+        let asked = asked.filter(|asked| Some(*asked) != usual);
         let name = match asked {
-            Some(asked) if Some(asked) != usual => format!("{}@{asked}", batch.name()),
-            _ => batch.name().to_owned(),
+            Some(asked) => format!("{}@{asked}", model.name),
+            None => model.name.clone(),
         };
         let dims = OnceLock::new();
         if let Some(known) = asked.or(usual) {
             let _ = dims.set(known);
         }
-        Self { batch, name, dims }
+        Self { model, dialect, name, asked, dims }
     }
 
-    fn embed_some(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, ProviderError> {
-        let rough_tokens = texts.iter().map(|text| text.len() as u64).sum::<u64>().div_ceil(4);
-        let Vectors { mut vectors, tokens } = self.batch.embed(texts, rough_tokens)?;
-        if tokens > 0 {
-            self.batch.client().settle(rough_tokens, tokens);
-        }
-        let unusable = |why: String| self.batch.client().unusable(&why);
+    fn call(&self, texts: &[&str], fields: &Fields) -> Call {
+        let Post { path, body } = self.dialect.post(&self.model.id, texts, self.asked, fields);
+        let headers = self.dialect.headers(self.model.client.endpoint().key.as_ref());
+        Call { path, headers, body, rough_tokens: rough_tokens(texts) }
+    }
+
+    /// The vectors of texts that fit into one call, which is asked for and accounted.
+    fn embed_some(&self, texts: &[&str], meter: &dyn Meter) -> Result<Vec<Vec<f32>>, ProviderError> {
+        let most = texts.iter().map(|text| most_tokens(text) + 16).sum();
+        let booking = meter.book(&self.name, Usage::of_call(most, 0))?;
+        let answer = self.model.ask(D::OPTIONAL, |fields| self.call(texts, fields));
+        let answer = answer.inspect_err(|_| {
+            meter.settle(booking.clone(), Usage::default(), &Redactions::default());
+        })?;
+        let vectors = self.dialect.vectors(&answer.body);
+        // Not every server says what it took.
+        let tokens = match vectors {
+            Some((_, tokens)) if tokens > 0 => tokens,
+            _ => rough_tokens(texts),
+        };
+        self.model.client.settle(rough_tokens(texts), tokens);
+        meter.settle(booking, Usage::of_call(tokens, 0), &answer.redacted);
+        self.check(texts, vectors.map(|(vectors, _)| vectors))
+    }
+
+    /// Vectors of length one, if there is a usable one for each text.
+    fn check(&self, texts: &[&str], vectors: Option<Vec<Vec<f32>>>) -> Result<Vec<Vec<f32>>, ProviderError> {
+        let client = &self.model.client;
+        let mut vectors = vectors.ok_or_else(|| client.unusable("an answer without vectors"))?;
         if vectors.len() != texts.len() {
-            return Err(unusable(format!("{} vectors for {} texts", vectors.len(), texts.len())));
+            return Err(client.unusable(&format!("{} vectors for {} texts", vectors.len(), texts.len())));
         }
         for vector in &mut vectors {
             let dims = *self.dims.get_or_init(|| vector.len());
             if vector.is_empty() {
-                return Err(unusable("an empty vector".into()));
+                return Err(client.unusable("an empty vector"));
             }
             if vector.len() != dims {
                 let why = format!("a vector of {} numbers, not {dims}", vector.len());
-                return Err(ProviderError::lasting(unusable(why).reason));
+                return Err(ProviderError::lasting(client.unusable(&why).reason));
             }
             if !normalise(vector) {
-                return Err(unusable("a vector without length".into()));
+                return Err(client.unusable("a vector without length"));
             }
         }
         Ok(vectors)
     }
 }
 
-/// The numbers of an array; empty where it is none.
-pub(crate) fn numbers(value: &Value) -> Vec<f32> {
-    let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
-    let numbers: Option<Vec<f32>> = items.iter().map(|item| item.as_f64().map(|x| x as f32)).collect();
-    numbers.unwrap_or_default()
+/// About how many tokens texts have.
+fn rough_tokens(texts: &[&str]) -> u64 {
+    texts.iter().map(|text| text.len() as u64).sum::<u64>().div_ceil(4)
 }
 
 /// Brings a vector to length one, if it has any.
@@ -91,7 +110,7 @@ fn normalise(vector: &mut [f32]) -> bool {
     is_usable
 }
 
-impl Embedder for RemoteEmbedder {
+impl<D: Embeds> Embedder for RemoteEmbedder<D> {
     fn name(&self) -> &str {
         &self.name
     }
@@ -99,7 +118,7 @@ impl Embedder for RemoteEmbedder {
     fn dims(&self) -> usize {
         if self.dims.get().is_none() {
             // A call that fails leaves it open; whoever embeds next hears why.
-            drop(self.embed_some(&["dimensions"]));
+            drop(self.embed_some(&["dimensions"], &Unmetered));
         }
         self.dims.get().copied().unwrap_or(0)
     }
@@ -109,11 +128,15 @@ impl Embedder for RemoteEmbedder {
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, ProviderError> {
+        self.embed_metered(texts, &Unmetered)
+    }
+
+    fn embed_metered(&self, texts: &[&str], meter: &dyn Meter) -> Result<Vec<Vec<f32>>, ProviderError> {
         let says_something = |text: &&str| text.chars().any(|c| !c.is_whitespace());
         let asked: Vec<&str> = texts.iter().copied().filter(says_something).collect();
         let mut vectors = Vec::with_capacity(asked.len());
-        for some in asked.chunks(self.batch.most()) {
-            vectors.extend(self.embed_some(some)?);
+        for some in asked.chunks(D::MOST) {
+            vectors.extend(self.embed_some(some, meter)?);
         }
         let mut vectors = vectors.into_iter();
         let zeros = || vec![0.0; self.dims()];

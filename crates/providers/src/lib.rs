@@ -5,6 +5,10 @@
 #[cfg(feature = "remote")]
 mod anthropic;
 #[cfg(feature = "remote")]
+mod chat;
+#[cfg(feature = "remote")]
+mod dialect;
+#[cfg(feature = "remote")]
 mod embedding;
 #[cfg(feature = "encoder")]
 pub mod encoder;

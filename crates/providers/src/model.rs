@@ -36,19 +36,19 @@ impl Model {
     }
 
     /// Asks; where the server refuses a field that can be done without, asks again without it.
-    pub(crate) fn ask<'a>(
+    pub(crate) fn ask(
         &self,
         optional: &[Optional],
-        call: impl Fn(&Fields) -> Call<'a>,
+        call: impl Fn(&Fields) -> Call,
     ) -> Result<Answer, ProviderError> {
         self.with_fewer_fields(optional, |fields| self.client.post(call(fields)))
     }
 
     /// The same, line by line.
-    pub(crate) fn ask_lines<'a>(
+    pub(crate) fn ask_lines(
         &self,
         optional: &[Optional],
-        call: impl Fn(&Fields) -> Call<'a>,
+        call: impl Fn(&Fields) -> Call,
         hear: &mut dyn FnMut(&str) -> Result<bool, ProviderError>,
     ) -> Result<Redactions, ProviderError> {
         self.with_fewer_fields(optional, |fields| self.client.post_lines(call(fields), hear))

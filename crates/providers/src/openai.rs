@@ -1,44 +1,45 @@
 //! OpenAI and everything that speaks like it: llama.cpp, vLLM, LM Studio, Ollama's compatible port.
 
 use serde_json::{Value, json};
-use treering_core::chat::{ChatReply, ChatRequest, End, Usage};
-use treering_core::{Chat, ProviderError, Role};
+use treering_core::chat::{ChatRequest, End, Usage};
 
-use crate::embedding::{Batch, Vectors};
-use crate::http::{Call, Client};
-use crate::model::{Fields, Model, Optional};
-use crate::stream::data;
+use crate::dialect::{Dialect, Embeds, Header, Piece, Post, Talks, bearer, count, messages, numbers, short};
+use crate::http::Key;
+use crate::model::{Fields, Optional};
 
-const OPTIONAL: [Optional; 4] = [
-    ("max_tokens", &["max_tokens"]),
-    ("temperature", &["temperature"]),
-    ("response_format", &["response_format", "json_schema", "structured output"]),
-    ("stream_options", &["stream_options"]),
-];
+/// What it knows the bound of an answer by: its first name, and the one to try when that is refused. OpenAI itself
+/// has given up `max_tokens`, which others know alone.
+#[derive(Clone, Copy)]
+pub(crate) struct OpenAi {
+    bound: [&'static str; 2],
+}
 
-/// A chat model.
-pub(crate) struct OpenAiChat(Model);
+impl OpenAi {
+    /// OpenAI itself.
+    pub(crate) const ITSELF: Self = Self { bound: ["max_completion_tokens", "max_tokens"] };
+    /// Servers that speak like it.
+    pub(crate) const COMPATIBLE: Self = Self { bound: ["max_tokens", "max_completion_tokens"] };
+}
 
-impl OpenAiChat {
-    /// The model with this id.
-    #[must_use]
-    pub(crate) fn new(client: Client, model: &str) -> Self {
-        Self(Model::new(client, model))
+impl Dialect for OpenAi {
+    fn headers(&self, key: Option<&Key>) -> Vec<Header> {
+        bearer(key)
     }
+}
 
-    fn call(&self, request: &ChatRequest, streams: bool, fields: &Fields) -> Call<'static> {
-        let messages = request.messages.iter().map(|message| {
-            let role = match message.role {
-                Role::System => "system",
-                Role::Assistant => "assistant",
-                Role::User | Role::Tool => "user",
-            };
-            json!({"role": role, "content": message.text})
-        });
-        let mut body = json!({"model": self.0.id, "messages": messages.collect::<Value>()});
-        if let Some(most) = request.max_tokens {
-            // Newer models of OpenAI know it by another name.
-            let name = if fields.has("max_tokens") { "max_tokens" } else { "max_completion_tokens" };
+impl Talks for OpenAi {
+    const OPTIONAL: &'static [Optional] = &[
+        ("max_tokens", &["max_tokens"]),
+        ("max_completion_tokens", &["max_completion_tokens"]),
+        ("temperature", &["temperature"]),
+        ("response_format", &["response_format", "json_schema", "structured output"]),
+        ("stream_options", &["stream_options"]),
+    ];
+
+    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> Post {
+        let mut body = json!({"model": model, "messages": messages(request)});
+        let bound = self.bound.into_iter().find(|name| fields.has(name));
+        if let Some((name, most)) = bound.zip(request.max_tokens) {
             body[name] = most.into();
         }
         if let Some(temperature) = request.temperature.filter(|_| fields.has("temperature")) {
@@ -54,145 +55,64 @@ impl OpenAiChat {
                 body["stream_options"] = json!({"include_usage": true});
             }
         }
-        let rough_tokens = request.rough_tokens() + u64::from(request.max_tokens.unwrap_or(0));
-        Call { path: "/chat/completions", headers: headers(&self.0.client), body, rough_tokens }
+        Post { path: "/chat/completions".into(), body }
+    }
+
+    fn whole(&self, body: &Value) -> Piece {
+        said(body, "message")
+    }
+
+    /// The last one is a word of its own.
+    fn piece(&self, piece: &Value) -> Piece {
+        said(piece, "delta")
     }
 }
 
-/// A number as people write it: 0.3, not 0.30000001.
-pub(crate) fn short(number: f32) -> Value {
-    number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
-}
-
-fn headers(client: &Client) -> Vec<(&'static str, String)> {
-    let key = client.endpoint().key.iter();
-    key.map(|key| ("authorization", format!("Bearer {}", key.reveal()))).collect()
-}
-
-fn end(reason: &Value) -> End {
-    match reason.as_str() {
-        Some("length") => End::Cut,
-        Some("content_filter") => End::Declined,
-        _ => End::Complete,
+fn said(body: &Value, place: &str) -> Piece {
+    let choice = &body["choices"][0];
+    let message = &choice[place];
+    let refusal = message["refusal"].as_str().filter(|refusal| !refusal.is_empty());
+    let end = match (refusal, choice["finish_reason"].as_str()) {
+        (Some(_), _) | (None, Some("content_filter")) => Some(End::Declined),
+        (None, Some("length")) => Some(End::Cut),
+        // A refusal that was heard before is not taken back by how the stream ends.
+        (None, _) => None,
+    };
+    Piece {
+        text: message["content"].as_str().or(refusal).unwrap_or_default().to_owned(),
+        end,
+        usage: usage(body),
+        is_last: false,
     }
 }
 
 fn usage(body: &Value) -> Usage {
-    let count = |name: &str| body["usage"][name].as_u64().unwrap_or(0);
-    Usage::of_call(count("prompt_tokens"), count("completion_tokens"))
+    let usage = &body["usage"];
+    Usage::of_call(count(&usage["prompt_tokens"]), count(&usage["completion_tokens"]))
 }
 
-impl Chat for OpenAiChat {
-    fn name(&self) -> &str {
-        &self.0.name
-    }
+impl Embeds for OpenAi {
+    const OPTIONAL: &'static [Optional] = &[("dimensions", &["dimensions"])];
+    const MOST: usize = 64;
 
-    fn is_remote(&self) -> bool {
-        true
-    }
-
-    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ProviderError> {
-        let answer = self.0.ask(&OPTIONAL, |fields| self.call(request, false, fields))?;
-        let choice = &answer.body["choices"][0];
-        let message = &choice["message"];
-        let mut end = end(&choice["finish_reason"]);
-        let text = match message["content"].as_str() {
-            Some(text) => text,
-            None => match message["refusal"].as_str() {
-                Some(refusal) => {
-                    end = End::Declined;
-                    refusal
-                }
-                None => return Err(self.0.client.unusable("an answer without text")),
-            },
-        };
-        let usage = usage(&answer.body);
-        self.settle(request, usage);
-        Ok(ChatReply { text: text.to_owned(), end, usage, redacted: answer.redacted })
-    }
-
-    fn stream(&self, request: &ChatRequest, hear: &mut dyn FnMut(&str)) -> Result<ChatReply, ProviderError> {
-        let mut reply = ChatReply { usage: Usage::of_call(0, 0), ..ChatReply::default() };
-        let mut take = |line: &str| {
-            let Some(data) = data(line) else { return Ok(false) };
-            if data == "[DONE]" {
-                return Ok(true);
-            }
-            let chunk = crate::stream::json(data)?;
-            let choice = &chunk["choices"][0];
-            if let Some(text) = choice["delta"]["content"].as_str().filter(|text| !text.is_empty()) {
-                reply.text.push_str(text);
-                hear(text);
-            }
-            if !choice["finish_reason"].is_null() {
-                reply.end = end(&choice["finish_reason"]);
-            }
-            if chunk["usage"].is_object() {
-                reply.usage = usage(&chunk);
-            }
-            Ok(false)
-        };
-        let redacted = self.0.ask_lines(&OPTIONAL, |fields| self.call(request, true, fields), &mut take)?;
-        self.settle(request, reply.usage);
-        Ok(ChatReply { redacted, ..reply })
-    }
-}
-
-impl OpenAiChat {
-    fn settle(&self, request: &ChatRequest, usage: Usage) {
-        let thought = request.rough_tokens() + u64::from(request.max_tokens.unwrap_or(0));
-        if usage.tokens_in > 0 {
-            self.0.client.settle(thought, usage.tokens_in + usage.tokens_out);
+    fn post(&self, model: &str, texts: &[&str], dims: Option<usize>, fields: &Fields) -> Post {
+        let mut body = json!({"model": model, "input": texts, "encoding_format": "float"});
+        if let Some(dims) = dims.filter(|_| fields.has("dimensions")) {
+            body["dimensions"] = dims.into();
         }
-    }
-}
-
-/// An embedding model.
-pub(crate) struct OpenAiEmbedding {
-    model: Model,
-    /// How many numbers to ask for, where not as many as the model likes.
-    pub(crate) dims: Option<usize>,
-}
-
-impl OpenAiEmbedding {
-    /// The model with this id, shortened to so many numbers where that is asked for.
-    #[must_use]
-    pub(crate) fn new(client: Client, model: &str, dims: Option<usize>) -> Self {
-        Self { model: Model::new(client, model), dims }
-    }
-}
-
-impl Batch for OpenAiEmbedding {
-    fn name(&self) -> &str {
-        &self.model.name
+        Post { path: "/embeddings".into(), body }
     }
 
-    fn most(&self) -> usize {
-        64
-    }
-
-    fn embed(&self, texts: &[&str], rough_tokens: u64) -> Result<Vectors, ProviderError> {
-        let answer = self.model.ask(&[("dimensions", &["dimensions"])], |fields| {
-            let mut body = json!({"model": self.model.id, "input": texts, "encoding_format": "float"});
-            if let Some(dims) = self.dims.filter(|_| fields.has("dimensions")) {
-                body["dimensions"] = dims.into();
-            }
-            Call { path: "/embeddings", headers: headers(&self.model.client), body, rough_tokens }
-        })?;
-        let rows = answer.body["data"].as_array();
-        let rows = rows.ok_or_else(|| self.model.client.unusable("an answer without vectors"))?;
-        // They may come in any order, each with its number.
+    /// They may come in any order, each with its number.
+    fn vectors(&self, body: &Value) -> Option<(Vec<Vec<f32>>, u64)> {
+        let rows = body["data"].as_array()?;
         let mut vectors = vec![Vec::new(); rows.len()];
         for (at, row) in rows.iter().enumerate() {
             let at = row["index"].as_u64().and_then(|at| usize::try_from(at).ok()).unwrap_or(at);
             if let Some(place) = vectors.get_mut(at) {
-                *place = crate::embedding::numbers(&row["embedding"]);
+                *place = numbers(&row["embedding"]);
             }
         }
-        Ok(Vectors { vectors, tokens: usage(&answer.body).tokens_in })
-    }
-
-    fn client(&self) -> &Client {
-        &self.model.client
+        Some((vectors, usage(body).tokens_in))
     }
 }

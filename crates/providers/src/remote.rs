@@ -4,19 +4,21 @@ use std::sync::Arc;
 
 use treering_core::{Chat, Embedder, ProviderError};
 
-pub use crate::embedding::RemoteEmbedder;
-
-use crate::anthropic::AnthropicChat;
-use crate::gemini::{self, GeminiChat, GeminiEmbedding};
+use crate::anthropic::Anthropic;
+use crate::chat::RemoteChat;
+use crate::embedding::RemoteEmbedder;
+use crate::gemini::{self, Gemini};
 use crate::http::Client;
-use crate::ollama::{OllamaChat, OllamaEmbedding};
-use crate::openai::{OpenAiChat, OpenAiEmbedding};
+use crate::ollama::Ollama;
+use crate::openai::OpenAi;
 
 /// How a provider is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
-    /// As OpenAI is.
+    /// OpenAI.
     OpenAi,
+    /// As OpenAI is, or was: llama.cpp, vLLM, LM Studio and others.
+    Compatible,
     /// Anthropic's messages.
     Anthropic,
     /// Google's Gemini.
@@ -26,11 +28,12 @@ pub enum Wire {
 }
 
 /// Embedding models whose vectors have a length that everybody knows.
-const USUAL_DIMS: [(&str, usize); 8] = [
+const USUAL_DIMS: [(&str, usize); 9] = [
     ("text-embedding-3-small", 1536),
     ("text-embedding-3-large", 3072),
     ("text-embedding-ada-002", 1536),
     ("gemini-embedding-001", gemini::DIMS),
+    ("gemini-embedding-2", gemini::DIMS),
     ("nomic-embed-text", 768),
     ("mxbai-embed-large", 1024),
     ("all-minilm", 384),
@@ -41,10 +44,11 @@ const USUAL_DIMS: [(&str, usize); 8] = [
 #[must_use]
 pub fn chat(wire: Wire, client: Client, model: &str) -> Arc<dyn Chat> {
     match wire {
-        Wire::OpenAi => Arc::new(OpenAiChat::new(client, model)),
-        Wire::Anthropic => Arc::new(AnthropicChat::new(client, model)),
-        Wire::Gemini => Arc::new(GeminiChat::new(client, model)),
-        Wire::Ollama => Arc::new(OllamaChat::new(client, model)),
+        Wire::OpenAi => Arc::new(RemoteChat::new(client, model, OpenAi::ITSELF)),
+        Wire::Compatible => Arc::new(RemoteChat::new(client, model, OpenAi::COMPATIBLE)),
+        Wire::Anthropic => Arc::new(RemoteChat::new(client, model, Anthropic)),
+        Wire::Gemini => Arc::new(RemoteChat::new(client, model, Gemini)),
+        Wire::Ollama => Arc::new(RemoteChat::new(client, model, Ollama)),
     }
 }
 
@@ -57,18 +61,11 @@ pub fn embedder(
 ) -> Result<Arc<dyn Embedder>, ProviderError> {
     let plain = model.split(':').next().unwrap_or(model);
     let usual = USUAL_DIMS.iter().find(|(name, _)| *name == plain).map(|(_, dims)| *dims);
-    let asked = dims.filter(|dims| Some(*dims) != usual);
-    let embedder = match wire {
-        Wire::OpenAi => {
-            RemoteEmbedder::new(Box::new(OpenAiEmbedding::new(client, model, asked)), asked, usual)
-        }
-        Wire::Gemini => {
-            RemoteEmbedder::new(Box::new(GeminiEmbedding::new(client, model, asked)), asked, usual)
-        }
-        Wire::Ollama => {
-            RemoteEmbedder::new(Box::new(OllamaEmbedding::new(client, model, asked)), asked, usual)
-        }
+    Ok(match wire {
+        Wire::OpenAi => Arc::new(RemoteEmbedder::new(client, model, OpenAi::ITSELF, dims, usual)),
+        Wire::Compatible => Arc::new(RemoteEmbedder::new(client, model, OpenAi::COMPATIBLE, dims, usual)),
+        Wire::Gemini => Arc::new(RemoteEmbedder::new(client, model, Gemini, dims, usual)),
+        Wire::Ollama => Arc::new(RemoteEmbedder::new(client, model, Ollama, dims, usual)),
         Wire::Anthropic => return Err(ProviderError::lasting("Anthropic has no embedding models")),
-    };
-    Ok(Arc::new(embedder))
+    })
 }

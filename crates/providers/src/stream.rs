@@ -1,12 +1,16 @@
-//! Server-sent events, as far as providers use them: the data of a line, and errors in mid-stream.
+//! Streams, as far as providers use them: the data of a line, and errors in mid-stream.
 
 use serde_json::Value;
 use treering_core::ProviderError;
 use treering_core::text::preview;
 
-/// The data of a line; nothing for comments, names of events and empty lines.
-pub(crate) fn data(line: &str) -> Option<&str> {
-    line.strip_prefix("data:").map(str::trim).filter(|data| !data.is_empty())
+/// What some send after the last piece.
+pub(crate) const DONE: &str = "[DONE]";
+
+/// The data of a line: all of it, or what an event carries. Nothing for comments, names of events and empty lines.
+pub(crate) fn data(line: &str, is_event: bool) -> Option<&str> {
+    let data = if is_event { line.strip_prefix("data:")? } else { line };
+    Some(data.trim()).filter(|data| !data.is_empty())
 }
 
 /// The JSON of a piece of a stream. One that is broken, or is an error itself, ends the stream.
@@ -28,11 +32,12 @@ mod tests {
 
     #[test]
     fn only_data_counts() {
-        assert_eq!(data("data: {\"a\":1}"), Some("{\"a\":1}"));
-        assert_eq!(data("data:[DONE]"), Some("[DONE]"));
+        assert_eq!(data("data: {\"a\":1}", true), Some("{\"a\":1}"));
+        assert_eq!(data("data:[DONE]", true), Some(DONE));
         for line in ["", ": ping", "event: message_stop", "id: 7", "data: "] {
-            assert_eq!(data(line), None, "{line}");
+            assert_eq!(data(line, true), None, "{line}");
         }
+        assert_eq!((data("{}", false), data(" ", false)), (Some("{}"), None));
     }
 
     #[test]

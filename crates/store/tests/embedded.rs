@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use tempfile::TempDir;
-use treering_core::{Store, StoreError};
+use treering_core::ports::SpendFilter;
+use treering_core::{Store, StoreError, TenantId};
 use treering_store::{EmbeddedStore, Sync};
 use treering_testkit::store_contract;
 
@@ -38,12 +39,23 @@ fn stores_of_every_released_version_open() {
         std::fs::copy(entry.unwrap().path(), folder.path().join(EmbeddedStore::FILE)).unwrap();
         let store = EmbeddedStore::open(folder.path(), Sync::Full).unwrap();
         assert_eq!(store.check().unwrap(), Vec::<String>::new());
-        let (conversations, totals) =
-            store.reader().unwrap().totals(&treering_core::TenantId::default()).unwrap();
+        let (conversations, totals) = store.reader().unwrap().totals(&TenantId::default()).unwrap();
         assert_eq!((conversations, totals.messages, totals.tool_calls), (1, 279, 88));
         opened += 1;
     }
-    assert!(opened >= 1);
+    assert_eq!(opened, 4);
+}
+
+#[test]
+fn what_was_spent_in_a_store_of_version_4_is_there() {
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/schema-0004.sqlite");
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(fixture, folder.path().join(EmbeddedStore::FILE)).unwrap();
+    let store = EmbeddedStore::open(folder.path(), Sync::Full).unwrap();
+    let spent = store.reader().unwrap().spent(&TenantId::default(), &SpendFilter::default()).unwrap();
+    let spent: Vec<_> =
+        spent.iter().map(|(model, spent)| (model.as_str(), spent.calls, spent.money.0)).collect();
+    assert_eq!(spent, [("openai/gpt-4o-mini", 3, 990_000), ("openai/text-embedding-3-small", 1, 240)]);
 }
 
 #[test]

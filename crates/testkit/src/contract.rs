@@ -43,6 +43,7 @@ macro_rules! store_contract {
         );
         $crate::tree_contract!($fresh);
         $crate::follow_contract!($fresh);
+        $crate::spend_contract!($fresh);
     };
     ($fresh:expr, $part:ident, $($rule:ident),* $(,)?) => {
         $(

@@ -130,6 +130,7 @@ pub(crate) fn node(number: u8, ordinal: u32) -> Node {
         tokens: 11,
         grounded: 0.9,
         retained: 1.0 / 3.0,
+        invented: vec!["Paris".into(), "1987 'x' 🌊".into()],
     }
 }
 
@@ -305,7 +306,11 @@ pub fn levels_are_added_up(store: &dyn Store) {
     grown(store, 1, &[]);
     let writes = vec![
         put_node(1, Node { dirty: true, ..sized(1, 0, Some(0), 1) }),
-        put_node(1, sized(1, 1, Some(1), 4)),
+        put_node(1, {
+            let mut node = sized(1, 1, Some(1), 4);
+            node.making.by = Making::stand_in("extractive", "a/b");
+            node
+        }),
         put_node(1, sized(2, 0, None, 16)),
         put_node(2, sized(1, 0, None, 64)),
     ];
@@ -314,6 +319,7 @@ pub fn levels_are_added_up(store: &dyn Store) {
         level: 1,
         nodes: 2,
         dirty: 1,
+        stand_ins: 1,
         uncovered: 1, // The second one's group has no node yet.
         chars: 5,
         tokens: 10,
@@ -330,6 +336,7 @@ pub fn levels_are_added_up(store: &dyn Store) {
         level: 2,
         nodes: 1,
         dirty: 0,
+        stand_ins: 0,
         uncovered: 1,
         chars: 16,
         tokens: 32,

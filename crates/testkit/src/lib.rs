@@ -4,6 +4,7 @@ pub mod clock;
 pub mod contract;
 pub mod contract_follow;
 pub mod contract_jobs;
+pub mod contract_spend;
 pub mod contract_tree;
 pub mod embedder;
 pub mod fault_server;

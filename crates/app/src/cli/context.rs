@@ -264,7 +264,7 @@ fn gate(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> {
         true => paint(BAD, "degraded"),
     };
     writeln!(out, "{} {state}", paint(DIM, pad("gate", 10)))?;
-    for (what, list) in [("not yet", &gate.pending), ("given up", &gate.failed)] {
+    for (what, list) in [("not yet", &gate.pending), ("failed", &gate.failed)] {
         for operation in list {
             writeln!(out, "{} {what}: {operation}", pad("", 10))?;
         }

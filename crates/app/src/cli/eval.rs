@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Failure;
 use super::output::{BOLD, DIM, Output, count, grouped, pad, paint};
-use crate::EmbedOptions;
+use crate::Options;
 use crate::eval::{Contexts, Measured, Way, measure, read};
 
 #[derive(clap::Args)]
@@ -82,7 +82,7 @@ struct Ranking<'a> {
     context: Option<&'a str>,
 }
 
-pub(super) fn run(args: &Args, embed: &EmbedOptions, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, options: &Options, output: &Output) -> Result<(), Failure> {
     let files = files(&args.paths)?;
     if files.is_empty() {
         return Err(Failure::Usage("there is no .json file to measure with".into()));
@@ -98,7 +98,7 @@ pub(super) fn run(args: &Args, embed: &EmbedOptions, output: &Output) -> Result<
     let bar = output.progress(questions as u64, "asking");
     for (number, (path, text)) in files.iter().zip(&texts).enumerate() {
         let home = std::env::temp_dir().join(format!("treering-eval-{}-{number}", std::process::id()));
-        let result = measure(path, text, &home, embed, &mut measured, || bar.inc(1));
+        let result = measure(path, text, &home, options, &mut measured, || bar.inc(1));
         // A scratch folder that stays behind does no harm.
         drop(std::fs::remove_dir_all(&home));
         result.map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;

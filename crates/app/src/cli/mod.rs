@@ -6,6 +6,7 @@ mod completions;
 mod config;
 mod context;
 mod demo;
+mod doctor;
 mod eval;
 mod expand;
 mod export;
@@ -20,6 +21,7 @@ mod search;
 mod sessions;
 mod show;
 mod show_tree;
+mod spend;
 mod stats;
 mod status;
 mod update;
@@ -125,6 +127,8 @@ enum Command {
     Stats(stats::Args),
     /// Adds everything up and lists what does not; ends with 1 if anything does not
     Verify(verify::Args),
+    /// Checks settings, store, index and every model in use, and says what to fix; ends with 1 if anything is broken
+    Doctor(doctor::Args),
     /// Measures how well the evidence for questions is found, on data sets
     Eval(eval::Args),
     /// Prints the settings in force and where each came from
@@ -187,7 +191,8 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
     match cli.command {
         Command::Demo(args) => demo::run(&args, output),
         Command::Completions(args) => completions::run(&args),
-        Command::Eval(args) => eval::run(&args, &global.embed()?, output),
+        Command::Doctor(args) => doctor::run(&args, global, output),
+        Command::Eval(args) => eval::run(&args, &global.eval()?, output),
         Command::Config(args) => config::run(&args, global, output),
         Command::Import(args) => import::run(&args, &global.open()?, output),
         Command::Append(args) => append::run(&args, &global.open()?, output),
@@ -242,12 +247,25 @@ impl Global {
         Ok(Settings::load(&self.home()?, &flags)?)
     }
 
-    /// How texts get their vectors, wherever a memory is.
-    fn embed(&self) -> Result<crate::EmbedOptions, Failure> {
-        let mut embed: crate::EmbedOptions = (&self.load()?.settings.embed).into();
-        let path = self.home()?.join(&embed.encoder_path);
-        embed.encoder_path = std::path::absolute(&path).unwrap_or(path);
-        Ok(embed)
+    /// Models as they are set, for a memory anywhere else.
+    fn eval(&self) -> Result<crate::Options, Failure> {
+        let settings = self.load()?.settings;
+        let home = self.home()?;
+        let seen_from_home = |path: &PathBuf| {
+            let path = home.join(path);
+            std::path::absolute(&path).unwrap_or(path)
+        };
+        let mut options = crate::Options {
+            sync: crate::Sync::Normal,
+            embed: (&settings.embed).into(),
+            summarize: settings.summarize.into(),
+            providers: (&settings.providers).into(),
+            spend: settings.spend.into(),
+            ..crate::Options::default()
+        };
+        options.embed.encoder_path = seen_from_home(&options.embed.encoder_path);
+        options.summarize.prompts = seen_from_home(&options.summarize.prompts);
+        Ok(options)
     }
 
     fn open(&self) -> Result<Memory, Failure> {
@@ -261,9 +279,10 @@ impl Global {
             tokenizer: settings.tokens.tokenizer.into(),
             embed: (&settings.embed).into(),
             summarize: settings.summarize.into(),
-            providers: settings.providers.into(),
+            providers: (&settings.providers).into(),
             policy: settings.tree.policy()?,
             work: (&settings.work).into(),
+            spend: settings.spend.into(),
         };
         Ok(crate::open_with(&self.home()?, options)?)
     }

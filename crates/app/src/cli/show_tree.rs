@@ -124,6 +124,8 @@ struct NodePage<'a> {
     ratio: f64,
     grounded: f32,
     retained: f32,
+    /// What it says that occurs in nothing it covers.
+    invented: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -156,7 +158,11 @@ pub(super) fn node(reference: &str, memory: &Memory, output: &Output) -> Result<
             format!("written by {} in {} ms", page.generated_by, page.generation_ms),
             format!("grounded {:.0} %, retained {:.0} %", node.grounded * 100.0, node.retained * 100.0),
         ];
-        writeln!(out, "{}\n", paint(DIM, made.join(" · ")))?;
+        writeln!(out, "{}", paint(DIM, made.join(" · ")))?;
+        if !node.invented.is_empty() {
+            writeln!(out, "{} {}", paint(BAD, "not in what it covers:"), node.invented.join(", "))?;
+        }
+        writeln!(out)?;
         writeln!(out, "{}\n", node.content.overview)?;
         print_lists(out, &node)?;
         if let Covers::Nodes(children) = &node.task.covers {
@@ -234,5 +240,6 @@ fn node_page<'a>(conversation: &Conversation, node: &'a Node) -> NodePage<'a> {
         ratio: node.ratio(),
         grounded: node.grounded,
         retained: node.retained,
+        invented: &node.invented,
     }
 }

@@ -8,6 +8,7 @@ use treering_engine::{Memory, TreeStats};
 
 use super::Failure;
 use super::output::{BOLD, DIM, Output, count, grouped, pad, paint, size};
+use super::spend::{self, ModelView};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -27,6 +28,14 @@ struct View {
     tokenizer: &'static str,
     store: StoreView,
     tree: TreeView,
+    spend: Vec<ModelView>,
+}
+
+#[derive(Serialize)]
+struct ConversationView {
+    #[serde(flatten)]
+    tree: TreeView,
+    spend: Vec<ModelView>,
 }
 
 #[derive(Serialize)]
@@ -48,6 +57,7 @@ struct LevelView {
     level: u8,
     nodes: u32,
     dirty: u32,
+    stand_ins: u32,
     uncovered: u32,
     chars: u64,
     tokens: u64,
@@ -69,6 +79,7 @@ fn level_view(level: &LevelTotals) -> LevelView {
         level: level.level,
         nodes: level.nodes,
         dirty: level.dirty,
+        stand_ins: level.stand_ins,
         uncovered: level.uncovered,
         chars: level.chars,
         tokens: level.tokens,
@@ -151,10 +162,14 @@ struct StoreView {
 pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
     if let Some(reference) = &args.conversation {
         let conversation = memory.find(reference)?;
-        let tree = tree_view(&memory.tree_stats(Some(conversation.id))?);
-        output.show(&tree, |out| {
+        let view = ConversationView {
+            tree: tree_view(&memory.tree_stats(Some(conversation.id))?),
+            spend: spend::by_model(memory, Some(conversation.id))?,
+        };
+        output.show(&view, |out| {
             super::show::head(out, &conversation, &conversation.threads)?;
-            print_tree(out, &tree)
+            print_tree(out, &view.tree)?;
+            spend::print_models(out, &view.spend, memory)
         })?;
         return Ok(());
     }
@@ -175,6 +190,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
             bytes: stats.store.bytes,
         },
         tree: tree_view(&memory.tree_stats(None)?),
+        spend: spend::by_model(memory, None)?,
     };
     output.show(&view, |out| {
         let rows = [
@@ -189,7 +205,8 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         for (name, value, note) in rows {
             writeln!(out, "{} {} {}", pad(name, 14), paint(BOLD, format!("{value:>12}")), paint(DIM, note))?;
         }
-        print_tree(out, &view.tree)
+        print_tree(out, &view.tree)?;
+        spend::print_models(out, &view.spend, memory)
     })?;
     Ok(())
 }

@@ -10,6 +10,7 @@ use treering_engine::Memory;
 use super::Failure;
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint};
 use super::show::named_or_latest;
+use super::spend::SpendView;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -34,6 +35,9 @@ struct View {
     /// The model whose vectors search goes by, and the one that is to follow.
     vectors: String,
     vectors_wanted: Option<String>,
+    /// Nodes that a stand-in wrote and the model has to write yet.
+    stand_ins: u32,
+    spend: SpendView,
 }
 
 #[derive(Serialize)]
@@ -77,6 +81,8 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         summarizer: memory.summarizer_name().to_owned(),
         vectors_wanted: memory.wants_reindexing()?.then(|| memory.embedder_name().to_owned()),
         vectors: memory.vector_index()?.model,
+        stand_ins: memory.stand_ins(Some(conversation.id))?,
+        spend: memory.spend(Some(conversation.id))?.into(),
     };
     output.show(&view, |out| {
         let mark = match (view.clear, view.jobs_failed) {
@@ -98,10 +104,14 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
             "{queued} waiting{failed}; summaries by {}, vectors by {}",
             view.summarizer, view.vectors
         )?;
-        match &view.vectors_wanted {
-            Some(wanted) => writeln!(out, "vectors by {wanted} are wanted: `treering reindex` changes over"),
-            None => Ok(()),
+        if let Some(wanted) = &view.vectors_wanted {
+            writeln!(out, "vectors by {wanted} are wanted: `treering reindex` changes over")?;
         }
+        if view.stand_ins > 0 {
+            let nodes = count(view.stand_ins.into(), "node");
+            writeln!(out, "{nodes} by a stand-in: `treering update` has {} write them", view.summarizer)?;
+        }
+        view.spend.print(out)
     })?;
     Ok(())
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 use treering_core::Level;
 use treering_core::parameters::Assignment;
 use treering_core::ports::ConversationFilter;
+use treering_core::spend::Money;
 use treering_engine::{Estimate, Memory, Scale, Scope, Update};
 
 use super::Failure;
@@ -52,7 +53,8 @@ struct View {
     calls: u32,
     tokens_in: u64,
     tokens_out: u64,
-    dollars: f64,
+    /// None where the price of the model is not known.
+    dollars: Option<f64>,
     felled: u32,
     done: u32,
     failed: u32,
@@ -79,7 +81,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
             calls: 0,
             tokens_in: 0,
             tokens_out: 0,
-            dollars: 0.0,
+            dollars: None,
             felled: 0,
             done: 0,
             failed: 0,
@@ -113,7 +115,7 @@ impl View {
         self.calls = estimate.calls;
         self.tokens_in = estimate.tokens_in;
         self.tokens_out = estimate.tokens_out;
-        self.dollars = estimate.cost;
+        self.dollars = estimate.cost.map(Money::dollars);
         self.felled = estimate.felled;
     }
 }
@@ -133,11 +135,11 @@ fn print(out: &mut dyn std::io::Write, view: &View) -> std::io::Result<()> {
         }
         return writeln!(
             out,
-            "  {}, {} in, about {} out, ${:.4}; nothing was written",
+            "  {}, {} in, about {} out, {}; nothing was written",
             count(view.calls.into(), "call"),
             count(view.tokens_in, "token"),
             count(view.tokens_out, "token"),
-            view.dollars
+            view.dollars.map_or_else(|| "price unknown".to_owned(), |dollars| format!("${dollars:.4}"))
         );
     }
     let failed =

@@ -120,11 +120,11 @@ macro_rules! provider {
             pub tokens_per_minute: u32,
         }
 
-        impl From<$name> for ProviderOption {
-            fn from(settings: $name) -> Self {
+        impl From<&$name> for ProviderOption {
+            fn from(settings: &$name) -> Self {
                 Self {
-                    base_url: settings.base_url,
-                    api_key_env: settings.api_key_env,
+                    base_url: settings.base_url.clone(),
+                    api_key_env: settings.api_key_env.clone(),
                     timeout: Duration::from_millis(settings.timeout_ms.max(1)),
                     requests_per_minute: settings.requests_per_minute,
                     tokens_per_minute: settings.tokens_per_minute,
@@ -175,17 +175,17 @@ provider! {
     tokens_per_minute "TREERING_PROVIDERS_OLLAMA_TOKENS_PER_MINUTE";
 }
 
-impl From<ProvidersSettings> for ProviderOptions {
-    fn from(settings: ProvidersSettings) -> Self {
+impl From<&ProvidersSettings> for ProviderOptions {
+    fn from(settings: &ProvidersSettings) -> Self {
         Self {
             redact: settings.redact,
             connect_timeout: Duration::from_millis(settings.connect_timeout_ms.max(1)),
             providers: [
-                ("openai", settings.openai.into()),
-                ("compatible", settings.compatible.into()),
-                ("anthropic", settings.anthropic.into()),
-                ("gemini", settings.gemini.into()),
-                ("ollama", settings.ollama.into()),
+                ("openai", (&settings.openai).into()),
+                ("compatible", (&settings.compatible).into()),
+                ("anthropic", (&settings.anthropic).into()),
+                ("gemini", (&settings.gemini).into()),
+                ("ollama", (&settings.ollama).into()),
             ]
             .into(),
         }

@@ -10,11 +10,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use treering_core::MessageIdx;
-use treering_core::ports::Span;
+use treering_core::ports::{JobFilter, Span};
 use treering_engine::{Error, Found, Query, Scope, Worker};
 
 use crate::importers::{Options as ImportOptions, Runner};
-use crate::{EmbedOptions, Memory, Options, Sync};
+use crate::{Memory, Options};
 
 pub use context::{Contexts, Way};
 pub use data::{Haystack, Unfit, read};
@@ -69,13 +69,12 @@ pub fn measure(
     path: &Path,
     text: &str,
     home: &Path,
-    embed: &EmbedOptions,
+    options: &Options,
     measured: &mut Measured,
     mut progress: impl FnMut(),
 ) -> Result<(), EvalError> {
     let haystacks = read(text)?;
-    let options = Options { sync: Sync::Normal, embed: embed.clone(), ..Options::default() };
-    let memory = crate::open_with(home, options)?;
+    let memory = crate::open_with(home, options.clone())?;
     let runner = Runner { memory: &memory, options: ImportOptions::default() };
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let report = runner.text(&name, text.to_owned())?;
@@ -83,6 +82,9 @@ pub fn measure(
         return Err(EvalError::Import(error));
     }
     Worker::new(memory.clone())?.run(&Scope::default(), &|_, _| {})?;
+    if let Some(job) = memory.jobs(&JobFilter::all(1))?.pop() {
+        return Err(EvalError::Unfinished(job.error.unwrap_or_else(|| job.kind.to_string())));
+    }
     measured.nodes += memory.verify(|_| ())?.nodes;
     for haystack in &haystacks {
         ask(&memory, haystack, measured, &mut progress)?;
@@ -113,9 +115,13 @@ fn ask(
             ..Query::default()
         };
         let started = Instant::now();
-        let hits = memory.search(&query)?.hits;
+        let answer = memory.search(&query)?;
         let took = started.elapsed();
-        let turns: Vec<String> = hits
+        if let Some(why) = answer.words_only {
+            return Err(EvalError::Unfinished(why));
+        }
+        let turns: Vec<String> = answer
+            .hits
             .into_iter()
             .filter_map(|hit| match hit.found {
                 Found::Message(message) => message.said.external_id.map(|id| id.to_string()),
@@ -171,6 +177,9 @@ pub enum EvalError {
     /// The file could not be read.
     #[error(transparent)]
     Unreadable(#[from] crate::importers::Unreadable),
+    /// A model did not do its part, and figures without it would be of something else.
+    #[error("a model did not do its part: {0}")]
+    Unfinished(String),
     /// A haystack was imported and is not there.
     #[error("the conversation {0:?} was not imported")]
     Missing(String),

@@ -9,8 +9,9 @@ use treering_core::error::StoreError;
 use treering_core::index::{VectorIndex, Vectors};
 use treering_core::ports::{
     Arrivals, ConversationFilter, Description, JobFilter, Known, LevelTotals, LogFilter, NodeFilter, Plan,
-    Span, StoreResult,
+    Span, SpendFilter, StoreResult,
 };
+use treering_core::spend::Spent;
 use treering_core::{
     Clock, ContentHash, ConversationId, ConversationKey, ExternalId, Invalid, Job, JobId, Message,
     MessageIdx, Node, NodeId, Reader, Store, TenantId, Timestamp, ToolCall, Turn, TurnNo,
@@ -231,6 +232,10 @@ impl Reader for PastReader<'_> {
         limit: usize,
     ) -> StoreResult<(Vectors, u64)> {
         self.reader.vector_arrivals(tenant, model, after, limit)
+    }
+
+    fn spent(&self, tenant: &TenantId, filter: &SpendFilter) -> StoreResult<Vec<(String, Spent)>> {
+        self.reader.spent(tenant, filter)
     }
 
     fn totals(&self, tenant: &TenantId) -> StoreResult<(u32, Totals)> {

@@ -44,7 +44,15 @@ impl Memory {
         let mut slots = self.slots();
         if let Some(slot) = slots.get_mut(self.tenant()) {
             let arena = Arc::clone(&slot.arena);
-            let is_old = arena.read().unwrap_or_else(PoisonError::into_inner).model != model;
+            let (is_old, is_blind) = {
+                let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
+                (arena.model != model, arena.dims == 0)
+            };
+            if is_blind && !is_old && self.dims_of(&model)? > 0 {
+                drop(slots);
+                self.replace_arena(&model);
+                return self.arena();
+            }
             if is_old && !slot.is_replaced {
                 slot.is_replaced = true;
                 let memory = self.clone();
@@ -65,10 +73,20 @@ impl Memory {
     }
 
     fn made_arena(&self, model: &str) -> Result<Arc<RwLock<Arena>>> {
-        let dims = self.embedder_named(model).map_or(0, |embedder| embedder.dims());
-        let arena = Arc::new(RwLock::new(Arena::new(model, dims)));
+        let arena = Arc::new(RwLock::new(Arena::new(model, self.dims_of(model)?)));
         self.follow(&arena)?;
         Ok(arena)
+    }
+
+    /// How many numbers the vectors of a model have. Those that are kept say so; where there is none yet, nobody beyond
+    /// this machine is asked, and 0 says that nothing can be found by what it means.
+    fn dims_of(&self, model: &str) -> Result<usize> {
+        let Some(embedder) = self.embedder_named(model) else { return Ok(0) };
+        if !embedder.is_remote() {
+            return Ok(embedder.dims());
+        }
+        let (kept, _) = self.store().reader()?.vector_arrivals(self.tenant(), model, 0, 1)?;
+        Ok(kept.first().map_or(0, |(_, vector)| vector.len()))
     }
 
     fn replace_arena(&self, model: &str) {
@@ -85,20 +103,20 @@ impl Memory {
     /// Takes in what has come. Other threads may do so at the same time.
     fn follow(&self, arena: &RwLock<Arena>) -> Result<()> {
         loop {
-            let (model, seen) = {
+            let (model, dims, seen) = {
                 let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
-                (arena.model.clone(), arena.seen)
+                (arena.model.clone(), arena.dims, arena.seen)
             };
-            match self.come(&model, seen)? {
+            match self.come(&model, dims, seen)? {
                 None => return Ok(()),
                 Some(come) if come.messages.len() < PORTION => come.enter(arena),
-                Some(come) => self.follow_far(arena, &model, come)?,
+                Some(come) => self.follow_far(arena, (&model, dims), come)?,
             }
         }
     }
 
     /// Takes in much: while one portion is entered the next is read and embedded.
-    fn follow_far(&self, arena: &RwLock<Arena>, model: &str, first: Come) -> Result<()> {
+    fn follow_far(&self, arena: &RwLock<Arena>, (model, dims): (&str, usize), first: Come) -> Result<()> {
         std::thread::scope(|scope| {
             let (send, receive) = std::sync::mpsc::sync_channel::<Come>(1);
             let reading = scope.spawn(move || {
@@ -106,7 +124,7 @@ impl Memory {
                 while let Some(come) = next.take() {
                     let seen = come.now;
                     if send.send(come).is_ok() {
-                        next = self.come(model, seen)?;
+                        next = self.come(model, dims, seen)?;
                     }
                 }
                 Ok(())
@@ -117,13 +135,13 @@ impl Memory {
     }
 
     /// What has come after what was seen; nothing when that was all.
-    fn come(&self, model: &str, seen: Seen) -> Result<Option<Come>> {
+    fn come(&self, model: &str, dims: usize, seen: Seen) -> Result<Option<Come>> {
         let embedder = self.embedder_named(model);
         let (reader, tenant) = (self.store().reader()?, self.tenant());
         let messages = reader.arrivals(tenant, seen.messages, PORTION)?;
         let calls = reader.call_arrivals(tenant, seen.calls, PORTION)?;
         let nodes = reader.node_arrivals(tenant, seen.nodes, PORTION)?;
-        let is_kept = embedder.is_some_and(|embedder| !embedder.is_instant());
+        let is_kept = dims > 0 && embedder.is_some_and(|embedder| !embedder.is_instant());
         let (vectors, through) = match is_kept {
             true => reader.vector_arrivals(tenant, model, seen.vectors, PORTION)?,
             false => (Vec::new(), 0),
@@ -141,7 +159,7 @@ impl Memory {
             .chain(of_nodes.iter().map(String::as_str))
             .map(embedded_part)
             .collect();
-        let senses = self.senses(&*reader, model, embedder, &texts)?;
+        let senses = self.senses(&*reader, (model, dims), embedder, &texts)?;
         Ok(Some(Come {
             messages: messages.items,
             calls: calls.items,
@@ -157,11 +175,11 @@ impl Memory {
     fn senses(
         &self,
         reader: &dyn Reader,
-        model: &str,
+        (model, dims): (&str, usize),
         embedder: Option<&dyn Embedder>,
         texts: &[&str],
     ) -> Result<Vec<Sense>> {
-        let Some(embedder) = embedder else {
+        let Some(embedder) = embedder.filter(|_| dims > 0) else {
             return Ok(texts.iter().map(|_| Sense::Known(Vec::new())).collect());
         };
         if embedder.is_instant() {
@@ -171,8 +189,8 @@ impl Memory {
         let hashes: Vec<ContentHash> = texts.iter().map(|text| content_hash(text)).collect();
         let kept = reader.vectors(self.tenant(), model, &hashes)?;
         let sense = |((text, hash), kept): ((&&str, ContentHash), Option<Vec<f32>>)| match kept {
-            Some(vector) if vector.len() == embedder.dims() => Sense::Known(vector),
-            _ if text.is_empty() => Sense::Known(vec![0.0; embedder.dims()]),
+            Some(vector) if vector.len() == dims => Sense::Known(vector),
+            _ if text.is_empty() => Sense::Known(vec![0.0; dims]),
             _ => Sense::Awaited(hash),
         };
         Ok(texts.iter().zip(hashes).zip(kept).map(sense).collect())

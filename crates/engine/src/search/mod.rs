@@ -132,7 +132,10 @@ impl Memory {
             (arena.model.clone(), arena.dims)
         };
         let asked = match self.embedder_named(&model) {
-            Some(embedder) => embedder.embed(&[text::longest_embedded(text)]).map_err(|error| error.reason),
+            Some(_) if dims == 0 => Err(format!("{model:?} has given no vector yet")),
+            Some(embedder) => embedder
+                .embed_metered(&[text::longest_embedded(text)], &self.purse(None))
+                .map_err(|error| error.reason),
             None => Err(format!("the vectors are of the model {model:?}, which is not configured here")),
         };
         match asked.map(|mut vectors| vectors.pop()) {

@@ -11,7 +11,7 @@ use treering_core::job::RetryPolicy;
 use treering_core::{
     Clock, Commit, ConversationId, Embedder, Policy, Store, Summarizer, TenantId, Timestamp, Write,
 };
-use treering_engine::{Memory, Parts, Scope, WorkSettings, Worker};
+use treering_engine::{Memory, Parts, Scope, SpendSettings, WorkSettings, Worker};
 use treering_providers::{Bpe, Extractive, StaticEmbedder};
 use treering_store::{EmbeddedStore, Sync};
 use treering_testkit::generate::Event;
@@ -66,6 +66,7 @@ pub fn open_with(
         other_embedders: embedders,
         policy,
         work,
+        spend: SpendSettings::default(),
     };
     Memory::new(parts, TenantId::default())
 }

@@ -32,8 +32,8 @@ impl Failure {
     pub(super) fn to_error(&self) -> ProviderError {
         match self {
             Self::NoKey(variable) => ProviderError::lasting(format!(
-                "there is no key in the environment variable {variable}; set it, and retry the jobs with \
-                 `treering jobs retry`"
+                "there is no key in the environment variable {variable}; set it, and `treering update` \
+                 makes up for it"
             )),
             Self::Quota(wait) => ProviderError {
                 reason: format!("the quota of this minute is used up; free in {} s", wait.div_ceil(1000)),

@@ -100,8 +100,8 @@ struct Shared {
 }
 
 /// A call: where to, with which headers, what, and about how many tokens it takes.
-pub(crate) struct Call<'a> {
-    pub(crate) path: &'a str,
+pub(crate) struct Call {
+    pub(crate) path: String,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Value,
     pub(crate) rough_tokens: u64,
@@ -151,7 +151,7 @@ impl Client {
     }
 
     /// Posts JSON and reads JSON.
-    pub(crate) fn post(&self, call: Call<'_>) -> Result<Answer, Refused> {
+    pub(crate) fn post(&self, call: Call) -> Result<Answer, Refused> {
         let failure = |failure: Failure| self.refused(&failure);
         let (mut response, redacted) = self.send(call).map_err(failure)?;
         let text = response.body_mut().with_config().limit(MOST_BYTES).read_to_string();
@@ -165,7 +165,7 @@ impl Client {
     /// one was there. An answer that ends before that was cut.
     pub(crate) fn post_lines(
         &self,
-        call: Call<'_>,
+        call: Call,
         hear: &mut dyn FnMut(&str) -> Result<bool, ProviderError>,
     ) -> Result<Redactions, Refused> {
         let failure = |failure: Failure| self.refused(&failure);
@@ -199,7 +199,7 @@ impl Client {
         self.refused(&Failure::Broken(why.to_owned())).error
     }
 
-    fn send(&self, mut call: Call<'_>) -> Result<(Response<Body>, Redactions), Failure> {
+    fn send(&self, mut call: Call) -> Result<(Response<Body>, Redactions), Failure> {
         let Shared { endpoint, agent, quotas, calls, run } = &*self.0;
         if let Some(variable) = &endpoint.lacks_key {
             return Err(Failure::NoKey(variable.clone()));

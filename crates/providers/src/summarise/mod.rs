@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use treering_core::acceptance;
-use treering_core::brief::{Brief, Draft, Strategy};
+use treering_core::brief::{Brief, Strategy};
 use treering_core::chat::{ChatMessage, ChatReply, ChatRequest, End};
 use treering_core::facts::Facts;
 use treering_core::node::NodeContent;
+use treering_core::spend::{Metered, Unmetered};
 use treering_core::text::preview;
-use treering_core::{Advice, Chat, ProviderError, Role, Summarizer, prompt};
+use treering_core::{Advice, Chat, Meter, ProviderError, Role, Summarizer, prompt};
 
 use crate::extractive::lists;
 
@@ -60,19 +61,16 @@ impl Summarizer for ModelSummarizer {
     }
 
     fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError> {
-        self.draft(brief).map(|draft| draft.content)
+        self.summarise_metered(brief, &Unmetered)
     }
 
-    fn draft(&self, brief: &Brief) -> Result<Draft, ProviderError> {
+    fn summarise_metered(&self, brief: &Brief, meter: &dyn Meter) -> Result<NodeContent, ProviderError> {
+        let chat = Metered { chat: &*self.chat, meter };
         let source = Facts::of_brief(brief);
         let mut request = self.request(brief);
-        let mut draft = Draft::default();
-        let mut reply = self.chat.complete(&request)?;
-        let first = take(&reply, brief, &source);
-        draft.usage += reply.usage;
-        draft.redacted.add(&reply.redacted);
-        let why = match first {
-            Ok(content) => return Ok(Draft { content, ..draft }),
+        let reply = chat.complete(&request)?;
+        let why = match take(&reply, brief, &source) {
+            Ok(content) => return Ok(content),
             Err(why) => why,
         };
         request.messages.extend([
@@ -82,16 +80,10 @@ impl Summarizer for ModelSummarizer {
         if reply.end == End::Cut {
             request.max_tokens = request.max_tokens.map(|most| most * 2);
         }
-        reply = self.chat.complete(&request)?;
-        draft.usage += reply.usage;
-        draft.redacted.add(&reply.redacted);
-        match take(&reply, brief, &source) {
-            Ok(content) => Ok(Draft { content, ..draft }),
-            Err(again) => Err(ProviderError {
-                reason: format!("{} wrote nothing that can be used: {why}; then: {again}", self.name()),
-                advice: Advice::StandIn,
-            }),
-        }
+        take(&chat.complete(&request)?, brief, &source).map_err(|again| ProviderError {
+            reason: format!("{} wrote nothing that can be used: {why}; then: {again}", self.name()),
+            advice: Advice::StandIn,
+        })
     }
 }
 

@@ -7,6 +7,8 @@ use treering_core::brief::{Passage, Said};
 use treering_core::chat::Usage;
 use treering_core::node::Level;
 use treering_core::policy::Length;
+use treering_core::redact::Redactions;
+use treering_core::spend::Booking;
 use treering_core::{Json, Timestamp};
 
 use super::*;
@@ -54,21 +56,20 @@ const GOOD: &str = r#"{"overview": "Ana put the gauge of Kerzavel into src/tide.
 const INVENTED: &str =
     r#"{"overview": "Then Bob put src/lake.rs into Paris on 3 May 2024 for 17 days with 99 boats."}"#;
 
-fn summarise(answers: &[&str]) -> (Result<Draft, ProviderError>, Vec<ChatRequest>) {
+fn summarise(answers: &[&str]) -> (Result<NodeContent, ProviderError>, Vec<ChatRequest>) {
     let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
     let chat = Arc::new(Script(Mutex::new(answers), Mutex::default()));
     let summarizer = ModelSummarizer::new(Arc::clone(&chat) as Arc<dyn Chat>, 0.3, Prompts::new());
-    let draft = summarizer.draft(&brief(SAID));
+    let content = summarizer.summarise(&brief(SAID));
     let asked = chat.1.lock().unwrap().clone();
-    (draft, asked)
+    (content, asked)
 }
 
 #[test]
 fn what_can_be_used_is_taken_at_once() {
-    let (draft, asked) = summarise(&[GOOD]);
-    let Draft { content, usage, .. } = draft.unwrap();
+    let (content, asked) = summarise(&[GOOD]);
+    let content = content.unwrap();
     assert_eq!(asked.len(), 1);
-    assert_eq!(usage, Usage { calls: 1, tokens_in: 100, tokens_out: 10 });
     assert_eq!(content.decisions, ["Serve it on port 7410."]);
     assert_eq!(content.key_findings, ["It keeps 3.5 GB."], "what is invented goes");
     assert_eq!(content.files_mentioned, ["src/tide.rs"], "facts are found, not asked for");
@@ -97,9 +98,9 @@ fn the_source_is_fenced_and_cannot_leave_its_fence() {
 #[test]
 fn what_cannot_be_used_is_asked_for_once_more() {
     for bad in [INVENTED, "{\"overview\": \"Ana p", "I'm sorry, but I can't help with that."] {
-        let (draft, asked) = summarise(&[bad, GOOD]);
-        let draft = draft.unwrap();
-        assert_eq!(draft.usage.calls, 2);
+        let (content, asked) = summarise(&[bad, GOOD]);
+        assert_eq!(content.unwrap().decisions, ["Serve it on port 7410."]);
+        assert_eq!(asked.len(), 2);
         let last = &asked[1].messages;
         assert_eq!(last.len(), 4);
         assert!(last[3].text.contains("cannot be used"), "{:?}", last[3]);
@@ -109,8 +110,8 @@ fn what_cannot_be_used_is_asked_for_once_more() {
 
 #[test]
 fn then_somebody_else_has_to_write_it() {
-    let (draft, asked) = summarise(&[INVENTED, "{}"]);
-    let error = draft.unwrap_err();
+    let (content, asked) = summarise(&[INVENTED, "{}"]);
+    let error = content.unwrap_err();
     assert_eq!(asked.len(), 2);
     assert_eq!(error.advice, Advice::StandIn);
     for word in ["script/1", "Paris", "no summary"] {
@@ -130,4 +131,44 @@ fn a_prompt_of_ones_own_takes_the_place_of_ours() {
     let summarizer = ModelSummarizer::new(Arc::clone(&chat) as Arc<dyn Chat>, 0.3, prompts);
     summarizer.summarise(&brief(SAID)).unwrap();
     assert!(chat.1.lock().unwrap()[0].messages[0].text.starts_with("Raconte en français."));
+}
+
+/// Lets so many calls pass, and counts what they took.
+struct Purse(Mutex<(u32, Usage)>);
+
+impl Meter for Purse {
+    fn book(&self, model: &str, most: Usage) -> Result<Booking, ProviderError> {
+        assert_eq!(model, "script/1");
+        assert!(most.tokens_in > 100 && most.tokens_out > 10, "{most:?}");
+        let mut state = self.0.lock().unwrap();
+        state.0 = state.0.checked_sub(1).ok_or_else(|| ProviderError::lasting("no more"))?;
+        Unmetered.book(model, most)
+    }
+
+    fn settle(&self, _: Booking, took: Usage, _: &Redactions) {
+        self.0.lock().unwrap().1 += took;
+    }
+}
+
+#[test]
+fn every_call_is_asked_for_and_accounted() {
+    let summarise = |calls: u32, answers: &[&str]| {
+        let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
+        let chat = Arc::new(Script(Mutex::new(answers), Mutex::default()));
+        let summarizer = ModelSummarizer::new(chat, 0.3, Prompts::new());
+        let purse = Purse(Mutex::new((calls, Usage::default())));
+        let content = summarizer.summarise_metered(&brief(SAID), &purse);
+        (content.map(drop), purse.0.into_inner().unwrap().1)
+    };
+    let usage =
+        |calls: u32| Usage { calls, tokens_in: 100 * u64::from(calls), tokens_out: 10 * u64::from(calls) };
+    assert_eq!(summarise(9, &[GOOD]), (Ok(()), usage(1)));
+    assert_eq!(summarise(9, &[INVENTED, GOOD]), (Ok(()), usage(2)));
+    assert_eq!(summarise(1, &[INVENTED, GOOD]), (Err(ProviderError::lasting("no more")), usage(1)));
+    assert_eq!(summarise(0, &[GOOD]), (Err(ProviderError::lasting("no more")), usage(0)));
+    assert_eq!(
+        summarise(9, &[]),
+        (Err(ProviderError::passing("over")), usage(0)),
+        "what failed costs nothing"
+    );
 }

@@ -11,7 +11,7 @@ use treering_testkit::fault_server::{Act, FaultServer};
 
 use super::{chat, embedder, endpoint, fixture, question};
 
-const WIRES: [Wire; 4] = [Wire::OpenAi, Wire::Anthropic, Wire::Gemini, Wire::Ollama];
+const WIRES: [Wire; 5] = [Wire::OpenAi, Wire::Anthropic, Wire::Gemini, Wire::Ollama, Wire::Compatible];
 
 fn complete(wire: Wire, act: Act) -> ProviderError {
     let server = FaultServer::start([act]);
@@ -92,7 +92,13 @@ fn answers_that_cannot_be_used_are_errors() {
 
 #[test]
 fn a_stream_that_breaks_off_is_an_error() {
-    let streams = ["openai-chat.events", "anthropic-chat.events", "gemini-chat.events", "ollama-chat.lines"];
+    let streams = [
+        "openai-chat.events",
+        "anthropic-chat.events",
+        "gemini-chat.events",
+        "ollama-chat.lines",
+        "openai-chat.events",
+    ];
     for (wire, stream) in WIRES.into_iter().zip(streams) {
         let whole = fixture(stream);
         let half = whole[..whole.find("every").unwrap()].to_owned();

@@ -1,11 +1,33 @@
 //! What goes over the wire to each provider, and what comes back.
 
 use serde_json::{Value, json};
+use std::sync::Mutex;
+
 use treering_core::chat::{ChatReply, End, Usage};
+use treering_core::redact::Redactions;
+use treering_core::spend::{Booking, Unmetered};
+use treering_core::{Meter, ProviderError};
 use treering_providers::remote::Wire;
 use treering_testkit::fault_server::{Act, FaultServer};
 
 use super::{KEY, chat, embedder, fixture, question};
+
+/// Keeps what calls took, and what was taken out of them.
+#[derive(Default)]
+struct Till(Mutex<(Usage, Redactions)>);
+
+impl Meter for Till {
+    fn book(&self, model: &str, most: Usage) -> Result<Booking, ProviderError> {
+        assert!(most.tokens_in > 0, "{most:?}");
+        Unmetered.book(model, most)
+    }
+
+    fn settle(&self, _: Booking, took: Usage, redacted: &Redactions) {
+        let mut till = self.0.lock().unwrap();
+        till.0 += took;
+        till.1.add(redacted);
+    }
+}
 
 fn expected() -> ChatReply {
     ChatReply {
@@ -40,10 +62,30 @@ fn openai() {
     assert_eq!(body["model"], "m-1");
     assert_eq!(body["messages"][0], json!({"role": "system", "content": "Be short."}));
     assert_eq!(body["messages"][2]["role"], "assistant");
-    assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(50), &json!(0.3)));
+    assert_eq!((&body["max_completion_tokens"], &body["temperature"]), (&json!(50), &json!(0.3)));
     assert_eq!(body["response_format"]["type"], "json_schema");
     assert_eq!(body["response_format"]["json_schema"]["strict"], true);
     assert_eq!(body["response_format"]["json_schema"]["schema"]["type"], "object");
+    let older = check(Wire::Compatible, "openai-chat.json", "openai-chat.events", path, path);
+    assert_eq!((&older["max_tokens"], older.get("max_completion_tokens")), (&json!(50), None));
+}
+
+#[test]
+fn a_refusal_that_is_streamed_is_one() {
+    let refusal = json!({"choices": [{"delta": {"refusal": "No."}}]});
+    let last = json!({"choices": [{"delta": {}, "finish_reason": "stop"}]});
+    let server =
+        FaultServer::start([Act::events(&format!("data: {refusal}\n\ndata: {last}\n\ndata: [DONE]\n"))]);
+    let reply = chat(Wire::OpenAi, &server).stream(&question(), &mut |_| ()).unwrap();
+    assert_eq!((reply.text.as_str(), reply.end), ("No.", End::Declined));
+}
+
+#[test]
+fn what_a_server_does_not_count_is_estimated() {
+    let answer = json!({"choices": [{"message": {"content": "Every 20 minutes."}, "finish_reason": "stop"}]});
+    let server = FaultServer::start([Act::json(&answer)]);
+    let usage = chat(Wire::Compatible, &server).complete(&question()).unwrap().usage;
+    assert_eq!(usage, Usage { calls: 1, tokens_in: question().rough_tokens(), tokens_out: 5 });
 }
 
 #[test]
@@ -82,6 +124,7 @@ fn ollama() {
 fn keys_go_where_each_provider_wants_them() {
     for (wire, header, value) in [
         (Wire::OpenAi, "authorization", format!("Bearer {KEY}")),
+        (Wire::Compatible, "authorization", format!("Bearer {KEY}")),
         (Wire::Anthropic, "x-api-key", KEY.to_owned()),
         (Wire::Gemini, "x-goog-api-key", KEY.to_owned()),
         (Wire::Ollama, "authorization", format!("Bearer {KEY}")),
@@ -109,6 +152,26 @@ fn vectors_of_every_provider_have_length_one_and_their_order() {
         assert_eq!((embedder.dims(), embedder.name()), (3, "test/e-1"));
         assert_eq!(server.asked().len(), 1);
         assert_eq!(server.asked()[0].path, path);
+    }
+}
+
+#[test]
+fn vectors_are_accounted_with_what_was_taken_out() {
+    let texts = ["The key is sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x.", "two"];
+    let rough = texts.iter().map(|text| text.len() as u64).sum::<u64>().div_ceil(4);
+    for (wire, answer, tokens) in [
+        (Wire::OpenAi, "openai-embeddings.json", 8),
+        // It does not say what it took in this shape.
+        (Wire::Gemini, "gemini-embeddings.json", rough),
+        (Wire::Ollama, "ollama-embeddings.json", 8),
+    ] {
+        let server = FaultServer::start([Act::json(&fixture(answer)), Act::refuse(500, "down")]);
+        let (embedder, till) = (embedder(wire, &server, None), Till::default());
+        embedder.embed_metered(&texts, &till).unwrap();
+        assert!(embedder.embed_metered(&texts, &till).is_err());
+        let (usage, redacted) = till.0.into_inner().unwrap();
+        assert_eq!(usage, Usage::of_call(tokens, 0), "{wire:?}: what failed costs nothing");
+        assert_eq!(redacted.to_string(), "1 × API key");
     }
 }
 
@@ -143,12 +206,14 @@ fn many_texts_go_in_batches() {
 fn what_a_server_does_not_take_is_left_out() {
     let words = |words: &str| Act::refuse(400, &json!({"error": {"message": words}}).to_string());
     let server = FaultServer::start([
-        words("Unsupported parameter: 'max_tokens' is not supported with this model."),
+        words(
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'.",
+        ),
         words("Unsupported value: 'temperature' does not support 0.3 with this model."),
         words("'response_format' of type 'json_schema' is not supported"),
         Act::json(&fixture("openai-chat.json")),
     ]);
-    let chat = chat(Wire::OpenAi, &server);
+    let chat = chat(Wire::Compatible, &server);
     assert_eq!(chat.complete(&question()).unwrap(), expected());
     assert_eq!(chat.complete(&question()).unwrap(), expected());
     assert_eq!(server.asked().len(), 5, "it is learned once");

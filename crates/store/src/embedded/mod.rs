@@ -11,6 +11,7 @@ mod log;
 mod queue;
 mod read;
 mod schema;
+mod spend;
 mod threads;
 mod tree_read;
 mod tree_write;

@@ -12,8 +12,9 @@ use treering_core::conversation::Totals;
 use treering_core::index::{VectorIndex, Vectors};
 use treering_core::ports::{
     Arrivals, ConversationFilter, JobFilter, Known, LevelTotals, LogFilter, NodeFilter, Reader, Span,
-    StoreResult,
+    SpendFilter, StoreResult,
 };
+use treering_core::spend::Spent;
 use treering_core::{
     ContentHash, Conversation, ConversationId, ConversationKey, ExternalId, Job, JobId, Json, Message,
     MessageIdx, NewMessage, NewToolCall, Node, NodeId, Role, TenantId, ThreadName, Timestamp, ToolCall,
@@ -306,6 +307,10 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
 
     fn log(&self, tenant: &TenantId, filter: &LogFilter) -> StoreResult<Vec<LogLine>> {
         self.read_log(tenant, filter)
+    }
+
+    fn spent(&self, tenant: &TenantId, filter: &SpendFilter) -> StoreResult<Vec<(String, Spent)>> {
+        self.read_spent(tenant, filter)
     }
 
     fn totals(&self, tenant: &TenantId) -> StoreResult<(u32, Totals)> {

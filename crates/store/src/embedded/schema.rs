@@ -12,6 +12,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0001_ground_truth.sql"),
     include_str!("schema/0002_tree.sql"),
     include_str!("schema/0003_vectors.sql"),
+    include_str!("schema/0004_spend.sql"),
 ];
 
 /// The newest version this program knows.

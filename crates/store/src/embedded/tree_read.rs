@@ -20,7 +20,7 @@ use super::read::{View, end, moment, rows, unreadable};
 const NODE: &str =
     "n.id, n.parent, n.dirty, n.range_start, n.range_end, n.first_idx, n.until_idx, n.messages,
     n.turns, n.raw_chars, n.raw_tokens, n.source_chars, n.made_by, n.made_at, n.took_ms, n.chars, n.tokens,
-    n.grounded, n.retained, n.task, n.content,
+    n.grounded, n.retained, n.task, n.content, n.invented,
     n.parent IS NOT NULL AND EXISTS (SELECT 1 FROM nodes p WHERE p.conversation = n.conversation
         AND p.level = n.level + 1 AND p.ordinal = n.parent)";
 
@@ -83,7 +83,7 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
             WHERE n.pk > ?2 AND c.tenant = ?1 ORDER BY n.pk LIMIT ?3"
         );
         let items = self.many(&sql, params![tenant.as_str(), after as i64, rows(limit)], |row| {
-            Ok((number(row, 22)?, ConversationId::from_bytes(row.get(23)?), node(row)?))
+            Ok((number(row, 23)?, ConversationId::from_bytes(row.get(24)?), node(row)?))
         })?;
         self.arrived(items, "nodes", "pk", after, limit)
     }
@@ -108,10 +108,12 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
     ) -> StoreResult<Vec<LevelTotals>> {
         let covered = "EXISTS (SELECT 1 FROM nodes p WHERE p.conversation = n.conversation
             AND p.level = n.level + 1 AND p.ordinal = n.parent)";
+        let standing_in = Making::STANDING_IN;
         let sql = format!(
             "SELECT n.level, count(*), sum(n.dirty), sum(n.chars), sum(n.tokens), sum(n.source_chars),
                 sum(n.raw_tokens), sum(n.took_ms), max(n.took_ms), sum(n.grounded), sum(n.retained),
-                sum(NOT {covered}), sum(iif({covered}, 0, n.raw_tokens)), sum(iif({covered}, 0, n.tokens))
+                sum(NOT {covered}), sum(iif({covered}, 0, n.raw_tokens)), sum(iif({covered}, 0, n.tokens)),
+                sum(instr(n.made_by, '{standing_in}') > 0)
             FROM nodes n JOIN conversations c ON c.pk = n.conversation
             WHERE c.tenant = ?1 AND (?2 IS NULL OR c.id = ?2) GROUP BY n.level ORDER BY n.level"
         );
@@ -132,6 +134,7 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
                 uncovered: row.get(11)?,
                 uncovered_raw_tokens: whole(row, 12)?,
                 uncovered_tokens: whole(row, 13)?,
+                stand_ins: row.get(14)?,
             })
         })
     }
@@ -239,7 +242,8 @@ fn node(row: &Row<'_>) -> rusqlite::Result<Node> {
         retained: row.get(18)?,
         task: parsed(row, 19)?,
         content: parsed(row, 20)?,
-        superseded: row.get(21)?,
+        invented: parsed(row, 21)?,
+        superseded: row.get(22)?,
     })
 }
 

@@ -16,9 +16,9 @@ const KEPT_LINES: i64 = 100_000;
 pub(super) fn put_node(connection: &Connection, conversation: i64, node: &Node) -> Result<()> {
     let sql = "INSERT INTO nodes (conversation, level, ordinal, id, parent, dirty, range_start, range_end,
             first_idx, until_idx, messages, turns, raw_chars, raw_tokens, source_chars, made_by, made_at,
-            took_ms, chars, tokens, grounded, retained, task, content)
+            took_ms, chars, tokens, grounded, retained, task, content, invented)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
-            ?21, ?22, ?23, ?24)";
+            ?21, ?22, ?23, ?24, ?25)";
     let source = &node.source;
     let place = params![conversation, node.level().number(), node.ordinal()];
     let remove = "DELETE FROM nodes WHERE conversation = ?1 AND level = ?2 AND ordinal = ?3";
@@ -48,6 +48,7 @@ pub(super) fn put_node(connection: &Connection, conversation: i64, node: &Node) 
         node.retained,
         text_of(&node.task)?,
         text_of(&node.content)?,
+        text_of(&node.invented)?,
     ])?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use treering_core::{
 
 use super::codes::{naming_code, role_code, state_code};
 use super::tree_write::{self as tree, text_of};
-use super::{follow, threads};
+use super::{follow, spend, threads};
 
 type Result<T> = rusqlite::Result<T>;
 
@@ -87,6 +87,7 @@ impl<'a> Writer<'a> {
             Write::PutVectors(model, vectors) => follow::put_vectors(self.connection, tenant, model, vectors),
             Write::DropVectors(model) => follow::drop_vectors(self.connection, tenant, model),
             Write::PutVectorIndex(index) => follow::put_vector_index(self.connection, tenant, index),
+            Write::AddSpend(charge) => spend::add(self.connection, tenant, charge),
             Write::AddLog(line) => tree::add_log(self.connection, self.pk(tenant, line.conversation)?, line),
         })
     }

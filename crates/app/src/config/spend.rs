@@ -1,0 +1,96 @@
+//! The settings of what may be spent on models.
+
+use std::collections::BTreeMap;
+
+use confique::Config;
+use serde::Deserialize;
+use treering_core::spend::{Cap, Caps, Money, Price};
+
+use crate::SpendOptions;
+
+/// What may be spent on models beyond this program. Past a cap, summaries are quoted instead of written, which
+/// `treering update` makes good, and nothing is embedded.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct SpendSettings {
+    /// The most tokens, read and written, that a day may take, in UTC; 0 for as many as there are.
+    #[config(env = "TREERING_SPEND_DAY_TOKENS", default = 0)]
+    pub day_tokens: u64,
+
+    /// The most US dollars that a day may take, in UTC; 0 for as many as it takes. Models whose price is not known
+    /// count for nothing here.
+    #[config(env = "TREERING_SPEND_DAY_DOLLARS", default = 0.0, validate = are_dollars)]
+    pub day_dollars: f64,
+
+    /// The most tokens that each conversation may take; 0 for as many as there are.
+    #[config(env = "TREERING_SPEND_CONVERSATION_TOKENS", default = 0)]
+    pub conversation_tokens: u64,
+
+    /// The most US dollars that each conversation may take; 0 for as many as it takes.
+    #[config(env = "TREERING_SPEND_CONVERSATION_DOLLARS", default = 0.0, validate = are_dollars)]
+    pub conversation_dollars: f64,
+
+    /// The most tokens that the tenant may take in all; 0 for as many as there are.
+    #[config(env = "TREERING_SPEND_TENANT_TOKENS", default = 0)]
+    pub tenant_tokens: u64,
+
+    /// The most US dollars that the tenant may take in all; 0 for as many as it takes.
+    #[config(env = "TREERING_SPEND_TENANT_DOLLARS", default = 0.0, validate = are_dollars)]
+    pub tenant_dollars: f64,
+
+    /// Prices that the built-in table does not have or has otherwise, in US dollars for a million tokens, as
+    /// `"openai/gpt-4o-mini" = { input = 0.15, output = 0.6 }` or `"compatible/*" = { input = 0, output = 0 }`.
+    #[config(default = {}, validate = are_prices)]
+    pub prices: BTreeMap<String, PriceSetting>,
+}
+
+/// What a million tokens of a model cost.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PriceSetting {
+    /// Those that are read.
+    pub input: f64,
+    /// Those that are written.
+    #[serde(default)]
+    pub output: f64,
+}
+
+impl From<SpendSettings> for SpendOptions {
+    fn from(settings: SpendSettings) -> Self {
+        let cap = |tokens: u64, dollars: f64| Cap {
+            tokens: Some(tokens).filter(|tokens| *tokens > 0),
+            money: Some(Money::from_dollars(dollars)).filter(|money| money.0 > 0),
+        };
+        let price = |(name, price): (String, PriceSetting)| {
+            (name, Price { input: price.input, output: price.output })
+        };
+        Self {
+            caps: Caps {
+                tenant: cap(settings.tenant_tokens, settings.tenant_dollars),
+                conversation: cap(settings.conversation_tokens, settings.conversation_dollars),
+                day: cap(settings.day_tokens, settings.day_dollars),
+            },
+            prices: settings.prices.into_iter().map(price).collect(),
+        }
+    }
+}
+
+fn are_dollars(dollars: &f64) -> Result<(), String> {
+    match dollars.is_finite() && (0.0..1e9).contains(dollars) {
+        true => Ok(()),
+        false => Err(format!("{dollars} is no sum of dollars from 0 up")),
+    }
+}
+
+fn are_prices(prices: &BTreeMap<String, PriceSetting>) -> Result<(), String> {
+    let is_price = |price: f64| price.is_finite() && (0.0..1e6).contains(&price);
+    let odd = prices
+        .iter()
+        .find(|(name, price)| !name.contains('/') || !is_price(price.input) || !is_price(price.output));
+    match odd {
+        None => Ok(()),
+        Some((name, _)) => Err(format!(
+            "the price of {name:?} is none: it takes PROVIDER/MODEL, and dollars for a million tokens from 0 up"
+        )),
+    }
+}

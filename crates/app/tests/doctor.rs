@@ -1,0 +1,197 @@
+//! `doctor`, `status`, `stats` and `show` with a provider, as a person meets them. The provider is a server on
+//! loopback that answers as a script says.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use treering_testkit::fault_server::{Act, FaultServer};
+
+/// A home whose models are all at one server.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new(server: &FaultServer, more: &str) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let file = format!(
+            "[summarize]\nprovider = \"compatible\"\nmodel = \"m-1\"\n[providers.compatible]\nbase_url = \"{}\"\n\
+             [work]\nbatch_delay_ms = 0\nretry_delay_ms = 1\n[tree]\nparameters = [\"window_chars=200\", \"min_flush_chars=0\"]\n{more}",
+            server.url()
+        );
+        std::fs::write(home.path().join("treering.toml"), file).unwrap();
+        Self(home)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
+        command.env_clear().env("TREERING_HOME", self.path()).args(args).current_dir(self.path());
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let args: Vec<&str> = ["--json"].iter().chain(args).copied().collect();
+        serde_json::from_str(&self.ok(&args)).unwrap()
+    }
+
+    /// What `doctor` finds, and whether it ends well.
+    fn doctor(&self, args: &[&str]) -> (bool, Value) {
+        let args: Vec<&str> = ["--json", "doctor"].iter().chain(args).copied().collect();
+        let output = self.run(&args);
+        (output.status.success(), serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    fn say(&self) {
+        let user = "Ana put the gauge of Kerzavel into src/tide.rs on 9 December 2025, where it reads the tide every 20 \
+                    minutes and writes what it read to the ledger of the harbour office in town.";
+        let assistant = "It is served on port 7410 now, because 7400 was taken by the harbour office, and 3 months of \
+                         readings are kept, about 2 GB of them, next to the old ones.";
+        self.ok(&["append", "--title", "gauge", "--user", user, "--assistant", assistant]);
+    }
+}
+
+fn check<'a>(found: &'a Value, what: &str) -> &'a Value {
+    let checks = found["checks"].as_array().unwrap();
+    checks.iter().find(|check| check["what"] == what).unwrap_or(&Value::Null)
+}
+
+/// An answer with these words; so many tokens were read and written.
+fn answer(words: &str) -> Act {
+    Act::json(&json!({"choices": [{"message": {"content": words}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 1000, "completion_tokens": 100}}))
+}
+
+fn summary(overview: &str) -> Act {
+    answer(&json!({"overview": overview, "key_findings": [], "decisions": [], "action_items": [], "unresolved": [],
+        "topics": []}).to_string())
+}
+
+#[test]
+fn a_sound_home_passes_and_says_what_it_found() {
+    let server = FaultServer::start([answer("ready")]);
+    let home = Home::new(&server, "");
+    let (healthy, found) = home.doctor(&[]);
+    assert!(healthy, "{found}");
+    assert!(check(&found, "store")["found"].as_str().unwrap().contains("none yet"), "{found}");
+    assert!(!home.path().join("treering.db").exists(), "nothing is made");
+    assert!(check(&found, "summaries")["found"].as_str().unwrap().contains("compatible/m-1 answers"));
+    assert_eq!(server.asked().len(), 1);
+    home.say();
+    let (healthy, found) = home.doctor(&[]);
+    assert!(
+        healthy && check(&found, "store")["found"].as_str().unwrap().contains("sound, schema 4"),
+        "{found}"
+    );
+    assert_eq!(
+        (&check(&found, "index")["state"], &check(&found, "vectors")["state"]),
+        (&json!("fine"), &json!("fine"))
+    );
+    let asked = server.asked().len();
+    assert!(home.doctor(&["--offline"]).0);
+    assert_eq!(server.asked().len(), asked);
+    assert!(home.ok(&["doctor"]).contains("✓ store"), "{}", home.ok(&["doctor"]));
+}
+
+#[test]
+fn what_is_broken_is_named_with_what_to_do() {
+    let server = FaultServer::start([Act::refuse(401, r#"{"error": {"message": "bad key"}}"#)]);
+    let home = Home::new(&server, "[embed]\nmodel = \"compatible/e-1\"\n");
+    let (healthy, found) = home.doctor(&[]);
+    assert!(!healthy && found["healthy"] == false);
+    for what in ["summaries", "vectors"] {
+        let check = check(&found, what);
+        assert_eq!(check["state"], "broken", "{found}");
+        assert!(check["found"].as_str().unwrap().contains("bad key"), "{found}");
+        assert!(check["fix"].as_str().unwrap().contains("providers.compatible.base_url"), "{found}");
+    }
+    std::fs::write(home.path().join("treering.toml"), "[summarize]\nprovider = \"oracle\"").unwrap();
+    let (healthy, found) = home.doctor(&[]);
+    assert!(!healthy && check(&found, "settings")["found"].as_str().unwrap().contains("oracle"), "{found}");
+    std::fs::remove_file(home.path().join("treering.toml")).unwrap();
+    std::fs::write(
+        home.path().join("treering.db"),
+        "no store at all, but a text that is long enough to be read",
+    )
+    .unwrap();
+    let (healthy, found) = home.doctor(&[]);
+    assert!(!healthy && check(&found, "store")["state"] == "broken", "{found}");
+}
+
+#[test]
+fn spend_stand_ins_and_inventions_are_shown() {
+    // One invention of several facts is tolerated, and named.
+    let told = "Ana put the gauge of Kerzavel into src/tide.rs; it reads every 20 minutes and is served on port 7410 by Bertrand.";
+    let server = FaultServer::start([summary(told)]);
+    let caps = "[spend]\nconversation_tokens = 1000\n[spend.prices]\n\"compatible/m-1\" = { input = 1, output = 10 }\n";
+    let home = Home::new(&server, caps);
+    home.say();
+    home.ok(&["work"]);
+    let more = "Then Bob asked who reads the ledger, since nobody in the office does, and Ana said that the town pays for \
+                it, which is reason enough to go on writing to it until somebody complains about the cost of paper and ink.";
+    home.ok(&["append", "gauge", "--user", more, "--assistant", "Then it goes on as it is."]);
+    home.ok(&["work"]);
+    let tree = home.json(&["show", "gauge", "--tree"]);
+    let ids: Vec<&str> = tree["branches"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|branch| branch["id"].as_str())
+        .filter(|id| !id.is_empty())
+        .collect();
+    let nodes: Vec<Value> = ids.iter().map(|id| home.json(&["show", id])).collect();
+    let by = |name: &str| nodes.iter().filter(|node| node["generated_by"] == name).collect::<Vec<_>>();
+    let written = by("compatible/m-1");
+    assert_eq!((written.len(), &written[0]["invented"]), (1, &json!(["Bertrand"])), "{nodes:#?}");
+    let page = home.ok(&["show", written[0]["id"].as_str().unwrap()]);
+    assert!(page.contains("not in what it covers:") && page.contains("Bertrand"), "{page}");
+    assert!(!by("extractive for compatible/m-1").is_empty(), "past the cap: {nodes:#?}");
+
+    let status = home.json(&["status", "gauge"]);
+    let spent = &status["spend"]["conversation"];
+    assert_eq!(
+        (&spent["calls"], &spent["tokens_in"], &spent["tokens_out"]),
+        (&json!(1), &json!(1000), &json!(100))
+    );
+    assert_eq!((&spent["dollars"], &spent["calls_of_unknown_price"]), (&json!(0.002), &json!(0)));
+    assert!(status["spend"]["cap_reached"].as_str().unwrap().contains("1000 tokens for this conversation"));
+    assert!(status["stand_ins"].as_u64().unwrap() >= 1, "{status}");
+    let words = home.ok(&["status", "gauge"]);
+    for word in ["by a stand-in", "$0.002", "cap of 1000 tokens", "treering update"] {
+        assert!(words.contains(word), "{words}");
+    }
+    assert_eq!(home.json(&["stats"])["spend"][0]["model"], "compatible/m-1");
+    assert!(
+        home.ok(&["stats"]).contains("1 call, 1000 tokens in, 100 out, $0.002000"),
+        "{}",
+        home.ok(&["stats"])
+    );
+    assert!(home.ok(&["logs", "-n", "99"]).contains("1 call, 1000 tokens in, 100 out, $0.002000"));
+    home.ok(&["verify"]);
+}
+
+#[test]
+fn eval_follows_the_settings_of_providers() {
+    let server = FaultServer::start([Act::refuse(401, r#"{"error": {"message": "bad key"}}"#)]);
+    let home = Home::new(&server, "[embed]\nmodel = \"compatible/e-1\"\n");
+    let haystack = json!({"conversation": {"speaker_a": "Ana", "speaker_b": "Bob", "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": [{"speaker": "Ana", "dia_id": "D1:1", "text": "The gauge of Kerzavel is on port 7410."},
+            {"speaker": "Bob", "dia_id": "D1:2", "text": "Noted, thank you."}]},
+        "qa": [{"question": "Which port?", "answer": "7410", "evidence": ["D1:1"], "category": 4}], "sample_id": "conv-1"});
+    let path = home.path().join("locomo.json");
+    std::fs::write(&path, json!([haystack]).to_string()).unwrap();
+    let output = home.run(&["eval", path.to_str().unwrap()]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && errors.contains("bad key"), "{errors}");
+    assert!(!server.asked().is_empty());
+}

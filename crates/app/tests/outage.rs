@@ -1,0 +1,179 @@
+//! A provider that fails for ten minutes, in simulated time: capture and contexts go on as if nothing were the
+//! matter, nothing is lost, and afterwards every node is written by the model, once.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use treering::{
+    Bpe, ContextRequest, EmbeddedStore, Extractive, Incoming, Matching, Memory, Models, NewConversation,
+    NewMessage, Parts, Policy, ProviderOptions, Query, Role, Scope, StaticEmbedder, Sync, Target, TenantId,
+    ThreadName, Timestamp, Update, WorkSettings, Worker,
+};
+use treering_core::ports::{JobFilter, Span};
+use treering_core::{Clock, Conversation, ConversationId, Embedder, JobState, MessageIdx};
+use treering_providers::ModelSummarizer;
+use treering_testkit::FakeClock;
+use treering_testkit::fault_server::{Act, FaultServer};
+use treering_testkit::generate::external;
+
+const MODEL: &str = "compatible/m-1";
+const SECOND: i64 = 1_000_000;
+
+fn start() -> Timestamp {
+    Timestamp::from_micros(1_800_000_000_000_000)
+}
+
+fn models(server: &FaultServer) -> Models {
+    let mut options = ProviderOptions::default();
+    options.providers.get_mut("compatible").unwrap().base_url = server.url().to_owned();
+    Models::new(options)
+}
+
+fn open(folder: &Path, server: &FaultServer, clock: &Arc<FakeClock>, embedder: Arc<dyn Embedder>) -> Memory {
+    let chat = models(server).chat("compatible", "m-1").unwrap();
+    let small = ["window_chars=400", "min_flush_chars=0", "group_children=3", "group_chars=off"];
+    let parts = Parts {
+        store: Arc::new(EmbeddedStore::open(folder, Sync::Normal).unwrap()),
+        tokenizer: Arc::new(Bpe::O200k),
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        summarizer: Arc::new(ModelSummarizer::new(chat, 0.3, Default::default())),
+        stand_in: Some(Arc::new(Extractive)),
+        embedder,
+        other_embedders: Vec::new(),
+        policy: Policy::default().with(&small.map(|text| text.parse().unwrap())).unwrap(),
+        // A context that had to wait for the provider would wait for an hour, and this test with it.
+        work: WorkSettings { batch_delay_ms: 0, gate_timeout_ms: 3_600_000, ..WorkSettings::default() },
+        spend: Default::default(),
+    };
+    Memory::new(parts, TenantId::default())
+}
+
+fn say(memory: &Memory, turn: u32) -> Conversation {
+    let text = |role: Role| {
+        format!(
+            "{role} in turn {turn}: the harbour office wrote about the gauge, and nobody has answered since the storm \
+             took the roof of the old boathouse and rain came in."
+        )
+    };
+    let now = memory.clock().now();
+    let message = |role: Role| memory.message(ThreadName::main(), NewMessage::new(role, text(role), now));
+    let entries = vec![message(Role::User), message(Role::Assistant)];
+    let named = NewConversation { external_id: Some(external("outage")), ..NewConversation::default() };
+    let incoming = Incoming { target: Target::Named(named), entries, matching: Matching::None };
+    memory.append(incoming).unwrap().conversation
+}
+
+fn work(memory: &Memory) {
+    Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+}
+
+fn assert_sound(memory: &Memory) {
+    let report = memory.verify(|_| ()).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+}
+
+/// Who wrote the nodes, and their places, which no two share.
+fn writers(memory: &Memory, id: ConversationId) -> (BTreeSet<String>, usize) {
+    let nodes = memory.tree(id).unwrap().nodes;
+    let places: BTreeSet<_> = nodes.iter().map(|node| (node.level(), node.ordinal())).collect();
+    let ids: BTreeSet<_> = nodes.iter().map(|node| node.id.clone()).collect();
+    assert_eq!((places.len(), ids.len()), (nodes.len(), nodes.len()), "nothing is there twice");
+    (nodes.into_iter().map(|node| node.making.by).collect(), places.len())
+}
+
+#[test]
+fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = FaultServer::start([Act::refuse(500, "down")]);
+    let clock = Arc::new(FakeClock::at(start()));
+    let memory = open(folder.path(), &server, &clock, Arc::new(StaticEmbedder::new()));
+    let mut turns = 0;
+    let mut id = None;
+    for second in (0..600).step_by(10) {
+        clock.set(start().plus_micros(second * SECOND));
+        let asked = server.asked().len();
+        let conversation = say(&memory, turns);
+        turns += 1;
+        id = Some(conversation.id);
+        // What was just planned has not been tried: only that may be waited for, and here nobody works meanwhile.
+        let patience = Some(Duration::ZERO);
+        let fresh = ContextRequest { patience, ..ContextRequest::new(conversation.id) };
+        assert!(memory.context(&fresh).unwrap().markdown().contains(&format!("turn {}", turns - 1)));
+        assert_eq!(server.asked().len(), asked, "neither capture nor a context asks the provider");
+        work(&memory);
+        // Whatever failed keeps nobody waiting: this returns, with an hour of patience.
+        let context = memory.context(&ContextRequest::new(conversation.id)).unwrap();
+        assert!(context.markdown().contains(&format!("turn {}", turns - 1)));
+        assert!(memory.gate(conversation.id).unwrap().is_clear());
+    }
+    let id = id.unwrap();
+    assert!(server.asked().len() > 20, "the provider was asked all the while");
+    let messages = memory.messages(id, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
+    assert_eq!(messages.len(), 2 * turns as usize, "nothing is lost");
+    let (by, _) = writers(&memory, id);
+    assert_eq!(by, BTreeSet::from([format!("extractive for {MODEL}")]));
+    let jobs = memory.jobs(&JobFilter::all(usize::MAX)).unwrap();
+    assert!(jobs.iter().all(|job| job.state != JobState::Dead), "nothing is given up");
+    assert_sound(&memory);
+
+    // It comes back: an answer that says nothing false about anything.
+    let summary = json!({"overview": "They spoke of the gauge and of an answer that has not come.", "key_findings": [],
+        "decisions": [], "action_items": [], "unresolved": [], "topics": []});
+    let answer = json!({"choices": [{"message": {"content": summary.to_string()}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 120, "completion_tokens": 30}});
+    server.follow([Act::json(&answer)]);
+    clock.set(start().plus_micros(1200 * SECOND));
+    work(&memory);
+    assert!(memory.jobs(&JobFilter::all(9)).unwrap().is_empty(), "what waited for another try is done");
+    let waiting = memory.stand_ins(Some(id)).unwrap();
+    let (_, before) = writers(&memory, id);
+    assert!(waiting > 10, "{waiting}");
+    memory.update(id, &Update::default()).unwrap();
+    work(&memory);
+    assert_eq!(writers(&memory, id), (BTreeSet::from([MODEL.to_owned()]), before));
+    assert_eq!(memory.stand_ins(None).unwrap(), 0);
+    assert_eq!(memory.update(id, &Update::default()).unwrap().queued, 0, "nothing is left to upgrade");
+    assert_sound(&memory);
+    let spent = memory.spend(Some(id)).unwrap().account.conversation;
+    assert_eq!(
+        spent.tokens_in,
+        120 * spent.calls,
+        "what failed cost nothing, what was answered is accounted"
+    );
+}
+
+/// With vectors from a provider as well, nobody is asked for them outside the background work while there is none.
+#[test]
+fn without_vectors_neither_search_nor_contexts_ask_for_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = FaultServer::start([Act::refuse(500, "down")]);
+    let clock = Arc::new(FakeClock::at(start()));
+    let embedder = models(&server).embedder("compatible", "e-1", None).unwrap();
+    let memory = open(folder.path(), &server, &clock, embedder);
+    let id = say(&memory, 0).id;
+    work(&memory);
+    let asked = server.asked().len();
+    assert!(asked > 0);
+    let context = ContextRequest { query: Some("the boathouse".into()), ..ContextRequest::new(id) };
+    assert!(memory.context(&context).unwrap().markdown().contains("turn 0"));
+    let query = Query { text: "boathouse".into(), limit: 3, ..Query::default() };
+    let answer = memory.search(&query).unwrap();
+    assert!(answer.words_only.unwrap().contains("no vector yet") && !answer.hits.is_empty());
+    assert_eq!(server.asked().len(), asked);
+
+    let vector = json!({"data": [{"index": 0, "embedding": [0.6, 0.8]}], "usage": {"prompt_tokens": 9}});
+    let two = json!({"data": [{"index": 0, "embedding": [0.6, 0.8]}, {"index": 1, "embedding": [0.8, 0.6]}]});
+    server.follow([Act::json(&two), Act::json(&vector)]);
+    memory.retry_jobs(None).unwrap();
+    Worker::new(memory.clone())
+        .unwrap()
+        .run(&Scope { only: Some(0), ..Scope::default() }, &|_, _| {})
+        .unwrap();
+    let answer = memory.search(&query).unwrap();
+    assert_eq!(answer.words_only, None, "once there are vectors, the same memory goes by them");
+}

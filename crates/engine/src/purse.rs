@@ -1,0 +1,148 @@
+//! The purse: accounts the calls to models in the store, where every process sees them, and says when a cap leaves no
+//! room for another.
+
+use std::sync::{Mutex, PoisonError};
+
+use treering_core::chat::Usage;
+use treering_core::ports::{Reader, SpendFilter, StoreResult};
+use treering_core::redact::Redactions;
+use treering_core::spend::{self, Account, Booking, Caps, Charge, Prices, Reached, Spent};
+use treering_core::{Commit, ConversationId, Meter, ProviderError, StoreError, Write};
+
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+
+/// What may be spent, and what things cost.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SpendSettings {
+    /// The caps.
+    pub caps: Caps,
+    /// The prices.
+    pub prices: Prices,
+}
+
+/// What was spent, and whether a cap is reached.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpendStatus {
+    /// The account.
+    pub account: Account,
+    /// The cap that is reached.
+    pub reached: Option<Reached>,
+}
+
+impl Memory {
+    /// The account for calls that are for a conversation, or for none.
+    #[must_use]
+    pub fn purse(&self, conversation: Option<ConversationId>) -> Purse {
+        Purse { memory: self.clone(), conversation, taken: Mutex::default() }
+    }
+
+    /// What was spent by the tenant, for a conversation and today, and whether a cap is reached.
+    pub fn spend(&self, conversation: Option<ConversationId>) -> Result<SpendStatus> {
+        let account = self.account(&*self.ledger().reader()?, conversation)?;
+        Ok(SpendStatus { account, reached: spend::reached(&self.spending().caps, &account) })
+    }
+
+    /// What each model has cost.
+    pub fn spend_by_model(&self, filter: &SpendFilter) -> Result<Vec<(String, Spent)>> {
+        Ok(self.ledger().reader()?.spent(self.tenant(), filter)?)
+    }
+
+    fn account(&self, reader: &dyn Reader, conversation: Option<ConversationId>) -> StoreResult<Account> {
+        let sum = |filter: SpendFilter| -> StoreResult<Spent> {
+            let spent = reader.spent(self.tenant(), &filter)?;
+            Ok(spent.into_iter().fold(Spent::default(), |sum, (_, spent)| sum + spent))
+        };
+        let day = spend::day_of(self.clock().now());
+        Ok(Account {
+            tenant: sum(SpendFilter::default())?,
+            conversation: match conversation {
+                Some(_) => sum(SpendFilter { conversation, day: None })?,
+                None => Spent::default(),
+            },
+            day: sum(SpendFilter { conversation: None, day: Some(day) })?,
+        })
+    }
+}
+
+/// Pays for the calls that one piece of work makes, and knows what they came to.
+pub struct Purse {
+    memory: Memory,
+    conversation: Option<ConversationId>,
+    taken: Mutex<(Spent, Redactions)>,
+}
+
+impl Purse {
+    /// What the log says about the calls that were made; nothing where there was none.
+    #[must_use]
+    pub fn note(&self) -> String {
+        let (spent, redacted) = &*self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = if spent.calls == 0 { String::new() } else { format!("; {spent}") };
+        match redacted.is_empty() {
+            true => calls,
+            false => format!("{calls}; redacted before it left: {redacted}"),
+        }
+    }
+
+    fn charge(&self, charge: Charge) -> Result<()> {
+        let tenant = self.memory.tenant().clone();
+        self.memory.ledger().commit(Box::new(move |_| {
+            Ok(Commit { tenant: tenant.clone(), writes: vec![Write::AddSpend(charge.clone())] })
+        }))?;
+        Ok(())
+    }
+
+    /// Books in one commit with the look at the account, so that of several at once each sees the others.
+    fn book_under_caps(&self, charge: Charge) -> std::result::Result<(), ProviderError> {
+        let (memory, conversation) = (self.memory.clone(), self.conversation);
+        let decided = self.memory.commit_to(self.memory.ledger(), move |reader| {
+            let account = memory.account(reader, conversation)?;
+            let reached = spend::reached(&memory.spending().caps, &account);
+            let writes = match reached {
+                None => vec![Write::AddSpend(charge.clone())],
+                Some(_) => Vec::new(),
+            };
+            Ok((Commit { tenant: memory.tenant().clone(), writes }, reached))
+        });
+        let reached = match decided {
+            // What can only be read is asked all the same; nothing can be written down.
+            Err(Error::Store(StoreError::ReadOnly { .. })) => {
+                self.memory.spend(conversation).map(|status| status.reached)
+            }
+            other => other,
+        };
+        match reached {
+            Ok(None) => Ok(()),
+            Ok(Some(reached)) => Err(reached.to_error()),
+            Err(error) => Err(ProviderError::passing(format!("the call could not be accounted: {error}"))),
+        }
+    }
+}
+
+impl Meter for Purse {
+    fn book(&self, model: &str, most: Usage) -> std::result::Result<Booking, ProviderError> {
+        let spending = self.memory.spending();
+        let day = spend::day_of(self.memory.clock().now());
+        let mut charge =
+            Charge { day, conversation: self.conversation, model: model.to_owned(), spent: Spent::default() };
+        if spending.caps.are_set() {
+            charge.spent = Spent::of(most, spending.prices.find(model));
+            self.book_under_caps(charge.clone())?;
+        }
+        Ok(Booking(charge))
+    }
+
+    /// Where the store fails, what was booked stays: rather too much is accounted than too little.
+    fn settle(&self, Booking(booked): Booking, took: Usage, redacted: &Redactions) {
+        let spent = Spent::of(took, self.memory.spending().prices.find(&booked.model));
+        {
+            let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            taken.0 += spent;
+            taken.1.add(redacted);
+        }
+        let difference = spent - booked.spent;
+        if difference != Spent::default() {
+            drop(self.charge(Charge { spent: difference, ..booked }));
+        }
+    }
+}

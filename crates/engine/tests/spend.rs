@@ -1,0 +1,266 @@
+//! Caps and the account of calls to models, on a real store that several memories share.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{assert_sound, start, work_off};
+use treering_core::brief::Brief;
+use treering_core::chat::Usage;
+use treering_core::ports::{JobFilter, LogFilter, SpendFilter};
+use treering_core::redact::redact;
+use treering_core::spend::{Cap, Caps, Money, Price, Prices};
+use treering_core::{
+    ConversationId, Embedder, JobState, Meter, NewMessage, NodeContent, Policy, ProviderError, Role,
+    Summarizer, TenantId, ThreadName,
+};
+use treering_engine::{
+    Incoming, Matching, Memory, NewConversation, Parts, Query, Scope, SpendSettings, Target, Update,
+    WorkSettings, Worker,
+};
+use treering_providers::{Bpe, Extractive, StaticEmbedder};
+use treering_store::{EmbeddedStore, Sync};
+use treering_testkit::generate::external;
+use treering_testkit::{Bags, FakeClock, Heads};
+
+/// What a call takes.
+const CALL: Usage = Usage { calls: 1, tokens_in: 250, tokens_out: 50 };
+/// What it can take at the most.
+const MOST: Usage = Usage { calls: 1, tokens_in: 300, tokens_out: 100 };
+
+/// Writes like `Heads`, at a price.
+struct Paid;
+
+impl Summarizer for Paid {
+    fn name(&self) -> &str {
+        "paid/one"
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError> {
+        Heads::default().summarise(brief)
+    }
+
+    fn summarise_metered(&self, brief: &Brief, meter: &dyn Meter) -> Result<NodeContent, ProviderError> {
+        let booking = meter.book(self.name(), MOST)?;
+        // Long enough for others to ask meanwhile.
+        std::thread::sleep(Duration::from_millis(3));
+        meter.settle(booking, CALL, &redact("AKIAIOSFODNN7EXAMPLE").1);
+        self.summarise(brief)
+    }
+}
+
+/// Embeds like `Bags`, at a price.
+struct PaidBags(Bags);
+
+impl Embedder for PaidBags {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn dims(&self) -> usize {
+        self.0.dims()
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, ProviderError> {
+        self.0.embed(texts)
+    }
+
+    fn embed_metered(&self, texts: &[&str], meter: &dyn Meter) -> Result<Vec<Vec<f32>>, ProviderError> {
+        let booking = meter.book(self.name(), Usage::of_call(40, 0))?;
+        meter.settle(booking, Usage::of_call(20, 0), &redact("AKIAIOSFODNN7EXAMPLE").1);
+        self.embed(texts)
+    }
+}
+
+fn open(folder: &Path, clock: &Arc<FakeClock>, caps: Caps, embedder: Arc<dyn Embedder>) -> Memory {
+    open_with(folder, clock, caps, embedder, 4)
+}
+
+fn open_with(
+    folder: &Path,
+    clock: &Arc<FakeClock>,
+    caps: Caps,
+    embedder: Arc<dyn Embedder>,
+    concurrency: usize,
+) -> Memory {
+    let models = [("paid/one".to_owned(), Price { input: 1.0, output: 2.0 })].into();
+    let parts = Parts {
+        store: Arc::new(EmbeddedStore::open(folder, Sync::Normal).unwrap()),
+        tokenizer: Arc::new(Bpe::O200k),
+        clock: Arc::clone(clock) as Arc<dyn treering_core::Clock>,
+        summarizer: Arc::new(Paid),
+        stand_in: Some(Arc::new(Extractive)),
+        embedder,
+        other_embedders: Vec::new(),
+        policy: Policy::default()
+            .with(&["window_chars=200", "min_flush_chars=0"].map(|text| text.parse().unwrap()))
+            .unwrap(),
+        work: WorkSettings { concurrency, batch_delay_ms: 0, ..WorkSettings::default() },
+        spend: SpendSettings { caps, prices: Prices { date: "2026-11-16".into(), models } },
+    };
+    Memory::new(parts, TenantId::default())
+}
+
+fn say(memory: &Memory, name: &str, turns: u32) -> ConversationId {
+    let text = |turn: u32| {
+        format!(
+            "In {name}, turn {turn}: the harbour office wrote to the town about the gauge, the tide, a ledger and the \
+             long pier, and nobody has answered since the storm took the roof of the old boathouse and rain came in \
+             for two whole weeks."
+        )
+    };
+    let said = (0..turns)
+        .map(|turn| memory.message(ThreadName::main(), NewMessage::new(Role::User, text(turn), start())));
+    let named = NewConversation { external_id: Some(external(name)), ..NewConversation::default() };
+    let incoming =
+        Incoming { target: Target::Named(named), entries: said.collect(), matching: Matching::None };
+    memory.append(incoming).unwrap().conversation.id
+}
+
+fn tokens(most: u64) -> Cap {
+    Cap { tokens: Some(most), money: None }
+}
+
+fn bundled() -> Arc<dyn Embedder> {
+    Arc::new(StaticEmbedder::new())
+}
+
+#[test]
+fn a_cap_is_exceeded_by_less_than_one_call_however_many_ask() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let caps = Caps { day: tokens(3000), ..Caps::default() };
+    let memory = open(folder.path(), &clock, caps, bundled());
+    let ids: Vec<ConversationId> = (0..6).map(|at| say(&memory, &format!("talk {at}"), 6)).collect();
+    // Each has a store of its own, as each process would.
+    let others: Vec<Memory> = (0..3).map(|_| open(folder.path(), &clock, caps, bundled())).collect();
+    std::thread::scope(|threads| {
+        for memory in &others {
+            threads.spawn(|| {
+                Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+            });
+        }
+    });
+    let status = memory.spend(None).unwrap();
+    let spent = status.account.day.tokens();
+    assert!((3000..3300).contains(&spent), "{spent} tokens");
+    assert_eq!(spent, 300 * status.account.day.calls, "what was booked is settled");
+    assert!(status.reached.unwrap().to_string().contains("3000 tokens a day"));
+    let price = Price { input: 1.0, output: 2.0 }.of(CALL);
+    assert_eq!(status.account.tenant.money, Money(price.0 * status.account.tenant.calls));
+
+    let all = |memory: &Memory| -> Vec<(u8, u32, String)> {
+        let nodes = ids.iter().flat_map(|id| memory.tree(*id).unwrap().nodes);
+        nodes.map(|node| (node.level().number(), node.ordinal(), node.making.by)).collect()
+    };
+    let by = |memory: &Memory, name: &str| all(memory).iter().filter(|(.., by)| by == name).count();
+    assert_eq!(by(&memory, "paid/one") as i64, status.account.day.calls);
+    let standing_in = by(&memory, "extractive for paid/one");
+    assert!(standing_in > 0 && standing_in == memory.stand_ins(None).unwrap() as usize);
+    assert!(memory.jobs(&JobFilter::all(9)).unwrap().is_empty(), "nothing is held up");
+    assert_sound(&memory);
+    let queued = memory.update(ids[0], &Update::default()).unwrap().queued;
+    assert_eq!(queued, 0, "nobody is asked again while the cap is reached");
+
+    // The next day has a cap of its own; with none, everything is made good.
+    clock.set(start().plus_micros(86_400_000_000));
+    assert_eq!(memory.spend(None).unwrap().reached, None);
+    let free = open(folder.path(), &clock, Caps::default(), bundled());
+    let before = all(&memory).len();
+    for id in &ids {
+        free.update(*id, &Update::default()).unwrap();
+        work_off(&free, *id);
+    }
+    assert_eq!((free.stand_ins(None).unwrap(), all(&free).len()), (0, before), "nothing is there twice");
+    assert_sound(&free);
+}
+
+#[test]
+fn a_conversation_at_its_cap_leaves_the_others_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let dollars = Cap { tokens: None, money: Some(Money::from_dollars(0.0005)) };
+    let caps = Caps { conversation: dollars, ..Caps::default() };
+    let memory = open_with(folder.path(), &clock, caps, bundled(), 1);
+    let ids = [say(&memory, "one", 6), say(&memory, "two", 6)];
+    for id in ids {
+        work_off(&memory, id);
+        let status = memory.spend(Some(id)).unwrap();
+        // A call costs $0.00035: one leaves room, two do not.
+        assert_eq!(status.account.conversation.calls, 2);
+        assert!(status.reached.unwrap().to_string().contains("for this conversation"));
+        let log = memory.log(&LogFilter { conversation: Some(id), job_prefix: None, limit: 99 }).unwrap();
+        let lines = |words: &str| log.iter().filter(|line| line.text.contains(words)).count();
+        assert_eq!(
+            lines("1 call, 250 tokens in, 50 out, $0.000350; redacted before it left: 1 × API key"),
+            2
+        );
+        assert!(lines("the cap of $0.000500 for this conversation is reached") > 0);
+    }
+    assert_eq!(memory.spend(None).unwrap().reached, None);
+    let by_model = memory.spend_by_model(&SpendFilter::default()).unwrap();
+    assert_eq!((by_model.len(), by_model[0].0.as_str(), by_model[0].1.calls), (1, "paid/one", 4));
+}
+
+#[test]
+fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let bags = || Arc::new(PaidBags(Bags::named("bags/one")));
+    let memory = open(folder.path(), &clock, Caps::default(), bags());
+    let id = say(&memory, "talk", 1);
+    work_off(&memory, id);
+    let query = Query { text: "harbour".into(), limit: 3, ..Query::default() };
+    assert_eq!(memory.search(&query).unwrap().words_only, None);
+    let filter = SpendFilter { conversation: Some(id), day: None };
+    let of = |filter: &SpendFilter| {
+        let spent = memory.spend_by_model(filter).unwrap();
+        spent.into_iter().find(|(model, _)| model == "bags/one").unwrap().1
+    };
+    assert_eq!(
+        of(&filter).calls + 1,
+        of(&SpendFilter::default()).calls,
+        "the question was for no conversation"
+    );
+    assert_eq!(of(&filter).unpriced, of(&filter).calls, "nobody knows what bags cost");
+    let log = memory.log(&LogFilter { conversation: Some(id), job_prefix: None, limit: 99 }).unwrap();
+    let line =
+        log.iter().find(|line| line.text.contains("embed turn") && line.text.contains("done")).unwrap();
+    assert!(line.text.contains("1 call, 20 tokens in, 0 out, price unknown; redacted"), "{}", line.text);
+
+    let capped = open(folder.path(), &clock, Caps { tenant: tokens(1), ..Caps::default() }, bags());
+    say(&capped, "other", 1);
+    let calls = of(&SpendFilter::default()).calls;
+    let failed = Mutex::new(Vec::new());
+    Worker::new(capped.clone())
+        .unwrap()
+        .run(&Scope::default(), &|_, ran| {
+            if let treering_engine::Ran::Failed(error) = ran {
+                failed.lock().unwrap().push(error.reason.clone());
+            }
+        })
+        .unwrap();
+    let failed = failed.into_inner().unwrap();
+    assert!(!failed.is_empty() && failed.iter().all(|why| why.contains("cap of 1 tokens")), "{failed:?}");
+    assert!(capped.jobs(&JobFilter::all(9)).unwrap().iter().all(|job| job.state == JobState::Dead));
+    let answer = capped.search(&query).unwrap();
+    assert!(answer.words_only.unwrap().contains("cap of 1 tokens") && answer.hits.len() > 1);
+    assert_eq!(of(&SpendFilter::default()).calls, calls, "nothing was asked");
+    memory.retry_jobs(None).unwrap();
+    let other = memory.jobs(&JobFilter::all(9)).unwrap();
+    assert!(!other.is_empty());
+    Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+    assert!(memory.jobs(&JobFilter::all(9)).unwrap().is_empty(), "made good without the cap");
+}

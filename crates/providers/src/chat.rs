@@ -1,0 +1,93 @@
+//! Remote chat models: asking, listening to a stream, and the check of what came back, for every dialect.
+
+use treering_core::chat::{ChatReply, ChatRequest, End, Usage};
+use treering_core::redact::Redactions;
+use treering_core::{Chat, ProviderError};
+
+use crate::dialect::{Piece, Post, Talks};
+use crate::http::{Call, Client};
+use crate::model::{Fields, Model};
+use crate::stream;
+
+/// A remote model as one to talk to.
+pub(crate) struct RemoteChat<D> {
+    model: Model,
+    dialect: D,
+}
+
+impl<D: Talks> RemoteChat<D> {
+    /// The model with this id.
+    pub(crate) fn new(client: Client, model: &str, dialect: D) -> Self {
+        Self { model: Model::new(client, model), dialect }
+    }
+
+    fn call(&self, request: &ChatRequest, streams: bool, fields: &Fields) -> Call {
+        let Post { path, body } = self.dialect.post(&self.model.id, request, streams, fields);
+        let headers = self.dialect.headers(self.model.client.endpoint().key.as_ref());
+        Call { path, headers, body, rough_tokens: rough_tokens::<D>(request) }
+    }
+
+    /// The whole answer, if it says anything. Servers that do not say what it took are believed to have taken what
+    /// one would think.
+    fn reply(
+        &self,
+        request: &ChatRequest,
+        said: Piece,
+        redacted: Redactions,
+    ) -> Result<ChatReply, ProviderError> {
+        let Piece { text, end, usage, .. } = said;
+        let end = end.unwrap_or_default();
+        if text.is_empty() && end != End::Declined {
+            return Err(self.model.client.unusable("an answer without text"));
+        }
+        let usage = match usage.tokens_in {
+            0 => Usage::of_call(request.rough_tokens(), (text.len() as u64).div_ceil(4)),
+            tokens_in => Usage::of_call(tokens_in, usage.tokens_out),
+        };
+        self.model.client.settle(rough_tokens::<D>(request), usage.tokens_in + usage.tokens_out);
+        Ok(ChatReply { text, end, usage, redacted })
+    }
+}
+
+/// About how many tokens a request and its answer have.
+fn rough_tokens<D: Talks>(request: &ChatRequest) -> u64 {
+    request.rough_tokens() + u64::from(request.max_tokens.unwrap_or(D::USUAL_ANSWER))
+}
+
+impl<D: Talks> Chat for RemoteChat<D> {
+    fn name(&self) -> &str {
+        &self.model.name
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ProviderError> {
+        let answer = self.model.ask(D::OPTIONAL, |fields| self.call(request, false, fields))?;
+        self.reply(request, self.dialect.whole(&answer.body), answer.redacted)
+    }
+
+    fn stream(&self, request: &ChatRequest, hear: &mut dyn FnMut(&str)) -> Result<ChatReply, ProviderError> {
+        let mut said = Piece::default();
+        let mut take = |line: &str| {
+            let Some(data) = stream::data(line, D::EVENTS) else { return Ok(false) };
+            if data == stream::DONE {
+                return Ok(true);
+            }
+            let piece = self.dialect.piece(&stream::json(data)?);
+            if !piece.text.is_empty() {
+                said.text.push_str(&piece.text);
+                hear(&piece.text);
+            }
+            said.end = piece.end.or(said.end);
+            // What is counted is counted from the beginning of the answer.
+            said.usage.tokens_in = said.usage.tokens_in.max(piece.usage.tokens_in);
+            said.usage.tokens_out = said.usage.tokens_out.max(piece.usage.tokens_out);
+            Ok(piece.is_last)
+        };
+        let call = |fields: &Fields| self.call(request, true, fields);
+        let redacted = self.model.ask_lines(D::OPTIONAL, call, &mut take)?;
+        self.reply(request, said, redacted)
+    }
+}
