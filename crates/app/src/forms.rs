@@ -2,6 +2,7 @@
 //! messages that chat APIs take.
 
 use serde::Serialize;
+use treering_core::chat::ChatMessage;
 use treering_core::receipt::Receipt;
 use treering_engine::Context;
 
@@ -69,9 +70,6 @@ pub struct ChatView {
 /// A context as chat APIs take it.
 #[must_use]
 pub fn chat_messages(context: &Context) -> Vec<ChatView> {
-    let view = |message: treering_engine::ChatMessage| ChatView {
-        role: message.role.as_str(),
-        content: message.content,
-    };
+    let view = |message: ChatMessage| ChatView { role: message.role.as_str(), content: message.text };
     context.messages().into_iter().map(view).collect()
 }

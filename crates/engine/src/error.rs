@@ -17,6 +17,9 @@ pub enum Error {
     /// A provider could not do it.
     #[error(transparent)]
     Provider(treering_core::ProviderError),
+    /// The model gave no answer, or only part of one. What was said is stored all the same.
+    #[error("{0}")]
+    Unanswered(treering_core::ProviderError),
     /// There is no such conversation.
     #[error("no conversation is called {0:?}")]
     NoConversation(String),
@@ -58,6 +61,7 @@ impl Error {
         match self {
             Self::Store(error) => error.hint(),
             Self::Invalid(_) | Self::Provider(_) => None,
+            Self::Unanswered(_) => Some("what was said is stored; ask again when the model answers".into()),
             Self::NoConversation(_) => Some(
                 "`treering sessions` lists them; a slug, an id or the first digits of one will do".into(),
             ),

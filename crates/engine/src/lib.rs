@@ -3,6 +3,7 @@
 //! [`Memory`] is the whole library. It joins the ports of `treering-core` to its decisions; it
 //! builds no adapter itself, and every write goes through one commit of the store.
 
+mod agent;
 mod clock;
 mod context;
 mod cwd;
@@ -25,8 +26,9 @@ mod verify;
 mod verify_tree;
 mod worker;
 
+pub use agent::{Agent, AgentSettings, Reply};
 pub use clock::SystemClock;
-pub use context::{Change, ChatMessage, Context, ContextItem, ContextRequest, ContextSection};
+pub use context::{Change, Context, ContextItem, ContextRequest, ContextSection};
 pub use cwd::normalise_cwd;
 pub use draw::Branch;
 pub use error::{Error, Result};

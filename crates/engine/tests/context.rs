@@ -187,7 +187,7 @@ fn recalled_text_stays_data_in_every_form() {
         assert!(!markdown.contains('\u{1b}'), "no escape sequence gets through");
         let messages = context.messages();
         let systems = messages.iter().filter(|message| message.role == Role::System);
-        for line in systems.flat_map(|message| message.content.lines()) {
+        for line in systems.flat_map(|message| message.text.lines()) {
             assert!(!line.starts_with("SYSTEM") && !line.starts_with("Ignore"), "{profile}: {line}");
         }
         assert_eq!(messages.iter().filter(|message| message.role == Role::System).count(), 1);
@@ -202,9 +202,9 @@ fn the_latest_turns_are_messages_and_what_is_recalled_comes_last() {
     let messages = context.messages();
     let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
     assert_eq!((roles[0], *roles.last().unwrap()), (Role::System, Role::User));
-    assert!(messages.last().unwrap().content.contains("What was said about the question"));
+    assert!(messages.last().unwrap().text.contains("What was said about the question"));
     let latest = &messages[messages.len() - 2];
-    assert_eq!(latest.content, harbour(40)[39].1, "as it was said");
+    assert_eq!(latest.text, harbour(40)[39].1, "as it was said");
     assert_eq!(latest.role, Role::Assistant);
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use treering_core::chat::ChatMessage;
 use treering_core::packing::{Grain, Item, Key, Lead, PackReason, Plan, Profile, Take};
 use treering_core::receipt::{Receipt, ReceiptItem};
 use treering_core::{ContentHash, Role};
@@ -51,15 +52,6 @@ pub struct ContextItem {
     pub tokens: u32,
 }
 
-/// A message for a chat API.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChatMessage {
-    /// Who speaks.
-    pub role: Role,
-    /// What is said.
-    pub content: String,
-}
-
 /// What differs between two contexts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
@@ -76,12 +68,14 @@ impl ContextSection {
         std::iter::once(self.head.as_str()).chain(items).chain(self.note.as_deref())
     }
 
-    /// Where the messages begin that end it and are as they were said.
+    /// Where the messages begin that end it and are as they were said: with one of the user, as chats do.
     fn raw_tail(&self) -> usize {
-        match self.is_latest {
-            true => self.items.iter().rposition(|item| item.said.is_none()).map_or(0, |last| last + 1),
-            false => self.items.len(),
+        if !self.is_latest {
+            return self.items.len();
         }
+        let said = self.items.iter().rposition(|item| item.said.is_none()).map_or(0, |last| last + 1);
+        let answers = |item: &&ContextItem| matches!(item.said, Some((Role::Assistant, _)));
+        said + self.items[said..].iter().take_while(answers).count()
     }
 }
 
@@ -112,7 +106,7 @@ impl Context {
     #[must_use]
     pub fn messages(&self) -> Vec<ChatMessage> {
         let (mut standing, mut volatile) = (self.preamble.clone(), String::new());
-        let mut latest = Vec::new();
+        let mut latest: Vec<ChatMessage> = Vec::new();
         for section in &self.sections {
             let tail = section.raw_tail();
             let text = if section.is_volatile { &mut volatile } else { &mut standing };
@@ -121,19 +115,23 @@ impl Context {
             }
             text.extend(section.items[..tail].iter().map(|item| item.block.as_str()));
             text.extend(section.note.as_deref());
-            let said =
-                section.items[tail..].iter().filter_map(|item| item.said.clone().map(|said| (said, item)));
-            latest.extend(said.map(|((role, content), item)| match role {
-                Role::User | Role::Assistant => ChatMessage { role, content },
-                // What once was an instruction, or came out of a tool, is data now.
-                Role::System | Role::Tool => ChatMessage { role: Role::User, content: item.block.clone() },
-            }));
+            for item in &section.items[tail..] {
+                match &item.said {
+                    Some((role @ (Role::User | Role::Assistant), text)) => {
+                        latest.push(ChatMessage::new(*role, text));
+                    }
+                    // What once was an instruction, or came out of a tool, is data now.
+                    Some((Role::System | Role::Tool, _)) => {
+                        latest.push(ChatMessage::new(Role::User, &item.block));
+                    }
+                    None => {}
+                }
+            }
         }
-        let mut messages = vec![ChatMessage { role: Role::System, content: standing.trim_end().to_owned() }];
+        let mut messages = vec![ChatMessage::new(Role::System, standing.trim_end())];
         messages.append(&mut latest);
         if !volatile.is_empty() {
-            let content = format!("{}{}", self.preamble, volatile.trim_end());
-            messages.push(ChatMessage { role: Role::User, content });
+            messages.push(ChatMessage::new(Role::User, format!("{}{}", self.preamble, volatile.trim_end())));
         }
         messages
     }

@@ -27,7 +27,7 @@ use crate::search::Query;
 use grove::Grove;
 use hits::Asked;
 
-pub use forms::{Change, ChatMessage, Context, ContextItem, ContextSection};
+pub use forms::{Change, Context, ContextItem, ContextSection};
 pub(crate) use past::{Past, Stopped};
 pub(crate) use tally::Tally;
 
@@ -217,17 +217,19 @@ impl Assembly<'_> {
             ..Query::default()
         };
         let answer = match is_past {
-            true => self.memory.past(self.conversation.id, end, now).search(&query)?,
-            false => self.memory.search(&query)?,
+            true => self.memory.past(self.conversation.id, end, now).search_whole(&query)?,
+            false => self.memory.search_whole(&query)?,
         };
         let question = Question::new(text, now);
         Ok(Some(Asked { question, hits: answer.hits, words_only: answer.words_only }))
     }
 
-    /// How many hits may have room, as long as messages are on average before a place.
+    /// How many hits may have room, as long as messages are on average before a place: more than fit, since
+    /// short ones fill the gaps that long ones leave, and of long ones only a part may be told.
     fn hits_wanted(&self, end: u32) -> Result<usize> {
-        let each = self.said(end)?.checked_div(end.into()).unwrap_or(0).clamp(16, 64);
-        Ok(usize::try_from(u64::from(self.request.budget) / each).unwrap_or(0).clamp(12, 160))
+        let each = self.said(end)?.checked_div(end.into()).unwrap_or(0).clamp(16, 56);
+        let fitting = u64::from(self.request.budget) / (each + u64::from(BESIDE));
+        Ok(usize::try_from(fitting).unwrap_or(0).clamp(12, 160))
     }
 
     fn headings(&self) -> Vec<u32> {

@@ -10,6 +10,7 @@ mod simd;
 mod snippet;
 mod text;
 
+use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
 
 use treering_core::fusion::Signals;
@@ -84,6 +85,17 @@ pub enum Found {
     Node(Box<Node>),
 }
 
+impl Found {
+    /// What it says.
+    fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Message(message) => Cow::Borrowed(&message.said.text),
+            Self::Node(node) => Cow::Borrowed(&node.content.overview),
+            Self::Call(call) => Cow::Owned(call_text(call)),
+        }
+    }
+}
+
 impl Hit {
     /// Its level: 0 for a message or a tool call.
     #[must_use]
@@ -114,15 +126,29 @@ impl Memory {
     /// What fits a question best. Everything that was acknowledged before is looked at, whichever
     /// process stored it. Where the embedder fails, the words alone decide.
     pub fn search(&self, query: &Query) -> Result<Answer> {
+        self.find_all(query, true)
+    }
+
+    /// The same without snippets, for who takes whole texts.
+    pub(crate) fn search_whole(&self, query: &Query) -> Result<Answer> {
+        self.find_all(query, false)
+    }
+
+    fn find_all(&self, query: &Query, with_snippets: bool) -> Result<Answer> {
         let arena = self.arena()?;
         let question = Question::new(&query.text, self.clock().now());
         let (vector, words_only) = self.sense_of(&query.text, &arena);
         let filter = self.filter(query, &arena)?;
         let ranked = {
             let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
-            rank::rank(&arena, &question, &vector, &filter, query.limit.saturating_mul(2).max(query.limit))
+            rank::rank(&arena, &question, &vector, &filter, query.limit)
         };
-        Ok(Answer { hits: self.resolve(query, &question, &arena, ranked)?, words_only })
+        let mut hits = self.resolve(query, &arena, ranked)?;
+        if with_snippets {
+            let lexer = &arena.read().unwrap_or_else(PoisonError::into_inner).lexer;
+            hits.iter_mut().for_each(|hit| hit.snippet = Snippet::of(&hit.found.text(), &question, lexer));
+        }
+        Ok(Answer { hits, words_only })
     }
 
     /// What a question means to the model of an arena, or why that cannot be said.
@@ -170,13 +196,7 @@ impl Memory {
     }
 
     /// Reads what was ranked from the store: what is gone meanwhile is left out.
-    fn resolve(
-        &self,
-        query: &Query,
-        question: &Question,
-        arena: &RwLock<Arena>,
-        ranked: Vec<rank::Ranked>,
-    ) -> Result<Vec<Hit>> {
+    fn resolve(&self, query: &Query, arena: &RwLock<Arena>, ranked: Vec<rank::Ranked>) -> Result<Vec<Hit>> {
         let reader = self.store().reader()?;
         let mut hits = Vec::with_capacity(query.limit.min(ranked.len()));
         for ranked in ranked {
@@ -194,18 +214,8 @@ impl Memory {
             let key = ConversationKey { tenant: self.tenant().clone(), id };
             let found = found(&*reader, &key, &item)?;
             let Some(found) = found else { continue };
-            let of_call;
-            let text = match &found {
-                Found::Message(message) => &message.said.text,
-                Found::Node(node) => &node.content.overview,
-                Found::Call(call) => {
-                    of_call = call_text(call);
-                    &of_call
-                }
-            };
-            let lexer = &arena.read().unwrap_or_else(PoisonError::into_inner).lexer;
-            let snippet = Snippet::of(text, question, lexer);
-            hits.push(Hit { conversation: id, found, score: ranked.score, signals: ranked.signals, snippet });
+            let (score, signals) = (ranked.score, ranked.signals);
+            hits.push(Hit { conversation: id, found, score, signals, snippet: Snippet::default() });
         }
         Ok(hits)
     }

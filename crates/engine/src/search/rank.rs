@@ -15,7 +15,7 @@ use super::scan::{Best, Meaning};
 
 /// How many candidates the words and the meaning bring, each: as many whether few hits are wanted or a
 /// hundred, so that few are the first of many.
-const CANDIDATES: usize = 200;
+const CANDIDATES: usize = 140;
 /// How many items on either side count as near by.
 const RADIUS: usize = 3;
 /// How many items are few enough to look at every vector.
@@ -47,6 +47,8 @@ pub(super) fn rank(
         return Vec::new();
     }
     let many = CANDIDATES.max(limit);
+    // What is gone from the store meanwhile is left out, and others take its place.
+    let limit = limit.saturating_mul(2);
     let meaning = meaning(arena, vector, filter);
     let (asked, near_in_meaning) = if arena.items.len() < MANY {
         (Asked::new(arena, question, &meaning, filter), by_meaning(arena, &meaning, filter, many))

@@ -47,8 +47,19 @@ pub fn open_with(
     policy: Policy,
     summarizer: Arc<dyn Summarizer>,
     clock: Arc<dyn Clock>,
-    mut embedders: Vec<Arc<dyn Embedder>>,
+    embedders: Vec<Arc<dyn Embedder>>,
 ) -> Memory {
+    Memory::new(parts(folder, policy, summarizer, clock, embedders), TenantId::default())
+}
+
+/// What such a memory is put together from.
+pub fn parts(
+    folder: &Path,
+    policy: Policy,
+    summarizer: Arc<dyn Summarizer>,
+    clock: Arc<dyn Clock>,
+    mut embedders: Vec<Arc<dyn Embedder>>,
+) -> Parts {
     let store = EmbeddedStore::open(folder, Sync::Normal).unwrap();
     let work = WorkSettings {
         concurrency: 2,
@@ -56,7 +67,7 @@ pub fn open_with(
         retry: RetryPolicy { retries: 2, base_delay_ms: 1000, factor: 2.0 },
         gate_timeout_ms: 5000,
     };
-    let parts = Parts {
+    Parts {
         store: Arc::new(store),
         tokenizer: Arc::new(Bpe::O200k),
         clock,
@@ -67,8 +78,7 @@ pub fn open_with(
         policy,
         work,
         spend: SpendSettings::default(),
-    };
-    Memory::new(parts, TenantId::default())
+    }
 }
 
 /// Runs every job of a conversation that is due.

@@ -185,7 +185,7 @@ impl EmbeddedStore {
     }
 
     fn decide(&self, connection: &Connection, plan: &mut Plan) -> StoreResult<Commit> {
-        let view = View { connection, path: &self.path };
+        let view = View::new(connection, &self.path);
         catch_unwind(AssertUnwindSafe(|| plan(&view))).unwrap_or_else(|_| {
             let detail = "the plan of a commit panicked; nothing of it was written".into();
             Err(StoreError::Failed { path: self.path.clone(), detail })
@@ -216,7 +216,7 @@ impl Store for EmbeddedStore {
         let begun = connection.prepare_cached("BEGIN").and_then(|mut s| s.execute([]));
         begun.map_err(|error| explain(&self.path, &error))?;
         let connection = Pooled { store: self, connection: Some(connection) };
-        Ok(Box::new(View { connection, path: &self.path }))
+        Ok(Box::new(View::new(connection, &self.path)))
     }
 
     fn check(&self) -> StoreResult<Vec<String>> {

@@ -1,9 +1,11 @@
 //! Reads through one connection: a pooled one inside a read transaction, or the writer's while
 //! a commit is planned.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::Path;
+use std::sync::Arc;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
@@ -25,11 +27,16 @@ use super::codes;
 use super::error::explain;
 use super::{threads, tree_read};
 
-/// What can be read through a connection, owned or lent.
+/// What can be read through a connection, owned or lent. Everything it reads is of one moment.
 pub(super) struct View<'a, C> {
     pub(super) connection: C,
     pub(super) path: &'a Path,
+    /// The conversation that was asked for last: most of what is read in a row is of one.
+    last: RefCell<Option<(ConversationKey, Numbered)>>,
 }
+
+/// A conversation's row number and the names of its threads by place.
+type Numbered = (i64, Arc<[ThreadName]>);
 
 const CONVERSATION: &str = "id, slug, title, participants, cwd, project_path, started_at, last_activity,
     state, external_id, messages, turns, tool_calls, chars, tokens, naming, threads, policy, growth";
@@ -37,7 +44,11 @@ const CONVERSATION: &str = "id, slug, title, participants, cwd, project_path, st
 pub(super) const CALL: &str = "t.turn, t.place, t.before_idx, t.at, t.success, t.duration_ms, t.name,
     t.external_id, t.args, t.result, t.thread";
 
-impl<C: Deref<Target = Connection>> View<'_, C> {
+impl<'a, C: Deref<Target = Connection>> View<'a, C> {
+    pub(super) const fn new(connection: C, path: &'a Path) -> Self {
+        Self { connection, path, last: RefCell::new(None) }
+    }
+
     pub(super) fn one<T>(
         &self,
         sql: &str,
@@ -60,13 +71,17 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
         rows().map_err(|error| explain(self.path, &error))
     }
 
-    /// The conversation's row number and the names of its threads by place.
-    fn row(&self, key: &ConversationKey) -> StoreResult<Option<(i64, Vec<ThreadName>)>> {
+    fn row(&self, key: &ConversationKey) -> StoreResult<Option<Numbered>> {
+        if let Some((_, known)) = self.last.borrow().as_ref().filter(|(last, _)| last == key) {
+            return Ok(Some(known.clone()));
+        }
         let sql = "SELECT pk, threads FROM conversations WHERE tenant = ?1 AND id = ?2";
-        self.one(sql, params![key.tenant.as_str(), key.id.as_bytes()], |row| {
+        let row = self.one(sql, params![key.tenant.as_str(), key.id.as_bytes()], |row| {
             let names = threads::read(row, 1)?.into_iter().map(|thread| thread.name).collect();
             Ok((row.get(0)?, names))
-        })
+        })?;
+        self.last.replace(row.clone().map(|row| (key.clone(), row)));
+        Ok(row)
     }
 
     /// The first message at or after which a turn can have messages, found by halving: the number

@@ -1,0 +1,189 @@
+//! The agent loop: wait on the gate, put the context together, ask the model, store the turn, and have
+//! everything else done in the background.
+//!
+//! Nothing that was said is lost: the question is stored before the model is asked, and what was heard
+//! of an answer that breaks off is stored as well.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use treering_core::capture::Outcome;
+use treering_core::chat::{ChatMessage, ChatRequest, End, Usage};
+use treering_core::packing::Profile;
+use treering_core::redact::Redactions;
+use treering_core::spend::Metered;
+use treering_core::{Chat, ConversationId, Json, MessageIdx, NewMessage, ProviderError, Role, ThreadName};
+
+use crate::context::{Context, ContextRequest};
+use crate::error::{Error, Result};
+use crate::ingest::{Incoming, Matching, Target};
+use crate::memory::Memory;
+use crate::worker::WorkerHandle;
+
+/// How an agent answers.
+#[derive(Debug, Clone, Default)]
+pub struct AgentSettings {
+    /// What the model is told before everything else.
+    pub instructions: Option<String>,
+    /// The most tokens of the context; as a context has by itself when absent.
+    pub budget: Option<u32>,
+    /// What goes into the context; as by itself when absent.
+    pub profile: Option<Profile>,
+    /// The most tokens of an answer.
+    pub max_tokens: Option<u32>,
+    /// How freely words are chosen, from 0 up.
+    pub temperature: Option<f32>,
+    /// How long the gate is waited for at the most; as the settings of the memory say when absent.
+    pub patience: Option<Duration>,
+}
+
+/// Talks with a model that remembers. Work goes on in the background while it is there.
+pub struct Agent {
+    memory: Memory,
+    chat: Arc<dyn Chat>,
+    settings: AgentSettings,
+    _worker: WorkerHandle,
+}
+
+/// An answer, as it was stored.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// What the model said.
+    pub text: String,
+    /// Why it ends there.
+    pub end: End,
+    /// What the call took.
+    pub usage: Usage,
+    /// What was taken out of the request before it left this machine.
+    pub redacted: Redactions,
+    /// What the model was given, with its receipt.
+    pub context: Context,
+    /// The place of the question.
+    pub question: MessageIdx,
+    /// The place of the answer.
+    pub answer: MessageIdx,
+}
+
+impl Agent {
+    /// An agent over a memory and a model; begins to work in the background.
+    pub fn new(memory: Memory, chat: Arc<dyn Chat>, settings: AgentSettings) -> Result<Self> {
+        let worker = memory.work_in_background()?;
+        Ok(Self { memory, chat, settings, _worker: worker })
+    }
+
+    /// The model's provider and name.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        self.chat.name()
+    }
+
+    /// Answers what is said in a conversation, all at once.
+    pub fn ask(&self, conversation: ConversationId, said: &str) -> Result<Reply> {
+        self.turn(conversation, said, |chat, request| (chat.complete(request), String::new()))
+    }
+
+    /// Answers what is said in a conversation, piece by piece: `hear` gets each piece as it comes.
+    pub fn ask_streaming(
+        &self,
+        conversation: ConversationId,
+        said: &str,
+        hear: &mut dyn FnMut(&str),
+    ) -> Result<Reply> {
+        self.turn(conversation, said, |chat, request| {
+            let mut heard = String::new();
+            let reply = chat.stream(request, &mut |piece| {
+                heard.push_str(piece);
+                hear(piece);
+            });
+            (reply, heard)
+        })
+    }
+
+    /// One turn. `call` gives the reply, and what was heard of it on the way.
+    fn turn(
+        &self,
+        conversation: ConversationId,
+        said: &str,
+        call: impl FnOnce(&dyn Chat, &ChatRequest) -> (Answered, String),
+    ) -> Result<Reply> {
+        let context = self.context(conversation, said)?;
+        let thread: ThreadName = context.receipt.thread.parse()?;
+        let question = self.store(conversation, &thread, Role::User, said, None)?;
+        let request = ChatRequest {
+            max_tokens: self.settings.max_tokens,
+            temperature: self.settings.temperature,
+            ..ChatRequest::new(prompt(self.settings.instructions.as_deref(), &context, said))
+        };
+        let purse = self.memory.purse(Some(conversation));
+        let (reply, heard) = call(&Metered { chat: &*self.chat, meter: &purse }, &request);
+        match reply {
+            Ok(reply) => {
+                let answer = self.store(conversation, &thread, Role::Assistant, &reply.text, None)?;
+                let (text, end, usage, redacted) = (reply.text, reply.end, reply.usage, reply.redacted);
+                Ok(Reply { text, end, usage, redacted, context, question, answer })
+            }
+            Err(error) => {
+                if !heard.trim().is_empty() {
+                    let parts = broken_off(&error)?;
+                    self.store(conversation, &thread, Role::Assistant, &heard, Some(parts))?;
+                }
+                Err(Error::Unanswered(error))
+            }
+        }
+    }
+
+    fn context(&self, conversation: ConversationId, said: &str) -> Result<Context> {
+        let mut request = ContextRequest::new(conversation);
+        request.query = Some(said.to_owned());
+        request.budget = self.settings.budget.unwrap_or(request.budget);
+        request.patience = self.settings.patience;
+        if let Some(profile) = &self.settings.profile {
+            request.profile = profile.clone();
+        }
+        self.memory.context(&request)
+    }
+
+    fn store(
+        &self,
+        conversation: ConversationId,
+        thread: &ThreadName,
+        role: Role,
+        text: &str,
+        parts: Option<Json>,
+    ) -> Result<MessageIdx> {
+        let said = NewMessage { parts, ..NewMessage::new(role, text, self.memory.clock().now()) };
+        let entries = vec![self.memory.message(thread.clone(), said)];
+        let target = Target::Existing(conversation);
+        let stored = self.memory.append(Incoming { target, entries, matching: Matching::None })?;
+        match stored.outcomes.first() {
+            Some(Outcome::Message(idx)) => Ok(*idx),
+            _ => Ok(MessageIdx(stored.conversation.totals.messages.saturating_sub(1))),
+        }
+    }
+}
+
+type Answered = std::result::Result<treering_core::chat::ChatReply, ProviderError>;
+
+/// What is kept beside an answer that was heard only in part.
+fn broken_off(error: &ProviderError) -> Result<Json> {
+    Ok(Json::new(&format!("{{\"broken_off\":{}}}", Json::string(&error.reason)))?)
+}
+
+/// What a model is asked: instructions and what is remembered, the latest turns, then what was recalled
+/// with the question. Roles take turns, since not every model takes two messages of one in a row.
+fn prompt(instructions: Option<&str>, context: &Context, said: &str) -> Vec<ChatMessage> {
+    let mut messages: Vec<ChatMessage> = Vec::new();
+    let instructions = instructions.map(|text| ChatMessage::new(Role::System, text));
+    let remembered = if context.sections.is_empty() { Vec::new() } else { context.messages() };
+    let question = ChatMessage::new(Role::User, said);
+    for message in instructions.into_iter().chain(remembered).chain([question]) {
+        match messages.last_mut() {
+            Some(last) if last.role == message.role => {
+                last.text.push_str("\n\n");
+                last.text.push_str(&message.text);
+            }
+            _ => messages.push(message),
+        }
+    }
+    messages
+}

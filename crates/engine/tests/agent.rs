@@ -1,0 +1,245 @@
+//! The agent loop: gate, context, model, stored turn, background; and what happens when the model fails.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
+mod common;
+
+use std::sync::{Arc, Condvar, Mutex};
+
+use common::{assert_sound, open, parts, start, under};
+use treering_core::brief::Brief;
+use treering_core::chat::{ChatMessage, ChatReply, ChatRequest, End, Usage};
+use treering_core::node::NodeContent;
+use treering_core::ports::Span;
+use treering_core::spend::{Cap, Caps};
+use treering_core::{
+    Chat, ConversationId, Message, MessageIdx, Policy, ProviderError, Role, Summarizer, TenantId, Timestamp,
+};
+use treering_engine::{
+    Agent, AgentSettings, Error, Incoming, Matching, Memory, NewConversation, Parts, SpendSettings, Target,
+};
+use treering_testkit::{FakeClock, Heads};
+
+/// A model that says what it is told to, and remembers what it was asked.
+#[derive(Default)]
+struct Parrot {
+    script: Mutex<Vec<Act>>,
+    asked: Mutex<Vec<ChatRequest>>,
+}
+
+enum Act {
+    Say(&'static str),
+    Fail(&'static str),
+    /// Says something and breaks off.
+    Break(&'static str, &'static str),
+}
+
+impl Parrot {
+    fn new(script: impl IntoIterator<Item = Act>) -> Arc<Self> {
+        let mut script: Vec<Act> = script.into_iter().collect();
+        script.reverse();
+        Arc::new(Self { script: Mutex::new(script), asked: Mutex::default() })
+    }
+
+    fn asked(&self) -> Vec<ChatRequest> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl Chat for Parrot {
+    fn name(&self) -> &str {
+        "test/parrot"
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ProviderError> {
+        self.stream(request, &mut |_| ())
+    }
+
+    fn stream(&self, request: &ChatRequest, hear: &mut dyn FnMut(&str)) -> Result<ChatReply, ProviderError> {
+        self.asked.lock().unwrap().push(request.clone());
+        let (text, broken) = match self.script.lock().unwrap().pop().expect("nothing more to say") {
+            Act::Say(text) => (text, None),
+            Act::Fail(why) => return Err(ProviderError::passing(why)),
+            Act::Break(text, why) => (text, Some(ProviderError::passing(why))),
+        };
+        text.split_inclusive(' ').for_each(hear);
+        match broken {
+            Some(error) => Err(error),
+            None => {
+                Ok(ChatReply { text: text.into(), usage: Usage::of_call(1000, 20), ..ChatReply::default() })
+            }
+        }
+    }
+}
+
+fn begin(memory: &Memory) -> ConversationId {
+    let target = Target::Named(NewConversation::default());
+    memory.append(Incoming { target, entries: Vec::new(), matching: Matching::None }).unwrap().conversation.id
+}
+
+fn say(memory: &Memory, id: ConversationId, lines: &[(Role, &str)]) {
+    let at = |number: usize| Timestamp::from_micros(start().as_micros() + number as i64);
+    let message = |(number, (role, text)): (usize, &(Role, &str))| {
+        memory.message(Default::default(), treering_core::NewMessage::new(*role, *text, at(number)))
+    };
+    let entries = lines.iter().enumerate().map(message).collect();
+    memory.append(Incoming { target: Target::Existing(id), entries, matching: Matching::None }).unwrap();
+}
+
+fn messages(memory: &Memory, id: ConversationId) -> Vec<Message> {
+    memory.messages(id, Span::starting(MessageIdx(0), 1000)).unwrap()
+}
+
+fn said(memory: &Memory, id: ConversationId) -> Vec<(Role, String)> {
+    messages(memory, id).into_iter().map(|message| (message.said.role, message.said.text)).collect()
+}
+
+fn settings() -> AgentSettings {
+    AgentSettings { instructions: Some("Be brief.".into()), budget: Some(600), ..AgentSettings::default() }
+}
+
+#[test]
+fn a_turn_is_remembered_asked_answered_and_stored() {
+    let (memory, _folder) = under(Policy::default());
+    let id = begin(&memory);
+    let parrot = Parrot::new([Act::Say("On 7410."), Act::Say("Since March.")]);
+    let agent = Agent::new(memory.clone(), parrot.clone(), settings()).unwrap();
+
+    let reply = agent.ask(id, "Which port does staging use?").unwrap();
+    assert_eq!((reply.text.as_str(), reply.end), ("On 7410.", End::Complete));
+    assert_eq!((reply.question, reply.answer), (MessageIdx(0), MessageIdx(1)));
+    let first = [
+        ChatMessage::new(Role::System, "Be brief."),
+        ChatMessage::new(Role::User, "Which port does staging use?"),
+    ];
+    assert_eq!(parrot.asked()[0].messages, first, "there is nothing to remember yet");
+
+    let mut heard = Vec::new();
+    let reply = agent.ask_streaming(id, "Since when?", &mut |piece| heard.push(piece.to_owned())).unwrap();
+    assert_eq!((heard.concat(), heard.len()), (reply.text, 2));
+    let asked = parrot.asked()[1].messages.clone();
+    assert!(asked[0].text.starts_with("Be brief.\n\nRecord of an earlier conversation."), "{asked:?}");
+    assert_eq!(asked[1].text, "Which port does staging use?");
+    assert_eq!(asked[2], ChatMessage::new(Role::Assistant, "On 7410."));
+    assert!(asked[3].text.ends_with("Since when?"), "{asked:?}");
+    assert_eq!(memory.spend(Some(id)).unwrap().account.conversation.tokens_in, 2000);
+    let texts: Vec<String> = said(&memory, id).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(texts, ["Which port does staging use?", "On 7410.", "Since when?", "Since March."]);
+    drop(agent);
+    assert_sound(&memory);
+}
+
+#[test]
+fn what_was_said_is_kept_when_the_model_fails() {
+    let (memory, _folder) = under(Policy::default());
+    let id = begin(&memory);
+    let parrot = Parrot::new([
+        Act::Fail("the model is away"),
+        Act::Break("The sill is \"13", "the stream \"ended\" early\n"),
+        Act::Say("130 cm."),
+    ]);
+    let agent = Agent::new(memory.clone(), parrot.clone(), settings()).unwrap();
+    let failed = agent.ask(id, "How high is the sill?").unwrap_err();
+    assert!(matches!(&failed, Error::Unanswered(error) if error.reason == "the model is away"));
+    assert!(failed.hint().unwrap().contains("stored"));
+    assert_eq!(said(&memory, id), [(Role::User, "How high is the sill?".to_owned())]);
+
+    let mut heard = String::new();
+    agent.ask_streaming(id, "How high?", &mut |piece| heard.push_str(piece)).unwrap_err();
+    let last = messages(&memory, id).pop().unwrap();
+    assert_eq!((last.said.role, &last.said.text), (Role::Assistant, &heard));
+    let parts = last.said.parts.unwrap();
+    assert!(parts.as_str().contains("broken_off") && parts.as_str().contains("early"), "{parts}");
+
+    agent.ask(id, "Once more, please.").unwrap();
+    assert_eq!(said(&memory, id).len(), 5);
+    for request in parrot.asked() {
+        let roles: Vec<Role> = request.messages.iter().map(|message| message.role).collect();
+        assert_eq!(roles[..2], [Role::System, Role::User], "{roles:?}");
+        assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "roles take turns: {roles:?}");
+        assert_eq!(roles.last(), Some(&Role::User));
+    }
+    drop(agent);
+    assert_sound(&memory);
+}
+
+#[test]
+fn a_cap_that_is_reached_leaves_the_question_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let spend = SpendSettings {
+        caps: Caps { conversation: Cap { tokens: Some(900), money: None }, ..Caps::default() },
+        ..SpendSettings::default()
+    };
+    let embedders: Vec<Arc<dyn treering_core::Embedder>> = vec![Arc::new(treering_testkit::Bags::default())];
+    let parts = parts(folder.path(), Policy::default(), Arc::new(Heads::default()), clock, embedders);
+    let memory = Memory::new(Parts { spend, ..parts }, TenantId::default());
+    let id = begin(&memory);
+    let parrot = Parrot::new([Act::Say("Yes.")]);
+    let agent = Agent::new(memory.clone(), parrot.clone(), settings()).unwrap();
+    agent.ask(id, "Is it dry?").unwrap();
+    let refused = agent.ask(id, "And tomorrow?").unwrap_err();
+    assert!(matches!(refused, Error::Unanswered(_)), "{refused}");
+    assert_eq!(parrot.asked().len(), 1, "past the cap nobody is asked");
+    assert_eq!(said(&memory, id).len(), 3);
+}
+
+/// A summariser that is held back until it is let go.
+#[derive(Default)]
+struct Held(Mutex<bool>, Condvar);
+
+impl Held {
+    fn let_go(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_all();
+    }
+}
+
+impl Summarizer for Held {
+    fn name(&self) -> &str {
+        "held"
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError> {
+        drop(self.1.wait_while(self.0.lock().unwrap(), |free| !*free).unwrap());
+        Heads::default().summarise(brief)
+    }
+}
+
+#[test]
+fn the_answer_does_not_wait_for_what_follows_and_the_next_turn_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = ["window_chars=200", "min_flush_chars=0"].map(|text| text.parse().unwrap());
+    let policy = Policy::default().with(&small).unwrap();
+    let held = Arc::new(Held::default());
+    let memory = open(folder.path(), policy, held.clone(), Arc::new(FakeClock::at(start())));
+    let id = begin(&memory);
+    let long =
+        "The gauge at the sill has to be read every morning before the first tide, whatever the weather. ";
+    say(&memory, id, &[(Role::User, long), (Role::Assistant, long)]);
+    let parrot = Parrot::new([Act::Say(long), Act::Say("Noted.")]);
+    let agent = Agent::new(
+        memory.clone(),
+        parrot,
+        AgentSettings { patience: Some(std::time::Duration::ZERO), ..settings() },
+    )
+    .unwrap();
+    agent.ask(id, long).unwrap();
+    assert!(!memory.gate(id).unwrap().is_clear(), "the summary of the window is still to be written");
+    held.let_go();
+    let reply = {
+        let patient = Agent::new(memory.clone(), Parrot::new([Act::Say("Noted.")]), settings()).unwrap();
+        patient.ask(id, "Is it written down?").unwrap()
+    };
+    assert!(!reply.context.receipt.gate.degraded, "the gate was waited for");
+    drop(agent);
+    assert_sound(&memory);
+}
