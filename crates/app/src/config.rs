@@ -19,7 +19,7 @@ use treering_core::{Invalid, Policy, Preset, TenantId};
 use treering_providers::{Bpe, ENCODER_NAME, StaticEmbedder};
 use treering_store::Sync;
 
-pub use providers::{ProvidersSettings, SummarizeSettings};
+pub use providers::{ChatSettings, ProvidersSettings, SummarizeSettings};
 pub use spend::SpendSettings;
 
 /// The name of the settings file in the home folder.
@@ -49,6 +49,10 @@ pub struct Settings {
     /// Who writes the summaries.
     #[config(nested)]
     pub summarize: SummarizeSettings,
+
+    /// Who talks in `treering chat`.
+    #[config(nested)]
+    pub chat: ChatSettings,
 
     /// Models beyond this program.
     #[config(nested)]

@@ -41,8 +41,8 @@ pub use models::{Models, ProviderOptions, SummarizeOptions};
 pub use prices::SpendOptions;
 pub use treering_core::{NewMessage, NewToolCall, Policy, Role, TenantId, ThreadName, Timestamp};
 pub use treering_engine::{
-    Appended, Context, ContextRequest, Error, Incoming, Matching, Memory, NewConversation, Parts, Query,
-    Result, Scope, Target, Update, WorkSettings, Worker,
+    Agent, AgentSettings, Appended, Context, ContextRequest, Error, Incoming, Matching, Memory,
+    NewConversation, Parts, Query, Reply, Result, Scope, Target, Update, WorkSettings, Worker,
 };
 pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
 pub use treering_store::{EmbeddedStore, Sync};

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use treering::{
-    EmbedOptions, Incoming, Matching, Memory, Models, NewConversation, NewMessage, Options, ProviderOptions,
-    Query, Role, Scope, SummarizeOptions, Target, ThreadName, WorkSettings, Worker,
+    Agent, AgentSettings, EmbedOptions, Incoming, Matching, Memory, Models, NewConversation, NewMessage,
+    Options, ProviderOptions, Query, Role, Scope, SummarizeOptions, Target, ThreadName, WorkSettings, Worker,
 };
 use treering_core::chat::{ChatMessage, ChatRequest, End};
 use treering_core::conversation::ConversationState;
@@ -56,6 +56,35 @@ fn it_embeds() {
         assert!((cosine(at, at) - length).abs() < 1e-4, "{at}");
     }
     assert!(cosine(0, 2) > cosine(0, 3), "{} against {}", cosine(0, 2), cosine(0, 3));
+}
+
+/// The agent loop: what was said comes back to the model, and both are stored.
+#[test]
+fn it_talks_and_remembers() {
+    let home = tempfile::tempdir().unwrap();
+    let memory = treering::open(home.path()).unwrap();
+    let chat = Models::new(providers()).chat("compatible", MODEL).unwrap();
+    let settings = AgentSettings {
+        instructions: Some("You answer in one short sentence.".into()),
+        budget: Some(600),
+        max_tokens: Some(24),
+        temperature: Some(0.0),
+        ..AgentSettings::default()
+    };
+    let agent = Agent::new(memory.clone(), chat, settings).unwrap();
+    let target = Target::Named(NewConversation::default());
+    let incoming = Incoming { target, entries: Vec::new(), matching: Matching::None };
+    let id = memory.append(incoming).unwrap().conversation.id;
+    agent.ask(id, "My boat is called Argoat and lies at berth 12.").unwrap();
+    let mut heard = String::new();
+    let reply = agent
+        .ask_streaming(id, "Where does my boat Argoat lie?", &mut |piece| heard.push_str(piece))
+        .unwrap();
+    assert_eq!(heard, reply.text);
+    assert!(reply.context.markdown().contains("lies at berth 12"), "{}", reply.context.markdown());
+    assert!(reply.usage.tokens_in > 60, "{:?}", reply.usage);
+    println!("it remembers: {}", reply.text);
+    assert_eq!(memory.find(&id.to_string()).unwrap().totals.messages, 4);
 }
 
 fn open(home: &Path) -> Memory {

@@ -155,6 +155,8 @@ fn store(
 /// The models that are in use.
 struct Asked {
     summarize: Option<(String, String)>,
+    /// Where it is not the one that writes the summaries.
+    chat: Option<(String, String)>,
     embed: Option<(String, String)>,
     dimensions: Option<usize>,
     models: Models,
@@ -164,7 +166,11 @@ impl Asked {
     fn of(settings: &Settings) -> Self {
         let summarize = &settings.summarize;
         let embed = crate::EmbedOptions::from(&settings.embed);
+        let chat = Some(settings.chat.model.as_str()).filter(|model| !model.is_empty());
         Self {
+            chat: chat
+                .and_then(|_| settings.chat.model(summarize))
+                .map(|(provider, model)| (provider.to_owned(), model.to_owned())),
             summarize: (summarize.provider != EXTRACTIVE)
                 .then(|| (summarize.provider.clone(), summarize.model.clone())),
             embed: embed
@@ -177,7 +183,7 @@ impl Asked {
     }
 
     fn checks(&self, meter: &dyn Meter) -> Vec<Check> {
-        let chat = match &self.summarize {
+        let summaries = match &self.summarize {
             None => Check::fine("summaries", "quoted by the program itself; no model is set"),
             Some((provider, model)) => {
                 let asked = self.models.chat(provider, model).and_then(|chat| ask(&*chat, meter));
@@ -191,7 +197,11 @@ impl Asked {
                 verdict("vectors", provider, model, embedder.and_then(|embedder| embed(&*embedder, meter)))
             }
         };
-        vec![chat, embed]
+        let talk = self.chat.as_ref().map(|(provider, model)| {
+            let asked = self.models.chat(provider, model).and_then(|chat| ask(&*chat, meter));
+            verdict("chat", provider, model, asked)
+        });
+        [summaries, embed].into_iter().chain(talk).collect()
     }
 }
 

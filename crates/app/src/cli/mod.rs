@@ -2,6 +2,7 @@
 //! people and `--json` see the same.
 
 mod append;
+mod chat;
 mod completions;
 mod config;
 mod context;
@@ -95,6 +96,8 @@ enum Command {
     Search(Box<search::Args>),
     /// Puts together what is handed to a model: the best context that fits a budget
     Context(Box<context::Args>),
+    /// Talks with a model that remembers
+    Chat(Box<chat::Args>),
     /// Goes from a node to what it was written from, or from a message to the nodes over it
     Expand(expand::Args),
     /// Shows the turns of a conversation, its tree, or a node of it
@@ -148,6 +151,8 @@ pub(crate) enum Failure {
     Unreadable(#[from] Unreadable),
     #[error("{0}")]
     Usage(String),
+    #[error("no model is configured to talk with")]
+    NoModel,
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
     #[error("cannot write {0}: {1}")]
@@ -178,6 +183,7 @@ pub fn main() -> ExitCode {
         Err(failure) => {
             let hint = match &failure {
                 Failure::Engine(error) => error.hint(),
+                Failure::NoModel => Some(chat::HOW_TO_SET_A_MODEL.into()),
                 _ => None,
             };
             output.error(&failure.to_string(), hint.as_deref());
@@ -213,6 +219,7 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Verify(args) => verify::run(&args, &global.open()?, output),
         Command::Search(args) => search::run(&args, &global.open()?, output),
         Command::Context(args) => context::run(&args, global, output),
+        Command::Chat(args) => chat::run(&args, global, output),
         Command::Expand(args) => expand::run(&args, &global.open()?, output),
         Command::Update(args) => update::run(&args, &global.open()?, output),
         Command::Reindex(args) => reindex::run(&args, &global.open()?, output),

@@ -53,6 +53,40 @@ impl From<SummarizeSettings> for SummarizeOptions {
     }
 }
 
+/// Who talks in `treering chat`.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct ChatSettings {
+    /// The model that `treering chat` talks with: a provider and its model, such as `ollama/llama3.2`,
+    /// `openai/gpt-4o-mini`, `anthropic/claude-haiku-4-5`, `gemini/gemini-2.5-flash` or `compatible/MODEL`.
+    /// Where it is empty, the model that writes the summaries.
+    #[config(env = "TREERING_CHAT_MODEL", default = "", validate = is_chat_model)]
+    pub model: String,
+
+    /// What the model is told before everything else.
+    #[config(env = "TREERING_CHAT_INSTRUCTIONS", default = "")]
+    pub instructions: String,
+
+    /// How freely the model chooses its words, from 0 to 2.
+    #[config(env = "TREERING_CHAT_TEMPERATURE", default = 0.7, validate = is_temperature)]
+    pub temperature: f64,
+
+    /// The most tokens of an answer; 0 for as many as the provider allows.
+    #[config(env = "TREERING_CHAT_MAX_TOKENS", default = 0)]
+    pub max_tokens: u32,
+}
+
+impl ChatSettings {
+    /// The provider and the model to talk with; none where none is set.
+    pub fn model<'a>(&'a self, summarize: &'a SummarizeSettings) -> Option<(&'a str, &'a str)> {
+        match self.model.split_once('/') {
+            Some(named) => Some(named),
+            None if summarize.provider != EXTRACTIVE => Some((&summarize.provider, &summarize.model)),
+            None => None,
+        }
+    }
+}
+
 /// Models beyond this program.
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
@@ -216,6 +250,18 @@ pub(super) fn is_embedder(name: &impl AsRef<str>) -> Result<(), String> {
             "{name:?} is neither bundled nor encoder nor PROVIDER/MODEL with a provider out of openai, \
              compatible, gemini, ollama"
         )),
+    }
+}
+
+/// Whether it names a provider and its model, or nothing.
+fn is_chat_model(name: &impl AsRef<str>) -> Result<(), String> {
+    let name = name.as_ref();
+    let is_model = |(provider, model): (&str, &str)| {
+        !model.is_empty() && PROVIDERS.iter().any(|(other, ..)| *other == provider)
+    };
+    match name.is_empty() || name.split_once('/').is_some_and(is_model) {
+        true => Ok(()),
+        false => Err(format!("{name:?} is not PROVIDER/MODEL with a provider out of {}", names())),
     }
 }
 
