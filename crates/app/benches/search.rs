@@ -12,6 +12,7 @@ use treering::{
 };
 use treering_core::ports::Span;
 use treering_core::{ConversationId, ExternalId, MessageIdx, Timestamp};
+use treering_testkit::generate::sentence;
 
 fn main() {
     println!("{:<56}{:>12}{:>12}{:>10}", "", "measured", "goal", "");
@@ -69,28 +70,6 @@ fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0");
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap_or(0) * 1024
-}
-
-/// A word that is rarer the higher its number; as in language, a few make up most of a text.
-fn word(state: &mut u64) -> String {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    let share = (*state >> 40) as f64 / (1_u64 << 24) as f64;
-    let rank = (20_000_f64.powf(share)) as u64;
-    const PARTS: [&str; 16] =
-        ["ha", "ti", "gau", "be", "re", "mo", "wi", "si", "ski", "mor", "se", "lo", "ka", "ne", "po", "ru"];
-    let mut number = rank;
-    let mut word = String::new();
-    loop {
-        word.push_str(PARTS[(number % 16) as usize]);
-        number /= 16;
-        if number == 0 {
-            return word;
-        }
-    }
-}
-
-fn sentence(state: &mut u64, words: usize) -> String {
-    (0..words).map(|_| word(state)).collect::<Vec<_>>().join(" ")
 }
 
 fn fill(memory: &Memory, number: u64, turns: usize) -> ConversationId {

@@ -89,3 +89,28 @@ fn name(name: &str) -> ThreadName {
 pub fn external(id: &str) -> ExternalId {
     ExternalId::new(id).unwrap_or_else(|invalid| unreachable!("{invalid}"))
 }
+
+/// A word that is rarer the higher its number; as in language, a few make up most of a text.
+#[must_use]
+pub fn word(state: &mut u64) -> String {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    let share = (*state >> 40) as f64 / (1_u64 << 24) as f64;
+    let rank = (20_000_f64.powf(share)) as u64;
+    const PARTS: [&str; 16] =
+        ["ha", "ti", "gau", "be", "re", "mo", "wi", "si", "ski", "mor", "se", "lo", "ka", "ne", "po", "ru"];
+    let mut number = rank;
+    let mut word = String::new();
+    loop {
+        word.push_str(PARTS[(number % 16) as usize]);
+        number /= 16;
+        if number == 0 {
+            return word;
+        }
+    }
+}
+
+/// So many words. The same state gives the same ones.
+#[must_use]
+pub fn sentence(state: &mut u64, words: usize) -> String {
+    (0..words).map(|_| word(state)).collect::<Vec<_>>().join(" ")
+}

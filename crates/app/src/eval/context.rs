@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use treering_core::packing::Grain;
 use treering_core::sentence::split;
 use treering_core::{Conversation, Message, Tokenizer as _};
-use treering_engine::{ContextRequest, Found, Query};
+use treering_engine::{ContextRequest, Found};
 use treering_providers::Bpe;
 
+use super::EvalError;
 use super::data::Asked;
-use super::{EvalError, RANKED};
 use crate::Memory;
 
 /// The longest answer that is looked for word by word.
@@ -140,14 +140,7 @@ impl Contexts {
                 Way::Cut => self.cut(memory, conversation, question)?,
                 Way::Latest => self.fitting(messages.iter().rev(), true),
                 Way::Hits => {
-                    let query = Query {
-                        text: question.text.clone(),
-                        conversations: vec![conversation.id],
-                        levels: vec![0],
-                        limit: RANKED,
-                        ..Query::default()
-                    };
-                    let hits = memory.search(&query)?.hits;
+                    let hits = memory.search(&question.query(conversation.id))?.hits;
                     let found = hits.iter().filter_map(|hit| match &hit.found {
                         Found::Message(message) => Some(&**message),
                         Found::Call(_) | Found::Node(_) => None,

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use treering_core::MessageIdx;
 use treering_core::ports::{JobFilter, Span};
+use treering_core::{ConversationId, MessageIdx};
 use treering_engine::{Error, Found, Query, Scope, Worker};
 
 use crate::importers::{Options as ImportOptions, Runner};
@@ -92,6 +92,14 @@ pub fn measure(
     Ok(())
 }
 
+impl data::Asked {
+    /// It as a query for turns of its conversation.
+    fn query(&self, conversation: ConversationId) -> Query {
+        let (text, conversations) = (self.text.clone(), vec![conversation]);
+        Query { text, conversations, levels: vec![0], limit: RANKED, ..Query::default() }
+    }
+}
+
 fn ask(
     memory: &Memory,
     haystack: &Haystack,
@@ -107,13 +115,7 @@ fn ask(
     let session_of: HashMap<&str, &str> =
         haystack.turns.iter().map(|(turn, session)| (turn.as_str(), session.as_str())).collect();
     for question in &haystack.questions {
-        let query = Query {
-            text: question.text.clone(),
-            conversations: vec![conversation.id],
-            levels: vec![0],
-            limit: RANKED,
-            ..Query::default()
-        };
+        let query = question.query(conversation.id);
         let started = Instant::now();
         let answer = memory.search(&query)?;
         let took = started.elapsed();
