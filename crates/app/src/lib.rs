@@ -29,6 +29,7 @@ pub mod eval;
 pub mod forms;
 pub mod importers;
 pub mod models;
+pub mod views;
 pub mod wire;
 
 use std::path::Path;
