@@ -2,6 +2,7 @@
 //! default, its check and its documentation all come from this declaration.
 
 pub mod providers;
+pub mod serve;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,6 +20,7 @@ use treering_providers::{Bpe, ENCODER_NAME, StaticEmbedder};
 use treering_store::Sync;
 
 pub use providers::{ProvidersSettings, SummarizeSettings};
+pub use serve::ServeSettings;
 
 /// The name of the settings file in the home folder.
 pub const FILE: &str = "treering.toml";
@@ -63,6 +65,10 @@ pub struct Settings {
     /// What is handed to a model.
     #[config(nested)]
     pub context: ContextSettings,
+
+    /// Treering as a service, for `treering serve`.
+    #[config(nested)]
+    pub serve: ServeSettings,
 
     /// Profiles of your own: what goes into a context, section by section, as
     /// `[[profiles.mine.sections]]` with `take = "recent"`, `"level"`, `"frontier"`, `"cut"`, `"recall"`

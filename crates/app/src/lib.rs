@@ -28,7 +28,11 @@ mod embedders;
 pub mod eval;
 pub mod forms;
 pub mod importers;
+#[cfg(feature = "serve")]
+pub mod mcp;
 pub mod models;
+#[cfg(feature = "serve")]
+pub mod service;
 pub mod views;
 pub mod wire;
 

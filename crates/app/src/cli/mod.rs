@@ -13,10 +13,14 @@ mod import;
 mod jobs;
 mod lifecycle;
 mod logs;
+#[cfg(feature = "serve")]
+mod mcp;
 mod output;
 mod policy;
 mod reindex;
 mod search;
+#[cfg(feature = "serve")]
+mod serve;
 mod sessions;
 mod show;
 mod show_tree;
@@ -105,6 +109,9 @@ enum Command {
     Reindex(reindex::Args),
     /// Lists the background jobs that are not done, or tries failed ones again
     Jobs(jobs::Args),
+    /// Serves agents over the Model Context Protocol, on standard input and output
+    #[cfg(feature = "serve")]
+    Mcp(mcp::Args),
     /// Shows what background work was planned, done or failed
     Logs(logs::Args),
     /// Shows what the next context of a conversation would wait for
@@ -213,6 +220,8 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Reindex(args) => reindex::run(&args, &global.open()?, output),
         Command::Work(args) => work::run(&args, &global.open()?, output),
         Command::Jobs(args) => jobs::run(&args, &global.open()?, output),
+        #[cfg(feature = "serve")]
+        Command::Mcp(args) => mcp::run(&args, global),
         Command::Logs(args) => logs::run(&args, &global.open()?, output),
         Command::Status(args) => status::run(&args, &global.open()?, output),
         Command::Policy(args) => policy::run(&args, &global.open()?, output),

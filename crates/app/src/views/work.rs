@@ -151,7 +151,7 @@ impl JobView {
 }
 
 /// What a conversation is called, for people.
-pub(super) fn slug(memory: &Memory, id: ConversationId) -> String {
+pub(crate) fn slug(memory: &Memory, id: ConversationId) -> String {
     memory.find(&id.to_string()).map_or_else(|_| id.short(), |conversation| conversation.slug)
 }
 
