@@ -27,12 +27,16 @@ pub mod config;
 mod embedders;
 pub mod eval;
 pub mod forms;
+#[cfg(feature = "serve")]
+pub mod http;
 pub mod importers;
 #[cfg(feature = "serve")]
 pub mod mcp;
 pub mod models;
 #[cfg(feature = "serve")]
 pub mod service;
+#[cfg(feature = "serve")]
+pub mod tokens;
 pub mod views;
 pub mod wire;
 

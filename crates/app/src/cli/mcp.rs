@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rmcp::ServiceExt as _;
+use tracing_subscriber::filter::LevelFilter;
 
 use super::{Failure, Global};
 use crate::mcp::McpServer;
@@ -15,6 +16,7 @@ Speaks the Model Context Protocol on standard input and output; agents start it 
 pub(super) struct Args {}
 
 pub(super) fn run(_: &Args, global: &Global) -> Result<(), Failure> {
+    super::serve::log_to_stderr(LevelFilter::WARN);
     let settings = global.load()?.settings;
     let memory = global.open()?;
     // Held until the client is gone: jobs at hand are finished then.

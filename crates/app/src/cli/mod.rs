@@ -26,6 +26,8 @@ mod show;
 mod show_tree;
 mod stats;
 mod status;
+#[cfg(feature = "serve")]
+mod token;
 mod update;
 mod verify;
 mod work;
@@ -109,6 +111,12 @@ enum Command {
     Reindex(reindex::Args),
     /// Lists the background jobs that are not done, or tries failed ones again
     Jobs(jobs::Args),
+    /// Serves HTTP with JSON, events, metrics and MCP
+    #[cfg(feature = "serve")]
+    Serve(serve::Args),
+    /// Makes, lists and revokes the tokens that other machines need
+    #[cfg(feature = "serve")]
+    Token(token::Args),
     /// Serves agents over the Model Context Protocol, on standard input and output
     #[cfg(feature = "serve")]
     Mcp(mcp::Args),
@@ -157,6 +165,12 @@ pub(crate) enum Failure {
     File(PathBuf, io::Error),
     #[error(transparent)]
     Json(#[from] serde_json::Error),
+    #[cfg(feature = "serve")]
+    #[error(transparent)]
+    Serve(#[from] crate::http::ServeError),
+    #[cfg(feature = "serve")]
+    #[error(transparent)]
+    Tokens(#[from] crate::tokens::TokenError),
     /// The command said itself what is wrong.
     #[error("")]
     Said,
@@ -220,6 +234,10 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Reindex(args) => reindex::run(&args, &global.open()?, output),
         Command::Work(args) => work::run(&args, &global.open()?, output),
         Command::Jobs(args) => jobs::run(&args, &global.open()?, output),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::run(&args, global, output),
+        #[cfg(feature = "serve")]
+        Command::Token(args) => token::run(args, global, output),
         #[cfg(feature = "serve")]
         Command::Mcp(args) => mcp::run(&args, global),
         Command::Logs(args) => logs::run(&args, &global.open()?, output),
