@@ -19,8 +19,7 @@ use crate::service::{
     ContextAnswer, ConversationList, Grant, JobList, Lane, LogList, Scope, SearchAnswer, Service,
 };
 use crate::views::{
-    AppendedView, ConversationPage, ConversationView, ExpandView, JobView, NodeView, StatsView, StatusView,
-    UpdateView,
+    AppendedView, ConversationPage, ConversationView, ExpandView, NodeView, StatsView, StatusView, UpdateView,
 };
 
 type Answer<T> = Result<Json<T>, Problem>;
@@ -191,11 +190,8 @@ pub(super) async fn jobs(
     params(("job" = String, Path, description = "The first digits of its id, or `all`")),
     responses((status = 200, body = JobList), Problems))]
 pub(super) async fn retry(Extension(grant): Extension<Grant>, Named(job): Named<String>) -> Answer<JobList> {
-    answer(&grant, (Scope::Admin, Lane::Write), move |service| {
-        let retried = service.memory().retry_jobs((job != "all").then_some(job))?;
-        Ok(JobList { jobs: retried.iter().map(|job| JobView::of(job, service.memory())).collect() })
-    })
-    .await
+    let job = (job != "all").then_some(job);
+    answer(&grant, (Scope::Admin, Lane::Write), move |service| service.retry(job)).await
 }
 
 /// Reads the newest lines of the log of background work

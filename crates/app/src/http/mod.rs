@@ -164,6 +164,7 @@ impl Server {
         (name = "work", description = "What happens in the background"),
         (name = "service", description = "The service itself")
     ),
+    components(schemas(problem::Problem)),
     security(("token" = []))
 )]
 struct Document;

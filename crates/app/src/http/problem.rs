@@ -150,6 +150,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
                 StatusCode::PAYLOAD_TOO_LARGE => Problem::of_status(StatusCode::PAYLOAD_TOO_LARGE),
                 _ => Problem::bad(rejection.body_text()),
             })?;
+        // A list would be read as the fields in their order.
+        if bytes.trim_ascii_start().first() != Some(&b'{') {
+            return Err(Problem::bad("the body is not an object".into()));
+        }
         serde_json::from_slice(&bytes)
             .map(Self)
             .map_err(|error| Problem::bad(format!("the body does not fit: {error}")))

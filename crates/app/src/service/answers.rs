@@ -135,6 +135,7 @@ impl Service {
 
     /// The context that is asked for, as everything stands; the gate is waited for before.
     pub fn context(&self, id: &Conversation, ask: &ContextAsk) -> Result<ContextAnswer, Refusal> {
+        ask.check()?;
         let settings = &self.settings().context;
         let request = ContextRequest {
             conversation: id.id,
@@ -155,6 +156,7 @@ impl Service {
 
     /// Conversations, the latest activity first.
     pub fn sessions(&self, request: &SessionsRequest) -> Result<ConversationList, Refusal> {
+        request.check()?;
         let limit = within("limit", request.limit.unwrap_or(20), 1, MOST_ROWS)?;
         let states = match request.all {
             true => Vec::new(),
@@ -188,6 +190,7 @@ impl Service {
 
     /// Gives a conversation another name or state.
     pub fn change(&self, reference: &str, request: &ChangeRequest) -> Result<ConversationView, Refusal> {
+        request.check()?;
         let mut it = self.memory().find(reference)?;
         if let Some(title) = &request.title {
             it = self.memory().rename(it.id, title)?;
@@ -218,6 +221,7 @@ impl Service {
 
     /// Jobs that are not done.
     pub fn jobs(&self, request: &WorkRequest) -> Result<JobList, Refusal> {
+        request.check()?;
         let limit = within("limit", request.limit.unwrap_or(50), 1, MOST_ROWS)?;
         let conversation = request.conversation.as_deref().map(|it| self.memory().find(it)).transpose()?;
         let filter = JobFilter {
@@ -229,8 +233,21 @@ impl Service {
         Ok(JobList { jobs: jobs.iter().map(|job| JobView::of(job, self.memory())).collect() })
     }
 
+    /// Gives failed jobs another try at once: one, or all of them where none is named.
+    pub fn retry(&self, job: Option<String>) -> Result<JobList, Refusal> {
+        if let Some(job) = &job {
+            let filter = JobFilter { id_prefix: Some(job.clone()), ..JobFilter::all(1) };
+            if self.memory().jobs(&filter)?.is_empty() {
+                return Err(Refusal::Missing(format!("no unfinished job begins with {job:?}")));
+            }
+        }
+        let retried = self.memory().retry_jobs(job)?;
+        Ok(JobList { jobs: retried.iter().map(|job| JobView::of(job, self.memory())).collect() })
+    }
+
     /// The newest lines of the log.
     pub fn logs(&self, request: &WorkRequest) -> Result<LogList, Refusal> {
+        request.check()?;
         let limit = within("limit", request.limit.unwrap_or(50), 1, MOST_ROWS)?;
         let conversation = request.conversation.as_deref().map(|it| self.memory().find(it)).transpose()?;
         let filter =

@@ -16,6 +16,16 @@ pub const MOST_ENTRIES: usize = 1000;
 pub const MOST_HITS: usize = 100;
 /// The most rows that one request lists.
 pub const MOST_ROWS: usize = 500;
+/// How long texts may be, in characters.
+const LONGEST_ID: usize = 64;
+const LONGEST_KEY: usize = 100;
+const LONGEST_NAME: usize = 200;
+const LONGEST_TITLE: usize = 500;
+const LONGEST_QUESTION: usize = 4000;
+const LONGEST_PATH: usize = 4096;
+const LONGEST_PROMPT: usize = 16_000;
+const MOST_PATIENCE_MS: usize = 600_000;
+const MOST_BUDGET: usize = 2_000_000;
 
 /// What to append, and where to.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -42,6 +52,12 @@ pub struct AppendRequest {
 impl AppendRequest {
     /// The conversation that is meant.
     pub fn target(&self, memory: &Memory) -> Result<Target, Refusal> {
+        check_lengths([
+            ("conversation", self.conversation.as_ref(), LONGEST_NAME),
+            ("key", self.key.as_ref(), LONGEST_KEY),
+            ("title", self.title.as_ref(), LONGEST_TITLE),
+            ("cwd", self.cwd.as_ref(), LONGEST_PATH),
+        ])?;
         match (&self.conversation, &self.key) {
             (Some(_), Some(_)) => Err(Refusal::Unclear(
                 "give either conversation or key, not both; key also makes a new one".into(),
@@ -125,6 +141,13 @@ impl From<RoleName> for treering_core::Role {
 impl SearchRequest {
     /// The query that is meant.
     pub fn query(&self, memory: &Memory) -> Result<Query, Refusal> {
+        check_lengths([
+            ("query", Some(&self.query), LONGEST_QUESTION),
+            ("cwd", self.cwd.as_ref(), LONGEST_PATH),
+            ("author", self.author.as_ref(), LONGEST_NAME),
+        ])?;
+        within("the number of conversations", self.conversations.len(), 0, 50)?;
+        within("the number of levels", self.levels.len(), 0, 10)?;
         if self.query.trim().is_empty() {
             return Err(Refusal::Unclear("the query is empty; ask a question or give a few words".into()));
         }
@@ -177,6 +200,20 @@ pub struct ContextAsk {
     pub format: ContextFormat,
 }
 
+impl ContextAsk {
+    /// Refuses what is longer or larger than it may be.
+    pub fn check(&self) -> Result<(), Refusal> {
+        check_lengths([
+            ("conversation", self.conversation.as_ref(), LONGEST_NAME),
+            ("query", self.query.as_ref(), LONGEST_PROMPT),
+            ("profile", self.profile.as_ref(), LONGEST_KEY),
+        ])?;
+        within("patience_ms", self.patience_ms.unwrap_or(0) as usize, 0, MOST_PATIENCE_MS)?;
+        within("budget", self.budget.unwrap_or(128) as usize, 128, MOST_BUDGET)?;
+        Ok(())
+    }
+}
+
 /// The form of a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -205,6 +242,13 @@ pub struct SessionsRequest {
     #[schema(minimum = 1, maximum = 500, default = 20)]
     #[param(minimum = 1, maximum = 500, default = 20)]
     pub limit: Option<usize>,
+}
+
+impl SessionsRequest {
+    /// Refuses what is longer than it may be.
+    pub fn check(&self) -> Result<(), Refusal> {
+        check_lengths([("cwd", self.cwd.as_ref(), LONGEST_PATH)])
+    }
 }
 
 /// Which turns of a conversation to read.
@@ -238,6 +282,7 @@ pub struct UpdateRequest {
 impl UpdateRequest {
     /// The update that is meant.
     pub fn update(&self) -> Result<Update, Refusal> {
+        within("the number of parameters", self.with.len(), 0, 50)?;
         let scale = if self.full { Scale::Full } else { Scale::Incremental };
         let level = match self.level {
             None => None,
@@ -263,6 +308,13 @@ pub struct ChangeRequest {
     pub title: Option<String>,
     /// Opens, closes or archives it.
     pub state: Option<StateName>,
+}
+
+impl ChangeRequest {
+    /// Refuses what is longer than it may be.
+    pub fn check(&self) -> Result<(), Refusal> {
+        check_lengths([("title", self.title.as_ref(), LONGEST_TITLE)])
+    }
 }
 
 /// The state of a conversation.
@@ -301,6 +353,27 @@ pub struct WorkRequest {
     /// At most so many, the newest.
     #[param(minimum = 1, maximum = 500, default = 50)]
     pub limit: Option<usize>,
+}
+
+impl WorkRequest {
+    /// Refuses what is longer than it may be.
+    pub fn check(&self) -> Result<(), Refusal> {
+        check_lengths([
+            ("job", self.job.as_ref(), LONGEST_ID),
+            ("conversation", self.conversation.as_ref(), LONGEST_NAME),
+        ])
+    }
+}
+
+/// Refuses texts that are longer than they may be.
+fn check_lengths<const N: usize>(texts: [(&str, Option<&String>, usize); N]) -> Result<(), Refusal> {
+    for (what, text, most) in texts {
+        let chars = text.map_or(0, |text| text.chars().count());
+        if chars > most {
+            return Err(Refusal::Unclear(format!("{what} has {chars} characters; {most} is the most")));
+        }
+    }
+    Ok(())
 }
 
 /// A number, if it lies within its limits.
