@@ -20,6 +20,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "serve")]
+pub mod agents;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]

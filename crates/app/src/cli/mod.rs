@@ -9,7 +9,11 @@ mod demo;
 mod eval;
 mod expand;
 mod export;
+#[cfg(feature = "serve")]
+mod hook;
 mod import;
+#[cfg(feature = "serve")]
+mod install;
 mod jobs;
 mod lifecycle;
 mod logs;
@@ -111,6 +115,15 @@ enum Command {
     Reindex(reindex::Args),
     /// Lists the background jobs that are not done, or tries failed ones again
     Jobs(jobs::Args),
+    /// Makes Treering known to an agent: its MCP server, and hooks that capture what is said
+    #[cfg(feature = "serve")]
+    Install(install::Args),
+    /// Takes out what `install` put in
+    #[cfg(feature = "serve")]
+    Uninstall(install::Args),
+    /// Captures what an agent's hook hands over
+    #[cfg(feature = "serve")]
+    Hook(hook::Args),
     /// Serves HTTP with JSON, events, metrics and MCP
     #[cfg(feature = "serve")]
     Serve(serve::Args),
@@ -235,6 +248,12 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Work(args) => work::run(&args, &global.open()?, output),
         Command::Jobs(args) => jobs::run(&args, &global.open()?, output),
         #[cfg(feature = "serve")]
+        Command::Install(args) => install::run(&args, install::Direction::In, global, output),
+        #[cfg(feature = "serve")]
+        Command::Uninstall(args) => install::run(&args, install::Direction::Out, global, output),
+        #[cfg(feature = "serve")]
+        Command::Hook(args) => hook::run(&args, global, output),
+        #[cfg(feature = "serve")]
         Command::Serve(args) => serve::run(&args, global, output),
         #[cfg(feature = "serve")]
         Command::Token(args) => token::run(args, global, output),
@@ -292,6 +311,34 @@ impl Global {
             policy: settings.tree.policy()?,
             work: (&settings.work).into(),
         };
-        Ok(crate::open_with(&self.home()?, options)?)
+        let memory = crate::open_with(&self.home()?, options)?;
+        #[cfg(feature = "serve")]
+        self.replay(&memory)?;
+        Ok(memory)
+    }
+
+    /// Stores what hooks captured while the store could not be reached. A store that cannot be written keeps nobody
+    /// from reading.
+    #[cfg(feature = "serve")]
+    fn replay(&self, memory: &Memory) -> Result<(), Failure> {
+        let replayed = crate::agents::Spool::of(&self.home()?).replay(memory);
+        if let Err(error) = replayed {
+            Output::new(self.json).note(&format!("what is in the spool cannot be stored yet: {error}"));
+        }
+        Ok(())
+    }
+
+    /// The options that lead another process to the same memory.
+    #[cfg(feature = "serve")]
+    fn repeated(&self) -> Vec<String> {
+        let mut options = Vec::new();
+        if let Some(home) = &self.home {
+            let home = std::path::absolute(home).unwrap_or_else(|_| home.clone());
+            options.extend(["--home".to_owned(), home.display().to_string()]);
+        }
+        if let Some(tenant) = &self.tenant {
+            options.extend(["--tenant".to_owned(), tenant.clone()]);
+        }
+        options
     }
 }

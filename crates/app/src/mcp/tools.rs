@@ -10,7 +10,7 @@ use treering_core::{JobState, MessageIdx};
 use treering_engine::Memory;
 
 use super::progress::Progress;
-use super::schema::{schema_of, sized_schema_of};
+use super::schema::{input_schema_of, schema_of, sized_schema_of};
 use super::wire::{
     ContextArgs, ContextResult, ExpandArgs, ExpandResult, RememberArgs, SearchResult, SessionsResult,
     StatusArgs, StatusResult, UpdateArgs, UpdateResult,
@@ -38,7 +38,7 @@ pub(super) fn tools() -> Vec<Tool> {
             "remember",
             "Stores a turn of a conversation for good: what the user said, what you answered, the tools in \
              between. Durable when it returns. Use it for what must not be forgotten and is not captured already.",
-            schema_of::<RememberArgs>(),
+            input_schema_of::<RememberArgs>(),
         )
         .with_title("Remember a turn")
         .with_raw_output_schema(schema_of::<AppendedView>())
@@ -83,7 +83,7 @@ pub(super) fn tools() -> Vec<Tool> {
             "Brings the summaries of a conversation up to date, or grows them anew with `full`. Summaries are kept \
              by themselves; call it only when status shows failures or the user asks. Returns a job id at once, or \
              waits and tells the progress with `wait`.",
-            schema_of::<UpdateArgs>(),
+            input_schema_of::<UpdateArgs>(),
         )
         .with_title("Update summaries")
         .with_raw_output_schema(schema_of::<UpdateResult>())
@@ -91,7 +91,7 @@ pub(super) fn tools() -> Vec<Tool> {
         Tool::new(
             "status",
             "Says how much is remembered, what is still being summarised and what has failed.",
-            schema_of::<StatusArgs>(),
+            input_schema_of::<StatusArgs>(),
         )
         .with_title("Status of the memory")
         .with_raw_output_schema(schema_of::<StatusResult>())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use treering_core::ports::{ConversationFilter, JobFilter, LogFilter, Span};
 use treering_core::{Conversation, ConversationState, TurnNo};
-use treering_engine::{Appended, Context, ContextRequest, Incoming, Matching};
+use treering_engine::{Appended, Context, ContextRequest, Incoming, Matching, Memory};
 use utoipa::ToSchema;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
@@ -107,23 +107,7 @@ impl Service {
     /// Stores entries: all of them or none. Durable when it returns.
     pub fn append(&self, request: &AppendRequest) -> Result<Appended, Refusal> {
         within("the number of entries", request.entries.len(), 1, MOST_ENTRIES)?;
-        let target = request.target(self.memory())?;
-        let now = self.memory().clock().now();
-        let mut entries = Vec::with_capacity(request.entries.len());
-        for (place, raw) in request.entries.iter().enumerate() {
-            let unclear = |why: String| Refusal::Unclear(format!("entry {place}: {why}"));
-            match wire::parse_line(raw.get(), now).map_err(|error| unclear(error.to_string()))? {
-                Line::Pieces(pieces) => {
-                    entries.extend(pieces.into_iter().map(|(thread, it)| entry(self.memory(), thread, it)));
-                }
-                Line::Header | Line::Conversation(_) => {
-                    return Err(unclear(
-                        "a conversation is named beside the entries, by conversation or key".into(),
-                    ));
-                }
-            }
-        }
-        Ok(self.memory().append(Incoming { target, entries, matching: Matching::None })?)
+        append(self.memory(), request)
     }
 
     /// What fits a question best.
@@ -254,6 +238,27 @@ impl Service {
             LogFilter { conversation: conversation.map(|it| it.id), job_prefix: request.job.clone(), limit };
         Ok(LogList { lines: self.memory().log(&filter)?.iter().map(LogView::of).collect() })
     }
+}
+
+/// Stores entries: all of them or none. Durable when it returns.
+pub fn append(memory: &Memory, request: &AppendRequest) -> Result<Appended, Refusal> {
+    let target = request.target(memory)?;
+    let now = memory.clock().now();
+    let mut entries = Vec::with_capacity(request.entries.len());
+    for (place, raw) in request.entries.iter().enumerate() {
+        let unclear = |why: String| Refusal::Unclear(format!("entry {place}: {why}"));
+        match wire::parse_line(raw.get(), now).map_err(|error| unclear(error.to_string()))? {
+            Line::Pieces(pieces) => {
+                entries.extend(pieces.into_iter().map(|(thread, it)| entry(memory, thread, it)));
+            }
+            Line::Header | Line::Conversation(_) => {
+                return Err(unclear(
+                    "a conversation is named beside the entries, by conversation or key".into(),
+                ));
+            }
+        }
+    }
+    Ok(memory.append(Incoming { target, entries, matching: Matching::None })?)
 }
 
 /// The schema of entries: what [`wire::parse_line`] reads, the two forms that are used most.

@@ -15,7 +15,7 @@ use treering_core::{ConversationId, TenantId};
 use treering_engine::Memory;
 
 use crate::config::Settings;
-pub use answers::{ContextAnswer, ConversationList, JobList, LogList, SearchAnswer};
+pub use answers::{ContextAnswer, ConversationList, JobList, LogList, SearchAnswer, append};
 pub use grant::{Grant, Scope, Scopes};
 pub use lanes::{Lane, Lanes};
 pub use refusal::Refusal;
