@@ -1,6 +1,6 @@
 //! `treering serve` as programs on the same machine and elsewhere meet it.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;

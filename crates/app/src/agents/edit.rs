@@ -244,8 +244,7 @@ mod tests {
         let put = edit.put_in(before).unwrap();
         assert_eq!(edit.put_in(&put).unwrap(), put, "put in twice is put in once");
         let out = edit.take_out(&put).unwrap();
-        let value =
-            |text: &str| jsonc_parser::parse_to_serde_value::<Value>(text, &ParseOptions::default()).unwrap();
+        let value = |text: &str| CstRootNode::parse(text, &ParseOptions::default()).unwrap().to_serde_value();
         assert_eq!(value(&out), value(before), "{out}");
         put
     }

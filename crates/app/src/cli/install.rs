@@ -159,7 +159,7 @@ fn agreed() -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::Usage("nothing was changed; --yes changes it without asking".into()));
     }
-    write!(io::stderr(), "Change {}? [y/N] ", "these files")?;
+    write!(io::stderr(), "Change these files? [y/N] ")?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
