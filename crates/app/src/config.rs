@@ -540,6 +540,8 @@ mod tests {
         check("[summarize]\ntemperature = 3", &[], &["temperature"]);
         check("[providers.openai]\nbase_url = \"api.openai.com\"", &[], &["base_url", "https://"]);
         check("[providers.openai]\napi_key = \"x\"", &[], &["api_key"]);
+        check("[serve]\naddress = \"localhost\"", &[], &["address", "127.0.0.1:7411"]);
+        check("[serve]\norigins = [\"app.example.org\"]", &[], &["app.example.org", "https://"]);
         check("", &[("store.synk", "x")], &["store.synk", "store.sync"]);
         check("", &[("store.sync", "x")], &["--set", "full"]);
     }

@@ -20,9 +20,14 @@ struct Client {
 
 impl Client {
     fn start(home: &Path) -> Self {
+        Self::start_with(home, &[])
+    }
+
+    fn start_with(home: &Path, options: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_treering"))
             .env_clear()
             .env("TREERING_HOME", home)
+            .args(options)
             .arg("mcp")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -300,4 +305,29 @@ fn several_processes_share_a_home() {
         .unwrap();
     let report: Value = serde_json::from_slice(&verified.stdout).unwrap();
     assert_eq!((&report["clean"], &report["messages"]), (&json!(true), &json!(180)), "{report}");
+}
+
+#[test]
+fn a_call_that_waits_tells_so_and_can_be_cancelled() {
+    let home = tempfile::tempdir().unwrap();
+    // A summariser that cannot be reached: its jobs stay, and contexts wait for them.
+    let nowhere =
+        ["summarize.provider=ollama", "summarize.model=none", "providers.ollama.base_url=http://127.0.0.1:9"];
+    let options: Vec<&str> = nowhere.iter().flat_map(|setting| ["--set", setting]).collect();
+    let mut client = Client::start_with(home.path(), &options);
+    fill(&mut client, "k", 20);
+    let params = json!({ "name": "context", "arguments": {}, "_meta": { "progressToken": "p" } });
+    let waiting = client.begin("tools/call", &params);
+    let note = client.read();
+    assert_eq!(
+        (&note["method"], &note["params"]["progressToken"]),
+        (&json!("notifications/progress"), &json!("p")),
+        "{note}"
+    );
+    client.send(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": waiting } }),
+    );
+    assert!(client.ask("ping", &json!({})).is_object(), "it goes on");
+    assert_eq!(client.ok("status", &json!({}))["conversation"]["clear"], false, "the jobs go on too");
+    client.end();
 }

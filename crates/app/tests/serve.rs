@@ -288,12 +288,23 @@ fn only_a_token_opens_and_only_its_own_tenant() {
 #[test]
 fn other_names_other_pages_and_too_many_are_sent_away() {
     let home = tempfile::tempdir().unwrap();
-    let args = ["--set", "serve.requests_per_second=5", "--set", "serve.hosts=[\"memory.example\"]"];
+    let settings = [
+        "serve.requests_per_second=5",
+        "serve.hosts=[\"memory.example\"]",
+        "serve.origins=[\"https://app.example\"]",
+    ];
+    let args: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
     let server = Server::start(home.path(), &args);
     let status = |headers: &[(&str, &str)]| server.request("GET", "/v1/stats", headers, None).0;
     assert_eq!(status(&[("host", "evil.example")]), 403);
     assert_eq!(status(&[("host", "memory.example")]), 200);
     assert_eq!(status(&[("origin", "http://evil.example")]), 403);
+    assert_eq!(status(&[("origin", "https://app.example")]), 200);
+    let asked = ureq::http::Request::options(format!("{}/v1/search", server.address))
+        .header("origin", "https://app.example")
+        .header("access-control-request-method", "POST");
+    let told = server.agent.run(asked.body(()).unwrap()).unwrap();
+    assert_eq!(told.headers()["access-control-allow-origin"], "https://app.example", "browsers are told");
     let (code, _) = server.request("POST", "/mcp", &[("host", "evil.example")], Some(&json!({})));
     assert_eq!(code, 403);
     let answers: Vec<u16> = (0..30).map(|_| status(&[])).collect();

@@ -39,7 +39,7 @@ fn list(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
     let conversation = args.of.as_deref().map(|it| memory.find(it)).transpose()?;
     let filter = JobFilter { conversation: conversation.map(|it| it.id), ..JobFilter::all(args.limit) };
     let jobs = memory.jobs(&filter)?;
-    let views: Vec<JobView> = jobs.iter().map(|job| JobView::of(job, memory)).collect();
+    let views = JobView::all(&jobs, memory);
     output.show(&views, |out| {
         if views.is_empty() {
             return writeln!(out, "no job is waiting");
@@ -64,7 +64,7 @@ fn list(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
 
 fn retry(id: Option<String>, memory: &Memory, output: &Output) -> Result<(), Failure> {
     let retried = memory.retry_jobs(id)?;
-    let views: Vec<JobView> = retried.iter().map(|job| JobView::of(job, memory)).collect();
+    let views = JobView::all(&retried, memory);
     output.show(&views, |out| match views.len() {
         0 => writeln!(out, "no job has failed"),
         many => writeln!(out, "{} tried again; `treering work` runs them", count(many as u64, "job")),

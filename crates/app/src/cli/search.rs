@@ -80,7 +80,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     if let Some(why) = words_only {
         output.note(&format!("only the words were looked at, not their meaning: {why}"));
     }
-    let views: Vec<HitView> = hits.iter().map(|hit| HitView::of(hit, memory)).collect::<Result<_, _>>()?;
+    let views = HitView::all(&hits, memory)?;
     output.show(&views, |out| {
         if hits.is_empty() {
             return writeln!(out, "nothing was found");

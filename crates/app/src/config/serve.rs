@@ -22,7 +22,8 @@ pub struct ServeSettings {
 
     /// Web pages that may call the service beside its own, such as `["https://app.example.org"]`;
     /// separated by commas in the environment.
-    #[config(env = "TREERING_SERVE_ORIGINS", default = [], parse_env = confique::env::parse::list_by_comma)]
+    #[config(env = "TREERING_SERVE_ORIGINS", default = [], parse_env = confique::env::parse::list_by_comma,
+        validate = are_origins)]
     pub origins: Vec<String>,
 
     /// The most bytes that a request may have.
@@ -42,4 +43,15 @@ pub struct ServeSettings {
 fn is_address(text: &impl AsRef<str>) -> Result<(), String> {
     let parsed = text.as_ref().parse::<std::net::SocketAddr>();
     parsed.map(drop).map_err(|_| "expected an address with a port, like 127.0.0.1:7411 or [::1]:7411".into())
+}
+
+fn are_origins(origins: &impl AsRef<[String]>) -> Result<(), String> {
+    let is_origin = |origin: &&String| {
+        let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+        rest.is_some_and(|rest| !rest.is_empty() && !rest.contains('/') && rest.is_ascii())
+    };
+    match origins.as_ref().iter().find(|origin| !is_origin(origin)) {
+        None => Ok(()),
+        Some(other) => Err(format!("{other:?} is no origin; expected one like https://app.example.org")),
+    }
 }

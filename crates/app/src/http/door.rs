@@ -38,7 +38,7 @@ impl Door {
         Self {
             token_needed: settings.require_token || !address.ip().is_loopback(),
             hosts: settings.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
-            origins: settings.origins.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect(),
+            origins: settings.origins.clone(),
             callers: RateLimiter::keyed(Quota::per_second(each).allow_burst(burst)),
             clock: governor::clock::DefaultClock::default(),
         }
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn pages_of_other_origins_are_refused() {
-        let door = door(&[], &["https://app.example.org/"]);
+        let door = door(&[], &["https://app.example.org"]);
         let check = |origin: &str| {
             door.check_origin(&headers(&[(header::HOST, "127.0.0.1:7411"), (header::ORIGIN, origin)])).is_ok()
         };

@@ -10,14 +10,14 @@ use axum::response::sse::{Event, KeepAlive, KeepAliveStream};
 use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use treering_engine::{Mark, Memory, News};
+use treering_engine::{Mark, News};
 use utoipa::ToSchema;
 
 use super::App;
 use super::problem::{Problem, Problems};
 use super::tenancy::kind_of;
 use crate::service::{Grant, Lane, Refusal, Scope, Service};
-use crate::views::{LogView, slug};
+use crate::views::{LogView, Slugs};
 
 /// Events that wait for a slow reader; it gets the others from the store when it has read these.
 const WAITING: usize = 64;
@@ -52,14 +52,14 @@ pub(super) struct EventView {
 }
 
 impl EventView {
-    fn of(news: &News, memory: &Memory) -> Self {
+    fn of(news: &News, slugs: &mut Slugs<'_>) -> Self {
         let conversation = match news {
             News::Turn { conversation, .. } | News::Node(conversation, _) => *conversation,
             News::Sealed(line) | News::Failed(line) => line.conversation,
         };
         let mut view = Self {
             conversation: conversation.to_string(),
-            slug: slug(memory, conversation),
+            slug: slugs.get(conversation),
             turn: None,
             thread: None,
             messages: None,
@@ -136,8 +136,9 @@ pub(super) async fn events(
 async fn portion(service: &Service, mark: Mark) -> Result<(Vec<Event>, Mark), Refusal> {
     let read = service.run(Lane::Read, move |service| {
         let (news, now) = service.memory().news(mark)?;
+        let mut slugs = Slugs::of(service.memory());
         let views: Vec<_> =
-            news.iter().map(|news| (kind_of(news), EventView::of(news, service.memory()))).collect();
+            news.iter().map(|news| (kind_of(news), EventView::of(news, &mut slugs))).collect();
         Ok((views, now))
     });
     let (views, now) = read.await?;

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Html;
 use axum::routing::get;
 use axum::{Router, middleware};
@@ -22,6 +22,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::timeout::TimeoutLayer;
 use utoipa::OpenApi;
@@ -39,7 +40,7 @@ use tenancy::Tenancies;
 
 /// How long a call over MCP may take: it may be waiting for summaries, and tells so.
 const LONGEST_CALL: Duration = Duration::from_secs(600);
-/// How long jobs at hand are waited for at the end. Leases run out by themselves after that.
+/// How long requests, and then jobs, at hand are waited for at the end. Leases run out by themselves after that.
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the page may do: nothing but ask this service.
@@ -145,8 +146,16 @@ impl Server {
             stop.await;
             token.cancel();
         };
+        let stopping = app.stop().clone();
+        let late = async move {
+            stopping.cancelled().await;
+            tokio::time::sleep(LAST_PATIENCE).await;
+        };
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
-        let served = axum::serve(listener, service).with_graceful_shutdown(told).await;
+        let served = tokio::select! {
+            served = axum::serve(listener, service).with_graceful_shutdown(told) => served,
+            () = late => Ok(()),
+        };
         let ended = tokio::task::spawn_blocking(move || app.tenancies().stop());
         if tokio::time::timeout(LAST_PATIENCE, ended).await.is_err() {
             tracing::warn!("jobs are still at hand; their leases run out, and another worker takes them");
@@ -225,10 +234,21 @@ fn router(app: &App, settings: &ServeSettings) -> Router {
     let open = open_operations().0.route("/", page).route("/openapi.json", document).layer(in_time(timeout));
     checked
         .merge(open)
+        .layer(shared_with(&settings.origins))
         .layer(RequestBodyLimitLayer::new(settings.body_bytes))
         .layer(CatchPanicLayer::new())
         .layer(middleware::from_fn_with_state(app.clone(), watch::watch))
         .with_state(app.clone())
+}
+
+/// Tells browsers which pages of others may call.
+fn shared_with(origins: &[String]) -> CorsLayer {
+    let origins = origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
+    let headers = ["authorization", "content-type", "last-event-id", "mcp-protocol-version", "x-request-id"];
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::list(origins))
+        .allow_methods([Method::GET, Method::POST, Method::PATCH])
+        .allow_headers(headers.map(HeaderName::from_static))
 }
 
 /// MCP over streamable HTTP. It keeps no sessions: each request stands alone and carries its credential, so that

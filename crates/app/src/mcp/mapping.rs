@@ -10,7 +10,7 @@ use super::wire::{
     ContextResult, ExpandResult, Line, SearchHit, SessionLine, SessionsResult, StatusResult, UpdateResult,
 };
 use crate::service::{ContextAnswer, ConversationList, Refusal, Service};
-use crate::views::{ConversationView, ExpandView, LineView, NodeView, StatsView, UpdateView, slug};
+use crate::views::{ConversationView, ExpandView, LineView, NodeView, Slugs, StatsView, UpdateView};
 
 /// What a line of a listing says at the most, in characters; `expand` tells the rest.
 const LINE_CHARS: usize = 400;
@@ -74,22 +74,24 @@ pub(super) fn message_id(slug: &str, idx: MessageIdx) -> String {
     format!("{slug}#{}", idx.0)
 }
 
-pub(super) fn hit(hit: &Hit, memory: &Memory) -> Result<SearchHit, Refusal> {
-    let conversation = slug(memory, hit.conversation);
-    let (id, first, who, at) = match &hit.found {
+pub(super) fn hits(hits: &[Hit], memory: &Memory) -> Vec<SearchHit> {
+    let mut slugs = Slugs::of(memory);
+    hits.iter().map(|hit| self::hit(hit, slugs.get(hit.conversation))).collect()
+}
+
+fn hit(hit: &Hit, conversation: String) -> SearchHit {
+    let (id, who, at) = match &hit.found {
         Found::Message(message) => {
-            (message_id(&conversation, message.idx), message.idx, Some(speaker(message)), message.said.at)
+            (message_id(&conversation, message.idx), Some(speaker(message)), message.said.at)
         }
         Found::Call(call) => {
             let idx = MessageIdx(call.before.0.saturating_sub(1));
-            (message_id(&conversation, idx), idx, Some(format!("tool {}", call.call.name)), call.call.at)
+            (message_id(&conversation, idx), Some(format!("tool {}", call.call.name)), call.call.at)
         }
-        Found::Node(node) => (node.id.to_string(), MessageIdx(node.source.from), None, node.range_end),
+        Found::Node(node) => (node.id.to_string(), None, node.range_end),
     };
-    let over = memory.ancestors_of(hit.conversation, first)?;
-    let under = over.iter().find(|node| node.level().number() > hit.level()).map(|node| node.id.to_string());
     let (level, score, snippet) = (hit.level(), hit.score, hit.snippet.text.clone());
-    Ok(SearchHit { id, conversation, level, who, at: at.to_string(), snippet, score, under })
+    SearchHit { id, conversation, level, who, at: at.to_string(), snippet, score }
 }
 
 fn speaker(message: &Message) -> String {

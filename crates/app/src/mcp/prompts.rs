@@ -64,8 +64,7 @@ fn recall(service: &Service, question: &str, reference: Option<&str>) -> Result<
         reference.map(|it| memory.find(it)).transpose()?.map(|it| it.id).into_iter().collect();
     let query = Query { text: question.to_owned(), conversations, limit: HITS, ..Query::default() };
     let answer = memory.search(&query)?;
-    let hits = answer.hits.iter().map(|hit| mapping::hit(hit, memory)).collect::<Result<Vec<_>, _>>()?;
-    let (hits, _) = Room::new(memory, HIT_TOKENS).fill(hits);
+    let (hits, _) = Room::new(memory, HIT_TOKENS).fill(mapping::hits(&answer.hits, memory));
     let mut found = String::new();
     for hit in &hits {
         let who = hit.who.as_deref().unwrap_or("summary");

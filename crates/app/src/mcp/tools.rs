@@ -184,11 +184,11 @@ async fn search(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResu
     let result = service.run(Lane::Read, move |service| {
         let memory = service.memory();
         let answer = memory.search(&request.query(memory)?)?;
-        let hits = answer.hits.iter().map(|hit| mapping::hit(hit, memory)).collect::<Result<Vec<_>, _>>()?;
+        let hits = mapping::hits(&answer.hits, memory);
         let (hits, left_out) = mapping::Room::new(memory, max_tokens).fill(hits);
         let advice = match hits.is_empty() {
             true => "Nothing fits. Try other words, fewer filters, or `sessions` to see what there is.",
-            false => "`expand` an id to read it whole; `under` leads to the summary around it.",
+            false => "`expand` an id to read it whole, with its turn and the summaries over it.",
         };
         Ok(SearchResult { hits, left_out, words_only: answer.words_only, advice })
     });

@@ -125,9 +125,6 @@ pub(super) struct SearchHit {
     pub snippet: String,
     /// How well it fits.
     pub score: f32,
-    /// The summary over it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub under: Option<String>,
 }
 
 /// Arguments of `expand`.

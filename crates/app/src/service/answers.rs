@@ -113,8 +113,7 @@ impl Service {
     /// What fits a question best.
     pub fn search(&self, request: &SearchRequest) -> Result<SearchAnswer, Refusal> {
         let answer = self.memory().search(&request.query(self.memory())?)?;
-        let hits = answer.hits.iter().map(|hit| HitView::of(hit, self.memory()));
-        Ok(SearchAnswer { hits: hits.collect::<Result<_, _>>()?, words_only: answer.words_only })
+        Ok(SearchAnswer { hits: HitView::all(&answer.hits, self.memory())?, words_only: answer.words_only })
     }
 
     /// The context that is asked for, as everything stands; the gate is waited for before.
@@ -214,7 +213,7 @@ impl Service {
             ..JobFilter::all(limit)
         };
         let jobs = self.memory().jobs(&filter)?;
-        Ok(JobList { jobs: jobs.iter().map(|job| JobView::of(job, self.memory())).collect() })
+        Ok(JobList { jobs: JobView::all(&jobs, self.memory()) })
     }
 
     /// Gives failed jobs another try at once: one, or all of them where none is named.
@@ -226,7 +225,7 @@ impl Service {
             }
         }
         let retried = self.memory().retry_jobs(job)?;
-        Ok(JobList { jobs: retried.iter().map(|job| JobView::of(job, self.memory())).collect() })
+        Ok(JobList { jobs: JobView::all(&retried, self.memory()) })
     }
 
     /// The newest lines of the log.

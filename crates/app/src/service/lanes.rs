@@ -1,5 +1,5 @@
 //! Lanes: how much blocking work is done at once. Writes go one after another through the store's one
-//! write door anyway, and reading is work for the processor; more threads would only make all wait.
+//! write door anyway, and reading is work for the processor: one core is left for those who write.
 
 use std::sync::Arc;
 
@@ -28,7 +28,8 @@ pub struct Lanes {
 
 impl Lanes {
     pub(super) fn new() -> Self {
-        let readers = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let readers = cores.saturating_sub(1).max(1);
         Self { reads: Arc::new(Semaphore::new(readers)), writes: Arc::new(Semaphore::new(WRITERS)) }
     }
 

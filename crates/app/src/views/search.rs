@@ -4,7 +4,7 @@ use serde::Serialize;
 use treering_core::{Covers, MessageIdx};
 use treering_engine::{Found, Hit, Memory, Result};
 
-use super::work::slug;
+use super::work::Slugs;
 
 /// Something that was found.
 #[derive(Debug, Serialize)]
@@ -91,8 +91,13 @@ pub enum FoundView {
 }
 
 impl HitView {
-    /// The view of a hit.
-    pub fn of(hit: &Hit, memory: &Memory) -> Result<Self> {
+    /// The views of hits.
+    pub fn all(hits: &[Hit], memory: &Memory) -> Result<Vec<Self>> {
+        let mut slugs = Slugs::of(memory);
+        hits.iter().map(|hit| Self::of(hit, memory, &mut slugs)).collect()
+    }
+
+    fn of(hit: &Hit, memory: &Memory, slugs: &mut Slugs<'_>) -> Result<Self> {
         let (at, what) = match &hit.found {
             Found::Message(message) => (
                 message.said.at,
@@ -128,7 +133,7 @@ impl HitView {
         let (up, down) = path(hit, memory)?;
         Ok(Self {
             conversation: hit.conversation.to_string(),
-            slug: slug(memory, hit.conversation),
+            slug: slugs.get(hit.conversation),
             level: hit.level(),
             score: hit.score,
             parts: parts.map(|(signal, score)| SignalView { signal, score }).collect(),

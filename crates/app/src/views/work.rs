@@ -1,5 +1,7 @@
 //! Background work: how the gate stands, jobs, the log, and what everything comes to.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 use treering_core::commit::LogLine;
 use treering_core::gate::{GateStatus, Operation};
@@ -124,9 +126,14 @@ pub struct JobView {
 }
 
 impl JobView {
-    /// The view of a job.
+    /// The views of jobs.
     #[must_use]
-    pub fn of(job: &Job, memory: &Memory) -> Self {
+    pub fn all(jobs: &[Job], memory: &Memory) -> Vec<Self> {
+        let mut slugs = Slugs::of(memory);
+        jobs.iter().map(|job| Self::of(job, &mut slugs)).collect()
+    }
+
+    fn of(job: &Job, slugs: &mut Slugs<'_>) -> Self {
         let (not_before, worker) = match &job.state {
             JobState::Waiting { not_before } => (Some(not_before.to_string()), None),
             JobState::Leased { worker, .. } => (None, Some(worker.clone())),
@@ -135,7 +142,7 @@ impl JobView {
         Self {
             id: job.id.to_string(),
             conversation: job.conversation.to_string(),
-            slug: slug(memory, job.conversation),
+            slug: slugs.get(job.conversation),
             kind: job.kind.as_str(),
             level: job.kind.height(),
             description: job.kind.to_string(),
@@ -150,9 +157,21 @@ impl JobView {
     }
 }
 
-/// What a conversation is called, for people.
-pub(crate) fn slug(memory: &Memory, id: ConversationId) -> String {
-    memory.find(&id.to_string()).map_or_else(|_| id.short(), |conversation| conversation.slug)
+/// What conversations are called, for people; each is looked up once.
+pub(crate) struct Slugs<'a> {
+    memory: &'a Memory,
+    known: HashMap<ConversationId, String>,
+}
+
+impl<'a> Slugs<'a> {
+    pub(crate) fn of(memory: &'a Memory) -> Self {
+        Self { memory, known: HashMap::new() }
+    }
+
+    pub(crate) fn get(&mut self, id: ConversationId) -> String {
+        let find = || self.memory.find(&id.to_string()).map_or_else(|_| id.short(), |found| found.slug);
+        self.known.entry(id).or_insert_with(find).clone()
+    }
 }
 
 /// A line of the log of background work.
