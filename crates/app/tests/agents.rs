@@ -129,6 +129,9 @@ fn what_is_put_in_is_taken_out_to_the_letter() {
             assert_eq!(person.files(), once, "{agent}: put in twice is put in once");
         }
         assert_ne!(person.files(), before);
+        let plugin = person.read(".config/opencode/plugins/treering.js");
+        let command = json!([env!("CARGO_BIN_EXE_treering"), "--home", person.memory(), "hook", "opencode"]);
+        assert!(plugin.contains(&command.to_string()), "{plugin}");
         for agent in AGENTS {
             person.ok(&["uninstall", agent, "--yes"]);
         }

@@ -138,3 +138,18 @@ fn turns(messages: Vec<(u64, ConversationId, Message)>) -> Vec<News> {
     }
     news
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_can_be_handed_out_and_taken_back() {
+        let mark = Mark { messages: 812, nodes: 0, log: 1290 };
+        assert_eq!(mark.to_string(), "812.0.1290");
+        assert_eq!(mark.to_string().parse::<Mark>().unwrap(), mark);
+        for other in ["", "1.2", "1.2.3.4", "1.2.x", "-1.2.3", "1.2.18446744073709551615"] {
+            assert!(other.parse::<Mark>().unwrap_err().to_string().contains("three numbers"), "{other}");
+        }
+    }
+}

@@ -13,5 +13,6 @@ pub use conversation::{ConversationPage, ConversationView, StepView, ThreadView,
 pub use search::{FoundView, HitView, SignalView};
 pub use stats::{DOLLARS_PER_MILLION_TOKENS, LevelView, StatsView, StoreView, TreeStatsView};
 pub use tree::{CoversView, ExpandView, LineView, NodeView, UpdateView};
+#[cfg(feature = "serve")]
 pub(crate) use work::Slugs;
 pub use work::{JobView, LogView, OperationView, StatusView};
