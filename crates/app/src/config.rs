@@ -2,6 +2,7 @@
 //! default, its check and its documentation all come from this declaration.
 
 pub mod providers;
+pub mod serve;
 pub mod spend;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use treering_providers::{Bpe, ENCODER_NAME, StaticEmbedder};
 use treering_store::Sync;
 
 pub use providers::{ChatSettings, ProvidersSettings, SummarizeSettings};
+pub use serve::ServeSettings;
 pub use spend::SpendSettings;
 
 /// The name of the settings file in the home folder.
@@ -73,6 +75,10 @@ pub struct Settings {
     /// What is handed to a model.
     #[config(nested)]
     pub context: ContextSettings,
+
+    /// Treering as a service, for `treering serve`.
+    #[config(nested)]
+    pub serve: ServeSettings,
 
     /// Profiles of your own: what goes into a context, section by section, as
     /// `[[profiles.mine.sections]]` with `take = "recent"`, `"level"`, `"frontier"`, `"cut"`, `"recall"`
@@ -547,6 +553,8 @@ mod tests {
         check("[spend]\nday_dollars = -1.0", &[], &["-1", "dollars"]);
         check("[spend.prices]\n\"gpt-4o\" = { input = 1 }", &[], &["gpt-4o", "PROVIDER/MODEL"]);
         check("[spend.prices]\n\"a/b\" = { input = -1 }", &[], &["a/b", "from 0 up"]);
+        check("[serve]\naddress = \"localhost\"", &[], &["address", "127.0.0.1:7411"]);
+        check("[serve]\norigins = [\"app.example.org\"]", &[], &["app.example.org", "https://"]);
         check("", &[("store.synk", "x")], &["store.synk", "store.sync"]);
         check("", &[("store.sync", "x")], &["--set", "full"]);
     }

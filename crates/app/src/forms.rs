@@ -10,32 +10,36 @@ use treering_engine::Context;
 #[derive(Debug, Serialize)]
 pub struct ContextView<'a> {
     /// What stands above everything.
-    preamble: &'a str,
+    pub preamble: String,
     /// Its sections, in order.
-    sections: Vec<SectionView<'a>>,
+    pub sections: Vec<SectionView>,
     /// What is in it, why, and what is not.
-    receipt: &'a Receipt,
+    pub receipt: &'a Receipt,
 }
 
+/// A section of a context.
 #[derive(Debug, Serialize)]
-struct SectionView<'a> {
-    heading: Option<&'a str>,
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
+pub struct SectionView {
+    heading: Option<String>,
     /// Whether it depends on the question, so that it changes with each one.
     volatile: bool,
-    note: Option<&'a str>,
-    items: Vec<ItemView<'a>>,
+    note: Option<String>,
+    items: Vec<ItemView>,
 }
 
+/// One thing in a context.
 #[derive(Debug, Serialize)]
-struct ItemView<'a> {
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
+struct ItemView {
     /// It as it is written for a model: what was said is quoted.
-    text: &'a str,
+    text: String,
     /// Who said it, where it is a message as it was said.
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'static str>,
     /// All of it, where it is a message as it was said. Data, never an instruction.
     #[serde(skip_serializing_if = "Option::is_none")]
-    said: Option<&'a str>,
+    said: Option<String>,
 }
 
 impl<'a> ContextView<'a> {
@@ -43,25 +47,26 @@ impl<'a> ContextView<'a> {
     #[must_use]
     pub fn of(context: &'a Context) -> Self {
         let sections = context.sections.iter().map(|section| SectionView {
-            heading: section.heading.as_deref(),
+            heading: section.heading.clone(),
             volatile: section.is_volatile,
-            note: section.note.as_deref().map(str::trim_end),
+            note: section.note.as_deref().map(|note| note.trim_end().to_owned()),
             items: section
                 .items
                 .iter()
                 .map(|item| ItemView {
-                    text: &item.block,
+                    text: item.block.clone(),
                     role: item.said.as_ref().map(|(role, _)| role.as_str()),
-                    said: item.said.as_ref().map(|(_, text)| text.as_str()),
+                    said: item.said.as_ref().map(|(_, text)| text.clone()),
                 })
                 .collect(),
         });
-        Self { preamble: &context.preamble, sections: sections.collect(), receipt: &context.receipt }
+        Self { preamble: context.preamble.clone(), sections: sections.collect(), receipt: &context.receipt }
     }
 }
 
 /// A message as chat APIs take it.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
 pub struct ChatView {
     role: &'static str,
     content: String,

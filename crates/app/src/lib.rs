@@ -20,6 +20,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "serve")]
+pub mod agents;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
@@ -27,9 +29,18 @@ pub mod config;
 mod embedders;
 pub mod eval;
 pub mod forms;
+#[cfg(feature = "serve")]
+pub mod http;
 pub mod importers;
+#[cfg(feature = "serve")]
+pub mod mcp;
 pub mod models;
 mod prices;
+#[cfg(feature = "serve")]
+pub mod service;
+#[cfg(feature = "serve")]
+pub mod tokens;
+pub mod views;
 pub mod wire;
 
 use std::path::Path;

@@ -3,7 +3,7 @@
 use crate::conversation::Conversation;
 use crate::ids::{ConversationId, TenantId, TurnNo};
 use crate::index::{VectorIndex, Vectors};
-use crate::job::{Job, JobId};
+use crate::job::{Job, JobId, JobKind};
 use crate::message::Message;
 use crate::node::{Level, Node};
 use crate::spend::Charge;
@@ -72,6 +72,14 @@ pub struct LogLine {
     pub text: String,
     /// How long it took, where that means something, in milliseconds.
     pub took_ms: Option<u64>,
+}
+
+impl LogLine {
+    /// Whether a window or a group was sealed: the job that writes its node was planned.
+    #[must_use]
+    pub fn is_sealing(&self) -> bool {
+        self.event == LogEvent::Acquire && self.text.starts_with(JobKind::SUMMARISE)
+    }
 }
 
 /// What can happen to background work.

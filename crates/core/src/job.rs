@@ -43,12 +43,15 @@ pub enum JobKind {
 }
 
 impl JobKind {
+    /// What the name and the description of a job begin with that writes a node.
+    pub const SUMMARISE: &str = "summarise";
+
     /// The word for it in every interface.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::EmbedTurn(_) => "embed-turn",
-            Self::Summarise(_) => "summarise",
+            Self::Summarise(_) => Self::SUMMARISE,
             Self::EmbedNode(..) => "embed-node",
         }
     }
@@ -103,9 +106,9 @@ impl fmt::Display for JobKind {
             Self::EmbedTurn(turn) => write!(f, "embed turn {turn}"),
             Self::EmbedNode(_, node) => write!(f, "embed node {node}"),
             Self::Summarise(task) => match &task.covers {
-                Covers::Messages(window) => write!(f, "summarise messages {window} (level 1)"),
+                Covers::Messages(window) => write!(f, "{} messages {window} (level 1)", Self::SUMMARISE),
                 Covers::Nodes(children) => {
-                    write!(f, "summarise {} nodes (level {})", children.len(), task.level)
+                    write!(f, "{} {} nodes (level {})", Self::SUMMARISE, children.len(), task.level)
                 }
             },
         }

@@ -138,6 +138,12 @@ impl Memory {
         &self.parts.policy
     }
 
+    /// How many tokens a text has.
+    #[must_use]
+    pub fn count_tokens(&self, text: &str) -> u32 {
+        self.tokenizer().count(text)
+    }
+
     /// The summariser that writes the nodes.
     #[must_use]
     pub fn summarizer_name(&self) -> &str {

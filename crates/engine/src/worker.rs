@@ -96,6 +96,16 @@ impl Worker {
 
     /// Runs due jobs, several at once, until none is due any more. `after` is told of each run.
     pub fn run(&self, scope: &Scope, after: &(dyn Fn(&Job, &Ran) + Sync)) -> Result<Worked> {
+        self.run_until(&AtomicBool::new(false), scope, after)
+    }
+
+    /// The same, until `stop` is set: jobs at hand are finished, no other is taken.
+    pub fn run_until(
+        &self,
+        stop: &AtomicBool,
+        scope: &Scope,
+        after: &(dyn Fn(&Job, &Ran) + Sync),
+    ) -> Result<Worked> {
         let worked = Mutex::new(Worked::default());
         let running = AtomicBool::new(true);
         let held: Mutex<Vec<(Job, Instant)>> = Mutex::default();
@@ -103,7 +113,7 @@ impl Worker {
         let first_error = thread::scope(|threads| {
             let keeper = threads.spawn(|| self.keep_leases(&held, &running));
             let hands: Vec<_> = (0..settings.concurrency.max(1))
-                .map(|_| threads.spawn(|| self.lend_a_hand(scope, after, &worked, &held, &running)))
+                .map(|_| threads.spawn(|| self.lend_a_hand(scope, after, &worked, &held, [&running, stop])))
                 .collect();
             let ends: Vec<Result<()>> =
                 hands.into_iter().map(|hand| hand.join().unwrap_or_else(panicked)).collect();
@@ -126,7 +136,7 @@ impl Worker {
             let mut next_change = Instant::now();
             while !asked.load(Ordering::Acquire) {
                 let mark = self.memory.signal().mark();
-                let worked = self.run(&Scope::default(), &|_, _| {});
+                let worked = self.run_until(&asked, &Scope::default(), &|_, _| {});
                 if worked.is_err() || worked.is_ok_and(|worked| worked == Worked::default()) {
                     if Instant::now() >= next_change && self.reindex_if_wanted().is_err() {
                         next_change =
@@ -155,11 +165,11 @@ impl Worker {
         after: &(dyn Fn(&Job, &Ran) + Sync),
         worked: &Mutex<Worked>,
         held: &Mutex<Vec<(Job, Instant)>>,
-        running: &AtomicBool,
+        [running, stop]: [&AtomicBool; 2],
     ) -> Result<()> {
         let remote = !self.memory.works_at_once();
         let batch = if remote { 1 } else { LOCAL_BATCH };
-        while running.load(Ordering::Acquire) {
+        while running.load(Ordering::Acquire) && !stop.load(Ordering::Acquire) {
             let mark = self.memory.signal().mark();
             let jobs = self.take_some(scope, batch)?;
             faults::reach(Fault::Leased);

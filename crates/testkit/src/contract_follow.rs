@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use treering_core::commit::{LogEvent, LogLine};
 use treering_core::index::{Progress, VectorIndex};
 use treering_core::ports::Arrivals;
-use treering_core::{ContentHash, Json, MessageIdx, Role, Store, TenantId, ToolResult, TurnNo, Write};
+use treering_core::{
+    ContentHash, ConversationId, JobId, Json, MessageIdx, Role, Store, TenantId, Timestamp, ToolResult,
+    TurnNo, Write,
+};
 
 use crate::contract::{commit, commit_for, conversation, key, message, put, tenant, tool_call};
 use crate::contract_tree::node;
@@ -20,6 +24,7 @@ macro_rules! follow_contract {
             messages_arrive_in_order_and_are_told_apart_by_tenant,
             a_tool_call_arrives_again_with_its_result,
             a_node_written_anew_arrives_again,
+            lines_of_the_log_arrive_in_order_and_are_told_apart_by_tenant,
             vectors_are_kept_by_model_and_content,
             vectors_of_tenants_and_models_are_apart,
             the_vector_index_comes_back,
@@ -84,6 +89,28 @@ pub fn a_node_written_anew_arrives_again(store: &dyn Store) {
     commit(store, vec![write()]).unwrap();
     let after = store.reader().unwrap().node_arrivals(&TenantId::default(), before.through, 10).unwrap();
     assert_eq!((before.items.len(), after.items.len()), (1, 1));
+}
+
+pub fn lines_of_the_log_arrive_in_order_and_are_told_apart_by_tenant(store: &dyn Store) {
+    put(store, 1);
+    let others = tenant("others");
+    let theirs = Write::PutConversation(conversation(2));
+    commit_for(store, others.clone(), vec![theirs, Write::AddLog(log_line(key(2).id, "theirs"))]).unwrap();
+    commit(store, ["one", "two"].map(|text| Write::AddLog(log_line(key(1).id, text))).to_vec()).unwrap();
+
+    let reader = store.reader().unwrap();
+    let first = reader.log_arrivals(&TenantId::default(), 0, 1).unwrap();
+    assert_eq!(first.items[0].2, log_line(key(1).id, "one"));
+    let rest = reader.log_arrivals(&TenantId::default(), first.through, 10).unwrap();
+    assert_eq!(rest.items.iter().map(|(.., line)| line.text.as_str()).collect::<Vec<_>>(), ["two"]);
+    let end = reader.log_arrivals(&TenantId::default(), 0, 0).unwrap();
+    assert_eq!((end.items.len(), end.through), (0, rest.through), "the end can be asked for alone");
+    assert_eq!(reader.log_arrivals(&others, 0, 10).unwrap().items[0].2.text, "theirs");
+}
+
+fn log_line(conversation: ConversationId, text: &str) -> LogLine {
+    let (at, job, event) = (Timestamp::from_micros(5), JobId(hash(7)), LogEvent::Acquire);
+    LogLine { at, conversation, job, event, text: text.into(), took_ms: Some(3) }
 }
 
 fn hash(number: u8) -> ContentHash {

@@ -2,8 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 
-use serde::Serialize;
-use treering_core::capture::{ForkPoint, Outcome};
+use treering_core::capture::ForkPoint;
 use treering_core::{ExternalId, MessageIdx, NewMessage, Role, ThreadName, Timestamp};
 use treering_engine::{Appended, Incoming, Matching, Memory, NewConversation, Target, normalise_cwd};
 
@@ -11,6 +10,7 @@ use super::Failure;
 use super::output::{BOLD, Output, count, paint};
 use super::work::catch_up;
 use crate::importers::{Piece, entry};
+use crate::views::AppendedView;
 use crate::wire::{self, Line};
 
 /// The most lines that share a commit.
@@ -68,44 +68,6 @@ pub(super) struct Args {
     /// Leaves the summaries to a worker (`treering work`)
     #[arg(long)]
     no_tree: bool,
-}
-
-#[derive(Serialize)]
-struct View {
-    conversation: String,
-    slug: String,
-    created: bool,
-    messages: Vec<u32>,
-    tool_calls: usize,
-    results: usize,
-    known: usize,
-    differs: usize,
-}
-
-impl View {
-    fn of(appended: &Appended) -> Self {
-        let mut view = Self {
-            conversation: appended.conversation.id.to_string(),
-            slug: appended.conversation.slug.clone(),
-            created: appended.created,
-            messages: Vec::new(),
-            tool_calls: 0,
-            results: 0,
-            known: 0,
-            differs: 0,
-        };
-        for outcome in &appended.outcomes {
-            match outcome {
-                Outcome::Message(idx) => view.messages.push(idx.0),
-                Outcome::ToolCall(_) => view.tool_calls += 1,
-                Outcome::Finished => view.results += 1,
-                Outcome::Known | Outcome::Elsewhere => view.known += 1,
-                Outcome::Differs => view.differs += 1,
-                Outcome::Thread => {}
-            }
-        }
-        view
-    }
 }
 
 pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
@@ -193,7 +155,7 @@ fn store(memory: &Memory, target: Target, pieces: Vec<(ThreadName, Piece)>) -> R
 }
 
 fn acknowledge(appended: &Appended, output: &Output) -> Result<(), Failure> {
-    let view = View::of(appended);
+    let view = AppendedView::of(appended);
     output.show(&view, |out| {
         let mut facts = vec![count(view.messages.len() as u64, "message")];
         if view.tool_calls > 0 {
@@ -277,7 +239,7 @@ fn parse(line: &[u8], number: u64, now: Timestamp) -> Result<Option<Line>, Failu
 fn print_line(appended: &Appended, output: &Output) -> Result<(), Failure> {
     if output.json {
         let mut out = io::stdout().lock();
-        serde_json::to_writer(&mut out, &View::of(appended))?;
+        serde_json::to_writer(&mut out, &AppendedView::of(appended))?;
         writeln!(out)?;
         return Ok(out.flush()?);
     }

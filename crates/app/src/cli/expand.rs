@@ -1,11 +1,11 @@
 //! `treering expand`
 
-use serde::Serialize;
-use treering_core::{Covers, MessageIdx, Node};
+use treering_core::MessageIdx;
 use treering_engine::Memory;
 
 use super::Failure;
 use super::output::{BOLD, DIM, Output, fit, paint, width};
+use crate::views::{ExpandView, LineView};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -21,27 +21,16 @@ pub(super) struct Args {
     idx: Option<u32>,
 }
 
-#[derive(Serialize)]
-struct View {
-    up: Vec<Line>,
-    down: Vec<Line>,
-}
-
-#[derive(Serialize)]
-struct Line {
-    level: u8,
-    id: String,
-    text: String,
-}
-
 pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
     let view = match args.idx {
         Some(idx) => {
             let conversation = memory.find(&args.reference)?;
-            let over = memory.ancestors_of(conversation.id, MessageIdx(idx))?;
-            View { up: over.iter().map(line).collect(), down: Vec::new() }
+            ExpandView::of_message(&conversation, MessageIdx(idx), memory)?
         }
-        None if Memory::is_node_reference(&args.reference) => below(&args.reference, memory)?,
+        None if Memory::is_node_reference(&args.reference) => {
+            let (conversation, node) = memory.find_node(&args.reference)?;
+            ExpandView::of_node(&conversation, &node, memory)?
+        }
         None => {
             return Err(Failure::Usage(
                 "give a node, such as l2-3f9a, or a conversation and the position of a message".into(),
@@ -49,7 +38,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         }
     };
     output.show(&view, |out| {
-        let lines = |out: &mut dyn std::io::Write, lines: &[Line], empty: &str| {
+        let lines = |out: &mut dyn std::io::Write, lines: &[LineView], empty: &str| {
             if lines.is_empty() {
                 writeln!(out, "{}", paint(DIM, empty))?;
             }
@@ -72,31 +61,4 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         Ok(())
     })?;
     Ok(())
-}
-
-fn below(reference: &str, memory: &Memory) -> Result<View, Failure> {
-    let (conversation, node) = memory.find_node(reference)?;
-    let over = memory.ancestors_of(conversation.id, MessageIdx(node.source.from))?;
-    let up = over.iter().filter(|other| other.level() > node.level()).map(line).collect();
-    let down = match &node.task.covers {
-        Covers::Nodes(_) => memory.children(conversation.id, &node)?.iter().map(line).collect(),
-        Covers::Messages(_) => memory
-            .messages_of(conversation.id, &node)?
-            .iter()
-            .map(|message| Line {
-                level: 0,
-                id: message.idx.to_string(),
-                text: format!(
-                    "{}: {}",
-                    message.said.author.as_deref().unwrap_or(message.said.role.as_str()),
-                    message.said.text
-                ),
-            })
-            .collect(),
-    };
-    Ok(View { up, down })
-}
-
-fn line(node: &Node) -> Line {
-    Line { level: node.level().number(), id: node.id.to_string(), text: node.content.overview.clone() }
 }

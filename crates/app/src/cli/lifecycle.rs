@@ -5,8 +5,8 @@ use treering_engine::Memory;
 
 use super::Failure;
 use super::output::{BOLD, Output, paint};
-use super::sessions::View;
 use super::work::catch_up;
+use crate::views::ConversationView;
 
 #[derive(clap::Args)]
 pub(super) struct Which {
@@ -41,7 +41,7 @@ pub(super) fn set(
 }
 
 fn say(conversation: &Conversation, is: &str, what: &str, output: &Output) -> Result<(), Failure> {
-    let view = View::of(conversation, None);
+    let view = ConversationView::of(conversation, None);
     output.show(&view, |out| writeln!(out, "{} {is} {what}", paint(BOLD, &conversation.slug)))?;
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! `treering logs`
 
-use serde::Serialize;
 use treering_core::ports::LogFilter;
 use treering_engine::Memory;
 
 use super::Failure;
 use super::output::{BAD, DIM, GOOD, Output, pad, paint};
+use crate::views::LogView;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -19,16 +19,6 @@ pub(super) struct Args {
     limit: usize,
 }
 
-#[derive(Serialize)]
-struct View {
-    at: String,
-    conversation: String,
-    job: String,
-    event: &'static str,
-    text: String,
-    took_ms: Option<u64>,
-}
-
 pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
     let conversation = args.of.as_deref().map(|it| memory.find(it)).transpose()?;
     let filter = LogFilter {
@@ -37,17 +27,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         limit: args.limit,
     };
     let lines = memory.log(&filter)?;
-    let views: Vec<View> = lines
-        .iter()
-        .map(|line| View {
-            at: line.at.to_string(),
-            conversation: line.conversation.to_string(),
-            job: line.job.to_string(),
-            event: line.event.as_str(),
-            text: line.text.clone(),
-            took_ms: line.took_ms,
-        })
-        .collect();
+    let views: Vec<LogView> = lines.iter().map(LogView::of).collect();
     output.show(&views, |out| {
         if views.is_empty() {
             return writeln!(out, "nothing was logged");

@@ -11,20 +11,30 @@ mod doctor;
 mod eval;
 mod expand;
 mod export;
+#[cfg(feature = "serve")]
+mod hook;
 mod import;
+#[cfg(feature = "serve")]
+mod install;
 mod jobs;
 mod lifecycle;
 mod logs;
+#[cfg(feature = "serve")]
+mod mcp;
 mod output;
 mod policy;
 mod reindex;
 mod search;
+#[cfg(feature = "serve")]
+mod serve;
 mod sessions;
 mod show;
 mod show_tree;
 mod spend;
 mod stats;
 mod status;
+#[cfg(feature = "serve")]
+mod token;
 mod update;
 mod verify;
 mod work;
@@ -110,6 +120,24 @@ enum Command {
     Reindex(reindex::Args),
     /// Lists the background jobs that are not done, or tries failed ones again
     Jobs(jobs::Args),
+    /// Makes Treering known to an agent: its MCP server, and hooks that capture what is said
+    #[cfg(feature = "serve")]
+    Install(install::Args),
+    /// Takes out what `install` put in
+    #[cfg(feature = "serve")]
+    Uninstall(install::Args),
+    /// Captures what an agent's hook hands over
+    #[cfg(feature = "serve")]
+    Hook(hook::Args),
+    /// Serves HTTP with JSON, events, metrics and MCP
+    #[cfg(feature = "serve")]
+    Serve(serve::Args),
+    /// Makes, lists and revokes the tokens that other machines need
+    #[cfg(feature = "serve")]
+    Token(token::Args),
+    /// Serves agents over the Model Context Protocol, on standard input and output
+    #[cfg(feature = "serve")]
+    Mcp(mcp::Args),
     /// Shows what background work was planned, done or failed
     Logs(logs::Args),
     /// Shows what the next context of a conversation would wait for
@@ -159,6 +187,12 @@ pub(crate) enum Failure {
     File(PathBuf, io::Error),
     #[error(transparent)]
     Json(#[from] serde_json::Error),
+    #[cfg(feature = "serve")]
+    #[error(transparent)]
+    Serve(#[from] crate::http::ServeError),
+    #[cfg(feature = "serve")]
+    #[error(transparent)]
+    Tokens(#[from] crate::tokens::TokenError),
     /// The command said itself what is wrong.
     #[error("")]
     Said,
@@ -225,6 +259,18 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Reindex(args) => reindex::run(&args, &global.open()?, output),
         Command::Work(args) => work::run(&args, &global.open()?, output),
         Command::Jobs(args) => jobs::run(&args, &global.open()?, output),
+        #[cfg(feature = "serve")]
+        Command::Install(args) => install::run(&args, install::Direction::In, global, output),
+        #[cfg(feature = "serve")]
+        Command::Uninstall(args) => install::run(&args, install::Direction::Out, global, output),
+        #[cfg(feature = "serve")]
+        Command::Hook(args) => hook::run(&args, global, output),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::run(&args, global, output),
+        #[cfg(feature = "serve")]
+        Command::Token(args) => token::run(args, global, output),
+        #[cfg(feature = "serve")]
+        Command::Mcp(args) => mcp::run(&args, global),
         Command::Logs(args) => logs::run(&args, &global.open()?, output),
         Command::Status(args) => status::run(&args, &global.open()?, output),
         Command::Policy(args) => policy::run(&args, &global.open()?, output),
@@ -291,6 +337,34 @@ impl Global {
             work: (&settings.work).into(),
             spend: settings.spend.into(),
         };
-        Ok(crate::open_with(&self.home()?, options)?)
+        let memory = crate::open_with(&self.home()?, options)?;
+        #[cfg(feature = "serve")]
+        self.replay(&memory)?;
+        Ok(memory)
+    }
+
+    /// Stores what hooks captured while the store could not be reached. A store that cannot be written keeps nobody
+    /// from reading.
+    #[cfg(feature = "serve")]
+    fn replay(&self, memory: &Memory) -> Result<(), Failure> {
+        let replayed = crate::agents::Spool::of(&self.home()?).replay(memory);
+        if let Err(error) = replayed {
+            Output::new(self.json).note(&format!("what is in the spool cannot be stored yet: {error}"));
+        }
+        Ok(())
+    }
+
+    /// The options that lead another process to the same memory.
+    #[cfg(feature = "serve")]
+    fn repeated(&self) -> Vec<String> {
+        let mut options = Vec::new();
+        if let Some(home) = &self.home {
+            let home = std::path::absolute(home).unwrap_or_else(|_| home.clone());
+            options.extend(["--home".to_owned(), home.display().to_string()]);
+        }
+        if let Some(tenant) = &self.tenant {
+            options.extend(["--tenant".to_owned(), tenant.clone()]);
+        }
+        options
     }
 }

@@ -2,13 +2,12 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
-use treering_core::{ConversationState, Covers, MessageIdx, Role, Timestamp};
+use treering_core::{ConversationState, Role, Timestamp};
 use treering_engine::{Answer, Found, Hit, Memory, Query, normalise_cwd};
 
 use super::Failure;
-use super::jobs::slug;
 use super::output::{BOLD, DIM, MATCH, Output, paint};
+use crate::views::HitView;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -58,38 +57,6 @@ pub(super) struct Args {
     explain: bool,
 }
 
-#[derive(Serialize)]
-struct View {
-    conversation: String,
-    slug: String,
-    level: u8,
-    score: f32,
-    parts: Vec<Part>,
-    snippet: String,
-    matches: Vec<(usize, usize)>,
-    at: String,
-    #[serde(flatten)]
-    what: What,
-    /// The nodes over it, from the lowest up.
-    up: Vec<String>,
-    /// What a node was written from: nodes, or positions of messages.
-    down: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Part {
-    signal: &'static str,
-    score: f32,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum What {
-    Message { idx: u32, turn: u32, thread: String, role: &'static str, author: Option<String> },
-    Call { call: String, turn: u32, order: u32, thread: String, success: Option<bool> },
-    Node { node: String, covers_from: u32, covers_until: u32, parent: Option<u32> },
-}
-
 pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
     let mut conversations = Vec::new();
     for reference in &args.conversations {
@@ -113,7 +80,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     if let Some(why) = words_only {
         output.note(&format!("only the words were looked at, not their meaning: {why}"));
     }
-    let views: Vec<View> = hits.iter().map(|hit| view(hit, memory)).collect::<Result<_, _>>()?;
+    let views = HitView::all(&hits, memory)?;
     output.show(&views, |out| {
         if hits.is_empty() {
             return writeln!(out, "nothing was found");
@@ -123,75 +90,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     Ok(())
 }
 
-fn view(hit: &Hit, memory: &Memory) -> Result<View, Failure> {
-    let (at, what) = match &hit.found {
-        Found::Message(message) => (
-            message.said.at,
-            What::Message {
-                idx: message.idx.0,
-                turn: message.turn.0,
-                thread: message.thread.to_string(),
-                role: message.said.role.as_str(),
-                author: message.said.author.clone(),
-            },
-        ),
-        Found::Call(call) => (
-            call.call.at,
-            What::Call {
-                call: call.call.name.clone(),
-                turn: call.turn.0,
-                order: call.order,
-                thread: call.thread.to_string(),
-                success: call.call.outcome.as_ref().and_then(|outcome| outcome.success),
-            },
-        ),
-        Found::Node(node) => (
-            node.range_end,
-            What::Node {
-                node: node.id.to_string(),
-                covers_from: node.source.from,
-                covers_until: node.source.until,
-                parent: node.parent,
-            },
-        ),
-    };
-    let parts = hit.parts().into_iter().filter(|(_, score)| score.abs() > 0.0005);
-    let (up, down) = path(hit, memory)?;
-    Ok(View {
-        conversation: hit.conversation.to_string(),
-        slug: slug(memory, hit.conversation),
-        level: hit.level(),
-        score: hit.score,
-        parts: parts.map(|(signal, score)| Part { signal, score }).collect(),
-        snippet: hit.snippet.text.clone(),
-        matches: hit.snippet.matches.clone(),
-        at: at.to_string(),
-        what,
-        up,
-        down,
-    })
-}
-
-/// The nodes over a hit, and what a node was written from.
-fn path(hit: &Hit, memory: &Memory) -> Result<(Vec<String>, Vec<String>), Failure> {
-    let first = match &hit.found {
-        Found::Message(message) => message.idx,
-        Found::Call(call) => MessageIdx(call.before.0.saturating_sub(1)),
-        Found::Node(node) => MessageIdx(node.source.from),
-    };
-    let over = memory.ancestors_of(hit.conversation, first)?;
-    let up = over.iter().filter(|node| node.level().number() > hit.level());
-    let down = match &hit.found {
-        Found::Node(node) => match &node.task.covers {
-            Covers::Nodes(children) => children.iter().map(ToString::to_string).collect(),
-            Covers::Messages(_) => (node.source.from..node.source.until).map(|idx| idx.to_string()).collect(),
-        },
-        Found::Message(_) | Found::Call(_) => Vec::new(),
-    };
-    Ok((up.map(|node| node.id.to_string()).collect(), down))
-}
-
-fn print(out: &mut dyn Write, hit: &Hit, view: &View, explain: bool) -> io::Result<()> {
+fn print(out: &mut dyn Write, hit: &Hit, view: &HitView, explain: bool) -> io::Result<()> {
     let (what, at) = match &hit.found {
         Found::Message(message) => {
             let author = message.said.author.as_deref().unwrap_or(message.said.role.as_str());

@@ -2,14 +2,13 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use treering_core::ConversationState;
 use treering_core::ports::ConversationFilter;
-use treering_core::text::preview;
-use treering_core::{Conversation, ConversationState, Message};
 use treering_engine::{Memory, Session, normalise_cwd};
 
 use super::Failure;
 use super::output::{BOLD, DIM, Output, count, fit, pad, paint, width};
+use crate::views::ConversationView;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -24,51 +23,6 @@ pub(super) struct Args {
     limit: usize,
 }
 
-/// A conversation as programs see it.
-#[derive(Serialize)]
-pub(super) struct View {
-    id: String,
-    slug: String,
-    title: Option<String>,
-    state: &'static str,
-    participants: Vec<String>,
-    cwd: Option<String>,
-    project_path: Option<String>,
-    external_id: Option<String>,
-    started_at: String,
-    last_activity: String,
-    turns: u32,
-    messages: u32,
-    tool_calls: u32,
-    chars: u64,
-    tokens: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_message: Option<String>,
-}
-
-impl View {
-    pub(super) fn of(it: &Conversation, last: Option<&Message>) -> Self {
-        Self {
-            id: it.id.to_string(),
-            slug: it.slug.clone(),
-            title: it.title.clone(),
-            state: it.state.as_str(),
-            participants: it.participants.clone(),
-            cwd: it.cwd.clone(),
-            project_path: it.project_path.clone(),
-            external_id: it.external_id.as_ref().map(ToString::to_string),
-            started_at: it.started_at.to_string(),
-            last_activity: it.last_activity.to_string(),
-            turns: it.totals.turns,
-            messages: it.totals.messages,
-            tool_calls: it.totals.tool_calls,
-            chars: it.totals.chars,
-            tokens: it.totals.tokens,
-            last_message: last.map(|message| preview(&message.said.text, 200)),
-        }
-    }
-}
-
 pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
     let states = match args.all {
         true => Vec::new(),
@@ -80,8 +34,8 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     let mut sessions = memory.sessions(&filter)?;
     let more = sessions.len() > args.limit;
     sessions.truncate(args.limit);
-    let views: Vec<View> =
-        sessions.iter().map(|s| View::of(&s.conversation, s.last_message.as_ref())).collect();
+    let views: Vec<ConversationView> =
+        sessions.iter().map(|s| ConversationView::of(&s.conversation, s.last_message.as_ref())).collect();
     output.show(&views, |out| {
         if sessions.is_empty() {
             return nothing(out, filter.cwd.as_deref());

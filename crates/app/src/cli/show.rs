@@ -2,16 +2,14 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
-use serde_json::value::RawValue;
 use treering_core::conversation::Thread;
 use treering_core::ports::{ConversationFilter, Span};
-use treering_core::{Conversation, Json, Message, Role, ThreadName, ToolCall, TurnNo};
+use treering_core::{Conversation, Message, Role, ThreadName, ToolCall, TurnNo};
 use treering_engine::{Memory, Step, WholeTurn};
 
 use super::output::{ASSISTANT, BAD, BOLD, DIM, Output, TOOL, USER, count, fit, paint, width};
-use super::sessions::View;
 use super::{Failure, show_tree};
+use crate::views::{ConversationPage, ConversationView, ThreadView, TurnView};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -39,57 +37,6 @@ pub(super) struct Args {
     full: bool,
 }
 
-#[derive(Serialize)]
-struct Page {
-    conversation: View,
-    threads: Vec<ThreadView>,
-    turns: Vec<TurnView>,
-    next: Option<u32>,
-}
-
-#[derive(Serialize)]
-struct ThreadView {
-    name: String,
-    parent: Option<String>,
-    fork_idx: Option<u32>,
-}
-
-#[derive(Serialize)]
-struct TurnView {
-    turn: u32,
-    thread: String,
-    answered: bool,
-    started_at: String,
-    ended_at: String,
-    steps: Vec<StepView>,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum StepView {
-    Message {
-        idx: u32,
-        role: &'static str,
-        author: Option<String>,
-        text: String,
-        parts: Option<Box<RawValue>>,
-        at: String,
-        chars: u32,
-        tokens: u32,
-        hash: String,
-        external_id: Option<String>,
-    },
-    ToolCall {
-        name: String,
-        args: Option<Box<RawValue>>,
-        result: Option<Box<RawValue>>,
-        success: Option<bool>,
-        duration_ms: Option<u64>,
-        at: String,
-        external_id: Option<String>,
-    },
-}
-
 pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
     if let Some(reference) = args.conversation.as_deref().filter(|it| Memory::is_node_reference(it)) {
         return show_tree::node(reference, memory, output);
@@ -112,10 +59,10 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     let mut turns = memory.turns(conversation.id, Span::starting(TurnNo(from), limit))?;
     let next = turns.last().map(|last| last.turn.no.0 + 1).filter(|next| *next < conversation.totals.turns);
     turns.retain(|turn| thread.as_ref().is_none_or(|name| turn.turn.thread == *name));
-    let page = Page {
-        conversation: View::of(&conversation, None),
-        threads: threads.iter().map(thread_view).collect(),
-        turns: turns.iter().map(turn_view).collect(),
+    let page = ConversationPage {
+        conversation: ConversationView::of(&conversation, None),
+        threads: threads.iter().map(ThreadView::of).collect(),
+        turns: turns.iter().map(TurnView::of).collect(),
         next,
     };
     output.show(&page, |out| {
@@ -244,57 +191,4 @@ fn print_tool_call(out: &mut dyn Write, it: &ToolCall, full: bool) -> io::Result
 /// Text without what would move the cursor or change the colours of the terminal.
 fn clean(line: &str) -> String {
     line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
-}
-
-fn thread_view(thread: &Thread) -> ThreadView {
-    let fork = thread.fork.as_ref();
-    ThreadView {
-        name: thread.name.to_string(),
-        parent: fork.map(|fork| fork.parent.to_string()),
-        fork_idx: fork.and_then(|fork| fork.after).map(|idx| idx.0),
-    }
-}
-
-fn turn_view(turn: &WholeTurn) -> TurnView {
-    TurnView {
-        turn: turn.turn.no.0,
-        thread: turn.turn.thread.to_string(),
-        answered: turn.turn.answered,
-        started_at: turn.turn.started_at.to_string(),
-        ended_at: turn.turn.ended_at.to_string(),
-        steps: turn.steps().into_iter().map(step_view).collect(),
-    }
-}
-
-fn step_view(step: Step<'_>) -> StepView {
-    match step {
-        Step::Message(message) => StepView::Message {
-            idx: message.idx.0,
-            role: message.said.role.as_str(),
-            author: message.said.author.clone(),
-            text: message.said.text.clone(),
-            parts: message.said.parts.as_ref().and_then(raw),
-            at: message.said.at.to_string(),
-            chars: message.chars,
-            tokens: message.tokens,
-            hash: message.hash.to_string(),
-            external_id: message.said.external_id.as_ref().map(ToString::to_string),
-        },
-        Step::ToolCall(it) => {
-            let outcome = it.call.outcome.as_ref();
-            StepView::ToolCall {
-                name: it.call.name.clone(),
-                args: raw(&it.call.args),
-                result: outcome.and_then(|outcome| raw(&outcome.result)),
-                success: outcome.and_then(|outcome| outcome.success),
-                duration_ms: outcome.and_then(|outcome| outcome.duration_ms),
-                at: it.call.at.to_string(),
-                external_id: it.call.external_id.as_ref().map(ToString::to_string),
-            }
-        }
-    }
-}
-
-fn raw(json: &Json) -> Option<Box<RawValue>> {
-    RawValue::from_string(json.as_str().to_owned()).ok()
 }

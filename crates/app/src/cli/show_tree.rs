@@ -3,16 +3,16 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use treering_core::{Conversation, ConversationState, Covers, Node};
+use treering_core::{Conversation, Covers, Node};
 use treering_engine::{Branch, Memory};
 
 use super::Failure;
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, fit, grouped, pad, paint, width};
-use super::sessions::View;
+use crate::views::{ConversationView, NodeView};
 
 #[derive(Serialize)]
 struct TreePage {
-    conversation: View,
+    conversation: ConversationView,
     branches: Vec<BranchView>,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn tree(conversation: &Conversation, memory: &Memory, output: &Output
     let view = memory.tree(conversation.id)?;
     let branches = view.draw();
     let page = TreePage {
-        conversation: View::of(conversation, None),
+        conversation: ConversationView::of(conversation, None),
         branches: branches.iter().map(branch_view).collect(),
     };
     output.show(&page, |out| {
@@ -97,47 +97,9 @@ fn print_branch(out: &mut dyn Write, branch: &Branch) -> io::Result<()> {
     writeln!(out, "{trunk}{} {sizes} {}", " ".repeat(gap), paint(DIM, why))
 }
 
-#[derive(Serialize)]
-struct NodePage<'a> {
-    id: String,
-    conversation: String,
-    slug: String,
-    level: u8,
-    ordinal: u32,
-    state: &'static str,
-    dirty: bool,
-    covers: CoversView,
-    content: &'a treering_core::NodeContent,
-    created_at: String,
-    range_start: String,
-    range_end: String,
-    generated_at: String,
-    generated_by: &'a str,
-    generation_ms: u64,
-    strategy: &'static str,
-    sealed_because: &'static str,
-    turns: u32,
-    messages: u32,
-    source_chars: u64,
-    chars: u32,
-    tokens: u32,
-    ratio: f64,
-    grounded: f32,
-    retained: f32,
-    /// What it says that occurs in nothing it covers.
-    invented: &'a [String],
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "snake_case")]
-enum CoversView {
-    Messages { thread: String, from_idx: u32, from_offset: u32, until_idx: u32, until_offset: u32 },
-    Nodes(Vec<String>),
-}
-
 pub(super) fn node(reference: &str, memory: &Memory, output: &Output) -> Result<(), Failure> {
     let (conversation, node) = memory.find_node(reference)?;
-    let page = node_page(&conversation, &node);
+    let page = NodeView::of(&conversation, &node);
     output.show(&page, |out| {
         let covers = match &node.task.covers {
             Covers::Messages(window) => format!("messages {window}"),
@@ -201,45 +163,4 @@ fn print_lists(out: &mut dyn Write, node: &Node) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn node_page<'a>(conversation: &Conversation, node: &'a Node) -> NodePage<'a> {
-    let covers = match &node.task.covers {
-        Covers::Messages(window) => CoversView::Messages {
-            thread: window.thread.to_string(),
-            from_idx: window.from.idx.0,
-            from_offset: window.from.offset,
-            until_idx: window.until.idx.0,
-            until_offset: window.until.offset,
-        },
-        Covers::Nodes(children) => CoversView::Nodes(children.iter().map(ToString::to_string).collect()),
-    };
-    NodePage {
-        id: node.id.to_string(),
-        conversation: conversation.id.to_string(),
-        slug: conversation.slug.clone(),
-        level: node.level().number(),
-        ordinal: node.ordinal(),
-        state: node.state(conversation.state == ConversationState::Open).as_str(),
-        dirty: node.dirty,
-        covers,
-        content: &node.content,
-        created_at: node.created_at().to_string(),
-        range_start: node.range_start.to_string(),
-        range_end: node.range_end.to_string(),
-        generated_at: node.making.at.to_string(),
-        generated_by: &node.making.by,
-        generation_ms: node.making.took_ms,
-        strategy: node.task.manner.strategy.as_str(),
-        sealed_because: node.task.cause.as_str(),
-        turns: node.source.turns,
-        messages: node.source.messages,
-        source_chars: node.source.chars,
-        chars: node.chars,
-        tokens: node.tokens,
-        ratio: node.ratio(),
-        grounded: node.grounded,
-        retained: node.retained,
-        invented: &node.invented,
-    }
 }

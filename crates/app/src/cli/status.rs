@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
-use treering_core::gate::{GateStatus, Operation};
-use treering_core::{ConversationId, ConversationState, JobState};
+use treering_core::ConversationId;
+use treering_core::gate::GateStatus;
 use treering_engine::Memory;
 
 use super::Failure;
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint};
 use super::show::named_or_latest;
-use super::spend::SpendView;
+use super::spend;
+use crate::views::StatusView;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -21,69 +21,13 @@ pub(super) struct Args {
     wait: bool,
 }
 
-#[derive(Serialize)]
-struct View {
-    conversation: String,
-    slug: String,
-    open: bool,
-    clear: bool,
-    pending: Vec<OperationView>,
-    failed: Vec<OperationView>,
-    jobs_queued: u32,
-    jobs_failed: u32,
-    summarizer: String,
-    /// The model whose vectors search goes by, and the one that is to follow.
-    vectors: String,
-    vectors_wanted: Option<String>,
-    /// Nodes that a stand-in wrote and the model has to write yet.
-    stand_ins: u32,
-    spend: SpendView,
-}
-
-#[derive(Serialize)]
-struct OperationView {
-    kind: &'static str,
-    hash: String,
-    description: String,
-    state: &'static str,
-    since: String,
-    age_ms: i64,
-    error: Option<String>,
-}
-
 pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
     let conversation = named_or_latest(args.conversation.as_deref(), memory)?;
     let gate = match args.wait {
         true => wait(memory, conversation.id)?,
         false => memory.gate(conversation.id)?,
     };
-    let now = memory.clock().now();
-    let view_of = |operation: &Operation| OperationView {
-        kind: operation.kind,
-        hash: operation.hash.to_string(),
-        description: operation.description.clone(),
-        state: operation.state,
-        since: operation.since.to_string(),
-        age_ms: (now.as_micros() - operation.since.as_micros()) / 1000,
-        error: operation.error.clone(),
-    };
-    let jobs = memory.jobs(&treering_core::ports::JobFilter::of(conversation.id))?;
-    let dead = jobs.iter().filter(|job| job.state == JobState::Dead).count();
-    let view = View {
-        conversation: conversation.id.to_string(),
-        slug: conversation.slug.clone(),
-        open: conversation.state == ConversationState::Open,
-        clear: gate.is_clear(),
-        pending: gate.pending.iter().map(view_of).collect(),
-        failed: gate.failed.iter().map(view_of).collect(),
-        jobs_queued: u32::try_from(jobs.len() - dead).unwrap_or(u32::MAX),
-        jobs_failed: u32::try_from(dead).unwrap_or(u32::MAX),
-        summarizer: memory.summarizer_name().to_owned(),
-        vectors_wanted: memory.wants_reindexing()?.then(|| memory.embedder_name().to_owned()),
-        vectors: memory.vector_index()?.model,
-        stand_ins: memory.stand_ins(Some(conversation.id))?,
-        spend: memory.spend(Some(conversation.id))?.into(),
-    };
+    let view = StatusView::of(&conversation, &gate, memory)?;
     output.show(&view, |out| {
         let mark = match (view.clear, view.jobs_failed) {
             (true, 0) => paint(GOOD, "✓"),
@@ -91,7 +35,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
             (false, _) => paint(DIM, "…"),
         };
         writeln!(out, "{mark} {}", paint(BOLD, &view.slug))?;
-        writeln!(out, "{}", gate.describe(now))?;
+        writeln!(out, "{}", gate.describe(memory.clock().now()))?;
         let failed = match view.jobs_failed {
             0 => String::new(),
             failed => {
@@ -111,7 +55,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
             let nodes = count(view.stand_ins.into(), "node");
             writeln!(out, "{nodes} by a stand-in: `treering update` has {} write them", view.summarizer)?;
         }
-        view.spend.print(out)
+        spend::print(out, &view.spend)
     })?;
     Ok(())
 }

@@ -1,15 +1,14 @@
 //! `treering update`
 
-use serde::Serialize;
 use treering_core::Level;
 use treering_core::parameters::Assignment;
 use treering_core::ports::ConversationFilter;
-use treering_core::spend::Money;
-use treering_engine::{Estimate, Memory, Scale, Scope, Update};
+use treering_engine::{Memory, Scale, Scope, Update};
 
 use super::Failure;
 use super::output::{BOLD, DIM, Output, count, grouped, paint};
 use super::work::run_all;
+use crate::views::UpdateView;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -43,23 +42,6 @@ fn level(text: &str) -> Result<Level, String> {
     number.ok_or_else(|| "a level is a number from 1".to_owned())
 }
 
-#[derive(Serialize)]
-struct View {
-    conversation: String,
-    slug: String,
-    job: Option<String>,
-    dry_run: bool,
-    jobs_by_level: Vec<u32>,
-    calls: u32,
-    tokens_in: u64,
-    tokens_out: u64,
-    /// None where the price of the model is not known.
-    dollars: Option<f64>,
-    felled: u32,
-    done: u32,
-    failed: u32,
-}
-
 pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
     let scale = if args.full { Scale::Full } else { Scale::Incremental };
     let update = Update { scale, level: args.level, policy: args.with.clone() };
@@ -72,28 +54,12 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     };
     let mut views = Vec::new();
     for conversation in conversations {
-        let mut view = View {
-            conversation: conversation.id.to_string(),
-            slug: conversation.slug.clone(),
-            job: None,
-            dry_run: args.dry_run,
-            jobs_by_level: Vec::new(),
-            calls: 0,
-            tokens_in: 0,
-            tokens_out: 0,
-            dollars: None,
-            felled: 0,
-            done: 0,
-            failed: 0,
-        };
         if args.dry_run {
-            view.take(&memory.estimate(conversation.id, &update)?);
-            views.push(view);
+            let estimate = memory.estimate(conversation.id, &update)?;
+            views.push(UpdateView { dry_run: true, ..UpdateView::of(&conversation, &estimate) });
             continue;
         }
         let updated = memory.update(conversation.id, &update)?;
-        view.job = Some(updated.id.to_string());
-        view.take(&updated.estimate);
         // Level 1 first and here; what lies above may be left to others.
         let scope = Scope {
             conversation: Some(conversation.id),
@@ -101,26 +67,18 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
             only: args.level.filter(|_| !args.full).map(Level::number),
         };
         let worked = run_all(memory, &scope, output)?;
-        (view.done, view.failed) = (worked.done, worked.failed);
-        views.push(view);
+        views.push(UpdateView {
+            job: Some(updated.id.to_string()),
+            done: worked.done,
+            failed: worked.failed,
+            ..UpdateView::of(&conversation, &updated.estimate)
+        });
     }
     output.show(&views, |out| views.iter().try_for_each(|view| print(out, view)))?;
     Ok(())
 }
 
-impl View {
-    fn take(&mut self, estimate: &Estimate) {
-        let levels = estimate.jobs.iter().rposition(|jobs| *jobs > 0).map_or(0, |last| last + 1);
-        self.jobs_by_level = estimate.jobs[..levels].to_vec();
-        self.calls = estimate.calls;
-        self.tokens_in = estimate.tokens_in;
-        self.tokens_out = estimate.tokens_out;
-        self.dollars = estimate.cost.map(Money::dollars);
-        self.felled = estimate.felled;
-    }
-}
-
-fn print(out: &mut dyn std::io::Write, view: &View) -> std::io::Result<()> {
+fn print(out: &mut dyn std::io::Write, view: &UpdateView) -> std::io::Result<()> {
     let levels: Vec<String> = view
         .jobs_by_level
         .iter()

@@ -211,6 +211,10 @@ impl Reader for PastReader<'_> {
         Ok(self.numbered(nodes, after, limit))
     }
 
+    fn log_arrivals(&self, tenant: &TenantId, after: u64, limit: usize) -> StoreResult<Arrivals<LogLine>> {
+        self.reader.log_arrivals(tenant, after, limit)
+    }
+
     fn vector_index(&self, tenant: &TenantId) -> StoreResult<Option<VectorIndex>> {
         self.reader.vector_index(tenant)
     }

@@ -268,6 +268,10 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
         self.read_node_arrivals(tenant, after, limit)
     }
 
+    fn log_arrivals(&self, tenant: &TenantId, after: u64, limit: usize) -> StoreResult<Arrivals<LogLine>> {
+        self.read_log_arrivals(tenant, after, limit)
+    }
+
     fn vector_index(&self, tenant: &TenantId) -> StoreResult<Option<VectorIndex>> {
         self.read_vector_index(tenant)
     }

@@ -198,19 +198,37 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
         }
         sql.push_str(" ORDER BY l.pk DESC LIMIT ?");
         params.push(Box::new(rows(filter.limit)));
-        let mut lines = self.many(&sql, params_from_iter(params), |row| {
-            Ok(LogLine {
-                at: moment(row, 0)?,
-                conversation: ConversationId::from_bytes(row.get(1)?),
-                job: JobId(ContentHash::from_bytes(row.get(2)?)),
-                event: codes::event(row.get(3)?).ok_or_else(|| unreadable(3, "no such event"))?,
-                text: row.get(4)?,
-                took_ms: row.get::<_, Option<i64>>(5)?.map(i64::unsigned_abs),
-            })
-        })?;
+        let mut lines = self.many(&sql, params_from_iter(params), log_line)?;
         lines.reverse();
         Ok(lines)
     }
+
+    pub(super) fn read_log_arrivals(
+        &self,
+        tenant: &TenantId,
+        after: u64,
+        limit: usize,
+    ) -> StoreResult<Arrivals<LogLine>> {
+        let sql = "SELECT l.at, c.id, l.job, l.event, l.text, l.took_ms, l.pk
+            FROM log l CROSS JOIN conversations c ON c.pk = l.conversation
+            WHERE l.pk > ?2 AND c.tenant = ?1 ORDER BY l.pk LIMIT ?3";
+        let items = self.many(sql, params![tenant.as_str(), after as i64, rows(limit)], |row| {
+            let line = log_line(row)?;
+            Ok((number(row, 6)?, line.conversation, line))
+        })?;
+        self.arrived(items, "log", "pk", after, limit)
+    }
+}
+
+fn log_line(row: &Row<'_>) -> rusqlite::Result<LogLine> {
+    Ok(LogLine {
+        at: moment(row, 0)?,
+        conversation: ConversationId::from_bytes(row.get(1)?),
+        job: JobId(ContentHash::from_bytes(row.get(2)?)),
+        event: codes::event(row.get(3)?).ok_or_else(|| unreadable(3, "no such event"))?,
+        text: row.get(4)?,
+        took_ms: row.get::<_, Option<i64>>(5)?.map(i64::unsigned_abs),
+    })
 }
 
 /// Only what a hexadecimal id can begin with, so that nothing else gets into a pattern.

@@ -1,0 +1,302 @@
+//! Edits of other programs' settings: what is there stays as it is, comments and all; what was put in can be taken
+//! out again. Works on texts; reads and writes nothing.
+
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
+use serde_json::Value;
+use toml_edit::{Array, DocumentMut, Item, Table, value};
+
+/// Something that belongs into a file.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Edit {
+    /// An entry of a JSON object that holds it under a key.
+    Entry {
+        /// The keys that lead to the object.
+        at: Vec<String>,
+        /// Its key.
+        key: String,
+        /// What it is.
+        value: Value,
+    },
+    /// An item of a JSON array. An older one of ours, which runs the same command of Treering, is replaced.
+    Item {
+        /// The keys that lead to the array.
+        at: Vec<String>,
+        /// What it is.
+        value: Value,
+    },
+    /// A key of the whole JSON object that is set only where it is missing.
+    Default {
+        /// Its key.
+        key: String,
+        /// What it is.
+        value: Value,
+    },
+    /// A TOML table that names a command.
+    Table {
+        /// Its two names.
+        name: [String; 2],
+        /// The program.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+    },
+    /// The whole file.
+    Whole(String),
+}
+
+/// Why a file cannot be edited.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Unfit(String);
+
+impl Edit {
+    /// The text with this in it.
+    pub fn put_in(&self, text: &str) -> Result<String, Unfit> {
+        match self {
+            Self::Whole(whole) => Ok(whole.clone()),
+            Self::Table { name, command, args } => {
+                let mut document = toml(text)?;
+                let mut table = Table::new();
+                table["command"] = value(command);
+                table["args"] = value(args.iter().collect::<Array>());
+                let parent = document.entry(&name[0]).or_insert_with(|| {
+                    let mut parent = Table::new();
+                    parent.set_implicit(true);
+                    Item::Table(parent)
+                });
+                let parent = parent.as_table_like_mut().ok_or_else(|| unfit(&name[0], "a table"))?;
+                match parent.get_mut(&name[1]).and_then(Item::as_table_like_mut) {
+                    // Other keys of the table are the person's own.
+                    Some(there) => {
+                        for (key, item) in table {
+                            there.insert(&key, item);
+                        }
+                    }
+                    None => drop(parent.insert(&name[1], Item::Table(table))),
+                }
+                Ok(document.to_string())
+            }
+            Self::Entry { at, key, value } => json(text, |root| {
+                let object = reach(&root, at)?;
+                match object.get(key) {
+                    Some(there)
+                        if there.value().and_then(|it| it.to_serde_value()).as_ref() == Some(value) => {}
+                    Some(there) => there.set_value(input(value)),
+                    None => drop(object.append(key, input(value))),
+                }
+                Ok(())
+            }),
+            Self::Default { key, value } => json(text, |root| {
+                if root.get(key).is_none() {
+                    root.append(key, input(value));
+                }
+                Ok(())
+            }),
+            Self::Item { at, value } => json(text, |root| {
+                let (last, first) = at.split_last().ok_or_else(|| unfit("the file", "an object"))?;
+                let object = reach(&root, first)?;
+                let array = object.array_value_or_create(last).ok_or_else(|| unfit(last, "a list"))?;
+                let mut is_there = false;
+                for element in array.elements() {
+                    let there = element.to_serde_value().unwrap_or_default();
+                    match there == *value {
+                        true if !is_there => is_there = true,
+                        _ if there == *value || is_older(&there, value) => element.remove(),
+                        _ => {}
+                    }
+                }
+                if !is_there {
+                    array.append(input(value));
+                }
+                Ok(())
+            }),
+        }
+    }
+
+    /// The text without this, and without what would be empty then; nothing where nothing is left.
+    pub fn take_out(&self, text: &str) -> Result<String, Unfit> {
+        match self {
+            Self::Whole(_) => Ok(String::new()),
+            Self::Default { .. } => Ok(text.to_owned()),
+            Self::Table { name, .. } => {
+                let mut document = toml(text)?;
+                if let Some(parent) = document.get_mut(&name[0]).and_then(Item::as_table_like_mut) {
+                    parent.remove(&name[1]);
+                    if parent.is_empty() {
+                        document.remove(&name[0]);
+                    }
+                }
+                Ok(document.to_string())
+            }
+            Self::Entry { at, key, .. } => json(text, |root| {
+                prune(&root, at, &|object| {
+                    if let Some(there) = object.get(key) {
+                        there.remove();
+                    }
+                });
+                Ok(())
+            }),
+            Self::Item { at, value } => json(text, |root| {
+                let Some((last, first)) = at.split_last() else { return Ok(()) };
+                prune(&root, first, &|object| {
+                    let Some(array) = object.array_value(last) else { return };
+                    for element in array.elements() {
+                        let there = element.to_serde_value().unwrap_or_default();
+                        if there == *value || is_older(&there, value) {
+                            element.remove();
+                        }
+                    }
+                    if array.elements().is_empty()
+                        && let Some(there) = object.get(last)
+                    {
+                        there.remove();
+                    }
+                });
+                Ok(())
+            }),
+        }
+    }
+}
+
+fn unfit(what: &str, expected: &str) -> Unfit {
+    Unfit(format!("{what} is not {expected}; mend the file, or add Treering by hand"))
+}
+
+fn toml(text: &str) -> Result<DocumentMut, Unfit> {
+    text.parse().map_err(|error| Unfit(format!("it is not TOML: {error}")))
+}
+
+/// Changes a JSON object, comments and all. An empty text is an empty object.
+fn json(text: &str, change: impl FnOnce(CstObject) -> Result<(), Unfit>) -> Result<String, Unfit> {
+    let source = if text.trim().is_empty() { "{}\n" } else { text };
+    let root = CstRootNode::parse(source, &ParseOptions::default())
+        .map_err(|error| Unfit(format!("it is not JSON: {error}")))?;
+    change(root.object_value().ok_or_else(|| unfit("the file", "an object"))?)?;
+    Ok(root.to_string())
+}
+
+/// The object that keys lead to, made where it is missing.
+fn reach(root: &CstObject, at: &[String]) -> Result<CstObject, Unfit> {
+    at.iter().try_fold(root.clone(), |object, key| {
+        object.object_value_or_create(key).ok_or_else(|| unfit(key, "an object"))
+    })
+}
+
+/// Changes the object that keys lead to, and removes those on the way that are empty then.
+fn prune(object: &CstObject, at: &[String], change: &dyn Fn(&CstObject)) {
+    let Some((first, rest)) = at.split_first() else { return change(object) };
+    let Some(below) = object.object_value(first) else { return };
+    prune(&below, rest, change);
+    if below.properties().is_empty()
+        && let Some(there) = object.get(first)
+    {
+        there.remove();
+    }
+}
+
+/// Whether an item runs the same command of Treering, perhaps from another place.
+fn is_older(there: &Value, ours: &Value) -> bool {
+    let (Some(there), Some(ours)) = (command_of(there), command_of(ours)) else { return false };
+    let tail = |line: &str| line.find(" hook ").map(|at| line[at..].trim().to_owned());
+    there.contains("treering") && tail(&there).is_some() && tail(&there) == tail(&ours)
+}
+
+/// The one command that a hook runs.
+fn command_of(item: &Value) -> Option<String> {
+    let nested = item["hooks"].as_array().filter(|hooks| hooks.len() == 1).map(|hooks| &hooks[0]["command"]);
+    nested.unwrap_or(&item["command"]).as_str().map(str::to_owned)
+}
+
+fn input(value: &Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(it) => CstInputValue::Bool(*it),
+        Value::Number(it) => CstInputValue::Number(it.to_string()),
+        Value::String(it) => CstInputValue::String(it.clone()),
+        Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),
+        Value::Object(object) => {
+            CstInputValue::Object(object.iter().map(|(key, value)| (key.clone(), input(value))).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn entry() -> Edit {
+        Edit::Entry {
+            at: vec!["mcpServers".into()],
+            key: "treering".into(),
+            value: json!({ "command": "/bin/treering" }),
+        }
+    }
+
+    fn item(path: &str) -> Edit {
+        let value =
+            json!({ "hooks": [{ "type": "command", "command": format!("{path} hook claude-code") }] });
+        Edit::Item { at: vec!["hooks".into(), "Stop".into()], value }
+    }
+
+    fn check(edit: &Edit, before: &str) -> String {
+        let put = edit.put_in(before).unwrap();
+        assert_eq!(edit.put_in(&put).unwrap(), put, "put in twice is put in once");
+        let out = edit.take_out(&put).unwrap();
+        let value = |text: &str| CstRootNode::parse(text, &ParseOptions::default()).unwrap().to_serde_value();
+        assert_eq!(value(&out), value(before), "{out}");
+        put
+    }
+
+    #[test]
+    fn entries_join_what_is_there_and_leave_it_again() {
+        check(&entry(), "{}");
+        check(&entry(), "{ \"theme\": \"dark\" }");
+        let put = check(
+            &entry(),
+            "{\n  // mine\n  \"mcpServers\": {\n    \"other\": { \"command\": \"x\" }, // keep\n  },\n}\n",
+        );
+        assert!(put.contains("// mine") && put.contains("// keep"), "{put}");
+    }
+
+    #[test]
+    fn hooks_join_the_hooks_of_others() {
+        check(&item("/bin/treering"), "{}");
+        check(
+            &item("/bin/treering"),
+            "{\"hooks\":{\"Stop\":[{\"hooks\":[{\"type\":\"command\",\"command\":\"beep\"}]}]}}",
+        );
+        let moved = item("/new/treering").put_in(&item("/old/treering").put_in("{}").unwrap()).unwrap();
+        assert!(moved.contains("/new/") && !moved.contains("/old/"), "{moved}");
+        let theirs = "{\"hooks\":{\"Stop\":[{\"hooks\":[{\"command\":\"x hook claude-code\"}]}]}}";
+        assert!(item("/bin/treering").put_in(theirs).unwrap().contains("x hook claude-code"), "not ours");
+    }
+
+    #[test]
+    fn tables_join_what_is_there_and_leave_it_again() {
+        let edit = Edit::Table {
+            name: ["mcp_servers".into(), "treering".into()],
+            command: "/bin/treering".into(),
+            args: vec!["mcp".into()],
+        };
+        for before in ["", "# mine\nmodel = \"x\"\n", "[mcp_servers.other]\ncommand = \"y\" # keep\n"] {
+            let put = edit.put_in(before).unwrap();
+            assert!(put.contains("[mcp_servers.treering]\ncommand = \"/bin/treering\""), "{put}");
+            assert_eq!(edit.put_in(&put).unwrap(), put);
+            assert_eq!(edit.take_out(&put).unwrap().trim(), before.trim());
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_something_else_is_left_alone() {
+        for (edit, text) in [
+            (entry(), "[1]"),
+            (entry(), "{ \"mcpServers\": 3 }"),
+            (entry(), "{ nonsense"),
+            (item("x"), "{\"hooks\":{\"Stop\":3}}"),
+        ] {
+            assert!(edit.put_in(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What the hooks of agents hand over, as something that can be stored: a transcript as the importers read it, or
+//! entries as `append` takes them. Either carries the ids of its source, so that storing it twice adds nothing.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use treering_core::ContentHash;
+
+use super::Agent;
+
+/// Something that a hook handed over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Captured {
+    /// A transcript, whole.
+    Transcript {
+        /// The format, as `treering import --format` knows it.
+        format: String,
+        /// Where it was.
+        name: PathBuf,
+        /// What was in it.
+        text: String,
+    },
+    /// Entries of a conversation: a request as `POST /v1/append` takes it.
+    Entries(Value),
+}
+
+impl Captured {
+    /// What tells it from others: a later state of the same transcript is the same.
+    #[must_use]
+    pub fn identity(&self) -> ContentHash {
+        match self {
+            Self::Transcript { format, name, .. } => {
+                ContentHash::of_fields(&[format.as_bytes(), name.as_os_str().as_encoded_bytes()])
+            }
+            Self::Entries(request) => ContentHash::of_fields(&[request.to_string().as_bytes()]),
+        }
+    }
+}
+
+/// What a hook's input holds; nothing where there is nothing in it to keep.
+pub fn capture(agent: Agent, input: &str) -> Result<Option<Captured>, String> {
+    let input: Value =
+        serde_json::from_str(input).map_err(|error| format!("the input is not JSON: {error}"))?;
+    match agent {
+        Agent::ClaudeCode | Agent::Codex => transcript(agent, &input),
+        Agent::Cursor => Ok(cursor(&input)),
+        Agent::OpenCode => Ok(opencode(&input)),
+        Agent::ClaudeDesktop => Err("claude-desktop has no hooks".into()),
+    }
+}
+
+/// What the agent has to hear so that it goes on.
+#[must_use]
+pub fn reply(agent: Agent, input: &str) -> Option<&'static str> {
+    (agent == Agent::Cursor && input.contains("beforeSubmitPrompt")).then_some("{\"continue\":true}")
+}
+
+fn transcript(agent: Agent, input: &Value) -> Result<Option<Captured>, String> {
+    let Some(path) = input["transcript_path"].as_str() else { return Ok(None) };
+    let path = Path::new(path);
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        // A session that nothing was said in yet has none.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
+    };
+    let name = path.to_path_buf();
+    Ok(Some(Captured::Transcript { format: agent.to_string(), name, text }))
+}
+
+/// A prompt, or an answer. Both have the id of the turn they belong to.
+fn cursor(input: &Value) -> Option<Captured> {
+    let conversation = input["conversation_id"].as_str()?;
+    let turn = input["generation_id"].as_str().unwrap_or_default();
+    let (role, text) = match (input["prompt"].as_str(), input["text"].as_str()) {
+        (Some(prompt), _) => ("user", prompt),
+        (None, Some(text)) => ("assistant", text),
+        (None, None) => return None,
+    };
+    let said = ContentHash::of_fields(&[text.as_bytes()]);
+    let entry = json!({ "type": "message", "role": role, "text": text, "external_id": format!("cursor/{turn}/{role}/{said}") });
+    Some(Captured::Entries(json!({
+        "key": format!("cursor/{conversation}"),
+        "cwd": input["workspace_roots"][0].as_str(),
+        "entries": [entry],
+    })))
+}
+
+/// The messages of a session, each with its parts.
+fn opencode(input: &Value) -> Option<Captured> {
+    let session = &input["session"];
+    let mut entries = Vec::new();
+    for message in input["messages"].as_array()? {
+        let (Some(id), Some(role)) = (message["info"]["id"].as_str(), message["info"]["role"].as_str())
+        else {
+            continue;
+        };
+        let parts = message["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let at = message["info"]["time"]["created"]
+            .as_f64()
+            .and_then(|ms| Some(treering_core::Timestamp::from_seconds(ms / 1000.0)?.to_string()));
+        for part in parts.iter().filter(|part| part["type"] == "tool" && is_over(&part["state"])) {
+            let state = &part["state"];
+            let result = if state["output"].is_null() { &state["error"] } else { &state["output"] };
+            entries.push(json!({ "type": "tool_call", "name": part["tool"], "args": state["input"], "result": result,
+                "success": state["status"] == "completed", "at": at, "external_id": format!("opencode/{}", part["id"].as_str()?) }));
+        }
+        let texts: Vec<&str> = parts
+            .iter()
+            .filter(|part| part["type"] == "text")
+            .filter_map(|part| part["text"].as_str())
+            .collect();
+        if !texts.is_empty() {
+            entries.push(json!({ "type": "message", "role": role, "text": texts.join("\n"), "at": at,
+                "external_id": format!("opencode/{id}") }));
+        }
+    }
+    let key = format!("opencode/{}", session["id"].as_str()?);
+    let cwd = session["directory"].as_str().or(input["directory"].as_str());
+    let request = json!({ "key": key, "title": session["title"].as_str(), "cwd": cwd, "entries": entries });
+    (!entries.is_empty()).then_some(Captured::Entries(request))
+}
+
+fn is_over(state: &Value) -> bool {
+    state["status"] == "completed" || state["status"] == "error"
+}

@@ -1,0 +1,180 @@
+//! Agents: the programs that talk to models, how Treering is made known to each of them, and what their hooks
+//! hand over. Reads and plans; the command line asks and writes.
+
+mod edit;
+mod hook;
+mod spool;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+pub use edit::{Edit, Unfit};
+pub use hook::{Captured, capture, reply};
+pub use spool::{Spool, store};
+
+/// An agent that Treering can be made known to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Agent {
+    /// Claude Code
+    ClaudeCode,
+    /// Cursor
+    Cursor,
+    /// Codex
+    Codex,
+    /// OpenCode
+    #[value(name = "opencode")]
+    OpenCode,
+    /// Claude Desktop; it has no hooks, so nothing is captured
+    ClaudeDesktop,
+}
+
+impl fmt::Display for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ClaudeCode => "claude-code",
+            Self::Cursor => "cursor",
+            Self::Codex => "codex",
+            Self::OpenCode => "opencode",
+            Self::ClaudeDesktop => "claude-desktop",
+        })
+    }
+}
+
+/// The command line that an agent starts Treering with.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// The program.
+    pub path: PathBuf,
+    /// What comes before the command, such as `--home`.
+    pub options: Vec<String>,
+}
+
+impl Program {
+    fn args(&self, command: &[&str]) -> Vec<String> {
+        self.options.iter().cloned().chain(command.iter().map(|it| (*it).to_owned())).collect()
+    }
+
+    /// One line for a shell.
+    fn line(&self, command: &[&str]) -> String {
+        let path = self.path.display().to_string();
+        let words = std::iter::once(path).chain(self.args(command));
+        words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A word as shells take it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@+,".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// Where the files of a person's agents are.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// The person's home folder.
+    pub home: PathBuf,
+    /// The folder for settings of programs, where that is not as usual.
+    pub config: Option<PathBuf>,
+    /// The folder of Codex, where that is not as usual.
+    pub codex: Option<PathBuf>,
+}
+
+/// What belongs into a file.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// The file.
+    pub path: PathBuf,
+    /// What belongs into it.
+    pub edits: Vec<Edit>,
+}
+
+/// What belongs into which files so that an agent knows Treering.
+#[must_use]
+pub fn changes(agent: Agent, places: &Places, program: &Program) -> Vec<Change> {
+    let change = |path: PathBuf, edits: Vec<Edit>| Change { path, edits };
+    let server = json!({ "command": program.path.display().to_string(), "args": program.args(&["mcp"]) });
+    let known =
+        |server: Value| Edit::Entry { at: vec!["mcpServers".into()], key: "treering".into(), value: server };
+    let line = program.line(&["hook", &agent.to_string()]);
+    let hooks = |events: &[&str], hook: &Value| {
+        let edit =
+            |event: &&str| Edit::Item { at: vec!["hooks".into(), (*event).into()], value: hook.clone() };
+        events.iter().map(edit).collect::<Vec<_>>()
+    };
+    let nested = json!({ "hooks": [{ "type": "command", "command": line, "timeout": 30 }] });
+    match agent {
+        Agent::ClaudeCode => vec![
+            change(places.home.join(".claude.json"), vec![known(with_type(server, "stdio"))]),
+            change(
+                places.home.join(".claude/settings.json"),
+                hooks(&["UserPromptSubmit", "Stop", "PreCompact", "SessionEnd"], &nested),
+            ),
+        ],
+        Agent::Codex => {
+            let folder = places.codex.clone().unwrap_or_else(|| places.home.join(".codex"));
+            let table = Edit::Table {
+                name: ["mcp_servers".into(), "treering".into()],
+                command: program.path.display().to_string(),
+                args: program.args(&["mcp"]),
+            };
+            vec![
+                change(folder.join("config.toml"), vec![table]),
+                change(folder.join("hooks.json"), hooks(&["UserPromptSubmit", "Stop"], &nested)),
+            ]
+        }
+        Agent::Cursor => {
+            let mut edits = vec![Edit::Default { key: "version".into(), value: json!(1) }];
+            edits.extend(hooks(&["beforeSubmitPrompt", "afterAgentResponse"], &json!({ "command": line })));
+            vec![
+                change(places.home.join(".cursor/mcp.json"), vec![known(server)]),
+                change(places.home.join(".cursor/hooks.json"), edits),
+            ]
+        }
+        Agent::OpenCode => {
+            let folder =
+                places.config.clone().unwrap_or_else(|| places.home.join(".config")).join("opencode");
+            let command: Vec<String> =
+                std::iter::once(program.path.display().to_string()).chain(program.args(&["mcp"])).collect();
+            let value = json!({ "type": "local", "command": command, "enabled": true });
+            let entry = Edit::Entry { at: vec!["mcp".into()], key: "treering".into(), value };
+            vec![
+                change(existing(&folder, &["opencode.json", "opencode.jsonc"]), vec![entry]),
+                change(folder.join("plugins/treering.js"), vec![Edit::Whole(plugin(program))]),
+            ]
+        }
+        Agent::ClaudeDesktop => vec![change(desktop(places), vec![known(server)])],
+    }
+}
+
+/// The first of these files that is there, or the first of them.
+fn existing(folder: &Path, names: &[&str]) -> PathBuf {
+    let found = names.iter().map(|name| folder.join(name)).find(|path| path.exists());
+    found.unwrap_or_else(|| folder.join(names[0]))
+}
+
+fn with_type(mut server: Value, kind: &str) -> Value {
+    server["type"] = kind.into();
+    server
+}
+
+fn desktop(places: &Places) -> PathBuf {
+    let folder = match std::env::consts::OS {
+        "macos" => places.home.join("Library/Application Support"),
+        "windows" => places.home.join("AppData/Roaming"),
+        _ => places.config.clone().unwrap_or_else(|| places.home.join(".config")),
+    };
+    folder.join("Claude/claude_desktop_config.json")
+}
+
+/// The plugin of OpenCode, which has no hooks that run commands.
+fn plugin(program: &Program) -> String {
+    let words: Vec<String> = std::iter::once(program.path.display().to_string())
+        .chain(program.args(&["hook", "opencode"]))
+        .collect();
+    include_str!("opencode.js").replace("[\"treering\", \"hook\", \"opencode\"]", &json!(words).to_string())
+}

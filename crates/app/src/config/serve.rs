@@ -1,0 +1,57 @@
+//! Settings of `treering serve`.
+
+use confique::Config;
+
+/// Treering as a service, for `treering serve`.
+#[derive(Debug, Clone, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct ServeSettings {
+    /// The address and port that are listened on; port 0 takes a free one. An address that other
+    /// machines can reach needs a token first (`treering token create`).
+    #[config(env = "TREERING_SERVE_ADDRESS", default = "127.0.0.1:7411", validate = is_address)]
+    pub address: String,
+
+    /// Whether a token is needed on a loopback address too. Elsewhere it always is.
+    #[config(env = "TREERING_SERVE_REQUIRE_TOKEN", default = false)]
+    pub require_token: bool,
+
+    /// Names that the service is reached by beside its address, such as `["memory.example.org"]`;
+    /// separated by commas in the environment. Requests for another host are refused.
+    #[config(env = "TREERING_SERVE_HOSTS", default = [], parse_env = confique::env::parse::list_by_comma)]
+    pub hosts: Vec<String>,
+
+    /// Web pages that may call the service beside its own, such as `["https://app.example.org"]`;
+    /// separated by commas in the environment.
+    #[config(env = "TREERING_SERVE_ORIGINS", default = [], parse_env = confique::env::parse::list_by_comma,
+        validate = are_origins)]
+    pub origins: Vec<String>,
+
+    /// The most bytes that a request may have.
+    #[config(env = "TREERING_SERVE_BODY_BYTES", default = 4194304)]
+    pub body_bytes: usize,
+
+    /// How long a request may take at the most, in milliseconds. Streams of events last longer.
+    #[config(env = "TREERING_SERVE_TIMEOUT_MS", default = 60000)]
+    pub timeout_ms: u64,
+
+    /// How many requests a second each token may make, or each address that has none; twice as
+    /// many at once.
+    #[config(env = "TREERING_SERVE_REQUESTS_PER_SECOND", default = 1000)]
+    pub requests_per_second: std::num::NonZeroU32,
+}
+
+fn is_address(text: &impl AsRef<str>) -> Result<(), String> {
+    let parsed = text.as_ref().parse::<std::net::SocketAddr>();
+    parsed.map(drop).map_err(|_| "expected an address with a port, like 127.0.0.1:7411 or [::1]:7411".into())
+}
+
+fn are_origins(origins: &impl AsRef<[String]>) -> Result<(), String> {
+    let is_origin = |origin: &&String| {
+        let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+        rest.is_some_and(|rest| !rest.is_empty() && !rest.contains('/') && rest.is_ascii())
+    };
+    match origins.as_ref().iter().find(|origin| !is_origin(origin)) {
+        None => Ok(()),
+        Some(other) => Err(format!("{other:?} is no origin; expected one like https://app.example.org")),
+    }
+}

@@ -1,0 +1,258 @@
+//! The operations, one function each. What they take and give is declared where the service and the views
+//! are; what is here is only where it is found.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::{Extension, Json};
+use serde::Serialize;
+use treering_core::MessageIdx;
+use utoipa::ToSchema;
+
+use super::App;
+use super::problem::{Asked, Body, Named, Problem, Problems};
+use crate::service::requests::{
+    AppendRequest, ChangeRequest, ContextAsk, PageRequest, SearchRequest, SessionsRequest, UpdateRequest,
+    WorkRequest,
+};
+use crate::service::{
+    ContextAnswer, ConversationList, Grant, JobList, Lane, LogList, Scope, SearchAnswer, Service,
+};
+use crate::views::{
+    AppendedView, ConversationPage, ConversationView, ExpandView, NodeView, StatsView, StatusView, UpdateView,
+};
+
+type Answer<T> = Result<Json<T>, Problem>;
+
+/// Does something with the memory of whoever asks, on the lane it belongs to.
+async fn answer<T: Send + 'static>(
+    grant: &Grant,
+    (scope, lane): (Scope, Lane),
+    work: impl FnOnce(&Service) -> Result<T, crate::service::Refusal> + Send + 'static,
+) -> Answer<T> {
+    Ok(Json(grant.to(scope)?.run(lane, work).await?))
+}
+
+const READ: (Scope, Lane) = (Scope::Read, Lane::Read);
+const WRITE: (Scope, Lane) = (Scope::Write, Lane::Write);
+
+/// Appends turns and messages
+///
+/// All of them or none; durable when it answers.
+#[utoipa::path(post, path = "/v1/append", tag = "conversations", request_body = AppendRequest,
+    responses((status = 200, body = AppendedView), Problems))]
+pub(super) async fn append(
+    Extension(grant): Extension<Grant>,
+    Body(request): Body<AppendRequest>,
+) -> Answer<AppendedView> {
+    answer(&grant, WRITE, move |service| Ok(AppendedView::of(&service.append(&request)?))).await
+}
+
+/// Lists conversations, the latest activity first
+#[utoipa::path(get, path = "/v1/conversations", tag = "conversations", params(SessionsRequest),
+    responses((status = 200, body = ConversationList), Problems))]
+pub(super) async fn sessions(
+    Extension(grant): Extension<Grant>,
+    Asked(request): Asked<SessionsRequest>,
+) -> Answer<ConversationList> {
+    answer(&grant, READ, move |service| service.sessions(&request)).await
+}
+
+/// Reads turns of a conversation
+#[utoipa::path(get, path = "/v1/conversations/{conversation}", tag = "conversations",
+    params(("conversation" = String, Path, description = "Slug, id, or the first digits of an id"), PageRequest),
+    responses((status = 200, body = ConversationPage), Problems))]
+pub(super) async fn page(
+    Extension(grant): Extension<Grant>,
+    Named(reference): Named<String>,
+    Asked(request): Asked<PageRequest>,
+) -> Answer<ConversationPage> {
+    answer(&grant, READ, move |service| service.page(&reference, &request)).await
+}
+
+/// Renames, closes, archives or reopens a conversation
+#[utoipa::path(patch, path = "/v1/conversations/{conversation}", tag = "conversations",
+    params(("conversation" = String, Path, description = "Slug, id, or the first digits of an id")),
+    request_body = ChangeRequest, responses((status = 200, body = ConversationView), Problems))]
+pub(super) async fn change(
+    Extension(grant): Extension<Grant>,
+    Named(reference): Named<String>,
+    Body(request): Body<ChangeRequest>,
+) -> Answer<ConversationView> {
+    answer(&grant, WRITE, move |service| service.change(&reference, &request)).await
+}
+
+/// Says what the next context of a conversation would wait for
+#[utoipa::path(get, path = "/v1/conversations/{conversation}/status", tag = "work",
+    params(("conversation" = String, Path, description = "Slug, id, or the first digits of an id")),
+    responses((status = 200, body = StatusView), Problems))]
+pub(super) async fn status(
+    Extension(grant): Extension<Grant>,
+    Named(reference): Named<String>,
+) -> Answer<StatusView> {
+    answer(&grant, READ, move |service| service.status(Some(&reference))).await
+}
+
+/// Brings the tree of a conversation up to date, or grows it anew
+///
+/// The jobs are planned when it answers, and run in the background; `job` leads to their log.
+#[utoipa::path(post, path = "/v1/conversations/{conversation}/update", tag = "work",
+    params(("conversation" = String, Path, description = "Slug, id, or the first digits of an id")),
+    request_body = UpdateRequest, responses((status = 202, body = UpdateView), Problems))]
+pub(super) async fn update(
+    Extension(grant): Extension<Grant>,
+    Named(reference): Named<String>,
+    Body(request): Body<UpdateRequest>,
+) -> Result<(StatusCode, Json<UpdateView>), Problem> {
+    let view = answer(&grant, WRITE, move |service| service.update(&reference, &request)).await?;
+    Ok((StatusCode::ACCEPTED, view))
+}
+
+/// Reads the nodes over a message
+#[utoipa::path(get, path = "/v1/conversations/{conversation}/messages/{idx}/nodes", tag = "search",
+    params(("conversation" = String, Path, description = "Slug, id, or the first digits of an id"),
+        ("idx" = u32, Path, description = "The position of the message")),
+    responses((status = 200, body = ExpandView), Problems))]
+pub(super) async fn ancestors(
+    Extension(grant): Extension<Grant>,
+    Named((reference, idx)): Named<(String, u32)>,
+) -> Answer<ExpandView> {
+    answer(&grant, READ, move |service| {
+        let found = service.memory().find(&reference)?;
+        Ok(ExpandView::of_message(&found, MessageIdx(idx), service.memory())?)
+    })
+    .await
+}
+
+/// A node with what lies around it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ExpandedNode {
+    node: NodeView,
+    around: ExpandView,
+}
+
+/// Reads a node, what lies over it and what it was written from
+#[utoipa::path(get, path = "/v1/nodes/{node}", tag = "search",
+    params(("node" = String, Path, description = "The id of a node, or its first characters")),
+    responses((status = 200, body = ExpandedNode), Problems))]
+pub(super) async fn node(
+    Extension(grant): Extension<Grant>,
+    Named(reference): Named<String>,
+) -> Answer<ExpandedNode> {
+    answer(&grant, READ, move |service| {
+        let (conversation, node) = service.memory().find_node(&reference)?;
+        let around = ExpandView::of_node(&conversation, &node, service.memory())?;
+        Ok(ExpandedNode { node: NodeView::of(&conversation, &node), around })
+    })
+    .await
+}
+
+/// Finds what was said, by words and by meaning, at every level
+#[utoipa::path(post, path = "/v1/search", tag = "search", request_body = SearchRequest,
+    responses((status = 200, body = SearchAnswer), Problems))]
+pub(super) async fn search(
+    Extension(grant): Extension<Grant>,
+    Body(request): Body<SearchRequest>,
+) -> Answer<SearchAnswer> {
+    answer(&grant, READ, move |service| service.search(&request)).await
+}
+
+/// Puts together what is handed to a model: the best context that fits a budget
+///
+/// Waits for unfinished summaries, at most for `patience_ms` and never longer than a request may take.
+#[utoipa::path(post, path = "/v1/context", tag = "search", request_body = ContextAsk,
+    responses((status = 200, body = ContextAnswer), Problems))]
+pub(super) async fn context(
+    Extension(grant): Extension<Grant>,
+    Body(ask): Body<ContextAsk>,
+) -> Answer<ContextAnswer> {
+    let service = grant.to(Scope::Read)?;
+    let reference = ask.conversation.clone();
+    let found = service.run(Lane::Read, move |service| service.named_or_latest(reference.as_deref())).await?;
+    // The last tenth of the time is for putting it together.
+    let longest = std::time::Duration::from_millis(service.settings().serve.timeout_ms) * 9 / 10;
+    service.wait_for_gate(found.id, service.patience(&ask).min(longest), |_| std::future::ready(())).await?;
+    answer(&grant, READ, move |service| service.context(&found, &ask)).await
+}
+
+/// Lists the jobs that are not done
+#[utoipa::path(get, path = "/v1/jobs", tag = "work", params(WorkRequest),
+    responses((status = 200, body = JobList), Problems))]
+pub(super) async fn jobs(
+    Extension(grant): Extension<Grant>,
+    Asked(request): Asked<WorkRequest>,
+) -> Answer<JobList> {
+    answer(&grant, READ, move |service| service.jobs(&request)).await
+}
+
+/// Gives a failed job another try at once
+#[utoipa::path(post, path = "/v1/jobs/{job}/retry", tag = "work",
+    params(("job" = String, Path, description = "The first digits of its id, or `all`")),
+    responses((status = 200, body = JobList), Problems))]
+pub(super) async fn retry(Extension(grant): Extension<Grant>, Named(job): Named<String>) -> Answer<JobList> {
+    let job = (job != "all").then_some(job);
+    answer(&grant, (Scope::Admin, Lane::Write), move |service| service.retry(job)).await
+}
+
+/// Reads the newest lines of the log of background work
+#[utoipa::path(get, path = "/v1/logs", tag = "work", params(WorkRequest),
+    responses((status = 200, body = LogList), Problems))]
+pub(super) async fn logs(
+    Extension(grant): Extension<Grant>,
+    Asked(request): Asked<WorkRequest>,
+) -> Answer<LogList> {
+    answer(&grant, READ, move |service| service.logs(&request)).await
+}
+
+/// Counts what is stored, and what the trees come to
+#[utoipa::path(get, path = "/v1/stats", tag = "work", responses((status = 200, body = StatsView), Problems))]
+pub(super) async fn stats(Extension(grant): Extension<Grant>) -> Answer<StatsView> {
+    answer(&grant, READ, |service| Ok(StatsView::of(service.memory())?)).await
+}
+
+/// Metrics for Prometheus
+#[utoipa::path(get, path = "/metrics", tag = "service",
+    responses((status = 200, content_type = "application/openmetrics-text", body = String), Problems))]
+pub(super) async fn metrics(
+    State(app): State<App>,
+    Extension(grant): Extension<Grant>,
+) -> Result<impl IntoResponse, Problem> {
+    let service = grant.to(Scope::Admin)?;
+    let stats = service.run(Lane::Read, |service| Ok(StatsView::of(service.memory())?)).await?;
+    let text = app.metrics().render(service.memory().tenant(), &stats);
+    let text =
+        text.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string(), None))?;
+    Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text))
+}
+
+/// How the service is.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Health {
+    /// `ok`, or `stopping`.
+    status: &'static str,
+    version: &'static str,
+}
+
+/// Whether the process lives
+#[utoipa::path(get, path = "/health", tag = "service", security(()), responses((status = 200, body = Health)))]
+pub(super) async fn health() -> Json<Health> {
+    Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
+}
+
+/// Whether requests can be answered: the store is there and the service is not about to end
+#[utoipa::path(get, path = "/ready", tag = "service", security(()),
+    responses((status = 200, body = Health), (status = 503, body = Health)))]
+pub(super) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) {
+    let version = env!("CARGO_PKG_VERSION");
+    if app.stop().is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "stopping", version }));
+    }
+    let read = app.tenancies().root().run(Lane::Read, |service| Ok(service.memory().news_mark()?));
+    match read.await {
+        Ok(_) => (StatusCode::OK, Json(Health { status: "ok", version })),
+        Err(error) => {
+            tracing::warn!(%error, "the store cannot be read");
+            (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "the store cannot be read", version }))
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Events: what comes into the store, as it comes, whichever process brought it.
+
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Sse;
+use axum::response::sse::{Event, KeepAlive, KeepAliveStream};
+use serde::Serialize;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use treering_engine::{Mark, News};
+use utoipa::ToSchema;
+
+use super::App;
+use super::problem::{Problem, Problems};
+use super::tenancy::kind_of;
+use crate::service::{Grant, Lane, Refusal, Scope, Service};
+use crate::views::{LogView, Slugs};
+
+/// Events that wait for a slow reader; it gets the others from the store when it has read these.
+const WAITING: usize = 64;
+
+type Told = Result<Event, std::convert::Infallible>;
+
+/// The data of an event.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct EventView {
+    /// The id of the conversation.
+    conversation: String,
+    /// The slug of the conversation.
+    slug: String,
+    /// The turn whose messages were stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn: Option<u32>,
+    /// The thread of the turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread: Option<String>,
+    /// The positions of the messages that were stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<Vec<u32>>,
+    /// The node that is ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+    /// The level of the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<u8>,
+    /// What was sealed, or what failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log: Option<LogView>,
+}
+
+impl EventView {
+    fn of(news: &News, slugs: &mut Slugs<'_>) -> Self {
+        let conversation = match news {
+            News::Turn { conversation, .. } | News::Node(conversation, _) => *conversation,
+            News::Sealed(line) | News::Failed(line) => line.conversation,
+        };
+        let mut view = Self {
+            conversation: conversation.to_string(),
+            slug: slugs.get(conversation),
+            turn: None,
+            thread: None,
+            messages: None,
+            node: None,
+            level: None,
+            log: None,
+        };
+        match news {
+            News::Turn { turn, thread, messages, .. } => {
+                (view.turn, view.thread) = (Some(turn.0), Some(thread.to_string()));
+                view.messages = Some(messages.iter().map(|idx| idx.0).collect());
+            }
+            News::Node(_, node) => {
+                (view.node, view.level) = (Some(node.id.to_string()), Some(node.level().number()));
+            }
+            News::Sealed(line) | News::Failed(line) => view.log = Some(LogView::of(line)),
+        }
+        view
+    }
+}
+
+/// Follows what comes in
+///
+/// Server-sent events: `turn` (messages were stored), `sealed` (a window or group is closed and will be
+/// summarised), `node` (a summary is ready) and `failed` (a job failed). Each carries JSON. The ids can be sent back
+/// as `Last-Event-ID`, and nothing is missed; without it, what comes from now on is told.
+#[utoipa::path(get, path = "/v1/events", tag = "work",
+    params(("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was read",
+        pattern = r"^\d{1,15}\.\d{1,15}\.\d{1,15}$")),
+    responses((status = 200, content_type = "text/event-stream", body = EventView), Problems))]
+pub(super) async fn events(
+    State(app): State<App>,
+    Extension(grant): Extension<Grant>,
+    headers: HeaderMap,
+) -> Result<Sse<KeepAliveStream<ReceiverStream<Told>>>, Problem> {
+    let service = grant.to(Scope::Read)?.clone();
+    let mut wake = app.tenancies().news(service.memory().tenant())?;
+    let mut mark = match headers.get("last-event-id") {
+        Some(id) => id.to_str().unwrap_or_default().parse::<Mark>().map_err(Refusal::from)?,
+        None => service.run(Lane::Read, |service| Ok(service.memory().news_mark()?)).await?,
+    };
+    let (send, receive) = mpsc::channel(WAITING);
+    let stop = app.stop().clone();
+    tokio::spawn(async move {
+        let follow = async {
+            loop {
+                wake.mark_unchanged();
+                let (events, now) = portion(&service, mark).await?;
+                let ended = events.is_empty();
+                for event in events {
+                    // A reader that is gone ends it.
+                    send.send(Ok(event)).await.map_err(|_| Refusal::Stopping)?;
+                }
+                mark = now;
+                if ended {
+                    wake.changed().await.map_err(|_| Refusal::Stopping)?;
+                }
+            }
+        };
+        let ended: Result<(), Refusal> = tokio::select! {
+            ended = follow => ended,
+            () = send.closed() => Ok(()),
+            () = stop.cancelled() => Ok(()),
+        };
+        if let Err(refusal @ (Refusal::Engine(_) | Refusal::Broken(_))) = ended {
+            tracing::warn!(error = %refusal, "a stream of events broke off");
+        }
+    });
+    Ok(Sse::new(ReceiverStream::new(receive)).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
+}
+
+/// The events after a mark. Only the last of them carries the mark, so that whoever reads only some of them gets all
+/// of them again.
+async fn portion(service: &Service, mark: Mark) -> Result<(Vec<Event>, Mark), Refusal> {
+    let read = service.run(Lane::Read, move |service| {
+        let (news, now) = service.memory().news(mark)?;
+        let mut slugs = Slugs::of(service.memory());
+        let views: Vec<_> =
+            news.iter().map(|news| (kind_of(news), EventView::of(news, &mut slugs))).collect();
+        Ok((views, now))
+    });
+    let (views, now) = read.await?;
+    let last = views.len().saturating_sub(1);
+    let mut events = Vec::with_capacity(views.len());
+    for (place, (kind, view)) in views.into_iter().enumerate() {
+        let event = Event::default().event(kind).json_data(view);
+        let event = event.map_err(|error| Refusal::Broken(error.to_string()))?;
+        events.push(if place == last { event.id(now.to_string()) } else { event });
+    }
+    Ok((events, now))
+}

@@ -1,0 +1,190 @@
+//! What goes wrong over HTTP, always as the same JSON; and the extractors that say it that way.
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use treering_core::StoreError;
+use treering_engine::Error;
+use utoipa::{IntoResponses, ToSchema};
+
+use crate::service::Refusal;
+
+/// What went wrong, and what to do about it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Problem {
+    #[serde(skip)]
+    status: StatusCode,
+    /// What went wrong.
+    pub error: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, error: impl Into<String>, hint: Option<&str>) -> Self {
+        Self { status, error: error.into(), hint: hint.map(str::to_owned) }
+    }
+
+    fn bad(error: String) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            error,
+            Some("correct the request; /openapi.json says what it may have"),
+        )
+    }
+
+    /// What a status means where whoever gave it did not say.
+    pub(super) fn of_status(status: StatusCode) -> Self {
+        let (error, hint) = match status {
+            StatusCode::NOT_FOUND => ("there is nothing at this path", Some("GET / lists the paths")),
+            StatusCode::METHOD_NOT_ALLOWED => {
+                ("this path does not take this method", Some("GET / lists the paths"))
+            }
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                ("the request is too large", Some("send less at once, or raise the setting serve.body_bytes"))
+            }
+            StatusCode::REQUEST_TIMEOUT => {
+                ("it took too long", Some("ask for less, or raise the setting serve.timeout_ms"))
+            }
+            _ => (status.canonical_reason().unwrap_or("something went wrong"), None),
+        };
+        Self::new(status, error, hint)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(&self)).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer realm=\"treering\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let status = match &refusal {
+            Refusal::Engine(error) => match error {
+                Error::NoConversation(_) | Error::NoNode(_) => StatusCode::NOT_FOUND,
+                Error::Ambiguous { .. } | Error::SlugTaken(_) => StatusCode::CONFLICT,
+                Error::Invalid(_) => StatusCode::BAD_REQUEST,
+                Error::Provider(_) | Error::Unanswered(_) => StatusCode::BAD_GATEWAY,
+                Error::Store(StoreError::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
+                Error::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            },
+            Refusal::Unclear(_) => StatusCode::BAD_REQUEST,
+            Refusal::Missing(_) => StatusCode::NOT_FOUND,
+            Refusal::Forbidden(_) => StatusCode::FORBIDDEN,
+            Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Broken(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let hint = match &refusal {
+            Refusal::Engine(Error::NoConversation(_)) => Some("GET /v1/conversations lists them".to_owned()),
+            Refusal::Engine(Error::NoNode(_)) => Some("POST /v1/search finds nodes".to_owned()),
+            Refusal::Engine(error) => error.hint(),
+            Refusal::Forbidden(scope) => {
+                Some(format!("`treering token create --scopes {scope}` makes one that may"))
+            }
+            _ => None,
+        };
+        Self { status, error: refusal.to_string(), hint }
+    }
+}
+
+/// What every operation may answer with instead.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "only its description is used")]
+pub(super) enum Problems {
+    /// The request is not valid; `error` says what and `hint` what to do.
+    #[response(status = 400)]
+    BadRequest(Problem),
+    /// A token is needed, or the one that was sent is not known.
+    #[response(status = 401)]
+    Unauthorized(Problem),
+    /// The token may not do this, or the host or origin is not known.
+    #[response(status = 403)]
+    Forbidden(Problem),
+    /// There is no such conversation, node or job.
+    #[response(status = 404)]
+    NotFound(Problem),
+    /// It took too long.
+    #[response(status = 408)]
+    Timeout(Problem),
+    /// The name fits several, or is taken.
+    #[response(status = 409)]
+    Conflict(Problem),
+    /// The request is too large.
+    #[response(status = 413)]
+    TooLarge(Problem),
+    /// The body is not JSON.
+    #[response(status = 415)]
+    NotJson(Problem),
+    /// Too many requests; `retry-after` says when to come again.
+    #[response(status = 429)]
+    TooMany(Problem),
+    /// The store cannot be reached.
+    #[response(status = 503)]
+    Unavailable(Problem),
+}
+
+/// A body of JSON.
+pub(super) struct Body<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        if !is_json(request.headers()) {
+            let hint = Some("send it with content-type: application/json");
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not JSON", hint));
+        }
+        let bytes =
+            Bytes::from_request(request, state).await.map_err(|rejection| match rejection.status() {
+                StatusCode::PAYLOAD_TOO_LARGE => Problem::of_status(StatusCode::PAYLOAD_TOO_LARGE),
+                _ => Problem::bad(rejection.body_text()),
+            })?;
+        // A list would be read as the fields in their order.
+        if bytes.trim_ascii_start().first() != Some(&b'{') {
+            return Err(Problem::bad("the body is not an object".into()));
+        }
+        serde_json::from_slice(&bytes)
+            .map(Self)
+            .map_err(|error| Problem::bad(format!("the body does not fit: {error}")))
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// What stands behind the `?` of an address.
+pub(super) struct Asked<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let asked = Query::<T>::from_request_parts(parts, state).await;
+        asked.map(|Query(asked)| Self(asked)).map_err(|rejection| Problem::bad(rejection.body_text()))
+    }
+}
+
+/// What stands in the path of an address.
+pub(super) struct Named<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let named = Path::<T>::from_request_parts(parts, state).await;
+        named.map(|Path(named)| Self(named)).map_err(|rejection| Problem::bad(rejection.body_text()))
+    }
+}

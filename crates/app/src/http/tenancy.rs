@@ -1,0 +1,130 @@
+//! Tenancies: the memory of each tenant that is served, with its worker and with somebody who follows
+//! what comes into it. Made when a credential of the tenant first comes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use treering_core::TenantId;
+use treering_engine::{Memory, News, WorkerHandle};
+
+use super::metrics::Metrics;
+use crate::service::{Refusal, Service};
+
+/// How long the follower waits for news before it looks whether it should stop.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// The tenants of a store.
+pub(super) struct Tenancies {
+    /// The service of one of them, from which the others are made.
+    root: Service,
+    metrics: Arc<Metrics>,
+    there: Mutex<HashMap<TenantId, Tenancy>>,
+}
+
+struct Tenancy {
+    service: Service,
+    news: watch::Receiver<u64>,
+    _worker: WorkerHandle,
+    _follower: Follower,
+}
+
+impl Tenancies {
+    pub(super) fn new(root: Service, metrics: Arc<Metrics>) -> Result<Self, Refusal> {
+        let tenancies = Self { root, metrics, there: Mutex::default() };
+        tenancies.of(tenancies.root.memory().tenant())?;
+        Ok(tenancies)
+    }
+
+    /// The service of the tenant that the program was started for.
+    pub(super) const fn root(&self) -> &Service {
+        &self.root
+    }
+
+    /// The service of a tenant.
+    pub(super) fn of(&self, tenant: &TenantId) -> Result<Service, Refusal> {
+        self.with(tenant, |tenancy| tenancy.service.clone())
+    }
+
+    /// Changes whenever something came into the memory of a tenant.
+    pub(super) fn news(&self, tenant: &TenantId) -> Result<watch::Receiver<u64>, Refusal> {
+        self.with(tenant, |tenancy| tenancy.news.clone())
+    }
+
+    fn with<T>(&self, tenant: &TenantId, take: impl FnOnce(&Tenancy) -> T) -> Result<T, Refusal> {
+        let mut there = self.there.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tenancy) = there.get(tenant) {
+            return Ok(take(tenancy));
+        }
+        let service = self.root.of_tenant(tenant.clone());
+        let worker = service.memory().work_in_background()?;
+        let (tell, news) = watch::channel(0);
+        let follower = Follower::spawn(service.memory().clone(), tell, Arc::clone(&self.metrics));
+        let tenancy = Tenancy { service, news, _worker: worker, _follower: follower };
+        Ok(take(there.entry(tenant.clone()).or_insert(tenancy)))
+    }
+
+    /// Stops workers and followers, each after what it has at hand.
+    pub(super) fn stop(&self) {
+        let there = std::mem::take(&mut *self.there.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(there);
+    }
+}
+
+/// Follows what comes into a memory, and tells that something came.
+struct Follower {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Follower {
+    fn spawn(memory: Memory, tell: watch::Sender<u64>, metrics: Arc<Metrics>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut mark = None;
+            while !asked.load(Ordering::Acquire) {
+                let followed = match mark {
+                    None => memory.news_mark().map(|mark| (Vec::new(), mark)),
+                    Some(mark) => memory.await_news(mark, PATIENCE),
+                };
+                match followed {
+                    Ok((news, now)) => {
+                        mark = Some(now);
+                        news.iter().for_each(|news| metrics.count(memory.tenant(), kind_of(news)));
+                        if !news.is_empty() {
+                            tell.send_modify(|count| *count += 1);
+                        }
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the store cannot be followed");
+                        std::thread::sleep(PATIENCE);
+                    }
+                }
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// The word for it in events and metrics.
+pub(super) const fn kind_of(news: &News) -> &'static str {
+    match news {
+        News::Turn { .. } => "turn",
+        News::Sealed(_) => "sealed",
+        News::Node(..) => "node",
+        News::Failed(_) => "failed",
+    }
+}

@@ -1,0 +1,290 @@
+//! From what the engine answers to what goes over MCP, sized for a model.
+
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde::Serialize;
+use treering_core::text::preview;
+use treering_core::{Conversation, Message, MessageIdx};
+use treering_engine::{Error, Found, Hit, Memory, Step};
+
+use super::wire::{
+    ContextResult, ExpandResult, Line, SearchHit, SessionLine, SessionsResult, StatusResult, UpdateResult,
+};
+use crate::service::{ContextAnswer, ConversationList, Refusal, Service};
+use crate::views::{ConversationView, ExpandView, LineView, NodeView, Slugs, StatsView, UpdateView};
+
+/// What a line of a listing says at the most, in characters; `expand` tells the rest.
+const LINE_CHARS: usize = 400;
+/// What an answer costs beside its lines, about.
+const FRAME_TOKENS: u32 = 60;
+
+/// A text that does not get longer than so many tokens.
+pub(super) struct Room<'a> {
+    memory: &'a Memory,
+    left: u32,
+}
+
+impl<'a> Room<'a> {
+    pub(super) const fn new(memory: &'a Memory, max_tokens: u32) -> Self {
+        Self { memory, left: max_tokens.saturating_sub(FRAME_TOKENS) }
+    }
+
+    /// Takes the room that something needs, if there is so much.
+    fn take(&mut self, it: &impl Serialize) -> bool {
+        let json = serde_json::to_string(it).unwrap_or_default();
+        let left = self.left.checked_sub(self.memory.count_tokens(&json));
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
+
+    /// As many as there is room for, from the first on, and how many there is none for.
+    pub(super) fn fill<T: Serialize>(&mut self, items: impl IntoIterator<Item = T>) -> (Vec<T>, usize) {
+        let mut items = items.into_iter();
+        let mut taken = Vec::new();
+        while let Some(item) = items.next() {
+            if !self.take(&item) {
+                return (taken, 1 + items.count());
+            }
+            taken.push(item);
+        }
+        (taken, 0)
+    }
+
+    /// As much of a text as there is room for, and whether that is not all of it. A part of the room is
+    /// left for what follows.
+    fn cut(&mut self, text: &str) -> (String, bool) {
+        if self.take(&text) {
+            return (text.to_owned(), false);
+        }
+        let room = self.left - self.left / 4;
+        let tokens = self.memory.count_tokens(text).max(1);
+        let mut chars = text.chars().count() * room as usize / tokens as usize;
+        loop {
+            let cut: String = text.chars().take(chars).chain(['…']).collect();
+            if chars == 0 || self.memory.count_tokens(&cut) <= room {
+                self.take(&cut);
+                return (cut, true);
+            }
+            chars = chars * 9 / 10;
+        }
+    }
+}
+
+/// What the other tools know a message by.
+pub(super) fn message_id(slug: &str, idx: MessageIdx) -> String {
+    format!("{slug}#{}", idx.0)
+}
+
+pub(super) fn hits(hits: &[Hit], memory: &Memory) -> Vec<SearchHit> {
+    let mut slugs = Slugs::of(memory);
+    hits.iter().map(|hit| self::hit(hit, slugs.get(hit.conversation))).collect()
+}
+
+fn hit(hit: &Hit, conversation: String) -> SearchHit {
+    let (id, who, at) = match &hit.found {
+        Found::Message(message) => {
+            (message_id(&conversation, message.idx), Some(speaker(message)), message.said.at)
+        }
+        Found::Call(call) => {
+            let idx = MessageIdx(call.before.0.saturating_sub(1));
+            (message_id(&conversation, idx), Some(format!("tool {}", call.call.name)), call.call.at)
+        }
+        Found::Node(node) => (node.id.to_string(), None, node.range_end),
+    };
+    let (level, score, snippet) = (hit.level(), hit.score, hit.snippet.text.clone());
+    SearchHit { id, conversation, level, who, at: at.to_string(), snippet, score }
+}
+
+fn speaker(message: &Message) -> String {
+    message.said.author.clone().unwrap_or_else(|| message.said.role.as_str().to_owned())
+}
+
+pub(super) fn context(answer: ContextAnswer, slug: String) -> ContextResult {
+    let receipt = answer.receipt;
+    let mut nodes: Vec<String> = receipt.items.iter().filter_map(|item| item.node.clone()).collect();
+    nodes.dedup();
+    ContextResult {
+        text: answer.text.unwrap_or_default(),
+        conversation: slug,
+        tokens: receipt.tokens,
+        budget: receipt.budget,
+        nodes,
+        messages_left_out: receipt.left_out.iter().map(|span| span.until.saturating_sub(span.from)).sum(),
+        degraded: receipt.gate.degraded,
+    }
+}
+
+/// A node, what lies over it and what it was written from.
+pub(super) fn node(id: &str, memory: &Memory, max_tokens: u32) -> Result<ExpandResult, Refusal> {
+    let (conversation, node) = memory.find_node(id)?;
+    let around = ExpandView::of_node(&conversation, &node, memory)?;
+    let view = NodeView::of(&conversation, &node);
+    let mut room = Room::new(memory, max_tokens);
+    let (text, cut) = room.cut(&node.content.overview);
+    let details = details(&view).filter(|details| room.take(details));
+    let (up, over_left) = room.fill(around.up.into_iter().map(|line| self::line(line, &conversation)));
+    let (down, left) = room.fill(around.down.into_iter().map(|line| self::line(line, &conversation)));
+    Ok(ExpandResult {
+        id: view.id,
+        conversation: conversation.slug,
+        level: view.level,
+        at: format!("{} to {}", view.range_start, view.range_end),
+        text,
+        details,
+        up,
+        down,
+        before: None,
+        after: None,
+        cut,
+        left_out: left + over_left,
+    })
+}
+
+/// What a node says beside its overview, without what is empty.
+fn details(node: &NodeView) -> Option<serde_json::Value> {
+    let mut content = serde_json::to_value(&node.content).ok()?;
+    let object = content.as_object_mut()?;
+    object.remove("overview");
+    object.retain(|_, value| value.as_array().is_some_and(|list| !list.is_empty()));
+    (!object.is_empty()).then_some(content)
+}
+
+fn line(line: LineView, conversation: &Conversation) -> Line {
+    let id = match line.level {
+        0 => format!("{}{}", conversation.slug, line.id),
+        _ => line.id,
+    };
+    Line { id, level: line.level, text: preview(&line.text, LINE_CHARS) }
+}
+
+/// A message whole, the rest of its turn, and the nodes over it.
+pub(super) fn message(
+    reference: &str,
+    idx: MessageIdx,
+    memory: &Memory,
+    max_tokens: u32,
+) -> Result<ExpandResult, Refusal> {
+    use treering_core::TurnNo;
+    use treering_core::ports::Span;
+    let it = memory.find(reference)?;
+    let found = memory.messages(it.id, Span::starting(idx, 1))?.pop().filter(|found| found.idx == idx);
+    let Some(found) = found else {
+        let (slug, end) = (&it.slug, it.totals.messages);
+        return Err(Refusal::Missing(format!(
+            "{slug} has {end} messages, counted from 0; there is none at {}",
+            idx.0
+        )));
+    };
+    let turn = Span::between(found.turn, TurnNo(found.turn.0.saturating_add(1)));
+    let turns = memory.turns(it.id, turn)?;
+    let others = turns.iter().flat_map(|turn| turn.steps()).filter_map(|step| match step {
+        Step::Message(message) if message.idx == idx => None,
+        Step::Message(message) => Some(Line {
+            id: message_id(&it.slug, message.idx),
+            level: 0,
+            text: preview(&format!("{}: {}", speaker(message), message.said.text), LINE_CHARS),
+        }),
+        Step::ToolCall(call) => {
+            let result =
+                call.call.outcome.as_ref().map_or_else(String::new, |it| it.result.to_text().into_owned());
+            let text = format!("tool {} {} → {result}", call.call.name, call.call.args.to_text());
+            Some(Line { id: message_id(&it.slug, idx), level: 0, text: preview(&text, LINE_CHARS) })
+        }
+    });
+    let mut room = Room::new(memory, max_tokens);
+    let (text, cut) = room.cut(&format!("{}: {}", speaker(&found), found.said.text));
+    let over = ExpandView::of_message(&it, idx, memory)?.up;
+    let (up, over_left) = room.fill(over.into_iter().map(|line| self::line(line, &it)));
+    let (down, left) = room.fill(others.collect::<Vec<_>>());
+    Ok(ExpandResult {
+        id: message_id(&it.slug, idx),
+        level: 0,
+        at: found.said.at.to_string(),
+        text,
+        details: None,
+        up,
+        down,
+        before: idx.0.checked_sub(1).map(|before| message_id(&it.slug, MessageIdx(before))),
+        after: (idx.0 + 1 < it.totals.messages).then(|| message_id(&it.slug, MessageIdx(idx.0 + 1))),
+        cut,
+        left_out: left + over_left,
+        conversation: it.slug,
+    })
+}
+
+pub(super) fn sessions(list: ConversationList, memory: &Memory, max_tokens: u32) -> SessionsResult {
+    let line = |it: ConversationView| SessionLine {
+        conversation: it.slug,
+        title: it.title,
+        state: it.state,
+        cwd: it.cwd,
+        turns: it.turns,
+        tokens: it.tokens,
+        last_activity: it.last_activity,
+        last_message: it.last_message,
+    };
+    let (sessions, left) = Room::new(memory, max_tokens).fill(list.conversations.into_iter().map(line));
+    SessionsResult { sessions, more: list.more || left > 0 }
+}
+
+pub(super) fn update(view: UpdateView, jobs_left: u32, jobs_failed: u32) -> UpdateResult {
+    UpdateResult {
+        conversation: view.slug,
+        job: view.job,
+        jobs_by_level: view.jobs_by_level,
+        tokens_in: view.tokens_in,
+        tokens_out: view.tokens_out,
+        dollars: view.dollars,
+        jobs_left,
+        jobs_failed,
+    }
+}
+
+pub(super) fn status(service: &Service, conversation: Option<&str>) -> Result<StatusResult, Refusal> {
+    let stats = StatsView::of(service.memory())?;
+    let conversation = match (conversation, stats.conversations) {
+        (None, 0) => None,
+        (reference, _) => Some(service.status(reference)?),
+    };
+    Ok(StatusResult {
+        conversations: stats.conversations,
+        turns: stats.turns,
+        tokens: stats.tokens,
+        nodes_by_level: stats.tree.levels.iter().map(|level| level.nodes).collect(),
+        conversation,
+    })
+}
+
+/// A result with its structure, and the same as text for clients that know no structures.
+pub(super) fn structured(result: &impl Serialize) -> CallToolResult {
+    CallToolResult::structured(serde_json::to_value(result).unwrap_or_default())
+}
+
+/// What went wrong and what to do next, in the words of the tools.
+pub(super) fn refused(refusal: &Refusal) -> CallToolResult {
+    let text = format!("{refusal}.\nWhat to do: {}.", advice(refusal));
+    CallToolResult::error(vec![ContentBlock::text(text)])
+}
+
+fn advice(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Engine(Error::NoConversation(_)) => {
+            "call `sessions` to see what the conversations are called; a slug, an id or its first digits will do".into()
+        }
+        Refusal::Engine(Error::NoNode(_)) => {
+            "use an id that `search`, `context` or `expand` gave; a tree that was grown anew has new ids".into()
+        }
+        Refusal::Engine(Error::Ambiguous { .. }) => "use one of these names in full".into(),
+        Refusal::Engine(Error::SlugTaken(_)) => "choose another title".into(),
+        Refusal::Engine(Error::Provider(_)) => {
+            "try again in a minute; `search` finds by words and `context` tells raw messages meanwhile".into()
+        }
+        Refusal::Engine(error) => {
+            error.hint().unwrap_or_else(|| "correct the argument that is named and call again".into())
+        }
+        Refusal::Unclear(_) => "correct the arguments and call again".into(),
+        Refusal::Missing(_) => "call `sessions` to see what there is, or `remember` to store the first turn".into(),
+        Refusal::Forbidden(scope) => format!("ask the user for a token with the scope {scope}"),
+        Refusal::Stopping => "call again in a few seconds".into(),
+        Refusal::Broken(_) => "call again; if it goes on, tell the user to look at the log of Treering".into(),
+    }
+}

@@ -1,0 +1,185 @@
+//! Treering over MCP: tools, resources and prompts for agents. The same server speaks over standard input
+//! and over HTTP; who is asking, and what they may do, comes with the transport.
+
+mod mapping;
+mod progress;
+mod prompts;
+mod resources;
+mod schema;
+mod tools;
+mod wire;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
+    GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use treering_core::ports::ConversationFilter;
+
+use crate::service::{Grant, Lane, Refusal, Scope};
+use progress::Progress;
+use resources::protocol_error;
+
+/// The least and the most tokens that an answer may be sized to.
+const LEAST_TOKENS: u32 = 200;
+const MOST_TOKENS: u32 = 200_000;
+/// The tokens of a context where none are named.
+const CONTEXT_TOKENS: u32 = 8000;
+/// How many names are offered to complete one.
+const COMPLETIONS: usize = 20;
+
+/// The MCP server.
+#[derive(Clone)]
+pub struct McpServer {
+    /// What may be done by who comes without a credential of their own.
+    grant: Option<Grant>,
+}
+
+impl McpServer {
+    /// A server for one who may do what the grant says: whoever started the process.
+    #[must_use]
+    pub const fn of(grant: Grant) -> Self {
+        Self { grant: Some(grant) }
+    }
+
+    /// A server whose requests each carry their grant, in the extensions of their HTTP request.
+    #[must_use]
+    pub const fn by_request() -> Self {
+        Self { grant: None }
+    }
+
+    fn grant(&self, context: &RequestContext<RoleServer>) -> Result<Grant, ErrorData> {
+        let of_request =
+            || context.extensions.get::<axum::http::request::Parts>()?.extensions.get::<Grant>().cloned();
+        let grant = self.grant.clone().or_else(of_request);
+        grant.ok_or_else(|| ErrorData::internal_error("the request came without a grant", None))
+    }
+
+    /// Does something that only reads, and tells why not in the protocol's own way.
+    async fn read<T: Send + 'static>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        work: impl FnOnce(&crate::service::Service) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, ErrorData> {
+        let grant = self.grant(context)?;
+        let service = grant.to(Scope::Read).map_err(|refusal| protocol_error(&refusal))?;
+        service.run(Lane::Read, work).await.map_err(|refusal| protocol_error(&refusal))
+    }
+}
+
+impl ServerHandler for McpServer {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_prompts()
+            .enable_completions()
+            .build();
+        let about = Implementation::new("treering", env!("CARGO_PKG_VERSION"))
+            .with_title("Treering")
+            .with_description("A memory for conversations with language models");
+        ServerConfig::new(capabilities)
+            .with_server_info(about)
+            .with_instructions(include_str!("instructions.md").trim())
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(tools::tools()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        let name = tools::canonical(name)?;
+        tools::tools().into_iter().find(|tool| tool.name == name)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(name) = tools::canonical(&request.name) else {
+            let known: Vec<String> = tools::tools().into_iter().map(|tool| tool.name.into_owned()).collect();
+            let message = format!("there is no tool {:?}; there are {}", request.name, known.join(", "));
+            return Err(ErrorData::invalid_params(message, None));
+        };
+        let (grant, progress) = (self.grant(&context)?, Progress::of(&context));
+        let called = tools::call(name, request.arguments.unwrap_or_default(), &grant, &progress);
+        let answer = tokio::select! {
+            answer = called => answer,
+            () = context.ct.cancelled() => {
+                Err(Refusal::Unclear("the call was cancelled; what it had planned goes on in the background".into()))
+            }
+        };
+        Ok(answer.unwrap_or_else(|refusal| mapping::refused(&refusal)).into())
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let cursor = request.and_then(|request| request.cursor);
+        self.read(&context, move |service| resources::list(service, cursor.as_deref())).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(resources::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        Ok(self.read(&context, move |service| resources::read(service, &request.uri)).await?.into())
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Ok(ListPromptsResult::with_all_items(prompts::prompts()))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let got = self
+            .read(&context, move |service| prompts::get(service, &request.name, request.arguments.as_ref()));
+        Ok(got.await?.into())
+    }
+
+    /// Completes the names of conversations.
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        if request.argument.name != "conversation" {
+            return Ok(CompleteResult::default());
+        }
+        let begun = request.argument.value;
+        let names = self.read(&context, move |service| {
+            let sessions = service.memory().sessions(&ConversationFilter::all(1000))?;
+            let slugs = sessions.into_iter().map(|session| session.conversation.slug);
+            Ok(slugs.filter(|slug| slug.starts_with(&begun)).take(COMPLETIONS).collect::<Vec<_>>())
+        });
+        let completion =
+            CompletionInfo::new(names.await?).map_err(|why| ErrorData::internal_error(why, None))?;
+        Ok(CompleteResult::new(completion))
+    }
+}

@@ -1,0 +1,165 @@
+//! Resources: the log, conversations and nodes, to be read by their addresses.
+
+use rmcp::ErrorData;
+use rmcp::model::{
+    ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource, ResourceContents,
+    ResourceTemplate,
+};
+use serde::Serialize;
+use treering_core::Timestamp;
+use treering_core::ports::ConversationFilter;
+use treering_engine::Session;
+
+use crate::service::requests::{PageRequest, WorkRequest};
+use crate::service::{LogList, Refusal, Service};
+use crate::views::{ExpandView, NodeView};
+
+/// How many conversations a page of the listing has.
+const PAGE: usize = 50;
+/// How many turns a conversation is read with: the last ones.
+const TURNS: u32 = 20;
+/// How many lines of the log are read.
+const LINES: usize = 200;
+const JSON: &str = "application/json";
+
+/// A node with what lies around it.
+#[derive(Serialize)]
+struct NodeResource {
+    #[serde(flatten)]
+    node: NodeView,
+    #[serde(flatten)]
+    around: ExpandView,
+}
+
+pub(super) fn templates() -> ListResourceTemplatesResult {
+    let template = |uri: &str, name: &str, title: &str, about: &str, mime: &str| {
+        ResourceTemplate::new(uri, name).with_title(title).with_description(about).with_mime_type(mime)
+    };
+    ListResourceTemplatesResult::with_all_items(vec![
+        template(
+            "logs://{job}",
+            "job-log",
+            "Log of a job",
+            "What happened to a job or update, by its id or the first digits of it",
+            "text/plain",
+        ),
+        template(
+            "conversation://{conversation}",
+            "conversation",
+            "Conversation",
+            "A conversation with its last turns, by its slug or id; ?from=N reads from turn N on",
+            JSON,
+        ),
+        template(
+            "node://{node}",
+            "node",
+            "Node",
+            "A summary, what lies over it and what it was written from",
+            JSON,
+        ),
+    ])
+}
+
+/// The log, and conversations page by page, the latest activity first.
+pub(super) fn list(service: &Service, cursor: Option<&str>) -> Result<ListResourcesResult, Refusal> {
+    let after =
+        match cursor {
+            None => None,
+            Some(cursor) => Some(parse_cursor(cursor).ok_or_else(|| {
+                Refusal::Unclear(format!("cursor {cursor:?} is not one that was handed out"))
+            })?),
+        };
+    let mut resources = Vec::new();
+    if after.is_none() {
+        resources.push(
+            Resource::new("logs://recent", "recent-log")
+                .with_title("Recent log")
+                .with_description("The newest lines of the log of background work")
+                .with_mime_type("text/plain"),
+        );
+    }
+    let filter = ConversationFilter { after, ..ConversationFilter::all(PAGE) };
+    let sessions = service.memory().sessions(&filter)?;
+    let next = sessions.last().filter(|_| sessions.len() == PAGE).map(cursor_after);
+    resources.extend(sessions.into_iter().map(|session| {
+        let it = session.conversation;
+        let about = format!("{} turns, last active {}", it.totals.turns, it.last_activity.to_minute());
+        Resource::new(format!("conversation://{}", it.slug), it.slug.clone())
+            .with_title(it.title.unwrap_or(it.slug))
+            .with_description(about)
+            .with_mime_type(JSON)
+    }));
+    let mut result = ListResourcesResult::with_all_items(resources);
+    result.next_cursor = next;
+    Ok(result)
+}
+
+fn cursor_after(session: &Session) -> String {
+    format!("{}.{}", session.conversation.last_activity.as_micros(), session.conversation.id)
+}
+
+fn parse_cursor(cursor: &str) -> Option<(Timestamp, treering_core::ConversationId)> {
+    let (micros, id) = cursor.split_once('.')?;
+    Some((Timestamp::from_micros(micros.parse().ok()?), id.parse().ok()?))
+}
+
+/// What is at an address.
+pub(super) fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, Refusal> {
+    let unknown = || {
+        let known = "logs://recent, logs://JOB, conversation://NAME and node://ID can be read";
+        Refusal::Missing(format!("there is nothing at {uri:?}; {known}"))
+    };
+    let (scheme, rest) = uri.split_once("://").ok_or_else(unknown)?;
+    let contents = match scheme {
+        "logs" => ResourceContents::text(log(service, rest)?, uri),
+        "conversation" => {
+            let (reference, from) = match rest.split_once("?from=") {
+                Some((reference, from)) => (reference, from.parse().map_err(|_| unknown())?),
+                None => (rest, service.memory().find(rest)?.totals.turns.saturating_sub(TURNS)),
+            };
+            let page = service.page(reference, &PageRequest { from, limit: Some(TURNS as usize) })?;
+            json(&page, uri)?
+        }
+        "node" => {
+            let (conversation, node) = service.memory().find_node(rest)?;
+            let around = ExpandView::of_node(&conversation, &node, service.memory())?;
+            json(&NodeResource { node: NodeView::of(&conversation, &node), around }, uri)?
+        }
+        _ => return Err(unknown()),
+    };
+    Ok(ReadResourceResult::new(vec![contents]))
+}
+
+fn json(value: &impl Serialize, uri: &str) -> Result<ResourceContents, Refusal> {
+    let text = serde_json::to_string(value).map_err(|error| Refusal::Broken(error.to_string()))?;
+    Ok(ResourceContents::text(text, uri).with_mime_type(JSON))
+}
+
+fn log(service: &Service, rest: &str) -> Result<String, Refusal> {
+    let job = (!matches!(rest, "" | "recent")).then(|| rest.to_owned());
+    let LogList { lines } =
+        service.logs(&WorkRequest { job: job.clone(), conversation: None, limit: Some(LINES) })?;
+    if let (Some(job), true) = (job, lines.is_empty()) {
+        return Err(Refusal::Missing(format!("no line of the log is about a job {job:?}")));
+    }
+    let mut text = String::new();
+    for line in lines {
+        let took = line.took_ms.map_or(String::new(), |ms| format!(" ({ms} ms)"));
+        text.push_str(&format!("{} {} {:<8} {}{took}\n", line.at, &line.job[..12], line.event, line.text));
+    }
+    Ok(text)
+}
+
+/// Why a resource or prompt is not there, as the protocol says it.
+pub(super) fn protocol_error(refusal: &Refusal) -> ErrorData {
+    use treering_engine::Error;
+    match refusal {
+        Refusal::Missing(_) | Refusal::Engine(Error::NoConversation(_) | Error::NoNode(_)) => {
+            ErrorData::resource_not_found(refusal.to_string(), None)
+        }
+        Refusal::Broken(_) | Refusal::Stopping | Refusal::Engine(Error::Store(_)) => {
+            ErrorData::internal_error(refusal.to_string(), None)
+        }
+        _ => ErrorData::invalid_params(refusal.to_string(), None),
+    }
+}

@@ -1,0 +1,301 @@
+//! The tools: what they are, and what each does.
+
+use std::time::Duration;
+
+use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use treering_core::ports::JobFilter;
+use treering_core::{JobState, MessageIdx};
+use treering_engine::Memory;
+
+use super::progress::Progress;
+use super::schema::{input_schema_of, schema_of, sized_schema_of};
+use super::wire::{
+    ContextArgs, ContextResult, ExpandArgs, ExpandResult, RememberArgs, SearchResult, SessionsResult,
+    StatusArgs, StatusResult, UpdateArgs, UpdateResult,
+};
+use super::{LEAST_TOKENS, MOST_TOKENS, mapping};
+use crate::service::requests::{AppendRequest, ContextAsk, SearchRequest, SessionsRequest, UpdateRequest};
+use crate::service::{Grant, Lane, Refusal, Scope};
+use crate::views::{AppendedView, UpdateView};
+
+/// How often the jobs of an update are counted while somebody waits for it.
+const COUNT_AGAIN: Duration = Duration::from_millis(200);
+/// The tokens of an answer where none are named.
+const SEARCH_TOKENS: u32 = 2000;
+const EXPAND_TOKENS: u32 = 4000;
+const SESSIONS_TOKENS: u32 = 2000;
+
+/// Every tool.
+pub(super) fn tools() -> Vec<Tool> {
+    let reads = || ToolAnnotations::new().read_only(true).open_world(false);
+    let adds = |idempotent| {
+        ToolAnnotations::new().read_only(false).destructive(false).idempotent(idempotent).open_world(false)
+    };
+    vec![
+        Tool::new(
+            "remember",
+            "Stores a turn of a conversation for good: what the user said, what you answered, the tools in \
+             between. Durable when it returns. Use it for what must not be forgotten and is not captured already.",
+            input_schema_of::<RememberArgs>(),
+        )
+        .with_title("Remember a turn")
+        .with_raw_output_schema(schema_of::<AppendedView>())
+        .with_annotations(adds(false)),
+        Tool::new(
+            "search",
+            "Finds what was said, done or decided in any conversation, by words and by meaning. Call it whenever \
+             the user refers to something that is not in front of you, before you say that you do not know.",
+            sized_schema_of::<SearchRequest>(SEARCH_TOKENS),
+        )
+        .with_title("Search memory")
+        .with_raw_output_schema(schema_of::<SearchResult>())
+        .with_annotations(reads()),
+        Tool::new(
+            "context",
+            "Gives the best account of one conversation that fits a budget: all of it, finest where it matters to \
+             the query and lately. Call it to take up a conversation again, or after your own context was cut.",
+            sized_schema_of::<ContextArgs>(super::CONTEXT_TOKENS),
+        )
+        .with_title("Context of a conversation")
+        .with_raw_output_schema(schema_of::<ContextResult>())
+        .with_annotations(reads()),
+        Tool::new(
+            "expand",
+            "Reads one thing whole: a message with its turn, or a summary with what it was written from and the \
+             summaries over it. Ids come from search, context and expand.",
+            sized_schema_of::<ExpandArgs>(EXPAND_TOKENS),
+        )
+        .with_title("Drill down")
+        .with_raw_output_schema(schema_of::<ExpandResult>())
+        .with_annotations(reads()),
+        Tool::new(
+            "sessions",
+            "Lists conversations, the latest first: their names, how much is in them and how they end.",
+            sized_schema_of::<SessionsRequest>(SESSIONS_TOKENS),
+        )
+        .with_title("List conversations")
+        .with_raw_output_schema(schema_of::<SessionsResult>())
+        .with_annotations(reads()),
+        Tool::new(
+            "summaries_update",
+            "Brings the summaries of a conversation up to date, or grows them anew with `full`. Summaries are kept \
+             by themselves; call it only when status shows failures or the user asks. Returns a job id at once, or \
+             waits and tells the progress with `wait`.",
+            input_schema_of::<UpdateArgs>(),
+        )
+        .with_title("Update summaries")
+        .with_raw_output_schema(schema_of::<UpdateResult>())
+        .with_annotations(adds(true).destructive(true)),
+        Tool::new(
+            "status",
+            "Says how much is remembered, what is still being summarised and what has failed.",
+            input_schema_of::<StatusArgs>(),
+        )
+        .with_title("Status of the memory")
+        .with_raw_output_schema(schema_of::<StatusResult>())
+        .with_annotations(reads()),
+    ]
+}
+
+/// The tool that goes by a name. The names that other programs use for them are taken too.
+pub(super) fn canonical(name: &str) -> Option<&'static str> {
+    match name {
+        "remember" | "append" => Some("remember"),
+        "search" => Some("search"),
+        "context" => Some("context"),
+        "expand" => Some("expand"),
+        "sessions" => Some("sessions"),
+        "summaries_update" | "summaries.update" => Some("summaries_update"),
+        "status" => Some("status"),
+        _ => None,
+    }
+}
+
+/// Calls a tool by its canonical name.
+pub(super) async fn call(
+    name: &str,
+    arguments: JsonObject,
+    grant: &Grant,
+    progress: &Progress,
+) -> Result<CallToolResult, Refusal> {
+    match name {
+        "remember" => remember(arguments, grant).await,
+        "search" => search(arguments, grant).await,
+        "context" => context(arguments, grant, progress).await,
+        "expand" => expand(arguments, grant).await,
+        "sessions" => sessions(arguments, grant).await,
+        "summaries_update" => update(arguments, grant, progress).await,
+        _ => status(arguments, grant).await,
+    }
+}
+
+fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Refusal> {
+    serde_json::from_value(serde_json::Value::Object(arguments))
+        .map_err(|error| Refusal::Unclear(format!("the arguments do not fit: {error}")))
+}
+
+/// Takes the size of the answer out of the arguments.
+fn take_max_tokens(arguments: &mut JsonObject, default: u32) -> Result<u32, Refusal> {
+    let Some(value) = arguments.remove("max_tokens") else { return Ok(default) };
+    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+    number.filter(|number| (LEAST_TOKENS..=MOST_TOKENS).contains(number)).ok_or_else(|| {
+        Refusal::Unclear(format!("max_tokens {value}: it is a number from {LEAST_TOKENS} to {MOST_TOKENS}"))
+    })
+}
+
+async fn remember(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, Refusal> {
+    let args: RememberArgs = parse(arguments)?;
+    if args.user.is_none() && args.assistant.is_none() && args.tool_calls.is_empty() {
+        return Err(Refusal::Unclear(
+            "there is nothing to remember; give user, assistant or tool_calls".into(),
+        ));
+    }
+    let broken = |error: serde_json::Error| Refusal::Broken(error.to_string());
+    let mut turn = serde_json::json!({ "type": "turn", "tool_calls": args.tool_calls });
+    let texts = [
+        ("user", args.user),
+        ("assistant", args.assistant),
+        ("external_id", args.external_id),
+        ("at", args.at),
+    ];
+    for (name, text) in texts {
+        if let Some(text) = text {
+            turn[name] = text.into();
+        }
+    }
+    let request = AppendRequest {
+        conversation: args.conversation,
+        key: args.key,
+        title: args.title,
+        cwd: args.cwd,
+        entries: vec![RawValue::from_string(turn.to_string()).map_err(broken)?],
+    };
+    let service = grant.to(Scope::Write)?;
+    let appended = service.run(Lane::Write, move |service| service.append(&request)).await?;
+    Ok(mapping::structured(&AppendedView::of(&appended)))
+}
+
+async fn search(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, Refusal> {
+    let max_tokens = take_max_tokens(&mut arguments, SEARCH_TOKENS)?;
+    let request: SearchRequest = parse(arguments)?;
+    let service = grant.to(Scope::Read)?;
+    let result = service.run(Lane::Read, move |service| {
+        let memory = service.memory();
+        let answer = memory.search(&request.query(memory)?)?;
+        let hits = mapping::hits(&answer.hits, memory);
+        let (hits, left_out) = mapping::Room::new(memory, max_tokens).fill(hits);
+        let advice = match hits.is_empty() {
+            true => "Nothing fits. Try other words, fewer filters, or `sessions` to see what there is.",
+            false => "`expand` an id to read it whole, with its turn and the summaries over it.",
+        };
+        Ok(SearchResult { hits, left_out, words_only: answer.words_only, advice })
+    });
+    Ok(mapping::structured(&result.await?))
+}
+
+async fn context(
+    mut arguments: JsonObject,
+    grant: &Grant,
+    progress: &Progress,
+) -> Result<CallToolResult, Refusal> {
+    let max_tokens = take_max_tokens(&mut arguments, super::CONTEXT_TOKENS)?;
+    let args: ContextArgs = parse(arguments)?;
+    let service = grant.to(Scope::Read)?;
+    let reference = args.conversation;
+    let found = service.run(Lane::Read, move |service| service.named_or_latest(reference.as_deref())).await?;
+    let ask = ContextAsk {
+        query: args.query,
+        budget: Some(max_tokens),
+        profile: args.profile,
+        as_of: args.as_of,
+        ..ContextAsk::default()
+    };
+    let mut most = 0;
+    let tell = |pending: usize| {
+        most = most.max(pending);
+        progress.tell(most - pending, Some(most), format!("{pending} summaries to wait for"))
+    };
+    service.wait_for_gate(found.id, service.patience(&ask), tell).await?;
+    let result = service.run(Lane::Read, move |service| {
+        let answer = service.context(&found, &ask)?;
+        Ok(mapping::context(answer, found.slug))
+    });
+    let result = result.await?;
+    let mut answer = mapping::structured(&result);
+    answer.content = vec![rmcp::model::ContentBlock::text(result.text)];
+    Ok(answer)
+}
+
+async fn expand(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, Refusal> {
+    let max_tokens = take_max_tokens(&mut arguments, EXPAND_TOKENS)?;
+    let args: ExpandArgs = parse(arguments)?;
+    let service = grant.to(Scope::Read)?;
+    let result = service.run(Lane::Read, move |service| {
+        let memory = service.memory();
+        if Memory::is_node_reference(&args.id) {
+            return mapping::node(&args.id, memory, max_tokens);
+        }
+        let message = args.id.rsplit_once('#').and_then(|(slug, idx)| Some((slug, idx.parse().ok()?)));
+        let (slug, idx) = message.ok_or_else(|| {
+            let id = &args.id;
+            Refusal::Unclear(format!(
+                "id {id:?}: expected a node such as l1-3f9a or a message such as my-chat#42"
+            ))
+        })?;
+        mapping::message(slug, MessageIdx(idx), memory, max_tokens)
+    });
+    Ok(mapping::structured(&result.await?))
+}
+
+async fn sessions(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, Refusal> {
+    let max_tokens = take_max_tokens(&mut arguments, SESSIONS_TOKENS)?;
+    let request: SessionsRequest = parse(arguments)?;
+    let service = grant.to(Scope::Read)?;
+    let result = service.run(Lane::Read, move |service| {
+        Ok(mapping::sessions(service.sessions(&request)?, service.memory(), max_tokens))
+    });
+    Ok(mapping::structured(&result.await?))
+}
+
+async fn update(
+    arguments: JsonObject,
+    grant: &Grant,
+    progress: &Progress,
+) -> Result<CallToolResult, Refusal> {
+    let args: UpdateArgs = parse(arguments)?;
+    let service = grant.to(Scope::Write)?;
+    let request =
+        UpdateRequest { full: args.full, level: args.level, dry_run: args.dry_run, with: Vec::new() };
+    let planned = service.run(Lane::Write, move |service| {
+        let found = service.named_or_latest(args.conversation.as_deref())?;
+        let view: UpdateView = service.update(&found.id.to_string(), &request)?;
+        Ok((found.id, view))
+    });
+    let (id, view) = planned.await?;
+    let mut most = 0;
+    loop {
+        let counted = service.run(Lane::Read, move |service| {
+            let jobs = service.memory().jobs(&JobFilter::of(id))?;
+            let failed = jobs.iter().filter(|job| job.state == JobState::Dead).count();
+            Ok((jobs.len() - failed, failed))
+        });
+        let (left, failed) = counted.await?;
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        if left == 0 || !args.wait || view.dry_run {
+            return Ok(mapping::structured(&mapping::update(view, number(left), number(failed))));
+        }
+        most = most.max(left);
+        progress.tell(most - left, Some(most), format!("{left} jobs left")).await;
+        tokio::time::sleep(COUNT_AGAIN).await;
+    }
+}
+
+async fn status(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, Refusal> {
+    let args: StatusArgs = parse(arguments)?;
+    let service = grant.to(Scope::Read)?;
+    let result =
+        service.run(Lane::Read, move |service| mapping::status(service, args.conversation.as_deref()));
+    Ok(mapping::structured(&result.await?))
+}

@@ -1,0 +1,253 @@
+//! Tokens: what other machines and programs show to be let in. They live in a file of the home folder,
+//! readable by its owner alone, which holds their hashes and never the tokens themselves.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use treering_core::{Invalid, TenantId, Timestamp};
+
+use crate::service::Scopes;
+
+const FILE: &str = "tokens.json";
+const LOCK: &str = "tokens.lock";
+const VERSION: u32 = 1;
+/// What every token begins with, so that it can be told from other secrets.
+const PREFIX: &str = "trg";
+
+/// Why tokens could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The file could not be read or written.
+    #[error("cannot use {path}: {error}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The file holds something else.
+    #[error("{0} is not a list of tokens: {1}; move it away and create the tokens anew")]
+    Damaged(PathBuf, String),
+    /// There is no such token.
+    #[error("there is no token {0:?}; `treering token list` lists them")]
+    Unknown(String),
+    /// A name was refused.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The system gives no randomness.
+    #[error("the system gives no randomness: {0}")]
+    Random(getrandom::Error),
+}
+
+/// A token as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token {
+    /// What it is listed and revoked by.
+    pub id: String,
+    /// What it is for.
+    pub name: Option<String>,
+    /// Whose memory it opens.
+    pub tenant: TenantId,
+    /// What it allows.
+    pub scopes: Scopes,
+    /// When it was made.
+    pub created_at: String,
+    /// The hash of the token.
+    hash: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Book {
+    version: u32,
+    tokens: Vec<Token>,
+}
+
+/// The tokens of a home folder.
+pub struct Tokens {
+    home: PathBuf,
+    /// What was read last, and how the file looked then.
+    read: Mutex<Option<(Look, Vec<Token>)>>,
+}
+
+/// How a file looks from outside: changes whenever it is replaced.
+type Look = Option<(SystemTime, u64)>;
+
+impl Tokens {
+    /// The tokens of a home folder.
+    #[must_use]
+    pub fn of(home: &Path) -> Self {
+        Self { home: home.to_path_buf(), read: Mutex::default() }
+    }
+
+    /// Makes a token. The secret is handed out here and never again.
+    pub fn create(
+        &self,
+        tenant: TenantId,
+        scopes: Scopes,
+        name: Option<String>,
+        now: Timestamp,
+    ) -> Result<(String, Token), TokenError> {
+        let mut random = [0; 36];
+        getrandom::fill(&mut random).map_err(TokenError::Random)?;
+        let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (id, secret) = digits.split_at(8);
+        let secret = format!("{PREFIX}_{id}_{secret}");
+        let hash = blake3::hash(secret.as_bytes()).to_hex().to_string();
+        let token = Token { id: id.to_owned(), name, tenant, scopes, created_at: now.to_string(), hash };
+        let added = token.clone();
+        self.change(|tokens| {
+            tokens.push(added);
+            Ok(())
+        })?;
+        Ok((secret, token))
+    }
+
+    /// Takes a token back, by its id. It opens nothing from now on.
+    pub fn revoke(&self, id: &str) -> Result<Token, TokenError> {
+        self.change(|tokens| {
+            let place = tokens.iter().position(|token| token.id == id);
+            place.map(|place| tokens.remove(place)).ok_or_else(|| TokenError::Unknown(id.to_owned()))
+        })
+    }
+
+    /// Every token, the oldest first.
+    pub fn list(&self) -> Result<Vec<Token>, TokenError> {
+        let mut read = self.read.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let look = self.look();
+        match &*read {
+            Some((seen, tokens)) if *seen == look => Ok(tokens.clone()),
+            _ => {
+                let tokens = self.load()?;
+                *read = Some((look, tokens.clone()));
+                Ok(tokens)
+            }
+        }
+    }
+
+    /// The token that a secret is of.
+    pub fn find(&self, secret: &str) -> Result<Option<Token>, TokenError> {
+        let id = secret.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('_')?.split_once('_'));
+        let Some((id, _)) = id else { return Ok(None) };
+        let found = self.list()?.into_iter().find(|token| token.id == id);
+        // Hashes compare in constant time.
+        let hash = blake3::hash(secret.as_bytes());
+        Ok(found.filter(|token| blake3::Hash::from_hex(&token.hash).is_ok_and(|kept| kept == hash)))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.home.join(FILE)
+    }
+
+    fn look(&self) -> Look {
+        let found = fs::metadata(self.path()).ok()?;
+        Some((found.modified().ok()?, found.len()))
+    }
+
+    fn load(&self) -> Result<Vec<Token>, TokenError> {
+        let path = self.path();
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(TokenError::File { path, error }),
+        };
+        match serde_json::from_str::<Book>(&text) {
+            Ok(book) if book.version == VERSION => Ok(book.tokens),
+            Ok(book) => Err(TokenError::Damaged(path, format!("its version is {}", book.version))),
+            Err(error) => Err(TokenError::Damaged(path, error.to_string())),
+        }
+    }
+
+    /// Changes the file as a whole: other processes see it before or after, and one at a time changes it.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Vec<Token>) -> Result<T, TokenError>,
+    ) -> Result<T, TokenError> {
+        let at = |path: &Path| {
+            let path = path.to_path_buf();
+            move |error| TokenError::File { path, error }
+        };
+        fs::create_dir_all(&self.home).map_err(at(&self.home))?;
+        let lock_path = self.home.join(LOCK);
+        let lock = private(&lock_path, false).map_err(at(&lock_path))?;
+        lock.lock().map_err(at(&lock_path))?;
+        let mut tokens = self.load()?;
+        let changed = change(&mut tokens)?;
+        let text = serde_json::to_string_pretty(&Book { version: VERSION, tokens })
+            .map_err(|error| TokenError::Damaged(self.path(), error.to_string()))?;
+        let new = self.home.join(format!("{FILE}.new"));
+        let written = private(&new, true).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        });
+        written.and_then(|()| fs::rename(&new, self.path())).map_err(at(&self.path()))?;
+        Ok(changed)
+    }
+}
+
+/// A file that only its owner can read.
+fn private(path: &Path, truncate: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).write(true).truncate(truncate);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::Scope;
+
+    fn make(tokens: &Tokens, tenant: &str) -> (String, Token) {
+        let scopes = Scopes::new(vec![Scope::Write, Scope::Read]);
+        tokens.create(TenantId::new(tenant).unwrap(), scopes, None, Timestamp::from_micros(0)).unwrap()
+    }
+
+    #[test]
+    fn a_token_opens_its_tenant_until_it_is_revoked() {
+        let home = tempfile::tempdir().unwrap();
+        let (here, there) = (Tokens::of(home.path()), Tokens::of(home.path()));
+        let (secret, token) = make(&here, "a");
+        let (other, _) = make(&there, "b");
+        assert_eq!(there.find(&secret).unwrap().unwrap(), token);
+        assert_eq!(here.find(&other).unwrap().unwrap().tenant.as_str(), "b");
+        assert!(token.scopes.allow(Scope::Write) && !token.scopes.allow(Scope::Admin));
+
+        here.revoke(&token.id).unwrap();
+        assert_eq!(there.find(&secret).unwrap(), None, "another process sees it at once");
+        assert!(here.revoke(&token.id).unwrap_err().to_string().contains("token list"));
+    }
+
+    #[test]
+    fn what_is_not_the_token_opens_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let tokens = Tokens::of(home.path());
+        let (secret, token) = make(&tokens, "a");
+        let last = if secret.ends_with('0') { '1' } else { '0' };
+        let almost = format!("{}{last}", &secret[..secret.len() - 1]);
+        for wrong in ["", "trg", "trg_", &token.id, &token.hash, &almost, &format!("{secret}0")] {
+            assert_eq!(tokens.find(wrong).unwrap(), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_file_holds_no_secret_and_is_its_owners_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let (secret, _) = make(&Tokens::of(home.path()), "a");
+        let text = fs::read_to_string(home.path().join(FILE)).unwrap();
+        assert!(!text.contains(&secret) && !text.contains(secret.rsplit('_').next().unwrap()));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = fs::metadata(home.path().join(FILE)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        fs::write(home.path().join(FILE), "{").unwrap();
+        let error = Tokens::of(home.path()).list().unwrap_err().to_string();
+        assert!(error.contains("tokens.json") && error.contains("anew"), "{error}");
+    }
+}

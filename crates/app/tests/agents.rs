@@ -1,0 +1,295 @@
+//! `treering install`, `uninstall` and `hook`, on the files of a person who has other things in them.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+const AGENTS: [&str; 5] = ["claude-code", "cursor", "codex", "opencode", "claude-desktop"];
+
+/// A person: a home folder, with Treering's own folder in it.
+struct Person(tempfile::TempDir);
+
+impl Person {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn home(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn memory(&self) -> PathBuf {
+        self.home().join("memory")
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
+        command.env_clear().env("HOME", self.home()).env("TREERING_HOME", self.memory()).args(args);
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).stdin(Stdio::null()).output().unwrap()
+    }
+
+    fn ok(&self, args: &[&str]) -> Value {
+        let args: Vec<&str> = ["--json"].iter().chain(args).copied().collect();
+        let output = self.run(&args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Runs a hook, which never fails, and gives what it says to the agent and to the person.
+    fn hook(&self, agent: &str, input: &str) -> (String, String) {
+        let mut child = self
+            .command(&["hook", agent])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+        assert_eq!(status.code(), Some(0), "{agent}: {}", String::from_utf8_lossy(&stderr));
+        (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let path = self.home().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.home().join(path)).unwrap()
+    }
+
+    /// Every file but Treering's own.
+    fn files(&self) -> BTreeMap<PathBuf, String> {
+        let (mut files, mut folders) = (BTreeMap::new(), vec![self.home().to_path_buf()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true if path == self.memory() => {}
+                    true => folders.push(path),
+                    false => drop(files.insert(path.clone(), fs::read_to_string(path).unwrap())),
+                }
+            }
+        }
+        files
+    }
+
+    fn spool(&self) -> usize {
+        fs::read_dir(self.memory().join("spool")).map_or(0, Iterator::count)
+    }
+}
+
+/// A person who has settings of their own everywhere, with comments.
+fn settled() -> Person {
+    let person = Person::new();
+    let servers =
+        "{\n  // mine\n  \"mcpServers\": { \"other\": { \"command\": \"x\" } },\n  \"theme\": \"dark\"\n}\n";
+    for path in [".claude.json", ".cursor/mcp.json", ".config/Claude/claude_desktop_config.json"] {
+        person.put(path, servers);
+    }
+    let beep = "{\n  \"hooks\": {\n    \"Stop\": [{ \"hooks\": [{ \"type\": \"command\", \"command\": \"beep\" }] }]\n  }\n}\n";
+    person.put(".claude/settings.json", beep);
+    person.put(".codex/hooks.json", beep);
+    person.put(".codex/config.toml", "# mine\nmodel = \"o5\"\n\n[mcp_servers.other]\ncommand = \"x\"\n");
+    person.put(
+        ".cursor/hooks.json",
+        "{ \"version\": 1, \"hooks\": { \"stop\": [{ \"command\": \"beep\" }] } }",
+    );
+    person.put(".config/opencode/opencode.jsonc", "{\n  \"mcp\": {}, // none yet\n}\n");
+    person
+}
+
+#[test]
+fn what_is_put_in_is_taken_out_to_the_letter() {
+    for person in [Person::new(), settled()] {
+        let before = person.files();
+        for agent in AGENTS {
+            person.ok(&["install", agent, "--yes"]);
+            let once = person.files();
+            assert!(
+                person
+                    .ok(&["install", agent, "--yes"])
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .all(|file| file["what"] == "unchanged")
+            );
+            assert_eq!(person.files(), once, "{agent}: put in twice is put in once");
+        }
+        assert_ne!(person.files(), before);
+        let plugin = person.read(".config/opencode/plugins/treering.js");
+        let command = json!([env!("CARGO_BIN_EXE_treering"), "--home", person.memory(), "hook", "opencode"]);
+        assert!(plugin.contains(&command.to_string()), "{plugin}");
+        for agent in AGENTS {
+            person.ok(&["uninstall", agent, "--yes"]);
+        }
+        assert_eq!(person.files(), before, "as if Treering had never been there");
+    }
+}
+
+#[test]
+fn what_others_changed_meanwhile_stays() {
+    let person = settled();
+    person.ok(&["install", "claude-code", "--yes"]);
+    person.ok(&["install", "codex", "--yes"]);
+    let backup = person.read(".claude/settings.json.treering.bak");
+    assert!(backup.contains("beep") && !backup.contains("treering"));
+    let settings = person.read(".claude/settings.json");
+    for event in ["UserPromptSubmit", "Stop", "PreCompact", "SessionEnd"] {
+        assert!(settings.contains(event), "{settings}");
+    }
+    person.put(".claude/settings.json", &settings.replace("beep", "boop"));
+    let toml = format!("{}\n[mcp_servers.third]\ncommand = \"z\"\n", person.read(".codex/config.toml"));
+    person.put(".codex/config.toml", &toml);
+    person.ok(&["uninstall", "claude-code", "--yes"]);
+    person.ok(&["uninstall", "codex", "--yes"]);
+    let settings: Value = serde_json::from_str(&person.read(".claude/settings.json")).unwrap();
+    assert_eq!(
+        settings,
+        json!({ "hooks": { "Stop": [{ "hooks": [{ "type": "command", "command": "boop" }] }] } })
+    );
+    let toml = person.read(".codex/config.toml");
+    assert!(toml.contains("# mine") && toml.contains("third") && !toml.contains("treering"), "{toml}");
+}
+
+#[test]
+fn nothing_is_changed_unasked() {
+    let person = settled();
+    let before = person.files();
+    let shown = person.run(&["install", "claude-code", "--dry-run"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        shown.contains("settings.json") && shown.contains("+") && shown.contains("hook claude-code"),
+        "{shown}"
+    );
+    let refused = person.run(&["install", "claude-code"]);
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("--yes"));
+    person.put(".cursor/mcp.json", "{ broken");
+    let broken = person.run(&["install", "cursor", "--yes"]);
+    assert!(String::from_utf8_lossy(&broken.stderr).contains("mcp.json: it is not JSON"));
+    person.put(".cursor/mcp.json", &before[&person.home().join(".cursor/mcp.json")]);
+    assert_eq!(person.files(), before);
+}
+
+fn transcript(agent: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/import").join(agent);
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files[0].clone()
+}
+
+#[test]
+fn transcripts_are_captured_as_they_grow_and_once() {
+    for agent in ["claude-code", "codex"] {
+        let person = Person::new();
+        let whole = fs::read_to_string(transcript(agent)).unwrap();
+        let path = person.home().join(transcript(agent).file_name().unwrap());
+        let input =
+            json!({ "session_id": "s", "transcript_path": path, "cwd": "/", "hook_event_name": "Stop" })
+                .to_string();
+        assert_eq!(
+            person.hook(agent, &input),
+            (String::new(), String::new()),
+            "a session without a transcript yet"
+        );
+        let half = whole[..whole.len() / 2].rfind('\n').unwrap();
+        for text in [&whole[..=half], &whole, &whole] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(
+                person.hook(agent, &input),
+                (String::new(), String::new()),
+                "nothing is said to the agent"
+            );
+        }
+        let captured = person.ok(&["stats"]);
+        let imported = Person::new();
+        imported.ok(&["import", path.to_str().unwrap()]);
+        for count in ["conversations", "messages", "tool_calls"] {
+            assert_eq!(captured[count], imported.ok(&["stats"])[count], "{agent}: {count}");
+        }
+        assert_eq!(person.ok(&["verify"])["clean"], true);
+    }
+}
+
+#[test]
+fn what_cannot_be_stored_waits_and_is_stored_once() {
+    let person = Person::new();
+    fs::create_dir_all(person.memory()).unwrap();
+    let store = person.memory().join("treering.db");
+    fs::write(&store, "this is no store, and long enough to be seen as one that is damaged".repeat(20))
+        .unwrap();
+    let claude = json!({ "transcript_path": transcript("claude-code") }).to_string();
+    let cursor = |name: &str, text: &str| {
+        json!({ "hook_event_name": name, "conversation_id": "c1", "generation_id": "g1", "workspace_roots": ["/w"],
+            if name.starts_with("before") { "prompt" } else { "text" }: text })
+        .to_string()
+    };
+    person.hook("claude-code", &claude);
+    person.hook("claude-code", &claude);
+    let (reply, _) = person.hook("cursor", &cursor("beforeSubmitPrompt", "Which port?"));
+    assert_eq!(reply.trim(), "{\"continue\":true}", "the agent goes on");
+    person.hook("cursor", &cursor("afterAgentResponse", "7410."));
+    assert_eq!(person.spool(), 3, "a transcript once, however often");
+
+    fs::remove_file(&store).unwrap();
+    let sessions = person.ok(&["sessions"]);
+    assert_eq!((sessions.as_array().unwrap().len(), person.spool()), (2, 0));
+    let port = sessions.as_array().unwrap().iter().find(|it| it["slug"] == "which-port").unwrap();
+    assert_eq!((&port["messages"], &port["cwd"]), (&json!(2), &json!("/w")));
+    let before = person.ok(&["stats"])["messages"].clone();
+    person.hook("claude-code", &claude);
+    person.hook("cursor", &cursor("beforeSubmitPrompt", "Which port?"));
+    assert_eq!(person.ok(&["stats"])["messages"], before, "replayed and captured again, it is there once");
+    assert_eq!(person.ok(&["verify"])["clean"], true);
+}
+
+#[test]
+fn sessions_of_opencode_are_captured_with_their_tools() {
+    let person = Person::new();
+    let text = |id: &str, role: &str, text: &str| {
+        json!({ "info": { "id": id, "role": role, "time": { "created": 1_760_000_000_000_u64 } },
+            "parts": [{ "id": format!("{id}p"), "type": "text", "text": text }] })
+    };
+    let mut answer = text("m2", "assistant", "7410.");
+    answer["parts"].as_array_mut().unwrap().insert(
+        0,
+        json!({ "id": "t1", "type": "tool", "tool": "grep",
+            "state": { "status": "completed", "input": { "q": "port" }, "output": "port = 7410" } }),
+    );
+    let input = |messages: &[&Value]| {
+        json!({ "directory": "/w", "session": { "id": "ses1", "title": "Ports" }, "messages": messages })
+            .to_string()
+    };
+    let question = text("m1", "user", "Which port?");
+    person.hook("opencode", &input(&[&question]));
+    person.hook("opencode", &input(&[&question, &answer]));
+    person.hook("opencode", &input(&[&question, &answer]));
+    let stats = person.ok(&["stats"]);
+    assert_eq!((&stats["messages"], &stats["tool_calls"]), (&json!(2), &json!(1)));
+    let shown = person.ok(&["show", "ports"]);
+    assert_eq!(shown["turns"][0]["steps"][1]["result"], "port = 7410", "{shown}");
+}
+
+#[test]
+fn a_hook_never_stands_in_the_way() {
+    let person = Person::new();
+    for agent in AGENTS {
+        let (said, noted) = person.hook(agent, "not json");
+        assert!(said.is_empty() && noted.contains("did not capture"), "{agent}: {said} {noted}");
+        person.hook(agent, "{}");
+    }
+    person.put("memory", "a file where the folder should be");
+    person.hook("claude-code", &json!({ "transcript_path": transcript("claude-code") }).to_string());
+}

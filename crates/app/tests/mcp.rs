@@ -1,0 +1,333 @@
+//! `treering mcp` as a client meets it: a process that speaks lines of JSON.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+/// A client and the process that it started.
+struct Client {
+    child: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+    next: u64,
+    /// Notifications that came in between.
+    notes: Vec<Value>,
+}
+
+impl Client {
+    fn start(home: &Path) -> Self {
+        Self::start_with(home, &[])
+    }
+
+    fn start_with(home: &Path, options: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_treering"))
+            .env_clear()
+            .env("TREERING_HOME", home)
+            .args(options)
+            .arg("mcp")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let from = BufReader::new(child.stdout.take().unwrap());
+        let mut client = Self { to: child.stdin.take(), child, from, next: 0, notes: Vec::new() };
+        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": { "name": "test", "version": "1" } });
+        let info = client.ask("initialize", &params);
+        assert_eq!(info["serverInfo"]["name"], "treering");
+        assert!(info["instructions"].as_str().unwrap().contains("Search first"));
+        client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        client
+    }
+
+    fn send(&mut self, message: &Value) {
+        writeln!(self.to.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    fn begin(&mut self, method: &str, params: &Value) -> u64 {
+        self.next += 1;
+        self.send(&json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params }));
+        self.next
+    }
+
+    fn read(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(self.from.read_line(&mut line).unwrap() > 0, "the server ended");
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// The answer to a request, an error included.
+    fn reply(&mut self, method: &str, params: &Value) -> Value {
+        let id = self.begin(method, params);
+        loop {
+            let message = self.read();
+            if message["id"] == id {
+                return message;
+            }
+            self.notes.push(message);
+        }
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        let reply = self.reply(method, params);
+        assert!(reply.get("error").is_none(), "{method}: {reply}");
+        reply["result"].clone()
+    }
+
+    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        self.ask(
+            "tools/call",
+            &json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": 7 } }),
+        )
+    }
+
+    /// What a tool answers.
+    fn ok(&mut self, tool: &str, arguments: &Value) -> Value {
+        let result = self.call(tool, arguments);
+        assert_eq!(result["isError"], false, "{tool}: {result}");
+        result["structuredContent"].clone()
+    }
+
+    /// What a tool says when it refuses.
+    fn refused(&mut self, tool: &str, arguments: &Value) -> String {
+        let result = self.call(tool, arguments);
+        assert_eq!(result["isError"], true, "{tool}: {result}");
+        result["content"][0]["text"].as_str().unwrap().to_owned()
+    }
+
+    /// Hangs up, and waits for the process to end by itself.
+    fn end(mut self) {
+        self.to = None;
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+/// Enough turns for windows to seal.
+fn fill(client: &mut Client, key: &str, turns: usize) {
+    for turn in 0..turns {
+        let user =
+            format!("Question {turn}: how high is the water at gate {turn}? {}", "We wait here. ".repeat(20));
+        let assistant =
+            format!("It stands at {} cm at gate {turn}. {}", turn * 3, "The sill holds. ".repeat(20));
+        client.ok("remember", &json!({ "key": key, "user": user, "assistant": assistant }));
+    }
+}
+
+#[test]
+fn an_agent_remembers_finds_and_drills() {
+    let home = tempfile::tempdir().unwrap();
+    let mut client = Client::start(home.path());
+    let told = client.ok(
+        "remember",
+        &json!({ "key": "day", "title": "Tidewatch", "user": "Which port does staging use?",
+            "assistant": "7410, since March.", "external_id": "t1",
+            "tool_calls": [{ "name": "grep", "args": { "q": "port" }, "result": "port = 7410", "success": true }] }),
+    );
+    assert_eq!(
+        (&told["created"], &told["messages"], &told["tool_calls"]),
+        (&json!(true), &json!([0, 1]), &json!(1))
+    );
+    let again = client
+        .ok("append", &json!({ "key": "day", "user": "Which port does staging use?", "external_id": "t1" }));
+    assert_eq!(again["known"], 1, "remembered again, it adds nothing");
+    fill(&mut client, "day", 40);
+
+    let found = client.ok("search", &json!({ "query": "staging port", "limit": 5 }));
+    let hit = &found["hits"][0];
+    assert_eq!(hit["id"], "tidewatch#0");
+    let whole = client.ok("expand", &json!({ "id": hit["id"] }));
+    assert!(whole["text"].as_str().unwrap().contains("Which port"), "{whole}");
+    assert!(whole["down"].to_string().contains("port = 7410"), "{whole}");
+    assert_eq!(whole["after"], "tidewatch#1");
+
+    let context = client.ok("context", &json!({ "query": "staging port", "max_tokens": 800 }));
+    assert!(context["tokens"].as_u64().unwrap() <= 800 && context["text"].as_str().unwrap().contains("7410"));
+    assert_eq!(context["degraded"], false, "it waited for the summaries");
+    let node = context["nodes"][0].as_str().unwrap().to_owned();
+    let node = client.ok("expand", &json!({ "id": node }));
+    let below = node["down"][0]["id"].as_str().unwrap().to_owned();
+    assert!(client.ok("expand", &json!({ "id": below }))["text"].is_string());
+
+    let sessions = client.ok("sessions", &json!({}));
+    assert_eq!(sessions["sessions"][0]["conversation"], "tidewatch");
+    let status = client.ok("status", &json!({}));
+    assert_eq!((&status["turns"], &status["conversation"]["clear"]), (&json!(41), &json!(true)));
+    client.end();
+}
+
+#[test]
+fn answers_fit_the_size_that_is_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let mut client = Client::start(home.path());
+    fill(&mut client, "k", 30);
+    let chars = |value: &Value| value.to_string().chars().count();
+    let small = client.ok("search", &json!({ "query": "water gate", "limit": 50, "max_tokens": 400 }));
+    let large = client.ok("search", &json!({ "query": "water gate", "limit": 50, "max_tokens": 20000 }));
+    assert!(small["left_out"].as_u64().unwrap() > 0 && large["left_out"] == 0, "{small}");
+    // A token of English has about four characters.
+    assert!(chars(&small) < 400 * 6, "{}", chars(&small));
+    let long = "An endless remark. ".repeat(2000);
+    client.ok("remember", &json!({ "key": "long", "title": "long", "user": long }));
+    let cut = client.ok("expand", &json!({ "id": "long#0", "max_tokens": 300 }));
+    assert!(cut["cut"] == true && chars(&cut) < 300 * 6, "{}", chars(&cut));
+    client.end();
+}
+
+#[test]
+fn a_long_job_has_an_id_progress_and_a_log() {
+    let home = tempfile::tempdir().unwrap();
+    let mut client = Client::start(home.path());
+    fill(&mut client, "k", 60);
+    let updated = client.ok("summaries.update", &json!({ "full": true, "wait": true }));
+    assert_eq!((&updated["jobs_left"], &updated["jobs_failed"]), (&json!(0), &json!(0)));
+    let told: Vec<f64> = client.notes.iter().filter_map(|note| note["params"]["progress"].as_f64()).collect();
+    assert!(told.is_sorted(), "{told:?}");
+    assert!(client.notes.iter().all(|note| note["params"]["progressToken"] == 7));
+    let job = updated["job"].as_str().unwrap();
+    let log = client.ask("resources/read", &json!({ "uri": format!("logs://{job}") }));
+    assert!(log["contents"][0]["text"].as_str().unwrap().contains("update planned"), "{log}");
+    let recent = client.ask("resources/read", &json!({ "uri": "logs://recent" }));
+    assert!(recent["contents"][0]["text"].as_str().unwrap().lines().count() > 5);
+    client.end();
+}
+
+#[test]
+fn what_is_wrong_is_told_with_what_to_do() {
+    let home = tempfile::tempdir().unwrap();
+    let mut client = Client::start(home.path());
+    client.ok("remember", &json!({ "user": "hello" }));
+    let check = |client: &mut Client, tool: &str, arguments: Value, words: &[&str]| {
+        let text = client.refused(tool, &arguments);
+        for word in words.iter().chain(&["What to do:"]) {
+            assert!(text.contains(word), "{tool} {arguments}: {text}");
+        }
+    };
+    check(&mut client, "search", json!({}), &["query"]);
+    check(&mut client, "search", json!({ "query": " " }), &["empty"]);
+    check(&mut client, "search", json!({ "query": "a", "limit": 1000 }), &["limit", "100"]);
+    check(&mut client, "search", json!({ "query": "a", "max_tokens": 3 }), &["max_tokens", "200"]);
+    check(&mut client, "search", json!({ "query": "a", "conversations": ["none"] }), &["none", "`sessions`"]);
+    check(&mut client, "search", json!({ "query": "a", "since": "soon" }), &["soon", "2026-03-02"]);
+    check(&mut client, "search", json!({ "query": "a", "tenant": "other" }), &["tenant"]);
+    check(&mut client, "remember", json!({}), &["nothing to remember"]);
+    check(&mut client, "remember", json!({ "conversation": "a", "key": "b", "user": "x" }), &["either"]);
+    check(&mut client, "expand", json!({ "id": "??" }), &["l1-3f9a", "my-chat#42"]);
+    check(&mut client, "expand", json!({ "id": "hello#9" }), &["1 messages"]);
+    check(&mut client, "expand", json!({ "id": "l1-0000" }), &["l1-0000", "`search`"]);
+    check(&mut client, "context", json!({ "profile": "best" }), &["best", "cut"]);
+    check(&mut client, "summaries_update", json!({ "level": 99 }), &["99"]);
+    let unknown = client.reply("tools/call", &json!({ "name": "forget", "arguments": {} }));
+    assert!(unknown["error"]["message"].as_str().unwrap().contains("remember"), "{unknown}");
+    let nowhere = client.reply("resources/read", &json!({ "uri": "conversation://nowhere" }));
+    assert!(nowhere["error"]["message"].as_str().unwrap().contains("nowhere"), "{nowhere}");
+    client.end();
+}
+
+#[test]
+fn what_is_offered_is_described_and_can_be_read() {
+    let home = tempfile::tempdir().unwrap();
+    let mut client = Client::start(home.path());
+    fill(&mut client, "k", 20);
+    let tools = client.ask("tools/list", &json!({}));
+    let tools = tools["tools"].as_array().unwrap();
+    let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["remember", "search", "context", "expand", "sessions", "summaries_update", "status"]);
+    for tool in tools {
+        assert_eq!(
+            (&tool["inputSchema"]["type"], &tool["outputSchema"]["type"]),
+            (&json!("object"), &json!("object"))
+        );
+        for (name, property) in tool["inputSchema"]["properties"].as_object().unwrap() {
+            let told = property.to_string().contains("\"description\"");
+            assert!(told, "{}.{name} has no description", tool["name"]);
+        }
+        let text = tool.to_string();
+        assert!(!text.contains("#/components"), "{text}");
+        let reads = tool["annotations"]["readOnlyHint"].as_bool().unwrap();
+        assert_eq!(reads, !["remember", "summaries_update"].contains(&tool["name"].as_str().unwrap()));
+    }
+    let listed = client.ask("resources/list", &json!({}));
+    for resource in listed["resources"].as_array().unwrap() {
+        let read = client.ask("resources/read", &json!({ "uri": resource["uri"] }));
+        assert_eq!(read["contents"][0]["uri"], resource["uri"]);
+    }
+    let found = client.ok("search", &json!({ "query": "gate", "levels": [1] }));
+    let node = client.ask(
+        "resources/read",
+        &json!({ "uri": format!("node://{}", found["hits"][0]["id"].as_str().unwrap()) }),
+    );
+    assert!(node["contents"][0]["text"].as_str().unwrap().contains("overview"));
+    assert_eq!(
+        client.ask("resources/templates/list", &json!({}))["resourceTemplates"].as_array().unwrap().len(),
+        3
+    );
+
+    let recall =
+        client.ask("prompts/get", &json!({ "name": "recall", "arguments": { "question": "gate 7?" } }));
+    assert!(recall["messages"][0]["content"]["text"].as_str().unwrap().contains("gate 7"));
+    let summary = client.ask("prompts/get", &json!({ "name": "summarise-session" }));
+    assert!(summary["messages"][0]["content"]["text"].as_str().unwrap().contains("never an instruction"));
+    let begun = json!({ "ref": { "type": "ref/prompt", "name": "recall" }, "argument": { "name": "conversation", "value": "que" } });
+    assert_eq!(
+        client.ask("completion/complete", &begun)["completion"]["values"].as_array().unwrap().len(),
+        1
+    );
+    client.end();
+}
+
+#[test]
+fn several_processes_share_a_home() {
+    let home = tempfile::tempdir().unwrap();
+    let mut clients: Vec<Client> = (0..3).map(|_| Client::start(home.path())).collect();
+    for turn in 0..30 {
+        for (number, client) in clients.iter_mut().enumerate() {
+            let said = format!("client {number} says word{number}x{turn}. {}", "And so on. ".repeat(30));
+            client.ok("remember", &json!({ "key": "shared", "user": said, "assistant": "Noted." }));
+        }
+    }
+    for client in &mut clients {
+        let found = client.ok("search", &json!({ "query": "word1x29", "limit": 1 }));
+        assert!(found["hits"][0]["snippet"].as_str().unwrap().contains("word1x29"), "{found}");
+        let waited = client.ok("context", &json!({}));
+        assert_eq!(waited["degraded"], false);
+    }
+    clients.into_iter().for_each(Client::end);
+    let verified = Command::new(env!("CARGO_BIN_EXE_treering"))
+        .env_clear()
+        .env("TREERING_HOME", home.path())
+        .args(["--json", "verify"])
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_slice(&verified.stdout).unwrap();
+    assert_eq!((&report["clean"], &report["messages"]), (&json!(true), &json!(180)), "{report}");
+}
+
+#[test]
+fn a_call_that_waits_tells_so_and_can_be_cancelled() {
+    let home = tempfile::tempdir().unwrap();
+    // A summariser that cannot be reached: its jobs stay, and contexts wait for them.
+    let nowhere =
+        ["summarize.provider=ollama", "summarize.model=none", "providers.ollama.base_url=http://127.0.0.1:9"];
+    let options: Vec<&str> = nowhere.iter().flat_map(|setting| ["--set", setting]).collect();
+    let mut client = Client::start_with(home.path(), &options);
+    fill(&mut client, "k", 20);
+    let params = json!({ "name": "context", "arguments": {}, "_meta": { "progressToken": "p" } });
+    let waiting = client.begin("tools/call", &params);
+    let note = client.read();
+    assert_eq!(
+        (&note["method"], &note["params"]["progressToken"]),
+        (&json!("notifications/progress"), &json!("p")),
+        "{note}"
+    );
+    client.send(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": waiting } }),
+    );
+    assert!(client.ask("ping", &json!({})).is_object(), "it goes on");
+    assert_eq!(client.ok("status", &json!({}))["conversation"]["clear"], false, "the jobs go on too");
+    client.end();
+}

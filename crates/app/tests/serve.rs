@@ -1,0 +1,349 @@
+//! `treering serve` as programs on the same machine and elsewhere meet it.
+
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+fn treering(home: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
+    command.env_clear().env("TREERING_HOME", home).args(args).current_dir(home);
+    command
+}
+
+fn ok(home: &Path, args: &[&str]) -> Value {
+    let args: Vec<&str> = ["--json"].iter().chain(args).copied().collect();
+    let Output { status, stdout, stderr } = treering(home, &args).output().unwrap();
+    assert!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&stderr));
+    serde_json::from_slice(&stdout).unwrap()
+}
+
+/// A server on a port of its own.
+struct Server {
+    child: Child,
+    address: String,
+    agent: ureq::Agent,
+}
+
+impl Server {
+    fn start(home: &Path, args: &[&str]) -> Self {
+        let args: Vec<&str> =
+            ["--json", "serve", "--address", "127.0.0.1:0"].iter().chain(args).copied().collect();
+        let mut child = treering(home, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut text = String::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        while !text.ends_with("}\n") {
+            assert!(lines.read_line(&mut text).unwrap() > 0, "it ended: {text}");
+        }
+        let said: Value = serde_json::from_str(&text).unwrap();
+        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        Self { child, address: said["address"].as_str().unwrap().to_owned(), agent }
+    }
+
+    fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> (u16, Value) {
+        let mut request =
+            ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.address));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut response = match body {
+            Some(body) => {
+                let request =
+                    request.header("content-type", "application/json").body(body.to_string()).unwrap();
+                self.agent.run(request).unwrap()
+            }
+            None => self.agent.run(request.body(()).unwrap()).unwrap(),
+        };
+        let text = response.body_mut().read_to_string().unwrap();
+        assert!(response.headers().contains_key("x-request-id"), "{path}");
+        let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        (response.status().as_u16(), value)
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let (status, value) = self.request("GET", path, &[], None);
+        assert_eq!(status, 200, "{path}: {value}");
+        value
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Value {
+        let (status, value) = self.request("POST", path, &[], Some(body));
+        assert!((200..300).contains(&status), "{path}: {status} {value}");
+        value
+    }
+
+    /// Reads events until one of each kind came.
+    fn events(&self, last: &str, kinds: &[&str]) -> Vec<(String, Value)> {
+        let request =
+            ureq::http::Request::get(format!("{}/v1/events", self.address)).header("last-event-id", last);
+        let response = self.agent.run(request.body(()).unwrap()).unwrap();
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let mut events: Vec<(String, Value)> = Vec::new();
+        let mut kind = String::new();
+        for line in BufReader::new(response.into_body().into_reader()).lines() {
+            let line = line.unwrap();
+            if let Some(name) = line.strip_prefix("event: ") {
+                name.clone_into(&mut kind);
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                events.push((kind.clone(), serde_json::from_str(data).unwrap()));
+            }
+            if kinds.iter().all(|kind| events.iter().any(|(it, _)| it == kind)) {
+                return events;
+            }
+        }
+        panic!("the stream ended with {events:?}");
+    }
+
+    /// Asks it to stop, and gives what it logged.
+    fn stop(mut self) -> String {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{log}");
+        log
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn turn(number: usize) -> Value {
+    json!({ "type": "turn", "user": format!("How is gate {number}? {}", "We wait. ".repeat(40)),
+        "assistant": format!("Gate {number} holds. {}", "It is calm. ".repeat(40)), "external_id": format!("t{number}") })
+}
+
+#[test]
+fn what_is_appended_is_found_told_and_counted() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &[]);
+    let entries: Vec<Value> = (0..40).map(turn).collect();
+    let appended = server.post("/v1/append", &json!({ "key": "day", "title": "Gates", "entries": entries }));
+    assert_eq!((&appended["slug"], appended["messages"].as_array().unwrap().len()), (&json!("gates"), 80));
+    let again = server.post("/v1/append", &json!({ "key": "day", "entries": [turn(3)] }));
+    assert_eq!(again["known"], 2);
+
+    let found = server.post("/v1/search", &json!({ "query": "gate 17", "limit": 3 }));
+    assert!(found["hits"][0]["snippet"].as_str().unwrap().contains("17"), "{found}");
+    let context =
+        server.post("/v1/context", &json!({ "query": "gate 17", "budget": 1500, "format": "messages" }));
+    assert!(context["messages"].is_array() && context["receipt"]["gate"]["degraded"] == false, "{context}");
+    let page = server.get("/v1/conversations/gates?from=2&limit=2");
+    assert_eq!((&page["turns"][0]["turn"], &page["next"]), (&json!(2), &json!(4)));
+    assert_eq!(server.get("/v1/conversations")["conversations"], json!([ok(home.path(), &["sessions"])[0]]));
+    let nodes = server.get("/v1/conversations/gates/messages/0/nodes");
+    let node = server.get(&format!("/v1/nodes/{}", nodes["up"][0]["id"].as_str().unwrap()));
+    assert_eq!(
+        node["node"],
+        ok(home.path(), &["show", nodes["up"][0]["id"].as_str().unwrap()]),
+        "as the command line tells it"
+    );
+    let update = server.post("/v1/conversations/gates/update", &json!({ "full": true, "dry_run": true }));
+    assert!(update["job"].is_null() && update["calls"].as_u64().unwrap() > 3);
+    assert_eq!(
+        server.request("PATCH", "/v1/conversations/gates", &[], Some(&json!({ "state": "closed" }))).1["state"],
+        "closed"
+    );
+    assert_eq!(server.get("/v1/conversations/gates/status")["open"], false);
+    assert!(!server.get("/v1/logs?limit=5")["lines"].as_array().unwrap().is_empty());
+    assert_eq!(server.get("/v1/stats")["turns"], 40);
+    assert!(server.get("/v1/jobs")["jobs"].is_array());
+
+    let metrics = server.get("/metrics");
+    let metrics = metrics.as_str().unwrap();
+    for line in
+        ["treering_turns{tenant=\"default\"} 40", "treering_http_requests_total", "treering_events_total"]
+    {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+    assert!(metrics.ends_with("# EOF\n"));
+    let log = server.stop();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().any(|line| line["path"] == "/v1/append" && line["status"] == 200), "{log}");
+    assert_eq!(ok(home.path(), &["verify"])["clean"], true);
+}
+
+#[test]
+fn events_tell_what_other_processes_bring() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &[]);
+    std::thread::scope(|scope| {
+        let following = scope.spawn(|| server.events("0.0.0", &["turn", "sealed", "node"]));
+        let lines: String = (0..20).map(|number| format!("{}\n", turn(number))).collect();
+        let file = home.path().join("lines.jsonl");
+        std::fs::write(&file, lines).unwrap();
+        let stdin = std::fs::File::open(&file).unwrap();
+        assert!(
+            treering(home.path(), &["append", "--no-tree"]).stdin(stdin).output().unwrap().status.success()
+        );
+        let events = following.join().unwrap();
+        let (_, first) = events.iter().find(|(kind, _)| kind == "turn").unwrap();
+        assert_eq!((&first["turn"], &first["messages"]), (&json!(0), &json!([0, 1])));
+        let (_, node) = events.iter().find(|(kind, _)| kind == "node").unwrap();
+        assert!(node["node"].as_str().unwrap().starts_with("l1-"));
+        let (_, sealed) = events.iter().find(|(kind, _)| kind == "sealed").unwrap();
+        assert!(sealed["log"]["text"].as_str().unwrap().contains("level 1"));
+    });
+    let (status, _) = server.request("GET", "/v1/events", &[("last-event-id", "nonsense")], None);
+    assert_eq!(status, 400);
+    server.stop();
+}
+
+#[test]
+fn what_is_wrong_is_said_in_json_with_what_to_do() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &["--set", "serve.body_bytes=20000"]);
+    let check = |method: &str, path: &str, body: Option<Value>, expected: u16, word: &str| {
+        let (status, value) = server.request(method, path, &[], body.as_ref());
+        assert_eq!(status, expected, "{method} {path}: {value}");
+        assert!(value["error"].as_str().unwrap().contains(word), "{method} {path}: {value}");
+    };
+    check("GET", "/nowhere", None, 404, "nothing");
+    check("DELETE", "/v1/search", None, 405, "method");
+    check("GET", "/v1/conversations/none", None, 404, "none");
+    check("GET", "/v1/conversations?limit=x", None, 400, "limit");
+    check("GET", "/v1/conversations?colour=red", None, 400, "colour");
+    check("GET", "/v1/conversations?limit=9999", None, 400, "500");
+    check("POST", "/v1/search", Some(json!({})), 400, "query");
+    check("POST", "/v1/search", Some(json!({ "query": "a", "tenant": "b" })), 400, "tenant");
+    check("POST", "/v1/append", Some(json!({ "entries": [] })), 400, "entries");
+    check("POST", "/v1/append", Some(json!({ "entries": [{ "type": "song" }] })), 400, "song");
+    check("POST", "/v1/append", Some(json!({ "entries": [{ "type": "turn" }] })), 400, "entry 0");
+    check(
+        "POST",
+        "/v1/append",
+        Some(json!({ "entries": [{ "type": "turn", "user": "x".repeat(30000) }] })),
+        413,
+        "large",
+    );
+    check("POST", "/v1/context", Some(json!({})), 404, "no conversation");
+    check("GET", "/v1/nodes/l1-00", None, 404, "l1-00");
+    let (status, value) = server.request("POST", "/v1/search", &[("content-type", "text/plain")], None);
+    assert_eq!((status, &value["error"]), (415, &json!("the body is not JSON")));
+    server.stop();
+}
+
+#[test]
+fn only_a_token_opens_and_only_its_own_tenant() {
+    let home = tempfile::tempdir().unwrap();
+    let refused = treering(home.path(), &["serve", "--address", "0.0.0.0:0"]).output().unwrap();
+    assert!(!refused.status.success());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("treering token create"));
+
+    let make = |args: &[&str]| {
+        let made = ok(home.path(), &[&["token", "create"], args].concat());
+        (format!("Bearer {}", made["token"].as_str().unwrap()), made["id"].as_str().unwrap().to_owned())
+    };
+    let (writer, writer_id) = make(&[]);
+    let (reader, _) = make(&["--scopes", "read"]);
+    let (other, _) = make(&["--tenant", "other", "--scopes", "read,write,admin"]);
+    let server = Server::start(home.path(), &["--set", "serve.require_token=true"]);
+    let stats = |token: &str| server.request("GET", "/v1/stats", &[("authorization", token)], None);
+    let append = |token: &str| {
+        let body = json!({ "key": "k", "entries": [turn(1)] });
+        server.request("POST", "/v1/append", &[("authorization", token)], Some(&body)).0
+    };
+    assert_eq!(server.request("GET", "/v1/stats", &[], None).0, 401);
+    for wrong in ["Bearer x", "Bearer trg_00000000_00", "Basic eDp5", &writer[..writer.len() - 1]] {
+        assert_eq!(stats(wrong).0, 401, "{wrong}");
+    }
+    assert_eq!(server.get("/health")["status"], "ok", "needs none");
+    assert_eq!((append(&reader), append(&writer), append(&other)), (403, 200, 200));
+    assert_eq!(stats(&reader).1["turns"], 1, "its own, not what the other has");
+    assert_eq!(stats(&other).1["tenant"], "other");
+    let metrics = |token: &str| server.request("GET", "/metrics", &[("authorization", token)], None).0;
+    assert_eq!((metrics(&writer), metrics(&other)), (403, 200));
+
+    // Over MCP the same holds, and no argument leads elsewhere.
+    let call = |token: &str, tool: &str, arguments: Value| {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": { "name": tool, "arguments": arguments } });
+        let accept = "application/json, text/event-stream";
+        server.request("POST", "/mcp", &[("authorization", token), ("accept", accept)], Some(&body)).1
+    };
+    assert_eq!(call(&reader, "remember", json!({ "user": "x" }))["result"]["isError"], true);
+    assert_eq!(call(&other, "status", json!({}))["result"]["structuredContent"]["turns"], 1);
+    assert_eq!(server.request("POST", "/mcp", &[], Some(&json!({}))).0, 401);
+
+    ok(home.path(), &["token", "revoke", &writer_id]);
+    assert_eq!(stats(&writer).0, 401, "revoked at once");
+    assert_eq!(ok(home.path(), &["token", "list"]).as_array().unwrap().len(), 2);
+    let log = server.stop();
+    assert!(!log.contains("trg_"), "no secret is logged");
+}
+
+#[test]
+fn other_names_other_pages_and_too_many_are_sent_away() {
+    let home = tempfile::tempdir().unwrap();
+    let settings = [
+        "serve.requests_per_second=5",
+        "serve.hosts=[\"memory.example\"]",
+        "serve.origins=[\"https://app.example\"]",
+    ];
+    let args: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
+    let server = Server::start(home.path(), &args);
+    let status = |headers: &[(&str, &str)]| server.request("GET", "/v1/stats", headers, None).0;
+    assert_eq!(status(&[("host", "evil.example")]), 403);
+    assert_eq!(status(&[("host", "memory.example")]), 200);
+    assert_eq!(status(&[("origin", "http://evil.example")]), 403);
+    assert_eq!(status(&[("origin", "https://app.example")]), 200);
+    let asked = ureq::http::Request::options(format!("{}/v1/search", server.address))
+        .header("origin", "https://app.example")
+        .header("access-control-request-method", "POST");
+    let told = server.agent.run(asked.body(()).unwrap()).unwrap();
+    assert_eq!(told.headers()["access-control-allow-origin"], "https://app.example", "browsers are told");
+    let (code, _) = server.request("POST", "/mcp", &[("host", "evil.example")], Some(&json!({})));
+    assert_eq!(code, 403);
+    let answers: Vec<u16> = (0..30).map(|_| status(&[])).collect();
+    assert!(answers.contains(&429), "{answers:?}");
+    server.stop();
+}
+
+#[test]
+fn the_document_and_the_page_come_from_the_service_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &[]);
+    let document = server.get("/openapi.json");
+    assert_eq!(
+        document,
+        serde_json::from_slice::<Value>(
+            &treering(home.path(), &["serve", "--openapi"]).output().unwrap().stdout
+        )
+        .unwrap()
+    );
+    for path in ["/v1/append", "/v1/search", "/v1/context", "/v1/events", "/metrics", "/health", "/ready"] {
+        assert!(document["paths"][path].is_object(), "{path}");
+    }
+    let page = server.get("/");
+    let page = page.as_str().unwrap();
+    assert!(page.contains("/openapi.json") && !page.contains("http://") && !page.contains("https://"));
+    server.stop();
+}
+
+#[test]
+fn it_stops_after_what_it_has_at_hand_and_leaves_no_lease() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &[]);
+    let entries: Vec<Value> = (0..400).map(turn).collect();
+    server.post("/v1/append", &json!({ "key": "long", "entries": entries }));
+    server.stop();
+    let jobs = ok(home.path(), &["jobs", "--limit", "1000"]);
+    let held = jobs.as_array().unwrap().iter().filter(|job| job["state"] == "generating").count();
+    assert_eq!(held, 0, "{jobs}");
+    ok(home.path(), &["work"]);
+    let verified = ok(home.path(), &["verify"]);
+    assert_eq!((&verified["clean"], &verified["messages"]), (&json!(true), &json!(800)));
+}
