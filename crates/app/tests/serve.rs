@@ -136,8 +136,9 @@ fn what_is_appended_is_found_told_and_counted() {
     let again = server.post("/v1/append", &json!({ "key": "day", "entries": [turn(3)] }));
     assert_eq!(again["known"], 2);
 
-    let found = server.post("/v1/search", &json!({ "query": "gate 17", "limit": 3 }));
-    assert!(found["hits"][0]["snippet"].as_str().unwrap().contains("17"), "{found}");
+    let found = server.post("/v1/search", &json!({ "query": "gate 17", "limit": 10 }));
+    let hits = found["hits"].as_array().unwrap();
+    assert!(hits.iter().any(|hit| hit["idx"] == 34 || hit["idx"] == 35), "{found}");
     let context =
         server.post("/v1/context", &json!({ "query": "gate 17", "budget": 1500, "format": "messages" }));
     assert!(context["messages"].is_array() && context["receipt"]["gate"]["degraded"] == false, "{context}");
