@@ -145,6 +145,9 @@ fn what_is_appended_is_found_told_and_counted() {
     let page = server.get("/v1/conversations/gates?from=2&limit=2");
     assert_eq!((&page["turns"][0]["turn"], &page["next"]), (&json!(2), &json!(4)));
     assert_eq!(server.get("/v1/conversations")["conversations"], json!([ok(home.path(), &["sessions"])[0]]));
+    while server.get("/v1/jobs")["jobs"] != json!([]) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
     let nodes = server.get("/v1/conversations/gates/messages/0/nodes");
     let node = server.get(&format!("/v1/nodes/{}", nodes["up"][0]["id"].as_str().unwrap()));
     assert_eq!(
