@@ -1,6 +1,7 @@
 //! Settings. Each is declared once, here: its key in the file, its environment variable, its
 //! default, its check and its documentation all come from this declaration.
 
+pub mod context;
 pub mod providers;
 pub mod serve;
 pub mod spend;
@@ -13,13 +14,14 @@ use confique::meta::{Expr, FieldKind, LeafKind, Meta};
 use confique::{Config, Layer};
 use serde::Deserialize;
 use treering_core::job::RetryPolicy;
-use treering_core::packing::{Profile, Section};
+use treering_core::packing::Profile;
 use treering_core::parameters::{Assignment, PARAMETERS};
 use treering_core::redact::redact;
 use treering_core::{Invalid, Policy, Preset, TenantId};
 use treering_providers::{Bpe, ENCODER_NAME, StaticEmbedder};
 use treering_store::Sync;
 
+pub use context::{ContextSettings, ProfileSettings};
 pub use providers::{ChatSettings, ProvidersSettings, SummarizeSettings};
 pub use serve::ServeSettings;
 pub use spend::SpendSettings;
@@ -85,33 +87,6 @@ pub struct Settings {
     /// or `"nodes"`. The guide to contexts says what a section may have.
     #[config(default = {})]
     pub profiles: BTreeMap<String, ProfileSettings>,
-}
-
-/// What is handed to a model.
-#[derive(Debug, Config)]
-#[config(layer_attr(serde(deny_unknown_fields)))]
-pub struct ContextSettings {
-    /// The most tokens that a context may have.
-    #[config(env = "TREERING_CONTEXT_BUDGET", default = 8000)]
-    pub budget: u32,
-
-    /// How many of them are kept for the latest messages, as they were said; half of the
-    /// context at the most.
-    #[config(env = "TREERING_CONTEXT_RECENT", default = 2000)]
-    pub recent: u32,
-
-    /// What goes into a context: `cut`, `enriched`, `tiered`, `frontier`, `code-review`,
-    /// `documentation`, or a profile of your own.
-    #[config(env = "TREERING_CONTEXT_PROFILE", default = "cut")]
-    pub profile: String,
-}
-
-/// A profile of one's own.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProfileSettings {
-    /// What it takes, in the order it is told.
-    pub sections: Vec<Section>,
 }
 
 /// Where and how everything is kept.
