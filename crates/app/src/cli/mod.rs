@@ -138,6 +138,10 @@ enum Command {
     /// Serves agents over the Model Context Protocol, on standard input and output
     #[cfg(feature = "serve")]
     Mcp(mcp::Args),
+    /// Commands of the feature `serve`
+    #[cfg(not(feature = "serve"))]
+    #[command(name = "serve", aliases = ["mcp", "install", "uninstall", "hook", "token"], hide = true)]
+    Absent(Absent),
     /// Shows what background work was planned, done or failed
     Logs(logs::Args),
     /// Shows what the next context of a conversation would wait for
@@ -166,6 +170,14 @@ enum Command {
     Config(config::Args),
     /// Prints a completion script for a shell
     Completions(completions::Args),
+}
+
+/// What a command that is not there was given.
+#[cfg(not(feature = "serve"))]
+#[derive(clap::Args)]
+struct Absent {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    _rest: Vec<String>,
 }
 
 /// Why a command ended early.
@@ -271,6 +283,12 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Token(args) => token::run(args, global, output),
         #[cfg(feature = "serve")]
         Command::Mcp(args) => mcp::run(&args, global),
+        #[cfg(not(feature = "serve"))]
+        Command::Absent(_) => Err(Failure::Usage(
+            "this program was built without the feature `serve`; \
+             `cargo install --path crates/app --features serve` builds one with it"
+                .into(),
+        )),
         Command::Logs(args) => logs::run(&args, &global.open()?, output),
         Command::Status(args) => status::run(&args, &global.open()?, output),
         Command::Policy(args) => policy::run(&args, &global.open()?, output),
