@@ -1,6 +1,6 @@
 //! The figures of the service: what MCP adds to a search, and what 200 clients at once do to HTTP.
 //!
-//! `cargo bench --bench serve`; with `-- --seconds 5` the clients keep at it for 5 seconds instead of 60.
+//! `cargo bench --bench serve --features serve`; with `-- --seconds 5` the clients keep at it for 5 seconds instead of 60.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
