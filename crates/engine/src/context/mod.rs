@@ -228,7 +228,7 @@ impl Assembly<'_> {
     /// short ones fill the gaps that long ones leave, and of long ones only a part may be told.
     fn hits_wanted(&self, end: u32) -> Result<usize> {
         let each = self.said(end)?.checked_div(end.into()).unwrap_or(0).clamp(16, 56);
-        let fitting = u64::from(self.request.budget) / (each + u64::from(BESIDE));
+        let fitting = u64::from(self.request.budget) * 7 / 8 / (each + u64::from(BESIDE));
         Ok(usize::try_from(fitting).unwrap_or(0).clamp(12, 160))
     }
 
