@@ -111,9 +111,6 @@ pub fn term_weights(terms: &[(TermId, bool)], items: u32, holding: &[u32]) -> Ve
     weights
 }
 
-/// How much a term counts in an item of no more words than it: the most there is.
-pub const MOST_PRESENCE: f32 = 1.5 / 1.25;
-
 /// How much a term that is there counts in an item of so many words: less in long ones. It is the part of BM25
 /// (k1 and b 0.5) that a term has which stands there once.
 #[must_use]

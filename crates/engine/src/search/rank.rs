@@ -1,9 +1,7 @@
 //! Ranking: which items fit a question, and why. Candidates come from the words and from the
 //! meaning; each is then judged by everything there is to know about it.
 
-use treering_core::fusion::{
-    MOST_PRESENCE, Signals, briefness, is_common, nearness, rarity, sitting, term_weights,
-};
+use treering_core::fusion::{Signals, briefness, is_common, nearness, rarity, sitting, term_weights};
 use treering_core::lexicon::words;
 use treering_core::question::Question;
 
@@ -50,17 +48,20 @@ pub(super) fn rank(
     // What is gone from the store meanwhile is left out, and others take its place.
     let limit = limit.saturating_mul(2);
     let meaning = meaning(arena, vector, filter);
-    let (asked, near_in_meaning) = if arena.items.len() < MANY {
-        (Asked::new(arena, question, &meaning, filter), by_meaning(arena, &meaning, filter, many))
+    let by_words = || {
+        let asked = Asked::new(arena, question, &meaning, filter);
+        let candidates = asked.by_words(many);
+        (asked, candidates)
+    };
+    let ((asked, mut candidates), near_in_meaning) = if arena.items.len() < MANY {
+        (by_words(), by_meaning(arena, &meaning, filter, many))
     } else {
         std::thread::scope(|scope| {
             let nearest = scope.spawn(|| by_meaning(arena, &meaning, filter, many));
-            let asked = Asked::new(arena, question, &meaning, filter);
-            let nearest = nearest.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            (asked, nearest)
+            let by_words = by_words();
+            (by_words, nearest.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         })
     };
-    let mut candidates: Vec<u32> = asked.by_words(many);
     candidates.extend(near_in_meaning);
     for place in 0..candidates.len() {
         let item = &arena.items[candidates[place] as usize];
@@ -208,23 +209,45 @@ impl<'a> Asked<'a> {
     }
 
     fn by_words(&self, limit: usize) -> Vec<u32> {
-        let presence = &self.arena.presence[self.first as usize..];
+        /// How many items are passed over at once, since nearly all are too low.
+        const TOGETHER: usize = 16;
+        let presence = self.arena.presence[self.first as usize..].chunks(TOGETHER);
         let mut best = Best::new(limit);
-        for (item, (held, presence)) in (self.first..).zip(self.holds.iter().zip(presence)) {
-            if *held == 0 {
+        for (first, (held, presence)) in
+            (self.first..).step_by(TOGETHER).zip(self.holds.chunks(TOGETHER).zip(presence))
+        {
+            let mut scores = [0.0; TOGETHER];
+            let highest = self.score(held, presence, &mut scores);
+            if highest < best.least {
                 continue;
             }
-            // What is too low in any case is not looked at any further.
-            let weight = self.weight(*held);
-            if weight * MOST_PRESENCE < best.least {
-                continue;
-            }
-            let score = weight * presence;
-            if score >= best.least && self.filter.passes(&self.arena.items[item as usize]) {
-                best.offer(item, score);
+            for (item, (held, score)) in (first..).zip(held.iter().zip(scores)) {
+                let is_among = *held != 0 && score >= best.least;
+                if is_among && self.filter.passes(&self.arena.items[item as usize]) {
+                    best.offer(item, score);
+                }
             }
         }
         best.into_sorted().into_iter().map(|(item, _)| item).collect()
+    }
+
+    /// What the words of some items are worth, and the highest of that.
+    #[inline]
+    fn score(&self, held: &[u32], presence: &[f32], scores: &mut [f32]) -> f32 {
+        let items = scores.iter_mut().zip(held.iter().zip(presence));
+        let mut highest = 0.0_f32;
+        let mut put = |score: &mut f32, worth: f32| {
+            *score = worth;
+            highest = if worth > highest { worth } else { highest };
+        };
+        // Nearly every question has eight terms or fewer.
+        match self.sums.as_slice() {
+            [sums] => {
+                items.for_each(|(score, (held, presence))| put(score, sums[*held as usize & 255] * presence))
+            }
+            _ => items.for_each(|(score, (held, presence))| put(score, self.weight(*held) * presence)),
+        }
+        highest
     }
 
     /// Which terms an item holds.

@@ -90,9 +90,7 @@ impl Vectors {
         const EVERY: usize = 16;
         let words = self.words().max(1);
         let mut counts = vec![0_usize; 64 * words + 1];
-        for row in self.bits.chunks_exact(words).step_by(EVERY) {
-            counts[simd::agreement(row, &question.bits) as usize] += 1;
-        }
+        simd::tally(&self.bits, &question.bits, EVERY, &mut counts);
         let mut reached = 0;
         let threshold = (0..counts.len()).rev().find(|same| {
             reached += counts[*same] * EVERY;
@@ -139,7 +137,7 @@ impl Best {
 
     fn keep(&mut self, item: u32, score: f32) {
         self.kept.push((item, score));
-        if self.kept.len() >= 4 * self.limit.max(64) {
+        if self.kept.len() >= 2 * self.limit.max(64) {
             self.kept.select_nth_unstable_by(self.limit - 1, better);
             self.kept.truncate(self.limit);
             self.least = self.kept[self.limit - 1].1;

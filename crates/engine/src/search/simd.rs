@@ -31,13 +31,22 @@ fn reaching_in<const WORDS: usize>(rows: &[u64], wanted: &[u64], least: u32, out
 }
 
 #[inline(always)]
-pub(super) fn agreement(row: &[u64], wanted: &[u64]) -> u32 {
+fn agreement(row: &[u64], wanted: &[u64]) -> u32 {
     let (mut same, mut place) = (0, 0);
     while place < row.len() {
         same += (!(row[place] ^ wanted[place])).count_ones();
         place += 1;
     }
     same
+}
+
+/// Counts by how many bits they share with the wanted one, of every so many rows.
+#[inline(always)]
+fn tally_of(rows: &[u64], wanted: &[u64], every: usize, counts: &mut [usize]) {
+    let words = wanted.len().max(1);
+    for row in rows.chunks_exact(words).step_by(every) {
+        counts[agreement(row, wanted) as usize] += 1;
+    }
 }
 
 #[inline(always)]
@@ -60,6 +69,11 @@ mod wide {
     }
 
     #[target_feature(enable = "avx2,popcnt")]
+    pub(super) fn tally(rows: &[u64], wanted: &[u64], every: usize, counts: &mut [usize]) {
+        super::tally_of(rows, wanted, every, counts);
+    }
+
+    #[target_feature(enable = "avx2,popcnt")]
     pub(super) fn product(a: &[i8], b: &[i8]) -> i32 {
         super::product_of(a, b)
     }
@@ -78,6 +92,17 @@ pub(super) fn reaching(rows: &[u64], wanted: &[u64], least: u32, out: &mut Vec<u
         return unsafe { wide::reaching(rows, wanted, least, out) };
     }
     reaching_of(rows, wanted, least, out);
+}
+
+/// Counts by how many bits they share with the wanted one, of every so many rows.
+pub(super) fn tally(rows: &[u64], wanted: &[u64], every: usize, counts: &mut [usize]) {
+    #[cfg(target_arch = "x86_64")]
+    if wide::is_here() {
+        // SAFETY: the processor has what the function is compiled for.
+        #[expect(unsafe_code, reason = "the only way to use what the processor has beyond the baseline")]
+        return unsafe { wide::tally(rows, wanted, every, counts) };
+    }
+    tally_of(rows, wanted, every, counts);
 }
 
 /// The product of two rows of bytes.
@@ -110,6 +135,12 @@ mod tests {
                 let expected: Vec<u32> = (0..9).filter(|place| all[*place as usize] >= least).collect();
                 assert_eq!((&plain, &wide), (&expected, &expected));
             }
+            let (mut plain, mut wide) = (vec![0; words * 64 + 1], vec![0; words * 64 + 1]);
+            tally_of(&rows, wanted, 2, &mut plain);
+            tally(&rows, wanted, 2, &mut wide);
+            let expected = |same: usize| all.iter().step_by(2).filter(|all| **all as usize == same).count();
+            assert_eq!(plain, (0..=words * 64).map(expected).collect::<Vec<usize>>());
+            assert_eq!(plain, wide);
         }
         for length in [0, 1, 31, 256, 384] {
             let a: Vec<i8> = (0..length).map(|n| (n * 37 % 255 - 127) as i8).collect();
