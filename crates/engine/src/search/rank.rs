@@ -19,7 +19,7 @@ const RADIUS: usize = 3;
 /// How many items are few enough to look at every vector.
 const FEW: usize = 20_000;
 /// From how many items on words and meaning are looked at side by side.
-const MANY: usize = 16_000;
+const MANY: usize = 50_000;
 /// The most terms of a question that are looked at.
 const MOST_TERMS: usize = 32;
 /// How long after a time that a question names people still tell of it, in microseconds.
