@@ -18,8 +18,10 @@ use treering_core::packing::Profile;
 use treering_core::parameters::{Assignment, PARAMETERS};
 use treering_core::redact::redact;
 use treering_core::{Invalid, Policy, Preset, TenantId};
-use treering_providers::{Bpe, ENCODER_NAME, StaticEmbedder};
+use treering_providers::{ENCODER_NAME, StaticEmbedder};
 use treering_store::Sync;
+
+use crate::tokenizers::TokenizerOption;
 
 pub use context::{ContextSettings, ProfileSettings};
 pub use providers::{ChatSettings, ProvidersSettings, SummarizeSettings};
@@ -103,10 +105,11 @@ pub struct StoreSettings {
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct TokenSettings {
-    /// The tokenizer that counts the tokens of new messages: `o200k` (GPT-4o and later) or
-    /// `cl100k` (GPT-4).
-    #[config(env = "TREERING_TOKENS_TOKENIZER", default = "o200k")]
-    pub tokenizer: TokenizerSetting,
+    /// The tokenizer that counts tokens, of new messages and of contexts: `o200k` (GPT-4o and later), `cl100k` (GPT-4), or
+    /// for any other family the path of the `tokenizer.json` that its model is published with, seen from the
+    /// home folder (for programs built with `--features tokenizers`).
+    #[config(env = "TREERING_TOKENS_TOKENIZER", default = "o200k", validate = is_tokenizer)]
+    pub tokenizer: String,
 }
 
 /// How texts get the vectors that search compares.
@@ -220,16 +223,6 @@ pub enum SyncSetting {
     Normal,
 }
 
-/// The values of `tokens.tokenizer`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TokenizerSetting {
-    /// GPT-4o and later.
-    O200k,
-    /// GPT-4 and GPT-3.5.
-    Cl100k,
-}
-
 impl From<SyncSetting> for Sync {
     fn from(setting: SyncSetting) -> Self {
         match setting {
@@ -239,13 +232,8 @@ impl From<SyncSetting> for Sync {
     }
 }
 
-impl From<TokenizerSetting> for Bpe {
-    fn from(setting: TokenizerSetting) -> Self {
-        match setting {
-            TokenizerSetting::O200k => Self::O200k,
-            TokenizerSetting::Cl100k => Self::Cl100k,
-        }
-    }
+fn is_tokenizer(name: &impl AsRef<str>) -> Result<(), String> {
+    name.as_ref().parse::<TokenizerOption>().map(drop)
 }
 
 fn is_tenant(name: &impl AsRef<str>) -> Result<(), String> {

@@ -38,6 +38,7 @@ pub mod models;
 mod prices;
 #[cfg(feature = "serve")]
 pub mod service;
+mod tokenizers;
 #[cfg(feature = "serve")]
 pub mod tokens;
 pub mod views;
@@ -50,6 +51,7 @@ use embedders::EMBEDDERS;
 pub use embedders::{EmbedOptions, embedder_named};
 pub use models::{Models, ProviderOptions, SummarizeOptions};
 pub use prices::SpendOptions;
+pub use tokenizers::TokenizerOption;
 pub use treering_core::{NewMessage, NewToolCall, Policy, Role, TenantId, ThreadName, Timestamp};
 pub use treering_engine::{
     Agent, AgentSettings, Appended, Context, ContextRequest, Error, Incoming, Matching, Memory,
@@ -64,7 +66,7 @@ pub struct Options {
     /// What a turn has survived when it is acknowledged.
     pub sync: Sync,
     /// What counts tokens.
-    pub tokenizer: Bpe,
+    pub tokenizer: TokenizerOption,
     /// How texts get their vectors.
     pub embed: EmbedOptions,
     /// Who writes the summaries.
@@ -97,10 +99,11 @@ pub fn open_with(home: &Path, options: Options) -> Result<Memory> {
     // Those that may have given the vectors that search still goes by, as far as they can be had.
     let others = EMBEDDERS.into_iter().filter(|name| *name != embed.model);
     let other_embedders = others.filter_map(|name| embedder_named(name, &embed).ok()).collect();
+    let tokenizer = tokenizers::tokenizer(home, &tokenizer)?;
     let store = EmbeddedStore::open(home, sync)?;
     let parts = Parts {
         store: Arc::new(store),
-        tokenizer: Arc::new(tokenizer),
+        tokenizer,
         clock: Arc::new(treering_engine::SystemClock),
         summarizer,
         stand_in: Some(Arc::new(Extractive)),

@@ -359,10 +359,13 @@ pub struct Description {
 /// Counts tokens as a family of models does.
 pub trait Tokenizer: Send + Sync {
     /// Its name, e.g. `o200k`.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// How many tokens the text has.
     fn count(&self, text: &str) -> u32;
+
+    /// Whether the tokens of blocks that end with a line add up to those of all of them together.
+    fn adds_up(&self) -> bool;
 }
 
 /// Writes what a node says.

@@ -27,7 +27,7 @@ pub struct Receipt {
     /// The tokens it has.
     pub tokens: u32,
     /// What counted them.
-    pub tokenizer: &'static str,
+    pub tokenizer: String,
     /// Everything in it, in order.
     pub items: Vec<ReceiptItem>,
     /// What is not in it, or not wholly.

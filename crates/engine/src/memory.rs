@@ -96,7 +96,7 @@ pub struct Stats {
     /// What is in them.
     pub totals: Totals,
     /// The tokenizer that counted the tokens.
-    pub tokenizer: &'static str,
+    pub tokenizer: String,
 }
 
 impl Memory {
@@ -381,7 +381,7 @@ impl Memory {
             store: self.store().describe()?,
             conversations,
             totals,
-            tokenizer: self.tokenizer().name(),
+            tokenizer: self.tokenizer().name().to_owned(),
         })
     }
 

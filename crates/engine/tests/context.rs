@@ -105,6 +105,45 @@ fn every_profile_reads_well() {
     }
 }
 
+/// A tokenizer by which lines cost more together than one by one.
+struct Sticky;
+
+impl Tokenizer for Sticky {
+    fn name(&self) -> &str {
+        "sticky"
+    }
+
+    fn count(&self, text: &str) -> u32 {
+        let together = text.matches('\n').count().saturating_sub(1);
+        Bpe::O200k.count(text) + together as u32
+    }
+
+    fn adds_up(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn the_budget_holds_where_blocks_do_not_add_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let embedders: Vec<Arc<dyn treering_core::Embedder>> =
+        vec![Arc::new(treering_providers::StaticEmbedder::new())];
+    let clock = Arc::new(FakeClock::at(start()));
+    let parts = common::parts(folder.path(), small(), Arc::new(Extractive), clock, embedders);
+    let parts = treering_engine::Parts { tokenizer: Arc::new(Sticky), ..parts };
+    let memory = Memory::new(parts, treering_core::TenantId::default());
+    let id = say(&memory, &borrowed(&harbour(60)));
+    for budget in [300, 800, 2000] {
+        for query in [None, Some("How high is the sill of berth 3?")] {
+            let context = memory.context(&request(id, "cut", budget, query)).unwrap();
+            let tokens = Sticky.count(&context.markdown());
+            assert_eq!((context.receipt.tokens, context.receipt.tokenizer.as_str()), (tokens, "sticky"));
+            assert!(tokens <= budget, "{tokens} of {budget}");
+            assert!(tokens >= budget * 4 / 5, "{tokens} of {budget}: what is left free is little");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 

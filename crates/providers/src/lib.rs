@@ -1,6 +1,6 @@
 //! What models bring, behind the ports of `treering-core`: tokenizers, the summariser that needs
 //! no model, the bundled embedder; with the feature `encoder`, a sentence encoder; with the feature
-//! `remote`, models over HTTP for summaries, vectors and chat.
+//! `remote`, models over HTTP for summaries, vectors and chat; with the feature `tokenizers`, tokenizers of any family.
 
 #[cfg(feature = "remote")]
 mod anthropic;
@@ -31,6 +31,8 @@ mod stream;
 #[cfg(feature = "remote")]
 pub mod summarise;
 pub mod tokenizer;
+#[cfg(feature = "tokenizers")]
+mod tokenizer_file;
 mod wordpiece;
 
 #[cfg(feature = "encoder")]
@@ -40,6 +42,8 @@ pub use static_embedder::StaticEmbedder;
 #[cfg(feature = "remote")]
 pub use summarise::ModelSummarizer;
 pub use tokenizer::Bpe;
+#[cfg(feature = "tokenizers")]
+pub use tokenizer_file::FileTokenizer;
 
 /// The name of the encoder's model, known also to a program without it.
 pub const ENCODER_NAME: &str = "all-MiniLM-L6-v2";

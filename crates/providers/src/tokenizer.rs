@@ -24,7 +24,7 @@ impl Bpe {
 }
 
 impl Tokenizer for Bpe {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         match self {
             Self::O200k => "o200k",
             Self::Cl100k => "cl100k",
@@ -44,6 +44,10 @@ impl Tokenizer for Bpe {
         let count =
             WORDS.with_borrow_mut(|words| words[usize::from(*self == Self::Cl100k)].count(text, slow));
         u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    fn adds_up(&self) -> bool {
+        true
     }
 }
 

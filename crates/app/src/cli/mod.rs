@@ -347,7 +347,7 @@ impl Global {
         let options = crate::Options {
             tenant: TenantId::new(settings.tenant.clone())?,
             sync: settings.store.sync.into(),
-            tokenizer: settings.tokens.tokenizer.into(),
+            tokenizer: settings.tokens.tokenizer.parse().map_err(Failure::Usage)?,
             embed: (&settings.embed).into(),
             summarize: settings.summarize.into(),
             providers: (&settings.providers).into(),

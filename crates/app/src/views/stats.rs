@@ -26,7 +26,7 @@ pub struct StatsView {
     /// Tokens.
     pub tokens: u64,
     /// What counted the tokens.
-    pub tokenizer: &'static str,
+    pub tokenizer: String,
     /// Where it is kept.
     pub store: StoreView,
     /// What the trees come to.

@@ -86,8 +86,11 @@ impl Context {
         std::iter::once(self.preamble.as_str()).chain(sections)
     }
 
-    /// Its tokens: what blocks cost adds up.
+    /// Its tokens: what blocks cost adds up, or all of them are counted together.
     pub(super) fn tokens(&self, tally: &Tally) -> u32 {
+        if !tally.adds_up() {
+            return tally.count(&self.markdown());
+        }
         let of = |section: &ContextSection| {
             let items = section.items.iter().map(|item| item.tokens).sum::<u32>();
             tally.count(&section.head) + items + section.note.as_deref().map_or(0, |note| tally.count(note))

@@ -92,13 +92,27 @@ impl Memory {
             None => conversation.totals.messages,
             Some(turn) => self.end_of(&*reader, &key, &conversation, turn)?,
         };
-        let assembly =
-            Assembly { memory: self, reader: &*reader, key: &key, conversation: &conversation, request };
+        let mut assembly = Assembly {
+            memory: self,
+            reader: &*reader,
+            key: &key,
+            conversation: &conversation,
+            request,
+            budget: request.budget,
+        };
         let gate = match end < conversation.totals.messages {
             true => GateOutcome::of(&assembly.gate_then(end)?, waited_ms),
             false => GateOutcome::of(&passage.status, waited_ms),
         };
-        assembly.assemble(end, gate)
+        loop {
+            let context = assembly.assemble(end, gate.clone())?;
+            // Only where blocks cost more together than one by one.
+            let over = context.receipt.tokens.saturating_sub(request.budget);
+            if over == 0 || assembly.budget <= LEAST_BUDGET {
+                return Ok(context);
+            }
+            assembly.budget = assembly.budget.saturating_sub(over + OVER_STEP).max(LEAST_BUDGET);
+        }
     }
 
     /// The context of the turn before, for the same request; nothing before the second turn.
@@ -139,6 +153,9 @@ fn no_conversation(id: ConversationId) -> Error {
     Error::NoConversation(id.to_string())
 }
 
+/// How much more is left free when a context came out too large.
+const OVER_STEP: u32 = 8;
+
 /// Puts one context together.
 struct Assembly<'a> {
     memory: &'a Memory,
@@ -146,6 +163,8 @@ struct Assembly<'a> {
     key: &'a ConversationKey,
     conversation: &'a Conversation,
     request: &'a ContextRequest,
+    /// What its blocks may cost, one by one.
+    budget: u32,
 }
 
 impl Assembly<'_> {
@@ -187,7 +206,7 @@ impl Assembly<'_> {
             asked_at: now.to_string(),
             budget: self.request.budget,
             tokens,
-            tokenizer: self.memory.tokenizer().name(),
+            tokenizer: self.memory.tokenizer().name().to_owned(),
             items: Self::receipt_items(&grove, &context, &plan),
             left_out: plan.left_out.clone(),
             hits_left_out: plan.hits_left_out,
@@ -228,7 +247,7 @@ impl Assembly<'_> {
     /// short ones fill the gaps that long ones leave, and of long ones only a part may be told.
     fn hits_wanted(&self, end: u32) -> Result<usize> {
         let each = self.said(end)?.checked_div(end.into()).unwrap_or(0).clamp(16, 56);
-        let fitting = u64::from(self.request.budget) * 7 / 8 / (each + u64::from(BESIDE));
+        let fitting = u64::from(self.budget) * 7 / 8 / (each + u64::from(BESIDE));
         Ok(usize::try_from(fitting).unwrap_or(0).clamp(12, 160))
     }
 
@@ -240,7 +259,7 @@ impl Assembly<'_> {
     }
 
     fn budget(&self) -> u32 {
-        self.request.budget.saturating_sub(self.memory.tally().count(blocks::PREAMBLE))
+        self.budget.saturating_sub(self.memory.tally().count(blocks::PREAMBLE))
     }
 
     /// Divides the budget, and says which part of the history is settled.

@@ -30,6 +30,11 @@ impl Tally {
         self.counts.get_or(ContentHash::of_fields(&[block.as_bytes()]), || self.tokenizer.count(block))
     }
 
+    /// Whether what blocks cost adds up.
+    pub(super) fn adds_up(&self) -> bool {
+        self.tokenizer.adds_up()
+    }
+
     /// The piece of a node.
     pub(super) fn piece(&self, of: ConversationId, node: &Node, make: impl FnOnce() -> Piece) -> Piece {
         self.pieces.get_or(written(of, node), make)

@@ -37,7 +37,8 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
     pub(super) fn read_nodes(&self, key: &ConversationKey, filter: &NodeFilter) -> StoreResult<Vec<Node>> {
         let Some(pk) = self.pk(key)? else { return Ok(Vec::new()) };
         // Who asks for a parent gets few of very many, which the order of the answer must not make read them all.
-        let by = if filter.parent.is_some() && filter.level.is_some() { "INDEXED BY nodes_parent" } else { "" };
+        let by =
+            if filter.parent.is_some() && filter.level.is_some() { "INDEXED BY nodes_parent" } else { "" };
         let mut sql = format!("SELECT {NODE} FROM nodes n {by} WHERE n.conversation = ?");
         let mut params: Vec<Value> = vec![pk.into()];
         if let Some(level) = filter.level {
