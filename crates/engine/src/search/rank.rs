@@ -243,7 +243,7 @@ impl<'a> Asked<'a> {
         // Nearly every question has eight terms or fewer.
         match self.sums.as_slice() {
             [sums] => {
-                items.for_each(|(score, (held, presence))| put(score, sums[*held as usize & 255] * presence))
+                items.for_each(|(score, (held, presence))| put(score, sums[*held as usize & 255] * presence));
             }
             _ => items.for_each(|(score, (held, presence))| put(score, self.weight(*held) * presence)),
         }
