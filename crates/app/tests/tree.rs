@@ -549,3 +549,35 @@ fn turn(number: u32) -> String {
     let line = json!({ "type": "turn", "user": user, "assistant": assistant, "at": at });
     format!("{line}\n")
 }
+
+/// What one process stores and works off, another that follows tells of, with what it changes in the context.
+#[test]
+fn tail_follows_what_other_processes_bring() {
+    use std::io::{BufRead as _, BufReader};
+
+    let home = Home::demo();
+    let mut command = home.command(&["tail", "tidewatch", "--json", "--idle", "30", "--budget", "2000"]);
+    let mut tail =
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    // It says when it has begun.
+    let mut noted = BufReader::new(tail.stderr.take().unwrap());
+    let mut note = String::new();
+    noted.read_line(&mut note).unwrap();
+    assert!(note.contains("following"), "{note}");
+    home.ok(&["append", "--key", "elsewhere", "--user", "not followed", "--assistant", "at all"]);
+    home.ok(&["append", "tidewatch", "--user", "Is berth 3 free at dawn?", "--assistant", "From five on."]);
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    let mut told: Vec<Value> = Vec::new();
+    while !told.iter().any(|it| it["event"] == "context") || !told.iter().any(|it| it["event"] == "node") {
+        told.push(serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap());
+    }
+    tail.kill().unwrap();
+    tail.wait().unwrap();
+    assert!(told.iter().all(|it| it["slug"] == "tidewatch"), "{told:?}");
+    let of = |event: &str| told.iter().find(|it| it["event"] == event).unwrap();
+    assert_eq!(of("turn")["messages"], serde_json::json!([279, 280]));
+    assert_eq!(of("node")["level"], 1);
+    let context = of("context");
+    assert_eq!(context["budget"], 2000);
+    assert!(context["tokens"].as_u64().unwrap() <= 2000, "{context}");
+}

@@ -33,6 +33,7 @@ mod show_tree;
 mod spend;
 mod stats;
 mod status;
+mod tail;
 #[cfg(feature = "serve")]
 mod token;
 mod update;
@@ -144,6 +145,8 @@ enum Command {
     Absent(Absent),
     /// Shows what background work was planned, done or failed
     Logs(logs::Args),
+    /// Follows what comes in, as it comes: turns, nodes, and what they change in the context
+    Tail(tail::Args),
     /// Shows what the next context of a conversation would wait for
     Status(status::Args),
     /// Shows or sets when the windows and groups of a conversation seal
@@ -249,6 +252,7 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Import(args) => import::run(&args, &global.open()?, output),
         Command::Append(args) => append::run(&args, &global.open()?, output),
         Command::Sessions(args) => sessions::run(&args, &global.open()?, output),
+        Command::Tail(args) => tail::run(&args, global, output),
         Command::Show(args) => show::run(&args, &global.open()?, output),
         Command::Rename(args) => lifecycle::rename(&args, &global.open()?, output),
         Command::Close(args) => {

@@ -7,79 +7,19 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Sse;
 use axum::response::sse::{Event, KeepAlive, KeepAliveStream};
-use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use treering_engine::{Mark, News};
-use utoipa::ToSchema;
+use treering_engine::Mark;
 
 use super::App;
 use super::problem::{Problem, Problems};
-use super::tenancy::kind_of;
 use crate::service::{Grant, Lane, Refusal, Scope, Service};
-use crate::views::{LogView, Slugs};
+use crate::views::{EventView, Slugs, kind_of};
 
 /// Events that wait for a slow reader; it gets the others from the store when it has read these.
 const WAITING: usize = 64;
 
 type Told = Result<Event, std::convert::Infallible>;
-
-/// The data of an event.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct EventView {
-    /// The id of the conversation.
-    conversation: String,
-    /// The slug of the conversation.
-    slug: String,
-    /// The turn whose messages were stored.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    turn: Option<u32>,
-    /// The thread of the turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thread: Option<String>,
-    /// The positions of the messages that were stored.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    messages: Option<Vec<u32>>,
-    /// The node that is ready.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    node: Option<String>,
-    /// The level of the node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    level: Option<u8>,
-    /// What was sealed, or what failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    log: Option<LogView>,
-}
-
-impl EventView {
-    fn of(news: &News, slugs: &mut Slugs<'_>) -> Self {
-        let conversation = match news {
-            News::Turn { conversation, .. } | News::Node(conversation, _) => *conversation,
-            News::Sealed(line) | News::Failed(line) => line.conversation,
-        };
-        let mut view = Self {
-            conversation: conversation.to_string(),
-            slug: slugs.get(conversation),
-            turn: None,
-            thread: None,
-            messages: None,
-            node: None,
-            level: None,
-            log: None,
-        };
-        match news {
-            News::Turn { turn, thread, messages, .. } => {
-                (view.turn, view.thread) = (Some(turn.0), Some(thread.to_string()));
-                view.messages = Some(messages.iter().map(|idx| idx.0).collect());
-            }
-            News::Node(_, node) => {
-                (view.node, view.level) = (Some(node.id.to_string()), Some(node.level().number()));
-            }
-            News::Sealed(line) | News::Failed(line) => view.log = Some(LogView::of(line)),
-        }
-        view
-    }
-}
 
 /// Follows what comes in
 ///

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use treering_core::TenantId;
-use treering_engine::{Memory, News, WorkerHandle};
+use treering_engine::{Memory, WorkerHandle};
 
 use super::metrics::Metrics;
 use crate::service::{Refusal, Service};
+use crate::views::kind_of;
 
 /// How long the follower waits for news before it looks whether it should stop.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -116,15 +117,5 @@ impl Drop for Follower {
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
-    }
-}
-
-/// The word for it in events and metrics.
-pub(super) const fn kind_of(news: &News) -> &'static str {
-    match news {
-        News::Turn { .. } => "turn",
-        News::Sealed(_) => "sealed",
-        News::Node(..) => "node",
-        News::Failed(_) => "failed",
     }
 }

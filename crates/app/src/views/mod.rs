@@ -3,6 +3,7 @@
 
 mod append;
 mod conversation;
+mod event;
 mod search;
 mod spend;
 mod stats;
@@ -11,12 +12,13 @@ mod work;
 
 pub use append::AppendedView;
 pub use conversation::{ConversationPage, ConversationView, StepView, ThreadView, TurnView};
+pub use event::EventView;
+pub(crate) use event::{conversation_of, kind_of};
 pub use search::{FoundView, HitView, SignalView};
 pub use spend::{ModelView, SpendView, SpentView};
 pub use stats::{
     ConversationStatsView, DOLLARS_PER_MILLION_TOKENS, LevelView, StatsView, StoreView, TreeStatsView,
 };
 pub use tree::{CoversView, ExpandView, LineView, NodeView, UpdateView};
-#[cfg(feature = "serve")]
 pub(crate) use work::Slugs;
 pub use work::{JobView, LogView, OperationView, StatusView};
