@@ -21,6 +21,8 @@ pub(super) fn run(_: &Args, global: &Global) -> Result<(), Failure> {
     let memory = global.open()?;
     // Held until the client is gone: jobs at hand are finished then.
     let _worker = memory.work_in_background()?;
+    let warmed = memory.clone();
+    std::thread::spawn(move || warmed.warm_up());
     let server = McpServer::of(Grant::of_everything(Service::new(memory, Arc::new(settings))));
     super::serve::runtime()?.block_on(async {
         let running = server.serve(rmcp::transport::stdio()).await;

@@ -61,6 +61,7 @@ impl Tenancies {
             return Ok(take(tenancy));
         }
         let service = self.root.of_tenant(tenant.clone());
+        service.memory().warm_up();
         let worker = service.memory().work_in_background()?;
         let (tell, news) = watch::channel(0);
         let follower = Follower::spawn(service.memory().clone(), tell, Arc::clone(&self.metrics));

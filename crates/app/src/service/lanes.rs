@@ -7,8 +7,8 @@ use tokio::sync::Semaphore;
 
 use super::Refusal;
 
-/// How many writers stand at the door of the store at once.
-const WRITERS: usize = 4;
+/// How many writers stand at the door of the store at once: those that stand there together share a sync.
+const WRITERS: usize = 64;
 
 /// Which way a piece of work goes. Neither kind waits for the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

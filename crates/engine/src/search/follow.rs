@@ -37,6 +37,19 @@ impl Memory {
         }))
     }
 
+    /// Makes ready what the first who asks would wait for: the tables of the tokenizer at once, the index in the
+    /// background. What cannot be made ready is told to who needs it.
+    pub fn warm_up(&self) {
+        self.tokenizer().count("warm");
+        let memory = self.clone();
+        std::thread::spawn(move || {
+            if !memory.embedder().is_remote() {
+                drop(memory.embedder().embed(&["warm"]));
+            }
+            drop(memory.arena());
+        });
+    }
+
     /// Everything that is searched, with what has come since the last question. After a change of
     /// the model the arena of the old one answers until that of the new one is made.
     pub(super) fn arena(&self) -> Result<Arc<RwLock<Arena>>> {
