@@ -196,6 +196,11 @@ pub struct WorkSettings {
     /// milliseconds.
     #[config(env = "TREERING_WORK_GATE_TIMEOUT_MS", default = 120000)]
     pub gate_timeout_ms: u64,
+
+    /// How long a question waits for its vector from a model beyond this machine at the most, in milliseconds: then its
+    /// words alone decide, and a model that has not answered is not asked for 15 seconds, then 30, at the most 5 minutes.
+    #[config(env = "TREERING_WORK_QUERY_TIMEOUT_MS", default = 2000)]
+    pub query_timeout_ms: u64,
 }
 
 impl From<&WorkSettings> for treering_engine::WorkSettings {
@@ -209,6 +214,7 @@ impl From<&WorkSettings> for treering_engine::WorkSettings {
                 ..RetryPolicy::default()
             },
             gate_timeout_ms: settings.gate_timeout_ms,
+            query_timeout_ms: settings.query_timeout_ms,
         }
     }
 }

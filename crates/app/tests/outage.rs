@@ -47,7 +47,12 @@ fn open(folder: &Path, server: &FaultServer, clock: &Arc<FakeClock>, embedder: A
         other_embedders: Vec::new(),
         policy: Policy::default().with(&small.map(|text| text.parse().unwrap())).unwrap(),
         // A context that had to wait for the provider would wait for an hour, and this test with it.
-        work: WorkSettings { batch_delay_ms: 0, gate_timeout_ms: 3_600_000, ..WorkSettings::default() },
+        work: WorkSettings {
+            batch_delay_ms: 0,
+            gate_timeout_ms: 3_600_000,
+            query_timeout_ms: 1000,
+            ..WorkSettings::default()
+        },
         spend: Default::default(),
     };
     Memory::new(parts, TenantId::default())
@@ -176,4 +181,20 @@ fn without_vectors_neither_search_nor_contexts_ask_for_one() {
         .unwrap();
     let answer = memory.search(&query).unwrap();
     assert_eq!(answer.words_only, None, "once there are vectors, the same memory goes by them");
+
+    // It hangs: one question waits for it a moment, those after it not at all, and the words decide.
+    server.follow([Act::Hang(Duration::from_secs(600))]);
+    let answer = memory.search(&query).unwrap();
+    assert!(answer.words_only.unwrap().contains("within 1000 ms") && !answer.hits.is_empty());
+    let asked = server.asked().len();
+    for _ in 0..20 {
+        let found = memory.context(&context).unwrap();
+        assert!(found.receipt.gate.degraded && found.markdown().contains("turn 0"));
+        let answer = memory.search(&query).unwrap();
+        assert!(answer.words_only.unwrap().contains("asked again in 15 s"));
+    }
+    assert_eq!(server.asked().len(), asked, "nobody asks who does not answer");
+    server.follow([Act::json(&vector)]);
+    clock.set(start().plus_micros(15 * SECOND));
+    assert_eq!(memory.search(&query).unwrap().words_only, None, "after its rest it is asked again");
 }

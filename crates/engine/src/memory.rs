@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::gate::Signal;
 use crate::grow::{Grower, policy_of};
 use crate::purse::SpendSettings;
-use crate::search::Arenas;
+use crate::search::{Arenas, Rests};
 use crate::worker::{Worker, WorkerHandle};
 
 /// A memory: one tenant's conversations in one store. Cheap to clone and to share.
@@ -29,6 +29,7 @@ pub struct Memory {
     signal: Arc<Signal>,
     arenas: Arc<Arenas>,
     tally: Arc<Tally>,
+    rests: Arc<Rests>,
     /// Where calls to models are accounted: the store, also where only its past is read.
     ledger: Arc<dyn Store>,
     tenant: TenantId,
@@ -69,11 +70,19 @@ pub struct WorkSettings {
     pub retry: RetryPolicy,
     /// How long the next context waits for the gate at the most, in milliseconds.
     pub gate_timeout_ms: u64,
+    /// How long a question waits for its vector from a model beyond this machine at the most, in milliseconds.
+    pub query_timeout_ms: u64,
 }
 
 impl Default for WorkSettings {
     fn default() -> Self {
-        Self { concurrency: 3, batch_delay_ms: 1500, retry: RetryPolicy::default(), gate_timeout_ms: 120_000 }
+        Self {
+            concurrency: 3,
+            batch_delay_ms: 1500,
+            retry: RetryPolicy::default(),
+            gate_timeout_ms: 120_000,
+            query_timeout_ms: 2000,
+        }
     }
 }
 
@@ -105,7 +114,8 @@ impl Memory {
     pub fn new(parts: Parts, tenant: TenantId) -> Self {
         let tally = Arc::new(Tally::new(Arc::clone(&parts.tokenizer)));
         let ledger = Arc::clone(&parts.store);
-        Self { parts: Arc::new(parts), signal: Arc::default(), arenas: Arc::default(), tally, ledger, tenant }
+        let (signal, arenas, rests) = Default::default();
+        Self { parts: Arc::new(parts), signal, arenas, tally, rests, ledger, tenant }
     }
 
     /// The memory of another tenant in the same store.
@@ -208,6 +218,10 @@ impl Memory {
 
     pub(crate) fn arenas(&self) -> &Arenas {
         &self.arenas
+    }
+
+    pub(crate) fn rests(&self) -> &Rests {
+        &self.rests
     }
 
     pub(crate) fn tally(&self) -> &Tally {

@@ -6,6 +6,7 @@ mod follow;
 mod postings;
 mod rank;
 mod scan;
+mod sense;
 mod simd;
 mod snippet;
 mod text;
@@ -27,6 +28,7 @@ use arena::{Arena, CALL};
 use filter::Filter;
 
 pub(crate) use follow::Arenas;
+pub(crate) use sense::Rests;
 pub use snippet::Snippet;
 pub(crate) use text::{call_text, content_hash, embedded_part, node_text};
 
@@ -149,26 +151,6 @@ impl Memory {
             hits.iter_mut().for_each(|hit| hit.snippet = Snippet::of(&hit.found.text(), &question, lexer));
         }
         Ok(Answer { hits, words_only })
-    }
-
-    /// What a question means to the model of an arena, or why that cannot be said.
-    fn sense_of(&self, text: &str, arena: &RwLock<Arena>) -> (Vec<f32>, Option<String>) {
-        let (model, dims) = {
-            let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
-            (arena.model.clone(), arena.dims)
-        };
-        let asked = match self.embedder_named(&model) {
-            Some(_) if dims == 0 => Err(format!("{model:?} has given no vector yet")),
-            Some(embedder) => embedder
-                .embed_metered(&[text::longest_embedded(text)], &self.purse(None))
-                .map_err(|error| error.reason),
-            None => Err(format!("the vectors are of the model {model:?}, which is not configured here")),
-        };
-        match asked.map(|mut vectors| vectors.pop()) {
-            Ok(Some(vector)) if vector.len() == dims => (vector, None),
-            Ok(_) => (vec![0.0; dims], Some(format!("{model:?} gave no vector of {dims} numbers"))),
-            Err(why) => (vec![0.0; dims], Some(why)),
-        }
     }
 
     /// The filter of a query, in the terms of the arena.

@@ -66,6 +66,7 @@ pub fn parts(
         batch_delay_ms: 0,
         retry: RetryPolicy { retries: 2, base_delay_ms: 1000, factor: 2.0 },
         gate_timeout_ms: 5000,
+        query_timeout_ms: 5000,
     };
     Parts {
         store: Arc::new(store),
