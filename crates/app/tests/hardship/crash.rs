@@ -1,0 +1,168 @@
+//! Writers that are killed at any moment.
+
+use std::os::unix::process::ExitStatusExt as _;
+
+use tempfile::TempDir;
+
+use crate::chance::Chance;
+use crate::processes::{Treering, Writer};
+use crate::turns::{line, positions};
+
+/// Writers are killed at any moment: while they make the store, recover it, commit, carry the log
+/// over, or end.
+#[test]
+fn killed_writers_lose_nothing_and_leave_no_halves() {
+    const KILLS_IN_A_LIFE: u64 = 20;
+    let wanted: u64 = std::env::var("TREERING_CRASH_KILLS").map_or(300, |kills| kills.parse().unwrap());
+    let mut chance = Chance::seeded();
+    let (mut kills, mut acknowledged, mut unanswered) = (0, 0, 0);
+    for no in 0.. {
+        if kills >= wanted {
+            break;
+        }
+        let mut life = Life::begin(no);
+        let mut unchecked = 0;
+        while life.kills < KILLS_IN_A_LIFE {
+            life.round(&mut chance);
+            unchecked += 1;
+            if unchecked == 10 {
+                life.check();
+                unchecked = 0;
+            }
+        }
+        life.check();
+        kills += life.kills;
+        let end = life.end();
+        acknowledged += end.0;
+        unanswered += end.1;
+    }
+    println!("{kills} kills: {acknowledged} turns acknowledged, {unanswered} more found whole");
+    assert!(acknowledged > kills, "the writers hardly wrote; the kills come too early");
+}
+
+/// One store through many killed writers. Every other one has a writer that survives them all and
+/// keeps the log open; in some the turns are so big that the log is carried over on the way.
+struct Life {
+    treering: Treering,
+    _folder: TempDir,
+    heavy: bool,
+    survivor: Option<Writer>,
+    survived: Vec<String>,
+    rounds: Vec<Round>,
+    kills: u64,
+    acknowledged: usize,
+    unanswered: usize,
+}
+
+/// What one killed writer was given and what it acknowledged.
+struct Round {
+    sent: Vec<String>,
+    positions: Vec<u64>,
+    /// How many of its turns are in the store, once that was looked up.
+    kept: Option<usize>,
+}
+
+impl Life {
+    fn begin(no: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let treering = Treering::at(&folder.path().join("home"));
+        // A survivor makes the store, so lives without one are also killed while they make it.
+        let survivor = (no % 2 == 1).then(|| Writer::start(&treering, "survivor"));
+        Self {
+            treering,
+            _folder: folder,
+            heavy: no % 5 == 2,
+            survivor,
+            survived: Vec::new(),
+            rounds: Vec::new(),
+            kills: 0,
+            acknowledged: 0,
+            unanswered: 0,
+        }
+    }
+
+    fn round(&mut self, chance: &mut Chance) {
+        let round = self.rounds.len();
+        let mut writer = Writer::start(&self.treering, "victim");
+        let (mut sent, mut acks) = (Vec::new(), Vec::new());
+        for _ in 0..chance.below(6) + 1 {
+            let mut lines = String::new();
+            for _ in 0..chance.below(6) + 1 {
+                let words = if self.heavy { 2000 + chance.below(8000) } else { chance.below(60) };
+                let id = format!("r{round}.{}.{words}", sent.len());
+                lines += &line(&id);
+                sent.push(id);
+            }
+            writer.send(&lines);
+            if chance.below(2) == 0 {
+                acks.push(writer.acknowledgement());
+            }
+        }
+        match chance.below(4) {
+            0 => {}
+            1 => {
+                writer.close();
+                chance.pause(4_000);
+            }
+            _ => chance.pause(15_000),
+        }
+        let (status, rest, errors) = writer.kill();
+        assert_eq!(errors, "", "a writer complained before it was killed");
+        acks.extend(rest);
+        self.kills += u64::from(status.signal() == Some(9));
+        let positions: Vec<u64> = acks.iter().flat_map(positions).collect();
+        self.acknowledged += positions.len() / 2;
+        self.rounds.push(Round { sent, positions, kept: None });
+        if let Some(survivor) = &mut self.survivor {
+            let id = format!("s.{round}.3");
+            survivor.send(&line(&id));
+            survivor.acknowledgement();
+            self.survived.push(id);
+        }
+    }
+
+    /// What is stored is what each writer was given, up to some turn that is not before the last
+    /// acknowledged one; the last writer's input, given again, fills in exactly the rest.
+    fn check(&mut self) {
+        self.account();
+        let Some(last) = self.rounds.last_mut() else { return };
+        let input: String = last.sent.iter().map(|id| line(id)).collect();
+        last.kept = None;
+        self.treering.run(&["append", "--key", "victim"], input.as_bytes()).expect_success();
+        self.account();
+        let last = self.rounds.last().unwrap();
+        assert_eq!(last.kept, Some(last.sent.len()), "a replay did not complete its turns");
+        self.treering.verify();
+    }
+
+    fn account(&mut self) {
+        let stored = self.treering.turns().remove("victim").unwrap_or_default();
+        let mut from = 0;
+        for round in &mut self.rounds {
+            let kept = round.kept.unwrap_or_else(|| {
+                let both = round.sent.iter().zip(&stored[from..]);
+                both.take_while(|(sent, stored)| sent == stored).count()
+            });
+            assert!(stored[from..].starts_with(&round.sent[..kept]), "turns that were there are gone");
+            assert!(kept * 2 >= round.positions.len(), "acknowledged turns of {:?} are lost", round.sent);
+            let first = 2 * from as u64;
+            let places: Vec<u64> = (first..first + round.positions.len() as u64).collect();
+            assert_eq!(round.positions, places, "acknowledged positions are not where the turns are");
+            if round.kept.is_none() {
+                self.unanswered += kept - round.positions.len() / 2;
+            }
+            round.kept = Some(kept);
+            from += kept;
+        }
+        assert_eq!(stored.len(), from, "turns that nobody wrote, or twice: {:?}", &stored[from..]);
+    }
+
+    fn end(self) -> (u64, usize) {
+        if let Some(survivor) = self.survivor {
+            survivor.finish().expect_success();
+            assert_eq!(self.treering.turns()["survivor"], self.survived);
+            self.treering.verify();
+        }
+        (self.acknowledged as u64, self.unanswered)
+    }
+}

@@ -1,0 +1,190 @@
+//! Files that are damaged or of other programs.
+
+use std::fs;
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use crate::chance::Chance;
+use crate::processes::{Complaint, FILE, READING, Treering, changed, files};
+use crate::turns::line;
+
+#[test]
+fn a_file_of_random_bytes_is_refused_and_left_alone() {
+    let mut chance = Chance::seeded();
+    for size in [2, 100, 5_000, 100_000] {
+        let home = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..size).map(|_| chance.byte()).collect();
+        fs::write(home.path().join(FILE), bytes).unwrap();
+        let complaints = refused(home.path());
+        assert!(complaints.iter().all(|it| it.error.contains("not a Treering store")), "{complaints:?}");
+    }
+}
+
+#[test]
+fn a_truncated_store_is_refused_and_left_alone() {
+    let whole = sample_store();
+    let length = whole.len() as u64;
+    // SQLite takes the missing end of a last page for zeros.
+    damaged(&whole[..whole.len() - 1], false, "a store without its last byte");
+    for cut in [100, 511, 4096, length / 2, length / 2 / 4096 * 4096, length - 4096] {
+        let home = tempfile::tempdir().unwrap();
+        fs::write(home.path().join(FILE), &whole[..usize::try_from(cut).unwrap()]).unwrap();
+        let treering = Treering::at(home.path());
+        let before = files(home.path());
+        for command in READING {
+            let ended = treering.run(&[command], b"");
+            assert_eq!(ended.code, 1, "{command} of a store cut at {cut} of {length}: {ended:?}");
+            if !(command == "verify" && ended.lists_problems()) {
+                ended.expect_complaint(home.path());
+            }
+        }
+        assert_eq!(changed(home.path(), &before), [""; 0], "cut at {cut}");
+    }
+}
+
+#[test]
+fn damaged_pages_are_found_and_left_alone() {
+    const PAGE: usize = 4096;
+    let whole = sample_store();
+    let mut chance = Chance::seeded();
+    let pages = whole.len() / PAGE;
+    for attempt in 0..40 {
+        let mut bytes = whole.clone();
+        // The first pages hold the schema and the roots; damage is spread over all of them.
+        let page = if attempt < pages.min(12) { attempt } else { chance.index(pages) };
+        let range = page * PAGE..(page + 1) * PAGE;
+        let all = match attempt % 4 {
+            0 => {
+                bytes[range].iter_mut().for_each(|byte| *byte = chance.byte());
+                true
+            }
+            1 => {
+                bytes[range].fill(0);
+                true
+            }
+            2 => {
+                let other = chance.index(pages - 1) * PAGE;
+                bytes.copy_within(other..other + PAGE, range.start);
+                false
+            }
+            _ => {
+                let at = page * PAGE + chance.index(PAGE - 8);
+                (at..at + 8).for_each(|at| bytes[at] = chance.byte());
+                false
+            }
+        };
+        damaged(&bytes, all, &format!("page {page}, attempt {attempt}"));
+    }
+}
+
+/// Every command copes with a damaged store; `verify` finds what is certainly damaged.
+fn damaged(bytes: &[u8], certainly: bool, what: &str) {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join(FILE), bytes).unwrap();
+    let treering = Treering::at(home.path());
+    let before = files(home.path());
+    for command in READING {
+        let ended = treering.run(&[command], b"");
+        if command == "verify" && certainly {
+            assert_eq!(ended.code, 1, "verify of {what}: {ended:?}");
+        }
+        if ended.code != 0 && !(command == "verify" && ended.lists_problems()) {
+            ended.expect_complaint(home.path());
+        }
+        assert_eq!(changed(home.path(), &before), [""; 0], "{command} of {what}");
+    }
+    let ended = treering.run(&["append", "--key", "k"], line("after.0.5").as_bytes());
+    if ended.code != 0 {
+        ended.expect_complaint(home.path());
+    }
+}
+
+#[test]
+fn a_database_of_another_program_is_refused_and_left_alone() {
+    for journal in ["DELETE", "WAL"] {
+        let home = tempfile::tempdir().unwrap();
+        let script = format!("PRAGMA journal_mode = {journal}; CREATE TABLE songs (name)");
+        alter(home.path(), &script);
+        let complaints = refused(home.path());
+        assert!(complaints.iter().all(|it| it.error.contains("another program")), "{complaints:?}");
+    }
+}
+
+#[test]
+fn a_store_of_a_newer_version_is_refused_and_left_alone() {
+    for journal in ["WAL", "DELETE"] {
+        let home = tempfile::tempdir().unwrap();
+        fs::write(home.path().join(FILE), sample_store()).unwrap();
+        alter(home.path(), &format!("PRAGMA journal_mode = {journal}; PRAGMA user_version = 999"));
+        let complaints = refused(home.path());
+        let clear = |it: &Complaint| it.error.contains("999") && it.hint.contains("newer");
+        assert!(complaints.iter().all(clear), "{journal}: {complaints:?}");
+    }
+}
+
+/// The log that another program, or a newer one, left when it was killed is not touched either.
+#[test]
+fn a_log_that_is_not_ours_is_left_alone() {
+    let ours = sample_store();
+    for script in ["CREATE TABLE songs (name)", "PRAGMA user_version = 999"] {
+        let (source, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        if script.starts_with("PRAGMA") {
+            fs::write(source.path().join(FILE), &ours).unwrap();
+        }
+        let connection = Connection::open(source.path().join(FILE)).unwrap();
+        connection.execute_batch(&format!("PRAGMA journal_mode = WAL; {script}")).unwrap();
+        for name in [FILE, "treering.db-wal"] {
+            fs::copy(source.path().join(name), home.path().join(name)).unwrap();
+        }
+        refused(home.path());
+    }
+}
+
+/// A store that is not in use is one file: whoever copies it has everything.
+#[test]
+fn commands_that_read_leave_one_file() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join(FILE), sample_store()).unwrap();
+    let before = files(home.path());
+    for command in READING {
+        Treering::at(home.path()).run(&[command], b"").expect_success();
+        assert_eq!(changed(home.path(), &before), [""; 0], "after {command}");
+    }
+}
+
+/// Every command is refused with a clear error, and the files stay as they are.
+fn refused(home: &Path) -> Vec<Complaint> {
+    let treering = Treering::at(home);
+    let kept = |home: &Path| {
+        let mut kept = files(home);
+        // The index of the log is scratch space, made again by whoever opens it.
+        kept.remove("treering.db-shm");
+        kept
+    };
+    let before = kept(home);
+    let mut complaints = Vec::new();
+    for args in READING.map(|command| vec![command]).into_iter().chain([vec!["append", "--key", "k"]]) {
+        let ended = treering.run(&args, line("x.0.1").as_bytes());
+        complaints.push(ended.expect_complaint(home));
+        assert!(kept(home) == before, "{args:?} changed {:?}", before.keys());
+    }
+    complaints
+}
+
+/// The file of a store with enough in it to have pages of every kind.
+fn sample_store() -> Vec<u8> {
+    let home = tempfile::tempdir().unwrap();
+    let treering = Treering::at(home.path());
+    let input: String = (0..300).map(|no| line(&format!("t.{no}.{}", no % 50 * 3))).collect();
+    treering.run(&["append", "--key", "k"], input.as_bytes()).expect_success();
+    let input: String = (0..3).map(|no| line(&format!("big.{no}.3000"))).collect();
+    treering.run(&["append", "--key", "big"], input.as_bytes()).expect_success();
+    assert_eq!(files(home.path()).len(), 1, "a store that was closed is one file");
+    fs::read(home.path().join(FILE)).unwrap()
+}
+
+/// Does something to a store's file that Treering would not do.
+pub(crate) fn alter(home: &Path, script: &str) {
+    Connection::open(home.join(FILE)).unwrap().execute_batch(script).unwrap();
+}

@@ -1,0 +1,172 @@
+//! Homes that may not be written.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use crate::damage::alter;
+use crate::processes::{READING, Treering, Writer, changed, files, permit};
+use crate::turns::{line, positions};
+
+#[test]
+fn a_read_only_home_is_read_and_left_alone() {
+    let place = Unprivileged::new();
+    let treering = place.store("closed", false);
+    place.forbid(&treering.home, 0o555);
+    place.check_reading(&treering, 3);
+}
+
+#[test]
+fn a_read_only_home_with_a_log_is_read_and_left_alone() {
+    let place = Unprivileged::new();
+    let treering = place.store("killed", true);
+    assert!(fs::metadata(treering.home.join("treering.db-wal")).unwrap().len() > 0);
+    place.forbid(&treering.home, 0o555);
+    place.check_reading(&treering, 3);
+}
+
+/// Without its index, SQLite may not be able to read a log; then that is said, and nothing is
+/// shown that leaves out what is in the log.
+#[test]
+fn a_read_only_home_with_a_log_alone_is_read_whole_or_refused() {
+    let place = Unprivileged::new();
+    let treering = place.store("log alone", true);
+    fs::remove_file(treering.home.join("treering.db-shm")).unwrap();
+    place.forbid(&treering.home, 0o555);
+    let before = files(&treering.home);
+    for command in READING {
+        let ended = treering.run(&[command], b"");
+        if ended.code == 0 {
+            assert_eq!(treering.turns()["k"].len(), 3, "{command}");
+        } else {
+            ended.expect_complaint(&treering.home);
+        }
+    }
+    treering.run(&["append", "--key", "k"], line("x.0.1").as_bytes()).expect_complaint(&treering.home);
+    assert_eq!(changed(&treering.home, &before), [""; 0]);
+    place.allow(&treering.home);
+}
+
+/// Only the file is read-only; files beside it could be made, and are not left behind.
+#[test]
+fn a_read_only_file_is_read_and_left_alone() {
+    let place = Unprivileged::new();
+    let treering = place.store("file", false);
+    place.forbid(&treering.home, 0o777);
+    place.check_reading(&treering, 3);
+}
+
+#[test]
+fn a_read_only_place_without_a_store_says_so() {
+    let place = Unprivileged::new();
+    let treering = place.treering("empty");
+    fs::create_dir(&treering.home).unwrap();
+    place.forbid(&treering.home, 0o555);
+    let append = treering.run(&["append", "--key", "k"], line("x.0.1").as_bytes());
+    append.expect_complaint(&treering.home);
+    let inside = Treering { home: treering.home.join("deeper"), ..treering.clone() };
+    inside.run(&["sessions"], b"").expect_complaint(&treering.home);
+    assert_eq!(files(&treering.home), BTreeMap::new());
+    place.allow(&treering.home);
+}
+
+#[test]
+fn a_read_only_store_of_a_newer_or_another_program_is_named_so() {
+    let place = Unprivileged::new();
+    let newer = place.store("newer", false);
+    alter(&newer.home, "PRAGMA user_version = 999");
+    let other = place.treering("other");
+    fs::create_dir(&other.home).unwrap();
+    alter(&other.home, "PRAGMA journal_mode = WAL; CREATE TABLE songs (name); PRAGMA user_version = 1");
+    for (treering, word) in [(newer, "999"), (other, "another program")] {
+        place.forbid(&treering.home, 0o555);
+        let before = files(&treering.home);
+        for command in READING {
+            let complaint = treering.run(&[command], b"").expect_complaint(&treering.home);
+            assert!(complaint.error.contains(word), "{command}: {complaint:?}");
+            if word == "999" {
+                assert!(complaint.hint.contains("newer"), "{command}: {complaint:?}");
+            }
+        }
+        assert_eq!(changed(&treering.home, &before), [""; 0]);
+        place.allow(&treering.home);
+    }
+}
+
+/// A place where the program runs as a user who may not write what was forbidden. Permissions do
+/// not bind root, so for root that is another user, who needs a copy of the program to run.
+struct Unprivileged {
+    folder: TempDir,
+    program: PathBuf,
+    user: Option<u32>,
+}
+
+impl Unprivileged {
+    const NOBODY: u32 = 65534;
+
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        permit(folder.path(), 0o755);
+        let mut place = Self { folder, program: env!("CARGO_BIN_EXE_treering").into(), user: None };
+        if fs::metadata(place.folder.path()).unwrap().uid() == 0 {
+            let copy = place.folder.path().join("treering");
+            fs::copy(&place.program, &copy).unwrap();
+            permit(&copy, 0o755);
+            (place.program, place.user) = (copy, Some(Self::NOBODY));
+        }
+        place
+    }
+
+    fn treering(&self, name: &str) -> Treering {
+        Treering { program: self.program.clone(), home: self.folder.path().join(name), user: self.user }
+    }
+
+    /// A store of three turns, closed in order or left with its log by a killed writer.
+    fn store(&self, name: &str, killed: bool) -> Treering {
+        let treering = self.treering(name);
+        let mut writer = Writer::start(&Treering::at(&treering.home), "k");
+        writer.send(&(0..3).map(|no| line(&format!("t.{no}.9"))).collect::<String>());
+        let mut stored = 0;
+        while stored < 6 {
+            stored += positions(&writer.acknowledgement()).len();
+        }
+        if killed {
+            writer.kill();
+        } else {
+            writer.finish().expect_success();
+        }
+        treering
+    }
+
+    /// Takes the right to write from the files of a home, and sets that of the folder.
+    fn forbid(&self, home: &Path, folder: u32) {
+        fs::read_dir(home).unwrap().for_each(|entry| permit(&entry.unwrap().path(), 0o444));
+        permit(home, folder);
+    }
+
+    /// So that the folder can be removed.
+    fn allow(&self, home: &Path) {
+        permit(home, 0o755);
+    }
+
+    fn check_reading(&self, treering: &Treering, turns: usize) {
+        let before = files(&treering.home);
+        for command in READING {
+            treering.run(&[command], b"").expect_success();
+            assert_eq!(changed(&treering.home, &before), [""; 0], "after {command}");
+        }
+        assert_eq!(treering.turns()["k"].len(), turns);
+        treering.verify();
+        let input = line("x.0.1");
+        let complaint =
+            treering.run(&["append", "--key", "k"], input.as_bytes()).expect_complaint(&treering.home);
+        assert!(complaint.error.contains("read-only"), "{complaint:?}");
+        assert!(complaint.hint.contains("write access"), "{complaint:?}");
+        assert_eq!(changed(&treering.home, &before), [""; 0], "after append");
+        self.allow(&treering.home);
+    }
+}

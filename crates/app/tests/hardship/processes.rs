@@ -1,0 +1,222 @@
+//! The program as real processes, and what they leave behind.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::fs;
+use std::fs::File;
+use std::io;
+use std::io::BufRead as _;
+use std::io::BufReader;
+use std::io::Read as _;
+use std::io::Seek as _;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Child;
+use std::process::ChildStdin;
+use std::process::Command;
+use std::process::ExitStatus;
+use std::process::Stdio;
+use std::sync::mpsc;
+use std::sync::mpsc::Receiver;
+use std::thread;
+
+use serde_json::Value;
+
+use crate::turns::{parsed, turns_of};
+
+/// The file of the store in a home.
+pub(crate) const FILE: &str = "treering.db";
+
+/// Commands that only read.
+pub(crate) const READING: [&str; 5] = ["sessions", "show", "stats", "export", "verify"];
+
+/// The program, and the home it is run on.
+#[derive(Clone)]
+pub(crate) struct Treering {
+    pub(crate) program: PathBuf,
+    pub(crate) home: PathBuf,
+    pub(crate) user: Option<u32>,
+}
+
+impl Treering {
+    pub(crate) fn at(home: &Path) -> Self {
+        Self { program: env!("CARGO_BIN_EXE_treering").into(), home: home.into(), user: None }
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        // The smaller tokenizer: it is made anew in every process.
+        command.env("TREERING_TOKENS_TOKENIZER", "cl100k");
+        command.arg("--home").arg(&self.home).arg("--json").args(args).current_dir("/");
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn run(&self, args: &[&str], input: &[u8]) -> Ended {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(input).unwrap();
+        file.rewind().unwrap();
+        let output = self.command(args).stdin(file).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Ended::new(format!("{args:?}"), output.status, text(output.stdout), text(output.stderr))
+    }
+
+    pub(crate) fn turns(&self) -> BTreeMap<String, Vec<String>> {
+        turns_of(&self.run(&["export"], b"").expect_success())
+    }
+
+    pub(crate) fn verify(&self) {
+        let report = parsed(&self.run(&["verify"], b"").expect_success());
+        assert_eq!(report["clean"], true, "{report}");
+    }
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) what: String,
+    pub(crate) code: i32,
+    pub(crate) output: String,
+    pub(crate) errors: String,
+}
+
+/// What was wrong, and what to do about it.
+#[derive(Debug)]
+pub(crate) struct Complaint {
+    pub(crate) error: String,
+    pub(crate) hint: String,
+}
+
+impl Ended {
+    pub(crate) fn new(what: String, status: ExitStatus, output: String, errors: String) -> Self {
+        assert!(!errors.contains("panicked"), "{what} panicked: {errors}");
+        let code = status.code().unwrap_or_else(|| panic!("{what} ended with {status}: {errors}"));
+        Self { what, code, output, errors }
+    }
+
+    #[track_caller]
+    pub(crate) fn expect_success(self) -> String {
+        assert!(self.code == 0 && self.errors.is_empty(), "{}: {} {}", self.what, self.code, self.errors);
+        self.output
+    }
+
+    /// It failed, named the place and said what to do.
+    #[track_caller]
+    pub(crate) fn expect_complaint(&self, place: &Path) -> Complaint {
+        assert_eq!(self.code, 1, "{}: {}", self.what, self.errors);
+        let complaint = self.complaint();
+        assert!(complaint.error.contains(&*place.to_string_lossy()), "{}: {complaint:?}", self.what);
+        assert!(!complaint.hint.is_empty(), "{} does not say what to do: {complaint:?}", self.what);
+        complaint
+    }
+
+    #[track_caller]
+    pub(crate) fn complaint(&self) -> Complaint {
+        assert!(!self.errors.contains("panicked"), "{} panicked: {}", self.what, self.errors);
+        let said = parsed(&self.errors);
+        let text = |key: &str| said[key].as_str().unwrap_or_default().to_owned();
+        Complaint { error: text("error"), hint: text("hint") }
+    }
+
+    /// Whether it is a verification that found something.
+    pub(crate) fn lists_problems(&self) -> bool {
+        let report: Value = serde_json::from_str(&self.output).unwrap_or_default();
+        report["problems"].as_array().is_some_and(|problems| !problems.is_empty())
+    }
+}
+
+/// A process that appends what it is sent, for as long as it is sent something.
+pub(crate) struct Writer {
+    pub(crate) process: Child,
+    pub(crate) input: Option<ChildStdin>,
+    pub(crate) acknowledgements: Receiver<Value>,
+    pub(crate) errors: File,
+}
+
+impl Writer {
+    pub(crate) fn start(treering: &Treering, key: &str) -> Self {
+        Self::spawn(treering.command(&["append", "--key", key]))
+    }
+
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let errors = tempfile::tempfile().unwrap();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors.try_clone().unwrap());
+        let mut process = command.spawn().unwrap();
+        let input = process.stdin.take();
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        let (said, acknowledgements) = mpsc::channel();
+        thread::spawn(move || {
+            let mut ack = String::new();
+            // A line that was not finished acknowledges nothing.
+            while output.read_line(&mut ack).is_ok_and(|_| ack.ends_with('\n')) {
+                if said.send(parsed(&ack)).is_err() {
+                    return;
+                }
+                ack.clear();
+            }
+        });
+        Self { process, input, acknowledgements, errors }
+    }
+
+    pub(crate) fn send(&mut self, lines: &str) {
+        self.input.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
+    }
+
+    /// Waits for the next acknowledgement.
+    #[track_caller]
+    pub(crate) fn acknowledgement(&mut self) -> Value {
+        let ack = self.acknowledgements.recv();
+        ack.unwrap_or_else(|_| panic!("the writer ended early: {}", read_errors(&mut self.errors)))
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.input = None;
+    }
+
+    /// Kills it; gives back the acknowledgements that nobody waited for.
+    pub(crate) fn kill(mut self) -> (ExitStatus, Vec<Value>, String) {
+        self.process.kill().unwrap();
+        let status = self.process.wait().unwrap();
+        (status, self.acknowledgements.iter().collect(), read_errors(&mut self.errors))
+    }
+
+    /// Lets it end by itself.
+    pub(crate) fn finish(mut self) -> Ended {
+        self.close();
+        let rest: Vec<String> = self.acknowledgements.iter().map(|ack| ack.to_string()).collect();
+        let status = self.process.wait().unwrap();
+        Ended::new("a writer".into(), status, rest.join("\n"), read_errors(&mut self.errors))
+    }
+}
+
+pub(crate) fn read_errors(errors: &mut File) -> String {
+    let mut text = String::new();
+    errors.rewind().and_then(|()| errors.read_to_string(&mut text)).unwrap();
+    text
+}
+
+/// Which files of a folder are not what they were.
+pub(crate) fn changed(folder: &Path, before: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
+    let now = files(folder);
+    let names: BTreeSet<&String> = now.keys().chain(before.keys()).collect();
+    names.into_iter().filter(|name| now.get(*name) != before.get(*name)).cloned().collect()
+}
+
+/// The files of a folder, byte by byte.
+pub(crate) fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let read = |entry: io::Result<fs::DirEntry>| {
+        let entry = entry.unwrap();
+        (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())
+    };
+    fs::read_dir(folder).unwrap().map(read).collect()
+}
+
+pub(crate) fn permit(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
