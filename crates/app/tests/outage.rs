@@ -35,9 +35,13 @@ fn models(server: &FaultServer) -> Models {
 }
 
 fn open(folder: &Path, server: &FaultServer, clock: &Arc<FakeClock>, embedder: Arc<dyn Embedder>) -> Memory {
+    Memory::new(parts(folder, server, clock, embedder), TenantId::default())
+}
+
+fn parts(folder: &Path, server: &FaultServer, clock: &Arc<FakeClock>, embedder: Arc<dyn Embedder>) -> Parts {
     let chat = models(server).chat("compatible", "m-1").unwrap();
     let small = ["window_chars=400", "min_flush_chars=0", "group_children=3", "group_chars=off"];
-    let parts = Parts {
+    Parts {
         store: Arc::new(EmbeddedStore::open(folder, Sync::Normal).unwrap()),
         tokenizer: Arc::new(Bpe::O200k),
         clock: Arc::clone(clock) as Arc<dyn Clock>,
@@ -54,8 +58,7 @@ fn open(folder: &Path, server: &FaultServer, clock: &Arc<FakeClock>, embedder: A
             ..WorkSettings::default()
         },
         spend: Default::default(),
-    };
-    Memory::new(parts, TenantId::default())
+    }
 }
 
 fn say(memory: &Memory, turn: u32) -> Conversation {
@@ -197,4 +200,47 @@ fn without_vectors_neither_search_nor_contexts_ask_for_one() {
     server.follow([Act::json(&vector)]);
     clock.set(start().plus_micros(15 * SECOND));
     assert_eq!(memory.search(&query).unwrap().words_only, None, "after its rest it is asked again");
+}
+
+/// A call that is never answered keeps nobody waiting once it takes too long, in the process that made it and in others.
+#[test]
+fn a_provider_that_hangs_keeps_no_context_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = FaultServer::start([Act::Hang(Duration::from_secs(3600))]);
+    let clock = Arc::new(FakeClock::at(start()));
+    let memory = open(folder.path(), &server, &clock, Arc::new(StaticEmbedder::new()));
+    let id = (0..4).fold(None, |_, turn| Some(say(&memory, turn).id)).unwrap();
+    // It waits for an answer for ever, and goes with the process.
+    std::mem::forget(memory.work_in_background().unwrap());
+    while server.asked().is_empty() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!memory.gate(id).unwrap().is_clear(), "for a while it is waited for");
+    clock.set(start().plus_micros(20 * SECOND));
+    // This returns, with an hour of patience.
+    let context = memory.context(&ContextRequest::new(id)).unwrap();
+    assert!(context.markdown().contains("turn 3") && context.receipt.gate.degraded);
+    let other = open(folder.path(), &server, &clock, Arc::new(StaticEmbedder::new()));
+    assert!(other.context(&ContextRequest::new(id)).unwrap().receipt.gate.degraded);
+    let jobs = memory.jobs(&JobFilter::of(id)).unwrap();
+    assert!(jobs.iter().any(|job| job.error.as_deref() == Some("there is no answer yet")), "{jobs:?}");
+}
+
+/// An answer that is of no use is paid for, and counts: a model that thinks until it is cut off cannot pass a cap.
+#[test]
+fn what_was_answered_counts_though_it_is_of_no_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let thought = json!({"choices": [{"message": {"content": ""}, "finish_reason": "length"}],
+        "usage": {"prompt_tokens": 200, "completion_tokens": 3000}});
+    let server = FaultServer::start([Act::json(&thought)]);
+    let clock = Arc::new(FakeClock::at(start()));
+    let mut parts = parts(folder.path(), &server, &clock, Arc::new(StaticEmbedder::new()));
+    parts.spend.caps.day.tokens = Some(1000);
+    let memory = Memory::new(parts, TenantId::default());
+    let id = (0..8).fold(None, |_, turn| Some(say(&memory, turn).id)).unwrap();
+    work(&memory);
+    let account = memory.spend(Some(id)).unwrap().account;
+    assert_eq!((account.day.calls, account.day.tokens_in + account.day.tokens_out), (1, 3200));
+    assert_eq!(server.asked().len(), 1, "one call passed the cap, and none after it");
+    assert_eq!(writers(&memory, id).0, BTreeSet::from([format!("extractive for {MODEL}")]));
 }

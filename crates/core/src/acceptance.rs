@@ -122,8 +122,8 @@ const REFUSALS: [&str; 16] = [
 
 /// What only a prompt says.
 const INSTRUCTIONS: [&str; 9] = [
-    "<conversation>",
-    "</conversation>",
+    "<conversation",
+    "</conversation",
     "{{",
     "you are a summar",
     "your task is to summar",

@@ -97,12 +97,14 @@ pub enum LogEvent {
     Retry,
     /// An update of a tree was asked for.
     Update,
+    /// A model was asked for an answer.
+    Ask,
 }
 
 impl LogEvent {
     /// Every event.
-    pub const ALL: [Self; 6] =
-        [Self::Acquire, Self::Release, Self::Fail, Self::Dead, Self::Retry, Self::Update];
+    pub const ALL: [Self; 7] =
+        [Self::Acquire, Self::Release, Self::Fail, Self::Dead, Self::Retry, Self::Update, Self::Ask];
 
     /// The word for it in every interface.
     #[must_use]
@@ -114,6 +116,7 @@ impl LogEvent {
             Self::Dead => "dead",
             Self::Retry => "retry",
             Self::Update => "update",
+            Self::Ask => "ask",
         }
     }
 }

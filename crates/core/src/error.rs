@@ -3,6 +3,9 @@
 
 use std::path::PathBuf;
 
+use crate::chat::Usage;
+use crate::redact::Redactions;
+
 /// A value that was refused, with the reason and what would be taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}")]
@@ -102,6 +105,19 @@ pub struct ProviderError {
     pub reason: String,
     /// Whether to ask again.
     pub advice: Advice,
+    /// The call that was made all the same; nothing where there was none.
+    pub call: Option<Box<FailedCall>>,
+}
+
+/// A call that left this machine, and failed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FailedCall {
+    /// Whether an answer came, or the beginning of one: then it is paid for.
+    pub was_answered: bool,
+    /// What it took.
+    pub usage: Usage,
+    /// What was taken out before it left.
+    pub redacted: Redactions,
 }
 
 /// Whether asking a provider again can help.
@@ -111,6 +127,8 @@ pub enum Advice {
     Retry,
     /// It can, after at least this many milliseconds.
     RetryAfter(u64),
+    /// It was not asked: its turn comes after so many milliseconds.
+    Wait(u64),
     /// It cannot: the same request will fail again.
     GiveUp,
     /// It cannot, but it was not the provider that failed: what it made cannot be used, or it may not be asked, and
@@ -119,13 +137,24 @@ pub enum Advice {
 }
 
 impl ProviderError {
+    /// An error with what to do about it.
+    pub fn new(reason: impl Into<String>, advice: Advice) -> Self {
+        Self { reason: reason.into(), advice, call: None }
+    }
+
+    /// The same error, of a call that was made.
+    #[must_use]
+    pub fn of_call(self, call: FailedCall) -> Self {
+        Self { call: Some(Box::new(call)), ..self }
+    }
+
     /// An error that the same request will meet again.
     pub fn lasting(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), advice: Advice::GiveUp }
+        Self::new(reason, Advice::GiveUp)
     }
 
     /// An error that may pass.
     pub fn passing(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), advice: Advice::Retry }
+        Self::new(reason, Advice::Retry)
     }
 }

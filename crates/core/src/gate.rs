@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::job::{Job, JobId, JobState};
+use crate::job::{Job, JobId, JobKind, JobState};
 use crate::time::Timestamp;
 
 /// A critical operation.
@@ -34,12 +34,15 @@ pub struct GateStatus {
 }
 
 impl GateStatus {
-    /// How the gate stands, given the unfinished jobs of a conversation.
+    /// How the gate stands, given the unfinished jobs of a conversation, and which of them a model has to do that does
+    /// not answer, as far as that is known from elsewhere.
     #[must_use]
-    pub fn of(jobs: &[Job]) -> Self {
+    pub fn of(jobs: &[Job], is_troubled: impl Fn(&JobKind) -> bool) -> Self {
         let mut status = Self::default();
-        // Where one has failed, others of its height would wait for the same provider, and those above come after it.
-        let in_trouble = |job: &&Job| job.failures > 0 && job.state != JobState::Dead;
+        // Where one has failed or waits in vain, others of its height would wait for the same provider, and those above
+        // come after it.
+        let has_trouble = |job: &Job| job.failures > 0 || job.error.is_some() || is_troubled(&job.kind);
+        let in_trouble = |job: &&Job| job.state != JobState::Dead && has_trouble(job);
         let trouble = jobs.iter().filter(in_trouble).map(|job| job.kind.height()).min();
         let holds = |job: &Job| {
             job.state != JobState::Dead && trouble.is_none_or(|height| job.kind.height() < height)

@@ -202,6 +202,11 @@ impl Job {
         }
     }
 
+    /// Whoever has it waits for an answer that does not come.
+    pub fn wait_in_vain(&mut self, why: &str) {
+        self.error.get_or_insert_with(|| why.to_owned());
+    }
+
     /// A worker takes it, or renews its lease.
     pub fn lease(&mut self, worker: &str, now: Timestamp) {
         self.state = JobState::Leased { worker: worker.to_owned(), until: lease_end(now) };
@@ -220,8 +225,11 @@ impl Job {
 
     /// It failed: tried again later when the error says that this can help, given up otherwise.
     pub fn fail(&mut self, error: &ProviderError, now: Timestamp, policy: &RetryPolicy) {
-        self.failures += 1;
         self.error = Some(error.reason.clone());
+        if let Advice::Wait(_) = error.advice {
+            return self.release(now);
+        }
+        self.failures += 1;
         let least = if let Advice::RetryAfter(least) = error.advice { least } else { 0 };
         let delay = (!is_over(error, self.failures, policy)).then(|| self.backoff_ms(policy).max(least));
         self.state = match delay {
@@ -241,7 +249,7 @@ impl Job {
 
     /// Somebody asks for another try.
     pub fn retry(&mut self, now: Timestamp) {
-        self.failures = 0;
+        (self.failures, self.error) = (0, None);
         self.state = JobState::Waiting { not_before: now };
     }
 
@@ -258,7 +266,11 @@ impl Job {
 
 /// Whether nothing is to be hoped for from another try after so many failures.
 fn is_over(error: &ProviderError, failures: u32, policy: &RetryPolicy) -> bool {
-    matches!(error.advice, Advice::GiveUp | Advice::StandIn) || failures > policy.retries
+    match error.advice {
+        Advice::GiveUp | Advice::StandIn => true,
+        Advice::Wait(_) => false,
+        Advice::Retry | Advice::RetryAfter(_) => failures > policy.retries,
+    }
 }
 
 fn lease_end(now: Timestamp) -> Timestamp {

@@ -45,7 +45,7 @@ pub mod windowing;
 
 pub use commit::{Commit, Write};
 pub use conversation::{Conversation, ConversationState, Naming, Thread};
-pub use error::{Advice, Invalid, ProviderError, StoreError};
+pub use error::{Advice, FailedCall, Invalid, ProviderError, StoreError};
 pub use hash::ContentHash;
 pub use ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, ThreadName, TurnNo};
 pub use job::{Job, JobId, JobKind, JobState};

@@ -273,7 +273,7 @@ impl Reached {
     /// The error of a call that is not made for it: somebody else has to do the work.
     #[must_use]
     pub fn to_error(&self) -> ProviderError {
-        ProviderError { reason: self.to_string(), advice: Advice::StandIn }
+        ProviderError::new(self.to_string(), Advice::StandIn)
     }
 }
 
@@ -299,7 +299,10 @@ impl Metered<'_> {
         let reply = call();
         match &reply {
             Ok(reply) => self.meter.settle(booking, reply.usage, &reply.redacted),
-            Err(_) => self.meter.settle(booking, Usage::default(), &Redactions::default()),
+            Err(error) => {
+                let call = error.call.as_deref().cloned().unwrap_or_default();
+                self.meter.settle(booking, call.usage, &call.redacted);
+            }
         }
         reply
     }

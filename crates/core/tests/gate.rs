@@ -84,7 +84,7 @@ impl World {
     }
 
     fn gate(&self) -> GateStatus {
-        GateStatus::of(&self.jobs)
+        GateStatus::of(&self.jobs, |_| false)
     }
 
     /// Every world that can come next.

@@ -9,15 +9,20 @@ use std::time::Duration;
 
 use treering_core::capture::Outcome;
 use treering_core::chat::{ChatMessage, ChatRequest, End, Usage};
+use treering_core::commit::{LogEvent, LogLine};
 use treering_core::packing::Profile;
 use treering_core::redact::Redactions;
 use treering_core::spend::Metered;
-use treering_core::{Chat, ConversationId, Json, MessageIdx, NewMessage, ProviderError, Role, ThreadName};
+use treering_core::{
+    Chat, Commit, ContentHash, ConversationId, JobId, Json, MessageIdx, NewMessage, ProviderError, Role,
+    ThreadName, Write,
+};
 
 use crate::context::{Context, ContextRequest};
 use crate::error::{Error, Result};
 use crate::ingest::{Incoming, Matching, Target};
 use crate::memory::Memory;
+use crate::purse::Purse;
 use crate::worker::WorkerHandle;
 
 /// How an agent answers.
@@ -116,7 +121,17 @@ impl Agent {
         };
         let purse = self.memory.purse(Some(conversation));
         let (reply, heard) = call(&Metered { chat: &*self.chat, meter: &purse }, &request);
+        self.log(conversation, &purse)?;
         match reply {
+            Ok(reply) if reply.text.trim().is_empty() => {
+                let why = match reply.end {
+                    End::Cut => {
+                        "the answer was cut before it said anything: `chat.max_tokens` leaves it too little"
+                    }
+                    _ => "the answer has no text",
+                };
+                Err(Error::Unanswered(ProviderError::lasting(format!("{}: {why}", self.chat.name()))))
+            }
             Ok(reply) => {
                 let answer = self.store(conversation, &thread, Role::Assistant, &reply.text, None)?;
                 let (text, end, usage, redacted) = (reply.text, reply.end, reply.usage, reply.redacted);
@@ -130,6 +145,27 @@ impl Agent {
                 Err(Error::Unanswered(error))
             }
         }
+    }
+
+    /// Logs what a call took, and what was taken out before it left.
+    fn log(&self, conversation: ConversationId, purse: &Purse) -> Result<()> {
+        let (note, now) = (purse.note(), self.memory.clock().now());
+        if note.is_empty() {
+            return Ok(());
+        }
+        let micros = now.as_micros().to_le_bytes();
+        let line = LogLine {
+            at: now,
+            conversation,
+            job: JobId(ContentHash::of_fields(&[b"ask", conversation.as_bytes(), &micros])),
+            event: LogEvent::Ask,
+            text: format!("{} was asked for an answer{note}", self.chat.name()),
+            took_ms: None,
+        };
+        let tenant = self.memory.tenant().clone();
+        self.memory.commit_with(move |_| {
+            Ok((Commit { tenant: tenant.clone(), writes: vec![Write::AddLog(line.clone())] }, ()))
+        })
     }
 
     fn context(&self, conversation: ConversationId, said: &str) -> Result<Context> {

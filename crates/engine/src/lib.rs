@@ -20,6 +20,7 @@ mod news;
 mod purse;
 mod record;
 mod reindex;
+mod rests;
 mod search;
 mod tree;
 mod update;

@@ -19,7 +19,8 @@ use crate::error::{Error, Result};
 use crate::gate::Signal;
 use crate::grow::{Grower, policy_of};
 use crate::purse::SpendSettings;
-use crate::search::{Arenas, Rests};
+use crate::rests::Rests;
+use crate::search::Arenas;
 use crate::worker::{Worker, WorkerHandle};
 
 /// A memory: one tenant's conversations in one store. Cheap to clone and to share.

@@ -15,8 +15,8 @@ use treering_core::job::LEASE_MS;
 use treering_core::node::Making;
 use treering_core::ports::JobFilter;
 use treering_core::{
-    Commit, ConversationId, ConversationKey, Job, JobId, JobKind, Node, NodeContent, ProviderError, Task,
-    Write,
+    Advice, Commit, ConversationId, ConversationKey, Job, JobId, JobKind, Node, NodeContent, ProviderError,
+    Task, Write,
 };
 
 use crate::embed;
@@ -31,6 +31,8 @@ use crate::purse::Purse;
 const LOCAL_BATCH: usize = 4;
 /// How many texts' jobs are embedded at once.
 const EMBEDDED_AT_ONCE: usize = 32;
+/// How often a worker in a pause looks whether it should stop.
+const PAUSE_STEP: Duration = Duration::from_millis(100);
 /// How often an idle worker looks for work that other processes planned.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -181,6 +183,7 @@ impl Worker {
                 self.memory.signal().wait(mark, Duration::from_millis(20));
                 continue;
             }
+            let mut pause_ms = if remote { self.memory.work().batch_delay_ms } else { 0 };
             lock(held).extend(jobs.iter().map(|job| (job.clone(), Instant::now())));
             let (embeddings, others): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(embed::is_embedding);
             let together = std::iter::once(embeddings).filter(|jobs| !jobs.is_empty());
@@ -192,14 +195,19 @@ impl Worker {
                 for (job, ran) in jobs.iter().zip(&ran) {
                     match ran {
                         Ran::Done => lock(worked).done += 1,
+                        Ran::Failed(ProviderError { advice: Advice::Wait(ms), .. }) => {
+                            pause_ms = pause_ms.max(*ms);
+                            continue;
+                        }
                         Ran::Failed(_) => lock(worked).failed += 1,
                         Ran::Moot => {}
                     }
                     after(job, ran);
                 }
             }
-            if remote {
-                thread::sleep(Duration::from_millis(self.memory.work().batch_delay_ms));
+            let until = Instant::now() + Duration::from_millis(pause_ms);
+            while running.load(Ordering::Acquire) && !stop.load(Ordering::Acquire) && Instant::now() < until {
+                thread::sleep(PAUSE_STEP.min(until.saturating_duration_since(Instant::now())));
             }
         }
         Ok(())
@@ -261,12 +269,16 @@ impl Worker {
     fn renew(&self, ids: Vec<(ConversationId, JobId)>) -> Result<()> {
         let (tenant, name, now) =
             (self.memory.tenant().clone(), self.name.clone(), self.memory.clock().now());
+        let memory = self.memory.clone();
         self.memory.commit_with(move |reader| {
             let mut writes = Vec::new();
             for (conversation, id) in &ids {
                 let key = ConversationKey { tenant: tenant.clone(), id: *conversation };
                 if let Some(mut job) = reader.job(&key, *id)?.filter(|job| job.is_held_by(&name)) {
                     job.lease(&name, now);
+                    if memory.rests().is_troubled(memory.model_of(&job.kind), now) {
+                        job.wait_in_vain("there is no answer yet");
+                    }
                     writes.push(Write::PutJob(job));
                 }
             }
@@ -335,7 +347,16 @@ impl Worker {
         let (summarizer, retry) = (self.memory.summarizer(), self.memory.work().retry);
         let purse = self.memory.purse(Some(job.conversation));
         let facts = Facts::of_brief(&material.brief);
-        let why = match guarded(summarizer, &material.brief, &purse) {
+        let (rests, asked) = (self.memory.rests(), self.memory.clock().now());
+        rests.asked(summarizer.name(), asked);
+        let written = guarded(summarizer, &material.brief, &purse);
+        match &written {
+            Err(error) if error.advice != Advice::StandIn => {
+                rests.failed(summarizer.name(), asked, self.memory.clock().now(), &error.reason);
+            }
+            _ => rests.answered(summarizer.name(), asked),
+        }
+        let why = match written {
             Ok(content) => match acceptance::accept(&content, &facts, material.source.chars) {
                 Ok(fidelity) => {
                     let (by, note) = (summarizer.name().to_owned(), purse.note());
@@ -344,7 +365,10 @@ impl Worker {
                 Err(unusable) => ProviderError::passing(unusable.to_string()),
             },
             Err(error) if job.ends_with(&error, &retry) => error,
-            Err(error) => return Err(error),
+            Err(error) => {
+                let reason = format!("{}{}", error.reason, purse.note());
+                return Err(ProviderError { reason, ..error });
+            }
         };
         let Some(stand_in) = self.memory.stand_in() else { return Err(why) };
         let content = guarded(stand_in, &material.brief, &purse)?;
@@ -394,6 +418,10 @@ impl Worker {
             let mut commit = Commit { tenant: key.tenant.clone(), writes: Vec::new() };
             let Some(mut job) = reader.job(&key, id)? else { return Ok((commit, ())) };
             job.fail(&failure, now, &retry);
+            if let Advice::Wait(_) = failure.advice {
+                commit.writes.push(Write::PutJob(job));
+                return Ok((commit, ()));
+            }
             let dead = job.state == treering_core::JobState::Dead;
             let line = LogLine {
                 at: now,

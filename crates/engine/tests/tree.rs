@@ -265,7 +265,7 @@ fn a_group_that_is_far_too_large_is_packed_anew() {
 fn a_stand_in_writes_what_the_model_could_not_and_update_asks_the_model_again() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let unusable = |_| ProviderError { reason: "it wrote of Paris".into(), advice: Advice::StandIn };
+    let unusable = |_| ProviderError::new("it wrote of Paris", Advice::StandIn);
     let heads = Arc::new(Heads::failing((0..3).map(unusable)));
     let memory = open(folder.path(), small(), heads, clock);
     let id = say(&memory, 0..4, 200);
@@ -289,10 +289,28 @@ fn a_stand_in_writes_what_the_model_could_not_and_update_asks_the_model_again() 
 }
 
 #[test]
+fn a_job_whose_turn_has_not_come_waits_and_has_not_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    // More often than a job is tried.
+    let quota = |_| ProviderError::new("the quota of this minute is used up", Advice::Wait(1));
+    let heads = Arc::new(Heads::failing((0..9).map(quota)));
+    let memory = open(folder.path(), small(), heads.clone(), clock);
+    let id = say(&memory, 0..4, 200);
+    work_off(&memory, id);
+    let tree = memory.tree(id).unwrap();
+    assert!(tree.jobs.is_empty() && heads.calls() > 9, "the worker waits for its turn");
+    assert!(tree.nodes.iter().all(|node| node.making.by == "heads"), "nobody has to stand in");
+    let log = memory.log(&LogFilter { conversation: Some(id), job_prefix: None, limit: 100 }).unwrap();
+    assert!(log.iter().all(|line| line.event.as_str() != "fail"), "{log:?}");
+    assert_sound(&memory);
+}
+
+#[test]
 fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_stood_in_for() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let failures = [ProviderError { reason: "slow down".into(), advice: Advice::RetryAfter(60_000) }];
+    let failures = [ProviderError::new("slow down", Advice::RetryAfter(60_000))];
     let heads = Arc::new(Heads::failing(failures));
     let memory = open(folder.path(), small(), heads.clone(), clock.clone());
     let id = say(&memory, 0..1, 200);

@@ -191,6 +191,19 @@ fn one_text_that_is_refused_holds_up_no_other() {
 }
 
 #[test]
+fn an_embedder_that_is_away_is_asked_once_for_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let busy = ProviderError::new("429: too many requests", treering_core::Advice::RetryAfter(60_000));
+    let bags = Arc::new(Bags::named("bags").failing([busy]));
+    let memory = with(folder.path(), vec![bags.clone()]);
+    say_all(&memory, 0..12);
+    let calls = bags.calls().len();
+    let runs = work(&memory);
+    assert!(runs.len() > 1 && runs.iter().all(|(_, ran)| matches!(ran, Ran::Failed(_))), "{runs:?}");
+    assert_eq!(bags.calls().len() - calls, 1, "one refusal is enough");
+}
+
+#[test]
 fn where_the_embedder_fails_the_words_decide_and_it_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let down = ProviderError::passing("the server is down".to_owned());

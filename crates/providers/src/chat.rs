@@ -2,7 +2,7 @@
 
 use treering_core::chat::{ChatReply, ChatRequest, End, Usage};
 use treering_core::redact::Redactions;
-use treering_core::{Chat, ProviderError};
+use treering_core::{Chat, FailedCall, ProviderError};
 
 use crate::dialect::{Piece, Post, Talks};
 use crate::http::{Call, Client};
@@ -27,25 +27,39 @@ impl<D: Talks> RemoteChat<D> {
         Call { path, headers, body, rough_tokens: rough_tokens::<D>(request) }
     }
 
-    /// The whole answer, if it says anything. Servers that do not say what it took are believed to have taken what
-    /// one would think.
+    /// The whole answer, if it says anything, or was cut before it could. Servers that do not say what it took are
+    /// believed to have taken what one would think.
     fn reply(
         &self,
         request: &ChatRequest,
         said: Piece,
         redacted: Redactions,
     ) -> Result<ChatReply, ProviderError> {
-        let Piece { text, end, usage, .. } = said;
-        let end = end.unwrap_or_default();
-        if text.is_empty() && end != End::Declined {
-            return Err(self.model.client.unusable("an answer without text"));
+        let usage = self.settle(request, &said);
+        let end = said.end.unwrap_or_default();
+        if said.text.is_empty() && !matches!(end, End::Declined | End::Cut) {
+            let call = FailedCall { was_answered: true, usage, redacted };
+            return Err(self.model.client.unusable("an answer without text").of_call(call));
         }
-        let usage = match usage.tokens_in {
-            0 => Usage::of_call(request.rough_tokens(), (text.len() as u64).div_ceil(4)),
-            tokens_in => Usage::of_call(tokens_in, usage.tokens_out),
+        Ok(ChatReply { text: said.text, end, usage, redacted })
+    }
+
+    /// What a call took that was answered, wholly or in part.
+    fn settle(&self, request: &ChatRequest, said: &Piece) -> Usage {
+        let usage = match said.usage.tokens_in {
+            0 => Usage::of_call(request.rough_tokens(), (said.text.len() as u64).div_ceil(4)),
+            tokens_in => Usage::of_call(tokens_in, said.usage.tokens_out),
         };
         self.model.client.settle(rough_tokens::<D>(request), usage.tokens_in + usage.tokens_out);
-        Ok(ChatReply { text, end, usage, redacted })
+        usage
+    }
+
+    /// An error with what the call took: what came of an answer is paid for.
+    fn charged(&self, request: &ChatRequest, said: &Piece, mut error: ProviderError) -> ProviderError {
+        if let Some(call) = error.call.as_mut().filter(|call| call.was_answered) {
+            call.usage = self.settle(request, said);
+        }
+        error
     }
 }
 
@@ -64,7 +78,8 @@ impl<D: Talks> Chat for RemoteChat<D> {
     }
 
     fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ProviderError> {
-        let answer = self.model.ask(D::OPTIONAL, |fields| self.call(request, false, fields))?;
+        let answer = self.model.ask(D::OPTIONAL, |fields| self.call(request, false, fields));
+        let answer = answer.map_err(|error| self.charged(request, &Piece::default(), error))?;
         self.reply(request, self.dialect.whole(&answer.body), answer.redacted)
     }
 
@@ -87,7 +102,9 @@ impl<D: Talks> Chat for RemoteChat<D> {
             Ok(piece.is_last)
         };
         let call = |fields: &Fields| self.call(request, true, fields);
-        let redacted = self.model.ask_lines(D::OPTIONAL, call, &mut take)?;
-        self.reply(request, said, redacted)
+        match self.model.ask_lines(D::OPTIONAL, call, &mut take) {
+            Ok(redacted) => self.reply(request, said, redacted),
+            Err(error) => Err(self.charged(request, &said, error)),
+        }
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 
 use treering_core::chat::Usage;
-use treering_core::redact::Redactions;
 use treering_core::spend::Unmetered;
 use treering_core::{Embedder, Meter, ProviderError};
 
@@ -57,8 +56,12 @@ impl<D: Embeds> RemoteEmbedder<D> {
         let most = texts.iter().map(|text| most_tokens(text) + 16).sum();
         let booking = meter.book(&self.name, Usage::of_call(most, 0))?;
         let answer = self.model.ask(D::OPTIONAL, |fields| self.call(texts, fields));
-        let answer = answer.inspect_err(|_| {
-            meter.settle(booking.clone(), Usage::default(), &Redactions::default());
+        let answer = answer.inspect_err(|error| {
+            let mut call = error.call.as_deref().cloned().unwrap_or_default();
+            if call.was_answered {
+                call.usage = Usage::of_call(rough_tokens(texts), 0);
+            }
+            meter.settle(booking.clone(), call.usage, &call.redacted);
         })?;
         let vectors = self.dialect.vectors(&answer.body);
         // Not every server says what it took.

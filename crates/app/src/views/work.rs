@@ -192,7 +192,7 @@ pub struct LogView {
     pub conversation: String,
     /// The job it is about, or the update that planned it.
     pub job: String,
-    /// `acquire`, `release`, `fail`, `dead`, `retry` or `update`.
+    /// `acquire`, `release`, `fail`, `dead`, `retry`, `update` or `ask`.
     pub event: &'static str,
     /// What happened, in words.
     pub text: String,

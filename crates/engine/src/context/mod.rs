@@ -311,7 +311,7 @@ impl Assembly<'_> {
             JobKind::EmbedTurn(embedded) => turn.is_some_and(|last| *embedded <= last),
             JobKind::EmbedNode(..) => true,
         });
-        Ok(GateStatus::of(&jobs))
+        Ok(GateStatus::of(&jobs, |_| false))
     }
 
     /// How many tokens the context begins with that the one of the turn before began with, too.

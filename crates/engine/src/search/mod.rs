@@ -28,7 +28,6 @@ use arena::{Arena, CALL};
 use filter::Filter;
 
 pub(crate) use follow::Arenas;
-pub(crate) use sense::Rests;
 pub use snippet::Snippet;
 pub(crate) use text::{call_text, content_hash, embedded_part, node_text};
 

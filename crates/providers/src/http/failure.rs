@@ -35,16 +35,16 @@ impl Failure {
                 "there is no key in the environment variable {variable}; set it, and `treering update` \
                  makes up for it"
             )),
-            Self::Quota(wait) => ProviderError {
-                reason: format!("the quota of this minute is used up; free in {} s", wait.div_ceil(1000)),
-                advice: Advice::RetryAfter(*wait),
-            },
+            Self::Quota(wait) => ProviderError::new(
+                format!("the quota of this minute is used up; free in {} s", wait.div_ceil(1000)),
+                Advice::Wait(*wait),
+            ),
             Self::Transport(error) => of_transport(error),
             Self::Broken(why) => ProviderError::passing(why),
             Self::Status { status, text, retry_after_ms, request_id } => {
                 let (words, asked) = (words(text), retry_after_ms.or_else(|| retry_delay(text)));
                 let advice = advice(*status, &words, asked);
-                ProviderError { reason: format!("{status}: {words} (request {request_id})"), advice }
+                ProviderError::new(format!("{status}: {words} (request {request_id})"), advice)
             }
         }
     }
@@ -98,8 +98,7 @@ pub(super) fn is_broken_connection(error: &ureq::Error) -> bool {
 /// The provider's own words, from the places where providers put them, shortened.
 fn words(text: &str) -> String {
     let Ok(body) = serde_json::from_str::<Value>(text) else { return preview(text.trim(), WORDS) };
-    // Google wraps an error into a list when it streams.
-    let body = body.get(0).unwrap_or(&body);
+    let body = unwrapped(&body);
     let error = body.get("error").unwrap_or(body);
     let message =
         error.as_str().or_else(|| error.get("message")?.as_str()).or_else(|| body.get("message")?.as_str());
@@ -108,10 +107,15 @@ fn words(text: &str) -> String {
     kind.map_or_else(|| message.clone(), |kind| format!("{message} [{kind}]"))
 }
 
+/// An error as it is: Google wraps it into a list when it streams.
+fn unwrapped(body: &Value) -> &Value {
+    body.get(0).unwrap_or(body)
+}
+
 /// How long to wait, as errors of Google say in their details.
 fn retry_delay(text: &str) -> Option<u64> {
     let body: Value = serde_json::from_str(text).ok()?;
-    let details = body.get("error")?.get("details")?.as_array()?;
+    let details = unwrapped(&body).get("error")?.get("details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
     retry_after::millis(delay, SystemTime::now())
 }
@@ -160,6 +164,8 @@ mod tests {
     fn google_says_when_in_its_details() {
         let text = r#"{"error":{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED","details":[
             {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34s"}]}}"#;
-        assert_eq!(check(429, text, None).advice, Advice::RetryAfter(34_000));
+        for text in [text.to_owned(), format!("[{text}]")] {
+            assert_eq!(check(429, &text, None).advice, Advice::RetryAfter(34_000));
+        }
     }
 }

@@ -12,8 +12,9 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
-use treering_core::ProviderError;
+use treering_core::chat::Usage;
 use treering_core::redact::{Redactions, redact};
+use treering_core::{FailedCall, ProviderError};
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
@@ -152,8 +153,8 @@ impl Client {
 
     /// Posts JSON and reads JSON.
     pub(crate) fn post(&self, call: Call) -> Result<Answer, Refused> {
-        let failure = |failure: Failure| self.refused(&failure);
-        let (mut response, redacted) = self.send(call).map_err(failure)?;
+        let (mut response, redacted) = self.send(call)?;
+        let failure = |failure: Failure| self.broken_off(&failure, &redacted);
         let text = response.body_mut().with_config().limit(MOST_BYTES).read_to_string();
         let text = text.map_err(|error| failure(Failure::Transport(error)))?;
         let body = serde_json::from_str(&text);
@@ -168,8 +169,8 @@ impl Client {
         call: Call,
         hear: &mut dyn FnMut(&str) -> Result<bool, ProviderError>,
     ) -> Result<Redactions, Refused> {
-        let failure = |failure: Failure| self.refused(&failure);
-        let (response, redacted) = self.send(call).map_err(failure)?;
+        let (response, redacted) = self.send(call)?;
+        let failure = |failure: Failure| self.broken_off(&failure, &redacted);
         let body = response.into_body().into_with_config().limit(MOST_BYTES).reader();
         let mut lines = BufReader::new(body.take(MOST_BYTES)).lines();
         loop {
@@ -182,7 +183,9 @@ impl Client {
                 Ok(true) => return Ok(redacted),
                 Ok(false) => {}
                 Err(error) => {
-                    let error = ProviderError { reason: self.naming(&error.reason), ..error };
+                    let reason = self.naming(&error.reason);
+                    let call = FailedCall { was_answered: true, redacted, ..FailedCall::default() };
+                    let error = ProviderError::new(reason, error.advice).of_call(call);
                     return Err(Refused { error, status: None });
                 }
             }
@@ -199,16 +202,37 @@ impl Client {
         self.refused(&Failure::Broken(why.to_owned())).error
     }
 
-    fn send(&self, mut call: Call) -> Result<(Response<Body>, Redactions), Failure> {
-        let Shared { endpoint, agent, quotas, calls, run } = &*self.0;
+    /// Sends a call without its secrets. An error tells what was taken out of what left.
+    fn send(&self, mut call: Call) -> Result<(Response<Body>, Redactions), Refused> {
+        let endpoint = &self.0.endpoint;
         if let Some(variable) = &endpoint.lacks_key {
-            return Err(Failure::NoKey(variable.clone()));
+            return Err(self.refused(&Failure::NoKey(variable.clone())));
         }
-        quotas.take(call.rough_tokens).map_err(Failure::Quota)?;
-        let mut redactions = Redactions::default();
+        let drawn = self.0.quotas.take(call.rough_tokens);
+        drawn.map_err(|wait| self.refused(&Failure::Quota(wait)))?;
+        let mut redacted = Redactions::default();
         if endpoint.redact {
-            redact_strings(&mut call.body, &mut redactions);
+            redact_strings(&mut call.body, &mut redacted);
         }
+        match self.send_as_it_is(&call) {
+            Ok(response) => Ok((response, redacted)),
+            Err(failure) => {
+                let Refused { error, status } = self.refused(&failure);
+                let call = FailedCall { redacted, ..FailedCall::default() };
+                Err(Refused { error: error.of_call(call), status })
+            }
+        }
+    }
+
+    /// A failure after an answer had begun.
+    fn broken_off(&self, failure: &Failure, redacted: &Redactions) -> Refused {
+        let Refused { error, status } = self.refused(failure);
+        let call = FailedCall { was_answered: true, usage: Usage::default(), redacted: redacted.clone() };
+        Refused { error: error.of_call(call), status }
+    }
+
+    fn send_as_it_is(&self, call: &Call) -> Result<Response<Body>, Failure> {
+        let Shared { endpoint, agent, calls, run, .. } = &*self.0;
         let id = format!("treering-{run:x}-{}", calls.fetch_add(1, Ordering::Relaxed));
         let body = call.body.to_string();
         let url = format!("{}{}", endpoint.base_url, call.path);
@@ -230,7 +254,7 @@ impl Client {
             }
         };
         if response.status().is_success() {
-            return Ok((response, redactions));
+            return Ok(response);
         }
         let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
         let given = header("x-request-id").or_else(|| header("request-id"));

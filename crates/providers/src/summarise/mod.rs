@@ -80,9 +80,9 @@ impl Summarizer for ModelSummarizer {
         if reply.end == End::Cut {
             request.max_tokens = request.max_tokens.map(|most| most * 2);
         }
-        take(&chat.complete(&request)?, brief, &source).map_err(|again| ProviderError {
-            reason: format!("{} wrote nothing that can be used: {why}; then: {again}", self.name()),
-            advice: Advice::StandIn,
+        take(&chat.complete(&request)?, brief, &source).map_err(|again| {
+            let reason = format!("{} wrote nothing that can be used: {why}; then: {again}", self.name());
+            ProviderError::new(reason, Advice::StandIn)
         })
     }
 }

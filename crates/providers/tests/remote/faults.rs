@@ -189,6 +189,6 @@ fn a_quota_is_shared_by_everything_of_a_provider() {
     assert!(chat.complete(&question()).is_ok());
     drop(embedder.embed(&["one"]));
     let error = chat.complete(&question()).unwrap_err();
-    assert!(matches!(error.advice, Advice::RetryAfter(wait) if wait > 20_000 && wait <= 30_000), "{error:?}");
+    assert!(matches!(error.advice, Advice::Wait(wait) if wait > 20_000 && wait <= 30_000), "{error:?}");
     assert_eq!(server.asked().len(), 2, "nothing was sent");
 }

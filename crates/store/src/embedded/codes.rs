@@ -65,6 +65,7 @@ pub(super) const fn event_code(event: LogEvent) -> i64 {
         LogEvent::Dead => 3,
         LogEvent::Retry => 4,
         LogEvent::Update => 5,
+        LogEvent::Ask => 6,
     }
 }
 

@@ -1,0 +1,137 @@
+//! Rests: models that have not answered. A question does not wait for one that was silent a moment ago, and no context
+//! waits for work that such a one has to do. Known to one process; what others should know stands in the jobs.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use treering_core::{Timestamp, job::JobKind};
+
+use crate::memory::Memory;
+
+/// How long a model rests after it failed once, in seconds; twice as long after each further time.
+const REST: i64 = 15;
+/// How long it rests at the most.
+const LONGEST_REST: i64 = 300;
+/// How long a model may think before nobody waits for it any more, in seconds.
+const SLOW: i64 = 20;
+
+/// The models that have not answered.
+#[derive(Default)]
+pub(crate) struct Rests(Mutex<HashMap<String, Rest>>);
+
+#[derive(Default)]
+struct Rest {
+    /// How often it has failed since it last answered.
+    failures: u32,
+    until: Option<Timestamp>,
+    why: String,
+    /// When the calls were made that are not answered yet.
+    asked: Vec<Timestamp>,
+}
+
+impl Rests {
+    /// How long a model still rests, in seconds, and why.
+    pub(crate) fn left(&self, model: &str, now: Timestamp) -> Option<(u64, String)> {
+        let rests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = rests.get(model).filter(|rest| rest.failures > 0)?;
+        let left = rest.until?.as_micros() - now.as_micros();
+        let micros = u64::try_from(left).ok().filter(|left| *left > 0)?;
+        Some((micros.div_ceil(1_000_000), rest.why.clone()))
+    }
+
+    /// Whether nobody should wait for a model: it has failed since it last answered, or takes very long.
+    pub(crate) fn is_troubled(&self, model: &str, now: Timestamp) -> bool {
+        let rests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_slow = |asked: &Timestamp| asked.plus_micros(SLOW * 1_000_000) <= now;
+        rests.get(model).is_some_and(|rest| rest.failures > 0 || rest.asked.iter().any(is_slow))
+    }
+
+    /// A model is asked.
+    pub(crate) fn asked(&self, model: &str, now: Timestamp) {
+        self.with(model, |rest| rest.asked.push(now));
+    }
+
+    /// A model that was asked then has failed.
+    pub(crate) fn failed(&self, model: &str, asked: Timestamp, now: Timestamp, why: &str) {
+        self.with(model, |rest| {
+            rest.end(asked);
+            let seconds = REST.saturating_mul(1 << rest.failures.min(16)).min(LONGEST_REST);
+            rest.until = Some(now.plus_micros(seconds * 1_000_000));
+            rest.failures += 1;
+            why.clone_into(&mut rest.why);
+        });
+    }
+
+    /// A model that was asked then has answered.
+    pub(crate) fn answered(&self, model: &str, asked: Timestamp) {
+        self.with(model, |rest| {
+            rest.end(asked);
+            rest.failures = 0;
+        });
+    }
+
+    fn with(&self, model: &str, change: impl FnOnce(&mut Rest)) {
+        let mut rests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        change(rests.entry(model.to_owned()).or_default());
+    }
+}
+
+impl Rest {
+    fn end(&mut self, asked: Timestamp) {
+        if let Some(place) = self.asked.iter().position(|other| *other == asked) {
+            self.asked.swap_remove(place);
+        }
+    }
+}
+
+impl Memory {
+    /// The model that does a job.
+    pub(crate) fn model_of(&self, kind: &JobKind) -> &str {
+        match kind {
+            JobKind::Summarise(_) => self.summarizer().name(),
+            JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) => self.embedder().name(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_that_fails_rests_longer_each_time_and_none_for_ever() {
+        let rests = Rests::default();
+        let mut now = Timestamp::from_micros(0);
+        assert_eq!(rests.left("m", now), None);
+        for seconds in [15, 30, 60, 120, 240, 300, 300] {
+            rests.failed("m", now, now, "down");
+            assert_eq!(rests.left("m", now), Some((seconds, "down".to_owned())));
+            assert_eq!(rests.left("other", now), None);
+            now = now.plus_micros(i64::try_from(seconds).unwrap() * 1_000_000);
+            assert_eq!(rests.left("m", now), None, "then it is asked again");
+            assert!(
+                rests.is_troubled("m", now) && !rests.is_troubled("other", now),
+                "and nobody waits for it"
+            );
+        }
+        rests.answered("m", now);
+        assert!(!rests.is_troubled("m", now), "an answer makes good");
+        rests.failed("m", now, now, "down");
+        assert_eq!(rests.left("m", now), Some((15, "down".to_owned())));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_model_that_thinks_for_ever() {
+        let rests = Rests::default();
+        let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
+        rests.asked("m", at(0));
+        rests.asked("m", at(5));
+        assert!(!rests.is_troubled("m", at(19)) && rests.is_troubled("m", at(20)));
+        assert_eq!(rests.left("m", at(20)), None, "it has not failed");
+        rests.answered("m", at(0));
+        assert!(
+            !rests.is_troubled("m", at(24)) && rests.is_troubled("m", at(25)),
+            "the other call is still out"
+        );
+    }
+}
