@@ -195,3 +195,25 @@ fn eval_follows_the_settings_of_providers() {
     assert!(!output.status.success() && errors.contains("bad key"), "{errors}");
     assert!(!server.asked().is_empty());
 }
+
+/// A server elsewhere is reached through the proxy that the environment names; one on loopback is not.
+#[test]
+fn a_proxy_stands_between() {
+    let proxy = FaultServer::start([answer("Yes.")]);
+    let home = Home::new(&proxy, "");
+    let through = |home: &Home| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
+        command.env_clear().env("TREERING_HOME", home.path()).env("HTTP_PROXY", proxy.url());
+        command.args(["--json", "doctor"]).current_dir(home.path()).stdin(Stdio::null()).output().unwrap()
+    };
+    through(&home);
+    assert!(proxy.asked().iter().all(|asked| asked.path.starts_with('/')), "loopback is reached directly");
+    let direct = proxy.asked().len();
+    let file = home.path().join("treering.toml");
+    let elsewhere = std::fs::read_to_string(&file).unwrap().replace(proxy.url(), "http://models.invalid/v1");
+    std::fs::write(&file, elsewhere).unwrap();
+    through(&home);
+    let asked = proxy.asked();
+    assert!(asked.len() > direct, "the proxy is asked");
+    assert!(asked[direct].path.contains("models.invalid"), "{:?}", asked[direct]);
+}

@@ -1,9 +1,9 @@
 //! Providers that misbehave: every failure is an error that says whether to ask again.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
-use treering_core::chat::{ChatMessage, ChatRequest, End};
+use treering_core::chat::{ChatMessage, ChatRequest, End, Usage};
 use treering_core::{Advice, ProviderError, Role};
 use treering_providers::http::{Client, Quota};
 use treering_providers::remote::{self, Wire};
@@ -12,6 +12,9 @@ use treering_testkit::fault_server::{Act, FaultServer};
 use super::{chat, embedder, endpoint, fixture, question};
 
 const WIRES: [Wire; 5] = [Wire::OpenAi, Wire::Anthropic, Wire::Gemini, Wire::Ollama, Wire::Compatible];
+
+/// Those that give vectors.
+const VECTOR_WIRES: [Wire; 3] = [Wire::OpenAi, Wire::Gemini, Wire::Ollama];
 
 fn complete(wire: Wire, act: Act) -> ProviderError {
     let server = FaultServer::start([act]);
@@ -49,11 +52,16 @@ fn what_may_pass_is_tried_again_and_what_lasts_is_not() {
 
 #[test]
 fn a_provider_that_hangs_is_not_waited_for() {
-    let start = Instant::now();
-    let error = complete(Wire::OpenAi, Act::Hang(Duration::from_secs(20)));
-    assert_eq!(error.advice, Advice::Retry, "{error}");
-    assert!(error.reason.contains("in time"), "{error}");
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    for wire in WIRES {
+        let error = complete(wire, Act::Hang(Duration::from_secs(20)));
+        assert_eq!(error.advice, Advice::Retry, "{error}");
+        assert!(error.reason.contains("in time"), "{error}");
+    }
+    for wire in VECTOR_WIRES {
+        let server = FaultServer::start([Act::Hang(Duration::from_secs(20))]);
+        let error = embedder(wire, &server, Some(3)).embed(&["one"]).unwrap_err();
+        assert!(error.advice == Advice::Retry && error.reason.contains("in time"), "{error}");
+    }
 }
 
 #[test]
@@ -119,23 +127,88 @@ fn a_stream_that_breaks_off_is_an_error() {
     assert!(error.reason.contains("Overloaded"), "{error}");
 }
 
+/// An answer with these vectors.
+fn vectors(wire: Wire, vectors: &[serde_json::Value]) -> serde_json::Value {
+    let named = |name: &str| vectors.iter().map(|vector| json!({ name: vector })).collect::<Vec<_>>();
+    match wire {
+        Wire::Gemini => json!({ "embeddings": named("values") }),
+        Wire::Ollama => json!({ "embeddings": vectors }),
+        _ => json!({ "data": named("embedding") }),
+    }
+}
+
 #[test]
 fn vectors_that_cannot_be_used_are_errors() {
-    let row = |numbers: &[f64]| json!({"data": [{"index": 0, "embedding": numbers}]});
-    let check = |first: serde_json::Value, advice: Advice, words: &str| {
-        let server = FaultServer::start([Act::json(&row(&[1.0, 0.0, 0.0])), Act::json(&first)]);
-        let embedder = embedder(Wire::OpenAi, &server, None);
-        embedder.embed(&["one"]).unwrap();
-        let error = embedder.embed(&["two"]).unwrap_err();
-        assert_eq!(error.advice, advice, "{error}");
-        assert!(error.reason.contains(words), "{error}");
-    };
-    check(row(&[1.0, 0.0]), Advice::GiveUp, "2 numbers, not 3");
-    check(row(&[]), Advice::Retry, "empty");
-    check(row(&[0.0, 0.0, 0.0]), Advice::Retry, "without length");
-    check(json!({"data": []}), Advice::Retry, "0 vectors for 1 texts");
-    check(json!({"data": [{"embedding": "abc"}]}), Advice::Retry, "empty");
-    check(json!({}), Advice::Retry, "without vectors");
+    let whole = json!([1.0, 0.0, 0.0]);
+    for wire in VECTOR_WIRES {
+        let check = |second: Act, advice: Advice, words: &str| {
+            let server = FaultServer::start([Act::json(&vectors(wire, &[whole.clone()])), second]);
+            let embedder = embedder(wire, &server, None);
+            embedder.embed(&["one"]).unwrap();
+            let error = embedder.embed(&["two"]).unwrap_err();
+            assert_eq!(error.advice, advice, "{wire:?}: {error}");
+            assert!(error.reason.contains(words), "{wire:?}: {error}");
+        };
+        let row = |numbers: serde_json::Value| Act::json(&vectors(wire, &[numbers]));
+        check(row(json!([1.0, 0.0])), Advice::GiveUp, "2 numbers, not 3");
+        check(row(json!([])), Advice::Retry, "empty");
+        check(row(json!([0.0, 0.0, 0.0])), Advice::Retry, "without length");
+        check(row(json!("abc")), Advice::Retry, "empty");
+        check(Act::json(&vectors(wire, &[])), Advice::Retry, "0 vectors for 1 texts");
+        check(Act::json("{}"), Advice::Retry, "without vectors");
+        check(Act::json("{\"data\": ["), Advice::Retry, "no JSON");
+        check(Act::Cut("{\"data\": [".into()), Advice::Retry, "");
+        check(Act::refuse(500, "oops"), Advice::Retry, "500");
+        check(
+            Act::Answer(429, vec![("retry-after", "7".into())], "{}".into()),
+            Advice::RetryAfter(7000),
+            "429",
+        );
+    }
+}
+
+#[test]
+fn many_texts_go_in_the_batches_that_gemini_takes() {
+    let mut numbers = vec![0.0; 3072];
+    numbers[7] = 1.0;
+    let answer = |texts: usize| Act::json(&vectors(Wire::Gemini, &vec![json!(numbers); texts]));
+    let server = FaultServer::start([answer(100), answer(100), answer(30)]);
+    let embedder =
+        remote::embedder(Wire::Gemini, Client::new(endpoint(&server)), "gemini-embedding-001", None).unwrap();
+    assert_eq!(embedder.dims(), 3072, "known without asking");
+    let texts: Vec<String> = (0..230).map(|number| format!("text {number}")).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    assert_eq!(
+        embedder.embed(&texts).unwrap(),
+        vec![numbers.iter().map(|x| *x as f32).collect::<Vec<f32>>(); 230]
+    );
+    let asked = server.asked();
+    let sizes: Vec<usize> = asked.iter().map(|asked| asked.body.matches("\"text ").count()).collect();
+    assert_eq!(sizes, [100, 100, 30]);
+}
+
+#[test]
+fn what_an_answer_took_is_known_though_it_cannot_be_used() {
+    let thought = json!({"choices": [{"message": {"content": ""}, "finish_reason": "length"}],
+        "usage": {"prompt_tokens": 200, "completion_tokens": 3000}});
+    let server = FaultServer::start([Act::json(&thought)]);
+    let reply = chat(Wire::OpenAi, &server).complete(&question()).unwrap();
+    assert_eq!((reply.end, reply.usage), (End::Cut, Usage::of_call(200, 3000)));
+    let silent = json!({"choices": [{"message": {"content": ""}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 200, "completion_tokens": 1}});
+    let call = complete(Wire::OpenAi, Act::json(&silent)).call.unwrap();
+    assert_eq!((call.was_answered, call.usage), (true, Usage::of_call(200, 1)));
+
+    let whole = fixture("anthropic-chat.events");
+    let half = whole[..whole.find("every").unwrap()].to_owned();
+    let server = FaultServer::start([Act::Cut(half)]);
+    let error = chat(Wire::Anthropic, &server).stream(&question(), &mut |_| ()).unwrap_err();
+    let call = error.call.unwrap();
+    assert!(call.was_answered && call.usage.calls == 1 && call.usage.tokens_in > 0, "{call:?}");
+    assert!(
+        !complete(Wire::OpenAi, Act::refuse(500, "")).call.unwrap().was_answered,
+        "a refusal costs nothing"
+    );
 }
 
 #[test]
