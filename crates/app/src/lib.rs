@@ -88,14 +88,20 @@ pub fn open(home: &Path) -> Result<Memory> {
     open_with(home, Options::default())
 }
 
-/// Opens the memory in a folder. The one place where adapters are chosen and joined.
+/// Opens the memory in a folder, with models of its own.
 pub fn open_with(home: &Path, options: Options) -> Result<Memory> {
-    let Options { sync, tokenizer, mut embed, summarize, providers, tenant, mut policy, work, spend } =
+    let models = Models::new(options.providers.clone());
+    open_on(home, options, &models)
+}
+
+/// Opens the memory in a folder, with models that others ask as well: their quotas are shared. The one place where
+/// adapters are chosen and joined.
+pub fn open_on(home: &Path, options: Options, models: &Models) -> Result<Memory> {
+    let Options { sync, tokenizer, mut embed, summarize, providers: _, tenant, mut policy, work, spend } =
         options;
     embed.encoder_path = home.join(embed.encoder_path);
-    let models = Models::new(providers);
-    let embedder = embedders::embedder(&embed, &models)?;
-    let summarizer = models::summarizer(home, &summarize, &models, &mut policy)?;
+    let embedder = embedders::embedder(&embed, models)?;
+    let summarizer = models::summarizer(home, &summarize, models, &mut policy)?;
     // Those that may have given the vectors that search still goes by, as far as they can be had.
     let others = EMBEDDERS.into_iter().filter(|name| *name != embed.model);
     let other_embedders = others.filter_map(|name| embedder_named(name, &embed).ok()).collect();

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use treering_core::brief::Strategy;
-use treering_core::{Chat, Embedder, Policy, ProviderError, Summarizer, prompt};
+use treering_core::brief::{Brief, Strategy};
+use treering_core::{Chat, Embedder, NodeContent, Policy, ProviderError, Summarizer, prompt};
 use treering_providers::Extractive;
 
 use crate::{Error, Result};
@@ -101,13 +101,37 @@ pub(crate) fn summarizer(
         return Ok(Arc::new(Extractive));
     }
     let chat = models.chat(&options.provider, &options.model).map_err(Error::Provider)?;
-    let prompts = own_prompts(&home.join(&options.prompts)).map_err(Error::Provider)?;
+    let prompts = match own_prompts(&home.join(&options.prompts)) {
+        Ok(prompts) => prompts,
+        // Nobody is kept from storing by a prompt: the stand-in writes, and says why.
+        Err(error) => return Ok(Arc::new(Prevented { name: chat.name().to_owned(), error })),
+    };
     policy.prompts = prompts.iter().map(|(strategy, text)| (*strategy, prompt::version_of(text))).collect();
     over(chat, options.temperature, prompts).map_err(Error::Provider)
 }
 
+/// A summariser that cannot be asked as things stand.
+struct Prevented {
+    name: String,
+    error: ProviderError,
+}
+
+impl Summarizer for Prevented {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn summarise(&self, _: &Brief) -> Answer<NodeContent> {
+        Err(self.error.clone())
+    }
+}
+
 /// The prompts in a folder: files named after strategies.
-fn own_prompts(folder: &Path) -> Answer<BTreeMap<Strategy, String>> {
+pub(crate) fn own_prompts(folder: &Path) -> Answer<BTreeMap<Strategy, String>> {
     let mut prompts = BTreeMap::new();
     for strategy in Strategy::ALL {
         let path = folder.join(format!("{strategy}.md"));

@@ -217,3 +217,24 @@ fn a_proxy_stands_between() {
     assert!(asked.len() > direct, "the proxy is asked");
     assert!(asked[direct].path.contains("models.invalid"), "{:?}", asked[direct]);
 }
+
+/// A prompt that cannot be used keeps nobody from storing; the stand-in writes, and both say why.
+#[test]
+fn a_broken_prompt_stops_no_capture() {
+    let server = FaultServer::start([answer("Yes.")]);
+    let home = Home::new(&server, "");
+    std::fs::create_dir(home.path().join("prompts")).unwrap();
+    std::fs::write(home.path().join("prompts/detailed.md"), " ").unwrap();
+    let (well, found) = home.doctor(&[]);
+    assert!(
+        !well && check(&found, "prompts")["found"].as_str().unwrap().contains("detailed.md is empty"),
+        "{found}"
+    );
+    home.say();
+    assert_eq!(home.json(&["stats"])["messages"], 2);
+    home.ok(&["work"]);
+    let logged = home.ok(&["logs"]);
+    assert!(logged.contains("extractive for compatible/m-1") && logged.contains("is empty"), "{logged}");
+    std::fs::write(home.path().join("prompts/detailed.md"), "Tell it briefly.").unwrap();
+    assert_eq!(check(&home.doctor(&[]).1, "prompts")["state"], "fine");
+}

@@ -14,8 +14,8 @@ use treering_core::packing::Profile;
 use treering_core::redact::Redactions;
 use treering_core::spend::Metered;
 use treering_core::{
-    Chat, Commit, ContentHash, ConversationId, JobId, Json, MessageIdx, NewMessage, ProviderError, Role,
-    ThreadName, Write,
+    Advice, Chat, Commit, ContentHash, ConversationId, JobId, Json, MessageIdx, NewMessage, ProviderError,
+    Role, ThreadName, Write,
 };
 
 use crate::context::{Context, ContextRequest};
@@ -109,7 +109,7 @@ impl Agent {
         &self,
         conversation: ConversationId,
         said: &str,
-        call: impl FnOnce(&dyn Chat, &ChatRequest) -> (Answered, String),
+        mut call: impl FnMut(&dyn Chat, &ChatRequest) -> (Answered, String),
     ) -> Result<Reply> {
         let context = self.context(conversation, said)?;
         let thread: ThreadName = context.receipt.thread.parse()?;
@@ -120,7 +120,12 @@ impl Agent {
             ..ChatRequest::new(prompt(self.settings.instructions.as_deref(), &context, said))
         };
         let purse = self.memory.purse(Some(conversation));
-        let (reply, heard) = call(&Metered { chat: &*self.chat, meter: &purse }, &request);
+        let chat = Metered { chat: &*self.chat, meter: &purse };
+        let (mut reply, mut heard) = call(&chat, &request);
+        if let Some(pause) = reply.as_ref().err().and_then(worth_a_pause).filter(|_| heard.is_empty()) {
+            std::thread::sleep(pause);
+            (reply, heard) = call(&chat, &request);
+        }
         self.log(conversation, &purse)?;
         match reply {
             Ok(reply) if reply.text.trim().is_empty() => {
@@ -199,6 +204,15 @@ impl Agent {
 }
 
 type Answered = std::result::Result<treering_core::chat::ChatReply, ProviderError>;
+
+/// How long a provider asks to wait before it is asked again, where somebody who waits for an answer can.
+fn worth_a_pause(error: &ProviderError) -> Option<Duration> {
+    const LONGEST_MS: u64 = 10_000;
+    match error.advice {
+        Advice::RetryAfter(ms) | Advice::Wait(ms) if ms <= LONGEST_MS => Some(Duration::from_millis(ms)),
+        _ => None,
+    }
+}
 
 /// What is kept beside an answer that was heard only in part.
 fn broken_off(error: &ProviderError) -> Result<Json> {

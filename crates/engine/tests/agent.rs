@@ -13,7 +13,8 @@ use treering_core::node::NodeContent;
 use treering_core::ports::Span;
 use treering_core::spend::{Cap, Caps};
 use treering_core::{
-    Chat, ConversationId, Message, MessageIdx, Policy, ProviderError, Role, Summarizer, TenantId, Timestamp,
+    Advice, Chat, ConversationId, Message, MessageIdx, Policy, ProviderError, Role, Summarizer, TenantId,
+    Timestamp,
 };
 use treering_engine::{
     Agent, AgentSettings, Error, Incoming, Matching, Memory, NewConversation, Parts, SpendSettings, Target,
@@ -30,6 +31,8 @@ struct Parrot {
 enum Act {
     Say(&'static str),
     Fail(&'static str),
+    /// Asks to come back after so many milliseconds.
+    Busy(u64),
     /// Says something and breaks off.
     Break(&'static str, &'static str),
 }
@@ -64,6 +67,7 @@ impl Chat for Parrot {
         let (text, broken) = match self.script.lock().unwrap().pop().expect("nothing more to say") {
             Act::Say(text) => (text, None),
             Act::Fail(why) => return Err(ProviderError::passing(why)),
+            Act::Busy(ms) => return Err(ProviderError::new("too many requests", Advice::RetryAfter(ms))),
             Act::Break(text, why) => (text, Some(ProviderError::passing(why))),
         };
         text.split_inclusive(' ').for_each(hear);
@@ -165,6 +169,26 @@ fn what_was_said_is_kept_when_the_model_fails() {
     }
     drop(agent);
     assert_sound(&memory);
+}
+
+#[test]
+fn a_model_that_is_busy_for_a_moment_is_asked_once_more() {
+    let (memory, _folder) = under(Policy::default());
+    let id = begin(&memory);
+    let script =
+        [Act::Busy(1), Act::Say("At five."), Act::Busy(1), Act::Busy(1), Act::Busy(60_000), Act::Say("")];
+    let parrot = Parrot::new(script);
+    let agent = Agent::new(memory.clone(), parrot.clone(), settings()).unwrap();
+    assert_eq!(agent.ask(id, "When?").unwrap().text, "At five.");
+    assert!(agent.ask_streaming(id, "Surely?", &mut |_| ()).is_err(), "once more, not for ever");
+    assert_eq!(parrot.asked().len(), 4);
+    assert!(agent.ask(id, "Really?").is_err(), "nobody waits for a minute");
+    assert_eq!(parrot.asked().len(), 5);
+    let silent = agent.ask(id, "Well?").unwrap_err().to_string();
+    assert!(silent.contains("no text"), "an answer that says nothing is none: {silent}");
+    let stored = said(&memory, id);
+    assert_eq!(stored.iter().filter(|(role, _)| *role == Role::Assistant).count(), 1, "{stored:?}");
+    assert_eq!(stored.len(), 5);
 }
 
 #[test]

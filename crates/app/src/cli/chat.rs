@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), F
         temperature: Some(settings.chat.temperature as f32),
         patience: None,
     };
-    let memory = global.open()?;
+    let memory = global.open_on(settings, &models)?;
     let known = match (&args.conversation, args.last) {
         (None, false) => None,
         (reference, _) => Some(named_or_latest(reference.as_deref(), &memory)?),

@@ -12,7 +12,7 @@ use treering_engine::{Memory, Query};
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, pad, paint, size};
 use super::{Failure, Global};
 use crate::config::{FILE, Origin, Settings};
-use crate::models::EXTRACTIVE;
+use crate::models::{EXTRACTIVE, own_prompts};
 use crate::{EmbeddedStore, Models, ProviderOptions};
 
 #[derive(clap::Args)]
@@ -103,6 +103,7 @@ fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, Failure> {
         format!("{} set, the others at their defaults", count(set as u64, "value")),
     )];
     let settings = loaded.settings;
+    checks.extend(prompts(&home, &settings));
     let asked = Asked::of(&settings);
     let memory = store(&home, global, settings, &mut checks)?;
     if !args.offline {
@@ -114,6 +115,25 @@ fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, Failure> {
         checks.extend(work(memory)?);
     }
     Ok(checks)
+}
+
+/// The prompts of one's own, where a model is given any.
+fn prompts(home: &Path, settings: &Settings) -> Option<Check> {
+    if settings.summarize.provider == EXTRACTIVE {
+        return None;
+    }
+    let folder = home.join(&settings.summarize.prompts);
+    match own_prompts(&folder) {
+        Ok(own) if own.is_empty() => None,
+        Ok(own) => {
+            let names: Vec<String> = own.keys().map(ToString::to_string).collect();
+            Some(Check::fine("prompts", format!("{} in {}", names.join(", "), folder.display())))
+        }
+        Err(error) => {
+            let fix = "mend or remove the file: until then the built-in summariser stands in";
+            Some(Check::broken("prompts", error.reason, fix.to_owned()))
+        }
+    }
 }
 
 /// Opens the store, unless there is none yet.

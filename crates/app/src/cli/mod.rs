@@ -348,6 +348,12 @@ impl Global {
     }
 
     fn open_with(&self, settings: Settings) -> Result<Memory, Failure> {
+        let models = crate::Models::new((&settings.providers).into());
+        self.open_on(settings, &models)
+    }
+
+    /// Opens the memory with models that others ask as well.
+    fn open_on(&self, settings: Settings, models: &crate::Models) -> Result<Memory, Failure> {
         let options = crate::Options {
             tenant: TenantId::new(settings.tenant.clone())?,
             sync: settings.store.sync.into(),
@@ -359,7 +365,7 @@ impl Global {
             work: (&settings.work).into(),
             spend: settings.spend.into(),
         };
-        let memory = crate::open_with(&self.home()?, options)?;
+        let memory = crate::open_on(&self.home()?, options, models)?;
         #[cfg(feature = "serve")]
         self.replay(&memory)?;
         Ok(memory)

@@ -142,7 +142,8 @@ fn vectors_that_cannot_be_used_are_errors() {
     let whole = json!([1.0, 0.0, 0.0]);
     for wire in VECTOR_WIRES {
         let check = |second: Act, advice: Advice, words: &str| {
-            let server = FaultServer::start([Act::json(&vectors(wire, &[whole.clone()])), second]);
+            let server =
+                FaultServer::start([Act::json(&vectors(wire, std::slice::from_ref(&whole))), second]);
             let embedder = embedder(wire, &server, None);
             embedder.embed(&["one"]).unwrap();
             let error = embedder.embed(&["two"]).unwrap_err();
