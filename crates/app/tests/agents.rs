@@ -47,8 +47,12 @@ impl Person {
 
     /// Runs a hook, which never fails, and gives what it says to the agent and to the person.
     fn hook(&self, agent: &str, input: &str) -> (String, String) {
+        self.hook_with(&[], agent, input)
+    }
+
+    fn hook_with(&self, options: &[&str], agent: &str, input: &str) -> (String, String) {
         let mut child = self
-            .command(&["hook", agent])
+            .command(&[options, &["hook", agent]].concat())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -253,6 +257,48 @@ fn what_cannot_be_stored_waits_and_is_stored_once() {
     person.hook("cursor", &cursor("beforeSubmitPrompt", "Which port?"));
     assert_eq!(person.ok(&["stats"])["messages"], before, "replayed and captured again, it is there once");
     assert_eq!(person.ok(&["verify"])["clean"], true);
+}
+
+#[test]
+fn what_waits_is_stored_for_its_own_tenant() {
+    let person = Person::new();
+    let store = person.memory().join("treering.db");
+    let settings = person.memory().join("treering.toml");
+    let prompt = |text: &str| {
+        json!({ "hook_event_name": "beforeSubmitPrompt", "conversation_id": text, "generation_id": "g", "prompt": text })
+            .to_string()
+    };
+    let said = |options: &[&str]| -> Vec<String> {
+        let sessions = person.ok(&[options, &["sessions"]].concat());
+        let slugs = sessions.as_array().unwrap().iter().map(|it| it["slug"].as_str().unwrap().to_owned());
+        let mut slugs: Vec<String> = slugs.collect();
+        slugs.sort();
+        slugs
+    };
+    person.put("memory/treering.db", &"no store".repeat(200));
+    person.hook("cursor", &prompt("mine"));
+    // As a program that knew no tenants in the spool left it.
+    let spooled: Vec<PathBuf> =
+        fs::read_dir(person.memory().join("spool")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(spooled.len() == 1 && spooled[0].is_file(), "{spooled:?}");
+    for tenant in ["ana", "..", "bob"] {
+        person.hook_with(
+            &["--tenant", tenant],
+            "cursor",
+            &prompt(&format!("of {}", tenant.replace("..", "dots"))),
+        );
+    }
+    fs::write(&settings, "tenant = ").unwrap();
+    person.hook("cursor", &prompt("unsettled"));
+    person.hook_with(&["--tenant", "ana"], "cursor", &prompt("also ana"));
+    fs::remove_file(&store).unwrap();
+
+    fs::write(&settings, "tenant = \"cleo\"").unwrap();
+    assert_eq!(said(&["--tenant", "ana"]), ["also-ana", "of-ana"]);
+    assert_eq!(said(&[]), ["unsettled"], "the tenant that the settings name");
+    assert_eq!(said(&["--tenant", "default"]), ["mine"]);
+    assert_eq!(said(&["--tenant", ".."]), ["of-dots"]);
+    assert_eq!(said(&["--tenant", "bob"]), ["of-bob"]);
 }
 
 #[test]

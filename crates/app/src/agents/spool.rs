@@ -1,11 +1,12 @@
-//! The spool: a folder in the home folder for what was captured while the store could not be reached. Each piece is a
-//! file that is there whole or not at all; it goes when it is stored, and its ids see to it that it is stored once.
+//! The spool: a folder in the home folder for what was captured while the store could not be reached, apart for each
+//! tenant. Each piece is a file that is there whole or not at all; it goes when it is stored, and its ids see to it that
+//! it is stored once. What one tenant said is never stored for another.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use treering_core::Timestamp;
+use treering_core::{ContentHash, TenantId, Timestamp};
 use treering_engine::Memory;
 
 use super::Captured;
@@ -14,17 +15,32 @@ use crate::service::requests::AppendRequest;
 use crate::service::{Refusal, append};
 
 const FOLDER: &str = "spool";
+/// Below the spool: what was captured while the settings, and so the tenant, could not be read.
+const UNSETTLED: &str = "unsettled";
 
-/// The spool of a home folder.
+/// The spool of a tenant in a home folder.
 pub struct Spool {
     folder: PathBuf,
 }
 
 impl Spool {
-    /// The spool of a home folder.
+    /// The spool of a tenant. That of the default tenant holds the others, each in a folder whose name is safe
+    /// whatever the tenant's is.
     #[must_use]
-    pub fn of(home: &Path) -> Self {
-        Self { folder: home.join(FOLDER) }
+    pub fn of(home: &Path, tenant: &TenantId) -> Self {
+        let spool = home.join(FOLDER);
+        match *tenant == TenantId::default_tenant() {
+            true => Self { folder: spool },
+            false => {
+                Self { folder: spool.join(ContentHash::of_fields(&[tenant.as_str().as_bytes()]).to_string()) }
+            }
+        }
+    }
+
+    /// The spool of the tenant that the settings name, while they cannot be read.
+    #[must_use]
+    pub fn unsettled(home: &Path) -> Self {
+        Self { folder: home.join(FOLDER).join(UNSETTLED) }
     }
 
     /// Keeps what was captured until it can be stored. A transcript takes the place of its older state.
