@@ -29,7 +29,11 @@ impl Person {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_treering")), args)
+    }
+
+    fn command_of(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command.env_clear().env("HOME", self.home()).env("TREERING_HOME", self.memory()).args(args);
         command
     }
@@ -166,6 +170,77 @@ fn what_others_changed_meanwhile_stays() {
     );
     let toml = person.read(".codex/config.toml");
     assert!(toml.contains("# mine") && toml.contains("third") && !toml.contains("treering"), "{toml}");
+}
+
+#[test]
+fn a_program_at_another_place_takes_out_to_the_letter_too() {
+    let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let moved = elsewhere.path().join("treering");
+    fs::hard_link(env!("CARGO_BIN_EXE_treering"), &moved).unwrap();
+    for person in [Person::new(), settled()] {
+        let before = person.files();
+        for agent in AGENTS {
+            let installed = person.command_of(&moved, &["install", agent, "--yes"]).output().unwrap();
+            assert!(installed.status.success(), "{agent}");
+            person.ok(&["uninstall", agent, "--yes"]);
+        }
+        assert_eq!(person.files(), before);
+    }
+}
+
+#[test]
+fn the_backup_is_of_the_state_that_treering_came_to() {
+    let person = Person::new();
+    let backup = person.home().join(".cursor/hooks.json.treering.bak");
+    let first = "{ \"version\": 1, \"hooks\": { \"stop\": [{ \"command\": \"beep\" }] } }";
+    person.put(".cursor/hooks.json", first);
+    person.ok(&["install", "cursor", "--yes"]);
+    assert_eq!(fs::read_to_string(&backup).unwrap(), first);
+    // Somebody takes Treering out by hand, and puts something else in.
+    let second = first.replace("beep", "boop  ");
+    person.put(".cursor/hooks.json", &second);
+    person.ok(&["install", "cursor", "--yes"]);
+    assert_eq!(fs::read_to_string(&backup).unwrap(), second);
+    person.ok(&["uninstall", "cursor", "--yes"]);
+    assert_eq!((person.read(".cursor/hooks.json"), backup.exists()), (second.clone(), false));
+
+    person.ok(&["install", "cursor", "--yes"]);
+    let changed = person.read(".cursor/hooks.json").replace("boop", "bop");
+    person.put(".cursor/hooks.json", &changed);
+    person.ok(&["install", "cursor", "--yes"]);
+    assert_eq!(fs::read_to_string(&backup).unwrap(), second, "Treering was in already");
+    person.ok(&["uninstall", "cursor", "--yes"]);
+    assert!(person.read(".cursor/hooks.json").contains("bop") && !backup.exists());
+
+    // The file goes and comes again: Treering makes it, and takes it away again.
+    person.ok(&["install", "cursor", "--yes"]);
+    fs::remove_file(person.home().join(".cursor/hooks.json")).unwrap();
+    person.ok(&["install", "cursor", "--yes"]);
+    person.ok(&["uninstall", "cursor", "--yes"]);
+    assert!(!person.home().join(".cursor/hooks.json").exists() && !backup.exists());
+
+    person.put(".cursor/mcp.json", "{}\n");
+    person.ok(&["uninstall", "cursor", "--yes"]);
+    assert_eq!(person.read(".cursor/mcp.json"), "{}\n", "not made by Treering");
+}
+
+#[cfg(unix)]
+#[test]
+fn nobody_gets_rights_to_what_is_kept() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let person = settled();
+    let mode = |path: &str| fs::metadata(person.home().join(path)).unwrap().permissions().mode() & 0o777;
+    for (settings, rights) in [(".claude/settings.json", 0o600), (".claude.json", 0o664)] {
+        let path = person.home().join(settings);
+        fs::set_permissions(&path, fs::Permissions::from_mode(rights)).unwrap();
+    }
+    // A process that was cut off left this.
+    person.put(".claude/settings.json.treering.new", "half");
+    person.ok(&["install", "claude-code", "--yes"]);
+    assert_eq!((mode(".claude/settings.json"), mode(".claude/settings.json.treering.bak")), (0o600, 0o600));
+    assert_eq!((mode(".claude.json"), mode(".claude.json.treering.bak")), (0o664, 0o664));
+    person.ok(&["uninstall", "claude-code", "--yes"]);
+    assert_eq!((mode(".claude/settings.json"), mode(".claude.json")), (0o600, 0o664));
 }
 
 #[test]

@@ -93,6 +93,18 @@ pub struct Change {
     pub edits: Vec<Edit>,
 }
 
+impl Change {
+    /// The text with all of it in.
+    pub fn put_in(&self, text: &str) -> Result<String, Unfit> {
+        self.edits.iter().try_fold(text.to_owned(), |text, edit| edit.put_in(&text))
+    }
+
+    /// The text without any of it; the same text where nothing of it is in.
+    pub fn take_out(&self, text: &str) -> Result<String, Unfit> {
+        self.edits.iter().try_fold(text.to_owned(), |text, edit| edit.take_out(&text))
+    }
+}
+
 /// What belongs into which files so that an agent knows Treering.
 #[must_use]
 pub fn changes(agent: Agent, places: &Places, program: &Program) -> Vec<Change> {
