@@ -244,6 +244,46 @@ fn nobody_gets_rights_to_what_is_kept() {
 }
 
 #[test]
+fn folders_that_are_named_are_heeded() {
+    let person = settled();
+    let before = person.files();
+    for (agent, variable, files) in [
+        ("claude-code", "CLAUDE_CONFIG_DIR", [".claude.json", "settings.json"]),
+        ("codex", "CODEX_HOME", ["config.toml", "hooks.json"]),
+        ("opencode", "XDG_CONFIG_HOME", ["opencode/opencode.json", "opencode/plugins/treering.js"]),
+    ] {
+        let named = tempfile::tempdir().unwrap();
+        let run = |verb| {
+            let mut command = person.command(&[verb, agent, "--yes"]);
+            assert!(command.env(variable, named.path()).output().unwrap().status.success(), "{agent}");
+        };
+        run("install");
+        for file in files {
+            let text = fs::read_to_string(named.path().join(file)).unwrap();
+            assert!(text.contains("treering"), "{agent}: {file}");
+        }
+        assert_eq!(person.files(), before, "{agent}");
+        run("uninstall");
+        assert!(files.iter().all(|file| !named.path().join(file).exists()), "{agent}");
+    }
+}
+
+#[test]
+fn who_installs_for_codex_hears_that_hooks_wait_for_trust() {
+    let person = settled();
+    let noted = |args: &[&str]| String::from_utf8(person.run(args).stderr).unwrap();
+    assert!(noted(&["install", "codex", "--yes"]).contains("/hooks"));
+    assert!(!noted(&["uninstall", "codex", "--yes"]).contains("/hooks"));
+    assert!(!noted(&["install", "claude-code", "--yes"]).contains("/hooks"));
+    person.ok(&["install", "codex", "--yes"]);
+    let hooks: Value = serde_json::from_str(&person.read(".codex/hooks.json")).unwrap();
+    for (event, seconds) in [("UserPromptSubmit", 30), ("Stop", 30), ("PreCompact", 30), ("SessionEnd", 3)] {
+        let ours = hooks["hooks"][event].as_array().unwrap().last().unwrap();
+        assert_eq!(ours["hooks"][0]["timeout"], seconds, "{hooks}");
+    }
+}
+
+#[test]
 fn nothing_is_changed_unasked() {
     let person = settled();
     let before = person.files();

@@ -99,13 +99,18 @@ pub(super) fn run(
         Direction::In => "done; start the agent anew so that it sees Treering",
         Direction::Out => "done; what was captured stays in the memory",
     });
+    if let (Direction::In, Some(rest)) = (direction, args.agent.left_to_do()) {
+        output.note(rest);
+    }
     Ok(())
 }
 
 fn places() -> Result<Places, Failure> {
     let home = etcetera::home_dir().map_err(|_| Failure::Usage("this user has no home folder".into()))?;
     let folder = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
-    Ok(Places { home, config: folder("XDG_CONFIG_HOME"), codex: folder("CODEX_HOME") })
+    let (config, claude, codex) =
+        (folder("XDG_CONFIG_HOME"), folder("CLAUDE_CONFIG_DIR"), folder("CODEX_HOME"));
+    Ok(Places { home, config, claude, codex })
 }
 
 fn read(path: &Path) -> Result<Option<String>, Failure> {
