@@ -444,6 +444,49 @@ fn sessions_of_opencode_are_captured_with_their_tools() {
 }
 
 #[test]
+fn sessions_of_opencode_2_are_captured_with_their_tools() {
+    let person = Person::new();
+    let time = json!({ "created": 1_760_000_000_000_u64 });
+    let tool = |state: Value| json!({ "type": "tool", "id": "call_0", "name": "grep", "state": state, "time": time });
+    let found = tool(json!({ "status": "completed", "input": { "q": "port" },
+        "content": [{ "type": "text", "text": "port = 7410" }, { "type": "file", "uri": "x", "mime": "y" }] }));
+    let failed = tool(json!({ "status": "error", "input": { "q": "host" },
+        "error": { "type": "unknown", "message": "no such file" } }));
+    let running = tool(json!({ "status": "running", "input": {}, "metadata": {} }));
+    let messages = json!([
+        { "id": "msg_1", "type": "user", "text": "Which port?", "time": time },
+        { "id": "msg_2", "type": "system", "text": "The date is another.", "time": time },
+        { "id": "msg_3", "type": "assistant", "time": time,
+          "content": [{ "type": "reasoning", "text": "hm" }, found, { "type": "text", "text": "7410." }] },
+        { "id": "msg_4", "type": "assistant", "time": time, "content": [failed, { "type": "text", "text": "No host." }] },
+        { "id": "msg_5", "type": "assistant", "time": time, "content": [running] },
+        { "id": "msg_6", "type": "idle", "outcome": "succeeded", "time": time },
+    ]);
+    let session = json!({ "id": "ses_1", "title": "Ports", "location": { "directory": "/w" } });
+    let input = json!({ "session": session, "messages": messages }).to_string();
+    person.hook("opencode", &input);
+    person.hook("opencode", &input);
+    let stats = person.ok(&["stats"]);
+    assert_eq!((&stats["messages"], &stats["tool_calls"]), (&json!(3), &json!(2)));
+    let steps = person.ok(&["show", "ports"])["turns"][0]["steps"].clone();
+    let results: Vec<&str> =
+        steps.as_array().unwrap().iter().filter_map(|it| it["result"].as_str()).collect();
+    assert_eq!(results, ["port = 7410", "no such file"], "{steps}");
+    assert_eq!(person.ok(&["sessions"])[0]["cwd"], "/w");
+}
+
+#[test]
+fn long_sessions_of_opencode_are_captured_whole() {
+    let person = Person::new();
+    let messages: Vec<Value> = (0..1001)
+        .map(|n| json!({ "id": format!("msg_{n}"), "type": "user", "text": format!("Line {n}") }))
+        .collect();
+    let input = json!({ "session": { "id": "ses_1" }, "messages": messages }).to_string();
+    assert_eq!(person.hook("opencode", &input), (String::new(), String::new()));
+    assert_eq!(person.ok(&["stats"])["messages"], 1001);
+}
+
+#[test]
 fn a_hook_never_stands_in_the_way() {
     let person = Person::new();
     for agent in AGENTS {

@@ -11,7 +11,7 @@ use treering_engine::Memory;
 
 use super::Captured;
 use crate::importers::{Format, Options, Runner};
-use crate::service::requests::AppendRequest;
+use crate::service::requests::{AppendRequest, MOST_ENTRIES};
 use crate::service::{Refusal, append};
 
 const FOLDER: &str = "spool";
@@ -93,9 +93,15 @@ pub fn store(memory: &Memory, captured: &Captured) -> Result<(), Refusal> {
         }
         Captured::Entries(request) => {
             // Through text, because entries are kept as they were written.
-            let request: AppendRequest = serde_json::from_str(&request.to_string())
+            let mut request: AppendRequest = serde_json::from_str(&request.to_string())
                 .map_err(|error| Refusal::Unclear(format!("the entries do not fit: {error}")))?;
-            append(memory, &request).map(drop)
+            // A long session holds more than one request may.
+            let entries = std::mem::take(&mut request.entries);
+            for some in entries.chunks(MOST_ENTRIES) {
+                request.entries = some.to_vec();
+                append(memory, &request)?;
+            }
+            Ok(())
         }
     }
 }
