@@ -417,6 +417,46 @@ fn what_waits_is_stored_for_its_own_tenant() {
 }
 
 #[test]
+fn turns_of_cursor_are_captured_with_their_tools() {
+    let person = Person::new();
+    let event = |name: &str, more: Value| {
+        let mut input = json!({ "hook_event_name": name, "conversation_id": "c1", "generation_id": "g1",
+            "workspace_roots": ["/w"] });
+        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        input.to_string()
+    };
+    let shell = json!({ "tool_name": "Shell", "tool_use_id": "t1", "tool_input": { "command": "grep beforeSubmitPrompt" },
+        "tool_output": "{\"exitCode\":0,\"stdout\":\"port = 7410\"}", "cwd": "/w", "duration": 12 });
+    let read = json!({ "tool_name": "Read", "tool_use_id": "t2", "tool_input": { "path": "host" },
+        "error_message": "no such file", "failure_type": "error", "cwd": "/w", "duration": 3, "is_interrupt": false });
+    for _ in 0..2 {
+        person.hook("cursor", &event("beforeSubmitPrompt", json!({ "prompt": "Which port?" })));
+        let said = person.hook("cursor", &event("postToolUse", shell.clone()));
+        assert_eq!(said, (String::new(), String::new()), "nothing is said to the agent");
+        person.hook("cursor", &event("postToolUseFailure", read.clone()));
+        person.hook("cursor", &event("afterAgentResponse", json!({ "text": "7410." })));
+        person.hook("cursor", &event("stop", json!({ "status": "completed", "loop_count": 0 })));
+    }
+    let stats = person.ok(&["stats"]);
+    assert_eq!((&stats["messages"], &stats["tool_calls"]), (&json!(2), &json!(2)));
+    let steps = person.ok(&["show", "which-port"])["turns"][0]["steps"].clone();
+    let calls: Vec<&Value> = steps.as_array().unwrap().iter().filter(|it| !it["args"].is_null()).collect();
+    assert_eq!((&calls[0]["name"], &calls[0]["success"]), (&json!("Shell"), &json!(true)), "{steps}");
+    assert!(calls[0]["result"].as_str().unwrap().contains("port = 7410"), "{steps}");
+    assert_eq!(
+        (&calls[1]["result"], &calls[1]["success"]),
+        (&json!("no such file"), &json!(false)),
+        "{steps}"
+    );
+
+    person.ok(&["install", "cursor", "--yes"]);
+    let hooks: Value = serde_json::from_str(&person.read(".cursor/hooks.json")).unwrap();
+    for event in ["beforeSubmitPrompt", "afterAgentResponse", "postToolUse", "postToolUseFailure"] {
+        assert!(hooks["hooks"][event][0]["command"].as_str().unwrap().ends_with("hook cursor"), "{hooks}");
+    }
+}
+
+#[test]
 fn sessions_of_opencode_are_captured_with_their_tools() {
     let person = Person::new();
     let text = |id: &str, role: &str, text: &str| {

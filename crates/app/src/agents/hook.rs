@@ -54,7 +54,9 @@ pub fn capture(agent: Agent, input: &str) -> Result<Option<Captured>, String> {
 /// What the agent has to hear so that it goes on.
 #[must_use]
 pub fn reply(agent: Agent, input: &str) -> Option<&'static str> {
-    (agent == Agent::Cursor && input.contains("beforeSubmitPrompt")).then_some("{\"continue\":true}")
+    let input: Value = serde_json::from_str(input).ok()?;
+    (agent == Agent::Cursor && input["hook_event_name"] == "beforeSubmitPrompt")
+        .then_some("{\"continue\":true}")
 }
 
 fn transcript(agent: Agent, input: &Value) -> Result<Option<Captured>, String> {
@@ -70,22 +72,41 @@ fn transcript(agent: Agent, input: &Value) -> Result<Option<Captured>, String> {
     Ok(Some(Captured::Transcript { format: agent.to_string(), name, text }))
 }
 
-/// A prompt, or an answer. Both have the id of the turn they belong to.
+/// A prompt, an answer, or the use of a tool. Each has the id of the turn it belongs to.
 fn cursor(input: &Value) -> Option<Captured> {
     let conversation = input["conversation_id"].as_str()?;
     let turn = input["generation_id"].as_str().unwrap_or_default();
+    let entry = match input["tool_name"].as_str() {
+        Some(name) => cursor_tool_call(name, turn, input),
+        None => cursor_message(turn, input)?,
+    };
+    Some(Captured::Entries(json!({
+        "key": format!("cursor/{conversation}"),
+        "cwd": input["workspace_roots"][0].as_str(),
+        "entries": [entry],
+    })))
+}
+
+fn cursor_message(turn: &str, input: &Value) -> Option<Value> {
     let (role, text) = match (input["prompt"].as_str(), input["text"].as_str()) {
         (Some(prompt), _) => ("user", prompt),
         (None, Some(text)) => ("assistant", text),
         (None, None) => return None,
     };
     let said = ContentHash::of_fields(&[text.as_bytes()]);
-    let entry = json!({ "type": "message", "role": role, "text": text, "external_id": format!("cursor/{turn}/{role}/{said}") });
-    Some(Captured::Entries(json!({
-        "key": format!("cursor/{conversation}"),
-        "cwd": input["workspace_roots"][0].as_str(),
-        "entries": [entry],
-    })))
+    let external_id = format!("cursor/{turn}/{role}/{said}");
+    Some(json!({ "type": "message", "role": role, "text": text, "external_id": external_id }))
+}
+
+fn cursor_tool_call(name: &str, turn: &str, input: &Value) -> Value {
+    let result = if input["tool_output"].is_null() { &input["error_message"] } else { &input["tool_output"] };
+    let id = input["tool_use_id"].as_str().map_or_else(
+        || ContentHash::of_fields(&[name.as_bytes(), input["tool_input"].to_string().as_bytes()]).to_string(),
+        str::to_owned,
+    );
+    json!({ "type": "tool_call", "name": name, "args": input["tool_input"], "result": result,
+        "success": input["hook_event_name"] == "postToolUse", "duration_ms": input["duration"].as_u64(),
+        "external_id": format!("cursor/{turn}/tool/{id}") })
 }
 
 /// The messages of a session, each with its parts, as OpenCode 1 or OpenCode 2 hands them over.

@@ -160,7 +160,10 @@ pub fn changes(agent: Agent, places: &Places, program: &Program) -> Vec<Change> 
         }
         Agent::Cursor => {
             let mut edits = vec![Edit::Default { key: "version".into(), value: json!(1) }];
-            edits.extend(hooks(&["beforeSubmitPrompt", "afterAgentResponse"], &json!({ "command": line })));
+            // The two for tools are called for shells and MCP servers as well; `stop` and `sessionEnd` hand over nothing
+            // that was said.
+            let events = ["beforeSubmitPrompt", "afterAgentResponse", "postToolUse", "postToolUseFailure"];
+            edits.extend(hooks(&events, &json!({ "command": line })));
             vec![
                 change(places.home.join(".cursor/mcp.json"), vec![known(server)]),
                 change(places.home.join(".cursor/hooks.json"), edits),
