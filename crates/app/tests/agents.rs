@@ -361,6 +361,11 @@ fn what_cannot_be_stored_waits_and_is_stored_once() {
     assert_eq!(reply.trim(), "{\"continue\":true}", "the agent goes on");
     person.hook("cursor", &cursor("afterAgentResponse", "7410."));
     assert_eq!(person.spool(), 3, "a transcript once, however often");
+    #[cfg(unix)]
+    for entry in fs::read_dir(person.memory().join("spool")).unwrap() {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&entry.unwrap().metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600, "as private as the store");
+    }
 
     fs::remove_file(&store).unwrap();
     let sessions = person.ok(&["sessions"]);

@@ -1,9 +1,9 @@
 //! The spool: a folder in the home folder for what was captured while the store could not be reached, apart for each
-//! tenant. Each piece is a file that is there whole or not at all; it goes when it is stored, and its ids see to it that
-//! it is stored once. What one tenant said is never stored for another.
+//! tenant. Each piece is a file of this user alone that is there whole or not at all; it goes when it is stored, and
+//! its ids see to it that it is stored once. What one tenant said is never stored for another.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use treering_core::{ContentHash, TenantId, Timestamp};
@@ -13,6 +13,7 @@ use super::Captured;
 use crate::importers::{Format, Options, Runner};
 use crate::service::requests::{AppendRequest, MOST_ENTRIES};
 use crate::service::{Refusal, append};
+use crate::tokens::private;
 
 const FOLDER: &str = "spool";
 /// Below the spool: what was captured while the settings, and so the tenant, could not be read.
@@ -52,7 +53,7 @@ impl Spool {
         };
         let name = format!("{order:020}-{}", captured.identity());
         let new = self.folder.join(format!("{name}.{}.new", std::process::id()));
-        fs::write(&new, serde_json::to_vec(captured)?)?;
+        private(&new, true)?.write_all(&serde_json::to_vec(captured)?)?;
         fs::rename(&new, self.folder.join(format!("{name}.json")))
     }
 
