@@ -189,7 +189,7 @@ impl Tokens {
 }
 
 /// A file that only its owner can read.
-fn private(path: &Path, truncate: bool) -> io::Result<File> {
+pub(crate) fn private(path: &Path, truncate: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).write(true).truncate(truncate);
     #[cfg(unix)]

@@ -29,7 +29,11 @@ impl Person {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_treering")), args)
+    }
+
+    fn command_of(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command.env_clear().env("HOME", self.home()).env("TREERING_HOME", self.memory()).args(args);
         command
     }
@@ -47,8 +51,12 @@ impl Person {
 
     /// Runs a hook, which never fails, and gives what it says to the agent and to the person.
     fn hook(&self, agent: &str, input: &str) -> (String, String) {
+        self.hook_with(&[], agent, input)
+    }
+
+    fn hook_with(&self, options: &[&str], agent: &str, input: &str) -> (String, String) {
         let mut child = self
-            .command(&["hook", agent])
+            .command(&[options, &["hook", agent]].concat())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -165,6 +173,117 @@ fn what_others_changed_meanwhile_stays() {
 }
 
 #[test]
+fn a_program_at_another_place_takes_out_to_the_letter_too() {
+    let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let moved = elsewhere.path().join("treering");
+    fs::hard_link(env!("CARGO_BIN_EXE_treering"), &moved).unwrap();
+    for person in [Person::new(), settled()] {
+        let before = person.files();
+        for agent in AGENTS {
+            let installed = person.command_of(&moved, &["install", agent, "--yes"]).output().unwrap();
+            assert!(installed.status.success(), "{agent}");
+            person.ok(&["uninstall", agent, "--yes"]);
+        }
+        assert_eq!(person.files(), before);
+    }
+}
+
+#[test]
+fn the_backup_is_of_the_state_that_treering_came_to() {
+    let person = Person::new();
+    let backup = person.home().join(".cursor/hooks.json.treering.bak");
+    let first = "{ \"version\": 1, \"hooks\": { \"stop\": [{ \"command\": \"beep\" }] } }";
+    person.put(".cursor/hooks.json", first);
+    person.ok(&["install", "cursor", "--yes"]);
+    assert_eq!(fs::read_to_string(&backup).unwrap(), first);
+    // Somebody takes Treering out by hand, and puts something else in.
+    let second = first.replace("beep", "boop  ");
+    person.put(".cursor/hooks.json", &second);
+    person.ok(&["install", "cursor", "--yes"]);
+    assert_eq!(fs::read_to_string(&backup).unwrap(), second);
+    person.ok(&["uninstall", "cursor", "--yes"]);
+    assert_eq!((person.read(".cursor/hooks.json"), backup.exists()), (second.clone(), false));
+
+    person.ok(&["install", "cursor", "--yes"]);
+    let changed = person.read(".cursor/hooks.json").replace("boop", "bop");
+    person.put(".cursor/hooks.json", &changed);
+    person.ok(&["install", "cursor", "--yes"]);
+    assert_eq!(fs::read_to_string(&backup).unwrap(), second, "Treering was in already");
+    person.ok(&["uninstall", "cursor", "--yes"]);
+    assert!(person.read(".cursor/hooks.json").contains("bop") && !backup.exists());
+
+    // The file goes and comes again: Treering makes it, and takes it away again.
+    person.ok(&["install", "cursor", "--yes"]);
+    fs::remove_file(person.home().join(".cursor/hooks.json")).unwrap();
+    person.ok(&["install", "cursor", "--yes"]);
+    person.ok(&["uninstall", "cursor", "--yes"]);
+    assert!(!person.home().join(".cursor/hooks.json").exists() && !backup.exists());
+
+    person.put(".cursor/mcp.json", "{}\n");
+    person.ok(&["uninstall", "cursor", "--yes"]);
+    assert_eq!(person.read(".cursor/mcp.json"), "{}\n", "not made by Treering");
+}
+
+#[cfg(unix)]
+#[test]
+fn nobody_gets_rights_to_what_is_kept() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let person = settled();
+    let mode = |path: &str| fs::metadata(person.home().join(path)).unwrap().permissions().mode() & 0o777;
+    for (settings, rights) in [(".claude/settings.json", 0o600), (".claude.json", 0o664)] {
+        let path = person.home().join(settings);
+        fs::set_permissions(&path, fs::Permissions::from_mode(rights)).unwrap();
+    }
+    // A process that was cut off left this.
+    person.put(".claude/settings.json.treering.new", "half");
+    person.ok(&["install", "claude-code", "--yes"]);
+    assert_eq!((mode(".claude/settings.json"), mode(".claude/settings.json.treering.bak")), (0o600, 0o600));
+    assert_eq!((mode(".claude.json"), mode(".claude.json.treering.bak")), (0o664, 0o664));
+    person.ok(&["uninstall", "claude-code", "--yes"]);
+    assert_eq!((mode(".claude/settings.json"), mode(".claude.json")), (0o600, 0o664));
+}
+
+#[test]
+fn folders_that_are_named_are_heeded() {
+    let person = settled();
+    let before = person.files();
+    for (agent, variable, files) in [
+        ("claude-code", "CLAUDE_CONFIG_DIR", [".claude.json", "settings.json"]),
+        ("codex", "CODEX_HOME", ["config.toml", "hooks.json"]),
+        ("opencode", "XDG_CONFIG_HOME", ["opencode/opencode.json", "opencode/plugins/treering.js"]),
+    ] {
+        let named = tempfile::tempdir().unwrap();
+        let run = |verb| {
+            let mut command = person.command(&[verb, agent, "--yes"]);
+            assert!(command.env(variable, named.path()).output().unwrap().status.success(), "{agent}");
+        };
+        run("install");
+        for file in files {
+            let text = fs::read_to_string(named.path().join(file)).unwrap();
+            assert!(text.contains("treering"), "{agent}: {file}");
+        }
+        assert_eq!(person.files(), before, "{agent}");
+        run("uninstall");
+        assert!(files.iter().all(|file| !named.path().join(file).exists()), "{agent}");
+    }
+}
+
+#[test]
+fn who_installs_for_codex_hears_that_hooks_wait_for_trust() {
+    let person = settled();
+    let noted = |args: &[&str]| String::from_utf8(person.run(args).stderr).unwrap();
+    assert!(noted(&["install", "codex", "--yes"]).contains("/hooks"));
+    assert!(!noted(&["uninstall", "codex", "--yes"]).contains("/hooks"));
+    assert!(!noted(&["install", "claude-code", "--yes"]).contains("/hooks"));
+    person.ok(&["install", "codex", "--yes"]);
+    let hooks: Value = serde_json::from_str(&person.read(".codex/hooks.json")).unwrap();
+    for (event, seconds) in [("UserPromptSubmit", 30), ("Stop", 30), ("PreCompact", 30), ("SessionEnd", 3)] {
+        let ours = hooks["hooks"][event].as_array().unwrap().last().unwrap();
+        assert_eq!(ours["hooks"][0]["timeout"], seconds, "{hooks}");
+    }
+}
+
+#[test]
 fn nothing_is_changed_unasked() {
     let person = settled();
     let before = person.files();
@@ -242,6 +361,11 @@ fn what_cannot_be_stored_waits_and_is_stored_once() {
     assert_eq!(reply.trim(), "{\"continue\":true}", "the agent goes on");
     person.hook("cursor", &cursor("afterAgentResponse", "7410."));
     assert_eq!(person.spool(), 3, "a transcript once, however often");
+    #[cfg(unix)]
+    for entry in fs::read_dir(person.memory().join("spool")).unwrap() {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&entry.unwrap().metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600, "as private as the store");
+    }
 
     fs::remove_file(&store).unwrap();
     let sessions = person.ok(&["sessions"]);
@@ -253,6 +377,88 @@ fn what_cannot_be_stored_waits_and_is_stored_once() {
     person.hook("cursor", &cursor("beforeSubmitPrompt", "Which port?"));
     assert_eq!(person.ok(&["stats"])["messages"], before, "replayed and captured again, it is there once");
     assert_eq!(person.ok(&["verify"])["clean"], true);
+}
+
+#[test]
+fn what_waits_is_stored_for_its_own_tenant() {
+    let person = Person::new();
+    let store = person.memory().join("treering.db");
+    let settings = person.memory().join("treering.toml");
+    let prompt = |text: &str| {
+        json!({ "hook_event_name": "beforeSubmitPrompt", "conversation_id": text, "generation_id": "g", "prompt": text })
+            .to_string()
+    };
+    let said = |options: &[&str]| -> Vec<String> {
+        let sessions = person.ok(&[options, &["sessions"]].concat());
+        let slugs = sessions.as_array().unwrap().iter().map(|it| it["slug"].as_str().unwrap().to_owned());
+        let mut slugs: Vec<String> = slugs.collect();
+        slugs.sort();
+        slugs
+    };
+    person.put("memory/treering.db", &"no store".repeat(200));
+    person.hook("cursor", &prompt("mine"));
+    // As a program that knew no tenants in the spool left it.
+    let spooled: Vec<PathBuf> =
+        fs::read_dir(person.memory().join("spool")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(spooled.len() == 1 && spooled[0].is_file(), "{spooled:?}");
+    for tenant in ["ana", "..", "bob"] {
+        person.hook_with(
+            &["--tenant", tenant],
+            "cursor",
+            &prompt(&format!("of {}", tenant.replace("..", "dots"))),
+        );
+    }
+    fs::write(&settings, "tenant = ").unwrap();
+    person.hook("cursor", &prompt("unsettled"));
+    person.hook_with(&["--tenant", "ana"], "cursor", &prompt("also ana"));
+    fs::remove_file(&store).unwrap();
+
+    fs::write(&settings, "tenant = \"cleo\"").unwrap();
+    assert_eq!(said(&["--tenant", "ana"]), ["also-ana", "of-ana"]);
+    assert_eq!(said(&[]), ["unsettled"], "the tenant that the settings name");
+    assert_eq!(said(&["--tenant", "default"]), ["mine"]);
+    assert_eq!(said(&["--tenant", ".."]), ["of-dots"]);
+    assert_eq!(said(&["--tenant", "bob"]), ["of-bob"]);
+}
+
+#[test]
+fn turns_of_cursor_are_captured_with_their_tools() {
+    let person = Person::new();
+    let event = |name: &str, more: Value| {
+        let mut input = json!({ "hook_event_name": name, "conversation_id": "c1", "generation_id": "g1",
+            "workspace_roots": ["/w"] });
+        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        input.to_string()
+    };
+    let shell = json!({ "tool_name": "Shell", "tool_use_id": "t1", "tool_input": { "command": "grep beforeSubmitPrompt" },
+        "tool_output": "{\"exitCode\":0,\"stdout\":\"port = 7410\"}", "cwd": "/w", "duration": 12 });
+    let read = json!({ "tool_name": "Read", "tool_use_id": "t2", "tool_input": { "path": "host" },
+        "error_message": "no such file", "failure_type": "error", "cwd": "/w", "duration": 3, "is_interrupt": false });
+    for _ in 0..2 {
+        person.hook("cursor", &event("beforeSubmitPrompt", json!({ "prompt": "Which port?" })));
+        let said = person.hook("cursor", &event("postToolUse", shell.clone()));
+        assert_eq!(said, (String::new(), String::new()), "nothing is said to the agent");
+        person.hook("cursor", &event("postToolUseFailure", read.clone()));
+        person.hook("cursor", &event("afterAgentResponse", json!({ "text": "7410." })));
+        person.hook("cursor", &event("stop", json!({ "status": "completed", "loop_count": 0 })));
+    }
+    let stats = person.ok(&["stats"]);
+    assert_eq!((&stats["messages"], &stats["tool_calls"]), (&json!(2), &json!(2)));
+    let steps = person.ok(&["show", "which-port"])["turns"][0]["steps"].clone();
+    let calls: Vec<&Value> = steps.as_array().unwrap().iter().filter(|it| !it["args"].is_null()).collect();
+    assert_eq!((&calls[0]["name"], &calls[0]["success"]), (&json!("Shell"), &json!(true)), "{steps}");
+    assert!(calls[0]["result"].as_str().unwrap().contains("port = 7410"), "{steps}");
+    assert_eq!(
+        (&calls[1]["result"], &calls[1]["success"]),
+        (&json!("no such file"), &json!(false)),
+        "{steps}"
+    );
+
+    person.ok(&["install", "cursor", "--yes"]);
+    let hooks: Value = serde_json::from_str(&person.read(".cursor/hooks.json")).unwrap();
+    for event in ["beforeSubmitPrompt", "afterAgentResponse", "postToolUse", "postToolUseFailure"] {
+        assert!(hooks["hooks"][event][0]["command"].as_str().unwrap().ends_with("hook cursor"), "{hooks}");
+    }
 }
 
 #[test]
@@ -280,6 +486,49 @@ fn sessions_of_opencode_are_captured_with_their_tools() {
     assert_eq!((&stats["messages"], &stats["tool_calls"]), (&json!(2), &json!(1)));
     let shown = person.ok(&["show", "ports"]);
     assert_eq!(shown["turns"][0]["steps"][1]["result"], "port = 7410", "{shown}");
+}
+
+#[test]
+fn sessions_of_opencode_2_are_captured_with_their_tools() {
+    let person = Person::new();
+    let time = json!({ "created": 1_760_000_000_000_u64 });
+    let tool = |state: Value| json!({ "type": "tool", "id": "call_0", "name": "grep", "state": state, "time": time });
+    let found = tool(json!({ "status": "completed", "input": { "q": "port" },
+        "content": [{ "type": "text", "text": "port = 7410" }, { "type": "file", "uri": "x", "mime": "y" }] }));
+    let failed = tool(json!({ "status": "error", "input": { "q": "host" },
+        "error": { "type": "unknown", "message": "no such file" } }));
+    let running = tool(json!({ "status": "running", "input": {}, "metadata": {} }));
+    let messages = json!([
+        { "id": "msg_1", "type": "user", "text": "Which port?", "time": time },
+        { "id": "msg_2", "type": "system", "text": "The date is another.", "time": time },
+        { "id": "msg_3", "type": "assistant", "time": time,
+          "content": [{ "type": "reasoning", "text": "hm" }, found, { "type": "text", "text": "7410." }] },
+        { "id": "msg_4", "type": "assistant", "time": time, "content": [failed, { "type": "text", "text": "No host." }] },
+        { "id": "msg_5", "type": "assistant", "time": time, "content": [running] },
+        { "id": "msg_6", "type": "idle", "outcome": "succeeded", "time": time },
+    ]);
+    let session = json!({ "id": "ses_1", "title": "Ports", "location": { "directory": "/w" } });
+    let input = json!({ "session": session, "messages": messages }).to_string();
+    person.hook("opencode", &input);
+    person.hook("opencode", &input);
+    let stats = person.ok(&["stats"]);
+    assert_eq!((&stats["messages"], &stats["tool_calls"]), (&json!(3), &json!(2)));
+    let steps = person.ok(&["show", "ports"])["turns"][0]["steps"].clone();
+    let results: Vec<&str> =
+        steps.as_array().unwrap().iter().filter_map(|it| it["result"].as_str()).collect();
+    assert_eq!(results, ["port = 7410", "no such file"], "{steps}");
+    assert_eq!(person.ok(&["sessions"])[0]["cwd"], "/w");
+}
+
+#[test]
+fn long_sessions_of_opencode_are_captured_whole() {
+    let person = Person::new();
+    let messages: Vec<Value> = (0..1001)
+        .map(|n| json!({ "id": format!("msg_{n}"), "type": "user", "text": format!("Line {n}") }))
+        .collect();
+    let input = json!({ "session": { "id": "ses_1" }, "messages": messages }).to_string();
+    assert_eq!(person.hook("opencode", &input), (String::new(), String::new()));
+    assert_eq!(person.ok(&["stats"])["messages"], 1001);
 }
 
 #[test]

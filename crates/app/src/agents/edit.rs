@@ -114,44 +114,51 @@ impl Edit {
         }
     }
 
-    /// The text without this, and without what would be empty then; nothing where nothing is left.
+    /// The text without this, and without what would be empty then; nothing where nothing is left. Where this is not
+    /// in, it is the same text.
     pub fn take_out(&self, text: &str) -> Result<String, Unfit> {
+        if text.trim().is_empty() {
+            return Ok(text.to_owned());
+        }
         match self {
-            Self::Whole(_) => Ok(String::new()),
-            Self::Default { .. } => Ok(text.to_owned()),
+            // The first line says whose file it is.
+            Self::Whole(whole) if whole.lines().next() == text.lines().next() => Ok(String::new()),
+            Self::Whole(_) | Self::Default { .. } => Ok(text.to_owned()),
             Self::Table { name, .. } => {
                 let mut document = toml(text)?;
-                if let Some(parent) = document.get_mut(&name[0]).and_then(Item::as_table_like_mut) {
-                    parent.remove(&name[1]);
-                    if parent.is_empty() {
-                        document.remove(&name[0]);
-                    }
+                let parent = document.get_mut(&name[0]).and_then(Item::as_table_like_mut);
+                let Some(parent) = parent.filter(|parent| parent.contains_key(&name[1])) else {
+                    return Ok(text.to_owned());
+                };
+                parent.remove(&name[1]);
+                if parent.is_empty() {
+                    document.remove(&name[0]);
                 }
                 Ok(document.to_string())
             }
             Self::Entry { at, key, .. } => json(text, |root| {
-                prune(&root, at, &|object| {
-                    if let Some(there) = object.get(key) {
-                        there.remove();
-                    }
-                });
+                prune(&root, at, &|object| object.get(key).map(|there| there.remove()).is_some());
                 Ok(())
             }),
             Self::Item { at, value } => json(text, |root| {
                 let Some((last, first)) = at.split_last() else { return Ok(()) };
                 prune(&root, first, &|object| {
-                    let Some(array) = object.array_value(last) else { return };
+                    let Some(array) = object.array_value(last) else { return false };
+                    let mut is_taken = false;
                     for element in array.elements() {
                         let there = element.to_serde_value().unwrap_or_default();
                         if there == *value || is_older(&there, value) {
                             element.remove();
+                            is_taken = true;
                         }
                     }
-                    if array.elements().is_empty()
+                    if is_taken
+                        && array.elements().is_empty()
                         && let Some(there) = object.get(last)
                     {
                         there.remove();
                     }
+                    is_taken
                 });
                 Ok(())
             }),
@@ -183,16 +190,19 @@ fn reach(root: &CstObject, at: &[String]) -> Result<CstObject, Unfit> {
     })
 }
 
-/// Changes the object that keys lead to, and removes those on the way that are empty then.
-fn prune(object: &CstObject, at: &[String], change: &dyn Fn(&CstObject)) {
-    let Some((first, rest)) = at.split_first() else { return change(object) };
-    let Some(below) = object.object_value(first) else { return };
-    prune(&below, rest, change);
-    if below.properties().is_empty()
+/// Takes something out of the object that keys lead to, removes those on the way that are empty then, and says whether
+/// there was something.
+fn prune(object: &CstObject, at: &[String], take: &dyn Fn(&CstObject) -> bool) -> bool {
+    let Some((first, rest)) = at.split_first() else { return take(object) };
+    let Some(below) = object.object_value(first) else { return false };
+    let is_taken = prune(&below, rest, take);
+    if is_taken
+        && below.properties().is_empty()
         && let Some(there) = object.get(first)
     {
         there.remove();
     }
+    is_taken
 }
 
 /// Whether an item runs the same command of Treering, perhaps from another place.
@@ -286,6 +296,22 @@ mod tests {
             assert_eq!(edit.put_in(&put).unwrap(), put);
             assert_eq!(edit.take_out(&put).unwrap().trim(), before.trim());
         }
+    }
+
+    #[test]
+    fn what_is_not_in_changes_nothing_when_it_is_taken_out() {
+        let table = Edit::Table { name: ["a".into(), "b".into()], command: "c".into(), args: vec![] };
+        let whole = Edit::Whole("// ours\nx".into());
+        for (edit, text) in [
+            (&entry(), ""),
+            (&entry(), "{ \"mcpServers\" : {\"x\":1,},\r\n}"),
+            (&item("/bin/treering"), "{\"hooks\":{\"Stop\":[ ]}}"),
+            (&table, "[ a ]\r\nc = 1\r\n"),
+            (&whole, "// theirs\nx"),
+        ] {
+            assert_eq!(edit.take_out(text).unwrap(), text);
+        }
+        assert_eq!(whole.take_out("// ours\nan older one").unwrap(), "");
     }
 
     #[test]

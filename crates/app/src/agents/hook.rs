@@ -54,7 +54,9 @@ pub fn capture(agent: Agent, input: &str) -> Result<Option<Captured>, String> {
 /// What the agent has to hear so that it goes on.
 #[must_use]
 pub fn reply(agent: Agent, input: &str) -> Option<&'static str> {
-    (agent == Agent::Cursor && input.contains("beforeSubmitPrompt")).then_some("{\"continue\":true}")
+    let input: Value = serde_json::from_str(input).ok()?;
+    (agent == Agent::Cursor && input["hook_event_name"] == "beforeSubmitPrompt")
+        .then_some("{\"continue\":true}")
 }
 
 fn transcript(agent: Agent, input: &Value) -> Result<Option<Captured>, String> {
@@ -70,17 +72,14 @@ fn transcript(agent: Agent, input: &Value) -> Result<Option<Captured>, String> {
     Ok(Some(Captured::Transcript { format: agent.to_string(), name, text }))
 }
 
-/// A prompt, or an answer. Both have the id of the turn they belong to.
+/// A prompt, an answer, or the use of a tool. Each has the id of the turn it belongs to.
 fn cursor(input: &Value) -> Option<Captured> {
     let conversation = input["conversation_id"].as_str()?;
     let turn = input["generation_id"].as_str().unwrap_or_default();
-    let (role, text) = match (input["prompt"].as_str(), input["text"].as_str()) {
-        (Some(prompt), _) => ("user", prompt),
-        (None, Some(text)) => ("assistant", text),
-        (None, None) => return None,
+    let entry = match input["tool_name"].as_str() {
+        Some(name) => cursor_tool_call(name, turn, input),
+        None => cursor_message(turn, input)?,
     };
-    let said = ContentHash::of_fields(&[text.as_bytes()]);
-    let entry = json!({ "type": "message", "role": role, "text": text, "external_id": format!("cursor/{turn}/{role}/{said}") });
     Some(Captured::Entries(json!({
         "key": format!("cursor/{conversation}"),
         "cwd": input["workspace_roots"][0].as_str(),
@@ -88,39 +87,85 @@ fn cursor(input: &Value) -> Option<Captured> {
     })))
 }
 
-/// The messages of a session, each with its parts.
+fn cursor_message(turn: &str, input: &Value) -> Option<Value> {
+    let (role, text) = match (input["prompt"].as_str(), input["text"].as_str()) {
+        (Some(prompt), _) => ("user", prompt),
+        (None, Some(text)) => ("assistant", text),
+        (None, None) => return None,
+    };
+    let said = ContentHash::of_fields(&[text.as_bytes()]);
+    let external_id = format!("cursor/{turn}/{role}/{said}");
+    Some(json!({ "type": "message", "role": role, "text": text, "external_id": external_id }))
+}
+
+fn cursor_tool_call(name: &str, turn: &str, input: &Value) -> Value {
+    let result = if input["tool_output"].is_null() { &input["error_message"] } else { &input["tool_output"] };
+    let id = input["tool_use_id"].as_str().map_or_else(
+        || ContentHash::of_fields(&[name.as_bytes(), input["tool_input"].to_string().as_bytes()]).to_string(),
+        str::to_owned,
+    );
+    json!({ "type": "tool_call", "name": name, "args": input["tool_input"], "result": result,
+        "success": input["hook_event_name"] == "postToolUse", "duration_ms": input["duration"].as_u64(),
+        "external_id": format!("cursor/{turn}/tool/{id}") })
+}
+
+/// The messages of a session, each with its parts, as OpenCode 1 or OpenCode 2 hands them over.
 fn opencode(input: &Value) -> Option<Captured> {
     let session = &input["session"];
-    let mut entries = Vec::new();
-    for message in input["messages"].as_array()? {
-        let (Some(id), Some(role)) = (message["info"]["id"].as_str(), message["info"]["role"].as_str())
-        else {
-            continue;
-        };
-        let parts = message["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let at = message["info"]["time"]["created"]
-            .as_f64()
-            .and_then(|ms| Some(treering_core::Timestamp::from_seconds(ms / 1000.0)?.to_string()));
-        for part in parts.iter().filter(|part| part["type"] == "tool" && is_over(&part["state"])) {
-            let state = &part["state"];
-            let result = if state["output"].is_null() { &state["error"] } else { &state["output"] };
-            entries.push(json!({ "type": "tool_call", "name": part["tool"], "args": state["input"], "result": result,
-                "success": state["status"] == "completed", "at": at, "external_id": format!("opencode/{}", part["id"].as_str()?) }));
-        }
-        let texts: Vec<&str> = parts
-            .iter()
-            .filter(|part| part["type"] == "text")
-            .filter_map(|part| part["text"].as_str())
-            .collect();
-        if !texts.is_empty() {
-            entries.push(json!({ "type": "message", "role": role, "text": texts.join("\n"), "at": at,
-                "external_id": format!("opencode/{id}") }));
-        }
-    }
+    let entries: Vec<Value> = input["messages"].as_array()?.iter().flat_map(opencode_entries).collect();
     let key = format!("opencode/{}", session["id"].as_str()?);
-    let cwd = session["directory"].as_str().or(input["directory"].as_str());
+    let folders = [&session["directory"], &session["location"]["directory"], &input["directory"]];
+    let cwd = folders.into_iter().find_map(Value::as_str);
     let request = json!({ "key": key, "title": session["title"].as_str(), "cwd": cwd, "entries": entries });
     (!entries.is_empty()).then_some(Captured::Entries(request))
+}
+
+fn opencode_entries(message: &Value) -> Vec<Value> {
+    // OpenCode 2 has no `info`, and names the tool calls of a model by the model's ids, which another message may
+    // have too. What is of another type than these two was said by nobody.
+    let (info, role, parts, scope) = match &message["info"] {
+        Value::Null => (message, &message["type"], &message["content"], message["id"].as_str()),
+        info => (info, &info["role"], &message["parts"], None),
+    };
+    let Some(id) = info["id"].as_str() else { return Vec::new() };
+    let Some(role) = role.as_str().filter(|role| ["user", "assistant"].contains(role)) else {
+        return Vec::new();
+    };
+    let parts = parts.as_array().map(Vec::as_slice).unwrap_or_default();
+    let at = info["time"]["created"]
+        .as_f64()
+        .and_then(|ms| Some(treering_core::Timestamp::from_seconds(ms / 1000.0)?.to_string()));
+    let mut entries = Vec::new();
+    for part in parts.iter().filter(|part| part["type"] == "tool" && is_over(&part["state"])) {
+        let Some(part_id) = part["id"].as_str() else { continue };
+        let name = if part["tool"].is_null() { &part["name"] } else { &part["tool"] };
+        let scope = scope.map(|scope| format!("{scope}/")).unwrap_or_default();
+        entries.push(json!({ "type": "tool_call", "name": name, "args": part["state"]["input"],
+            "result": opencode_result(&part["state"]), "success": part["state"]["status"] == "completed", "at": at,
+            "external_id": format!("opencode/{scope}{part_id}") }));
+    }
+    let text = message["text"].as_str().map_or_else(|| texts(parts), str::to_owned);
+    if !text.is_empty() {
+        entries.push(json!({ "type": "message", "role": role, "text": text, "at": at,
+            "external_id": format!("opencode/{id}") }));
+    }
+    entries
+}
+
+fn opencode_result(state: &Value) -> Value {
+    let (error, output) = (&state["error"], &state["output"]);
+    match state["content"].as_array() {
+        _ if error["message"].is_string() => error["message"].clone(),
+        _ if !error.is_null() => error.clone(),
+        Some(content) => texts(content).into(),
+        None => output.clone(),
+    }
+}
+
+/// The parts that are texts.
+fn texts(parts: &[Value]) -> String {
+    let texts = parts.iter().filter(|part| part["type"] == "text").filter_map(|part| part["text"].as_str());
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 fn is_over(state: &Value) -> bool {

@@ -42,6 +42,19 @@ impl fmt::Display for Agent {
     }
 }
 
+impl Agent {
+    /// What the person has to do so that hooks run, where that is more than starting the agent anew.
+    #[must_use]
+    pub const fn left_to_do(self) -> Option<&'static str> {
+        match self {
+            Self::Codex => Some(
+                "Codex runs these hooks only when you have reviewed and trusted them: type /hooks in Codex",
+            ),
+            _ => None,
+        }
+    }
+}
+
 /// The command line that an agent starts Treering with.
 #[derive(Debug, Clone)]
 pub struct Program {
@@ -80,6 +93,8 @@ pub struct Places {
     pub home: PathBuf,
     /// The folder for settings of programs, where that is not as usual.
     pub config: Option<PathBuf>,
+    /// The folder of Claude Code, where that is not as usual.
+    pub claude: Option<PathBuf>,
     /// The folder of Codex, where that is not as usual.
     pub codex: Option<PathBuf>,
 }
@@ -91,6 +106,18 @@ pub struct Change {
     pub path: PathBuf,
     /// What belongs into it.
     pub edits: Vec<Edit>,
+}
+
+impl Change {
+    /// The text with all of it in.
+    pub fn put_in(&self, text: &str) -> Result<String, Unfit> {
+        self.edits.iter().try_fold(text.to_owned(), |text, edit| edit.put_in(&text))
+    }
+
+    /// The text without any of it; the same text where nothing of it is in.
+    pub fn take_out(&self, text: &str) -> Result<String, Unfit> {
+        self.edits.iter().try_fold(text.to_owned(), |text, edit| edit.take_out(&text))
+    }
 }
 
 /// What belongs into which files so that an agent knows Treering.
@@ -106,15 +133,19 @@ pub fn changes(agent: Agent, places: &Places, program: &Program) -> Vec<Change> 
             |event: &&str| Edit::Item { at: vec!["hooks".into(), (*event).into()], value: hook.clone() };
         events.iter().map(edit).collect::<Vec<_>>()
     };
-    let nested = json!({ "hooks": [{ "type": "command", "command": line, "timeout": 30 }] });
+    let nested =
+        |seconds: u64| json!({ "hooks": [{ "type": "command", "command": line, "timeout": seconds }] });
     match agent {
-        Agent::ClaudeCode => vec![
-            change(places.home.join(".claude.json"), vec![known(with_type(server, "stdio"))]),
-            change(
-                places.home.join(".claude/settings.json"),
-                hooks(&["UserPromptSubmit", "Stop", "PreCompact", "SessionEnd"], &nested),
-            ),
-        ],
+        Agent::ClaudeCode => {
+            // Usually one file lies in the folder, the other beside it; a folder that is named holds both.
+            let folder = places.claude.clone().unwrap_or_else(|| places.home.join(".claude"));
+            let state = places.claude.as_ref().unwrap_or(&places.home).join(".claude.json");
+            let events = ["UserPromptSubmit", "Stop", "PreCompact", "SessionEnd"];
+            vec![
+                change(state, vec![known(with_type(server, "stdio"))]),
+                change(folder.join("settings.json"), hooks(&events, &nested(30))),
+            ]
+        }
         Agent::Codex => {
             let folder = places.codex.clone().unwrap_or_else(|| places.home.join(".codex"));
             let table = Edit::Table {
@@ -122,14 +153,17 @@ pub fn changes(agent: Agent, places: &Places, program: &Program) -> Vec<Change> 
                 command: program.path.display().to_string(),
                 args: program.args(&["mcp"]),
             };
-            vec![
-                change(folder.join("config.toml"), vec![table]),
-                change(folder.join("hooks.json"), hooks(&["UserPromptSubmit", "Stop"], &nested)),
-            ]
+            let mut edits = hooks(&["UserPromptSubmit", "Stop", "PreCompact"], &nested(30));
+            // Codex gives this one no longer, and warns at each start where more is asked for.
+            edits.extend(hooks(&["SessionEnd"], &nested(3)));
+            vec![change(folder.join("config.toml"), vec![table]), change(folder.join("hooks.json"), edits)]
         }
         Agent::Cursor => {
             let mut edits = vec![Edit::Default { key: "version".into(), value: json!(1) }];
-            edits.extend(hooks(&["beforeSubmitPrompt", "afterAgentResponse"], &json!({ "command": line })));
+            // The two for tools are called for shells and MCP servers as well; `stop` and `sessionEnd` hand over nothing
+            // that was said.
+            let events = ["beforeSubmitPrompt", "afterAgentResponse", "postToolUse", "postToolUseFailure"];
+            edits.extend(hooks(&events, &json!({ "command": line })));
             vec![
                 change(places.home.join(".cursor/mcp.json"), vec![known(server)]),
                 change(places.home.join(".cursor/hooks.json"), edits),

@@ -3,23 +3,64 @@ import { spawn } from "node:child_process";
 
 const command = ["treering", "hook", "opencode"];
 
-// Hands a session over. Nothing that goes wrong here reaches the agent.
-const capture = async (client, directory, sessionID) => {
+// Hands over what is read. Nothing that goes wrong here reaches the agent.
+const capture = async (read) => {
   try {
-    const session = await client.session.get({ path: { id: sessionID } });
-    const messages = await client.session.messages({ path: { id: sessionID } });
-    const input = { directory, session: session.data, messages: messages.data };
+    const input = JSON.stringify(await read());
     const child = spawn(command[0], command.slice(1), { stdio: ["pipe", "ignore", "ignore"] });
     child.on("error", () => {});
     child.stdin.on("error", () => {});
-    child.stdin.end(JSON.stringify(input));
+    child.stdin.end(input);
   } catch {}
 };
 
-export const Treering = async ({ client, directory }) => ({
+// OpenCode 1 calls this.
+const server = async ({ client, directory }) => ({
   event: async ({ event }) => {
     const ended = ["session.idle", "session.compacted"].includes(event.type);
     const idle = event.type === "session.status" && event.properties?.status?.type === "idle";
-    if (ended || idle) await capture(client, directory, event.properties.sessionID);
+    if (!ended && !idle) return;
+    const path = { id: event.properties.sessionID };
+    await capture(async () => {
+      const session = await client.session.get({ path });
+      const messages = await client.session.messages({ path });
+      return { directory, session: session.data, messages: messages.data };
+    });
   },
 });
+
+const bare = (answer) => answer?.data ?? answer;
+
+// Every message where the host lists them, else those of the present context.
+const messagesOf = async (ctx, sessionID) => {
+  if (!ctx.message?.list) return bare(await ctx.session.context({ sessionID }));
+  const messages = [];
+  let page = await ctx.message.list({ sessionID, limit: 100, order: "asc" });
+  messages.push(...page.data);
+  while (page.data.length && page.cursor?.next) {
+    page = await ctx.message.list({ sessionID, limit: 100, cursor: page.cursor.next });
+    messages.push(...page.data);
+  }
+  return messages;
+};
+
+// OpenCode 2 calls this. OpenCode 1 may as well, with nothing to follow.
+const setup = async (ctx) => {
+  if (!ctx?.event?.subscribe || !ctx.session?.get) return;
+  const stop = new AbortController();
+  const ends = ["succeeded", "failed", "interrupted"].map((how) => `session.execution.${how}`);
+  const follow = async () => {
+    for await (const event of ctx.event.subscribe({ signal: stop.signal })) {
+      if (!ends.includes(event.type)) continue;
+      const { sessionID } = event.data;
+      await capture(async () => ({
+        session: bare(await ctx.session.get({ sessionID })),
+        messages: await messagesOf(ctx, sessionID),
+      }));
+    }
+  };
+  follow().catch(() => {});
+  return () => stop.abort();
+};
+
+export default { id: "treering", server, setup };

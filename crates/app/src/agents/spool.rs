@@ -1,30 +1,47 @@
-//! The spool: a folder in the home folder for what was captured while the store could not be reached. Each piece is a
-//! file that is there whole or not at all; it goes when it is stored, and its ids see to it that it is stored once.
+//! The spool: a folder in the home folder for what was captured while the store could not be reached, apart for each
+//! tenant. Each piece is a file of this user alone that is there whole or not at all; it goes when it is stored, and
+//! its ids see to it that it is stored once. What one tenant said is never stored for another.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use treering_core::Timestamp;
+use treering_core::{ContentHash, TenantId, Timestamp};
 use treering_engine::Memory;
 
 use super::Captured;
 use crate::importers::{Format, Options, Runner};
-use crate::service::requests::AppendRequest;
+use crate::service::requests::{AppendRequest, MOST_ENTRIES};
 use crate::service::{Refusal, append};
+use crate::tokens::private;
 
 const FOLDER: &str = "spool";
+/// Below the spool: what was captured while the settings, and so the tenant, could not be read.
+const UNSETTLED: &str = "unsettled";
 
-/// The spool of a home folder.
+/// The spool of a tenant in a home folder.
 pub struct Spool {
     folder: PathBuf,
 }
 
 impl Spool {
-    /// The spool of a home folder.
+    /// The spool of a tenant. That of the default tenant holds the others, each in a folder whose name is safe
+    /// whatever the tenant's is.
     #[must_use]
-    pub fn of(home: &Path) -> Self {
-        Self { folder: home.join(FOLDER) }
+    pub fn of(home: &Path, tenant: &TenantId) -> Self {
+        let spool = home.join(FOLDER);
+        match *tenant == TenantId::default_tenant() {
+            true => Self { folder: spool },
+            false => {
+                Self { folder: spool.join(ContentHash::of_fields(&[tenant.as_str().as_bytes()]).to_string()) }
+            }
+        }
+    }
+
+    /// The spool of the tenant that the settings name, while they cannot be read.
+    #[must_use]
+    pub fn unsettled(home: &Path) -> Self {
+        Self { folder: home.join(FOLDER).join(UNSETTLED) }
     }
 
     /// Keeps what was captured until it can be stored. A transcript takes the place of its older state.
@@ -36,7 +53,7 @@ impl Spool {
         };
         let name = format!("{order:020}-{}", captured.identity());
         let new = self.folder.join(format!("{name}.{}.new", std::process::id()));
-        fs::write(&new, serde_json::to_vec(captured)?)?;
+        private(&new, true)?.write_all(&serde_json::to_vec(captured)?)?;
         fs::rename(&new, self.folder.join(format!("{name}.json")))
     }
 
@@ -77,9 +94,15 @@ pub fn store(memory: &Memory, captured: &Captured) -> Result<(), Refusal> {
         }
         Captured::Entries(request) => {
             // Through text, because entries are kept as they were written.
-            let request: AppendRequest = serde_json::from_str(&request.to_string())
+            let mut request: AppendRequest = serde_json::from_str(&request.to_string())
                 .map_err(|error| Refusal::Unclear(format!("the entries do not fit: {error}")))?;
-            append(memory, &request).map(drop)
+            // A long session holds more than one request may.
+            let entries = std::mem::take(&mut request.entries);
+            for some in entries.chunks(MOST_ENTRIES) {
+                request.entries = some.to_vec();
+                append(memory, &request)?;
+            }
+            Ok(())
         }
     }
 }

@@ -6,7 +6,7 @@ use treering_engine::{Error, SystemClock};
 
 use super::output::Output;
 use super::{Failure, Global};
-use crate::agents::{Agent, Captured, Spool, capture, reply, store};
+use crate::agents::{Agent, Captured, capture, reply, store};
 use crate::service::Refusal;
 
 #[derive(clap::Args)]
@@ -53,7 +53,7 @@ fn keep(captured: &Captured, global: &Global) -> Result<(), String> {
             Err(other) => return Err(other.to_string()),
         },
     };
-    let home = global.home().map_err(|error| error.to_string())?;
-    let spooled = Spool::of(&home).keep(captured, treering_core::Clock::now(&SystemClock));
+    let spool = global.spool().map_err(|error| error.to_string())?;
+    let spooled = spool.keep(captured, treering_core::Clock::now(&SystemClock));
     spooled.map_err(|error| format!("{why}; and it cannot be spooled: {error}"))
 }

@@ -13,8 +13,8 @@ use crate::agents::{Agent, Change, Places, Program, Unfit, changes};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Shows what it would change in which file and asks first. A file that is changed is kept beside itself as
-NAME.treering.bak.")]
+Shows what it would change in which file and asks first. While Treering is in a file, how it was before is kept beside it
+as NAME.treering.bak.")]
 pub(super) struct Args {
     /// The agent
     #[arg(value_enum)]
@@ -39,8 +39,16 @@ struct Planned {
     before: Option<String>,
     /// Nothing where the file is to go.
     after: Option<String>,
-    /// Whether it is the state before Treering came that is put back.
-    restores: bool,
+    backup: Backup,
+}
+
+/// What becomes of the state before Treering came, which is kept beside the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Backup {
+    /// The file as it is now is that state.
+    Taken,
+    Stays,
+    Goes,
 }
 
 #[derive(Serialize)]
@@ -91,13 +99,18 @@ pub(super) fn run(
         Direction::In => "done; start the agent anew so that it sees Treering",
         Direction::Out => "done; what was captured stays in the memory",
     });
+    if let (Direction::In, Some(rest)) = (direction, args.agent.left_to_do()) {
+        output.note(rest);
+    }
     Ok(())
 }
 
 fn places() -> Result<Places, Failure> {
     let home = etcetera::home_dir().map_err(|_| Failure::Usage("this user has no home folder".into()))?;
     let folder = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
-    Ok(Places { home, config: folder("XDG_CONFIG_HOME"), codex: folder("CODEX_HOME") })
+    let (config, claude, codex) =
+        (folder("XDG_CONFIG_HOME"), folder("CLAUDE_CONFIG_DIR"), folder("CODEX_HOME"));
+    Ok(Places { home, config, claude, codex })
 }
 
 fn read(path: &Path) -> Result<Option<String>, Failure> {
@@ -113,28 +126,40 @@ fn plan(change: &Change, direction: Direction) -> Result<Planned, Failure> {
     let path = fs::canonicalize(&change.path).unwrap_or_else(|_| change.path.clone());
     let at = |error: Unfit| Failure::Usage(format!("{}: {error}", path.display()));
     let before = read(&path)?;
-    let text = before.clone().unwrap_or_default();
-    let put_in = |text: &str| change.edits.iter().try_fold(text.to_owned(), |text, edit| edit.put_in(&text));
+    let text = before.as_deref().unwrap_or_default();
+    let without = change.take_out(text).map_err(at)?;
     if direction == Direction::In {
-        let after = put_in(&text).map_err(at)?;
-        return Ok(Planned { path, before, after: Some(after), restores: false });
+        let after = Some(change.put_in(text).map_err(at)?);
+        let backup = match before {
+            // What is kept is of a file that is gone.
+            None => Backup::Goes,
+            Some(_) if without == text => Backup::Taken,
+            Some(_) => Backup::Stays,
+        };
+        return Ok(Planned { path, before, after, backup });
     }
-    if before.is_none() {
-        return Ok(Planned { path, before: None, after: None, restores: false });
+    if without == text {
+        return Ok(Planned { path, after: before.clone(), before, backup: Backup::Stays });
     }
-    // Nothing else was changed since: the file becomes what it was, to the letter.
-    let backup = read(&backup(&path))?;
-    if put_in(backup.as_deref().unwrap_or_default()).is_ok_and(|then| then == text) {
-        return Ok(Planned { path, before, after: backup, restores: true });
-    }
-    let out = change.edits.iter().try_fold(text, |text, edit| edit.take_out(&text)).map_err(at)?;
-    let after = (!out.trim().is_empty()).then_some(out);
-    Ok(Planned { path, before, after, restores: false })
+    // Nothing else was changed since: the file becomes what it was, to the letter, or goes where it was not.
+    let kept = read(&backup(&path))?;
+    let original = kept.as_deref().unwrap_or_default();
+    let is_as_left =
+        change.put_in(original).and_then(|put| change.take_out(&put)).is_ok_and(|it| it == without);
+    let after = match is_as_left {
+        true => kept,
+        false => (!without.trim().is_empty()).then_some(without),
+    };
+    Ok(Planned { path, before, after, backup: Backup::Goes })
 }
 
 fn backup(path: &Path) -> PathBuf {
+    beside(path, ".treering.bak")
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".treering.bak");
+    name.push(suffix);
     path.with_file_name(name)
 }
 
@@ -171,27 +196,39 @@ fn write(file: &Planned) -> Result<(), Failure> {
     if file.before == file.after {
         return Ok(());
     }
-    let kept = backup(&file.path);
-    let Some(after) = &file.after else {
-        fs::remove_file(&file.path).map_err(at)?;
-        return Ok(());
-    };
     if let Some(folder) = file.path.parent() {
         fs::create_dir_all(folder).map_err(at)?;
     }
-    if let (Some(before), false, false) = (&file.before, file.restores, kept.exists()) {
-        fs::write(&kept, before).map_err(at)?;
+    let kept = backup(&file.path);
+    if let (Some(before), Backup::Taken) = (&file.before, file.backup) {
+        replace(&kept, before, &file.path).map_err(at)?;
     }
-    let mut name = file.path.file_name().unwrap_or_default().to_owned();
-    name.push(".treering.new");
-    let new = file.path.with_file_name(name);
-    fs::write(&new, after).map_err(at)?;
-    if let Ok(found) = fs::metadata(&file.path) {
-        fs::set_permissions(&new, found.permissions()).map_err(at)?;
+    match &file.after {
+        Some(after) => replace(&file.path, after, &file.path).map_err(at)?,
+        None => fs::remove_file(&file.path).map_err(at)?,
     }
-    fs::rename(&new, &file.path).map_err(at)?;
-    if file.restores {
-        fs::remove_file(&kept).map_err(at)?;
+    match file.backup {
+        Backup::Goes if kept.exists() => fs::remove_file(&kept).map_err(at),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Puts a text in the place of a file. At no time has anybody rights to it that they have not to the model.
+fn replace(path: &Path, text: &str, model: &Path) -> io::Result<()> {
+    let new = beside(path, ".treering.new");
+    // What a process that was cut off left may have other rights.
+    drop(fs::remove_file(&new));
+    let rights = fs::metadata(model).ok().map(|found| found.permissions());
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if let Some(rights) = &rights {
+        use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+        options.mode(rights.mode());
+    }
+    options.open(&new)?.write_all(text.as_bytes())?;
+    if let Some(rights) = rights {
+        fs::set_permissions(&new, rights)?;
+    }
+    fs::rename(&new, path)
 }

@@ -49,6 +49,8 @@ use etcetera::AppStrategy as _;
 use treering_core::TenantId;
 use treering_engine::Memory;
 
+#[cfg(feature = "serve")]
+use crate::agents::Spool;
 use crate::config::{BadSettings, Loaded, Settings};
 use crate::importers::Unreadable;
 use output::Output;
@@ -371,13 +373,29 @@ impl Global {
         Ok(memory)
     }
 
-    /// Stores what hooks captured while the store could not be reached. A store that cannot be written keeps nobody
-    /// from reading.
+    /// Where hooks leave what cannot be stored now.
+    #[cfg(feature = "serve")]
+    fn spool(&self) -> Result<Spool, Failure> {
+        let home = self.home()?;
+        let named = match (self.load(), &self.tenant) {
+            (Ok(loaded), _) => loaded.settings.tenant,
+            (Err(_), Some(tenant)) => tenant.clone(),
+            (Err(_), None) => return Ok(Spool::unsettled(&home)),
+        };
+        Ok(Spool::of(&home, &TenantId::new(named)?))
+    }
+
+    /// Stores what hooks captured for this tenant while the store could not be reached. A store that cannot be
+    /// written keeps nobody from reading.
     #[cfg(feature = "serve")]
     fn replay(&self, memory: &Memory) -> Result<(), Failure> {
-        let replayed = crate::agents::Spool::of(&self.home()?).replay(memory);
-        if let Err(error) = replayed {
-            Output::new(self.json).note(&format!("what is in the spool cannot be stored yet: {error}"));
+        let home = self.home()?;
+        // A tenant that is named here may be another than the settings name.
+        let unsettled = self.tenant.is_none().then(|| Spool::unsettled(&home));
+        for spool in [Spool::of(&home, memory.tenant())].into_iter().chain(unsettled) {
+            if let Err(error) = spool.replay(memory) {
+                Output::new(self.json).note(&format!("what is in the spool cannot be stored yet: {error}"));
+            }
         }
         Ok(())
     }
