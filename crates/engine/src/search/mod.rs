@@ -3,6 +3,7 @@
 mod arena;
 mod filter;
 mod follow;
+mod held;
 mod postings;
 mod rank;
 mod scan;

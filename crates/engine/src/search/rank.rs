@@ -5,10 +5,9 @@ use treering_core::fusion::{Signals, briefness, is_common, nearness, rarity, sit
 use treering_core::lexicon::words;
 use treering_core::question::Question;
 
-use std::ops::Range;
-
 use super::arena::{ASKS, Arena, Item, NO_SITTING, USER, WISHES};
 use super::filter::Filter;
+use super::held::held;
 use super::scan::{Best, Meaning};
 
 /// How many candidates the words and the meaning bring, each: as many whether few hits are wanted or a
@@ -166,15 +165,6 @@ struct Asked<'a> {
     sitting_counts: Vec<u16>,
     /// The authors that the question names, if it does not name all of them.
     named: Vec<u16>,
-}
-
-/// Which items hold which of some terms, and how many.
-struct Held {
-    holds: Vec<u32>,
-    /// Messages that hold each term, and sittings.
-    messages: Vec<u32>,
-    sittings: Vec<u32>,
-    sitting_counts: Vec<u16>,
 }
 
 impl<'a> Asked<'a> {
@@ -398,56 +388,6 @@ fn leave_out_common(arena: &Arena, filter: &Filter, terms: &mut Vec<(u64, bool)>
     let is_common = |(id, _): &(u64, bool)| is_common(items, arena.postings.holding(*id));
     if !terms.iter().filter(|(_, asks)| !asks).all(is_common) {
         terms.retain(|term| !is_common(term));
-    }
-}
-
-/// Which items of a range hold which terms.
-fn held(arena: &Arena, terms: &[(u64, bool)], filter: &Filter, range: &Range<u32>) -> Held {
-    let mut held = Held {
-        holds: vec![0; range.len()],
-        messages: vec![0; terms.len()],
-        sittings: vec![0; terms.len()],
-        sitting_counts: vec![0; arena.sitting_sizes.len() * terms.len()],
-    };
-    // Segment by segment, so that what is marked stays near at hand.
-    for segment in arena.postings.segments(range) {
-        for (place, (id, _)) in terms.iter().enumerate() {
-            let (base, run) = arena.postings.run(*id, segment, range);
-            held.mark(arena, filter, place, base, run, range.start as usize);
-        }
-    }
-    held
-}
-
-impl Held {
-    /// Marks the items of a run as holding the term at a place.
-    fn mark(&mut self, arena: &Arena, filter: &Filter, place: usize, base: usize, run: &[u16], start: usize) {
-        let scoped = filter.shelves.is_some();
-        // Items that follow each other are mostly of one sitting.
-        let (mut sitting, mut together) = (NO_SITTING, 0);
-        for item in run.iter().map(|item| base + usize::from(*item)) {
-            if scoped && !filter.in_scope(&arena.items[item]) {
-                continue;
-            }
-            self.holds[item - start] |= 1 << place;
-            if arena.sittings[item] != sitting {
-                self.count(sitting, place, together);
-                (sitting, together) = (arena.sittings[item], 0);
-            }
-            together += 1;
-        }
-        self.count(sitting, place, together);
-    }
-
-    /// So many messages of a sitting hold the term at a place.
-    fn count(&mut self, sitting: u32, place: usize, messages: u32) {
-        if sitting == NO_SITTING || messages == 0 {
-            return;
-        }
-        self.messages[place] += messages;
-        let count = &mut self.sitting_counts[sitting as usize * self.messages.len() + place];
-        self.sittings[place] += u32::from(*count == 0);
-        *count = count.saturating_add(u16::try_from(messages).unwrap_or(u16::MAX));
     }
 }
 

@@ -1,0 +1,65 @@
+//! Which items hold the words of a question: marked from the postings, term by term.
+
+use std::ops::Range;
+
+use super::arena::{Arena, NO_SITTING};
+use super::filter::Filter;
+
+/// Which items hold which of some terms, and how many.
+pub(super) struct Held {
+    pub(super) holds: Vec<u32>,
+    /// Messages that hold each term, and sittings.
+    pub(super) messages: Vec<u32>,
+    pub(super) sittings: Vec<u32>,
+    pub(super) sitting_counts: Vec<u16>,
+}
+
+/// Which items of a range hold which terms.
+pub(super) fn held(arena: &Arena, terms: &[(u64, bool)], filter: &Filter, range: &Range<u32>) -> Held {
+    let mut held = Held {
+        holds: vec![0; range.len()],
+        messages: vec![0; terms.len()],
+        sittings: vec![0; terms.len()],
+        sitting_counts: vec![0; arena.sitting_sizes.len() * terms.len()],
+    };
+    // Segment by segment, so that what is marked stays near at hand.
+    for segment in arena.postings.segments(range) {
+        for (place, (id, _)) in terms.iter().enumerate() {
+            let (base, run) = arena.postings.run(*id, segment, range);
+            held.mark(arena, filter, place, base, run, range.start as usize);
+        }
+    }
+    held
+}
+
+impl Held {
+    /// Marks the items of a run as holding the term at a place.
+    fn mark(&mut self, arena: &Arena, filter: &Filter, place: usize, base: usize, run: &[u16], start: usize) {
+        let scoped = filter.shelves.is_some();
+        // Items that follow each other are mostly of one sitting.
+        let (mut sitting, mut together) = (NO_SITTING, 0);
+        for item in run.iter().map(|item| base + usize::from(*item)) {
+            if scoped && !filter.in_scope(&arena.items[item]) {
+                continue;
+            }
+            self.holds[item - start] |= 1 << place;
+            if arena.sittings[item] != sitting {
+                self.count(sitting, place, together);
+                (sitting, together) = (arena.sittings[item], 0);
+            }
+            together += 1;
+        }
+        self.count(sitting, place, together);
+    }
+
+    /// So many messages of a sitting hold the term at a place.
+    fn count(&mut self, sitting: u32, place: usize, messages: u32) {
+        if sitting == NO_SITTING || messages == 0 {
+            return;
+        }
+        self.messages[place] += messages;
+        let count = &mut self.sitting_counts[sitting as usize * self.messages.len() + place];
+        self.sittings[place] += u32::from(*count == 0);
+        *count = count.saturating_add(u16::try_from(messages).unwrap_or(u16::MAX));
+    }
+}
