@@ -1,122 +1,14 @@
 //! `treering mcp` as a client meets it: a process that speaks lines of JSON.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+mod doors;
 
+use std::time::Duration;
+
+use doors::{Client, assert_given_back, await_asked, fill, ok, summarised_by};
 use serde_json::{Value, json};
-
-/// A client and the process that it started.
-struct Client {
-    child: Child,
-    to: Option<ChildStdin>,
-    from: BufReader<ChildStdout>,
-    next: u64,
-    /// Notifications that came in between.
-    notes: Vec<Value>,
-}
-
-impl Client {
-    fn start(home: &Path) -> Self {
-        Self::start_with(home, &[])
-    }
-
-    fn start_with(home: &Path, options: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_treering"))
-            .env_clear()
-            .env("TREERING_HOME", home)
-            .args(options)
-            .arg("mcp")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
-        let from = BufReader::new(child.stdout.take().unwrap());
-        let mut client = Self { to: child.stdin.take(), child, from, next: 0, notes: Vec::new() };
-        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
-            "clientInfo": { "name": "test", "version": "1" } });
-        let info = client.ask("initialize", &params);
-        assert_eq!(info["serverInfo"]["name"], "treering");
-        assert!(info["instructions"].as_str().unwrap().contains("Search first"));
-        client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
-        client
-    }
-
-    fn send(&mut self, message: &Value) {
-        writeln!(self.to.as_mut().unwrap(), "{message}").unwrap();
-    }
-
-    fn begin(&mut self, method: &str, params: &Value) -> u64 {
-        self.next += 1;
-        self.send(&json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params }));
-        self.next
-    }
-
-    fn read(&mut self) -> Value {
-        let mut line = String::new();
-        assert!(self.from.read_line(&mut line).unwrap() > 0, "the server ended");
-        serde_json::from_str(&line).unwrap()
-    }
-
-    /// The answer to a request, an error included.
-    fn reply(&mut self, method: &str, params: &Value) -> Value {
-        let id = self.begin(method, params);
-        loop {
-            let message = self.read();
-            if message["id"] == id {
-                return message;
-            }
-            self.notes.push(message);
-        }
-    }
-
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
-        let reply = self.reply(method, params);
-        assert!(reply.get("error").is_none(), "{method}: {reply}");
-        reply["result"].clone()
-    }
-
-    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
-        self.ask(
-            "tools/call",
-            &json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": 7 } }),
-        )
-    }
-
-    /// What a tool answers.
-    fn ok(&mut self, tool: &str, arguments: &Value) -> Value {
-        let result = self.call(tool, arguments);
-        assert_eq!(result["isError"], false, "{tool}: {result}");
-        result["structuredContent"].clone()
-    }
-
-    /// What a tool says when it refuses.
-    fn refused(&mut self, tool: &str, arguments: &Value) -> String {
-        let result = self.call(tool, arguments);
-        assert_eq!(result["isError"], true, "{tool}: {result}");
-        result["content"][0]["text"].as_str().unwrap().to_owned()
-    }
-
-    /// Hangs up, and waits for the process to end by itself.
-    fn end(mut self) {
-        self.to = None;
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-/// Enough turns for windows to seal.
-fn fill(client: &mut Client, key: &str, turns: usize) {
-    for turn in 0..turns {
-        let user =
-            format!("Question {turn}: how high is the water at gate {turn}? {}", "We wait here. ".repeat(20));
-        let assistant =
-            format!("It stands at {} cm at gate {turn}. {}", turn * 3, "The sill holds. ".repeat(20));
-        client.ok("remember", &json!({ "key": key, "user": user, "assistant": assistant }));
-    }
-}
+use treering_testkit::fault_server::{Act, FaultServer};
 
 #[test]
 fn an_agent_remembers_finds_and_drills() {
@@ -298,13 +190,7 @@ fn several_processes_share_a_home() {
         assert_eq!(waited["degraded"], false);
     }
     clients.into_iter().for_each(Client::end);
-    let verified = Command::new(env!("CARGO_BIN_EXE_treering"))
-        .env_clear()
-        .env("TREERING_HOME", home.path())
-        .args(["--json", "verify"])
-        .output()
-        .unwrap();
-    let report: Value = serde_json::from_slice(&verified.stdout).unwrap();
+    let report = ok(home.path(), &["verify"]);
     assert_eq!((&report["clean"], &report["messages"]), (&json!(true), &json!(180)), "{report}");
 }
 
@@ -331,4 +217,26 @@ fn a_call_that_waits_tells_so_and_can_be_cancelled() {
     assert!(client.ask("ping", &json!({})).is_object(), "it goes on");
     assert_eq!(client.ok("status", &json!({}))["conversation"]["clear"], false, "the jobs go on too");
     client.end();
+}
+
+#[test]
+fn it_stops_when_told_though_the_client_listens_and_a_provider_does_not_answer() {
+    let home = tempfile::tempdir().unwrap();
+    Client::start(home.path()).stop();
+
+    let provider = FaultServer::start([Act::Hang(Duration::from_secs(600))]);
+    let options = summarised_by(&provider);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let mut client = Client::start_with(home.path(), &options);
+    fill(&mut client, "k", 20);
+    await_asked(&provider, 0);
+    client.stop();
+    assert_given_back(home.path());
+
+    // Nor is it waited for when the client hangs up.
+    let before = provider.asked().len();
+    let client = Client::start_with(home.path(), &options);
+    await_asked(&provider, before);
+    client.end();
+    assert_given_back(home.path());
 }

@@ -2,129 +2,13 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+mod doors;
 
+use std::time::Duration;
+
+use doors::{Server, assert_given_back, await_asked, ok, summarised_by, treering, turn};
 use serde_json::{Value, json};
-
-fn treering(home: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
-    command.env_clear().env("TREERING_HOME", home).args(args).current_dir(home);
-    command
-}
-
-fn ok(home: &Path, args: &[&str]) -> Value {
-    let args: Vec<&str> = ["--json"].iter().chain(args).copied().collect();
-    let Output { status, stdout, stderr } = treering(home, &args).output().unwrap();
-    assert!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&stderr));
-    serde_json::from_slice(&stdout).unwrap()
-}
-
-/// A server on a port of its own.
-struct Server {
-    child: Child,
-    address: String,
-    agent: ureq::Agent,
-}
-
-impl Server {
-    fn start(home: &Path, args: &[&str]) -> Self {
-        let args: Vec<&str> =
-            ["--json", "serve", "--address", "127.0.0.1:0"].iter().chain(args).copied().collect();
-        let mut child = treering(home, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut text = String::new();
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        while !text.ends_with("}\n") {
-            assert!(lines.read_line(&mut text).unwrap() > 0, "it ended: {text}");
-        }
-        let said: Value = serde_json::from_str(&text).unwrap();
-        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
-        Self { child, address: said["address"].as_str().unwrap().to_owned(), agent }
-    }
-
-    fn request(
-        &self,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: Option<&Value>,
-    ) -> (u16, Value) {
-        let mut request =
-            ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.address));
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let mut response = match body {
-            Some(body) => {
-                let request =
-                    request.header("content-type", "application/json").body(body.to_string()).unwrap();
-                self.agent.run(request).unwrap()
-            }
-            None => self.agent.run(request.body(()).unwrap()).unwrap(),
-        };
-        let text = response.body_mut().read_to_string().unwrap();
-        assert!(response.headers().contains_key("x-request-id"), "{path}");
-        let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        (response.status().as_u16(), value)
-    }
-
-    fn get(&self, path: &str) -> Value {
-        let (status, value) = self.request("GET", path, &[], None);
-        assert_eq!(status, 200, "{path}: {value}");
-        value
-    }
-
-    fn post(&self, path: &str, body: &Value) -> Value {
-        let (status, value) = self.request("POST", path, &[], Some(body));
-        assert!((200..300).contains(&status), "{path}: {status} {value}");
-        value
-    }
-
-    /// Reads events until one of each kind came.
-    fn events(&self, last: &str, kinds: &[&str]) -> Vec<(String, Value)> {
-        let request =
-            ureq::http::Request::get(format!("{}/v1/events", self.address)).header("last-event-id", last);
-        let response = self.agent.run(request.body(()).unwrap()).unwrap();
-        assert_eq!(response.headers()["content-type"], "text/event-stream");
-        let mut events: Vec<(String, Value)> = Vec::new();
-        let mut kind = String::new();
-        for line in BufReader::new(response.into_body().into_reader()).lines() {
-            let line = line.unwrap();
-            if let Some(name) = line.strip_prefix("event: ") {
-                name.clone_into(&mut kind);
-            } else if let Some(data) = line.strip_prefix("data: ") {
-                events.push((kind.clone(), serde_json::from_str(data).unwrap()));
-            }
-            if kinds.iter().all(|kind| events.iter().any(|(it, _)| it == kind)) {
-                return events;
-            }
-        }
-        panic!("the stream ended with {events:?}");
-    }
-
-    /// Asks it to stop, and gives what it logged.
-    fn stop(mut self) -> String {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        let mut log = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{log}");
-        log
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn turn(number: usize) -> Value {
-    json!({ "type": "turn", "user": format!("How is gate {number}? {}", "We wait. ".repeat(40)),
-        "assistant": format!("Gate {number} holds. {}", "It is calm. ".repeat(40)), "external_id": format!("t{number}") })
-}
+use treering_testkit::fault_server::{Act, FaultServer};
 
 #[test]
 fn what_is_appended_is_found_told_and_counted() {
@@ -350,4 +234,19 @@ fn it_stops_after_what_it_has_at_hand_and_leaves_no_lease() {
     ok(home.path(), &["work"]);
     let verified = ok(home.path(), &["verify"]);
     assert_eq!((&verified["clean"], &verified["messages"]), (&json!(true), &json!(800)));
+}
+
+#[test]
+fn a_provider_that_does_not_answer_keeps_it_neither_from_stopping_nor_its_jobs() {
+    let home = tempfile::tempdir().unwrap();
+    let provider = FaultServer::start([Act::Hang(Duration::from_secs(600))]);
+    let options = summarised_by(&provider);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let server = Server::start(home.path(), &options);
+    let entries: Vec<Value> = (0..40).map(turn).collect();
+    server.post("/v1/append", &json!({ "key": "long", "entries": entries }));
+    await_asked(&provider, 0);
+    let log = server.stop();
+    assert!(log.contains("another worker takes them"), "{log}");
+    assert_given_back(home.path());
 }

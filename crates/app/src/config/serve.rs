@@ -1,4 +1,4 @@
-//! Settings of `treering serve`.
+//! Settings of `treering serve`, and of `treering mcp` as far as they concern it.
 
 use confique::Config;
 
@@ -38,6 +38,11 @@ pub struct ServeSettings {
     /// many at once.
     #[config(env = "TREERING_SERVE_REQUESTS_PER_SECOND", default = 1000)]
     pub requests_per_second: std::num::NonZeroU32,
+
+    /// How long `serve` and `mcp` wait for the requests, and then for the jobs, at hand when they are told to stop, in
+    /// milliseconds. Jobs that take longer are given back, and another process takes them.
+    #[config(env = "TREERING_SERVE_STOP_TIMEOUT_MS", default = 10000)]
+    pub stop_timeout_ms: u64,
 }
 
 fn is_address(text: &impl AsRef<str>) -> Result<(), String> {

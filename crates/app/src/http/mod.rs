@@ -11,7 +11,7 @@ mod watch;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Html;
@@ -40,8 +40,8 @@ use tenancy::Tenancies;
 
 /// How long a call over MCP may take: it may be waiting for summaries, and tells so.
 const LONGEST_CALL: Duration = Duration::from_secs(600);
-/// How long requests, and then jobs, at hand are waited for at the end. Leases run out by themselves after that.
-const LAST_PATIENCE: Duration = Duration::from_secs(10);
+/// How long giving jobs back may take at the end. Leases that are not given back run out by themselves.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the page may do: nothing but ask this service.
 const PAGE_POLICY: &str = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; \
@@ -109,6 +109,8 @@ pub struct Server {
     listener: TcpListener,
     app: App,
     router: Router,
+    /// How long requests, and then jobs, at hand are waited for at the end.
+    patience: Duration,
 }
 
 impl Server {
@@ -129,7 +131,8 @@ impl Server {
             metrics,
             stop: CancellationToken::new(),
         }));
-        Ok(Self { listener, router: router(&app, &settings), app })
+        let patience = Duration::from_millis(settings.stop_timeout_ms);
+        Ok(Self { listener, router: router(&app, &settings), app, patience })
     }
 
     /// The address that is listened on.
@@ -138,9 +141,10 @@ impl Server {
     }
 
     /// Serves until `stop` ends: then no more requests are taken, those at hand are answered, streams end, and
-    /// workers finish the jobs they have.
+    /// workers finish the jobs they have, or give them back where that takes too long. What still runs then is to be
+    /// left alone: a runtime that waits for it (on being dropped) may wait as long as a provider does.
     pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
-        let Self { listener, app, router } = self;
+        let Self { listener, app, router, patience } = self;
         let token = app.stop().clone();
         let told = async move {
             stop.await;
@@ -149,16 +153,22 @@ impl Server {
         let stopping = app.stop().clone();
         let late = async move {
             stopping.cancelled().await;
-            tokio::time::sleep(LAST_PATIENCE).await;
+            tokio::time::sleep(patience).await;
         };
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
         let served = tokio::select! {
             served = axum::serve(listener, service).with_graceful_shutdown(told) => served,
             () = late => Ok(()),
         };
-        let ended = tokio::task::spawn_blocking(move || app.tenancies().stop());
-        if tokio::time::timeout(LAST_PATIENCE, ended).await.is_err() {
-            tracing::warn!("jobs are still at hand; their leases run out, and another worker takes them");
+        let deadline = Instant::now() + patience;
+        let ended = tokio::task::spawn_blocking(move || app.tenancies().stop_by(deadline));
+        match tokio::time::timeout(patience + LAST_PATIENCE, ended).await {
+            Ok(Ok(Ok(0))) => {}
+            Ok(Ok(Ok(jobs))) => tracing::warn!(jobs, "jobs were still at hand; another worker takes them"),
+            Ok(Ok(Err(error))) => {
+                tracing::warn!(%error, "jobs could not be given back; their leases run out");
+            }
+            Ok(Err(_)) | Err(_) => tracing::warn!("jobs were not given back in time; their leases run out"),
         }
         served.map_err(ServeError::Broken)
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use treering_core::TenantId;
@@ -29,8 +29,8 @@ pub(super) struct Tenancies {
 struct Tenancy {
     service: Service,
     news: watch::Receiver<u64>,
-    _worker: WorkerHandle,
-    _follower: Follower,
+    worker: WorkerHandle,
+    follower: Follower,
 }
 
 impl Tenancies {
@@ -65,14 +65,20 @@ impl Tenancies {
         let worker = service.memory().work_in_background()?;
         let (tell, news) = watch::channel(0);
         let follower = Follower::spawn(service.memory().clone(), tell, Arc::clone(&self.metrics));
-        let tenancy = Tenancy { service, news, _worker: worker, _follower: follower };
+        let tenancy = Tenancy { service, news, worker, follower };
         Ok(take(there.entry(tenant.clone()).or_insert(tenancy)))
     }
 
-    /// Stops workers and followers, each after what it has at hand.
-    pub(super) fn stop(&self) {
+    /// Stops workers and followers, each after what it has at hand; jobs that are at hand longer than until a moment
+    /// are given back. Tells how many these are.
+    pub(super) fn stop_by(&self, deadline: Instant) -> Result<usize, Refusal> {
         let there = std::mem::take(&mut *self.there.lock().unwrap_or_else(PoisonError::into_inner));
-        drop(there);
+        for tenancy in there.values() {
+            tenancy.worker.ask_to_stop();
+            tenancy.follower.ask_to_stop();
+        }
+        let stopped: Vec<_> = there.into_values().map(|tenancy| tenancy.worker.stop_by(deadline)).collect();
+        Ok(stopped.into_iter().sum::<Result<usize, _>>()?)
     }
 }
 
@@ -110,11 +116,16 @@ impl Follower {
         });
         Self { stop, thread: Some(thread) }
     }
+
+    /// Has it end soon. It is not waited for.
+    fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
 }
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
+        self.ask_to_stop();
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
