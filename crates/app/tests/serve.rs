@@ -4,6 +4,7 @@
 
 mod doors;
 
+use std::io::Read as _;
 use std::time::Duration;
 
 use doors::{Server, assert_given_back, await_asked, ok, summarised_by, treering, turn};
@@ -152,8 +153,8 @@ fn only_a_token_opens_and_only_its_own_tenant() {
     assert_eq!((append(&reader), append(&writer), append(&other)), (403, 200, 200));
     assert_eq!(stats(&reader).1["turns"], 1, "its own, not what the other has");
     assert_eq!(stats(&other).1["tenant"], "other");
-    let metrics = |token: &str| server.request("GET", "/metrics", &[("authorization", token)], None).0;
-    assert_eq!((metrics(&writer), metrics(&other)), (403, 200));
+    let metrics = |token: &str| server.request("GET", "/metrics", &[("authorization", token)], None);
+    assert_eq!((metrics(&writer).0, metrics(&other).0), (403, 200));
 
     // Over MCP the same holds, and no argument leads elsewhere.
     let call = |token: &str, tool: &str, arguments: Value| {
@@ -171,6 +172,75 @@ fn only_a_token_opens_and_only_its_own_tenant() {
     assert_eq!(ok(home.path(), &["token", "list"]).as_array().unwrap().len(), 2);
     let log = server.stop();
     assert!(!log.contains("trg_"), "no secret is logged");
+}
+
+#[test]
+fn metrics_of_a_tenant_are_for_its_tokens_and_for_who_runs_the_service() {
+    let home = tempfile::tempdir().unwrap();
+    let tokens = ["aaa", "bbb"].map(|tenant| {
+        let made = ok(home.path(), &["token", "create", "--tenant", tenant, "--scopes", "read,write,admin"]);
+        format!("Bearer {}", made["token"].as_str().unwrap())
+    });
+    let server = Server::start(home.path(), &[]);
+    let metrics = |headers: &[(&str, &str)]| {
+        let (status, text) = server.request("GET", "/metrics", headers, None);
+        assert_eq!(status, 200, "{text}");
+        text.as_str().unwrap().to_owned()
+    };
+    let body = json!({ "key": "k", "entries": [turn(1)] });
+    for token in &tokens {
+        let headers = [("authorization", token.as_str())];
+        assert_eq!(server.request("POST", "/v1/append", &headers, Some(&body)).0, 200);
+        // The turn is told to whoever follows, and counted.
+        while !metrics(&headers).contains("treering_events_total{") {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let of_one = metrics(&[("authorization", &tokens[0])]);
+    assert!(of_one.contains("treering_turns{tenant=\"aaa\"} 1"), "{of_one}");
+    for foreign in ["bbb", "default", "http_requests", "resident_bytes"] {
+        assert!(!of_one.contains(foreign), "{foreign}: {of_one}");
+    }
+    let of_all = metrics(&[]);
+    for series in ["turns{tenant=\"aaa\"} 1", "turns{tenant=\"bbb\"} 1", "turns{tenant=\"default\"} 0"] {
+        assert!(of_all.contains(series), "{series}: {of_all}");
+    }
+    assert!(
+        of_all.contains("treering_events_total{tenant=\"bbb\"") && of_all.ends_with("# EOF\n"),
+        "{of_all}"
+    );
+    server.stop();
+}
+
+#[test]
+fn methods_and_paths_that_lead_nowhere_are_counted_together() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &[]);
+    for number in 0..20 {
+        let asked =
+            format!("BREW{number} /{number} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        let mut answer = String::new();
+        server.send(&asked).read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    }
+    let metrics = server.get("/metrics");
+    let metrics = metrics.as_str().unwrap();
+    let counted = "treering_http_requests_total{method=\"other\",route=\"none\",status=\"404\"} 20\n";
+    assert!(metrics.contains(counted) && !metrics.contains("BREW"), "{metrics}");
+    server.stop();
+}
+
+#[test]
+fn who_does_not_finish_asking_is_hung_up_on_and_makes_room() {
+    let home = tempfile::tempdir().unwrap();
+    let settings = ["--set", "serve.header_timeout_ms=500", "--set", "serve.connections=1"];
+    let server = Server::start(home.path(), &settings);
+    let mut half = server.send("GET /health HTTP/1.1\r\nhost: localhost\r\nx-half: ");
+    assert_eq!(server.get("/health")["status"], "ok", "answered when there is room");
+    half.set_nonblocking(true).unwrap();
+    let mut rest = Vec::new();
+    half.read_to_end(&mut rest).unwrap();
+    server.stop();
 }
 
 #[test]

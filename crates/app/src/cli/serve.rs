@@ -56,7 +56,8 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), F
         let view = View { address: format!("http://{}", server.address()?) };
         output.show(&view, |out| writeln!(out, "listening on {}", paint(BOLD, &view.address)))?;
         io::stdout().flush()?;
-        Ok(server.run(told_to_stop()).await?)
+        server.run(told_to_stop()).await;
+        Ok(())
     })
 }
 

@@ -34,6 +34,15 @@ pub struct ServeSettings {
     #[config(env = "TREERING_SERVE_TIMEOUT_MS", default = 60000)]
     pub timeout_ms: u64,
 
+    /// How long a client may take to send the headers of a request, in milliseconds; a connection on which nothing is asked
+    /// for so long is closed.
+    #[config(env = "TREERING_SERVE_HEADER_TIMEOUT_MS", default = 30000)]
+    pub header_timeout_ms: u64,
+
+    /// How many connections may be open at once; others wait until one is closed. Streams of events are connections too.
+    #[config(env = "TREERING_SERVE_CONNECTIONS", default = 512)]
+    pub connections: std::num::NonZeroUsize,
+
     /// How many requests a second each token may make, or each address that has none; twice as
     /// many at once.
     #[config(env = "TREERING_SERVE_REQUESTS_PER_SECOND", default = 1000)]

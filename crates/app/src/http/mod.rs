@@ -3,6 +3,7 @@
 mod api;
 mod door;
 mod events;
+mod listen;
 mod metrics;
 mod problem;
 mod tenancy;
@@ -47,7 +48,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 const PAGE_POLICY: &str = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; \
     script-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'";
 
-/// Why the service cannot start, or ended.
+/// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Others could reach it, and nothing keeps them out.
@@ -65,9 +66,9 @@ pub enum ServeError {
     /// The memory cannot be served.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Listening broke off.
-    #[error("the service broke off: {0}")]
-    Broken(std::io::Error),
+    /// The address that is listened on cannot be told.
+    #[error("the system does not say which address is listened on: {0}")]
+    Unknown(std::io::Error),
 }
 
 /// What every request works with.
@@ -109,8 +110,7 @@ pub struct Server {
     listener: TcpListener,
     app: App,
     router: Router,
-    /// How long requests, and then jobs, at hand are waited for at the end.
-    patience: Duration,
+    settings: ServeSettings,
 }
 
 impl Server {
@@ -131,35 +131,29 @@ impl Server {
             metrics,
             stop: CancellationToken::new(),
         }));
-        let patience = Duration::from_millis(settings.stop_timeout_ms);
-        Ok(Self { listener, router: router(&app, &settings), app, patience })
+        Ok(Self { listener, router: router(&app, &settings), app, settings })
     }
 
     /// The address that is listened on.
     pub fn address(&self) -> Result<SocketAddr, ServeError> {
-        self.listener.local_addr().map_err(ServeError::Broken)
+        self.listener.local_addr().map_err(ServeError::Unknown)
     }
 
     /// Serves until `stop` ends: then no more requests are taken, those at hand are answered, streams end, and
     /// workers finish the jobs they have, or give them back where that takes too long. What still runs then is to be
     /// left alone: a runtime that waits for it (on being dropped) may wait as long as a provider does.
-    pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
-        let Self { listener, app, router, patience } = self;
-        let token = app.stop().clone();
-        let told = async move {
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let Self { listener, app, router, settings } = self;
+        let patience = Duration::from_millis(settings.stop_timeout_ms);
+        let stopped = async {
             stop.await;
-            token.cancel();
-        };
-        let stopping = app.stop().clone();
-        let late = async move {
-            stopping.cancelled().await;
+            app.stop().cancel();
             tokio::time::sleep(patience).await;
         };
-        let service = router.into_make_service_with_connect_info::<SocketAddr>();
-        let served = tokio::select! {
-            served = axum::serve(listener, service).with_graceful_shutdown(told) => served,
-            () = late => Ok(()),
-        };
+        tokio::select! {
+            () = listen::listen(listener, router, &settings, app.stop().clone()) => {}
+            () = stopped => {}
+        }
         let deadline = Instant::now() + patience;
         let ended = tokio::task::spawn_blocking(move || app.tenancies().stop_by(deadline));
         match tokio::time::timeout(patience + LAST_PATIENCE, ended).await {
@@ -170,7 +164,6 @@ impl Server {
             }
             Ok(Err(_)) | Err(_) => tracing::warn!("jobs were not given back in time; their leases run out"),
         }
-        served.map_err(ServeError::Broken)
     }
 }
 

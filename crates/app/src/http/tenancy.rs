@@ -50,6 +50,12 @@ impl Tenancies {
         self.with(tenant, |tenancy| tenancy.service.clone())
     }
 
+    /// The services of all tenants that came so far.
+    pub(super) fn all(&self) -> Vec<Service> {
+        let there = self.there.lock().unwrap_or_else(PoisonError::into_inner);
+        there.values().map(|tenancy| tenancy.service.clone()).collect()
+    }
+
     /// Changes whenever something came into the memory of a tenant.
     pub(super) fn news(&self, tenant: &TenantId) -> Result<watch::Receiver<u64>, Refusal> {
         self.with(tenant, |tenancy| tenancy.news.clone())

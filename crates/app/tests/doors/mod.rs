@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test takes what it needs of it")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -125,6 +126,15 @@ impl Server {
         let (status, value) = self.request("POST", path, &[], Some(body));
         assert!((200..300).contains(&status), "{path}: {status} {value}");
         value
+    }
+
+    /// Sends something that no client would, and gives what is left open.
+    pub(crate) fn send(&self, text: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address.strip_prefix("http://").unwrap()).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        // Far longer than anything lasts here.
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        stream
     }
 
     /// Reads events until one of each kind came.
