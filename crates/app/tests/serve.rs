@@ -7,7 +7,7 @@ mod doors;
 use std::io::Read as _;
 use std::time::Duration;
 
-use doors::{Server, assert_given_back, await_asked, ok, summarised_by, treering, turn};
+use doors::{Client, Server, assert_given_back, await_asked, fill, ok, summarised_by, treering, turn};
 use serde_json::{Value, json};
 use treering_testkit::fault_server::{Act, FaultServer};
 
@@ -92,6 +92,54 @@ fn events_tell_what_other_processes_bring() {
 }
 
 #[test]
+fn events_tell_what_failed() {
+    let home = tempfile::tempdir().unwrap();
+    let provider = FaultServer::start([Act::refuse(500, "out of order")]);
+    let options = summarised_by(&provider);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let server = Server::start(home.path(), &options);
+    let entries: Vec<Value> = (0..20).map(turn).collect();
+    server.post("/v1/append", &json!({ "title": "Gates", "entries": entries }));
+    let events = server.events("0.0.0", &["failed"]);
+    let (_, failed) = events.iter().find(|(kind, _)| kind == "failed").unwrap();
+    assert_eq!((&failed["slug"], &failed["log"]["event"]), (&json!("gates"), &json!("fail")), "{failed}");
+    assert!(failed["log"]["text"].as_str().unwrap().contains("failed"), "{failed}");
+    server.stop();
+}
+
+#[test]
+fn both_doors_of_one_home_are_open_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &[]);
+    let mut client = Client::start(home.path());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..40 {
+                server.post("/v1/append", &json!({ "key": "shared", "entries": [turn(number)] }));
+            }
+        });
+        fill(&mut client, "shared", 40);
+    });
+    // What came through one door is found through the other.
+    let heron =
+        json!({ "key": "shared", "entries": [{ "type": "turn", "user": "A heron stands at the weir." }] });
+    server.post("/v1/append", &heron);
+    client.ok("remember", &json!({ "key": "shared", "user": "A cormorant nests at the lock." }));
+    let found = client.ok("search", &json!({ "query": "heron weir", "limit": 1 }));
+    assert!(found["hits"][0]["snippet"].as_str().unwrap().contains("heron"), "{found}");
+    let found = server.post("/v1/search", &json!({ "query": "cormorant lock", "limit": 1 }));
+    assert!(found["hits"][0]["snippet"].to_string().contains("cormorant"), "{found}");
+    assert_eq!(client.ok("context", &json!({}))["degraded"], false);
+    while server.get("/v1/jobs")["jobs"] != json!([]) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    client.end();
+    server.stop();
+    let verified = ok(home.path(), &["verify"]);
+    assert_eq!((&verified["clean"], &verified["messages"]), (&json!(true), &json!(162)), "{verified}");
+}
+
+#[test]
 fn what_is_wrong_is_said_in_json_with_what_to_do() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path(), &["--set", "serve.body_bytes=20000"]);
@@ -111,6 +159,17 @@ fn what_is_wrong_is_said_in_json_with_what_to_do() {
     check("POST", "/v1/append", Some(json!({ "entries": [] })), 400, "entries");
     check("POST", "/v1/append", Some(json!({ "entries": [{ "type": "song" }] })), 400, "song");
     check("POST", "/v1/append", Some(json!({ "entries": [{ "type": "turn" }] })), 400, "entry 0");
+    let long = json!({ "type": "turn", "user": "u", "external_id": "e".repeat(101) });
+    check(
+        "POST",
+        "/v1/append",
+        Some(json!({ "entries": [turn(1), long] })),
+        400,
+        "entry 1: external_id has 101",
+    );
+    let calls = vec![json!({ "name": "n" }); 201];
+    let many = json!({ "type": "turn", "user": "u", "tool_calls": calls });
+    check("POST", "/v1/append", Some(json!({ "entries": [many] })), 400, "entry 0: there are 201 tool_calls");
     check(
         "POST",
         "/v1/append",

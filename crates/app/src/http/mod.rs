@@ -76,7 +76,7 @@ pub enum ServeError {
 struct App(Arc<Parts>);
 
 struct Parts {
-    tenancies: Tenancies,
+    tenancies: Arc<Tenancies>,
     tokens: Tokens,
     door: Door,
     metrics: Arc<Metrics>,
@@ -84,7 +84,7 @@ struct Parts {
 }
 
 impl App {
-    fn tenancies(&self) -> &Tenancies {
+    fn tenancies(&self) -> &Arc<Tenancies> {
         &self.0.tenancies
     }
 
@@ -125,7 +125,7 @@ impl Server {
         let settings = service.settings().serve.clone();
         let metrics = Arc::new(Metrics::new());
         let app = App(Arc::new(Parts {
-            tenancies: Tenancies::new(service, Arc::clone(&metrics))?,
+            tenancies: Arc::new(Tenancies::new(service, Arc::clone(&metrics))?),
             tokens,
             door: Door::new(&settings, address),
             metrics,
