@@ -1,122 +1,14 @@
 //! `treering mcp` as a client meets it: a process that speaks lines of JSON.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+mod doors;
 
+use std::time::Duration;
+
+use doors::{Client, assert_given_back, await_asked, fill, ok, summarised_by};
 use serde_json::{Value, json};
-
-/// A client and the process that it started.
-struct Client {
-    child: Child,
-    to: Option<ChildStdin>,
-    from: BufReader<ChildStdout>,
-    next: u64,
-    /// Notifications that came in between.
-    notes: Vec<Value>,
-}
-
-impl Client {
-    fn start(home: &Path) -> Self {
-        Self::start_with(home, &[])
-    }
-
-    fn start_with(home: &Path, options: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_treering"))
-            .env_clear()
-            .env("TREERING_HOME", home)
-            .args(options)
-            .arg("mcp")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
-        let from = BufReader::new(child.stdout.take().unwrap());
-        let mut client = Self { to: child.stdin.take(), child, from, next: 0, notes: Vec::new() };
-        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
-            "clientInfo": { "name": "test", "version": "1" } });
-        let info = client.ask("initialize", &params);
-        assert_eq!(info["serverInfo"]["name"], "treering");
-        assert!(info["instructions"].as_str().unwrap().contains("Search first"));
-        client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
-        client
-    }
-
-    fn send(&mut self, message: &Value) {
-        writeln!(self.to.as_mut().unwrap(), "{message}").unwrap();
-    }
-
-    fn begin(&mut self, method: &str, params: &Value) -> u64 {
-        self.next += 1;
-        self.send(&json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params }));
-        self.next
-    }
-
-    fn read(&mut self) -> Value {
-        let mut line = String::new();
-        assert!(self.from.read_line(&mut line).unwrap() > 0, "the server ended");
-        serde_json::from_str(&line).unwrap()
-    }
-
-    /// The answer to a request, an error included.
-    fn reply(&mut self, method: &str, params: &Value) -> Value {
-        let id = self.begin(method, params);
-        loop {
-            let message = self.read();
-            if message["id"] == id {
-                return message;
-            }
-            self.notes.push(message);
-        }
-    }
-
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
-        let reply = self.reply(method, params);
-        assert!(reply.get("error").is_none(), "{method}: {reply}");
-        reply["result"].clone()
-    }
-
-    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
-        self.ask(
-            "tools/call",
-            &json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": 7 } }),
-        )
-    }
-
-    /// What a tool answers.
-    fn ok(&mut self, tool: &str, arguments: &Value) -> Value {
-        let result = self.call(tool, arguments);
-        assert_eq!(result["isError"], false, "{tool}: {result}");
-        result["structuredContent"].clone()
-    }
-
-    /// What a tool says when it refuses.
-    fn refused(&mut self, tool: &str, arguments: &Value) -> String {
-        let result = self.call(tool, arguments);
-        assert_eq!(result["isError"], true, "{tool}: {result}");
-        result["content"][0]["text"].as_str().unwrap().to_owned()
-    }
-
-    /// Hangs up, and waits for the process to end by itself.
-    fn end(mut self) {
-        self.to = None;
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-/// Enough turns for windows to seal.
-fn fill(client: &mut Client, key: &str, turns: usize) {
-    for turn in 0..turns {
-        let user =
-            format!("Question {turn}: how high is the water at gate {turn}? {}", "We wait here. ".repeat(20));
-        let assistant =
-            format!("It stands at {} cm at gate {turn}. {}", turn * 3, "The sill holds. ".repeat(20));
-        client.ok("remember", &json!({ "key": key, "user": user, "assistant": assistant }));
-    }
-}
+use treering_testkit::fault_server::{Act, FaultServer};
 
 #[test]
 fn an_agent_remembers_finds_and_drills() {
@@ -185,11 +77,15 @@ fn a_long_job_has_an_id_progress_and_a_log() {
     let updated = client.ok("summaries.update", &json!({ "full": true, "wait": true }));
     assert_eq!((&updated["jobs_left"], &updated["jobs_failed"]), (&json!(0), &json!(0)));
     let told: Vec<f64> = client.notes.iter().filter_map(|note| note["params"]["progress"].as_f64()).collect();
-    assert!(told.is_sorted(), "{told:?}");
+    assert!(told.is_sorted_by(|one, next| one < next), "{told:?}");
     assert!(client.notes.iter().all(|note| note["params"]["progressToken"] == 7));
     let job = updated["job"].as_str().unwrap();
     let log = client.ask("resources/read", &json!({ "uri": format!("logs://{job}") }));
-    assert!(log["contents"][0]["text"].as_str().unwrap().contains("update planned"), "{log}");
+    let log = log["contents"][0]["text"].as_str().unwrap();
+    assert!(log.starts_with(|digit: char| digit.is_ascii_digit()) && log.contains("update planned"), "{log}");
+    let planned: u64 = updated["jobs_by_level"][0].as_u64().unwrap();
+    let done = log.lines().filter(|line| line.contains("(level 1) done by")).count();
+    assert_eq!(done as u64, planned, "the jobs it planned: {log}");
     let recent = client.ask("resources/read", &json!({ "uri": "logs://recent" }));
     assert!(recent["contents"][0]["text"].as_str().unwrap().lines().count() > 5);
     client.end();
@@ -224,6 +120,92 @@ fn what_is_wrong_is_told_with_what_to_do() {
     assert!(unknown["error"]["message"].as_str().unwrap().contains("remember"), "{unknown}");
     let nowhere = client.reply("resources/read", &json!({ "uri": "conversation://nowhere" }));
     assert!(nowhere["error"]["message"].as_str().unwrap().contains("nowhere"), "{nowhere}");
+    client.end();
+}
+
+#[test]
+fn what_the_schema_limits_is_refused_beyond_it() {
+    let home = tempfile::tempdir().unwrap();
+    let mut client = Client::start(home.path());
+    let calls = |count: usize, name: usize| vec![json!({ "name": "n".repeat(name) }); count];
+    let most = json!({ "user": "u", "tool_calls": calls(200, 200), "external_id": "e".repeat(100) });
+    assert_eq!(client.ok("remember", &most)["tool_calls"], 200);
+    for (arguments, words) in [
+        (json!({ "user": "u", "tool_calls": calls(201, 1) }), ["201 tool_calls", "200 is the most"]),
+        (
+            json!({ "user": "u", "tool_calls": calls(1, 201) }),
+            ["the name of a tool has 201", "200 is the most"],
+        ),
+        (json!({ "user": "u", "tool_calls": calls(1, 0) }), ["empty name", "give the name"]),
+        (json!({ "user": "u", "external_id": "e".repeat(101) }), ["external_id has 101", "100 is the most"]),
+        (json!({ "user": "u".repeat(4_000_001) }), ["the text has 4000001", "4000000 is the most"]),
+    ] {
+        let told = client.refused("remember", &arguments);
+        assert!(words.iter().chain(&["What to do:"]).all(|word| told.contains(word)), "{told}");
+    }
+    assert_eq!(client.ok("status", &json!({}))["turns"], 1, "nothing else was stored");
+    client.end();
+}
+
+#[test]
+fn progress_that_is_told_is_progress() {
+    let home = tempfile::tempdir().unwrap();
+    let provider = FaultServer::start([Act::Hang(Duration::from_secs(600))]);
+    let options = summarised_by(&provider);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let mut client = Client::start_with(home.path(), &options);
+    fill(&mut client, "k", 20);
+    let params = json!({ "name": "summaries_update", "arguments": { "wait": true },
+        "_meta": { "progressToken": "p" } });
+    let waiting = client.begin("tools/call", &params);
+    // Long enough for the jobs to be counted several times, and to be as many each time.
+    std::thread::sleep(Duration::from_secs(1));
+    client.send(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": waiting } }),
+    );
+    // Jobs that wait are told by status, as many as there is room for.
+    let status = client.ok("status", &json!({ "max_tokens": 400 }));
+    assert!(status["left_out"].as_u64().unwrap() > 0, "{status}");
+    assert!(status.to_string().chars().count() < 400 * 6, "{status}");
+    let told: Vec<f64> = client.notes.iter().filter_map(|note| note["params"]["progress"].as_f64()).collect();
+    assert!(!told.is_empty() && told.is_sorted_by(|one, next| one < next), "{told:?}");
+    client.stop();
+}
+
+#[test]
+fn a_conversation_is_read_in_pages_that_a_model_can_take() {
+    let home = tempfile::tempdir().unwrap();
+    let mut client = Client::start(home.path());
+    for turn in 0..12 {
+        let long = format!("Remark {turn}. {}", "It goes on and on. ".repeat(1000));
+        let calls = json!([{ "name": "read", "args": { "path": "a" }, "result": long }]);
+        let turn =
+            json!({ "key": "k", "title": "Long", "user": long, "assistant": "Noted.", "tool_calls": calls });
+        client.ok("remember", &turn);
+    }
+    let read = |client: &mut Client, uri: &str| -> Value {
+        let read = client.ask("resources/read", &json!({ "uri": uri }));
+        let text = read["contents"][0]["text"].as_str().unwrap();
+        assert!(text.chars().count() < 8000 * 6, "{uri}: {}", text.chars().count());
+        serde_json::from_str(text).unwrap()
+    };
+    let last = read(&mut client, "conversation://long");
+    assert_eq!(last["turns"].as_array().unwrap().last().unwrap()["turn"], 11);
+    let (mut uri, mut turns) = ("conversation://long?from=0".to_owned(), Vec::new());
+    loop {
+        let page = read(&mut client, &uri);
+        turns.extend(page["turns"].as_array().unwrap().iter().map(|turn| turn["turn"].as_u64().unwrap()));
+        match page["next_page"].as_str() {
+            Some(next) => next.clone_into(&mut uri),
+            None => break,
+        }
+    }
+    assert_eq!(turns, (0..12).collect::<Vec<u64>>(), "each of them once");
+
+    let calls = vec![json!({ "name": "read", "result": "again and again ".repeat(100) }); 200];
+    client.ok("remember", &json!({ "key": "k2", "title": "Wide", "user": "u", "tool_calls": calls }));
+    let wide = read(&mut client, "conversation://wide");
+    assert!(wide["steps_left_out"].as_u64().unwrap() > 0, "{wide}");
     client.end();
 }
 
@@ -298,13 +280,7 @@ fn several_processes_share_a_home() {
         assert_eq!(waited["degraded"], false);
     }
     clients.into_iter().for_each(Client::end);
-    let verified = Command::new(env!("CARGO_BIN_EXE_treering"))
-        .env_clear()
-        .env("TREERING_HOME", home.path())
-        .args(["--json", "verify"])
-        .output()
-        .unwrap();
-    let report: Value = serde_json::from_slice(&verified.stdout).unwrap();
+    let report = ok(home.path(), &["verify"]);
     assert_eq!((&report["clean"], &report["messages"]), (&json!(true), &json!(180)), "{report}");
 }
 
@@ -331,4 +307,26 @@ fn a_call_that_waits_tells_so_and_can_be_cancelled() {
     assert!(client.ask("ping", &json!({})).is_object(), "it goes on");
     assert_eq!(client.ok("status", &json!({}))["conversation"]["clear"], false, "the jobs go on too");
     client.end();
+}
+
+#[test]
+fn it_stops_when_told_though_the_client_listens_and_a_provider_does_not_answer() {
+    let home = tempfile::tempdir().unwrap();
+    Client::start(home.path()).stop();
+
+    let provider = FaultServer::start([Act::Hang(Duration::from_secs(600))]);
+    let options = summarised_by(&provider);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let mut client = Client::start_with(home.path(), &options);
+    fill(&mut client, "k", 20);
+    await_asked(&provider, 0);
+    client.stop();
+    assert_given_back(home.path());
+
+    // Nor is it waited for when the client hangs up.
+    let before = provider.asked().len();
+    let client = Client::start_with(home.path(), &options);
+    await_asked(&provider, before);
+    client.end();
+    assert_given_back(home.path());
 }

@@ -2,129 +2,14 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+mod doors;
 
+use std::io::Read as _;
+use std::time::Duration;
+
+use doors::{Client, Server, assert_given_back, await_asked, fill, ok, summarised_by, treering, turn};
 use serde_json::{Value, json};
-
-fn treering(home: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
-    command.env_clear().env("TREERING_HOME", home).args(args).current_dir(home);
-    command
-}
-
-fn ok(home: &Path, args: &[&str]) -> Value {
-    let args: Vec<&str> = ["--json"].iter().chain(args).copied().collect();
-    let Output { status, stdout, stderr } = treering(home, &args).output().unwrap();
-    assert!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&stderr));
-    serde_json::from_slice(&stdout).unwrap()
-}
-
-/// A server on a port of its own.
-struct Server {
-    child: Child,
-    address: String,
-    agent: ureq::Agent,
-}
-
-impl Server {
-    fn start(home: &Path, args: &[&str]) -> Self {
-        let args: Vec<&str> =
-            ["--json", "serve", "--address", "127.0.0.1:0"].iter().chain(args).copied().collect();
-        let mut child = treering(home, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut text = String::new();
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        while !text.ends_with("}\n") {
-            assert!(lines.read_line(&mut text).unwrap() > 0, "it ended: {text}");
-        }
-        let said: Value = serde_json::from_str(&text).unwrap();
-        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
-        Self { child, address: said["address"].as_str().unwrap().to_owned(), agent }
-    }
-
-    fn request(
-        &self,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: Option<&Value>,
-    ) -> (u16, Value) {
-        let mut request =
-            ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.address));
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let mut response = match body {
-            Some(body) => {
-                let request =
-                    request.header("content-type", "application/json").body(body.to_string()).unwrap();
-                self.agent.run(request).unwrap()
-            }
-            None => self.agent.run(request.body(()).unwrap()).unwrap(),
-        };
-        let text = response.body_mut().read_to_string().unwrap();
-        assert!(response.headers().contains_key("x-request-id"), "{path}");
-        let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        (response.status().as_u16(), value)
-    }
-
-    fn get(&self, path: &str) -> Value {
-        let (status, value) = self.request("GET", path, &[], None);
-        assert_eq!(status, 200, "{path}: {value}");
-        value
-    }
-
-    fn post(&self, path: &str, body: &Value) -> Value {
-        let (status, value) = self.request("POST", path, &[], Some(body));
-        assert!((200..300).contains(&status), "{path}: {status} {value}");
-        value
-    }
-
-    /// Reads events until one of each kind came.
-    fn events(&self, last: &str, kinds: &[&str]) -> Vec<(String, Value)> {
-        let request =
-            ureq::http::Request::get(format!("{}/v1/events", self.address)).header("last-event-id", last);
-        let response = self.agent.run(request.body(()).unwrap()).unwrap();
-        assert_eq!(response.headers()["content-type"], "text/event-stream");
-        let mut events: Vec<(String, Value)> = Vec::new();
-        let mut kind = String::new();
-        for line in BufReader::new(response.into_body().into_reader()).lines() {
-            let line = line.unwrap();
-            if let Some(name) = line.strip_prefix("event: ") {
-                name.clone_into(&mut kind);
-            } else if let Some(data) = line.strip_prefix("data: ") {
-                events.push((kind.clone(), serde_json::from_str(data).unwrap()));
-            }
-            if kinds.iter().all(|kind| events.iter().any(|(it, _)| it == kind)) {
-                return events;
-            }
-        }
-        panic!("the stream ended with {events:?}");
-    }
-
-    /// Asks it to stop, and gives what it logged.
-    fn stop(mut self) -> String {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        let mut log = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{log}");
-        log
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn turn(number: usize) -> Value {
-    json!({ "type": "turn", "user": format!("How is gate {number}? {}", "We wait. ".repeat(40)),
-        "assistant": format!("Gate {number} holds. {}", "It is calm. ".repeat(40)), "external_id": format!("t{number}") })
-}
+use treering_testkit::fault_server::{Act, FaultServer};
 
 #[test]
 fn what_is_appended_is_found_told_and_counted() {
@@ -207,6 +92,54 @@ fn events_tell_what_other_processes_bring() {
 }
 
 #[test]
+fn events_tell_what_failed() {
+    let home = tempfile::tempdir().unwrap();
+    let provider = FaultServer::start([Act::refuse(500, "out of order")]);
+    let options = summarised_by(&provider);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let server = Server::start(home.path(), &options);
+    let entries: Vec<Value> = (0..20).map(turn).collect();
+    server.post("/v1/append", &json!({ "title": "Gates", "entries": entries }));
+    let events = server.events("0.0.0", &["failed"]);
+    let (_, failed) = events.iter().find(|(kind, _)| kind == "failed").unwrap();
+    assert_eq!((&failed["slug"], &failed["log"]["event"]), (&json!("gates"), &json!("fail")), "{failed}");
+    assert!(failed["log"]["text"].as_str().unwrap().contains("failed"), "{failed}");
+    server.stop();
+}
+
+#[test]
+fn both_doors_of_one_home_are_open_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &[]);
+    let mut client = Client::start(home.path());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..40 {
+                server.post("/v1/append", &json!({ "key": "shared", "entries": [turn(number)] }));
+            }
+        });
+        fill(&mut client, "shared", 40);
+    });
+    // What came through one door is found through the other.
+    let heron =
+        json!({ "key": "shared", "entries": [{ "type": "turn", "user": "A heron stands at the weir." }] });
+    server.post("/v1/append", &heron);
+    client.ok("remember", &json!({ "key": "shared", "user": "A cormorant nests at the lock." }));
+    let found = client.ok("search", &json!({ "query": "heron weir", "limit": 1 }));
+    assert!(found["hits"][0]["snippet"].as_str().unwrap().contains("heron"), "{found}");
+    let found = server.post("/v1/search", &json!({ "query": "cormorant lock", "limit": 1 }));
+    assert!(found["hits"][0]["snippet"].to_string().contains("cormorant"), "{found}");
+    assert_eq!(client.ok("context", &json!({}))["degraded"], false);
+    while server.get("/v1/jobs")["jobs"] != json!([]) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    client.end();
+    server.stop();
+    let verified = ok(home.path(), &["verify"]);
+    assert_eq!((&verified["clean"], &verified["messages"]), (&json!(true), &json!(162)), "{verified}");
+}
+
+#[test]
 fn what_is_wrong_is_said_in_json_with_what_to_do() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path(), &["--set", "serve.body_bytes=20000"]);
@@ -226,6 +159,17 @@ fn what_is_wrong_is_said_in_json_with_what_to_do() {
     check("POST", "/v1/append", Some(json!({ "entries": [] })), 400, "entries");
     check("POST", "/v1/append", Some(json!({ "entries": [{ "type": "song" }] })), 400, "song");
     check("POST", "/v1/append", Some(json!({ "entries": [{ "type": "turn" }] })), 400, "entry 0");
+    let long = json!({ "type": "turn", "user": "u", "external_id": "e".repeat(101) });
+    check(
+        "POST",
+        "/v1/append",
+        Some(json!({ "entries": [turn(1), long] })),
+        400,
+        "entry 1: external_id has 101",
+    );
+    let calls = vec![json!({ "name": "n" }); 201];
+    let many = json!({ "type": "turn", "user": "u", "tool_calls": calls });
+    check("POST", "/v1/append", Some(json!({ "entries": [many] })), 400, "entry 0: there are 201 tool_calls");
     check(
         "POST",
         "/v1/append",
@@ -268,8 +212,8 @@ fn only_a_token_opens_and_only_its_own_tenant() {
     assert_eq!((append(&reader), append(&writer), append(&other)), (403, 200, 200));
     assert_eq!(stats(&reader).1["turns"], 1, "its own, not what the other has");
     assert_eq!(stats(&other).1["tenant"], "other");
-    let metrics = |token: &str| server.request("GET", "/metrics", &[("authorization", token)], None).0;
-    assert_eq!((metrics(&writer), metrics(&other)), (403, 200));
+    let metrics = |token: &str| server.request("GET", "/metrics", &[("authorization", token)], None);
+    assert_eq!((metrics(&writer).0, metrics(&other).0), (403, 200));
 
     // Over MCP the same holds, and no argument leads elsewhere.
     let call = |token: &str, tool: &str, arguments: Value| {
@@ -287,6 +231,75 @@ fn only_a_token_opens_and_only_its_own_tenant() {
     assert_eq!(ok(home.path(), &["token", "list"]).as_array().unwrap().len(), 2);
     let log = server.stop();
     assert!(!log.contains("trg_"), "no secret is logged");
+}
+
+#[test]
+fn metrics_of_a_tenant_are_for_its_tokens_and_for_who_runs_the_service() {
+    let home = tempfile::tempdir().unwrap();
+    let tokens = ["aaa", "bbb"].map(|tenant| {
+        let made = ok(home.path(), &["token", "create", "--tenant", tenant, "--scopes", "read,write,admin"]);
+        format!("Bearer {}", made["token"].as_str().unwrap())
+    });
+    let server = Server::start(home.path(), &[]);
+    let metrics = |headers: &[(&str, &str)]| {
+        let (status, text) = server.request("GET", "/metrics", headers, None);
+        assert_eq!(status, 200, "{text}");
+        text.as_str().unwrap().to_owned()
+    };
+    let body = json!({ "key": "k", "entries": [turn(1)] });
+    for token in &tokens {
+        let headers = [("authorization", token.as_str())];
+        assert_eq!(server.request("POST", "/v1/append", &headers, Some(&body)).0, 200);
+        // The turn is told to whoever follows, and counted.
+        while !metrics(&headers).contains("treering_events_total{") {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let of_one = metrics(&[("authorization", &tokens[0])]);
+    assert!(of_one.contains("treering_turns{tenant=\"aaa\"} 1"), "{of_one}");
+    for foreign in ["bbb", "default", "http_requests", "resident_bytes"] {
+        assert!(!of_one.contains(foreign), "{foreign}: {of_one}");
+    }
+    let of_all = metrics(&[]);
+    for series in ["turns{tenant=\"aaa\"} 1", "turns{tenant=\"bbb\"} 1", "turns{tenant=\"default\"} 0"] {
+        assert!(of_all.contains(series), "{series}: {of_all}");
+    }
+    assert!(
+        of_all.contains("treering_events_total{tenant=\"bbb\"") && of_all.ends_with("# EOF\n"),
+        "{of_all}"
+    );
+    server.stop();
+}
+
+#[test]
+fn methods_and_paths_that_lead_nowhere_are_counted_together() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &[]);
+    for number in 0..20 {
+        let asked =
+            format!("BREW{number} /{number} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        let mut answer = String::new();
+        server.send(&asked).read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    }
+    let metrics = server.get("/metrics");
+    let metrics = metrics.as_str().unwrap();
+    let counted = "treering_http_requests_total{method=\"other\",route=\"none\",status=\"404\"} 20\n";
+    assert!(metrics.contains(counted) && !metrics.contains("BREW"), "{metrics}");
+    server.stop();
+}
+
+#[test]
+fn who_does_not_finish_asking_is_hung_up_on_and_makes_room() {
+    let home = tempfile::tempdir().unwrap();
+    let settings = ["--set", "serve.header_timeout_ms=500", "--set", "serve.connections=1"];
+    let server = Server::start(home.path(), &settings);
+    let mut half = server.send("GET /health HTTP/1.1\r\nhost: localhost\r\nx-half: ");
+    assert_eq!(server.get("/health")["status"], "ok", "answered when there is room");
+    half.set_nonblocking(true).unwrap();
+    let mut rest = Vec::new();
+    half.read_to_end(&mut rest).unwrap();
+    server.stop();
 }
 
 #[test]
@@ -350,4 +363,19 @@ fn it_stops_after_what_it_has_at_hand_and_leaves_no_lease() {
     ok(home.path(), &["work"]);
     let verified = ok(home.path(), &["verify"]);
     assert_eq!((&verified["clean"], &verified["messages"]), (&json!(true), &json!(800)));
+}
+
+#[test]
+fn a_provider_that_does_not_answer_keeps_it_neither_from_stopping_nor_its_jobs() {
+    let home = tempfile::tempdir().unwrap();
+    let provider = FaultServer::start([Act::Hang(Duration::from_secs(600))]);
+    let options = summarised_by(&provider);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let server = Server::start(home.path(), &options);
+    let entries: Vec<Value> = (0..40).map(turn).collect();
+    server.post("/v1/append", &json!({ "key": "long", "entries": entries }));
+    await_asked(&provider, 0);
+    let log = server.stop();
+    assert!(log.contains("another worker takes them"), "{log}");
+    assert_given_back(home.path());
 }

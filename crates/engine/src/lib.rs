@@ -14,6 +14,7 @@ mod faults;
 mod gate;
 mod grow;
 mod ingest;
+mod leases;
 mod material;
 mod memory;
 mod news;

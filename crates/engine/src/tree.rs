@@ -174,9 +174,18 @@ impl Memory {
         Ok(self.store().reader()?.jobs(self.tenant(), filter)?)
     }
 
-    /// The newest lines of the log, the oldest of them first.
+    /// The newest lines of the log, the oldest of them first. The id of an update leads to everything that was done for
+    /// its conversation from then on: the jobs it planned, and those that followed from them, have ids of their own.
     pub fn log(&self, filter: &LogFilter) -> Result<Vec<LogLine>> {
-        Ok(self.store().reader()?.log(self.tenant(), filter)?)
+        let reader = self.store().reader()?;
+        let lines = reader.log(self.tenant(), filter)?;
+        let update = lines.iter().rfind(|line| line.event == LogEvent::Update);
+        let Some(update) = update.filter(|_| filter.job_prefix.is_some()) else { return Ok(lines) };
+        let of_conversation =
+            LogFilter { conversation: Some(update.conversation), job_prefix: None, ..filter.clone() };
+        let mut since = reader.log(self.tenant(), &of_conversation)?;
+        since.retain(|line| line.at >= update.at);
+        Ok(since)
     }
 
     /// Gives jobs that were given up, or wait after a failure, another try at once. All of them

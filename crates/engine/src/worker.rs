@@ -11,7 +11,6 @@ use treering_core::acceptance::{self, Fidelity};
 use treering_core::brief::Brief;
 use treering_core::commit::{LogEvent, LogLine};
 use treering_core::facts::Facts;
-use treering_core::job::LEASE_MS;
 use treering_core::node::Making;
 use treering_core::ports::JobFilter;
 use treering_core::{
@@ -23,6 +22,7 @@ use crate::embed;
 use crate::error::{Error, Result};
 use crate::faults::{self, Fault};
 use crate::grow::{Grower, policy_of};
+use crate::leases::Leases;
 use crate::material::Material;
 use crate::memory::Memory;
 use crate::purse::Purse;
@@ -35,6 +35,8 @@ const EMBEDDED_AT_ONCE: usize = 32;
 const PAUSE_STEP: Duration = Duration::from_millis(100);
 /// How often an idle worker looks for work that other processes planned.
 const IDLE: Duration = Duration::from_millis(500);
+/// How often who waits for a worker looks whether it has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Which jobs to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -82,7 +84,7 @@ type Attempt = std::result::Result<(Node, String), ProviderError>;
 #[derive(Clone)]
 pub struct Worker {
     memory: Memory,
-    name: String,
+    leases: Arc<Leases>,
 }
 
 impl Worker {
@@ -93,7 +95,8 @@ impl Worker {
             treering_core::Invalid::new("worker", format!("the system gives no randomness: {error}"))
         })?;
         let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { memory, name: format!("{}-{digits}", std::process::id()) })
+        let name = format!("{}-{digits}", std::process::id());
+        Ok(Self { leases: Arc::new(Leases::new(memory.clone(), name)), memory })
     }
 
     /// Runs due jobs, several at once, until none is due any more. `after` is told of each run.
@@ -110,12 +113,11 @@ impl Worker {
     ) -> Result<Worked> {
         let worked = Mutex::new(Worked::default());
         let running = AtomicBool::new(true);
-        let held: Mutex<Vec<(Job, Instant)>> = Mutex::default();
         let settings = self.memory.work();
         let first_error = thread::scope(|threads| {
-            let keeper = threads.spawn(|| self.keep_leases(&held, &running));
+            let keeper = threads.spawn(|| self.leases.keep(&running));
             let hands: Vec<_> = (0..settings.concurrency.max(1))
-                .map(|_| threads.spawn(|| self.lend_a_hand(scope, after, &worked, &held, [&running, stop])))
+                .map(|_| threads.spawn(|| self.lend_a_hand(scope, after, &worked, [&running, stop])))
                 .collect();
             let ends: Vec<Result<()>> =
                 hands.into_iter().map(|hand| hand.join().unwrap_or_else(panicked)).collect();
@@ -133,7 +135,7 @@ impl Worker {
     /// Runs jobs in the background until the handle is dropped.
     pub fn spawn(self) -> WorkerHandle {
         let stop = Arc::new(AtomicBool::new(false));
-        let (memory, asked) = (self.memory.clone(), Arc::clone(&stop));
+        let (leases, memory, asked) = (Arc::clone(&self.leases), self.memory.clone(), Arc::clone(&stop));
         let thread = thread::spawn(move || {
             let mut next_change = Instant::now();
             while !asked.load(Ordering::Acquire) {
@@ -148,7 +150,7 @@ impl Worker {
                 }
             }
         });
-        WorkerHandle { stop, memory, thread: Some(thread) }
+        WorkerHandle { stop, leases, memory, thread: Some(thread) }
     }
 
     /// Goes over to the vectors of the configured model, if search does not go by them yet. What
@@ -166,7 +168,6 @@ impl Worker {
         scope: &Scope,
         after: &(dyn Fn(&Job, &Ran) + Sync),
         worked: &Mutex<Worked>,
-        held: &Mutex<Vec<(Job, Instant)>>,
         [running, stop]: [&AtomicBool; 2],
     ) -> Result<()> {
         let remote = !self.memory.works_at_once();
@@ -177,19 +178,19 @@ impl Worker {
             faults::reach(Fault::Leased);
             if jobs.is_empty() {
                 // What others are at may make more work: it is over when nobody has any left.
-                if lock(held).is_empty() {
+                if self.leases.is_empty() {
                     return Ok(());
                 }
                 self.memory.signal().wait(mark, Duration::from_millis(20));
                 continue;
             }
             let mut pause_ms = if remote { self.memory.work().batch_delay_ms } else { 0 };
-            lock(held).extend(jobs.iter().map(|job| (job.clone(), Instant::now())));
+            self.leases.add(&jobs);
             let (embeddings, others): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(embed::is_embedding);
             let together = std::iter::once(embeddings).filter(|jobs| !jobs.is_empty());
             for jobs in together.chain(others.into_iter().map(|job| vec![job])) {
                 let ran = self.run_jobs(&jobs);
-                lock(held).retain(|(other, _)| jobs.iter().all(|job| job.id != other.id));
+                self.leases.remove(&jobs);
                 self.memory.signal().raise();
                 let ran = ran.inspect_err(|_| running.store(false, Ordering::Release))?;
                 for (job, ran) in jobs.iter().zip(&ran) {
@@ -238,51 +239,12 @@ impl Worker {
         if self.memory.store().reader()?.jobs(self.memory.tenant(), &filter)?.is_empty() {
             return Ok(Vec::new());
         }
-        let (tenant, name) = (self.memory.tenant().clone(), self.name.clone());
+        let (tenant, name) = (self.memory.tenant().clone(), self.leases.worker().to_owned());
         self.memory.commit_with(move |reader| {
             let mut jobs = reader.jobs(&tenant, &filter)?;
             jobs.iter_mut().for_each(|job| job.lease(&name, now));
             let writes = jobs.iter().cloned().map(Write::PutJob).collect();
             Ok((Commit { tenant: tenant.clone(), writes }, jobs))
-        })
-    }
-
-    /// Renews the leases of jobs that take long.
-    fn keep_leases(&self, held: &Mutex<Vec<(Job, Instant)>>, running: &AtomicBool) {
-        let third = Duration::from_millis(LEASE_MS / 3);
-        while running.load(Ordering::Acquire) {
-            let mark = self.memory.signal().mark();
-            self.memory.signal().wait(mark, third);
-            let renew = |(job, since): &mut (Job, Instant)| {
-                *since = Instant::now();
-                (job.conversation, job.id)
-            };
-            let is_old = |(_, since): &&mut (Job, Instant)| since.elapsed() >= third;
-            let old: Vec<_> = lock(held).iter_mut().filter(is_old).map(renew).collect();
-            if !old.is_empty() {
-                // A lease that cannot be renewed runs out, and another worker takes the job.
-                drop(self.renew(old));
-            }
-        }
-    }
-
-    fn renew(&self, ids: Vec<(ConversationId, JobId)>) -> Result<()> {
-        let (tenant, name, now) =
-            (self.memory.tenant().clone(), self.name.clone(), self.memory.clock().now());
-        let memory = self.memory.clone();
-        self.memory.commit_with(move |reader| {
-            let mut writes = Vec::new();
-            for (conversation, id) in &ids {
-                let key = ConversationKey { tenant: tenant.clone(), id: *conversation };
-                if let Some(mut job) = reader.job(&key, *id)?.filter(|job| job.is_held_by(&name)) {
-                    job.lease(&name, now);
-                    if memory.rests().is_troubled(memory.model_of(&job.kind), now) {
-                        job.wait_in_vain("there is no answer yet");
-                    }
-                    writes.push(Write::PutJob(job));
-                }
-            }
-            Ok((Commit { tenant: tenant.clone(), writes }, ()))
         })
     }
 
@@ -412,11 +374,13 @@ impl Worker {
 
     fn fail(&self, job: &Job, error: ProviderError) -> Result<Ran> {
         let (key, id, now) = (self.memory.key(job.conversation), job.id, self.memory.clock().now());
-        let retry = self.memory.work().retry;
+        let (retry, name) = (self.memory.work().retry, self.leases.worker().to_owned());
         let failure = error.clone();
         self.memory.commit_with(move |reader| {
             let mut commit = Commit { tenant: key.tenant.clone(), writes: Vec::new() };
-            let Some(mut job) = reader.job(&key, id)? else { return Ok((commit, ())) };
+            // Who gave the job back, or was too late for it, has no say about it.
+            let held = reader.job(&key, id)?.filter(|job| job.is_held_by(&name));
+            let Some(mut job) = held else { return Ok((commit, ())) };
             job.fail(&failure, now, &retry);
             if let Advice::Wait(_) = failure.advice {
                 commit.writes.push(Write::PutJob(job));
@@ -489,14 +453,36 @@ fn released(
 #[must_use]
 pub struct WorkerHandle {
     stop: Arc<AtomicBool>,
+    leases: Arc<Leases>,
     memory: Memory,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for WorkerHandle {
-    fn drop(&mut self) {
+impl WorkerHandle {
+    /// Has it take no more jobs. It is not waited for.
+    pub fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.memory.signal().raise();
+    }
+
+    /// Stops it, and waits for the jobs at hand until a moment at the most. Those that still run then are given back
+    /// for another worker to take; their calls are left alone, and what they bring harms nothing. How many these are.
+    pub fn stop_by(mut self, deadline: Instant) -> Result<usize> {
+        self.ask_to_stop();
+        let Some(thread) = self.thread.take() else { return Ok(0) };
+        while !thread.is_finished() {
+            if Instant::now() >= deadline {
+                return self.leases.give_back();
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+        Ok(0)
+    }
+}
+
+impl Drop for WorkerHandle {
+    fn drop(&mut self) {
+        self.ask_to_stop();
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }

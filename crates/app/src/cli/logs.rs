@@ -9,7 +9,8 @@ use crate::views::LogView;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The first digits of the id of a job or update [default: everything]
+    /// The first digits of the id of a job; or of an update, for what was done for its conversation since [default:
+    /// everything]
     job: Option<String>,
     /// Only what is about this conversation
     #[arg(long, value_name = "CONVERSATION")]

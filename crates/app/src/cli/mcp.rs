@@ -1,6 +1,7 @@
 //! `treering mcp`
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rmcp::ServiceExt as _;
 use tracing_subscriber::filter::LevelFilter;
@@ -12,27 +13,38 @@ use crate::service::{Grant, Service};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Speaks the Model Context Protocol on standard input and output; agents start it by themselves.
-`treering install claude-code` (or cursor, codex, opencode, claude-desktop) tells them how.")]
+`treering install claude-code` (or cursor, codex, opencode, claude-desktop) tells them how.
+It ends when the client hangs up, at Ctrl-C or SIGTERM, after the jobs at hand; jobs that take too long
+(serve.stop_timeout_ms) are given back.")]
 pub(super) struct Args {}
 
 pub(super) fn run(_: &Args, global: &Global) -> Result<(), Failure> {
     super::serve::log_to_stderr(LevelFilter::WARN);
     let settings = global.load()?.settings;
     let memory = global.open()?;
-    // Held until the client is gone: jobs at hand are finished then.
-    let _worker = memory.work_in_background()?;
+    let worker = memory.work_in_background()?;
+    let patience = Duration::from_millis(settings.serve.stop_timeout_ms);
     let warmed = memory.clone();
     std::thread::spawn(move || warmed.warm_up());
     let server = McpServer::of(Grant::of_everything(Service::new(memory, Arc::new(settings))));
-    super::serve::runtime()?.block_on(async {
-        let running = server.serve(rmcp::transport::stdio()).await;
-        let running =
-            running.map_err(|error| Failure::Usage(format!("the client does not speak MCP: {error}")))?;
+    let ended = super::serve::run_to_the_end(async {
         tokio::select! {
-            ended = running.waiting() => {
-                ended.map(drop).map_err(|error| Failure::Usage(format!("the service broke off: {error}")))
-            }
+            ended = speak(server) => ended,
             () = super::serve::told_to_stop() => Ok(()),
         }
-    })
+    });
+    let jobs = worker.stop_by(Instant::now() + patience)?;
+    if jobs > 0 {
+        tracing::warn!(jobs, "jobs were still at hand; another worker takes them");
+    }
+    ended
+}
+
+/// Speaks with the client until it hangs up.
+async fn speak(server: McpServer) -> Result<(), Failure> {
+    let running = server.serve(rmcp::transport::stdio()).await;
+    let running =
+        running.map_err(|error| Failure::Usage(format!("the client does not speak MCP: {error}")))?;
+    let ended = running.waiting().await;
+    ended.map(drop).map_err(|error| Failure::Usage(format!("the service broke off: {error}")))
 }

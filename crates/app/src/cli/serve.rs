@@ -20,7 +20,7 @@ Examples:
   treering serve                                   on 127.0.0.1:7411, for this machine
   treering token create --name phone && treering serve --address 0.0.0.0:7411
 GET / lists the operations; /openapi.json describes them; MCP is at /mcp. It stops at Ctrl-C or SIGTERM, after
-the requests and jobs at hand.")]
+the requests and jobs at hand; jobs that take too long (serve.stop_timeout_ms) are given back.")]
 pub(super) struct Args {
     /// The address and port to listen on [default: the setting serve.address]
     #[arg(long, value_name = "ADDRESS")]
@@ -51,18 +51,22 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), F
     let service = Service::new(global.open()?, Arc::new(settings));
     let home = global.home()?;
     log_to_stderr(LevelFilter::INFO);
-    runtime()?.block_on(async {
+    run_to_the_end(async {
         let server = Server::bind(service, &home, address).await?;
         let view = View { address: format!("http://{}", server.address()?) };
         output.show(&view, |out| writeln!(out, "listening on {}", paint(BOLD, &view.address)))?;
         io::stdout().flush()?;
-        Ok(server.run(told_to_stop()).await?)
+        server.run(told_to_stop()).await;
+        Ok(())
     })
 }
 
-/// A runtime for the async edge.
-pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+/// Runs the async edge. When it has ended, nothing that blocks is waited for: neither a provider nor standard input.
+pub(super) fn run_to_the_end(edge: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let ended = runtime.block_on(edge);
+    runtime.shutdown_background();
+    ended
 }
 
 /// Logs to standard error: lines for people at a terminal, JSON lines elsewhere.

@@ -1,4 +1,4 @@
-//! Settings of `treering serve`.
+//! Settings of `treering serve`, and of `treering mcp` as far as they concern it.
 
 use confique::Config;
 
@@ -34,10 +34,24 @@ pub struct ServeSettings {
     #[config(env = "TREERING_SERVE_TIMEOUT_MS", default = 60000)]
     pub timeout_ms: u64,
 
+    /// How long a client may take to send the headers of a request, in milliseconds; a connection on which nothing is asked
+    /// for so long is closed.
+    #[config(env = "TREERING_SERVE_HEADER_TIMEOUT_MS", default = 30000)]
+    pub header_timeout_ms: u64,
+
+    /// How many connections may be open at once; others wait until one is closed. Streams of events are connections too.
+    #[config(env = "TREERING_SERVE_CONNECTIONS", default = 512)]
+    pub connections: std::num::NonZeroUsize,
+
     /// How many requests a second each token may make, or each address that has none; twice as
     /// many at once.
     #[config(env = "TREERING_SERVE_REQUESTS_PER_SECOND", default = 1000)]
     pub requests_per_second: std::num::NonZeroU32,
+
+    /// How long `serve` and `mcp` wait for the requests, and then for the jobs, at hand when they are told to stop, in
+    /// milliseconds. Jobs that take longer are given back, and another process takes them.
+    #[config(env = "TREERING_SERVE_STOP_TIMEOUT_MS", default = 10000)]
+    pub stop_timeout_ms: u64,
 }
 
 fn is_address(text: &impl AsRef<str>) -> Result<(), String> {

@@ -146,7 +146,10 @@ pub(super) async fn pass(
     }
     let grant = match token {
         None => Ok(Grant::of_everything(app.tenancies().root().clone())),
-        Some(token) => app.tenancies().of(&token.tenant).map(|service| Grant::new(service, token.scopes)),
+        Some(token) => {
+            let service = app.tenancies().of(&token.tenant).await;
+            service.map(|service| Grant::new(service, token.scopes))
+        }
     };
     match grant {
         Ok(grant) => {

@@ -1,6 +1,8 @@
-//! Metrics, as Prometheus reads them.
+//! Metrics, as Prometheus reads them. A tenant never reads those of another.
 
+use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::encoding::text::encode;
@@ -23,14 +25,14 @@ type Amount = fn(&StatsView) -> f64;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
-    method: String,
+    method: &'static str,
     route: String,
     status: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RouteLabels {
-    method: String,
+    method: &'static str,
     route: String,
 }
 
@@ -60,79 +62,92 @@ impl EncodeLabelValue for Tenant {
     }
 }
 
-/// The metrics of a process.
+/// What each tenant has of the things that are counted in the store.
+const AMOUNTS: [(&str, &str, Amount); 9] = [
+    ("conversations", "Conversations", |it| it.conversations.into()),
+    ("turns", "Turns", |it| it.turns.into()),
+    ("messages", "Messages", |it| it.messages.into()),
+    ("tokens", "Tokens of all messages", |it| it.tokens as f64),
+    ("store_bytes", "Size of the store", |it| it.store.bytes as f64),
+    ("jobs_queued", "Jobs that wait or run", |it| it.tree.jobs_queued.into()),
+    ("jobs_failed", "Jobs that were given up", |it| it.tree.jobs_failed.into()),
+    ("dirty_ratio", "Share of the nodes to be written anew", |it| it.tree.dirty_ratio),
+    ("saved_ratio", "How much smaller the highest nodes are than what they cover", |it| it.tree.ratio),
+];
+
+/// What is counted while the process runs.
 pub(super) struct Metrics {
-    registry: Registry,
     requests: Family<RequestLabels, Counter>,
     seconds: Family<RouteLabels, Histogram>,
-    events: Family<EventLabels, Counter>,
-    amounts: Vec<(Family<TenantLabels, Number>, Amount)>,
-    nodes: Family<LevelLabels, Number>,
-    resident: Number,
+    events: Mutex<HashMap<EventLabels, Counter>>,
 }
 
 impl Metrics {
     pub(super) fn new() -> Self {
-        let mut registry = Registry::with_prefix("treering");
-        let requests = Family::default();
-        registry.register("http_requests", "Requests that were answered", requests.clone());
         let seconds = Family::new_with_constructor(histogram as fn() -> Histogram);
-        registry.register("http_request_seconds", "How long requests took", seconds.clone());
-        let events = Family::default();
-        registry.register("events", "What came into the store, by whichever process", events.clone());
-        let nodes = Family::default();
-        registry.register("nodes", "Nodes at each level", nodes.clone());
-        let resident = Number::default();
-        registry.register("resident_bytes", "Memory that the process has", resident.clone());
-        let named: [(&str, &str, Amount); 9] = [
-            ("conversations", "Conversations", |it| it.conversations.into()),
-            ("turns", "Turns", |it| it.turns.into()),
-            ("messages", "Messages", |it| it.messages.into()),
-            ("tokens", "Tokens of all messages", |it| it.tokens as f64),
-            ("store_bytes", "Size of the store", |it| it.store.bytes as f64),
-            ("jobs_queued", "Jobs that wait or run", |it| it.tree.jobs_queued.into()),
-            ("jobs_failed", "Jobs that were given up", |it| it.tree.jobs_failed.into()),
-            ("dirty_ratio", "Share of the nodes to be written anew", |it| it.tree.dirty_ratio),
-            ("saved_ratio", "How much smaller the highest nodes are than what they cover", |it| {
-                it.tree.ratio
-            }),
-        ];
-        let mut amounts = Vec::new();
-        for (name, about, amount) in named {
-            let family = Family::<TenantLabels, Number>::default();
-            registry.register(name, about, family.clone());
-            amounts.push((family, amount));
-        }
-        Self { registry, requests, seconds, events, amounts, nodes, resident }
+        Self { requests: Family::default(), seconds, events: Mutex::default() }
     }
 
     /// Counts a request.
-    pub(super) fn request(&self, method: &str, route: &str, status: u16, took: Duration) {
-        let (method, route) = (method.to_owned(), route.to_owned());
-        let labels = RouteLabels { method: method.clone(), route: route.clone() };
+    pub(super) fn request(&self, method: &'static str, route: &str, status: u16, took: Duration) {
+        let labels = RouteLabels { method, route: route.to_owned() };
         self.seconds.get_or_create(&labels).observe(took.as_secs_f64());
-        self.requests.get_or_create(&RequestLabels { method, route, status }).inc();
+        self.requests.get_or_create(&RequestLabels { method, route: labels.route, status }).inc();
     }
 
     /// Counts something that came into the store.
     pub(super) fn count(&self, tenant: &TenantId, event: &'static str) {
-        self.events.get_or_create(&EventLabels { tenant: Tenant(tenant.clone()), event }).inc();
+        let labels = EventLabels { tenant: Tenant(tenant.clone()), event };
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).entry(labels).or_default().inc();
     }
 
-    /// Everything, in the text form, with what a tenant has now.
-    pub(super) fn render(&self, tenant: &TenantId, stats: &StatsView) -> Result<String, std::fmt::Error> {
-        let tenant = Tenant(tenant.clone());
-        for (family, amount) in &self.amounts {
-            family.get_or_create(&TenantLabels { tenant: tenant.clone() }).set(amount(stats));
+    /// What is counted of these tenants, with what they have now, in the text form; nothing of other tenants. With
+    /// `whole`, the process itself too, which all of them share.
+    pub(super) fn render(
+        &self,
+        tenants: &[(TenantId, StatsView)],
+        whole: bool,
+    ) -> Result<String, std::fmt::Error> {
+        let mut registry = Registry::with_prefix("treering");
+        if whole {
+            registry.register("http_requests", "Requests that were answered", self.requests.clone());
+            registry.register("http_request_seconds", "How long requests took", self.seconds.clone());
+            let resident = Number::default();
+            resident.set(resident_bytes().unwrap_or(0) as f64);
+            registry.register("resident_bytes", "Memory that the process has", resident);
         }
-        for level in &stats.tree.levels {
-            let labels = LevelLabels { tenant: tenant.clone(), level: level.level };
-            self.nodes.get_or_create(&labels).set(level.nodes.into());
+        let told = self.events_of(tenants);
+        registry.register("events", "What came into the store, by whichever process", told);
+        for (name, about, amount) in AMOUNTS {
+            let family = Family::<TenantLabels, Number>::default();
+            for (tenant, stats) in tenants {
+                let labels = TenantLabels { tenant: Tenant(tenant.clone()) };
+                family.get_or_create(&labels).set(amount(stats));
+            }
+            registry.register(name, about, family);
         }
-        self.resident.set(resident_bytes().unwrap_or(0) as f64);
+        let nodes = Family::<LevelLabels, Number>::default();
+        for (tenant, stats) in tenants {
+            for level in &stats.tree.levels {
+                let labels = LevelLabels { tenant: Tenant(tenant.clone()), level: level.level };
+                nodes.get_or_create(&labels).set(level.nodes.into());
+            }
+        }
+        registry.register("nodes", "Nodes at each level", nodes);
         let mut text = String::new();
-        encode(&mut text, &self.registry)?;
+        encode(&mut text, &registry)?;
         Ok(text)
+    }
+
+    fn events_of(&self, tenants: &[(TenantId, StatsView)]) -> Family<EventLabels, Counter> {
+        let told = Family::<EventLabels, Counter>::default();
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let are_asked_for =
+            |labels: &EventLabels| tenants.iter().any(|(tenant, _)| *tenant == labels.tenant.0);
+        for (labels, count) in events.iter().filter(|(labels, _)| are_asked_for(labels)) {
+            told.get_or_create(labels).inc_by(count.get());
+        }
+        told
     }
 }
 

@@ -3,6 +3,7 @@
 mod api;
 mod door;
 mod events;
+mod listen;
 mod metrics;
 mod problem;
 mod tenancy;
@@ -11,7 +12,7 @@ mod watch;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Html;
@@ -40,14 +41,14 @@ use tenancy::Tenancies;
 
 /// How long a call over MCP may take: it may be waiting for summaries, and tells so.
 const LONGEST_CALL: Duration = Duration::from_secs(600);
-/// How long requests, and then jobs, at hand are waited for at the end. Leases run out by themselves after that.
-const LAST_PATIENCE: Duration = Duration::from_secs(10);
+/// How long giving jobs back may take at the end. Leases that are not given back run out by themselves.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the page may do: nothing but ask this service.
 const PAGE_POLICY: &str = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; \
     script-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'";
 
-/// Why the service cannot start, or ended.
+/// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Others could reach it, and nothing keeps them out.
@@ -65,9 +66,9 @@ pub enum ServeError {
     /// The memory cannot be served.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Listening broke off.
-    #[error("the service broke off: {0}")]
-    Broken(std::io::Error),
+    /// The address that is listened on cannot be told.
+    #[error("the system does not say which address is listened on: {0}")]
+    Unknown(std::io::Error),
 }
 
 /// What every request works with.
@@ -75,7 +76,7 @@ pub enum ServeError {
 struct App(Arc<Parts>);
 
 struct Parts {
-    tenancies: Tenancies,
+    tenancies: Arc<Tenancies>,
     tokens: Tokens,
     door: Door,
     metrics: Arc<Metrics>,
@@ -83,7 +84,7 @@ struct Parts {
 }
 
 impl App {
-    fn tenancies(&self) -> &Tenancies {
+    fn tenancies(&self) -> &Arc<Tenancies> {
         &self.0.tenancies
     }
 
@@ -109,6 +110,7 @@ pub struct Server {
     listener: TcpListener,
     app: App,
     router: Router,
+    settings: ServeSettings,
 }
 
 impl Server {
@@ -123,44 +125,45 @@ impl Server {
         let settings = service.settings().serve.clone();
         let metrics = Arc::new(Metrics::new());
         let app = App(Arc::new(Parts {
-            tenancies: Tenancies::new(service, Arc::clone(&metrics))?,
+            tenancies: Arc::new(Tenancies::new(service, Arc::clone(&metrics))?),
             tokens,
             door: Door::new(&settings, address),
             metrics,
             stop: CancellationToken::new(),
         }));
-        Ok(Self { listener, router: router(&app, &settings), app })
+        Ok(Self { listener, router: router(&app, &settings), app, settings })
     }
 
     /// The address that is listened on.
     pub fn address(&self) -> Result<SocketAddr, ServeError> {
-        self.listener.local_addr().map_err(ServeError::Broken)
+        self.listener.local_addr().map_err(ServeError::Unknown)
     }
 
     /// Serves until `stop` ends: then no more requests are taken, those at hand are answered, streams end, and
-    /// workers finish the jobs they have.
-    pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
-        let Self { listener, app, router } = self;
-        let token = app.stop().clone();
-        let told = async move {
+    /// workers finish the jobs they have, or give them back where that takes too long. What still runs then is to be
+    /// left alone: a runtime that waits for it (on being dropped) may wait as long as a provider does.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let Self { listener, app, router, settings } = self;
+        let patience = Duration::from_millis(settings.stop_timeout_ms);
+        let stopped = async {
             stop.await;
-            token.cancel();
+            app.stop().cancel();
+            tokio::time::sleep(patience).await;
         };
-        let stopping = app.stop().clone();
-        let late = async move {
-            stopping.cancelled().await;
-            tokio::time::sleep(LAST_PATIENCE).await;
-        };
-        let service = router.into_make_service_with_connect_info::<SocketAddr>();
-        let served = tokio::select! {
-            served = axum::serve(listener, service).with_graceful_shutdown(told) => served,
-            () = late => Ok(()),
-        };
-        let ended = tokio::task::spawn_blocking(move || app.tenancies().stop());
-        if tokio::time::timeout(LAST_PATIENCE, ended).await.is_err() {
-            tracing::warn!("jobs are still at hand; their leases run out, and another worker takes them");
+        tokio::select! {
+            () = listen::listen(listener, router, &settings, app.stop().clone()) => {}
+            () = stopped => {}
         }
-        served.map_err(ServeError::Broken)
+        let deadline = Instant::now() + patience;
+        let ended = tokio::task::spawn_blocking(move || app.tenancies().stop_by(deadline));
+        match tokio::time::timeout(patience + LAST_PATIENCE, ended).await {
+            Ok(Ok(Ok(0))) => {}
+            Ok(Ok(Ok(jobs))) => tracing::warn!(jobs, "jobs were still at hand; another worker takes them"),
+            Ok(Ok(Err(error))) => {
+                tracing::warn!(%error, "jobs could not be given back; their leases run out");
+            }
+            Ok(Err(_)) | Err(_) => tracing::warn!("jobs were not given back in time; their leases run out"),
+        }
     }
 }
 

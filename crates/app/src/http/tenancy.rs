@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use treering_core::TenantId;
-use treering_engine::{Memory, WorkerHandle};
+use treering_engine::{Mark, Memory, WorkerHandle};
 
 use super::metrics::Metrics;
 use crate::service::{Refusal, Service};
@@ -24,19 +24,22 @@ pub(super) struct Tenancies {
     root: Service,
     metrics: Arc<Metrics>,
     there: Mutex<HashMap<TenantId, Tenancy>>,
+    /// Held by who makes one.
+    making: tokio::sync::Mutex<()>,
 }
 
 struct Tenancy {
     service: Service,
     news: watch::Receiver<u64>,
-    _worker: WorkerHandle,
-    _follower: Follower,
+    worker: WorkerHandle,
+    follower: Follower,
 }
 
 impl Tenancies {
     pub(super) fn new(root: Service, metrics: Arc<Metrics>) -> Result<Self, Refusal> {
-        let tenancies = Self { root, metrics, there: Mutex::default() };
-        tenancies.of(tenancies.root.memory().tenant())?;
+        let tenancies =
+            Self { root, metrics, there: Mutex::default(), making: tokio::sync::Mutex::default() };
+        tenancies.make(tenancies.root.memory().tenant())?;
         Ok(tenancies)
     }
 
@@ -45,34 +48,70 @@ impl Tenancies {
         &self.root
     }
 
-    /// The service of a tenant.
-    pub(super) fn of(&self, tenant: &TenantId) -> Result<Service, Refusal> {
-        self.with(tenant, |tenancy| tenancy.service.clone())
-    }
-
-    /// Changes whenever something came into the memory of a tenant.
-    pub(super) fn news(&self, tenant: &TenantId) -> Result<watch::Receiver<u64>, Refusal> {
-        self.with(tenant, |tenancy| tenancy.news.clone())
-    }
-
-    fn with<T>(&self, tenant: &TenantId, take: impl FnOnce(&Tenancy) -> T) -> Result<T, Refusal> {
-        let mut there = self.there.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tenancy) = there.get(tenant) {
-            return Ok(take(tenancy));
+    /// The service of a tenant. One that has not come yet is made ready on a thread that may block, and keeps nobody
+    /// waiting but those who ask for it too, or for another that is new.
+    pub(super) async fn of(self: &Arc<Self>, tenant: &TenantId) -> Result<Service, Refusal> {
+        let find = || self.find(tenant, |tenancy| tenancy.service.clone());
+        if let Some(service) = find() {
+            return Ok(service);
         }
+        let _turn = self.making.lock().await;
+        if let Some(service) = find() {
+            return Ok(service);
+        }
+        let (tenancies, tenant) = (Arc::clone(self), tenant.clone());
+        let made = tokio::task::spawn_blocking(move || tenancies.make(&tenant)).await;
+        made.unwrap_or_else(|error| Err(Refusal::Broken(error.to_string())))
+    }
+
+    /// The services of all tenants that came so far.
+    pub(super) fn all(&self) -> Vec<Service> {
+        self.lock().values().map(|tenancy| tenancy.service.clone()).collect()
+    }
+
+    /// Changes whenever something came into the memory of a tenant that is there.
+    pub(super) fn news(&self, tenant: &TenantId) -> Result<watch::Receiver<u64>, Refusal> {
+        self.find(tenant, |tenancy| tenancy.news.clone()).ok_or(Refusal::Stopping)
+    }
+
+    fn find<T>(&self, tenant: &TenantId, take: impl FnOnce(&Tenancy) -> T) -> Option<T> {
+        self.lock().get(tenant).map(take)
+    }
+
+    fn make(&self, tenant: &TenantId) -> Result<Service, Refusal> {
         let service = self.root.of_tenant(tenant.clone());
         service.memory().warm_up();
         let worker = service.memory().work_in_background()?;
         let (tell, news) = watch::channel(0);
-        let follower = Follower::spawn(service.memory().clone(), tell, Arc::clone(&self.metrics));
-        let tenancy = Tenancy { service, news, _worker: worker, _follower: follower };
-        Ok(take(there.entry(tenant.clone()).or_insert(tenancy)))
+        // From before anybody can bring something.
+        let mark = service.memory().news_mark()?;
+        let follower = Follower::spawn(service.memory().clone(), mark, tell, Arc::clone(&self.metrics));
+        let tenancy = Tenancy { service: service.clone(), news, worker, follower };
+        let mut there = self.lock();
+        if let Some(first) = there.get(tenant) {
+            // Who asked for it first is gone, but it was made nevertheless. The other one goes, after the lock.
+            let service = first.service.clone();
+            drop(there);
+            return Ok(service);
+        }
+        there.insert(tenant.clone(), tenancy);
+        Ok(service)
     }
 
-    /// Stops workers and followers, each after what it has at hand.
-    pub(super) fn stop(&self) {
-        let there = std::mem::take(&mut *self.there.lock().unwrap_or_else(PoisonError::into_inner));
-        drop(there);
+    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Tenancy>> {
+        self.there.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops workers and followers, each after what it has at hand; jobs that are at hand longer than until a moment
+    /// are given back. Tells how many these are.
+    pub(super) fn stop_by(&self, deadline: Instant) -> Result<usize, Refusal> {
+        let there = std::mem::take(&mut *self.lock());
+        for tenancy in there.values() {
+            tenancy.worker.ask_to_stop();
+            tenancy.follower.ask_to_stop();
+        }
+        let stopped: Vec<_> = there.into_values().map(|tenancy| tenancy.worker.stop_by(deadline)).collect();
+        Ok(stopped.into_iter().sum::<Result<usize, _>>()?)
     }
 }
 
@@ -83,19 +122,14 @@ struct Follower {
 }
 
 impl Follower {
-    fn spawn(memory: Memory, tell: watch::Sender<u64>, metrics: Arc<Metrics>) -> Self {
+    fn spawn(memory: Memory, mut mark: Mark, tell: watch::Sender<u64>, metrics: Arc<Metrics>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            let mut mark = None;
             while !asked.load(Ordering::Acquire) {
-                let followed = match mark {
-                    None => memory.news_mark().map(|mark| (Vec::new(), mark)),
-                    Some(mark) => memory.await_news(mark, PATIENCE),
-                };
-                match followed {
+                match memory.await_news(mark, PATIENCE) {
                     Ok((news, now)) => {
-                        mark = Some(now);
+                        mark = now;
                         news.iter().for_each(|news| metrics.count(memory.tenant(), kind_of(news)));
                         if !news.is_empty() {
                             tell.send_modify(|count| *count += 1);
@@ -110,11 +144,16 @@ impl Follower {
         });
         Self { stop, thread: Some(thread) }
     }
+
+    /// Has it end soon. It is not waited for.
+    fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
 }
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
+        self.ask_to_stop();
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }

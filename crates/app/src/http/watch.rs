@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
@@ -25,14 +25,26 @@ pub(super) async fn watch(State(app): State<App>, request: Request, next: Next) 
         response.headers_mut().insert(REQUEST_ID, value);
     }
     let (took, status) = (started.elapsed(), response.status().as_u16());
-    // Paths that lead nowhere share one place, or whoever tries many would fill the memory.
-    app.metrics().request(method.as_str(), route.as_deref().unwrap_or("none"), status, took);
+    // Methods and paths that lead nowhere share one place, or whoever tries many would fill the memory.
+    app.metrics().request(counted_as(&method), route.as_deref().unwrap_or("none"), status, took);
     let took_ms = took.as_secs_f64() * 1000.0;
     match response.status().is_server_error() {
         true => tracing::error!(request_id = id, %method, path, status, took_ms, "request"),
         false => tracing::info!(request_id = id, %method, path, status, took_ms, "request"),
     }
     response
+}
+
+/// What a method is counted as.
+fn counted_as(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::OPTIONS => "OPTIONS",
+        Method::PATCH => "PATCH",
+        Method::POST => "POST",
+        _ => "other",
+    }
 }
 
 /// An answer that says in JSON what is wrong, if something is and it does not yet.

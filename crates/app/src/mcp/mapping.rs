@@ -239,18 +239,35 @@ pub(super) fn update(view: UpdateView, jobs_left: u32, jobs_failed: u32) -> Upda
     }
 }
 
-pub(super) fn status(service: &Service, conversation: Option<&str>) -> Result<StatusResult, Refusal> {
+pub(super) fn status(
+    service: &Service,
+    conversation: Option<&str>,
+    max_tokens: u32,
+) -> Result<StatusResult, Refusal> {
     let stats = StatsView::of(service.memory())?;
-    let conversation = match (conversation, stats.conversations) {
+    let mut conversation = match (conversation, stats.conversations) {
         (None, 0) => None,
         (reference, _) => Some(service.status(reference)?),
     };
+    let mut left_out = 0;
+    if let Some(it) = &mut conversation {
+        // What has failed needs somebody to look at it; what is pending goes on by itself.
+        let (failed, pending) = (std::mem::take(&mut it.failed), std::mem::take(&mut it.pending));
+        let mut room = Room::new(service.memory(), max_tokens);
+        room.take(it);
+        for (operations, taken) in [(failed, &mut it.failed), (pending, &mut it.pending)] {
+            let left;
+            (*taken, left) = room.fill(operations);
+            left_out += left;
+        }
+    }
     Ok(StatusResult {
         conversations: stats.conversations,
         turns: stats.turns,
         tokens: stats.tokens,
         nodes_by_level: stats.tree.levels.iter().map(|level| level.nodes).collect(),
         conversation,
+        left_out,
     })
 }
 

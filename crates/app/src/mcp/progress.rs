@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Where progress is told.
 pub(super) struct Progress {
     to: Option<(Peer<RoleServer>, ProgressToken)>,
-    /// Progress goes up with every notification, whatever is counted.
+    /// One more than was told last; nothing was told yet where it is 0.
     told: AtomicU64,
 }
 
@@ -18,11 +18,13 @@ impl Progress {
         Self { to, told: AtomicU64::new(0) }
     }
 
-    /// Tells that so much of so much is done. More work may turn up meanwhile, so the number that is
-    /// told never goes back.
+    /// Tells that so much of so much is done, if that is more than was told before: progress goes up with every
+    /// notification.
     pub(super) async fn tell(&self, done: usize, of: Option<usize>, message: String) {
         let Some((peer, token)) = &self.to else { return };
-        let done = self.told.fetch_max(done as u64, Ordering::AcqRel).max(done as u64);
+        if self.told.fetch_max(done as u64 + 1, Ordering::AcqRel) > done as u64 {
+            return;
+        }
         let mut note = ProgressNotificationParam::new(token.clone(), done as f64).with_message(message);
         if let Some(of) = of {
             note = note.with_total(of as f64);

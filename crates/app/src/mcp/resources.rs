@@ -10,14 +10,19 @@ use treering_core::Timestamp;
 use treering_core::ports::ConversationFilter;
 use treering_engine::Session;
 
+use super::mapping::Room;
 use crate::service::requests::{PageRequest, WorkRequest};
 use crate::service::{LogList, Refusal, Service};
-use crate::views::{ExpandView, NodeView};
+use crate::views::{ConversationPage, ExpandView, NodeView, StepView, TurnView};
 
 /// How many conversations a page of the listing has.
 const PAGE: usize = 50;
-/// How many turns a conversation is read with: the last ones.
+/// How many turns a conversation is read with at the most.
 const TURNS: u32 = 20;
+/// The tokens that they may have, about.
+const PAGE_TOKENS: u32 = 8000;
+/// What a message, an argument or a result says of itself at the most, in characters; `expand` tells the rest.
+const STEP_CHARS: usize = 2000;
 /// How many lines of the log are read.
 const LINES: usize = 200;
 const JSON: &str = "application/json";
@@ -31,6 +36,18 @@ struct NodeResource {
     around: ExpandView,
 }
 
+/// Turns of a conversation, sized for a model.
+#[derive(Serialize)]
+struct ConversationResource {
+    #[serde(flatten)]
+    page: ConversationPage,
+    /// Where the turns after these are read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_page: Option<String>,
+    /// Steps of a turn that alone is too long; `expand` reads them by the ids of messages.
+    steps_left_out: usize,
+}
+
 pub(super) fn templates() -> ListResourceTemplatesResult {
     let template = |uri: &str, name: &str, title: &str, about: &str, mime: &str| {
         ResourceTemplate::new(uri, name).with_title(title).with_description(about).with_mime_type(mime)
@@ -40,14 +57,15 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
             "logs://{job}",
             "job-log",
             "Log of a job",
-            "What happened to a job or update, by its id or the first digits of it",
+            "What happened to a job, or to a conversation since an update of it, by its id or the first digits of it",
             "text/plain",
         ),
         template(
             "conversation://{conversation}",
             "conversation",
             "Conversation",
-            "A conversation with its last turns, by its slug or id; ?from=N reads from turn N on",
+            "A conversation with its last turns, by its slug or id; ?from=N reads from turn N on, and says where the \
+             next ones are. Long messages are cut; `expand` reads them whole",
             JSON,
         ),
         template(
@@ -113,12 +131,13 @@ pub(super) fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, R
     let contents = match scheme {
         "logs" => ResourceContents::text(log(service, rest)?, uri),
         "conversation" => {
-            let (reference, from) = match rest.split_once("?from=") {
-                Some((reference, from)) => (reference, from.parse().map_err(|_| unknown())?),
-                None => (rest, service.memory().find(rest)?.totals.turns.saturating_sub(TURNS)),
+            let resource = match rest.split_once("?from=") {
+                Some((reference, from)) => {
+                    forwards(service, reference, from.parse().map_err(|_| unknown())?)?
+                }
+                None => last_turns(service, rest)?,
             };
-            let page = service.page(reference, &PageRequest { from, limit: Some(TURNS as usize) })?;
-            json(&page, uri)?
+            json(&resource, uri)?
         }
         "node" => {
             let (conversation, node) = service.memory().find_node(rest)?;
@@ -128,6 +147,67 @@ pub(super) fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, R
         _ => return Err(unknown()),
     };
     Ok(ReadResourceResult::new(vec![contents]))
+}
+
+/// As many turns as there is room for, from one on.
+fn forwards(service: &Service, reference: &str, from: u32) -> Result<ConversationResource, Refusal> {
+    let mut page = service.page(reference, &PageRequest { from, limit: Some(TURNS as usize) })?;
+    let turns = std::mem::take(&mut page.turns);
+    let (turns, steps_left_out) = fitting(turns, service);
+    let next = turns.last().map(|last| last.turn + 1).filter(|next| *next < page.conversation.turns);
+    let next_page = next.map(|next| format!("conversation://{}?from={next}", page.conversation.slug));
+    Ok(ConversationResource { page: ConversationPage { turns, next, ..page }, next_page, steps_left_out })
+}
+
+/// The last turns, as many as there is room for.
+fn last_turns(service: &Service, reference: &str) -> Result<ConversationResource, Refusal> {
+    let from = service.memory().find(reference)?.totals.turns.saturating_sub(TURNS);
+    let mut page = service.page(reference, &PageRequest { from, limit: Some(TURNS as usize) })?;
+    let mut turns = std::mem::take(&mut page.turns);
+    turns.reverse();
+    let (mut turns, steps_left_out) = fitting(turns, service);
+    turns.reverse();
+    Ok(ConversationResource { page: ConversationPage { turns, ..page }, next_page: None, steps_left_out })
+}
+
+/// The first of some turns, as far as there is room for it, and those after it that fit whole; and how many steps of
+/// the first there is no room for.
+fn fitting(turns: Vec<TurnView>, service: &Service) -> (Vec<TurnView>, usize) {
+    let mut room = Room::new(service.memory(), PAGE_TOKENS);
+    let mut turns = turns
+        .into_iter()
+        .map(|turn| TurnView { steps: turn.steps.into_iter().map(shortened).collect(), ..turn });
+    let Some(first) = turns.next() else { return (Vec::new(), 0) };
+    let (steps, left_out) = room.fill(first.steps);
+    let mut fit = vec![TurnView { steps, ..first }];
+    if left_out == 0 {
+        fit.extend(room.fill(turns).0);
+    }
+    (fit, left_out)
+}
+
+/// A step of which nothing is longer than a model wants to read at once.
+fn shortened(mut step: StepView) -> StepView {
+    let cut = |text: &str| text.chars().take(STEP_CHARS).chain(['…']).collect::<String>();
+    match &mut step {
+        StepView::Message { text, parts, .. } => {
+            if text.chars().count() > STEP_CHARS {
+                *text = cut(text);
+            }
+            // The text tells what is in them.
+            *parts = None;
+        }
+        StepView::ToolCall { args, result, .. } => {
+            for json in [args, result].into_iter().flatten() {
+                if json.get().chars().count() > STEP_CHARS
+                    && let Ok(cut) = serde_json::value::to_raw_value(&cut(json.get()))
+                {
+                    *json = cut;
+                }
+            }
+        }
+    }
+    step
 }
 
 fn json(value: &impl Serialize, uri: &str) -> Result<ResourceContents, Refusal> {

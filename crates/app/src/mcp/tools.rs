@@ -26,6 +26,7 @@ const COUNT_AGAIN: Duration = Duration::from_millis(200);
 const SEARCH_TOKENS: u32 = 2000;
 const EXPAND_TOKENS: u32 = 4000;
 const SESSIONS_TOKENS: u32 = 2000;
+const STATUS_TOKENS: u32 = 2000;
 
 /// Every tool.
 pub(super) fn tools() -> Vec<Tool> {
@@ -91,7 +92,7 @@ pub(super) fn tools() -> Vec<Tool> {
         Tool::new(
             "status",
             "Says how much is remembered, what is still being summarised and what has failed.",
-            input_schema_of::<StatusArgs>(),
+            sized_schema_of::<StatusArgs>(STATUS_TOKENS),
         )
         .with_title("Status of the memory")
         .with_raw_output_schema(schema_of::<StatusResult>())
@@ -292,10 +293,11 @@ async fn update(
     }
 }
 
-async fn status(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, Refusal> {
+async fn status(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, Refusal> {
+    let max_tokens = take_max_tokens(&mut arguments, STATUS_TOKENS)?;
     let args: StatusArgs = parse(arguments)?;
     let service = grant.to(Scope::Read)?;
-    let result =
-        service.run(Lane::Read, move |service| mapping::status(service, args.conversation.as_deref()));
+    let result = service
+        .run(Lane::Read, move |service| mapping::status(service, args.conversation.as_deref(), max_tokens));
     Ok(mapping::structured(&result.await?))
 }

@@ -22,8 +22,10 @@ pub(super) struct RememberArgs {
     #[schema(max_length = 4096)]
     pub cwd: Option<String>,
     /// What the user said, word for word.
+    #[schema(max_length = 4000000)]
     pub user: Option<String>,
     /// What the assistant answered, or what is to be remembered in its own words.
+    #[schema(max_length = 4000000)]
     pub assistant: Option<String>,
     /// Tools that were called in between.
     #[serde(default)]
@@ -236,7 +238,8 @@ pub(super) struct UpdateArgs {
 pub(super) struct UpdateResult {
     /// The conversation.
     pub conversation: String,
-    /// The id of the update; `logs://` with it tells how it goes. Nothing for a dry run.
+    /// The id of the update; `logs://` with it tells what was done for the conversation from then on. Nothing for a dry
+    /// run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// Summaries to be written for each level, from the first on; those above the first are estimated.
@@ -276,4 +279,6 @@ pub(super) struct StatusResult {
     /// How the conversation stands; nothing where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation: Option<crate::views::StatusView>,
+    /// Pending and failed operations of the conversation that did not fit into `max_tokens`.
+    pub left_out: usize,
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use treering_core::ports::{ConversationFilter, JobFilter, LogFilter, Span};
 use treering_core::{Conversation, ConversationState, TurnNo};
 use treering_engine::{Appended, Context, ContextRequest, Incoming, Matching, Memory};
@@ -11,8 +12,9 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 
 use super::requests::{
-    AppendRequest, ChangeRequest, ContextAsk, ContextFormat, MOST_ENTRIES, MOST_ROWS, PageRequest,
-    SearchRequest, SessionsRequest, UpdateRequest, WorkRequest, within,
+    AppendRequest, ChangeRequest, ContextAsk, ContextFormat, LONGEST_KEY, LONGEST_NAME, LONGEST_TEXT,
+    MOST_CALLS, MOST_ENTRIES, MOST_ROWS, PageRequest, Pieces, SearchRequest, SessionsRequest, UpdateRequest,
+    WorkRequest, check_entry, within,
 };
 use super::{Refusal, Service};
 use crate::forms::{ChatView, ContextView, SectionView, chat_messages};
@@ -107,7 +109,7 @@ impl Service {
     /// Stores entries: all of them or none. Durable when it returns.
     pub fn append(&self, request: &AppendRequest) -> Result<Appended, Refusal> {
         within("the number of entries", request.entries.len(), 1, MOST_ENTRIES)?;
-        append(self.memory(), request)
+        append_checked(self.memory(), request, check_entry)
     }
 
     /// What fits a question best.
@@ -239,8 +241,17 @@ impl Service {
     }
 }
 
-/// Stores entries: all of them or none. Durable when it returns.
+/// Stores entries that this program has put together itself, however large: all of them or none. Durable when it
+/// returns.
 pub fn append(memory: &Memory, request: &AppendRequest) -> Result<Appended, Refusal> {
+    append_checked(memory, request, |_, _| Ok(()))
+}
+
+fn append_checked(
+    memory: &Memory,
+    request: &AppendRequest,
+    check: fn(&RawValue, &Pieces) -> Result<(), Refusal>,
+) -> Result<Appended, Refusal> {
     let target = request.target(memory)?;
     let now = memory.clock().now();
     let mut entries = Vec::with_capacity(request.entries.len());
@@ -248,6 +259,7 @@ pub fn append(memory: &Memory, request: &AppendRequest) -> Result<Appended, Refu
         let unclear = |why: String| Refusal::Unclear(format!("entry {place}: {why}"));
         match wire::parse_line(raw.get(), now).map_err(|error| unclear(error.to_string()))? {
             Line::Pieces(pieces) => {
+                check(raw, &pieces).map_err(|refusal| unclear(refusal.to_string()))?;
                 entries.extend(pieces.into_iter().map(|(thread, it)| entry(memory, thread, it)));
             }
             Line::Header | Line::Conversation(_) => {
@@ -262,14 +274,14 @@ pub fn append(memory: &Memory, request: &AppendRequest) -> Result<Appended, Refu
 
 /// The schema of entries: what [`wire::parse_line`] reads, the two forms that are used most.
 pub(super) fn entries_schema() -> RefOr<Schema> {
-    let text = |about: &str| serde_json::json!({ "type": "string", "description": about });
-    let external_id = serde_json::json!({ "type": "string", "minLength": 1, "maxLength": 100,
+    let text = |about: &str, longest: usize| serde_json::json!({ "type": "string", "maxLength": longest, "description": about });
+    let external_id = serde_json::json!({ "type": "string", "minLength": 1, "maxLength": LONGEST_KEY,
         "description": "Its identity at its source: appended again, it adds nothing." });
     let call = serde_json::json!({
         "type": "object",
         "required": ["name"],
         "properties": {
-            "name": { "type": "string", "minLength": 1, "maxLength": 200, "description": "The tool." },
+            "name": { "type": "string", "minLength": 1, "maxLength": LONGEST_NAME, "description": "The tool." },
             "args": { "type": "object", "description": "What it was called with." },
             "result": { "description": "What it answered, as any JSON." },
             "success": { "type": "boolean" },
@@ -282,9 +294,10 @@ pub(super) fn entries_schema() -> RefOr<Schema> {
         "required": ["type", "user"],
         "properties": {
             "type": { "type": "string", "enum": ["turn"] },
-            "user": text("What the user said."),
-            "assistant": text("What the assistant answered."),
-            "tool_calls": { "type": "array", "items": call, "description": "Tools that were called in between." },
+            "user": text("What the user said.", LONGEST_TEXT),
+            "assistant": text("What the assistant answered.", LONGEST_TEXT),
+            "tool_calls": { "type": "array", "maxItems": MOST_CALLS, "items": call,
+                "description": "Tools that were called in between." },
             "external_id": external_id,
         },
     });
@@ -295,8 +308,8 @@ pub(super) fn entries_schema() -> RefOr<Schema> {
         "properties": {
             "type": { "type": "string", "enum": ["message"] },
             "role": { "type": "string", "enum": ["user", "assistant", "system", "tool"] },
-            "text": text("What was said."),
-            "author": text("Who said it."),
+            "text": text("What was said.", LONGEST_TEXT),
+            "author": text("Who said it.", LONGEST_NAME),
             "external_id": external_id,
         },
     });

@@ -82,19 +82,26 @@ impl fmt::Display for Scopes {
 pub struct Grant {
     service: Service,
     scopes: Scopes,
+    everything: bool,
 }
 
 impl Grant {
     /// Everything, for who runs the program.
     #[must_use]
     pub fn of_everything(service: Service) -> Self {
-        Self { service, scopes: Scopes::new(Scope::ALL.to_vec()) }
+        Self { service, scopes: Scopes::new(Scope::ALL.to_vec()), everything: true }
     }
 
     /// What these scopes allow.
     #[must_use]
     pub const fn new(service: Service, scopes: Scopes) -> Self {
-        Self { service, scopes }
+        Self { service, scopes, everything: false }
+    }
+
+    /// Whether it is held by who runs the program, and not by one of several tenants.
+    #[must_use]
+    pub const fn is_of_everything(&self) -> bool {
+        self.everything
     }
 
     /// The service, if the credential goes that far.

@@ -4,11 +4,12 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use treering_core::parameters::Assignment;
-use treering_core::{ExternalId, Level, Naming};
+use treering_core::{ExternalId, Level, Naming, ThreadName};
 use treering_engine::{Memory, NewConversation, Query, Scale, Target, Update, normalise_cwd};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Refusal;
+use crate::importers::Piece;
 
 /// The most entries that one request appends.
 pub const MOST_ENTRIES: usize = 1000;
@@ -16,10 +17,13 @@ pub const MOST_ENTRIES: usize = 1000;
 pub const MOST_HITS: usize = 100;
 /// The most rows that one request lists.
 pub const MOST_ROWS: usize = 500;
+/// The most tool calls that a turn has.
+pub(super) const MOST_CALLS: usize = 200;
 /// How long texts may be, in characters.
+pub(super) const LONGEST_TEXT: usize = 4_000_000;
 const LONGEST_ID: usize = 64;
-const LONGEST_KEY: usize = 100;
-const LONGEST_NAME: usize = 200;
+pub(super) const LONGEST_KEY: usize = 100;
+pub(super) const LONGEST_NAME: usize = 200;
 const LONGEST_TITLE: usize = 500;
 const LONGEST_QUESTION: usize = 4000;
 const LONGEST_PATH: usize = 4096;
@@ -72,6 +76,51 @@ impl AppendRequest {
             })),
         }
     }
+}
+
+/// What has a limit in an entry, and in a tool call of one.
+#[derive(Deserialize)]
+struct Limited {
+    external_id: Option<String>,
+    author: Option<String>,
+    name: Option<String>,
+    #[serde(default)]
+    tool_calls: Vec<Limited>,
+}
+
+impl Limited {
+    fn check(&self) -> Result<(), Refusal> {
+        check_lengths([
+            ("external_id", self.external_id.as_ref(), LONGEST_KEY),
+            ("author", self.author.as_ref(), LONGEST_NAME),
+            ("the name of a tool", self.name.as_ref(), LONGEST_NAME),
+        ])?;
+        if self.name.as_ref().is_some_and(String::is_empty) {
+            return Err(Refusal::Unclear("a tool call has an empty name; give the name of the tool".into()));
+        }
+        let calls = self.tool_calls.len();
+        if calls > MOST_CALLS {
+            let told = "append the others as entries of their own";
+            return Err(Refusal::Unclear(format!(
+                "there are {calls} tool_calls; {MOST_CALLS} is the most, {told}"
+            )));
+        }
+        self.tool_calls.iter().try_for_each(Self::check)
+    }
+}
+
+/// What an entry comes to.
+pub(super) type Pieces = [(ThreadName, Piece)];
+
+/// Refuses an entry in which something is longer, or there is more of it, than its schema allows.
+pub(super) fn check_entry(raw: &RawValue, pieces: &Pieces) -> Result<(), Refusal> {
+    let limited: Limited = serde_json::from_str(raw.get())
+        .map_err(|error| Refusal::Unclear(format!("it does not fit its schema: {error}")))?;
+    limited.check()?;
+    pieces.iter().try_for_each(|(_, piece)| match piece {
+        Piece::Message(said) => check_lengths([("the text", Some(&said.text), LONGEST_TEXT)]),
+        Piece::ToolCall(_) | Piece::ToolResult(..) | Piece::Fork(..) => Ok(()),
+    })
 }
 
 /// What to search for, and where.
@@ -344,7 +393,7 @@ impl From<StateName> for treering_core::ConversationState {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct WorkRequest {
-    /// The first digits of the id of a job or update.
+    /// The first digits of the id of a job; in the log also of an update, for what was done for its conversation since.
     #[param(max_length = 64)]
     pub job: Option<String>,
     /// Only what is about this conversation.

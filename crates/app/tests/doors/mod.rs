@@ -1,0 +1,301 @@
+//! The doors of the service as real processes: `serve` over HTTP and `mcp` over its standard input.
+
+#![allow(dead_code, reason = "every test takes what it needs of it")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use treering_testkit::fault_server::FaultServer;
+
+pub(crate) fn treering(home: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
+    command.env_clear().env("TREERING_HOME", home).args(args).current_dir(home);
+    command
+}
+
+pub(crate) fn ok(home: &Path, args: &[&str]) -> Value {
+    let args: Vec<&str> = ["--json"].iter().chain(args).copied().collect();
+    let Output { status, stdout, stderr } = treering(home, &args).output().unwrap();
+    assert!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&stderr));
+    serde_json::from_slice(&stdout).unwrap()
+}
+
+/// Asks a process to stop, and waits for it. One that does not is ended, and the test with it.
+fn terminate(child: &mut Child) -> ExitStatus {
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    let asked = Instant::now();
+    while asked.elapsed() < Duration::from_secs(120) {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    panic!("it was asked to stop and did not");
+}
+
+/// Settings with which summaries are written by a server that is under the test's control, as options.
+pub(crate) fn summarised_by(server: &FaultServer) -> Vec<String> {
+    let settings = [
+        "summarize.provider=ollama".to_owned(),
+        "summarize.model=none".to_owned(),
+        format!("providers.ollama.base_url={}", server.url()),
+        "serve.stop_timeout_ms=100".to_owned(),
+    ];
+    settings.into_iter().flat_map(|setting| ["--set".to_owned(), setting]).collect()
+}
+
+/// Waits until a server is asked something after so many requests.
+pub(crate) fn await_asked(server: &FaultServer, before: usize) {
+    while server.asked().len() <= before {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Jobs that are as if nobody had taken them, of which there are some.
+#[track_caller]
+pub(crate) fn assert_given_back(home: &Path) {
+    let jobs = ok(home, &["jobs", "--limit", "1000"]);
+    let jobs = jobs.as_array().unwrap();
+    assert!(!jobs.is_empty());
+    for job in jobs {
+        assert_eq!((&job["state"], &job["failures"]), (&json!("pending"), &json!(0)), "{job}");
+    }
+}
+
+/// A server on a port of its own.
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) address: String,
+    pub(crate) agent: ureq::Agent,
+}
+
+impl Server {
+    pub(crate) fn start(home: &Path, args: &[&str]) -> Self {
+        let args: Vec<&str> =
+            ["--json", "serve", "--address", "127.0.0.1:0"].iter().chain(args).copied().collect();
+        let mut child = treering(home, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut text = String::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        while !text.ends_with("}\n") {
+            assert!(lines.read_line(&mut text).unwrap() > 0, "it ended: {text}");
+        }
+        let said: Value = serde_json::from_str(&text).unwrap();
+        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        Self { child, address: said["address"].as_str().unwrap().to_owned(), agent }
+    }
+
+    pub(crate) fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> (u16, Value) {
+        let mut request =
+            ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.address));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut response = match body {
+            Some(body) => {
+                let request =
+                    request.header("content-type", "application/json").body(body.to_string()).unwrap();
+                self.agent.run(request).unwrap()
+            }
+            None => self.agent.run(request.body(()).unwrap()).unwrap(),
+        };
+        let text = response.body_mut().read_to_string().unwrap();
+        assert!(response.headers().contains_key("x-request-id"), "{path}");
+        let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        (response.status().as_u16(), value)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Value {
+        let (status, value) = self.request("GET", path, &[], None);
+        assert_eq!(status, 200, "{path}: {value}");
+        value
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Value {
+        let (status, value) = self.request("POST", path, &[], Some(body));
+        assert!((200..300).contains(&status), "{path}: {status} {value}");
+        value
+    }
+
+    /// Sends something that no client would, and gives what is left open.
+    pub(crate) fn send(&self, text: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address.strip_prefix("http://").unwrap()).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        // Far longer than anything lasts here.
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        stream
+    }
+
+    /// Reads events until one of each kind came.
+    pub(crate) fn events(&self, last: &str, kinds: &[&str]) -> Vec<(String, Value)> {
+        let request =
+            ureq::http::Request::get(format!("{}/v1/events", self.address)).header("last-event-id", last);
+        let response = self.agent.run(request.body(()).unwrap()).unwrap();
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let mut events: Vec<(String, Value)> = Vec::new();
+        let mut kind = String::new();
+        for line in BufReader::new(response.into_body().into_reader()).lines() {
+            let line = line.unwrap();
+            if let Some(name) = line.strip_prefix("event: ") {
+                name.clone_into(&mut kind);
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                events.push((kind.clone(), serde_json::from_str(data).unwrap()));
+            }
+            if kinds.iter().all(|kind| events.iter().any(|(it, _)| it == kind)) {
+                return events;
+            }
+        }
+        panic!("the stream ended with {events:?}");
+    }
+
+    /// Asks it to stop, and gives what it logged.
+    pub(crate) fn stop(mut self) -> String {
+        let mut stderr = self.child.stderr.take().unwrap();
+        let log = std::thread::spawn(move || {
+            let mut log = String::new();
+            stderr.read_to_string(&mut log).map(|_| log)
+        });
+        let status = terminate(&mut self.child);
+        let log = log.join().unwrap().unwrap();
+        assert!(status.success(), "{log}");
+        log
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn turn(number: usize) -> Value {
+    json!({ "type": "turn", "user": format!("How is gate {number}? {}", "We wait. ".repeat(40)),
+        "assistant": format!("Gate {number} holds. {}", "It is calm. ".repeat(40)), "external_id": format!("t{number}") })
+}
+
+/// A client and the process that it started.
+pub(crate) struct Client {
+    pub(crate) child: Child,
+    pub(crate) to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+    next: u64,
+    /// Notifications that came in between.
+    pub(crate) notes: Vec<Value>,
+}
+
+impl Client {
+    pub(crate) fn start(home: &Path) -> Self {
+        Self::start_with(home, &[])
+    }
+
+    pub(crate) fn start_with(home: &Path, options: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_treering"))
+            .env_clear()
+            .env("TREERING_HOME", home)
+            .args(options)
+            .arg("mcp")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let from = BufReader::new(child.stdout.take().unwrap());
+        let mut client = Self { to: child.stdin.take(), child, from, next: 0, notes: Vec::new() };
+        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": { "name": "test", "version": "1" } });
+        let info = client.ask("initialize", &params);
+        assert_eq!(info["serverInfo"]["name"], "treering");
+        assert!(info["instructions"].as_str().unwrap().contains("Search first"));
+        client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        client
+    }
+
+    pub(crate) fn send(&mut self, message: &Value) {
+        writeln!(self.to.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    pub(crate) fn begin(&mut self, method: &str, params: &Value) -> u64 {
+        self.next += 1;
+        self.send(&json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params }));
+        self.next
+    }
+
+    pub(crate) fn read(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(self.from.read_line(&mut line).unwrap() > 0, "the server ended");
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// The answer to a request, an error included.
+    pub(crate) fn reply(&mut self, method: &str, params: &Value) -> Value {
+        let id = self.begin(method, params);
+        loop {
+            let message = self.read();
+            if message["id"] == id {
+                return message;
+            }
+            self.notes.push(message);
+        }
+    }
+
+    pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
+        let reply = self.reply(method, params);
+        assert!(reply.get("error").is_none(), "{method}: {reply}");
+        reply["result"].clone()
+    }
+
+    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        self.ask(
+            "tools/call",
+            &json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": 7 } }),
+        )
+    }
+
+    /// What a tool answers.
+    pub(crate) fn ok(&mut self, tool: &str, arguments: &Value) -> Value {
+        let result = self.call(tool, arguments);
+        assert_eq!(result["isError"], false, "{tool}: {result}");
+        result["structuredContent"].clone()
+    }
+
+    /// What a tool says when it refuses.
+    pub(crate) fn refused(&mut self, tool: &str, arguments: &Value) -> String {
+        let result = self.call(tool, arguments);
+        assert_eq!(result["isError"], true, "{tool}: {result}");
+        result["content"][0]["text"].as_str().unwrap().to_owned()
+    }
+
+    /// Asks the process to stop while standard input is open.
+    pub(crate) fn stop(mut self) {
+        assert!(terminate(&mut self.child).success());
+    }
+
+    /// Hangs up, and waits for the process to end by itself.
+    pub(crate) fn end(mut self) {
+        self.to = None;
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+/// Enough turns for windows to seal.
+pub(crate) fn fill(client: &mut Client, key: &str, turns: usize) {
+    for turn in 0..turns {
+        let user =
+            format!("Question {turn}: how high is the water at gate {turn}? {}", "We wait here. ".repeat(20));
+        let assistant =
+            format!("It stands at {} cm at gate {turn}. {}", turn * 3, "The sill holds. ".repeat(20));
+        client.ok("remember", &json!({ "key": key, "user": user, "assistant": assistant }));
+    }
+}

@@ -1,0 +1,115 @@
+//! The leases that a worker holds: renewed while its jobs run, given back when it has to end before they do.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use treering_core::job::LEASE_MS;
+use treering_core::{Commit, ConversationId, ConversationKey, Job, JobId, Timestamp, Write};
+
+use crate::error::Result;
+use crate::memory::Memory;
+
+/// A job that is held, and since when its lease runs.
+struct Held {
+    conversation: ConversationId,
+    job: JobId,
+    since: Instant,
+}
+
+/// What one worker holds.
+pub(crate) struct Leases {
+    memory: Memory,
+    worker: String,
+    held: Mutex<Vec<Held>>,
+}
+
+impl Leases {
+    pub(crate) fn new(memory: Memory, worker: String) -> Self {
+        Self { memory, worker, held: Mutex::default() }
+    }
+
+    /// Who holds them.
+    pub(crate) fn worker(&self) -> &str {
+        &self.worker
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// Looks after the leases of jobs that were taken.
+    pub(crate) fn add(&self, jobs: &[Job]) {
+        let since = Instant::now();
+        self.lock().extend(jobs.iter().map(|job| Held {
+            conversation: job.conversation,
+            job: job.id,
+            since,
+        }));
+    }
+
+    /// Looks after those of jobs that have run no longer.
+    pub(crate) fn remove(&self, jobs: &[Job]) {
+        self.lock().retain(|held| jobs.iter().all(|job| job.id != held.job));
+    }
+
+    /// Renews the leases of jobs that take long, while there is work.
+    pub(crate) fn keep(&self, running: &AtomicBool) {
+        let third = Duration::from_millis(LEASE_MS / 3);
+        while running.load(Ordering::Acquire) {
+            let mark = self.memory.signal().mark();
+            self.memory.signal().wait(mark, third);
+            let renew = |held: &mut Held| {
+                held.since = Instant::now();
+                (held.conversation, held.job)
+            };
+            let is_old = |held: &&mut Held| held.since.elapsed() >= third;
+            let old: Vec<_> = self.lock().iter_mut().filter(is_old).map(renew).collect();
+            // A lease that cannot be renewed runs out, and another worker takes the job.
+            let (memory, worker) = (self.memory.clone(), self.worker.clone());
+            let renewed = self.change(old, move |job, now| {
+                job.lease(&worker, now);
+                if memory.rests().is_troubled(memory.model_of(&job.kind), now) {
+                    job.wait_in_vain("there is no answer yet");
+                }
+            });
+            drop(renewed);
+        }
+    }
+
+    /// Gives every job back untried, and renews nothing of what is held now any more. How many jobs there were.
+    pub(crate) fn give_back(&self) -> Result<usize> {
+        let held: Vec<_> = self.lock().drain(..).map(|held| (held.conversation, held.job)).collect();
+        let count = held.len();
+        self.change(held, Job::release)?;
+        Ok(count)
+    }
+
+    /// Changes those of the jobs that this worker still has.
+    fn change(
+        &self,
+        ids: Vec<(ConversationId, JobId)>,
+        change: impl Fn(&mut Job, Timestamp) + Send + 'static,
+    ) -> Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let (tenant, worker) = (self.memory.tenant().clone(), self.worker.clone());
+        let now = self.memory.clock().now();
+        self.memory.commit_with(move |reader| {
+            let mut writes = Vec::new();
+            for (conversation, id) in &ids {
+                let key = ConversationKey { tenant: tenant.clone(), id: *conversation };
+                if let Some(mut job) = reader.job(&key, *id)?.filter(|job| job.is_held_by(&worker)) {
+                    change(&mut job, now);
+                    writes.push(Write::PutJob(job));
+                }
+            }
+            Ok((Commit { tenant: tenant.clone(), writes }, ()))
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
