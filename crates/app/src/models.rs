@@ -348,6 +348,8 @@ mod tests {
         assert_eq!(policy.manner(first).prompt, prompt::version_of("Tell it in verse."));
         assert_eq!(policy.manner(first.above()).prompt, prompt::version(Strategy::Thematic));
         std::fs::write(home.path().join("prompts/concise.md"), " \n").unwrap();
-        assert!(summarizer(&mut policy).err().unwrap().to_string().contains("concise.md is empty"));
+        let refused = super::own_prompts(&home.path().join("prompts")).unwrap_err().to_string();
+        assert!(refused.contains("concise.md is empty"), "{refused}");
+        assert_eq!(summarizer(&mut policy).unwrap().name(), "compatible/m", "nobody is kept from storing");
     }
 }
