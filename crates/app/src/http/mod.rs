@@ -14,13 +14,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::response::Html;
+use axum::middleware::Next;
+use axum::response::{Html, IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
+use tokio_stream::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
@@ -37,8 +40,12 @@ use crate::service::{Refusal, Service};
 use crate::tokens::{TokenError, Tokens};
 use door::Door;
 use metrics::Metrics;
+use problem::Problem;
 use tenancy::Tenancies;
 
+/// How much is heard out of a request that is too large, and for how long.
+const MOST_HEARD: usize = 16 << 20;
+const LONGEST_HEARD: Duration = Duration::from_secs(5);
 /// How long a call over MCP may take: it may be waiting for summaries, and tells so.
 const LONGEST_CALL: Duration = Duration::from_secs(600);
 /// How long giving jobs back may take at the end. Leases that are not given back run out by themselves.
@@ -239,9 +246,31 @@ fn router(app: &App, settings: &ServeSettings) -> Router {
         .merge(open)
         .layer(shared_with(&settings.origins))
         .layer(RequestBodyLimitLayer::new(settings.body_bytes))
+        .layer(middleware::from_fn_with_state(settings.body_bytes, hear_out))
         .layer(CatchPanicLayer::new())
         .layer(middleware::from_fn_with_state(app.clone(), watch::watch))
         .with_state(app.clone())
+}
+
+/// Hears out who sends too much, for a while, before refusing it: whoever is hung up on while sending never reads why.
+async fn hear_out(State(limit): State<usize>, request: Request, next: Next) -> Response {
+    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
+    if length.is_none_or(|length: usize| length <= limit) {
+        return next.run(request).await;
+    }
+    let mut body = request.into_body().into_data_stream();
+    let heard = async {
+        let mut heard = 0;
+        while let Some(Ok(part)) = body.next().await {
+            heard += part.len();
+            if heard > MOST_HEARD {
+                break;
+            }
+        }
+    };
+    // Who sends for longer does not read the answer.
+    drop(tokio::time::timeout(LONGEST_HEARD, heard).await);
+    Problem::of_status(StatusCode::PAYLOAD_TOO_LARGE).into_response()
 }
 
 /// Tells browsers which pages of others may call.
