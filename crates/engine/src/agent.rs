@@ -126,14 +126,16 @@ impl Agent {
             std::thread::sleep(pause);
             (reply, heard) = call(&chat, &request);
         }
-        self.log(conversation, &purse)?;
+        // An answer that cannot be logged is one all the same.
+        drop(self.log(conversation, &purse));
         match reply {
             Ok(reply) if reply.text.trim().is_empty() => {
                 let why = match reply.end {
                     End::Cut => {
                         "the answer was cut before it said anything: `chat.max_tokens` leaves it too little"
                     }
-                    _ => "the answer has no text",
+                    End::Declined => "the model declined, and said nothing",
+                    End::Complete => "the answer has no text",
                 };
                 Err(Error::Unanswered(ProviderError::lasting(format!("{}: {why}", self.chat.name()))))
             }

@@ -200,20 +200,14 @@ fn run_together(memory: &Memory, jobs: &[Job]) -> Result<Vec<Ran>> {
     let lacking = missing(memory, &*reader, &index.model, texts_of_all)?;
     drop(reader);
     let purse = memory.purse(jobs.first().map(|job| job.conversation));
-    let asked = memory.clock().now();
-    memory.rests().asked(&index.model, asked);
-    match vectors_of(embedder, &lacking, &purse) {
-        Ok(vectors) => {
-            memory.rests().answered(&index.model, asked);
-            finish(memory, jobs, Some((index.model, vectors)), &purse.note())
+    match memory.asking(&index.model, || vectors_of(embedder, &lacking, &purse)) {
+        Ok(vectors) => finish(memory, jobs, Some((index.model, vectors)), &purse.note()),
+        // One text may be what is wrong: each job stands for itself then. Not where nobody is there to ask.
+        Err(error) if jobs.len() > 1 && error.advice == Advice::GiveUp => {
+            let each = jobs.iter().map(|job| run_together(memory, std::slice::from_ref(job)));
+            Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
         }
         Err(error) => {
-            memory.rests().failed(&index.model, asked, memory.clock().now(), &error.reason);
-            // One text may be what is wrong: each job stands for itself then. Not where nobody is there to ask.
-            if jobs.len() > 1 && error.advice == Advice::GiveUp {
-                let each = jobs.iter().map(|job| run_together(memory, std::slice::from_ref(job)));
-                return Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect());
-            }
             let error = ProviderError { reason: format!("{}{}", error.reason, purse.note()), ..error };
             Ok(jobs.iter().map(|_| Ran::Failed(error.clone())).collect())
         }

@@ -26,9 +26,9 @@ impl Memory {
     /// How the gate of a conversation stands.
     pub fn gate(&self, id: ConversationId) -> Result<GateStatus> {
         let filter = JobFilter { heights: Some((0, 1)), ..JobFilter::of(id) };
-        let jobs = self.store().reader()?.jobs(self.tenant(), &filter)?;
-        let now = self.clock().now();
-        Ok(GateStatus::of(&jobs, |kind| self.rests().is_troubled(self.model_of(kind), now)))
+        let reader = self.store().reader()?;
+        let jobs = reader.jobs(self.tenant(), &filter)?;
+        Ok(GateStatus::of(&jobs, |kind| self.is_troubled(&*reader, kind).unwrap_or(false)))
     }
 
     /// Waits until the gate of a conversation is clear, at most for `timeout`. Work that another

@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use treering_core::job::LEASE_MS;
-use treering_core::{Commit, ConversationId, ConversationKey, Job, JobId, Timestamp, Write};
+use treering_core::ports::StoreResult;
+use treering_core::{Commit, ConversationId, ConversationKey, Job, JobId, Reader, Timestamp, Write};
 
 use crate::error::Result;
 use crate::memory::Memory;
@@ -67,11 +68,12 @@ impl Leases {
             let old: Vec<_> = self.lock().iter_mut().filter(is_old).map(renew).collect();
             // A lease that cannot be renewed runs out, and another worker takes the job.
             let (memory, worker) = (self.memory.clone(), self.worker.clone());
-            let renewed = self.change(old, move |job, now| {
+            let renewed = self.change(old, move |reader, job, now| {
                 job.lease(&worker, now);
-                if memory.rests().is_troubled(memory.model_of(&job.kind), now) {
+                if memory.is_troubled(reader, &job.kind)? {
                     job.wait_in_vain("there is no answer yet");
                 }
+                Ok(())
             });
             drop(renewed);
         }
@@ -81,7 +83,10 @@ impl Leases {
     pub(crate) fn give_back(&self) -> Result<usize> {
         let held: Vec<_> = self.lock().drain(..).map(|held| (held.conversation, held.job)).collect();
         let count = held.len();
-        self.change(held, Job::release)?;
+        self.change(held, |_, job, now| {
+            job.release(now);
+            Ok(())
+        })?;
         Ok(count)
     }
 
@@ -89,7 +94,7 @@ impl Leases {
     fn change(
         &self,
         ids: Vec<(ConversationId, JobId)>,
-        change: impl Fn(&mut Job, Timestamp) + Send + 'static,
+        change: impl Fn(&dyn Reader, &mut Job, Timestamp) -> StoreResult<()> + Send + 'static,
     ) -> Result<()> {
         if ids.is_empty() {
             return Ok(());
@@ -101,7 +106,7 @@ impl Leases {
             for (conversation, id) in &ids {
                 let key = ConversationKey { tenant: tenant.clone(), id: *conversation };
                 if let Some(mut job) = reader.job(&key, *id)?.filter(|job| job.is_held_by(&worker)) {
-                    change(&mut job, now);
+                    change(reader, &mut job, now)?;
                     writes.push(Write::PutJob(job));
                 }
             }

@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use treering_core::{Timestamp, job::JobKind};
+use treering_core::job::JobKind;
+use treering_core::ports::StoreResult;
+use treering_core::{Advice, ProviderError, Reader, Timestamp};
 
 use crate::memory::Memory;
 
@@ -40,21 +42,15 @@ impl Rests {
     }
 
     /// Whether nobody should wait for a model: it has failed since it last answered, or takes very long.
-    pub(crate) fn is_troubled(&self, model: &str, now: Timestamp) -> bool {
+    fn is_troubled(&self, model: &str, now: Timestamp) -> bool {
         let rests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_slow = |asked: &Timestamp| asked.plus_micros(SLOW * 1_000_000) <= now;
         rests.get(model).is_some_and(|rest| rest.failures > 0 || rest.asked.iter().any(is_slow))
     }
 
-    /// A model is asked.
-    pub(crate) fn asked(&self, model: &str, now: Timestamp) {
-        self.with(model, |rest| rest.asked.push(now));
-    }
-
-    /// A model that was asked then has failed.
-    pub(crate) fn failed(&self, model: &str, asked: Timestamp, now: Timestamp, why: &str) {
+    /// A model has failed.
+    pub(crate) fn failed(&self, model: &str, now: Timestamp, why: &str) {
         self.with(model, |rest| {
-            rest.end(asked);
             let seconds = REST.saturating_mul(1 << rest.failures.min(16)).min(LONGEST_REST);
             rest.until = Some(now.plus_micros(seconds * 1_000_000));
             rest.failures += 1;
@@ -62,11 +58,20 @@ impl Rests {
         });
     }
 
-    /// A model that was asked then has answered.
-    pub(crate) fn answered(&self, model: &str, asked: Timestamp) {
+    fn answered(&self, model: &str) {
+        self.with(model, |rest| rest.failures = 0);
+    }
+
+    fn asked(&self, model: &str, now: Timestamp) {
+        self.with(model, |rest| rest.asked.push(now));
+    }
+
+    /// A call that was made then is over.
+    fn ended(&self, model: &str, asked: Timestamp) {
         self.with(model, |rest| {
-            rest.end(asked);
-            rest.failures = 0;
+            if let Some(place) = rest.asked.iter().position(|other| *other == asked) {
+                rest.asked.swap_remove(place);
+            }
         });
     }
 
@@ -76,21 +81,35 @@ impl Rests {
     }
 }
 
-impl Rest {
-    fn end(&mut self, asked: Timestamp) {
-        if let Some(place) = self.asked.iter().position(|other| *other == asked) {
-            self.asked.swap_remove(place);
-        }
-    }
-}
-
 impl Memory {
-    /// The model that does a job.
-    pub(crate) fn model_of(&self, kind: &JobKind) -> &str {
-        match kind {
-            JobKind::Summarise(_) => self.summarizer().name(),
-            JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) => self.embedder().name(),
+    /// Asks a model, and notes how that went. What it wrote unusably, or was not asked for under a cap, is no failure.
+    pub(crate) fn asking<T>(
+        &self,
+        model: &str,
+        call: impl FnOnce() -> Result<T, ProviderError>,
+    ) -> Result<T, ProviderError> {
+        let (rests, asked) = (self.rests(), self.clock().now());
+        rests.asked(model, asked);
+        let answer = call();
+        rests.ended(model, asked);
+        match &answer {
+            Err(error) if error.advice != Advice::StandIn => {
+                rests.failed(model, self.clock().now(), &error.reason);
+            }
+            _ => rests.answered(model),
         }
+        answer
+    }
+
+    /// Whether nobody should wait for a job, because the model that does it does not answer.
+    pub(crate) fn is_troubled(&self, reader: &dyn Reader, kind: &JobKind) -> StoreResult<bool> {
+        let now = self.clock().now();
+        Ok(match kind {
+            JobKind::Summarise(_) => self.rests().is_troubled(self.summarizer().name(), now),
+            JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) => {
+                self.rests().is_troubled(&self.index_in_use(reader)?.model, now)
+            }
+        })
     }
 }
 
@@ -104,7 +123,7 @@ mod tests {
         let mut now = Timestamp::from_micros(0);
         assert_eq!(rests.left("m", now), None);
         for seconds in [15, 30, 60, 120, 240, 300, 300] {
-            rests.failed("m", now, now, "down");
+            rests.failed("m", now, "down");
             assert_eq!(rests.left("m", now), Some((seconds, "down".to_owned())));
             assert_eq!(rests.left("other", now), None);
             now = now.plus_micros(i64::try_from(seconds).unwrap() * 1_000_000);
@@ -114,9 +133,9 @@ mod tests {
                 "and nobody waits for it"
             );
         }
-        rests.answered("m", now);
+        rests.answered("m");
         assert!(!rests.is_troubled("m", now), "an answer makes good");
-        rests.failed("m", now, now, "down");
+        rests.failed("m", now, "down");
         assert_eq!(rests.left("m", now), Some((15, "down".to_owned())));
     }
 
@@ -128,7 +147,7 @@ mod tests {
         rests.asked("m", at(5));
         assert!(!rests.is_troubled("m", at(19)) && rests.is_troubled("m", at(20)));
         assert_eq!(rests.left("m", at(20)), None, "it has not failed");
-        rests.answered("m", at(0));
+        rests.ended("m", at(0));
         assert!(
             !rests.is_troubled("m", at(24)) && rests.is_troubled("m", at(25)),
             "the other call is still out"

@@ -309,16 +309,8 @@ impl Worker {
         let (summarizer, retry) = (self.memory.summarizer(), self.memory.work().retry);
         let purse = self.memory.purse(Some(job.conversation));
         let facts = Facts::of_brief(&material.brief);
-        let (rests, asked) = (self.memory.rests(), self.memory.clock().now());
-        rests.asked(summarizer.name(), asked);
-        let written = guarded(summarizer, &material.brief, &purse);
-        match &written {
-            Err(error) if error.advice != Advice::StandIn => {
-                rests.failed(summarizer.name(), asked, self.memory.clock().now(), &error.reason);
-            }
-            _ => rests.answered(summarizer.name(), asked),
-        }
-        let why = match written {
+        let ask = || guarded(summarizer, &material.brief, &purse);
+        let why = match self.memory.asking(summarizer.name(), ask) {
             Ok(content) => match acceptance::accept(&content, &facts, material.source.chars) {
                 Ok(fidelity) => {
                     let (by, note) = (summarizer.name().to_owned(), purse.note());

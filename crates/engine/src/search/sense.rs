@@ -37,29 +37,21 @@ impl Memory {
         }
         let patience = Duration::from_millis(self.work().query_timeout_ms.max(1));
         let (tell, told) = mpsc::channel();
-        let (memory, model_asked, text) = (self.clone(), model.to_owned(), text.to_owned());
-        self.rests().asked(model, now);
-        std::thread::spawn(move || {
-            let answer = memory.ask_for_vector(&model_asked, &text);
-            // Who waited in vain has noted that already.
-            let Err(mpsc::SendError(answer)) = tell.send(answer) else { return };
-            if answer.is_ok() {
-                memory.rests().answered(&model_asked, now);
-            }
-        });
-        let late = || Err(format!("{model:?} did not answer within {} ms", patience.as_millis()));
-        let answer = told.recv_timeout(patience).unwrap_or_else(|_| late());
-        match &answer {
-            Ok(_) => self.rests().answered(model, now),
-            Err(why) => self.rests().failed(model, now, now, why),
-        }
-        answer
+        let (memory, asked, text) = (self.clone(), model.to_owned(), text.to_owned());
+        // Nobody may wait for it any more when it answers.
+        std::thread::spawn(move || drop(tell.send(memory.ask_for_vector(&asked, &text))));
+        told.recv_timeout(patience).unwrap_or_else(|_| {
+            let why = format!("{model:?} did not answer within {} ms", patience.as_millis());
+            self.rests().failed(model, now, &why);
+            Err(why)
+        })
     }
 
     fn ask_for_vector(&self, model: &str, text: &str) -> Result<Vec<f32>, String> {
         let embedder = self.embedder_named(model).ok_or_else(|| format!("there is no model {model:?}"))?;
-        let vectors = embedder.embed_metered(&[text::longest_embedded(text)], &self.purse(None));
-        let mut vectors = vectors.map_err(|error| error.reason)?;
+        let texts = [text::longest_embedded(text)];
+        let asked = self.asking(model, || embedder.embed_metered(&texts, &self.purse(None)));
+        let mut vectors = asked.map_err(|error| error.reason)?;
         vectors.pop().ok_or_else(|| format!("{model:?} gave no vector"))
     }
 }
