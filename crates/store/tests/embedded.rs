@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 use tempfile::TempDir;
-use treering_core::ports::SpendFilter;
-use treering_core::{Store, StoreError, TenantId};
+use treering_core::ports::{Span, SpendFilter};
+use treering_core::{ConversationId, ConversationKey, MessageIdx, Store, StoreError, TenantId};
 use treering_store::{EmbeddedStore, Sync};
-use treering_testkit::store_contract;
+use treering_testkit::{contract, contract_writers, store_contract};
 
 fn fresh() -> (EmbeddedStore, TempDir) {
     let folder = tempfile::tempdir().unwrap();
@@ -72,10 +72,43 @@ fn a_store_from_the_future_is_left_alone() {
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
+/// What a store keeps of the conversations it wrote is what is in the file, whoever wrote there.
+#[test]
+fn a_plan_sees_what_others_committed_before() {
+    let (one, folder) = fresh();
+    let other = EmbeddedStore::open(folder.path(), Sync::Full).unwrap();
+    contract::commits_are_seen_at_once(&one);
+    for store in [&one, &other, &other, &one, &other, &one, &one] {
+        contract_writers::add_next(store);
+    }
+    let key = ConversationKey { tenant: TenantId::default(), id: ConversationId::from_bytes([1; 16]) };
+    let counted = |store: &EmbeddedStore| {
+        let reader = store.reader().unwrap();
+        let messages = reader.messages(&key, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
+        assert!(messages.iter().map(|message| message.idx.0).eq(0..8));
+        reader.conversation(&key).unwrap().unwrap().totals.messages
+    };
+    assert_eq!((counted(&one), counted(&other)), (8, 8));
+}
+
+/// The log is carried over into the file from 4,000 pages on; at 8,000, writers wait for it.
+#[test]
+fn the_log_does_not_grow_without_end() {
+    const LONGEST: u64 = 9000 * 4120;
+    for writers in [1, 8] {
+        let (store, folder) = fresh();
+        let log = folder.path().join(format!("{}-wal", EmbeddedStore::FILE));
+        contract_writers::write_much(&store, writers, 60_000_000);
+        let length = std::fs::metadata(log).unwrap().len();
+        assert!(length < LONGEST, "{writers} writers left a log of {length} bytes");
+        assert_eq!(store.check().unwrap(), Vec::<String>::new());
+    }
+}
+
 #[test]
 fn a_store_that_was_closed_is_one_file() {
     let (store, folder) = fresh();
-    treering_testkit::contract::commits_are_seen_at_once(&store);
+    contract::commits_are_seen_at_once(&store);
     drop(store);
     let names: Vec<_> =
         std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();

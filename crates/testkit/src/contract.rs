@@ -5,8 +5,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use std::sync::{Arc, Barrier};
-
 use treering_core::conversation::{Fork, Naming, Thread, Totals};
 use treering_core::growth::Growth;
 use treering_core::ports::{ConversationFilter, Known, Span};
@@ -37,10 +35,9 @@ macro_rules! store_contract {
             turns_are_made_by_what_is_in_them,
             a_reader_sees_one_moment,
             commits_are_seen_at_once,
-            writers_at_once_all_get_through,
-            a_plan_sees_what_was_committed_before,
             a_sound_store_has_no_problems,
         );
+        $crate::writers_contract!($fresh);
         $crate::tree_contract!($fresh);
         $crate::follow_contract!($fresh);
         $crate::spend_contract!($fresh);
@@ -407,62 +404,6 @@ pub fn commits_are_seen_at_once(store: &dyn Store) {
         put(store, number);
         assert!(store.reader().unwrap().conversation(&key(number)).unwrap().is_some());
     }
-}
-
-pub fn writers_at_once_all_get_through(store: &dyn Store) {
-    const WRITERS: u8 = 12;
-    const EACH: u32 = 25;
-    let start = Arc::new(Barrier::new(usize::from(WRITERS)));
-    std::thread::scope(|scope| {
-        for number in 0..WRITERS {
-            let start = Arc::clone(&start);
-            scope.spawn(move || {
-                start.wait();
-                put(store, number);
-                for idx in 1..EACH {
-                    let refuse = idx % 5 == 0;
-                    let id = conversation(number).id;
-                    let write =
-                        Write::AddMessage(id, message(if refuse { 0 } else { idx }, 0, Role::User, "x"));
-                    assert_eq!(commit(store, vec![write]).is_err(), refuse);
-                }
-            });
-        }
-    });
-    let reader = store.reader().unwrap();
-    for number in 0..WRITERS {
-        let messages = reader.messages(&key(number), everything(MessageIdx(0))).unwrap();
-        let expected: Vec<u32> = (0..EACH).filter(|idx| *idx == 0 || idx % 5 != 0).collect();
-        assert_eq!(messages.iter().map(|message| message.idx.0).collect::<Vec<_>>(), expected);
-    }
-}
-
-pub fn a_plan_sees_what_was_committed_before(store: &dyn Store) {
-    put(store, 1);
-    const WRITERS: u32 = 8;
-    const EACH: u32 = 20;
-    std::thread::scope(|scope| {
-        for _ in 0..WRITERS {
-            scope.spawn(|| {
-                for _ in 0..EACH {
-                    let add_next = move |reader: &dyn treering_core::Reader| {
-                        let mut it = reader.conversation(&key(1))?.unwrap();
-                        let next = it.totals.messages;
-                        it.totals.messages += 1;
-                        let message = message(next, 0, Role::User, "counted");
-                        let id = it.id;
-                        let writes = vec![Write::PutConversation(it), Write::AddMessage(id, message)];
-                        Ok(Commit { tenant: TenantId::default(), writes })
-                    };
-                    store.commit(Box::new(add_next)).unwrap();
-                }
-            });
-        }
-    });
-    let reader = store.reader().unwrap();
-    assert_eq!(reader.conversation(&key(1)).unwrap().unwrap().totals.messages, 1 + WRITERS * EACH);
-    let messages = reader.messages(&key(1), everything(MessageIdx(0))).unwrap();
-    assert!(messages.iter().map(|message| message.idx.0).eq(0..=WRITERS * EACH));
 }
 
 pub fn a_sound_store_has_no_problems(store: &dyn Store) {

@@ -6,6 +6,7 @@ pub mod contract_follow;
 pub mod contract_jobs;
 pub mod contract_spend;
 pub mod contract_tree;
+pub mod contract_writers;
 pub mod embedder;
 pub mod fault_server;
 pub mod generate;

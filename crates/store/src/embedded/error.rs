@@ -24,7 +24,7 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
                 detail: "it is not a Treering store, or its beginning was overwritten".into(),
             },
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
-                StoreError::Busy { path, seconds: super::PATIENCE.as_secs() }
+                StoreError::Busy { path, seconds: super::open::PATIENCE.as_secs() }
             }
             _ => StoreError::Failed { path, detail },
         },

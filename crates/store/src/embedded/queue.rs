@@ -1,10 +1,12 @@
 //! Group commit: writers that arrive together are applied together and share a sync.
 //!
-//! There is no thread of its own. The first writer leads: it applies everything that waits, in
-//! order, hands the lead to the first of those that arrived meanwhile, and only then waits for
-//! the disk; so the disk works on one batch while the next is applied. Nobody is answered before
-//! the disk has what they wrote. A leader waits a moment for the writers of the last batches to
-//! come back, so that they share its sync. A writer that comes alone pays nothing for all this.
+//! There is no thread of its own. The first writer leads: it opens a transaction and applies its
+//! own plan, then those of whoever joined the line meanwhile, in order; so the next writers get
+//! ready while the first are applied. It waits a moment for the writers of the last batches to
+//! come back, so that they share its sync, then closes the batch, hands the lead to the first of
+//! those that came too late, and only then waits for the disk; so the disk works on one batch
+//! while the next is applied. Nobody is answered before the disk has what they wrote. A writer
+//! that comes alone pays nothing for all this.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,21 +25,17 @@ const COMPANY: Duration = Duration::from_micros(500);
 #[derive(Default)]
 pub(super) struct Queue {
     line: Mutex<Line>,
-    /// Enough have joined the line.
-    changed: Condvar,
 }
 
 #[derive(Default)]
 struct Line {
     waiting: VecDeque<Arc<Ticket>>,
     led: bool,
-    /// How many the next batch waits for: as many as were in line or with the disk when the last
-    /// one was gathered.
+    /// How many the next batch waits for: as many as were in the last one, in line or with the
+    /// disk when it was closed.
     expected: usize,
     /// Writers that wait for the disk.
     syncing: usize,
-    /// Whether the leader waits for its batch to grow.
-    growing: bool,
 }
 
 /// One writer's place in the line.
@@ -56,13 +54,13 @@ enum State {
 }
 
 impl Queue {
-    /// Commits a plan, alone or with others. `apply` applies a batch and answers for each plan;
-    /// it is called by one thread at a time. `sync` makes durable what was applied before it was
-    /// called; it may be called by several threads.
+    /// Commits a plan, alone or with others. `apply` applies a batch and answers for each of its
+    /// plans; it is called by one thread at a time. `sync` makes durable what was applied before
+    /// it was called; it may be called by several threads.
     pub(super) fn commit(
         &self,
         plan: Plan,
-        apply: impl Fn(&mut [Plan]) -> Vec<StoreResult<()>>,
+        apply: impl Fn(&mut Batch<'_>) -> Vec<StoreResult<()>>,
         sync: impl Fn() -> StoreResult<()>,
     ) -> StoreResult<()> {
         let mut line = lock(&self.line);
@@ -70,9 +68,6 @@ impl Queue {
             let ticket =
                 Arc::new(Ticket { state: Mutex::new(State::Waiting(plan)), changed: Condvar::new() });
             line.waiting.push_back(Arc::clone(&ticket));
-            if line.growing && line.waiting.len() + 1 >= line.expected {
-                self.changed.notify_one();
-            }
             drop(line);
             match ticket.wait() {
                 Turn::Done(result) => return result,
@@ -87,51 +82,89 @@ impl Queue {
     fn lead(
         &self,
         own: Plan,
-        apply: impl Fn(&mut [Plan]) -> Vec<StoreResult<()>>,
+        apply: impl Fn(&mut Batch<'_>) -> Vec<StoreResult<()>>,
         sync: impl Fn() -> StoreResult<()>,
     ) -> StoreResult<()> {
         // Leadership passes on even if a plan panics: nobody may wait for ever.
         let handover = Handover(self);
-        let (mut plans, tickets) = self.gather(own);
-        let results = apply(&mut plans);
-        let syncing = Syncing::new(self, plans.len());
+        let mut batch = Batch::new(self, own);
+        let results = apply(&mut batch);
+        let syncing = Syncing::new(self, batch.plans.len());
         drop(handover);
         let synced = if results.iter().any(Result::is_ok) { sync() } else { Ok(()) };
         drop(syncing);
         let mut results = results.into_iter().map(|result| result.and_then(|()| synced.clone()));
         let result = results.next().unwrap_or_else(|| Err(lost()));
-        for ticket in tickets {
+        for ticket in batch.followed {
             ticket.set(State::Done(results.next().unwrap_or_else(|| Err(lost()))));
         }
         result
     }
+}
 
-    /// The leader's plan and those that wait, in order.
-    fn gather(&self, own: Plan) -> (Vec<Plan>, Vec<Followed>) {
-        let mut line = lock(&self.line);
-        let waited = Instant::now();
-        line.growing = true;
-        while line.waiting.len() + 1 < line.expected {
-            let left = COMPANY.saturating_sub(waited.elapsed());
-            if left.is_zero() {
-                break;
-            }
-            let (back, _) = self.changed.wait_timeout(line, left).unwrap_or_else(PoisonError::into_inner);
-            line = back;
+/// What one transaction carries: the leader's plan and those of the writers that join it.
+pub(super) struct Batch<'a> {
+    queue: &'a Queue,
+    /// The leader's first.
+    plans: Vec<Plan>,
+    followed: Vec<Followed>,
+    /// How many were given out.
+    given: usize,
+    /// How long the leader may still wait for others.
+    patience: Duration,
+}
+
+impl<'a> Batch<'a> {
+    fn new(queue: &'a Queue, own: Plan) -> Self {
+        Self { queue, plans: vec![own], followed: Vec::new(), given: 0, patience: COMPANY }
+    }
+
+    /// The next plan to apply; `None` closes the batch.
+    pub(super) fn next(&mut self) -> Option<&mut Plan> {
+        if self.given == self.plans.len() && !self.grow() {
+            return None;
         }
-        line.growing = false;
-        let count = line.waiting.len().min(LARGEST_BATCH - 1);
-        line.expected = line.waiting.len() + 1 + line.syncing;
-        let mut plans = vec![own];
-        let mut tickets = Vec::with_capacity(count);
-        for ticket in line.waiting.drain(..count) {
-            let taken = std::mem::replace(&mut *lock(&ticket.state), State::Taken);
-            if let State::Waiting(plan) = taken {
-                plans.push(plan);
-                tickets.push(Followed(ticket));
+        self.given += 1;
+        self.plans.get_mut(self.given - 1)
+    }
+
+    /// The plans that were given out.
+    pub(super) fn given(&mut self) -> &mut [Plan] {
+        &mut self.plans[..self.given]
+    }
+
+    /// Takes in everybody who waits: what fails now is nobody's own fault.
+    pub(super) fn give_all(&mut self) -> usize {
+        self.patience = Duration::ZERO;
+        while self.next().is_some() {}
+        self.given
+    }
+
+    /// Takes in the next writer in line, having waited for one if more are to be expected.
+    fn grow(&mut self) -> bool {
+        let mut line = lock(&self.queue.line);
+        loop {
+            let full = self.plans.len() == LARGEST_BATCH;
+            if !full && let Some(ticket) = line.waiting.pop_front() {
+                let taken = std::mem::replace(&mut *lock(&ticket.state), State::Taken);
+                if let State::Waiting(plan) = taken {
+                    self.plans.push(plan);
+                    self.followed.push(Followed(ticket));
+                    return true;
+                }
+                continue;
             }
+            if full || self.plans.len() >= line.expected || self.patience.is_zero() {
+                line.expected = self.plans.len() + line.waiting.len() + line.syncing;
+                return false;
+            }
+            // They are about to come: to be put to sleep and woken would take longer.
+            drop(line);
+            let since = Instant::now();
+            std::thread::yield_now();
+            self.patience = self.patience.saturating_sub(since.elapsed());
+            line = lock(&self.queue.line);
         }
-        (plans, tickets)
     }
 }
 

@@ -23,30 +23,34 @@ use treering_core::{
     ToolResult, Turn, TurnNo,
 };
 
-use super::codes;
+use super::conversations::{self, COLUMNS, Kept, Numbered, totals};
 use super::error::explain;
-use super::{threads, tree_read};
+use super::{codes, threads};
 
 /// What can be read through a connection, owned or lent. Everything it reads is of one moment.
 pub(super) struct View<'a, C> {
     pub(super) connection: C,
     pub(super) path: &'a Path,
     /// The conversation that was asked for last: most of what is read in a row is of one.
-    last: RefCell<Option<(ConversationKey, Numbered)>>,
+    last: RefCell<Option<(ConversationKey, Found)>>,
+    /// What the writer keeps of conversations.
+    kept: Option<&'a Kept>,
 }
 
 /// A conversation's row number and the names of its threads by place.
-type Numbered = (i64, Arc<[ThreadName]>);
-
-const CONVERSATION: &str = "id, slug, title, participants, cwd, project_path, started_at, last_activity,
-    state, external_id, messages, turns, tool_calls, chars, tokens, naming, threads, policy, growth";
+type Found = (i64, Arc<[ThreadName]>);
 
 pub(super) const CALL: &str = "t.turn, t.place, t.before_idx, t.at, t.success, t.duration_ms, t.name,
     t.external_id, t.args, t.result, t.thread";
 
 impl<'a, C: Deref<Target = Connection>> View<'a, C> {
     pub(super) const fn new(connection: C, path: &'a Path) -> Self {
-        Self { connection, path, last: RefCell::new(None) }
+        Self { connection, path, last: RefCell::new(None), kept: None }
+    }
+
+    /// The same, through the writer's connection.
+    pub(super) const fn planning(connection: C, path: &'a Path, kept: &'a Kept) -> Self {
+        Self { connection, path, last: RefCell::new(None), kept: Some(kept) }
     }
 
     pub(super) fn one<T>(
@@ -71,9 +75,14 @@ impl<'a, C: Deref<Target = Connection>> View<'a, C> {
         rows().map_err(|error| explain(self.path, &error))
     }
 
-    fn row(&self, key: &ConversationKey) -> StoreResult<Option<Numbered>> {
+    fn row(&self, key: &ConversationKey) -> StoreResult<Option<Found>> {
         if let Some((_, known)) = self.last.borrow().as_ref().filter(|(last, _)| last == key) {
             return Ok(Some(known.clone()));
+        }
+        let names =
+            |row: &Numbered| row.conversation.threads.iter().map(|thread| thread.name.clone()).collect();
+        if let Some(found) = self.kept.and_then(|kept| kept.peek(key, |row| (row.pk, names(row)))) {
+            return Ok(Some(found));
         }
         let sql = "SELECT pk, threads FROM conversations WHERE tenant = ?1 AND id = ?2";
         let row = self.one(sql, params![key.tenant.as_str(), key.id.as_bytes()], |row| {
@@ -105,8 +114,11 @@ impl<'a, C: Deref<Target = Connection>> View<'a, C> {
 
 impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
     fn conversation(&self, key: &ConversationKey) -> StoreResult<Option<Conversation>> {
-        let sql = format!("SELECT {CONVERSATION} FROM conversations WHERE tenant = ?1 AND id = ?2");
-        self.one(&sql, params![key.tenant.as_str(), key.id.as_bytes()], conversation)
+        let found = match self.kept {
+            Some(kept) => kept.with(&self.connection, key, |row| row.map(|row| row.conversation.clone())),
+            None => conversations::find(&self.connection, key).map(|row| row.map(|row| row.conversation)),
+        };
+        found.map_err(|error| explain(self.path, &error))
     }
 
     fn conversation_by_external_id(
@@ -114,13 +126,13 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
         tenant: &TenantId,
         id: &ExternalId,
     ) -> StoreResult<Option<Conversation>> {
-        let sql = format!("SELECT {CONVERSATION} FROM conversations WHERE tenant = ?1 AND external_id = ?2");
-        self.one(&sql, [tenant.as_str(), id.as_str()], conversation)
+        let sql = format!("SELECT {COLUMNS} FROM conversations WHERE tenant = ?1 AND external_id = ?2");
+        self.one(&sql, [tenant.as_str(), id.as_str()], conversations::read)
     }
 
     fn conversation_by_slug(&self, tenant: &TenantId, slug: &str) -> StoreResult<Option<Conversation>> {
-        let sql = format!("SELECT {CONVERSATION} FROM conversations WHERE tenant = ?1 AND slug = ?2");
-        self.one(&sql, [tenant.as_str(), slug], conversation)
+        let sql = format!("SELECT {COLUMNS} FROM conversations WHERE tenant = ?1 AND slug = ?2");
+        self.one(&sql, [tenant.as_str(), slug], conversations::read)
     }
 
     fn conversations_by_id_prefix(
@@ -150,7 +162,7 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
         let (after_at, after_id) = filter.after.map_or((None, None), |(at, id)| (Some(at), Some(id)));
         let in_cwd = if filter.cwd.is_some() { "AND cwd = ?3" } else { "AND ?3 IS NULL" };
         let sql = format!(
-            "SELECT {CONVERSATION} FROM conversations WHERE tenant = ?1 AND (1 << state) & ?2 {in_cwd}
+            "SELECT {COLUMNS} FROM conversations WHERE tenant = ?1 AND (1 << state) & ?2 {in_cwd}
                 AND (?4 IS NULL OR last_activity < ?4 OR (last_activity = ?4 AND id > ?5))
             ORDER BY last_activity DESC, id LIMIT ?6"
         );
@@ -162,7 +174,7 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
             after_id.as_ref().map(ConversationId::as_bytes),
             rows(filter.limit)
         ];
-        self.many(&sql, params, conversation)
+        self.many(&sql, params, conversations::read)
     }
 
     fn turns(&self, key: &ConversationKey, span: Span<TurnNo>) -> StoreResult<Vec<Turn>> {
@@ -373,44 +385,13 @@ where
     make(row.get(at)?).map_err(|why| unreadable(at, why))
 }
 
-fn external_id(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<ExternalId>> {
+pub(super) fn external_id(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<ExternalId>> {
     row.get::<_, Option<String>>(at)?.map(ExternalId::new).transpose().map_err(|why| unreadable(at, why))
 }
 
 fn json(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Json>> {
     let Some(text) = row.get_ref(at)?.as_str_or_null()? else { return Ok(None) };
     Json::new(text).map(Some).map_err(|why| unreadable(at, why))
-}
-
-fn totals(row: &Row<'_>, from: usize) -> rusqlite::Result<Totals> {
-    Ok(Totals {
-        messages: row.get(from)?,
-        turns: row.get(from + 1)?,
-        tool_calls: row.get(from + 2)?,
-        chars: row.get::<_, i64>(from + 3)?.unsigned_abs(),
-        tokens: row.get::<_, i64>(from + 4)?.unsigned_abs(),
-    })
-}
-
-fn conversation(row: &Row<'_>) -> rusqlite::Result<Conversation> {
-    let participants: String = row.get(3)?;
-    Ok(Conversation {
-        id: ConversationId::from_bytes(row.get(0)?),
-        slug: row.get(1)?,
-        title: row.get(2)?,
-        participants: serde_json::from_str(&participants).map_err(|why| unreadable(3, why))?,
-        cwd: row.get(4)?,
-        project_path: row.get(5)?,
-        started_at: moment(row, 6)?,
-        last_activity: moment(row, 7)?,
-        state: codes::state(row.get(8)?).ok_or_else(|| unreadable(8, "no such state"))?,
-        external_id: external_id(row, 9)?,
-        totals: totals(row, 10)?,
-        threads: threads::read(row, 16)?,
-        policy: tree_read::parsed(row, 17)?,
-        growth: tree_read::parsed(row, 18)?,
-        naming: codes::naming(row.get(15)?).ok_or_else(|| unreadable(15, "no such naming"))?,
-    })
 }
 
 /// The name of the thread whose number is in the row.

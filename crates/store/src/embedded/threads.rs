@@ -2,42 +2,33 @@
 //! `[name, parent, fork_after, last_turn]`, where the last turn is an array of numbers.
 
 use rusqlite::Row;
-use serde_json::{Value, json};
 use treering_core::conversation::{Fork, Thread};
 use treering_core::{Invalid, MessageIdx, ThreadName, Timestamp, Turn, TurnNo};
 
 use super::read::unreadable;
+use super::tree_write::text_of;
 
-pub(super) fn write(threads: &[Thread]) -> String {
-    let turn = |turn: &Turn| {
-        json!([
-            turn.no.0,
-            turn.from.0,
-            turn.until.0,
-            turn.messages,
-            turn.tool_calls,
-            u8::from(turn.answered),
-            turn.started_at.as_micros(),
-            turn.ended_at.as_micros()
-        ])
-    };
-    let thread = |thread: &Thread| {
+/// A thread's entry, with its names borrowed or owned.
+type Entry<S> = (S, Option<S>, Option<u32>, Option<(u32, u32, u32, u32, u32, u8, i64, i64)>);
+
+pub(super) fn write(threads: &[Thread]) -> rusqlite::Result<String> {
+    fn entry(thread: &Thread) -> Entry<&str> {
         let fork = thread.fork.as_ref();
-        json!([
-            thread.name.as_str(),
-            fork.map(|fork| fork.parent.as_str()),
-            fork.and_then(|fork| fork.after).map(|idx| idx.0),
-            thread.last_turn.as_ref().map(turn)
-        ])
-    };
-    Value::Array(threads.iter().map(thread).collect()).to_string()
+        let after = fork.and_then(|fork| fork.after).map(|idx| idx.0);
+        let turn = thread.last_turn.as_ref().map(|turn| {
+            let (started, ended) = (turn.started_at.as_micros(), turn.ended_at.as_micros());
+            let (messages, calls, answered) = (turn.messages, turn.tool_calls, u8::from(turn.answered));
+            (turn.no.0, turn.from.0, turn.until.0, messages, calls, answered, started, ended)
+        });
+        (thread.name.as_str(), fork.map(|fork| fork.parent.as_str()), after, turn)
+    }
+    text_of(&threads.iter().map(entry).collect::<Vec<_>>())
 }
 
 pub(super) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Vec<Thread>> {
-    type Entry = (String, Option<String>, Option<u32>, Option<(u32, u32, u32, u32, u32, u8, i64, i64)>);
     let text = row.get_ref(at)?.as_str()?;
-    let entries: Vec<Entry> = serde_json::from_str(text).map_err(|why| unreadable(at, why))?;
-    let thread = |(name, parent, after, turn): Entry| -> Result<Thread, Invalid> {
+    let entries: Vec<Entry<String>> = serde_json::from_str(text).map_err(|why| unreadable(at, why))?;
+    let thread = |(name, parent, after, turn): Entry<String>| -> Result<Thread, Invalid> {
         let name = ThreadName::new(name)?;
         let parent = parent.map(ThreadName::new).transpose()?;
         let fork = parent.map(|parent| Fork { parent, after: after.map(MessageIdx) });

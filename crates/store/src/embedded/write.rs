@@ -2,27 +2,28 @@
 
 use rusqlite::{CachedStatement, Connection, params};
 use treering_core::{
-    Commit, Conversation, ConversationId, Message, TenantId, ThreadName, ToolCall, ToolResult, TurnNo, Write,
+    Commit, Conversation, ConversationId, ConversationKey, Message, TenantId, ThreadName, ToolCall,
+    ToolResult, TurnNo, Write,
 };
 
 use super::codes::{naming_code, role_code, state_code};
+use super::conversations::{Kept, Numbered};
 use super::tree_write::{self as tree, text_of};
 use super::{follow, spend, threads};
 
 type Result<T> = rusqlite::Result<T>;
 
-/// Writes commits within one transaction. Keeps its statements and the conversation it wrote to
-/// last, since the next write is mostly of the same kind and for the same conversation.
+/// Writes commits within one transaction. Keeps its statements, since the next write is mostly of
+/// the same kind.
 pub(super) struct Writer<'a> {
     connection: &'a Connection,
     statements: [Option<CachedStatement<'a>>; SQL.len()],
-    conversation: Option<Row>,
+    kept: &'a Kept,
 }
 
 /// Which statement; its place in [`SQL`].
 #[derive(Clone, Copy)]
 enum Which {
-    FindConversation,
     GrowConversation,
     PutConversation,
     AddMessage,
@@ -30,22 +31,21 @@ enum Which {
     FinishToolCall,
 }
 
-const SQL: [&str; 6] = [
-    "SELECT pk, threads FROM conversations WHERE tenant = ?1 AND id = ?2",
+const SQL: [&str; 5] = [
     // Mostly a conversation has only grown: then the indexes over its names are left alone.
-    "UPDATE conversations SET title = ?4, participants = ?5, started_at = ?8, last_activity = ?9,
-        state = ?10, messages = ?12, turns = ?13, tool_calls = ?14, chars = ?15, tokens = ?16,
-        naming = ?17, threads = ?18, policy = ?19, growth = ?20
-    WHERE tenant = ?1 AND id = ?2 AND slug = ?3 AND cwd IS ?6 AND project_path IS ?7
-        AND external_id IS ?11",
-    "INSERT INTO conversations (tenant, id, slug, title, participants, cwd, project_path, started_at,
-        last_activity, state, external_id, messages, turns, tool_calls, chars, tokens, naming, threads,
-        policy, growth)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)
-    ON CONFLICT (tenant, id) DO UPDATE SET slug = ?3, title = ?4, participants = ?5, cwd = ?6,
-        project_path = ?7, started_at = ?8, last_activity = ?9, state = ?10, external_id = ?11,
-        messages = ?12, turns = ?13, tool_calls = ?14, chars = ?15, tokens = ?16, naming = ?17,
-        threads = ?18, policy = ?19, growth = ?20",
+    "UPDATE conversations SET title = ?2, participants = ?3, started_at = ?4, last_activity = ?5, state = ?6,
+        messages = ?7, turns = ?8, tool_calls = ?9, chars = ?10, tokens = ?11, naming = ?12, threads = ?13,
+        policy = ?14, growth = ?15
+    WHERE pk = ?1",
+    "INSERT INTO conversations (pk, title, participants, started_at, last_activity, state, messages, turns,
+        tool_calls, chars, tokens, naming, threads, policy, growth, tenant, id, slug, cwd, project_path,
+        external_id)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)
+    ON CONFLICT (tenant, id) DO UPDATE SET title = ?2, participants = ?3, started_at = ?4,
+        last_activity = ?5, state = ?6, messages = ?7, turns = ?8, tool_calls = ?9, chars = ?10,
+        tokens = ?11, naming = ?12, threads = ?13, policy = ?14, growth = ?15, slug = ?18, cwd = ?19,
+        project_path = ?20, external_id = ?21
+    RETURNING pk",
     "INSERT INTO messages (conversation, idx, turn, turns, thread, role, at, chars, tokens, hash, author,
         external_id, text, parts)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
@@ -59,8 +59,8 @@ const SQL: [&str; 6] = [
 
 impl<'a> Writer<'a> {
     /// A writer for the transaction that is open on a connection.
-    pub(super) fn new(connection: &'a Connection) -> Self {
-        Self { connection, statements: Default::default(), conversation: None }
+    pub(super) fn new(connection: &'a Connection, kept: &'a Kept) -> Self {
+        Self { connection, statements: Default::default(), kept }
     }
 
     /// Writes a commit.
@@ -101,52 +101,47 @@ impl<'a> Writer<'a> {
     }
 
     fn put_conversation(&mut self, tenant: &TenantId, it: &Conversation) -> Result<()> {
-        let participants = serde_json::Value::from(it.participants.clone()).to_string();
-        let threads = threads::write(&it.threads);
+        let key = key(tenant, it.id);
+        // Where its names are as they were, the row's number says which it is.
+        let grown = self.kept.peek(&key, |row| row.is_named_like(it).then_some(row.pk)).flatten();
+        let (participants, threads) = (text_of(&it.participants)?, threads::write(&it.threads)?);
         let (policy, growth) = (text_of(&it.policy)?, text_of(&it.growth)?);
-        let mut write = |which: Which| {
-            let params = params![
-                tenant.as_str(),
-                it.id.as_bytes(),
-                it.slug,
-                it.title,
-                participants,
-                it.cwd,
-                it.project_path,
-                it.started_at.as_micros(),
-                it.last_activity.as_micros(),
-                state_code(it.state),
-                it.external_id.as_ref().map(|id| id.as_str()),
-                it.totals.messages,
-                it.totals.turns,
-                it.totals.tool_calls,
-                it.totals.chars as i64,
-                it.totals.tokens as i64,
-                naming_code(it.naming),
-                threads,
-                policy,
-                growth,
-            ];
-            self.statement(which)?.execute(params)
+        let changing = params![
+            grown,
+            it.title,
+            participants,
+            it.started_at.as_micros(),
+            it.last_activity.as_micros(),
+            state_code(it.state),
+            it.totals.messages,
+            it.totals.turns,
+            it.totals.tool_calls,
+            it.totals.chars as i64,
+            it.totals.tokens as i64,
+            naming_code(it.naming),
+            threads,
+            policy,
+            growth,
+        ];
+        let pk = match grown {
+            Some(pk) => {
+                self.statement(Which::GrowConversation)?.execute(changing)?;
+                pk
+            }
+            None => {
+                let external_id = it.external_id.as_ref().map(|id| id.as_str());
+                let names =
+                    params![tenant.as_str(), it.id.as_bytes(), it.slug, it.cwd, it.project_path, external_id];
+                let all = [changing, names].concat();
+                self.statement(Which::PutConversation)?.query_row(&all[..], |row| row.get(0))?
+            }
         };
-        if write(Which::GrowConversation)? == 0 {
-            write(Which::PutConversation)?;
-        }
-        let known = self.conversation.take().filter(|row| row.is(tenant, it.id)).map(|row| row.pk);
-        let pk = match known {
-            Some(pk) => pk,
-            None => self
-                .statement(Which::FindConversation)?
-                .query_row(params![tenant.as_str(), it.id.as_bytes()], |row| row.get(0))?,
-        };
-        let threads = it.threads.iter().map(|thread| thread.name.clone()).collect();
-        self.conversation = Some(Row { tenant: tenant.clone(), id: it.id, pk, threads });
+        self.kept.keep(key, Numbered { pk, conversation: it.clone() });
         Ok(())
     }
 
     fn add_message(&mut self, tenant: &TenantId, id: ConversationId, message: &Message) -> Result<()> {
-        let row = self.conversation(tenant, id)?;
-        let (conversation, thread) = (row.pk, row.thread(&message.thread)?);
+        let (conversation, thread) = self.place(tenant, id, &message.thread)?;
         let said = &message.said;
         self.statement(Which::AddMessage)?.execute(params![
             conversation,
@@ -168,8 +163,7 @@ impl<'a> Writer<'a> {
     }
 
     fn add_tool_call(&mut self, tenant: &TenantId, id: ConversationId, it: &ToolCall) -> Result<()> {
-        let row = self.conversation(tenant, id)?;
-        let (conversation, thread) = (row.pk, row.thread(&it.thread)?);
+        let (conversation, thread) = self.place(tenant, id, &it.thread)?;
         let outcome = it.call.outcome.as_ref();
         self.statement(Which::AddToolCall)?.execute(params![
             conversation,
@@ -196,7 +190,7 @@ impl<'a> Writer<'a> {
         order: u32,
         outcome: &ToolResult,
     ) -> Result<()> {
-        let conversation = self.conversation(tenant, id)?.pk;
+        let conversation = self.pk(tenant, id)?;
         self.statement(Which::FinishToolCall)?.execute(params![
             conversation,
             turn.0,
@@ -208,39 +202,27 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn pk(&mut self, tenant: &TenantId, id: ConversationId) -> Result<i64> {
-        Ok(self.conversation(tenant, id)?.pk)
+    fn pk(&self, tenant: &TenantId, id: ConversationId) -> Result<i64> {
+        self.look(tenant, id, |row| Ok(row.pk))
     }
 
-    /// The conversation's row number and, by their places, its threads.
-    fn conversation(&mut self, tenant: &TenantId, id: ConversationId) -> Result<&Row> {
-        if self.conversation.as_ref().is_none_or(|row| !row.is(tenant, id)) {
-            let params = params![tenant.as_str(), id.as_bytes()];
-            let (pk, threads) = self
-                .statement(Which::FindConversation)?
-                .query_row(params, |row| Ok((row.get(0)?, threads::read(row, 1)?)))?;
-            let threads = threads.into_iter().map(|thread| thread.name).collect();
-            self.conversation = Some(Row { tenant: tenant.clone(), id, pk, threads });
-        }
-        self.conversation.as_ref().ok_or(rusqlite::Error::QueryReturnedNoRows)
+    /// The numbers of a conversation's row and of one of its threads.
+    fn place(&self, tenant: &TenantId, id: ConversationId, thread: &ThreadName) -> Result<(i64, i64)> {
+        self.look(tenant, id, |row| Ok((row.pk, row.thread(thread)?)))
+    }
+
+    fn look<T>(
+        &self,
+        tenant: &TenantId,
+        id: ConversationId,
+        look: impl FnOnce(&Numbered) -> Result<T>,
+    ) -> Result<T> {
+        self.kept.with(self.connection, &key(tenant, id), |row| {
+            row.map_or(Err(rusqlite::Error::QueryReturnedNoRows), look)
+        })?
     }
 }
 
-/// What later writes need to know about a conversation.
-struct Row {
-    tenant: TenantId,
-    id: ConversationId,
-    pk: i64,
-    threads: Vec<ThreadName>,
-}
-
-impl Row {
-    fn is(&self, tenant: &TenantId, id: ConversationId) -> bool {
-        self.id == id && self.tenant == *tenant
-    }
-
-    fn thread(&self, name: &ThreadName) -> Result<i64> {
-        let place = self.threads.iter().position(|thread| thread == name);
-        place.map(|place| place as i64).ok_or(rusqlite::Error::QueryReturnedNoRows)
-    }
+fn key(tenant: &TenantId, id: ConversationId) -> ConversationKey {
+    ConversationKey { tenant: tenant.clone(), id }
 }

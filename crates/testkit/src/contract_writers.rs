@@ -1,0 +1,112 @@
+//! The part of the contract of a store that is about plans and about many writers at once.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::sync::{Arc, Barrier};
+
+use treering_core::{Commit, MessageIdx, Role, Store, TenantId, Write};
+
+use crate::contract::{commit, conversation, everything, key, message, put};
+
+/// Makes one test of every rule about writers; part of [`store_contract!`](crate::store_contract).
+#[macro_export]
+macro_rules! writers_contract {
+    ($fresh:expr) => {
+        $crate::store_contract!(
+            $fresh,
+            contract_writers,
+            a_plan_sees_nothing_of_a_failed_commit,
+            a_plan_sees_what_was_committed_before,
+            writers_at_once_all_get_through,
+        );
+    };
+}
+
+pub fn writers_at_once_all_get_through(store: &dyn Store) {
+    const WRITERS: u8 = 12;
+    const EACH: u32 = 25;
+    let start = Arc::new(Barrier::new(usize::from(WRITERS)));
+    std::thread::scope(|scope| {
+        for number in 0..WRITERS {
+            let start = Arc::clone(&start);
+            scope.spawn(move || {
+                start.wait();
+                put(store, number);
+                for idx in 1..EACH {
+                    let refuse = idx % 5 == 0;
+                    let id = conversation(number).id;
+                    let write =
+                        Write::AddMessage(id, message(if refuse { 0 } else { idx }, 0, Role::User, "x"));
+                    assert_eq!(commit(store, vec![write]).is_err(), refuse);
+                }
+            });
+        }
+    });
+    let reader = store.reader().unwrap();
+    for number in 0..WRITERS {
+        let messages = reader.messages(&key(number), everything(MessageIdx(0))).unwrap();
+        let expected: Vec<u32> = (0..EACH).filter(|idx| *idx == 0 || idx % 5 != 0).collect();
+        assert_eq!(messages.iter().map(|message| message.idx.0).collect::<Vec<_>>(), expected);
+    }
+}
+
+/// Adds a message to the first conversation at the place that the plan finds.
+pub fn add_next(store: &dyn Store) {
+    let plan = |reader: &dyn treering_core::Reader| {
+        let mut it = reader.conversation(&key(1))?.unwrap();
+        let next = it.totals.messages;
+        it.totals.messages += 1;
+        let message = message(next, 0, Role::User, "counted");
+        let id = it.id;
+        let writes = vec![Write::PutConversation(it), Write::AddMessage(id, message)];
+        Ok(Commit { tenant: TenantId::default(), writes })
+    };
+    store.commit(Box::new(plan)).unwrap();
+}
+
+/// Writes a number of bytes in commits of many pages, by several writers with a conversation each.
+pub fn write_much(store: &dyn Store, writers: u8, bytes: usize) {
+    let text = "tide ".repeat(50_000);
+    let each = bytes / text.len() / usize::from(writers);
+    std::thread::scope(|scope| {
+        for number in 1..=writers {
+            let text = &text;
+            scope.spawn(move || {
+                put(store, number);
+                for idx in 1..=each {
+                    let message = message(idx as u32, 0, Role::User, text);
+                    commit(store, vec![Write::AddMessage(conversation(number).id, message)]).unwrap();
+                }
+            });
+        }
+    });
+}
+
+pub fn a_plan_sees_nothing_of_a_failed_commit(store: &dyn Store) {
+    put(store, 1);
+    let mut it = conversation(1);
+    it.totals.messages = 7;
+    it.threads.clear();
+    let taken = Write::AddMessage(it.id, message(0, 0, Role::User, "the place is taken"));
+    commit(store, vec![Write::PutConversation(it.clone()), taken]).unwrap_err();
+    add_next(store);
+    it = store.reader().unwrap().conversation(&key(1)).unwrap().unwrap();
+    assert_eq!((it.totals.messages, it.threads), (2, conversation(1).threads));
+}
+
+pub fn a_plan_sees_what_was_committed_before(store: &dyn Store) {
+    put(store, 1);
+    const WRITERS: u32 = 8;
+    const EACH: u32 = 20;
+    std::thread::scope(|scope| {
+        for _ in 0..WRITERS {
+            scope.spawn(|| {
+                (0..EACH).for_each(|_| add_next(store));
+            });
+        }
+    });
+    let reader = store.reader().unwrap();
+    assert_eq!(reader.conversation(&key(1)).unwrap().unwrap().totals.messages, 1 + WRITERS * EACH);
+    let messages = reader.messages(&key(1), everything(MessageIdx(0))).unwrap();
+    assert!(messages.iter().map(|message| message.idx.0).eq(0..=WRITERS * EACH));
+}
