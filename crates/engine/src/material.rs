@@ -1,5 +1,7 @@
 //! Material: what one node is written from, read from the store and put into a brief.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use treering_core::brief::{Brief, Child, Passage, Said, ToolPassage};
 use treering_core::node::{Source, Window, hash_of_group, hash_of_window};
 use treering_core::ports::{NodeFilter, Span, StoreResult};
@@ -12,6 +14,9 @@ use treering_core::{
 const ARGS_CHARS: usize = 400;
 /// The most of the result of a tool call that a summariser sees, in characters.
 const RESULT_CHARS: usize = 600;
+
+/// From how many characters on a message is long.
+const LONG_CHARS: u32 = 50_000;
 
 /// What a node is written from.
 #[derive(Debug)]
@@ -26,9 +31,17 @@ pub(crate) struct Material {
 
 impl Material {
     /// Reads what a task covers; nothing when it is not there any more.
-    pub(crate) fn read(reader: &dyn Reader, key: &ConversationKey, task: &Task) -> StoreResult<Option<Self>> {
+    pub(crate) fn read(
+        reader: &dyn Reader,
+        key: &ConversationKey,
+        task: &Task,
+        long: &LastLong,
+    ) -> StoreResult<Option<Self>> {
         match &task.covers {
-            Covers::Messages(window) => Self::of_window(reader, key, task, window),
+            Covers::Messages(window) => {
+                let messages = long.messages(reader, key, window.from.idx, window.end())?;
+                Self::of_window(reader, key, task, window, messages)
+            }
             Covers::Nodes(_) => Self::of_group(reader, key, task),
         }
     }
@@ -38,8 +51,8 @@ impl Material {
         key: &ConversationKey,
         task: &Task,
         window: &Window,
+        mut messages: Vec<Arc<Message>>,
     ) -> StoreResult<Option<Self>> {
-        let mut messages = reader.messages(key, Span::between(window.from.idx, window.end()))?;
         messages.retain(|message| message.thread == window.thread);
         let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(None) };
         let turns = Span::between(first.turn, TurnNo(last.turn.0 + 1));
@@ -48,7 +61,7 @@ impl Material {
         calls.retain(|call| {
             call.thread == window.thread && window.from.idx <= call.before && call.before < window.end()
         });
-        let mut passages = overlap(reader, key, window, task.manner.overlap_chars)?;
+        let mut passages = overlap(reader, key, window, first, task.manner.overlap_chars)?;
         let mut slices = Vec::with_capacity(messages.len());
         let mut source = Source { from: first.idx.0, until: last.idx.0 + 1, ..Source::default() };
         let mut calls = calls.iter().peekable();
@@ -129,31 +142,65 @@ impl Material {
     }
 }
 
+/// The long message that was read last. Many windows are cut from it, one after another, and reading it
+/// each time would take longer than writing their nodes.
+#[derive(Debug, Default)]
+pub(crate) struct LastLong(Mutex<Option<(ConversationKey, Arc<Message>)>>);
+
+impl LastLong {
+    /// Messages from one up to another. A message never changes once it is stored.
+    fn messages(
+        &self,
+        reader: &dyn Reader,
+        key: &ConversationKey,
+        from: MessageIdx,
+        until: MessageIdx,
+    ) -> StoreResult<Vec<Arc<Message>>> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, message)) = last.as_ref().filter(|(of, message)| of == key && message.idx == from)
+            && until.0 == from.0 + 1
+        {
+            return Ok(vec![Arc::clone(message)]);
+        }
+        let read = reader.messages(key, Span::between(from, until))?;
+        let messages: Vec<Arc<Message>> = read.into_iter().map(Arc::new).collect();
+        if let Some(long) = messages.iter().rfind(|message| message.chars > LONG_CHARS) {
+            *last = Some((key.clone(), Arc::clone(long)));
+        }
+        Ok(messages)
+    }
+}
+
 /// The end of what the thread said before the window, so that it reads on: whole words, at most
 /// so many characters.
 fn overlap(
     reader: &dyn Reader,
     key: &ConversationKey,
     window: &Window,
+    first: &Message,
     chars: u32,
 ) -> StoreResult<Vec<Passage>> {
     const LOOK_BACK: u32 = 16;
     if chars == 0 {
         return Ok(Vec::new());
     }
+    // It begins within its first message, or after one that has to be looked for.
+    if window.from.offset > 0 {
+        return Ok(vec![Passage::Said(said(first, tail(first, window.from.offset, chars)))]);
+    }
     let from = MessageIdx(window.from.idx.0.saturating_sub(LOOK_BACK));
-    let until = MessageIdx(window.from.idx.0 + u32::from(window.from.offset > 0));
-    let before = reader.messages(key, Span::between(from, until))?;
-    let Some(message) = before.into_iter().rfind(|message| message.thread == window.thread) else {
-        return Ok(Vec::new());
-    };
-    let end = if message.idx == window.from.idx { window.from.offset } else { message.chars };
+    let before = reader.messages(key, Span::between(from, window.from.idx))?;
+    let last = before.iter().rfind(|message| message.thread == window.thread);
+    Ok(last.map(|last| Passage::Said(said(last, tail(last, last.chars, chars)))).into_iter().collect())
+}
+
+/// The last characters of a message before one of them, in whole words.
+fn tail(message: &Message, end: u32, chars: u32) -> &str {
     let tail = cut(&message.said.text, end.saturating_sub(chars), end);
-    let whole = match tail.split_once(char::is_whitespace) {
+    match tail.split_once(char::is_whitespace) {
         Some((_, rest)) if end > chars => rest,
         _ => tail,
-    };
-    Ok(vec![Passage::Said(said(&message, whole))])
+    }
 }
 
 fn said(message: &Message, text: &str) -> Said {
@@ -174,9 +221,15 @@ fn tool(call: &ToolCall) -> ToolPassage {
 
 /// The characters of a text from one to another.
 fn cut(text: &str, from: u32, until: u32) -> &str {
-    let at = |chars: u32| text.char_indices().nth(chars as usize).map_or(text.len(), |(at, _)| at);
-    match from {
-        0 => &text[..at(until)],
-        _ => text.get(at(from)..at(until)).unwrap_or_default(),
+    let rest = skip(text, from);
+    &rest[..rest.len() - skip(rest, until.saturating_sub(from)).len()]
+}
+
+/// A text without its first characters. `nth` passes over many of them at a time.
+fn skip(text: &str, chars: u32) -> &str {
+    let mut rest = text.chars();
+    if let Some(last) = chars.checked_sub(1) {
+        rest.nth(last as usize);
     }
+    rest.as_str()
 }

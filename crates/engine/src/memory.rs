@@ -18,6 +18,7 @@ use crate::context::{Past, Stopped, Tally};
 use crate::error::{Error, Result};
 use crate::gate::Signal;
 use crate::grow::{Grower, policy_of};
+use crate::material::LastLong;
 use crate::purse::SpendSettings;
 use crate::rests::Rests;
 use crate::search::Arenas;
@@ -31,6 +32,7 @@ pub struct Memory {
     arenas: Arc<Arenas>,
     tally: Arc<Tally>,
     rests: Arc<Rests>,
+    last_long: Arc<LastLong>,
     /// Where calls to models are accounted: the store, also where only its past is read.
     ledger: Arc<dyn Store>,
     tenant: TenantId,
@@ -115,8 +117,8 @@ impl Memory {
     pub fn new(parts: Parts, tenant: TenantId) -> Self {
         let tally = Arc::new(Tally::new(Arc::clone(&parts.tokenizer)));
         let ledger = Arc::clone(&parts.store);
-        let (signal, arenas, rests) = Default::default();
-        Self { parts: Arc::new(parts), signal, arenas, tally, rests, ledger, tenant }
+        let (signal, arenas, rests, last_long) = Default::default();
+        Self { parts: Arc::new(parts), signal, arenas, tally, rests, last_long, ledger, tenant }
     }
 
     /// The memory of another tenant in the same store.
@@ -223,6 +225,10 @@ impl Memory {
 
     pub(crate) fn rests(&self) -> &Rests {
         &self.rests
+    }
+
+    pub(crate) fn last_long(&self) -> &LastLong {
+        &self.last_long
     }
 
     pub(crate) fn tally(&self) -> &Tally {

@@ -16,7 +16,7 @@ use treering_core::{
 
 use crate::error::Result;
 use crate::grow::{Grower, policy_of};
-use crate::material::Material;
+use crate::material::{LastLong, Material};
 use crate::memory::Memory;
 
 /// How much is done.
@@ -223,10 +223,11 @@ impl Updater {
     fn estimate(&self, reader: &dyn Reader, jobs: &[Job], policy: &Policy) -> StoreResult<Estimate> {
         let mut estimate = Estimate::default();
         let mut members: Vec<Member> = Vec::new();
+        let long = LastLong::default();
         for job in jobs {
             let JobKind::Summarise(task) = &job.kind else { continue };
             let (chars, tokens, messages) = match &task.covers {
-                Covers::Messages(_) => match Material::read(reader, &self.key, task)? {
+                Covers::Messages(_) => match Material::read(reader, &self.key, task, &long)? {
                     None => continue,
                     Some(material) => {
                         let source = material.source;

@@ -272,7 +272,7 @@ impl Worker {
     /// Has the node of a task written. Nothing when what it covers is gone.
     fn write_node(&self, job: &Job, task: &Task) -> Result<Option<Attempt>> {
         let key = self.memory.key(job.conversation);
-        let material = Material::read(&*self.memory.store().reader()?, &key, task)?;
+        let material = Material::read(&*self.memory.store().reader()?, &key, task, self.memory.last_long())?;
         let Some(material) = material else { return Ok(None) };
         faults::reach(Fault::Read);
         let started = Instant::now();
