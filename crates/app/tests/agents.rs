@@ -431,9 +431,9 @@ fn turns_of_cursor_are_captured_with_their_tools() {
         input.to_string()
     };
     let shell = json!({ "tool_name": "Shell", "tool_use_id": "t1", "tool_input": { "command": "grep beforeSubmitPrompt" },
-        "tool_output": "{\"exitCode\":0,\"stdout\":\"port = 7410\"}", "cwd": "/w", "duration": 12 });
+        "tool_output": "{\"exitCode\":0,\"stdout\":\"port = 7410\"}", "cwd": "/w", "duration": 11.738 });
     let read = json!({ "tool_name": "Read", "tool_use_id": "t2", "tool_input": { "path": "host" },
-        "error_message": "no such file", "failure_type": "error", "cwd": "/w", "duration": 3, "is_interrupt": false });
+        "error_message": "no such file", "failure_type": "error", "duration": 3, "is_interrupt": false });
     for _ in 0..2 {
         person.hook("cursor", &event("beforeSubmitPrompt", json!({ "prompt": "Which port?" })));
         let said = person.hook("cursor", &event("postToolUse", shell.clone()));
@@ -448,6 +448,7 @@ fn turns_of_cursor_are_captured_with_their_tools() {
     let calls: Vec<&Value> = steps.as_array().unwrap().iter().filter(|it| !it["args"].is_null()).collect();
     assert_eq!((&calls[0]["name"], &calls[0]["success"]), (&json!("Shell"), &json!(true)), "{steps}");
     assert!(calls[0]["result"].as_str().unwrap().contains("port = 7410"), "{steps}");
+    assert_eq!((&calls[0]["duration_ms"], &calls[1]["duration_ms"]), (&json!(12), &json!(3)), "{steps}");
     assert_eq!(
         (&calls[1]["result"], &calls[1]["success"]),
         (&json!("no such file"), &json!(false)),

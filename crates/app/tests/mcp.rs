@@ -79,13 +79,23 @@ fn a_long_job_has_an_id_progress_and_a_log() {
     let told: Vec<f64> = client.notes.iter().filter_map(|note| note["params"]["progress"].as_f64()).collect();
     assert!(told.is_sorted_by(|one, next| one < next), "{told:?}");
     assert!(client.notes.iter().all(|note| note["params"]["progressToken"] == 7));
-    let job = updated["job"].as_str().unwrap();
-    let log = client.ask("resources/read", &json!({ "uri": format!("logs://{job}") }));
-    let log = log["contents"][0]["text"].as_str().unwrap();
+    let log_of = |client: &mut Client, updated: &Value| -> String {
+        let uri = format!("logs://{}", updated["job"].as_str().unwrap());
+        let log = client.ask("resources/read", &json!({ "uri": uri }));
+        log["contents"][0]["text"].as_str().unwrap().to_owned()
+    };
+    let log = log_of(&mut client, &updated);
     assert!(log.starts_with(|digit: char| digit.is_ascii_digit()) && log.contains("update planned"), "{log}");
     let planned: u64 = updated["jobs_by_level"][0].as_u64().unwrap();
     let done = log.lines().filter(|line| line.contains("(level 1) done by")).count();
     assert_eq!(done as u64, planned, "the jobs it planned: {log}");
+    assert!(log.contains("(level 2) done by"), "and those that followed from them: {log}");
+
+    fill(&mut client, "k", 20);
+    let later = client.ok("summaries_update", &json!({ "wait": true }));
+    assert_eq!(later["jobs_left"], 0);
+    assert_eq!(log_of(&mut client, &updated), log, "what came later is not of it");
+    assert_eq!(log_of(&mut client, &later).lines().count(), 1, "nothing was left to plan");
     let recent = client.ask("resources/read", &json!({ "uri": "logs://recent" }));
     assert!(recent["contents"][0]["text"].as_str().unwrap().lines().count() > 5);
     client.end();

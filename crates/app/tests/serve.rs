@@ -272,6 +272,35 @@ fn metrics_of_a_tenant_are_for_its_tokens_and_for_who_runs_the_service() {
 }
 
 #[test]
+fn the_process_is_told_of_to_who_runs_it_where_a_token_is_needed_too() {
+    let home = tempfile::tempdir().unwrap();
+    let make = |args: &[&str]| {
+        let made = ok(home.path(), &[&["token", "create", "--scopes"], args].concat());
+        format!("Bearer {}", made["token"].as_str().unwrap())
+    };
+    let (own, writer) = (make(&["admin"]), make(&["read,write"]));
+    let other = make(&["admin", "--tenant", "other"]);
+    let server = Server::start(home.path(), &["--set", "serve.require_token=true"]);
+    let metrics = |token: &str| server.request("GET", "/metrics", &[("authorization", token)], None);
+    assert_eq!((metrics(&writer).0, server.request("GET", "/metrics", &[], None).0), (403, 401));
+    let (status, of_other) = metrics(&other);
+    assert!(status == 200 && !of_other.to_string().contains("resident_bytes"), "{of_other}");
+    let (status, of_own) = metrics(&own);
+    let of_own = of_own.as_str().unwrap();
+    assert_eq!(status, 200);
+    for series in [
+        "http_requests_total{",
+        "http_request_seconds_bucket{",
+        "resident_bytes ",
+        "turns{tenant=\"default\"}",
+    ] {
+        assert!(of_own.contains(&format!("treering_{series}")), "{series}: {of_own}");
+    }
+    assert!(!of_own.contains("tenant=\"other\""), "tenants are nobody else's: {of_own}");
+    server.stop();
+}
+
+#[test]
 fn methods_and_paths_that_lead_nowhere_are_counted_together() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path(), &[]);

@@ -102,6 +102,12 @@ pub enum LogEvent {
 }
 
 impl LogEvent {
+    /// Whether work is to be done from now on.
+    #[must_use]
+    pub const fn is_planning(self) -> bool {
+        matches!(self, Self::Acquire | Self::Retry)
+    }
+
     /// Every event.
     pub const ALL: [Self; 7] =
         [Self::Acquire, Self::Release, Self::Fail, Self::Dead, Self::Retry, Self::Update, Self::Ask];

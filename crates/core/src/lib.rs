@@ -40,6 +40,7 @@ pub mod spend;
 pub mod text;
 pub mod time;
 pub mod tool;
+pub mod trace;
 pub mod when;
 pub mod windowing;
 

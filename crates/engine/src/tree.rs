@@ -5,11 +5,12 @@ use treering_core::commit::{Commit, LogEvent, LogLine};
 use treering_core::growth::Growth;
 use treering_core::ports::{JobFilter, LevelTotals, LogFilter, NodeFilter, Span};
 use treering_core::{
-    Conversation, ConversationId, Covers, Invalid, Job, JobState, Message, MessageIdx, Node, Write,
+    Conversation, ConversationId, Covers, Invalid, Job, JobState, Message, MessageIdx, Node, trace,
 };
 
 use crate::error::{Error, Result};
 use crate::memory::Memory;
+use crate::update::retried;
 
 /// The whole tree of a conversation, as it is at one moment.
 #[derive(Debug, Clone)]
@@ -174,18 +175,28 @@ impl Memory {
         Ok(self.store().reader()?.jobs(self.tenant(), filter)?)
     }
 
-    /// The newest lines of the log, the oldest of them first. The id of an update leads to everything that was done for
-    /// its conversation from then on: the jobs it planned, and those that followed from them, have ids of their own.
+    /// The newest lines of the log, the oldest of them first. The id of an update leads to its own line, those of the jobs
+    /// it planned, and those of the jobs that followed from them.
     pub fn log(&self, filter: &LogFilter) -> Result<Vec<LogLine>> {
         let reader = self.store().reader()?;
         let lines = reader.log(self.tenant(), filter)?;
         let update = lines.iter().rfind(|line| line.event == LogEvent::Update);
         let Some(update) = update.filter(|_| filter.job_prefix.is_some()) else { return Ok(lines) };
-        let of_conversation =
+        let mut of_conversation =
             LogFilter { conversation: Some(update.conversation), job_prefix: None, ..filter.clone() };
-        let mut since = reader.log(self.tenant(), &of_conversation)?;
-        since.retain(|line| line.at >= update.at);
-        Ok(since)
+        let since = loop {
+            let lines = reader.log(self.tenant(), &of_conversation)?;
+            let begun = lines.iter().position(|line| line.job == update.job);
+            match begun {
+                None if lines.len() == of_conversation.limit => {
+                    of_conversation.limit = of_conversation.limit.saturating_mul(4);
+                }
+                begun => break lines[begun.unwrap_or(0)..].to_vec(),
+            }
+        };
+        let mut own = trace::lines_of_update(update.job, &since);
+        own.drain(..own.len().saturating_sub(filter.limit));
+        Ok(own)
     }
 
     /// Gives jobs that were given up, or wait after a failure, another try at once. All of them
@@ -198,16 +209,7 @@ impl Memory {
             jobs.retain(|job| job.failures > 0 && !matches!(job.state, JobState::Leased { .. }));
             let mut writes = Vec::new();
             for job in &mut jobs {
-                job.retry(now);
-                writes.push(Write::PutJob(job.clone()));
-                writes.push(Write::AddLog(LogLine {
-                    at: now,
-                    conversation: job.conversation,
-                    job: job.id,
-                    event: LogEvent::Retry,
-                    text: format!("{} is tried again by hand", job.kind),
-                    took_ms: None,
-                }));
+                writes.extend(retried(job, now, "hand"));
             }
             Ok((Commit { tenant: tenant.clone(), writes }, jobs))
         })?;

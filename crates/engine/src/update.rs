@@ -131,7 +131,7 @@ impl Updater {
         let mut estimate = self.estimate(reader, &queued, &policy)?;
         estimate.felled = felled;
         let id = self.id();
-        commit.writes.extend(writes);
+        // Before those of the jobs it plans: they are found from here on.
         commit.writes.push(Write::AddLog(LogLine {
             at: self.now,
             conversation: conversation.id,
@@ -140,6 +140,7 @@ impl Updater {
             text: format!("update planned: {} jobs queued, {felled} nodes felled", queued.len()),
             took_ms: None,
         }));
+        commit.writes.extend(writes);
         let queued = u32::try_from(queued.len()).unwrap_or(u32::MAX);
         Ok((commit, Updated { id, estimate, queued }))
     }
@@ -162,8 +163,7 @@ impl Updater {
         let mut writes = grower.jobs(tasks);
         for mut job in grower.reader.jobs(&self.key.tenant, &JobFilter::of(self.key.id))? {
             if job.state == JobState::Dead {
-                job.retry(self.now);
-                writes.push(Write::PutJob(job));
+                writes.extend(retried(&mut job, self.now, "an update"));
             }
         }
         Ok(writes)
@@ -257,6 +257,20 @@ impl Updater {
         estimate.cost = self.price.map(|price| price.of(usage));
         Ok(estimate)
     }
+}
+
+/// A job gets another try, and the log says who asked for it.
+pub(crate) fn retried(job: &mut Job, now: Timestamp, by: &str) -> [Write; 2] {
+    job.retry(now);
+    let line = LogLine {
+        at: now,
+        conversation: job.conversation,
+        job: job.id,
+        event: LogEvent::Retry,
+        text: format!("{} is tried again by {by}", job.kind),
+        took_ms: None,
+    };
+    [Write::PutJob(job.clone()), Write::AddLog(line)]
 }
 
 impl Estimate {

@@ -111,6 +111,10 @@ impl Worker {
         scope: &Scope,
         after: &(dyn Fn(&Job, &Ran) + Sync),
     ) -> Result<Worked> {
+        // Threads cost more than looking, and the one in the background looks whenever something was stored.
+        if self.memory.jobs(&self.due(scope, 1))?.is_empty() {
+            return Ok(Worked::default());
+        }
         let worked = Mutex::new(Worked::default());
         let running = AtomicBool::new(true);
         let settings = self.memory.work();
@@ -225,20 +229,25 @@ impl Worker {
         self.take(scope, batch)
     }
 
-    /// Leases jobs that are due.
-    fn take(&self, scope: &Scope, limit: usize) -> Result<Vec<Job>> {
-        let now = self.memory.clock().now();
+    /// The jobs of a scope that are due now.
+    fn due(&self, scope: &Scope, limit: usize) -> JobFilter {
         let heights = match (scope.only, scope.up_to) {
             (Some(only), _) => Some((only, only)),
             (None, Some(most)) => Some((0, most)),
             (None, None) => None,
         };
-        let filter =
-            JobFilter { conversation: scope.conversation, heights, due: Some(now), ..JobFilter::all(limit) };
-        // Looking costs nothing; the write lock is taken only when there is something to take.
-        if self.memory.store().reader()?.jobs(self.memory.tenant(), &filter)?.is_empty() {
+        let due = Some(self.memory.clock().now());
+        JobFilter { conversation: scope.conversation, heights, due, ..JobFilter::all(limit) }
+    }
+
+    /// Leases jobs that are due.
+    fn take(&self, scope: &Scope, limit: usize) -> Result<Vec<Job>> {
+        let filter = self.due(scope, limit);
+        // Looking costs little; the write lock is taken only when there is something to take.
+        if self.memory.jobs(&filter)?.is_empty() {
             return Ok(Vec::new());
         }
+        let now = self.memory.clock().now();
         let (tenant, name) = (self.memory.tenant().clone(), self.leases.worker().to_owned());
         self.memory.commit_with(move |reader| {
             let mut jobs = reader.jobs(&tenant, &filter)?;

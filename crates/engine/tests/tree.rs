@@ -341,7 +341,7 @@ fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_stood_in_for() {
     assert_eq!(memory.stand_ins(None).unwrap(), 0);
     let log = memory.log(&LogFilter { conversation: Some(id), job_prefix: None, limit: 100 }).unwrap();
     let events: Vec<&str> = log.iter().map(|line| line.event.as_str()).collect();
-    assert_eq!(events, ["acquire", "fail", "release", "acquire", "release", "acquire", "update", "release"]);
+    assert_eq!(events, ["acquire", "fail", "release", "acquire", "release", "update", "acquire", "release"]);
     assert!(log[4].text.contains("no such model"), "{}", log[4].text);
 }
 

@@ -104,8 +104,10 @@ fn cursor_tool_call(name: &str, turn: &str, input: &Value) -> Value {
         || ContentHash::of_fields(&[name.as_bytes(), input["tool_input"].to_string().as_bytes()]).to_string(),
         str::to_owned,
     );
+    // Milliseconds, with what is less than one after the point.
+    let duration_ms = input["duration"].as_f64().map(|duration| duration.round() as u64);
     json!({ "type": "tool_call", "name": name, "args": input["tool_input"], "result": result,
-        "success": input["hook_event_name"] == "postToolUse", "duration_ms": input["duration"].as_u64(),
+        "success": input["hook_event_name"] == "postToolUse", "duration_ms": duration_ms,
         "external_id": format!("cursor/{turn}/tool/{id}") })
 }
 

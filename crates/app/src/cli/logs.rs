@@ -9,7 +9,7 @@ use crate::views::LogView;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The first digits of the id of a job; or of an update, for what was done for its conversation since [default:
+    /// The first digits of the id of a job; or of an update, for its jobs and those that followed from them [default:
     /// everything]
     job: Option<String>,
     /// Only what is about this conversation

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rmcp::ServiceExt as _;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::{Failure, Global};
-use crate::mcp::McpServer;
+use crate::mcp::{self, McpServer};
 use crate::service::{Grant, Service};
 
 #[derive(clap::Args)]
@@ -29,7 +28,7 @@ pub(super) fn run(_: &Args, global: &Global) -> Result<(), Failure> {
     let server = McpServer::of(Grant::of_everything(Service::new(memory, Arc::new(settings))));
     let ended = super::serve::run_to_the_end(async {
         tokio::select! {
-            ended = speak(server) => ended,
+            ended = mcp::speak(server) => ended.map_err(Failure::Usage),
             () = super::serve::told_to_stop() => Ok(()),
         }
     });
@@ -38,13 +37,4 @@ pub(super) fn run(_: &Args, global: &Global) -> Result<(), Failure> {
         tracing::warn!(jobs, "jobs were still at hand; another worker takes them");
     }
     ended
-}
-
-/// Speaks with the client until it hangs up.
-async fn speak(server: McpServer) -> Result<(), Failure> {
-    let running = server.serve(rmcp::transport::stdio()).await;
-    let running =
-        running.map_err(|error| Failure::Usage(format!("the client does not speak MCP: {error}")))?;
-    let ended = running.waiting().await;
-    ended.map(drop).map_err(|error| Failure::Usage(format!("the service broke off: {error}")))
 }

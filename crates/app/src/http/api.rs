@@ -212,8 +212,8 @@ pub(super) async fn stats(Extension(grant): Extension<Grant>) -> Answer<StatsVie
 
 /// Metrics for Prometheus
 ///
-/// A token reads those of its tenant; who runs the service and needs none reads those of all that were there since it was
-/// started, and of the process.
+/// A token reads those of its tenant, and of the process too if the service was started for that tenant. Who needs no token
+/// reads those of the process and of all tenants that were there since it was started.
 #[utoipa::path(get, path = "/metrics", tag = "service",
     responses((status = 200, content_type = "application/openmetrics-text", body = String), Problems))]
 pub(super) async fn metrics(
@@ -221,14 +221,15 @@ pub(super) async fn metrics(
     Extension(grant): Extension<Grant>,
 ) -> Result<impl IntoResponse, Problem> {
     let service = grant.to(Scope::Admin)?;
-    let whole = grant.is_of_everything();
-    let services = if whole { app.tenancies().all() } else { vec![service.clone()] };
+    let everything = grant.is_of_everything();
+    let services = if everything { app.tenancies().all() } else { vec![service.clone()] };
+    let process = everything || service.memory().tenant() == app.tenancies().root().memory().tenant();
     let stats = service.run(Lane::Read, move |_| {
         let memories = services.iter().map(Service::memory);
         let stats = memories.map(|memory| Ok((memory.tenant().clone(), StatsView::of(memory)?)));
         stats.collect::<Result<Vec<_>, crate::service::Refusal>>()
     });
-    let text = app.metrics().render(&stats.await?, whole);
+    let text = app.metrics().render(&stats.await?, process);
     let text =
         text.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string(), None))?;
     Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text))

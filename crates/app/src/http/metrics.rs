@@ -102,14 +102,14 @@ impl Metrics {
     }
 
     /// What is counted of these tenants, with what they have now, in the text form; nothing of other tenants. With
-    /// `whole`, the process itself too, which all of them share.
+    /// `process`, the process itself too, which all of them share.
     pub(super) fn render(
         &self,
         tenants: &[(TenantId, StatsView)],
-        whole: bool,
+        process: bool,
     ) -> Result<String, std::fmt::Error> {
         let mut registry = Registry::with_prefix("treering");
-        if whole {
+        if process {
             registry.register("http_requests", "Requests that were answered", self.requests.clone());
             registry.register("http_request_seconds", "How long requests took", self.seconds.clone());
             let resident = Number::default();

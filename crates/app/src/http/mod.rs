@@ -20,6 +20,7 @@ use axum::middleware::Next;
 use axum::response::{Html, IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
+use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
@@ -78,6 +79,8 @@ pub enum ServeError {
     Unknown(std::io::Error),
 }
 
+type Mcp<Handler> = StreamableHttpService<Handler, NeverSessionManager>;
+
 /// What every request works with.
 #[derive(Clone)]
 struct App(Arc<Parts>);
@@ -123,6 +126,17 @@ pub struct Server {
 impl Server {
     /// Listens on an address, unless others could reach it and no token keeps them out.
     pub async fn bind(service: Service, home: &Path, address: SocketAddr) -> Result<Self, ServeError> {
+        Self::bind_with(service, home, address, McpServer::by_request).await
+    }
+
+    /// The same with an MCP server of one's own at `/mcp`, such as one that adds tools to [`McpServer`]. One is made for
+    /// each request.
+    pub async fn bind_with<Handler: ServerHandler>(
+        service: Service,
+        home: &Path,
+        address: SocketAddr,
+        make: fn() -> Handler,
+    ) -> Result<Self, ServeError> {
         let tokens = Tokens::of(home);
         if !address.ip().is_loopback() && tokens.list()?.is_empty() {
             return Err(ServeError::Open(address));
@@ -138,7 +152,8 @@ impl Server {
             metrics,
             stop: CancellationToken::new(),
         }));
-        Ok(Self { listener, router: router(&app, &settings), app, settings })
+        let mcp = mcp(make, &app, &settings);
+        Ok(Self { listener, router: router(mcp, &app, &settings), app, settings })
     }
 
     /// The address that is listened on.
@@ -229,7 +244,7 @@ fn open_operations() -> (Router<App>, utoipa::openapi::OpenApi) {
     OpenApiRouter::default().routes(routes!(api::health)).routes(routes!(api::ready)).split_for_parts()
 }
 
-fn router(app: &App, settings: &ServeSettings) -> Router {
+fn router<Handler: ServerHandler>(mcp: Mcp<Handler>, app: &App, settings: &ServeSettings) -> Router {
     let json = openapi();
     let document = get(|| async move { ([(header::CONTENT_TYPE, "application/json")], json) });
     let page =
@@ -239,7 +254,7 @@ fn router(app: &App, settings: &ServeSettings) -> Router {
     let checked = operations()
         .0
         .layer(in_time(timeout))
-        .merge(Router::new().route_service("/mcp", mcp(app, settings)).layer(in_time(LONGEST_CALL)));
+        .merge(Router::new().route_service("/mcp", mcp).layer(in_time(LONGEST_CALL)));
     let checked = checked.layer(middleware::from_fn_with_state(app.clone(), door::pass));
     let open = open_operations().0.route("/", page).route("/openapi.json", document).layer(in_time(timeout));
     checked
@@ -285,16 +300,12 @@ fn shared_with(origins: &[String]) -> CorsLayer {
 
 /// MCP over streamable HTTP. It keeps no sessions: each request stands alone and carries its credential, so that
 /// nothing can be picked up with the id of another's session. Hosts and origins were checked at the door.
-fn mcp(app: &App, settings: &ServeSettings) -> StreamableHttpService<McpServer, NeverSessionManager> {
+fn mcp<Handler: ServerHandler>(make: fn() -> Handler, app: &App, settings: &ServeSettings) -> Mcp<Handler> {
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
         .with_max_request_body_bytes(settings.body_bytes)
         .with_cancellation_token(app.stop().child_token())
         .disable_allowed_hosts();
-    StreamableHttpService::new(
-        || Ok(McpServer::by_request()),
-        Arc::new(NeverSessionManager::default()),
-        config,
-    )
+    StreamableHttpService::new(move || Ok(make()), Arc::new(NeverSessionManager::default()), config)
 }

@@ -16,7 +16,7 @@ use rmcp::model::{
     ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
-use rmcp::{ErrorData, RoleServer, ServerHandler};
+use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt as _};
 use treering_core::ports::ConversationFilter;
 
 use crate::service::{Grant, Lane, Refusal, Scope};
@@ -30,6 +30,13 @@ const MOST_TOKENS: u32 = 200_000;
 const CONTEXT_TOKENS: u32 = 8000;
 /// How many names are offered to complete one.
 const COMPLETIONS: usize = 20;
+
+/// Speaks with a client over standard input and output until it hangs up.
+pub async fn speak(server: impl ServerHandler) -> Result<(), String> {
+    let running = server.serve(rmcp::transport::stdio()).await;
+    let running = running.map_err(|error| format!("the client does not speak MCP: {error}"))?;
+    running.waiting().await.map(drop).map_err(|error| format!("the service broke off: {error}"))
+}
 
 /// The MCP server.
 #[derive(Clone)]

@@ -57,7 +57,7 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
             "logs://{job}",
             "job-log",
             "Log of a job",
-            "What happened to a job, or to a conversation since an update of it, by its id or the first digits of it",
+            "What happened to a job, or to the jobs of an update, by its id or the first digits of it",
             "text/plain",
         ),
         template(

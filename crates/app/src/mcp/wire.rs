@@ -238,8 +238,8 @@ pub(super) struct UpdateArgs {
 pub(super) struct UpdateResult {
     /// The conversation.
     pub conversation: String,
-    /// The id of the update; `logs://` with it tells what was done for the conversation from then on. Nothing for a dry
-    /// run.
+    /// The id of the update; `logs://` with it tells what became of its jobs, and of those that followed from them. Nothing
+    /// for a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// Summaries to be written for each level, from the first on; those above the first are estimated.

@@ -1,9 +1,11 @@
 //! Lanes: how much blocking work is done at once. Writes go one after another through the store's one
 //! write door anyway, and reading is work for the processor: one core is left for those who write.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Semaphore;
+use tokio::sync::oneshot;
 
 use super::Refusal;
 
@@ -20,17 +22,16 @@ pub enum Lane {
 }
 
 /// The lanes of a process.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Lanes {
-    reads: Arc<Semaphore>,
-    writes: Arc<Semaphore>,
+    reads: Arc<Queue>,
+    writes: Arc<Queue>,
 }
 
 impl Lanes {
     pub(super) fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let readers = cores.saturating_sub(1).max(1);
-        Self { reads: Arc::new(Semaphore::new(readers)), writes: Arc::new(Semaphore::new(WRITERS)) }
+        Self { reads: Queue::new(cores.saturating_sub(1)), writes: Queue::new(WRITERS) }
     }
 
     /// Does blocking work on a thread that may block. Work that nobody waits for any more is not begun;
@@ -44,11 +45,143 @@ impl Lanes {
             Lane::Read => &self.reads,
             Lane::Write => &self.writes,
         };
-        let permit = Arc::clone(lane).acquire_owned().await.map_err(|_| Refusal::Stopping)?;
-        let done = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            work()
+        let (tell, done) = oneshot::channel();
+        lane.add(Box::new(move || {
+            if !tell.is_closed() {
+                // Nobody may be waiting any more.
+                drop(tell.send(work()));
+            }
+        }));
+        done.await.unwrap_or_else(|_| Err(Refusal::Broken("a task broke down".into())))
+    }
+}
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Work that waits for one of a few threads. A thread that is done with one piece goes on with the next, and need not wake
+/// another for it.
+struct Queue {
+    most: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Work>,
+    threads: usize,
+}
+
+impl Queue {
+    fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most: most.max(1), state: Mutex::default() })
+    }
+
+    fn add(self: &Arc<Self>, work: Work) {
+        let mut state = self.lock();
+        state.waiting.push_back(work);
+        if state.threads < self.most {
+            state.threads += 1;
+            let queue = Arc::clone(self);
+            tokio::task::spawn_blocking(move || queue.work_off());
+        }
+    }
+
+    fn work_off(&self) {
+        while let Some(work) = self.next() {
+            // Who waits for work that panics hears that it broke down; what comes after it is done.
+            drop(catch_unwind(AssertUnwindSafe(work)));
+        }
+    }
+
+    /// The next piece of work; without one, this thread counts no longer.
+    fn next(&self) -> Option<Work> {
+        let mut state = self.lock();
+        let next = state.waiting.pop_front();
+        if next.is_none() {
+            state.threads -= 1;
+        }
+        next
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn one_reader() -> Lanes {
+        Lanes { reads: Queue::new(1), writes: Queue::new(2) }
+    }
+
+    /// Has the one reader wait until it is let go on.
+    async fn keep_busy(lanes: &Lanes) -> mpsc::Sender<()> {
+        let (go_on, wait) = mpsc::channel::<()>();
+        let (tell, begun) = oneshot::channel();
+        let lanes = lanes.clone();
+        tokio::spawn(async move {
+            let work = move || {
+                tell.send(()).unwrap();
+                wait.recv().unwrap();
+                Ok(())
+            };
+            lanes.run(Lane::Read, work).await.unwrap();
         });
-        done.await.unwrap_or_else(|error| Err(Refusal::Broken(error.to_string())))
+        begun.await.unwrap();
+        go_on
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_done_in_order_and_writing_waits_for_no_reader() {
+        let lanes = one_reader();
+        let go_on = keep_busy(&lanes).await;
+        assert_eq!(lanes.run(Lane::Write, || Ok(7)).await.unwrap(), 7);
+        let (tell, told) = mpsc::channel();
+        let reads = [0, 1, 2].map(|number| {
+            let tell = tell.clone();
+            lanes.run(Lane::Read, move || {
+                tell.send(number).unwrap();
+                Ok(())
+            })
+        });
+        let [first, second, third] = reads;
+        let all = async { tokio::join!(first, second, third) };
+        let let_go = async { go_on.send(()).unwrap() };
+        let ((one, two, three), ()) = tokio::join!(all, let_go);
+        assert!(one.is_ok() && two.is_ok() && three.is_ok());
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [0, 1, 2]);
+    }
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_is_not_begun() {
+        let lanes = one_reader();
+        let go_on = keep_busy(&lanes).await;
+        let (tell, told) = mpsc::channel();
+        {
+            let left = lanes.run(Lane::Read, move || {
+                tell.send(()).unwrap();
+                Ok(())
+            });
+            tokio::select! {
+                biased;
+                _ = left => panic!("the reader is busy"),
+                () = std::future::ready(()) => {}
+            }
+        }
+        go_on.send(()).unwrap();
+        lanes.run(Lane::Read, || Ok(())).await.unwrap();
+        assert_eq!(told.recv(), Err(mpsc::RecvError), "it was dropped");
+    }
+
+    #[tokio::test]
+    async fn work_that_breaks_down_says_so_and_blocks_nothing() {
+        let lanes = one_reader();
+        let broken = lanes.run::<()>(Lane::Read, || panic!("on purpose")).await;
+        assert!(matches!(broken, Err(Refusal::Broken(_))));
+        assert_eq!(lanes.run(Lane::Read, || Ok(7)).await.unwrap(), 7);
     }
 }

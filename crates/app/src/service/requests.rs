@@ -393,7 +393,7 @@ impl From<StateName> for treering_core::ConversationState {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct WorkRequest {
-    /// The first digits of the id of a job; in the log also of an update, for what was done for its conversation since.
+    /// The first digits of the id of a job; in the log also of an update, for its jobs and those that followed from them.
     #[param(max_length = 64)]
     pub job: Option<String>,
     /// Only what is about this conversation.

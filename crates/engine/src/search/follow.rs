@@ -113,7 +113,7 @@ impl Memory {
         }
     }
 
-    /// Takes in what has come. Other threads may do so at the same time.
+    /// Takes in what has come before now. Other threads may do so at the same time.
     fn follow(&self, arena: &RwLock<Arena>) -> Result<()> {
         loop {
             let (model, dims, seen) = {
@@ -122,8 +122,16 @@ impl Memory {
             };
             match self.come(&model, dims, seen)? {
                 None => return Ok(()),
-                Some(come) if come.messages.len() < PORTION => come.enter(arena),
-                Some(come) => self.follow_far(arena, (&model, dims), come)?,
+                Some(come) if come.messages.len() >= PORTION => {
+                    self.follow_far(arena, (&model, dims), come)?;
+                }
+                Some(come) => {
+                    let is_all = come.is_all();
+                    // What comes from now on is for the next question: where much comes, there is always more.
+                    if come.enter(arena) && is_all {
+                        return Ok(());
+                    }
+                }
             }
         }
     }
@@ -142,7 +150,9 @@ impl Memory {
                 }
                 Ok(())
             });
-            receive.into_iter().for_each(|come| come.enter(arena));
+            receive.into_iter().for_each(|come| {
+                come.enter(arena);
+            });
             reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
@@ -224,11 +234,18 @@ struct Come {
 }
 
 impl Come {
-    /// Enters it, unless the arena has seen other things meanwhile.
-    fn enter(self, arena: &RwLock<Arena>) {
+    /// Whether it was everything that was there when it was read.
+    fn is_all(&self) -> bool {
+        [self.messages.len(), self.calls.len(), self.nodes.len(), self.vectors.len()]
+            .iter()
+            .all(|it| *it < PORTION)
+    }
+
+    /// Enters it, unless the arena has seen other things meanwhile; tells whether it did.
+    fn enter(self, arena: &RwLock<Arena>) -> bool {
         let mut arena = arena.write().unwrap_or_else(PoisonError::into_inner);
         if arena.seen != self.seen {
-            return;
+            return false;
         }
         let mut senses = self.senses.into_iter();
         for ((_, id, message), sense) in self.messages.iter().zip(senses.by_ref()) {
@@ -244,5 +261,6 @@ impl Come {
             arena.add_vector(hash, vector);
         }
         arena.seen = self.now;
+        true
     }
 }

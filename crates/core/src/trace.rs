@@ -1,0 +1,91 @@
+//! Traces an update through the log: which lines are of the update, of the jobs it planned, and of those that followed from
+//! them. Reads lines, and changes nothing.
+
+use std::collections::HashSet;
+
+use crate::commit::{LogEvent, LogLine};
+use crate::job::JobId;
+
+/// The lines that are of an update, out of those of its conversation from its own line on, in the order they were written.
+///
+/// Lines of one commit have one moment. What the commit of the update planned is its own, and so is what was planned in the
+/// commit that finished a job of its own. A job that is done is its own no longer: whoever plans it again has it.
+#[must_use]
+pub fn lines_of_update(update: JobId, lines: &[LogLine]) -> Vec<LogLine> {
+    let mut open: HashSet<JobId> = HashSet::new();
+    let mut own = Vec::new();
+    for commit in lines.chunk_by(|one, next| one.at == next.at) {
+        let finishes = |line: &LogLine| line.event == LogEvent::Release && open.contains(&line.job);
+        if commit.iter().any(|line| line.job == update || finishes(line)) {
+            let planned = commit.iter().filter(|line| line.event.is_planning());
+            open.extend(planned.map(|line| line.job).collect::<Vec<_>>());
+        }
+        own.extend(commit.iter().filter(|line| line.job == update || open.contains(&line.job)).cloned());
+        for done in commit.iter().filter(|line| line.event == LogEvent::Release) {
+            open.remove(&done.job);
+        }
+    }
+    own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::ContentHash;
+    use crate::ids::ConversationId;
+    use crate::time::Timestamp;
+
+    fn id(name: &str) -> JobId {
+        JobId(ContentHash::of_fields(&[name.as_bytes()]))
+    }
+
+    fn check(log: &[(i64, &str, LogEvent)], own: &[usize]) {
+        let lines: Vec<LogLine> = log
+            .iter()
+            .map(|(at, job, event)| LogLine {
+                at: Timestamp::from_micros(*at),
+                conversation: ConversationId::from_bytes([1; 16]),
+                job: id(job),
+                event: *event,
+                text: String::new(),
+                took_ms: None,
+            })
+            .collect();
+        let expected: Vec<LogLine> = own.iter().map(|place| lines[*place].clone()).collect();
+        assert_eq!(lines_of_update(id("update"), &lines), expected);
+    }
+
+    #[test]
+    fn what_others_planned_is_left_out() {
+        use LogEvent::{Acquire, Dead, Fail, Release, Retry, Update};
+        let log = [
+            (1, "update", Update),
+            (1, "a", Acquire),
+            (1, "b", Retry),
+            (2, "other", Acquire),
+            (3, "a", Fail),
+            (4, "other", Release),
+            (4, "over other", Acquire),
+            (5, "a", Release),
+            (5, "over a", Acquire),
+            (6, "b", Dead),
+            (7, "over a", Release),
+            (8, "over other", Release),
+        ];
+        check(&log, &[0, 1, 2, 4, 7, 8, 9, 10]);
+    }
+
+    #[test]
+    fn a_job_that_is_planned_again_is_of_who_planned_it_last() {
+        use LogEvent::{Acquire, Release, Update};
+        let log = [
+            (1, "update", Update),
+            (1, "a", Acquire),
+            (2, "a", Release),
+            (3, "later", Update),
+            (3, "a", Acquire),
+            (4, "a", Release),
+        ];
+        check(&log, &[0, 1, 2]);
+    }
+}
