@@ -42,13 +42,18 @@ mod tests {
     #[test]
     fn the_table_is_dated_and_ones_own_prices_prevail() {
         let own = Price { input: 9.0, output: 9.0 };
-        let prices = [("openai/gpt-4o-mini".to_owned(), own), ("compatible/*".to_owned(), own)].into();
+        let prices = [("openai/gpt-6-luna".to_owned(), own), ("compatible/*".to_owned(), own)].into();
         let prices = settings(SpendOptions { prices, ..SpendOptions::default() }).unwrap().prices;
         assert_eq!(prices.date.len(), "2026-11-16".len());
-        assert_eq!(prices.find("openai/gpt-4o-mini"), Some(own));
+        assert_eq!(prices.find("openai/gpt-6-luna"), Some(own));
         assert_eq!(prices.find("compatible/qwen3"), Some(own));
         assert_eq!(prices.find("openai/text-embedding-3-small").unwrap().output, 0.0);
         assert_eq!(prices.find("openai/who-knows"), None);
+        for example in
+            ["anthropic/claude-haiku-5-5", "gemini/gemini-3.5-flash-lite", "gemini/gemini-embedding-2"]
+        {
+            assert!(prices.find(example).is_some(), "{example}, which the docs name");
+        }
         let providers = crate::models::PROVIDERS.map(|(name, ..)| name);
         for (model, price) in &prices.models {
             let provider = model.split('/').next().unwrap();

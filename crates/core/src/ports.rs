@@ -398,7 +398,7 @@ pub trait Meter: Send + Sync {
 
 /// Talks.
 pub trait Chat: Send + Sync {
-    /// Its provider and model, e.g. `openai/gpt-4o-mini`.
+    /// Its provider and model, e.g. `openai/gpt-6-luna`.
     fn name(&self) -> &str;
 
     /// Whether it lies beyond this process, so that an answer takes a while.

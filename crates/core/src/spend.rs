@@ -65,7 +65,7 @@ impl Price {
 pub struct Prices {
     /// The day that the table is of, e.g. `2026-11-16`.
     pub date: String,
-    /// The price of each model by its whole name, e.g. `openai/gpt-4o-mini`; `ollama/*` is every model of a provider.
+    /// The price of each model by its whole name, e.g. `openai/gpt-6-luna`; `ollama/*` is every model of a provider.
     pub models: BTreeMap<String, Price>,
 }
 
