@@ -11,6 +11,7 @@ use crate::index::{VectorIndex, Vectors};
 use crate::job::{Job, JobId};
 use crate::message::{Message, Turn};
 use crate::node::{Level, Node, NodeContent, NodeId};
+use crate::quota::Taken;
 use crate::redact::Redactions;
 use crate::spend::{Booking, Spent};
 use crate::time::Timestamp;
@@ -150,6 +151,10 @@ pub trait Reader {
 
     /// What calls to models have cost, by model in order of its name.
     fn spent(&self, tenant: &TenantId, filter: &SpendFilter) -> StoreResult<Vec<(String, Spent)>>;
+
+    /// What was asked of a provider from a moment on, by every tenant, in the order of time: calls that were booked
+    /// count also where they failed. What is older than two minutes may be gone.
+    fn taken(&self, provider: &str, since: Timestamp) -> StoreResult<Vec<Taken>>;
 
     /// How much the tenant has, and in how many conversations.
     fn totals(&self, tenant: &TenantId) -> StoreResult<(u32, Totals)>;

@@ -48,7 +48,7 @@ impl<D: Embeds> RemoteEmbedder<D> {
     fn call(&self, texts: &[&str], fields: &Fields) -> Call {
         let Post { path, body } = self.dialect.post(&self.model.id, texts, self.asked, fields);
         let headers = self.dialect.headers(self.model.client.endpoint().key.as_ref());
-        Call { path, headers, body, rough_tokens: rough_tokens(texts) }
+        Call { path, headers, body }
     }
 
     /// The vectors of texts that fit into one call, which is asked for and accounted.
@@ -69,7 +69,6 @@ impl<D: Embeds> RemoteEmbedder<D> {
             Some((_, tokens)) if tokens > 0 => tokens,
             _ => rough_tokens(texts),
         };
-        self.model.client.settle(rough_tokens(texts), tokens);
         meter.settle(booking, Usage::of_call(tokens, 0), &answer.redacted);
         self.check(texts, vectors.map(|(vectors, _)| vectors))
     }

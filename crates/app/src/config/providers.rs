@@ -145,11 +145,13 @@ macro_rules! provider {
             #[config(env = $timeout_env, default = 120000)]
             pub timeout_ms: u64,
 
-            /// How many requests are made in a minute at the most; 0 for as many as there are.
+            /// How many requests are made in a minute at the most, by all processes on the store together; 0 for as many as
+            /// there are.
             #[config(env = $requests_env, default = 0)]
             pub requests_per_minute: u32,
 
-            /// How many tokens are sent and received in a minute at the most; 0 for as many as there are.
+            /// How many tokens are sent and received in a minute at the most, by all processes on the store together; 0 for
+            /// as many as there are.
             #[config(env = $tokens_env, default = 0)]
             pub tokens_per_minute: u32,
         }

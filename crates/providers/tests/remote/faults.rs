@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use treering_core::chat::{ChatMessage, ChatRequest, End, Usage};
 use treering_core::{Advice, ProviderError, Role};
-use treering_providers::http::{Client, Quota};
+use treering_providers::http::Client;
 use treering_providers::remote::{self, Wire};
 use treering_testkit::fault_server::{Act, FaultServer};
 
@@ -251,18 +251,4 @@ fn secrets_stay_here() {
     let open = treering_providers::http::Endpoint { redact: false, ..endpoint(&server) };
     drop(remote::chat(Wire::OpenAi, Client::new(open), "m").complete(&request));
     assert!(server.asked()[2].body.contains(secret), "by choice only");
-}
-
-#[test]
-fn a_quota_is_shared_by_everything_of_a_provider() {
-    let server = FaultServer::start([Act::json(&fixture("openai-chat.json"))]);
-    let quota = Quota { requests_per_minute: Some(2), ..Quota::default() };
-    let client = Client::new(treering_providers::http::Endpoint { quota, ..endpoint(&server) });
-    let chat = remote::chat(Wire::OpenAi, client.clone(), "m");
-    let embedder = remote::embedder(Wire::OpenAi, client, "e", None).unwrap();
-    assert!(chat.complete(&question()).is_ok());
-    drop(embedder.embed(&["one"]));
-    let error = chat.complete(&question()).unwrap_err();
-    assert!(matches!(error.advice, Advice::Wait(wait) if wait > 20_000 && wait <= 30_000), "{error:?}");
-    assert_eq!(server.asked().len(), 2, "nothing was sent");
 }
