@@ -38,14 +38,14 @@ impl<D: Talks> RemoteChat<D> {
         let usage = usage_of(request, &said);
         let end = said.end.unwrap_or_default();
         if said.text.is_empty() && !matches!(end, End::Declined | End::Cut) {
-            let call = FailedCall { was_answered: true, usage, redacted };
+            let call = FailedCall { is_charged: true, usage, redacted };
             return Err(self.model.client.unusable("an answer without text").of_call(call));
         }
         Ok(ChatReply { text: said.text, end, usage, redacted })
     }
 }
 
-/// What a call took that was answered, wholly or in part.
+/// What a call took that was answered, wholly, in part or not in time.
 fn usage_of(request: &ChatRequest, said: &Piece) -> Usage {
     match said.usage.tokens_in {
         0 => Usage::of_call(request.rough_tokens(), (said.text.len() as u64).div_ceil(4)),
@@ -53,9 +53,9 @@ fn usage_of(request: &ChatRequest, said: &Piece) -> Usage {
     }
 }
 
-/// An error with what the call took: what came of an answer is paid for.
+/// An error with what the call took, where it is paid for.
 fn charged(request: &ChatRequest, said: &Piece, mut error: ProviderError) -> ProviderError {
-    if let Some(call) = error.call.as_mut().filter(|call| call.was_answered) {
+    if let Some(call) = error.call.as_mut().filter(|call| call.is_charged) {
         call.usage = usage_of(request, said);
     }
     error

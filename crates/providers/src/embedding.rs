@@ -58,7 +58,7 @@ impl<D: Embeds> RemoteEmbedder<D> {
         let answer = self.model.ask(D::OPTIONAL, |fields| self.call(texts, fields));
         let answer = answer.inspect_err(|error| {
             let mut call = error.call.as_deref().cloned().unwrap_or_default();
-            if call.was_answered {
+            if call.is_charged {
                 call.usage = Usage::of_call(rough_tokens(texts), 0);
             }
             meter.settle(booking.clone(), call.usage, &call.redacted);

@@ -26,6 +26,12 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// Whether the question left and nothing came back for as long as one waits: the provider may well have read it.
+    pub(super) const fn is_silence(&self) -> bool {
+        use ureq::Timeout::{Connect, Resolve};
+        matches!(self, Self::Transport(ureq::Error::Timeout(stage)) if !matches!(stage, Resolve | Connect))
+    }
+
     /// The error for those who asked.
     pub(super) fn to_error(&self) -> ProviderError {
         match self {

@@ -176,7 +176,7 @@ impl Client {
                 Ok(false) => {}
                 Err(error) => {
                     let reason = self.naming(&error.reason);
-                    let call = FailedCall { was_answered: true, redacted, ..FailedCall::default() };
+                    let call = FailedCall { is_charged: true, redacted, ..FailedCall::default() };
                     let error = ProviderError::new(reason, error.advice).of_call(call);
                     return Err(Refused { error, status: None });
                 }
@@ -203,7 +203,8 @@ impl Client {
             Ok(response) => Ok((response, redacted)),
             Err(failure) => {
                 let Refused { error, status } = self.refused(&failure);
-                let call = FailedCall { redacted, ..FailedCall::default() };
+                let is_charged = failure.is_silence();
+                let call = FailedCall { is_charged, redacted, ..FailedCall::default() };
                 Err(Refused { error: error.of_call(call), status })
             }
         }
@@ -212,7 +213,7 @@ impl Client {
     /// A failure after an answer had begun.
     fn broken_off(&self, failure: &Failure, redacted: &Redactions) -> Refused {
         let Refused { error, status } = self.refused(failure);
-        let call = FailedCall { was_answered: true, usage: Usage::default(), redacted: redacted.clone() };
+        let call = FailedCall { is_charged: true, usage: Usage::default(), redacted: redacted.clone() };
         Refused { error: error.of_call(call), status }
     }
 

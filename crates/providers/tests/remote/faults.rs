@@ -9,7 +9,7 @@ use treering_providers::http::Client;
 use treering_providers::remote::{self, Wire};
 use treering_testkit::fault_server::{Act, FaultServer};
 
-use super::{chat, embedder, endpoint, fixture, question};
+use super::{Till, chat, embedder, endpoint, fixture, question};
 
 const WIRES: [Wire; 5] = [Wire::OpenAi, Wire::Anthropic, Wire::Gemini, Wire::Ollama, Wire::Compatible];
 
@@ -51,16 +51,20 @@ fn what_may_pass_is_tried_again_and_what_lasts_is_not() {
 }
 
 #[test]
-fn a_provider_that_hangs_is_not_waited_for() {
+fn a_provider_that_hangs_is_not_waited_for_and_may_have_read_what_it_was_sent() {
     for wire in WIRES {
         let error = complete(wire, Act::Hang(Duration::from_secs(20)));
         assert_eq!(error.advice, Advice::Retry, "{error}");
         assert!(error.reason.contains("in time"), "{error}");
+        let call = error.call.unwrap();
+        assert_eq!((call.is_charged, call.usage), (true, Usage::of_call(question().rough_tokens(), 0)));
     }
     for wire in VECTOR_WIRES {
         let server = FaultServer::start([Act::Hang(Duration::from_secs(20))]);
-        let error = embedder(wire, &server, Some(3)).embed(&["one"]).unwrap_err();
+        let till = Till::default();
+        let error = embedder(wire, &server, Some(3)).embed_metered(&["one"], &till).unwrap_err();
         assert!(error.advice == Advice::Retry && error.reason.contains("in time"), "{error}");
+        assert_eq!(till.0.into_inner().unwrap().0, Usage::of_call(1, 0));
     }
 }
 
@@ -81,6 +85,7 @@ fn nobody_there_may_pass() {
     nowhere.base_url = "http://127.0.0.1:9".into();
     let error = remote::chat(Wire::OpenAi, Client::new(nowhere), "m").complete(&question()).unwrap_err();
     assert_eq!(error.advice, Advice::Retry, "{error}");
+    assert!(!error.call.unwrap().is_charged, "nobody can have read it");
 }
 
 #[test]
@@ -198,16 +203,16 @@ fn what_an_answer_took_is_known_though_it_cannot_be_used() {
     let silent = json!({"choices": [{"message": {"content": ""}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 200, "completion_tokens": 1}});
     let call = complete(Wire::OpenAi, Act::json(&silent)).call.unwrap();
-    assert_eq!((call.was_answered, call.usage), (true, Usage::of_call(200, 1)));
+    assert_eq!((call.is_charged, call.usage), (true, Usage::of_call(200, 1)));
 
     let whole = fixture("anthropic-chat.events");
     let half = whole[..whole.find("every").unwrap()].to_owned();
     let server = FaultServer::start([Act::Cut(half)]);
     let error = chat(Wire::Anthropic, &server).stream(&question(), &mut |_| ()).unwrap_err();
     let call = error.call.unwrap();
-    assert!(call.was_answered && call.usage.calls == 1 && call.usage.tokens_in > 0, "{call:?}");
+    assert!(call.is_charged && call.usage.calls == 1 && call.usage.tokens_in > 0, "{call:?}");
     assert!(
-        !complete(Wire::OpenAi, Act::refuse(500, "")).call.unwrap().was_answered,
+        !complete(Wire::OpenAi, Act::refuse(500, "")).call.unwrap().is_charged,
         "a refusal costs nothing"
     );
 }

@@ -1,33 +1,11 @@
 //! What goes over the wire to each provider, and what comes back.
 
 use serde_json::{Value, json};
-use std::sync::Mutex;
-
 use treering_core::chat::{ChatReply, End, Usage};
-use treering_core::redact::Redactions;
-use treering_core::spend::{Booking, Unmetered};
-use treering_core::{Meter, ProviderError};
 use treering_providers::remote::Wire;
 use treering_testkit::fault_server::{Act, FaultServer};
 
-use super::{KEY, chat, embedder, fixture, question};
-
-/// Keeps what calls took, and what was taken out of them.
-#[derive(Default)]
-struct Till(Mutex<(Usage, Redactions)>);
-
-impl Meter for Till {
-    fn book(&self, model: &str, most: Usage) -> Result<Booking, ProviderError> {
-        assert!(most.tokens_in > 0, "{most:?}");
-        Unmetered.book(model, most)
-    }
-
-    fn settle(&self, _: Booking, took: Usage, redacted: &Redactions) {
-        let mut till = self.0.lock().unwrap();
-        till.0 += took;
-        till.1.add(redacted);
-    }
-}
+use super::{KEY, Till, chat, embedder, fixture, question};
 
 fn expected() -> ChatReply {
     ChatReply {
