@@ -125,7 +125,7 @@ pub trait Reader {
     /// Nodes that were written after one, at most `limit`. One that was written anew comes again.
     fn node_arrivals(&self, tenant: &TenantId, after: u64, limit: usize) -> StoreResult<Arrivals<Node>>;
 
-    /// Lines of the log that were written after one, at most `limit`.
+    /// Lines of the log about conversations that were written after one, at most `limit`.
     fn log_arrivals(&self, tenant: &TenantId, after: u64, limit: usize) -> StoreResult<Arrivals<LogLine>>;
 
     /// Which model's vectors search goes by; none where nobody has ever chosen.

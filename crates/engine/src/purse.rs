@@ -7,11 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 use treering_core::chat::Usage;
+use treering_core::commit::{LogEvent, LogLine};
 use treering_core::ports::{Reader, SpendFilter, StoreResult};
 use treering_core::quota::{self, Quota};
 use treering_core::redact::Redactions;
 use treering_core::spend::{self, Account, Booking, Caps, Charge, Prices, Reached, Spent};
-use treering_core::{Commit, ConversationId, Meter, ProviderError, StoreError, Timestamp, Write};
+use treering_core::{
+    Commit, ContentHash, ConversationId, JobId, Meter, ProviderError, StoreError, Timestamp, Write,
+};
 
 use crate::error::{Error, Result};
 use crate::memory::Memory;
@@ -107,6 +110,37 @@ impl Purse {
         match redacted.is_empty() {
             true => calls,
             false => format!("{calls}; redacted before it left: {redacted}"),
+        }
+    }
+
+    /// Logs that a model was asked, where it was, what that took, and what was taken out before it left.
+    pub(crate) fn log(&self, asked: &str) -> Result<()> {
+        let (note, now, conversation) = (self.note(), self.memory.wall_clock().now(), self.conversation);
+        if note.is_empty() {
+            return Ok(());
+        }
+        let micros = now.as_micros().to_le_bytes();
+        let of = conversation.as_ref().map_or(&[][..], |id| id.as_bytes());
+        let line = LogLine {
+            at: now,
+            conversation,
+            job: JobId(ContentHash::of_fields(&[b"ask", of, &micros])),
+            event: LogEvent::Ask,
+            text: format!("{asked}{note}"),
+            took_ms: None,
+        };
+        let tenant = self.memory.tenant().clone();
+        Ok(self.memory.ledger().commit(Box::new(move |_| {
+            Ok(Commit { tenant: tenant.clone(), writes: vec![Write::AddLog(line.clone())] })
+        }))?)
+    }
+
+    /// The same, but only where something was taken out: questions and the change of a model are no work that is logged.
+    /// What cannot be logged holds nobody up.
+    pub(crate) fn log_redactions(&self, asked: &str) {
+        let took_out = !self.taken.lock().unwrap_or_else(PoisonError::into_inner).1.is_empty();
+        if took_out {
+            drop(self.log(asked));
         }
     }
 

@@ -182,7 +182,7 @@ impl Memory {
         let update = lines.iter().rfind(|line| line.event == LogEvent::Update);
         let Some(update) = update.filter(|_| filter.job_prefix.is_some()) else { return Ok(lines) };
         let of_conversation =
-            LogFilter { conversation: Some(update.conversation), job_prefix: None, ..filter.clone() };
+            LogFilter { conversation: update.conversation, job_prefix: None, ..filter.clone() };
         let mut since = reader.log(self.tenant(), &of_conversation)?;
         since.retain(|line| line.at >= update.at);
         Ok(since)
@@ -202,7 +202,7 @@ impl Memory {
                 writes.push(Write::PutJob(job.clone()));
                 writes.push(Write::AddLog(LogLine {
                     at: now,
-                    conversation: job.conversation,
+                    conversation: Some(job.conversation),
                     job: job.id,
                     event: LogEvent::Retry,
                     text: format!("{} is tried again by hand", job.kind),

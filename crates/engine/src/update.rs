@@ -134,7 +134,7 @@ impl Updater {
         commit.writes.extend(writes);
         commit.writes.push(Write::AddLog(LogLine {
             at: self.now,
-            conversation: conversation.id,
+            conversation: Some(conversation.id),
             job: id,
             event: LogEvent::Update,
             text: format!("update planned: {} jobs queued, {felled} nodes felled", queued.len()),

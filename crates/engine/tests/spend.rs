@@ -12,6 +12,7 @@ use std::time::Duration;
 use common::{assert_sound, start, work_off};
 use treering_core::brief::Brief;
 use treering_core::chat::Usage;
+use treering_core::commit::LogEvent;
 use treering_core::ports::{Description, JobFilter, LogFilter, Plan, SpendFilter, StoreResult};
 use treering_core::quota::Quota;
 use treering_core::redact::{Redactions, redact};
@@ -230,6 +231,34 @@ fn a_conversation_at_its_cap_leaves_the_others_alone() {
     assert_eq!((by_model.len(), by_model[0].0.as_str(), by_model[0].1.calls), (1, "paid/one", 4));
 }
 
+/// What the log says about models that were asked by no job and for no conversation.
+fn asked(memory: &Memory) -> Vec<String> {
+    let log = memory.log(&LogFilter { conversation: None, job_prefix: None, limit: 999 }).unwrap();
+    let asked = log.into_iter().filter(|line| line.event == LogEvent::Ask && line.conversation.is_none());
+    asked.map(|line| line.text).collect()
+}
+
+#[test]
+fn what_leaves_for_other_vectors_is_redacted_in_the_log_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    say(&open(folder.path(), &clock, Caps::default(), bundled()), "talk", 2);
+    let bags = Arc::new(PaidBags(Bags::named("bags/one")));
+    let mut parts = parts(folder.path(), &clock, Caps::default(), bags, 1);
+    parts.other_embedders = vec![bundled()];
+    let memory = Memory::new(parts, TenantId::default());
+    memory.reindex(&mut |_| ()).unwrap();
+    let asked = asked(&memory);
+    assert!(!asked.is_empty());
+    for line in asked {
+        assert!(
+            line.starts_with("bags/one was asked for vectors to change over to; 1 call, 20 tokens in"),
+            "{line}"
+        );
+        assert!(line.ends_with("redacted before it left: 1 × API key"), "{line}");
+    }
+}
+
 #[test]
 fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
     let folder = tempfile::tempdir().unwrap();
@@ -255,6 +284,12 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
     let line =
         log.iter().find(|line| line.text.contains("embed turn") && line.text.contains("done")).unwrap();
     assert!(line.text.contains("1 call, 20 tokens in, 0 out, price unknown; redacted"), "{}", line.text);
+    assert_eq!(
+        asked(&memory),
+        ["bags/one was asked for the vector of a question; 1 call, 20 tokens in, 0 out, \
+        price unknown; redacted before it left: 1 × API key"]
+    );
+    assert_eq!(asked(&memory.of_tenant("other".parse().unwrap())), Vec::<String>::new());
 
     let capped = open(folder.path(), &clock, Caps { tenant: tokens(1), ..Caps::default() }, bags());
     say(&capped, "other", 1);
