@@ -422,7 +422,7 @@ pub trait Embedder: Send + Sync {
     /// The model's name. Vectors of different names must not be compared.
     fn name(&self) -> &str;
 
-    /// How many numbers a vector has.
+    /// How many numbers a vector has; 0 where only the first vector will tell. Nobody is asked for it.
     fn dims(&self) -> usize;
 
     /// Whether it lies beyond this machine.

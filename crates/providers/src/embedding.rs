@@ -118,10 +118,6 @@ impl<D: Embeds> Embedder for RemoteEmbedder<D> {
     }
 
     fn dims(&self) -> usize {
-        if self.dims.get().is_none() {
-            // A call that fails leaves it open; whoever embeds next hears why.
-            drop(self.embed_some(&["dimensions"], &Unmetered));
-        }
         self.dims.get().copied().unwrap_or(0)
     }
 
@@ -139,6 +135,10 @@ impl<D: Embeds> Embedder for RemoteEmbedder<D> {
         let mut vectors = Vec::with_capacity(asked.len());
         for some in asked.chunks(D::MOST) {
             vectors.extend(self.embed_some(some, meter)?);
+        }
+        if vectors.len() < texts.len() && self.dims.get().is_none() {
+            // How many numbers stand for a text that says nothing, another text has to tell.
+            self.embed_some(&["dimensions"], meter)?;
         }
         let mut vectors = vectors.into_iter();
         let zeros = || vec![0.0; self.dims()];

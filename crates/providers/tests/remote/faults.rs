@@ -218,18 +218,6 @@ fn what_an_answer_took_is_known_though_it_cannot_be_used() {
 }
 
 #[test]
-fn dimensions_that_nobody_told_are_asked_for() {
-    let server = FaultServer::start([
-        Act::refuse(401, "{}"),
-        Act::json(&json!({"data": [{"index": 0, "embedding": [0.0, 2.0]}]})),
-    ]);
-    let embedder = embedder(Wire::OpenAi, &server, None);
-    assert_eq!(embedder.dims(), 0, "a failure leaves it open");
-    assert_eq!((embedder.dims(), embedder.dims()), (2, 2));
-    assert_eq!(server.asked().len(), 2);
-}
-
-#[test]
 fn a_model_that_declines_says_so() {
     let declined =
         json!({"choices": [{"message": {"content": null, "refusal": "No."}, "finish_reason": "stop"}]});

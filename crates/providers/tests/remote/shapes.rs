@@ -169,6 +169,19 @@ fn fewer_numbers_are_another_model() {
 }
 
 #[test]
+fn nobody_is_asked_outside_of_the_account() {
+    let one = json!({"data": [{"index": 0, "embedding": [0.6, 0.8]}], "usage": {"prompt_tokens": 3}});
+    let server = FaultServer::start([Act::json(&one)]);
+    let (embedder, till) = (embedder(Wire::OpenAi, &server, None), Till::default());
+    assert_eq!((embedder.dims(), server.asked().len()), (0, 0), "only a vector tells");
+    assert_eq!(embedder.embed_metered(&[" ", ""], &till).unwrap(), [[0.0, 0.0], [0.0, 0.0]]);
+    assert_eq!((embedder.dims(), server.asked().len()), (2, 1));
+    embedder.embed_metered(&["", "one"], &till).unwrap();
+    assert_eq!(till.0.into_inner().unwrap().0, Usage { calls: 2, tokens_in: 6, tokens_out: 0 });
+    assert_eq!(server.asked().len(), 2);
+}
+
+#[test]
 fn many_texts_go_in_batches() {
     let answer = |count: usize| {
         let rows: Vec<Value> = (0..count).map(|at| json!({"index": at, "embedding": [at + 1, 0]})).collect();
