@@ -1,7 +1,8 @@
 //! What goes over the wire to each provider, and what comes back.
 
 use serde_json::{Value, json};
-use treering_core::chat::{ChatReply, End, Usage};
+use treering_core::Json;
+use treering_core::chat::{ChatReply, ChatRequest, End, Schema, Usage};
 use treering_providers::remote::Wire;
 use treering_testkit::fault_server::{Act, FaultServer};
 
@@ -165,6 +166,21 @@ fn fewer_numbers_are_another_model() {
         assert_eq!((embedder.dims(), embedder.name()), (3, "test/e-1@3"));
         embedder.embed(&["one", "two"]).unwrap();
         assert!(server.asked()[0].body.contains(&format!("\"{field}\":3")), "{wire:?}");
+    }
+}
+
+/// Servers that hold a model to a form have it fill the form in from top to bottom.
+#[test]
+fn the_fields_of_a_form_are_in_the_order_they_were_given() {
+    for wire in [Wire::OpenAi, Wire::Anthropic, Wire::Gemini, Wire::Ollama, Wire::Compatible] {
+        let server = FaultServer::start([Act::refuse(500, "down")]);
+        let form = r#"{"type": "object", "additionalProperties": false,
+            "properties": {"zeal": {"type": "string"}, "mood": {"type": "string"}, "aim": {"type": "string"}}}"#;
+        let schema = Some(Schema { name: "form".into(), json: Json::new(form).unwrap() });
+        assert!(chat(wire, &server).complete(&ChatRequest { schema, ..question() }).is_err());
+        let body = &server.asked()[0].body;
+        let places = ["zeal", "mood", "aim"].map(|field| body.find(&format!("\"{field}\"")).unwrap());
+        assert!(places.is_sorted(), "{wire:?}: {body}");
     }
 }
 
