@@ -98,6 +98,14 @@ fn writers(memory: &Memory, id: ConversationId) -> (BTreeSet<String>, usize) {
     (nodes.into_iter().map(|node| node.making.by).collect(), places.len())
 }
 
+/// An answer that says nothing false about anything.
+fn summary() -> Act {
+    let summary = json!({"overview": "They spoke of the gauge and of an answer that has not come.", "key_findings": [],
+        "decisions": [], "action_items": [], "unresolved": [], "topics": []});
+    Act::json(&json!({"choices": [{"message": {"content": summary.to_string()}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 120, "completion_tokens": 30}}))
+}
+
 #[test]
 fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,12 +141,8 @@ fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
     assert!(jobs.iter().all(|job| job.state != JobState::Dead), "nothing is given up");
     assert_sound(&memory);
 
-    // It comes back: an answer that says nothing false about anything.
-    let summary = json!({"overview": "They spoke of the gauge and of an answer that has not come.", "key_findings": [],
-        "decisions": [], "action_items": [], "unresolved": [], "topics": []});
-    let answer = json!({"choices": [{"message": {"content": summary.to_string()}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 120, "completion_tokens": 30}});
-    server.follow([Act::json(&answer)]);
+    // It comes back.
+    server.follow([summary()]);
     clock.set(start().plus_micros(1200 * SECOND));
     work(&memory);
     assert!(memory.jobs(&JobFilter::all(9)).unwrap().is_empty(), "what waited for another try is done");
@@ -273,4 +277,14 @@ fn what_was_sent_in_vain_counts_against_a_cap() {
     assert!(day.tokens_in > sent / 8 && day.tokens_in < sent / 2, "{day} for {sent} bytes");
     assert_eq!(server.asked().len(), 1, "one call passed the cap, and none after it");
     assert_eq!(writers(&memory, id).0, BTreeSet::from([format!("extractive for {MODEL}")]));
+    // It answers again, and the cap is lifted.
+    server.follow([summary()]);
+    let (_, before) = writers(&memory, id);
+    let memory = open(folder.path(), &server, &clock, Arc::new(StaticEmbedder::new()));
+    memory.update(id, &Update::default()).unwrap();
+    work(&memory);
+    assert_eq!(writers(&memory, id), (BTreeSet::from([MODEL.to_owned()]), before));
+    let messages = memory.messages(id, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
+    assert_eq!(messages.len(), 16, "nothing is lost");
+    assert_sound(&memory);
 }
