@@ -1,25 +1,32 @@
-//! The figures of contexts: how long one takes in a conversation of 10,000 turns, and how much of
-//! one the next turn can reuse.
+//! The figures of contexts: how long one takes in a conversation of 10,000 turns, also while a provider does not do its
+//! work, and how much of one the next turn can reuse.
 //!
 //! `cargo bench --bench context`
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use treering::importers::{Options as ImportOptions, Runner};
 use treering::{
-    Bpe, ContextRequest, Incoming, Matching, Memory, NewConversation, NewMessage, Options, Role, Scope, Sync,
-    Target, ThreadName, Worker,
+    Bpe, ContextRequest, EmbeddedStore, Extractive, Incoming, Matching, Memory, Models, NewConversation,
+    NewMessage, Options, Parts, Policy, ProviderOptions, Role, Scope, StaticEmbedder, Sync, Target, TenantId,
+    ThreadName, WorkSettings, Worker,
 };
 use treering_core::ports::ConversationFilter;
-use treering_core::{ConversationId, ExternalId, Timestamp, Tokenizer as _, TurnNo};
+use treering_core::{Clock, ConversationId, ExternalId, Timestamp, Tokenizer as _, TurnNo};
+use treering_providers::ModelSummarizer;
+use treering_testkit::FakeClock;
+use treering_testkit::fault_server::{Act, FaultServer};
 use treering_testkit::generate::sentence;
 
 fn main() {
     println!("{:<66}{:>12}{:>12}{:>10}", "", "measured", "goal", "");
     assembly();
+    outage();
     stability();
 }
 
@@ -63,6 +70,121 @@ fn assembly() {
     let (p50, p99) = measure(false);
     row("standing context, p50, ms", p50, "≤ 5", p50 <= 5.0);
     row("standing context, p99, ms", p99, "≤ 15", p99 <= 15.0);
+}
+
+/// Ten minutes of simulated time with a provider that writes the summaries, one that refuses and one that hangs, side by
+/// side: how long a turn takes to be stored, and the context after it.
+fn outage() {
+    const TURNS: usize = 600;
+    let summary = json!({"overview": "They spoke of it.", "key_findings": [], "decisions": [], "action_items": [],
+        "unresolved": [], "topics": []});
+    let answer = json!({"choices": [{"message": {"content": summary.to_string()}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 900, "completion_tokens": 40}});
+    let acts = [Act::json(&answer), Act::refuse(500, "down"), Act::Hang(Duration::from_secs(3600))];
+    let homes = acts.map(|act| Troubled::open(FaultServer::start([act])));
+    let mut state = 99;
+    for home in &homes {
+        home.until_asked();
+    }
+    let mut took: [[Vec<Duration>; 2]; 3] = Default::default();
+    for turn in 0..TURNS {
+        let text = format!("{}.", sentence(&mut state, 40));
+        for (home, [appends, contexts]) in homes.iter().zip(&mut took) {
+            let (append, context) = home.turn(turn as i64, &text, None);
+            appends.push(append);
+            contexts.push(context);
+        }
+    }
+    for home in &homes {
+        let stored = home.memory.stats().unwrap().totals;
+        assert_eq!(stored.messages as usize, 2 * (TURNS + UNTIL_ASKED), "nothing is lost");
+    }
+    let quantile = |times: &mut Vec<Duration>, share: usize| {
+        times.sort_unstable();
+        times[times.len() * share / 100].as_secs_f64() * 1e3
+    };
+    for (what, which) in [("append", 0), ("context", 1)] {
+        for share in [50, 99] {
+            let [healthy, refusing, hanging] =
+                [0, 1, 2].map(|home: usize| quantile(&mut took[home][which], share));
+            println!("  {:<64}{healthy:>12.2}", format!("{what} with a provider that answers, p{share}, ms"));
+            for (trouble, ms) in [("refuses", refusing), ("hangs", hanging)] {
+                let what = format!("the same with one that {trouble}, of that");
+                row(&what, ms / healthy, "≤ 1.25 ×", ms / healthy <= 1.25);
+            }
+        }
+    }
+}
+
+/// Turns that are stored before anything is measured.
+const UNTIL_ASKED: usize = 10;
+
+/// A memory whose summaries a server on loopback writes, or does not, and whose time passes by hand.
+struct Troubled {
+    memory: Memory,
+    clock: Arc<FakeClock>,
+    server: FaultServer,
+    _home: tempfile::TempDir,
+}
+
+impl Troubled {
+    fn open(server: FaultServer) -> Self {
+        let mut providers = ProviderOptions::default();
+        providers.providers.get_mut("compatible").unwrap().base_url = server.url().to_owned();
+        let chat = Models::new(providers).chat("compatible", "m").unwrap();
+        let (home, clock) = (tempfile::tempdir().unwrap(), Arc::new(FakeClock::at(at(0))));
+        let parts = Parts {
+            store: Arc::new(EmbeddedStore::open(home.path(), Sync::Normal).unwrap()),
+            tokenizer: Arc::new(Bpe::O200k),
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            summarizer: Arc::new(ModelSummarizer::new(chat, 0.3, Default::default())),
+            stand_in: Some(Arc::new(Extractive)),
+            embedder: Arc::new(StaticEmbedder::new()),
+            other_embedders: Vec::new(),
+            policy: Policy::default(),
+            work: WorkSettings { batch_delay_ms: 0, ..WorkSettings::default() },
+            spend: Default::default(),
+        };
+        let memory = Memory::new(parts, TenantId::default());
+        // What hangs ends with the process.
+        std::mem::forget(memory.work_in_background().unwrap());
+        Self { memory, clock, server, _home: home }
+    }
+
+    /// Lets a window seal and the provider be asked for its summary, 20 seconds before what is measured.
+    fn until_asked(&self) {
+        for _ in 0..UNTIL_ASKED {
+            self.turn(-20, &"They wrote about the gauge and the tide. ".repeat(20), Some(Duration::ZERO));
+        }
+        while self.server.asked().is_empty() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Stores a turn at a second, and puts a context together.
+    fn turn(&self, second: i64, text: &str, patience: Option<Duration>) -> (Duration, Duration) {
+        self.clock.set(at(second));
+        let said = |role: Role| NewMessage::new(role, text, self.clock.now());
+        let entries = [Role::User, Role::Assistant];
+        let entries = entries.map(|role| self.memory.message(ThreadName::main(), said(role))).into();
+        let external_id = Some(ExternalId::new("bench").unwrap());
+        let target = Target::Named(NewConversation { external_id, ..NewConversation::default() });
+        let started = Instant::now();
+        let id = self
+            .memory
+            .append(Incoming { target, entries, matching: Matching::None })
+            .unwrap()
+            .conversation
+            .id;
+        let append = started.elapsed();
+        let started = Instant::now();
+        drop(self.memory.context(&ContextRequest { patience, ..ContextRequest::new(id) }).unwrap());
+        (append, started.elapsed())
+    }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_micros((1_700_000_000 + second) * 1_000_000)
 }
 
 /// Conversations that grow turn by turn: how much of each context the one before begins with.

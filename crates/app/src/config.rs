@@ -119,7 +119,7 @@ pub struct EmbedSettings {
     /// The embedder: `bundled` (static vectors in the program, microseconds for each turn), `encoder`
     /// (all-MiniLM-L6-v2 on this machine, tens of milliseconds for each turn; for programs built with
     /// `--features encoder`), or a provider and its model, such as `openai/text-embedding-3-small`,
-    /// `gemini/gemini-embedding-001`, `ollama/nomic-embed-text` or `compatible/MODEL`.
+    /// `gemini/gemini-embedding-2`, `ollama/nomic-embed-text` or `compatible/MODEL`.
     #[config(env = "TREERING_EMBED_MODEL", default = "bundled", validate = providers::is_embedder)]
     pub model: String,
 
@@ -520,7 +520,7 @@ mod tests {
         check("[providers.openai]\nbase_url = \"api.openai.com\"", &[], &["base_url", "https://"]);
         check("[providers.openai]\napi_key = \"x\"", &[], &["api_key"]);
         check("[spend]\nday_dollars = -1.0", &[], &["-1", "dollars"]);
-        check("[spend.prices]\n\"gpt-4o\" = { input = 1 }", &[], &["gpt-4o", "PROVIDER/MODEL"]);
+        check("[spend.prices]\n\"gpt-6\" = { input = 1 }", &[], &["gpt-6", "PROVIDER/MODEL"]);
         check("[spend.prices]\n\"a/b\" = { input = -1 }", &[], &["a/b", "from 0 up"]);
         check("[serve]\naddress = \"localhost\"", &[], &["address", "127.0.0.1:7411"]);
         check("[serve]\norigins = [\"app.example.org\"]", &[], &["app.example.org", "https://"]);

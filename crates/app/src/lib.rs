@@ -94,10 +94,10 @@ pub fn open_with(home: &Path, options: Options) -> Result<Memory> {
     open_on(home, options, &models)
 }
 
-/// Opens the memory in a folder, with models that others ask as well: their quotas are shared. The one place where
-/// adapters are chosen and joined.
+/// Opens the memory in a folder, with models that others ask as well. The one place where adapters are chosen and
+/// joined.
 pub fn open_on(home: &Path, options: Options, models: &Models) -> Result<Memory> {
-    let Options { sync, tokenizer, mut embed, summarize, providers: _, tenant, mut policy, work, spend } =
+    let Options { sync, tokenizer, mut embed, summarize, providers, tenant, mut policy, work, spend } =
         options;
     embed.encoder_path = home.join(embed.encoder_path);
     let embedder = embedders::embedder(&embed, models)?;
@@ -117,7 +117,7 @@ pub fn open_on(home: &Path, options: Options, models: &Models) -> Result<Memory>
         other_embedders,
         policy,
         work,
-        spend: prices::settings(spend)?,
+        spend: prices::settings(spend, providers.quotas())?,
     };
     Ok(Memory::new(parts, tenant))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use treering_core::brief::{Brief, Strategy};
+use treering_core::quota::Quota;
 use treering_core::{Chat, Embedder, NodeContent, Policy, ProviderError, Summarizer, prompt};
 use treering_providers::Extractive;
 
@@ -87,6 +88,21 @@ impl Default for ProviderOptions {
         };
         let providers = PROVIDERS.into_iter().map(provider).collect();
         Self { redact: true, connect_timeout: Duration::from_secs(10), providers }
+    }
+}
+
+impl ProviderOptions {
+    /// The quotas of the providers that have one.
+    pub(crate) fn quotas(&self) -> BTreeMap<String, Quota> {
+        let limit = |per_minute: u32| Some(per_minute).filter(|per_minute| *per_minute > 0);
+        let quotas = self.providers.iter().map(|(name, option)| {
+            let quota = Quota {
+                requests_per_minute: limit(option.requests_per_minute),
+                tokens_per_minute: limit(option.tokens_per_minute),
+            };
+            ((*name).to_owned(), quota)
+        });
+        quotas.filter(|(_, quota)| *quota != Quota::default()).collect()
     }
 }
 
@@ -172,12 +188,12 @@ mod remote {
     use std::sync::{Mutex, PoisonError};
 
     use treering_providers::ModelSummarizer;
-    use treering_providers::http::{Client, Endpoint, Key, Quota};
+    use treering_providers::http::{Client, Endpoint, Key};
     use treering_providers::remote::{self, Wire};
 
     use super::*;
 
-    /// Makes models. All models of one provider share its connections and quotas.
+    /// Makes models. All models of one provider share its connections.
     pub struct Models {
         options: ProviderOptions,
         clients: Mutex<BTreeMap<String, Client>>,
@@ -228,16 +244,11 @@ mod remote {
             let variable = Some(option.api_key_env.clone()).filter(|variable| !variable.is_empty());
             let key =
                 variable.as_ref().and_then(|name| std::env::var(name).ok()).filter(|key| !key.is_empty());
-            let limit = |per_minute: u32| Some(per_minute).filter(|per_minute| *per_minute > 0);
             Ok(Endpoint {
                 lacks_key: variable.filter(|_| key.is_none()),
                 key: key.map(Key::new),
                 connect_timeout: self.options.connect_timeout,
                 timeout: option.timeout,
-                quota: Quota {
-                    requests_per_minute: limit(option.requests_per_minute),
-                    tokens_per_minute: limit(option.tokens_per_minute),
-                },
                 redact: self.options.redact,
                 ..Endpoint::new(provider, &option.base_url)
             })

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use treering_core::Invalid;
+use treering_core::quota::Quota;
 use treering_core::spend::{Caps, Price, Prices};
 use treering_engine::SpendSettings;
 
@@ -26,13 +27,16 @@ struct Table {
     models: BTreeMap<String, [f64; 2]>,
 }
 
-/// The caps, and the prices of the table with one's own over them.
-pub(crate) fn settings(options: SpendOptions) -> Result<SpendSettings, Invalid> {
+/// The caps, the prices of the table with one's own over them, and the quotas.
+pub(crate) fn settings(
+    options: SpendOptions,
+    quotas: BTreeMap<String, Quota>,
+) -> Result<SpendSettings, Invalid> {
     let table: Table =
         serde_json::from_str(TABLE).map_err(|error| Invalid::new("table of prices", error.to_string()))?;
     let listed = table.models.into_iter().map(|(name, [input, output])| (name, Price { input, output }));
     let models = listed.chain(options.prices).collect();
-    Ok(SpendSettings { caps: options.caps, prices: Prices { date: table.date, models } })
+    Ok(SpendSettings { caps: options.caps, prices: Prices { date: table.date, models }, quotas })
 }
 
 #[cfg(test)]
@@ -42,13 +46,19 @@ mod tests {
     #[test]
     fn the_table_is_dated_and_ones_own_prices_prevail() {
         let own = Price { input: 9.0, output: 9.0 };
-        let prices = [("openai/gpt-4o-mini".to_owned(), own), ("compatible/*".to_owned(), own)].into();
-        let prices = settings(SpendOptions { prices, ..SpendOptions::default() }).unwrap().prices;
+        let prices = [("openai/gpt-6-luna".to_owned(), own), ("compatible/*".to_owned(), own)].into();
+        let prices =
+            settings(SpendOptions { prices, ..SpendOptions::default() }, BTreeMap::new()).unwrap().prices;
         assert_eq!(prices.date.len(), "2026-11-16".len());
-        assert_eq!(prices.find("openai/gpt-4o-mini"), Some(own));
+        assert_eq!(prices.find("openai/gpt-6-luna"), Some(own));
         assert_eq!(prices.find("compatible/qwen3"), Some(own));
         assert_eq!(prices.find("openai/text-embedding-3-small").unwrap().output, 0.0);
         assert_eq!(prices.find("openai/who-knows"), None);
+        for example in
+            ["anthropic/claude-haiku-5-5", "gemini/gemini-3.5-flash-lite", "gemini/gemini-embedding-2"]
+        {
+            assert!(prices.find(example).is_some(), "{example}, which the docs name");
+        }
         let providers = crate::models::PROVIDERS.map(|(name, ..)| name);
         for (model, price) in &prices.models {
             let provider = model.split('/').next().unwrap();

@@ -90,7 +90,7 @@ fn a_sound_home_passes_and_says_what_it_found() {
     home.say();
     let (healthy, found) = home.doctor(&[]);
     assert!(
-        healthy && check(&found, "store")["found"].as_str().unwrap().contains("sound, schema 4"),
+        healthy && check(&found, "store")["found"].as_str().unwrap().contains("sound, schema 5"),
         "{found}"
     );
     assert_eq!(
@@ -101,6 +101,34 @@ fn a_sound_home_passes_and_says_what_it_found() {
     assert!(home.doctor(&["--offline"]).0);
     assert_eq!(server.asked().len(), asked);
     assert!(home.ok(&["doctor"]).contains("✓ store"), "{}", home.ok(&["doctor"]));
+}
+
+/// Processes that ask at the same time keep to the quota together.
+#[test]
+fn a_quota_holds_for_all_processes_of_a_home() {
+    let server = FaultServer::start([answer("ready")]);
+    let home = Home::new(&server, "");
+    home.say();
+    let asked = server.asked().len();
+    let doctor = || home.doctor(&["--set", "providers.compatible.requests_per_minute=2"]).1;
+    let found: Vec<Value> = std::thread::scope(|threads| {
+        let doctors: Vec<_> = (0..5).map(|_| threads.spawn(doctor)).collect();
+        doctors.into_iter().map(|doctor| doctor.join().unwrap()).collect()
+    });
+    let with = |words: &str| {
+        let says = |found: &&Value| check(found, "summaries")["found"].as_str().unwrap().contains(words);
+        found.iter().filter(says).count()
+    };
+    assert_eq!(
+        (with("answers"), with("compatible: the quota of this minute is used up; free in")),
+        (2, 3),
+        "{found:?}"
+    );
+    assert_eq!(server.asked().len(), asked + 2);
+    assert_eq!(
+        with("is used up"),
+        found.iter().filter(|found| check(found, "summaries")["state"] == "waits").count()
+    );
 }
 
 #[test]

@@ -28,10 +28,14 @@ fn start() -> Timestamp {
     Timestamp::from_micros(1_800_000_000_000_000)
 }
 
-fn models(server: &FaultServer) -> Models {
+fn options(server: &FaultServer) -> ProviderOptions {
     let mut options = ProviderOptions::default();
     options.providers.get_mut("compatible").unwrap().base_url = server.url().to_owned();
-    Models::new(options)
+    options
+}
+
+fn models(server: &FaultServer) -> Models {
+    Models::new(options(server))
 }
 
 fn open(folder: &Path, server: &FaultServer, clock: &Arc<FakeClock>, embedder: Arc<dyn Embedder>) -> Memory {
@@ -94,6 +98,14 @@ fn writers(memory: &Memory, id: ConversationId) -> (BTreeSet<String>, usize) {
     (nodes.into_iter().map(|node| node.making.by).collect(), places.len())
 }
 
+/// An answer that says nothing false about anything.
+fn summary() -> Act {
+    let summary = json!({"overview": "They spoke of the gauge and of an answer that has not come.", "key_findings": [],
+        "decisions": [], "action_items": [], "unresolved": [], "topics": []});
+    Act::json(&json!({"choices": [{"message": {"content": summary.to_string()}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 120, "completion_tokens": 30}}))
+}
+
 #[test]
 fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
     let folder = tempfile::tempdir().unwrap();
@@ -129,12 +141,8 @@ fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
     assert!(jobs.iter().all(|job| job.state != JobState::Dead), "nothing is given up");
     assert_sound(&memory);
 
-    // It comes back: an answer that says nothing false about anything.
-    let summary = json!({"overview": "They spoke of the gauge and of an answer that has not come.", "key_findings": [],
-        "decisions": [], "action_items": [], "unresolved": [], "topics": []});
-    let answer = json!({"choices": [{"message": {"content": summary.to_string()}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 120, "completion_tokens": 30}});
-    server.follow([Act::json(&answer)]);
+    // It comes back.
+    server.follow([summary()]);
     clock.set(start().plus_micros(1200 * SECOND));
     work(&memory);
     assert!(memory.jobs(&JobFilter::all(9)).unwrap().is_empty(), "what waited for another try is done");
@@ -243,4 +251,40 @@ fn what_was_answered_counts_though_it_is_of_no_use() {
     assert_eq!((account.day.calls, account.day.tokens_in + account.day.tokens_out), (1, 3200));
     assert_eq!(server.asked().len(), 1, "one call passed the cap, and none after it");
     assert_eq!(writers(&memory, id).0, BTreeSet::from([format!("extractive for {MODEL}")]));
+}
+
+/// A call that is not answered in time was probably read: it counts as what was sent, and caps see it.
+#[test]
+fn what_was_sent_in_vain_counts_against_a_cap() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = FaultServer::start([Act::Hang(Duration::from_secs(600))]);
+    let clock = Arc::new(FakeClock::at(start()));
+    let mut options = options(&server);
+    options.providers.get_mut("compatible").unwrap().timeout = Duration::from_millis(300);
+    let chat = Models::new(options).chat("compatible", "m-1").unwrap();
+    let mut parts = parts(folder.path(), &server, &clock, Arc::new(StaticEmbedder::new()));
+    parts.summarizer = Arc::new(ModelSummarizer::new(chat, 0.3, Default::default()));
+    parts.spend.caps.day.tokens = Some(1);
+    parts.work.concurrency = 1;
+    let memory = Memory::new(parts, TenantId::default());
+    let id = (0..8).fold(None, |_, turn| Some(say(&memory, turn).id)).unwrap();
+    work(&memory);
+    clock.set(start().plus_micros(3600 * SECOND));
+    work(&memory);
+    let day = memory.spend(Some(id)).unwrap().account.day;
+    let sent = server.asked()[0].body.len() as i64;
+    assert_eq!((day.calls, day.tokens_out), (1, 0));
+    assert!(day.tokens_in > sent / 8 && day.tokens_in < sent / 2, "{day} for {sent} bytes");
+    assert_eq!(server.asked().len(), 1, "one call passed the cap, and none after it");
+    assert_eq!(writers(&memory, id).0, BTreeSet::from([format!("extractive for {MODEL}")]));
+    // It answers again, and the cap is lifted.
+    server.follow([summary()]);
+    let (_, before) = writers(&memory, id);
+    let memory = open(folder.path(), &server, &clock, Arc::new(StaticEmbedder::new()));
+    memory.update(id, &Update::default()).unwrap();
+    work(&memory);
+    assert_eq!(writers(&memory, id), (BTreeSet::from([MODEL.to_owned()]), before));
+    let messages = memory.messages(id, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
+    assert_eq!(messages.len(), 16, "nothing is lost");
+    assert_sound(&memory);
 }

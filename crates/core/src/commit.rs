@@ -62,9 +62,9 @@ pub enum Write {
 pub struct LogLine {
     /// When.
     pub at: Timestamp,
-    /// The conversation it is about.
-    pub conversation: ConversationId,
-    /// The job it is about, or the update that planned it.
+    /// The conversation it is about, where it is about one.
+    pub conversation: Option<ConversationId>,
+    /// The job it is about, the update that planned it, or the question.
     pub job: JobId,
     /// What happened, in one word: `acquire`, `release`, `fail`, `dead`, `retry`, `update`, …
     pub event: LogEvent,
@@ -97,7 +97,7 @@ pub enum LogEvent {
     Retry,
     /// An update of a tree was asked for.
     Update,
-    /// A model was asked for an answer.
+    /// A model was asked by somebody, not by a job.
     Ask,
 }
 

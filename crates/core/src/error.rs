@@ -112,9 +112,10 @@ pub struct ProviderError {
 /// A call that left this machine, and failed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FailedCall {
-    /// Whether an answer came, or the beginning of one: then it is paid for.
-    pub was_answered: bool,
-    /// What it took.
+    /// Whether it has to be paid for: an answer came, or the beginning of one, or none in time to a question that had
+    /// left and was probably read.
+    pub is_charged: bool,
+    /// What it took, as far as that is known or can be thought.
     pub usage: Usage,
     /// What was taken out before it left.
     pub redacted: Redactions,

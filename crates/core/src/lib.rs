@@ -32,6 +32,7 @@ pub mod policy;
 pub mod ports;
 pub mod prompt;
 pub mod question;
+pub mod quota;
 pub mod receipt;
 pub mod redact;
 pub mod sentence;

@@ -11,6 +11,7 @@ use crate::index::{VectorIndex, Vectors};
 use crate::job::{Job, JobId};
 use crate::message::{Message, Turn};
 use crate::node::{Level, Node, NodeContent, NodeId};
+use crate::quota::Taken;
 use crate::redact::Redactions;
 use crate::spend::{Booking, Spent};
 use crate::time::Timestamp;
@@ -124,7 +125,7 @@ pub trait Reader {
     /// Nodes that were written after one, at most `limit`. One that was written anew comes again.
     fn node_arrivals(&self, tenant: &TenantId, after: u64, limit: usize) -> StoreResult<Arrivals<Node>>;
 
-    /// Lines of the log that were written after one, at most `limit`.
+    /// Lines of the log about conversations that were written after one, at most `limit`.
     fn log_arrivals(&self, tenant: &TenantId, after: u64, limit: usize) -> StoreResult<Arrivals<LogLine>>;
 
     /// Which model's vectors search goes by; none where nobody has ever chosen.
@@ -150,6 +151,10 @@ pub trait Reader {
 
     /// What calls to models have cost, by model in order of its name.
     fn spent(&self, tenant: &TenantId, filter: &SpendFilter) -> StoreResult<Vec<(String, Spent)>>;
+
+    /// What was asked of a provider from a moment on, by every tenant, in the order of time: calls that were booked
+    /// count also where they failed. What is older than two minutes may be gone.
+    fn taken(&self, provider: &str, since: Timestamp) -> StoreResult<Vec<Taken>>;
 
     /// How much the tenant has, and in how many conversations.
     fn totals(&self, tenant: &TenantId) -> StoreResult<(u32, Totals)>;
@@ -398,7 +403,7 @@ pub trait Meter: Send + Sync {
 
 /// Talks.
 pub trait Chat: Send + Sync {
-    /// Its provider and model, e.g. `openai/gpt-4o-mini`.
+    /// Its provider and model, e.g. `openai/gpt-6-luna`.
     fn name(&self) -> &str;
 
     /// Whether it lies beyond this process, so that an answer takes a while.
@@ -417,7 +422,7 @@ pub trait Embedder: Send + Sync {
     /// The model's name. Vectors of different names must not be compared.
     fn name(&self) -> &str;
 
-    /// How many numbers a vector has.
+    /// How many numbers a vector has; 0 where only the first vector will tell. Nobody is asked for it.
     fn dims(&self) -> usize;
 
     /// Whether it lies beyond this machine.

@@ -65,7 +65,7 @@ impl Price {
 pub struct Prices {
     /// The day that the table is of, e.g. `2026-11-16`.
     pub date: String,
-    /// The price of each model by its whole name, e.g. `openai/gpt-4o-mini`; `ollama/*` is every model of a provider.
+    /// The price of each model by its whole name, e.g. `openai/gpt-6-luna`; `ollama/*` is every model of a provider.
     pub models: BTreeMap<String, Price>,
 }
 
@@ -75,8 +75,8 @@ impl Prices {
     #[must_use]
     pub fn find(&self, model: &str) -> Option<Price> {
         let whole = model.split('@').next().unwrap_or(model);
-        let every = whole.split('/').next().map(|provider| format!("{provider}/*"));
-        let names = [whole, undated(whole)].into_iter().chain(every.as_deref());
+        let every = format!("{}/*", provider_of(whole));
+        let names = [whole, undated(whole), &every];
         names.into_iter().find_map(|name| self.models.get(name)).copied()
     }
 }
@@ -178,14 +178,28 @@ impl fmt::Display for Spent {
 /// What is added to the account of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charge {
-    /// The day, counted from 1970 in UTC.
-    pub day: i64,
+    /// When the call has its turn.
+    pub at: Timestamp,
     /// The conversation it was for, where it was for one.
     pub conversation: Option<ConversationId>,
     /// The provider and model.
     pub model: String,
     /// How much.
     pub spent: Spent,
+}
+
+impl Charge {
+    /// The provider that was asked.
+    #[must_use]
+    pub fn provider(&self) -> &str {
+        provider_of(&self.model)
+    }
+}
+
+/// The provider of a model, by the model's whole name.
+#[must_use]
+pub fn provider_of(model: &str) -> &str {
+    model.split('/').next().unwrap_or(model)
 }
 
 /// The day of a moment, counted from 1970 in UTC.
@@ -332,7 +346,12 @@ pub struct Unmetered;
 impl Meter for Unmetered {
     fn book(&self, model: &str, _: Usage) -> Result<Booking, ProviderError> {
         let spent = Spent::default();
-        Ok(Booking(Charge { day: 0, conversation: None, model: model.to_owned(), spent }))
+        Ok(Booking(Charge {
+            at: Timestamp::from_micros(0),
+            conversation: None,
+            model: model.to_owned(),
+            spent,
+        }))
     }
 
     fn settle(&self, _: Booking, _: Usage, _: &Redactions) {}

@@ -44,7 +44,7 @@ mod tests {
             .iter()
             .map(|(at, job, event)| LogLine {
                 at: Timestamp::from_micros(*at),
-                conversation: ConversationId::from_bytes([1; 16]),
+                conversation: Some(ConversationId::from_bytes([1; 16])),
                 job: id(job),
                 event: *event,
                 text: String::new(),

@@ -9,20 +9,17 @@ use std::time::Duration;
 
 use treering_core::capture::Outcome;
 use treering_core::chat::{ChatMessage, ChatRequest, End, Usage};
-use treering_core::commit::{LogEvent, LogLine};
 use treering_core::packing::Profile;
 use treering_core::redact::Redactions;
 use treering_core::spend::Metered;
 use treering_core::{
-    Advice, Chat, Commit, ContentHash, ConversationId, JobId, Json, MessageIdx, NewMessage, ProviderError,
-    Role, ThreadName, Write,
+    Advice, Chat, ConversationId, Json, MessageIdx, NewMessage, ProviderError, Role, ThreadName,
 };
 
 use crate::context::{Context, ContextRequest};
 use crate::error::{Error, Result};
 use crate::ingest::{Incoming, Matching, Target};
 use crate::memory::Memory;
-use crate::purse::Purse;
 use crate::worker::WorkerHandle;
 
 /// How an agent answers.
@@ -127,7 +124,7 @@ impl Agent {
             (reply, heard) = call(&chat, &request);
         }
         // An answer that cannot be logged is one all the same.
-        drop(self.log(conversation, &purse));
+        drop(purse.log(&format!("{} was asked for an answer", self.chat.name())));
         match reply {
             Ok(reply) if reply.text.trim().is_empty() => {
                 let why = match reply.end {
@@ -152,27 +149,6 @@ impl Agent {
                 Err(Error::Unanswered(error))
             }
         }
-    }
-
-    /// Logs what a call took, and what was taken out before it left.
-    fn log(&self, conversation: ConversationId, purse: &Purse) -> Result<()> {
-        let (note, now) = (purse.note(), self.memory.clock().now());
-        if note.is_empty() {
-            return Ok(());
-        }
-        let micros = now.as_micros().to_le_bytes();
-        let line = LogLine {
-            at: now,
-            conversation,
-            job: JobId(ContentHash::of_fields(&[b"ask", conversation.as_bytes(), &micros])),
-            event: LogEvent::Ask,
-            text: format!("{} was asked for an answer{note}", self.chat.name()),
-            took_ms: None,
-        };
-        let tenant = self.memory.tenant().clone();
-        self.memory.commit_with(move |_| {
-            Ok((Commit { tenant: tenant.clone(), writes: vec![Write::AddLog(line.clone())] }, ()))
-        })
     }
 
     fn context(&self, conversation: ConversationId, said: &str) -> Result<Context> {

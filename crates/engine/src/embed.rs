@@ -84,7 +84,7 @@ fn planned(id: ConversationId, kind: JobKind, now: Timestamp) -> [Write; 2] {
     let job = Job::plan(id, kind, now);
     let line = LogLine {
         at: now,
-        conversation: id,
+        conversation: Some(id),
         job: job.id,
         event: LogEvent::Acquire,
         text: format!("{} planned", job.kind),
@@ -255,7 +255,7 @@ fn released(job: &Job, now: Timestamp, note: &str) -> LogLine {
     let after = now.as_micros().saturating_sub(job.planned_at.as_micros()).max(0) / 1000;
     LogLine {
         at: now,
-        conversation: job.conversation,
+        conversation: Some(job.conversation),
         job: job.id,
         event: LogEvent::Release,
         text: format!("{} done, {after} ms after planning{note}", job.kind),

@@ -206,7 +206,7 @@ impl Grower<'_> {
             let job = Job::plan(self.key.id, JobKind::Summarise(task), self.now);
             let line = LogLine {
                 at: self.now,
-                conversation: self.key.id,
+                conversation: Some(self.key.id),
                 job: job.id,
                 event: LogEvent::Acquire,
                 text: format!("{} planned: {because}", job.kind),

@@ -35,6 +35,8 @@ pub struct Memory {
     last_long: Arc<LastLong>,
     /// Where calls to models are accounted: the store, also where only its past is read.
     ledger: Arc<dyn Store>,
+    /// When they are made, also where only the past is read.
+    wall_clock: Arc<dyn Clock>,
     tenant: TenantId,
 }
 
@@ -116,9 +118,9 @@ impl Memory {
     #[must_use]
     pub fn new(parts: Parts, tenant: TenantId) -> Self {
         let tally = Arc::new(Tally::new(Arc::clone(&parts.tokenizer)));
-        let ledger = Arc::clone(&parts.store);
+        let (ledger, wall_clock) = (Arc::clone(&parts.store), Arc::clone(&parts.clock));
         let (signal, arenas, rests, last_long) = Default::default();
-        Self { parts: Arc::new(parts), signal, arenas, tally, rests, last_long, ledger, tenant }
+        Self { parts: Arc::new(parts), signal, arenas, tally, rests, last_long, ledger, wall_clock, tenant }
     }
 
     /// The memory of another tenant in the same store.
@@ -188,6 +190,10 @@ impl Memory {
         &*self.ledger
     }
 
+    pub(crate) fn wall_clock(&self) -> &dyn Clock {
+        &*self.wall_clock
+    }
+
     /// What may be spent on models, and what they cost.
     #[must_use]
     pub fn spending(&self) -> &SpendSettings {
@@ -253,7 +259,8 @@ impl Memory {
             spend: parts.spend.clone(),
         };
         let (tally, ledger) = (Arc::clone(&self.tally), Arc::clone(&self.ledger));
-        Self { tally, ledger, ..Self::new(parts, self.tenant.clone()) }
+        let wall_clock = Arc::clone(&self.wall_clock);
+        Self { tally, ledger, wall_clock, ..Self::new(parts, self.tenant.clone()) }
     }
 
     pub(crate) fn signal(&self) -> &Signal {

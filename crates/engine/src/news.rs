@@ -62,11 +62,11 @@ pub enum News {
         messages: Vec<MessageIdx>,
     },
     /// A window or group was sealed: the job that writes its node was planned.
-    Sealed(LogLine),
+    Sealed(ConversationId, LogLine),
     /// A node was written, or written anew.
     Node(ConversationId, Box<Node>),
     /// A job failed, and is tried again or was given up.
-    Failed(LogLine),
+    Failed(ConversationId, LogLine),
 }
 
 impl Memory {
@@ -90,10 +90,10 @@ impl Memory {
         let now = Mark { messages: messages.through, nodes: nodes.through, log: log.through };
         let mut news = turns(messages.items);
         let mut failed = Vec::new();
-        for (.., line) in log.items {
+        for (_, id, line) in log.items {
             match line.event {
-                LogEvent::Fail | LogEvent::Dead => failed.push(News::Failed(line)),
-                _ if line.is_sealing() => news.push(News::Sealed(line)),
+                LogEvent::Fail | LogEvent::Dead => failed.push(News::Failed(id, line)),
+                _ if line.is_sealing() => news.push(News::Sealed(id, line)),
                 _ => {}
             }
         }

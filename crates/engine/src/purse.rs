@@ -1,24 +1,33 @@
-//! The purse: accounts the calls to models in the store, where every process sees them, and says when a cap leaves no
-//! room for another.
+//! The purse: accounts the calls to models in the store, where every process sees them, and says when another has its
+//! turn: caps and the quotas of providers hold for all processes together.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use treering_core::chat::Usage;
+use treering_core::commit::{LogEvent, LogLine};
 use treering_core::ports::{Reader, SpendFilter, StoreResult};
+use treering_core::quota::{self, Quota};
 use treering_core::redact::Redactions;
 use treering_core::spend::{self, Account, Booking, Caps, Charge, Prices, Reached, Spent};
-use treering_core::{Commit, ConversationId, Meter, ProviderError, StoreError, Write};
+use treering_core::{
+    Commit, ContentHash, ConversationId, JobId, Meter, ProviderError, StoreError, Timestamp, Write,
+};
 
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 
-/// What may be spent, and what things cost.
+/// What may be spent and asked for, and what things cost.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SpendSettings {
     /// The caps.
     pub caps: Caps,
     /// The prices.
     pub prices: Prices,
+    /// How much may be asked of providers in a minute, by their names.
+    pub quotas: BTreeMap<String, Quota>,
 }
 
 /// What was spent, and whether a cap is reached.
@@ -48,12 +57,32 @@ impl Memory {
         Ok(self.ledger().reader()?.spent(self.tenant(), filter)?)
     }
 
+    /// When a call has its turn, or why it may not be made: a cap is reached, or the quota of its provider used up.
+    fn turn_of(
+        &self,
+        reader: &dyn Reader,
+        charge: &Charge,
+    ) -> StoreResult<std::result::Result<Timestamp, ProviderError>> {
+        let spending = self.spending();
+        if spending.caps.are_set() {
+            let account = self.account(reader, charge.conversation)?;
+            if let Some(reached) = spend::reached(&spending.caps, &account) {
+                return Ok(Err(reached.to_error()));
+            }
+        }
+        let provider = charge.provider();
+        let Some(quota) = spending.quotas.get(provider) else { return Ok(Ok(charge.at)) };
+        let taken = reader.taken(provider, quota::matters_since(charge.at))?;
+        let turn = quota::turn(*quota, &taken, charge.spent.tokens(), charge.at);
+        Ok(turn.map_err(|error| ProviderError { reason: format!("{provider}: {}", error.reason), ..error }))
+    }
+
     fn account(&self, reader: &dyn Reader, conversation: Option<ConversationId>) -> StoreResult<Account> {
         let sum = |filter: SpendFilter| -> StoreResult<Spent> {
             let spent = reader.spent(self.tenant(), &filter)?;
             Ok(spent.into_iter().fold(Spent::default(), |sum, (_, spent)| sum + spent))
         };
-        let day = spend::day_of(self.clock().now());
+        let day = spend::day_of(self.wall_clock().now());
         Ok(Account {
             tenant: sum(SpendFilter::default())?,
             conversation: match conversation {
@@ -84,6 +113,37 @@ impl Purse {
         }
     }
 
+    /// Logs that a model was asked, where it was, what that took, and what was taken out before it left.
+    pub(crate) fn log(&self, asked: &str) -> Result<()> {
+        let (note, now, conversation) = (self.note(), self.memory.wall_clock().now(), self.conversation);
+        if note.is_empty() {
+            return Ok(());
+        }
+        let micros = now.as_micros().to_le_bytes();
+        let of = conversation.as_ref().map_or(&[][..], |id| id.as_bytes());
+        let line = LogLine {
+            at: now,
+            conversation,
+            job: JobId(ContentHash::of_fields(&[b"ask", of, &micros])),
+            event: LogEvent::Ask,
+            text: format!("{asked}{note}"),
+            took_ms: None,
+        };
+        let tenant = self.memory.tenant().clone();
+        Ok(self.memory.ledger().commit(Box::new(move |_| {
+            Ok(Commit { tenant: tenant.clone(), writes: vec![Write::AddLog(line.clone())] })
+        }))?)
+    }
+
+    /// The same, but only where something was taken out: questions and the change of a model are no work that is logged.
+    /// What cannot be logged holds nobody up.
+    pub(crate) fn log_redactions(&self, asked: &str) {
+        let took_out = !self.taken.lock().unwrap_or_else(PoisonError::into_inner).1.is_empty();
+        if took_out {
+            drop(self.log(asked));
+        }
+    }
+
     fn charge(&self, charge: Charge) -> Result<()> {
         let tenant = self.memory.tenant().clone();
         self.memory.ledger().commit(Box::new(move |_| {
@@ -92,42 +152,40 @@ impl Purse {
         Ok(())
     }
 
-    /// Books in one commit with the look at the account, so that of several at once each sees the others.
-    fn book_under_caps(&self, charge: Charge) -> std::result::Result<(), ProviderError> {
-        let (memory, conversation) = (self.memory.clone(), self.conversation);
+    /// Books in one commit with the look at the account, so that of several at once each sees the others. Says when the
+    /// call has its turn.
+    fn book_in_turn(&self, charge: &Charge) -> std::result::Result<Timestamp, ProviderError> {
+        let (memory, booked) = (self.memory.clone(), charge.clone());
         let decided = self.memory.commit_to(self.memory.ledger(), move |reader| {
-            let account = memory.account(reader, conversation)?;
-            let reached = spend::reached(&memory.spending().caps, &account);
-            let writes = match reached {
-                None => vec![Write::AddSpend(charge.clone())],
-                Some(_) => Vec::new(),
-            };
-            Ok((Commit { tenant: memory.tenant().clone(), writes }, reached))
+            let turn = memory.turn_of(reader, &booked)?;
+            let write = |at: &Timestamp| Write::AddSpend(Charge { at: *at, ..booked.clone() });
+            let writes = turn.iter().map(write).collect();
+            Ok((Commit { tenant: memory.tenant().clone(), writes }, turn))
         });
-        let reached = match decided {
+        let turn = match decided {
             // What can only be read is asked all the same; nothing can be written down.
             Err(Error::Store(StoreError::ReadOnly { .. })) => {
-                self.memory.spend(conversation).map(|status| status.reached)
+                let reader = self.memory.ledger().reader();
+                reader.and_then(|reader| self.memory.turn_of(&*reader, charge)).map_err(Error::from)
             }
             other => other,
         };
-        match reached {
-            Ok(None) => Ok(()),
-            Ok(Some(reached)) => Err(reached.to_error()),
-            Err(error) => Err(ProviderError::passing(format!("the call could not be accounted: {error}"))),
-        }
+        turn.unwrap_or_else(|error| {
+            Err(ProviderError::passing(format!("the call could not be accounted: {error}")))
+        })
     }
 }
 
 impl Meter for Purse {
+    /// Comes back when the call has its turn under the quota of its provider.
     fn book(&self, model: &str, most: Usage) -> std::result::Result<Booking, ProviderError> {
-        let spending = self.memory.spending();
-        let day = spend::day_of(self.memory.clock().now());
-        let mut charge =
-            Charge { day, conversation: self.conversation, model: model.to_owned(), spent: Spent::default() };
-        if spending.caps.are_set() {
+        let (spending, now) = (self.memory.spending(), self.memory.wall_clock().now());
+        let (conversation, spent) = (self.conversation, Spent::default());
+        let mut charge = Charge { at: now, conversation, model: model.to_owned(), spent };
+        if spending.caps.are_set() || spending.quotas.contains_key(charge.provider()) {
             charge.spent = Spent::of(most, spending.prices.find(model));
-            self.book_under_caps(charge.clone())?;
+            charge.at = self.book_in_turn(&charge)?;
+            thread::sleep(Duration::from_millis(quota::wait_ms(charge.at, now)));
         }
         Ok(Booking(charge))
     }

@@ -77,7 +77,10 @@ impl Memory {
             }
             let lacking = missing(self, &*reader, &state.to, portion.texts)?;
             drop(reader);
-            let vectors = vectors_of(embedder, &lacking, &self.purse(None)).map_err(Error::Provider)?;
+            let purse = self.purse(None);
+            let vectors = vectors_of(embedder, &lacking, &purse);
+            purse.log_redactions(&format!("{} was asked for vectors to change over to", state.to));
+            let vectors = vectors.map_err(Error::Provider)?;
             faults::reach(Fault::Reindexing);
             state.done += portion.things;
             state.made += vectors.len() as u64;

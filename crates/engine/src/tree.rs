@@ -183,7 +183,7 @@ impl Memory {
         let update = lines.iter().rfind(|line| line.event == LogEvent::Update);
         let Some(update) = update.filter(|_| filter.job_prefix.is_some()) else { return Ok(lines) };
         let mut of_conversation =
-            LogFilter { conversation: Some(update.conversation), job_prefix: None, ..filter.clone() };
+            LogFilter { conversation: update.conversation, job_prefix: None, ..filter.clone() };
         let since = loop {
             let lines = reader.log(self.tenant(), &of_conversation)?;
             let begun = lines.iter().position(|line| line.job == update.job);

@@ -134,7 +134,7 @@ impl Updater {
         // Before those of the jobs it plans: they are found from here on.
         commit.writes.push(Write::AddLog(LogLine {
             at: self.now,
-            conversation: conversation.id,
+            conversation: Some(conversation.id),
             job: id,
             event: LogEvent::Update,
             text: format!("update planned: {} jobs queued, {felled} nodes felled", queued.len()),
@@ -264,7 +264,7 @@ pub(crate) fn retried(job: &mut Job, now: Timestamp, by: &str) -> [Write; 2] {
     job.retry(now);
     let line = LogLine {
         at: now,
-        conversation: job.conversation,
+        conversation: Some(job.conversation),
         job: job.id,
         event: LogEvent::Retry,
         text: format!("{} is tried again by {by}", job.kind),

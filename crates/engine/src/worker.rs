@@ -390,7 +390,7 @@ impl Worker {
             let dead = job.state == treering_core::JobState::Dead;
             let line = LogLine {
                 at: now,
-                conversation: key.id,
+                conversation: Some(key.id),
                 job: id,
                 event: if dead { LogEvent::Dead } else { LogEvent::Fail },
                 text: format!("{} failed: {}", job.kind, failure.reason),
@@ -442,7 +442,7 @@ fn released(
         format!("{kind} done by {by}: {from} → {to} chars, {after} ms after planning, {remain} remain");
     Ok(LogLine {
         at: now,
-        conversation: key.id,
+        conversation: Some(key.id),
         job,
         event: LogEvent::Release,
         text,

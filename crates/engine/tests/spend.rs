@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,12 +12,14 @@ use std::time::Duration;
 use common::{assert_sound, start, work_off};
 use treering_core::brief::Brief;
 use treering_core::chat::Usage;
-use treering_core::ports::{JobFilter, LogFilter, SpendFilter};
-use treering_core::redact::redact;
+use treering_core::commit::LogEvent;
+use treering_core::ports::{Description, JobFilter, LogFilter, Plan, SpendFilter, StoreResult};
+use treering_core::quota::Quota;
+use treering_core::redact::{Redactions, redact};
 use treering_core::spend::{Cap, Caps, Money, Price, Prices};
 use treering_core::{
-    ConversationId, Embedder, JobState, Meter, NewMessage, NodeContent, Policy, ProviderError, Role,
-    Summarizer, TenantId, ThreadName,
+    Advice, ConversationId, Embedder, JobState, Meter, NewMessage, NodeContent, Policy, ProviderError,
+    Reader, Role, Store, StoreError, Summarizer, TenantId, ThreadName,
 };
 use treering_engine::{
     Incoming, Matching, Memory, NewConversation, Parts, Query, Scope, SpendSettings, Target, Update,
@@ -95,8 +98,19 @@ fn open_with(
     embedder: Arc<dyn Embedder>,
     concurrency: usize,
 ) -> Memory {
+    let parts = parts(folder, clock, caps, embedder, concurrency);
+    Memory::new(parts, TenantId::default())
+}
+
+fn parts(
+    folder: &Path,
+    clock: &Arc<FakeClock>,
+    caps: Caps,
+    embedder: Arc<dyn Embedder>,
+    concurrency: usize,
+) -> Parts {
     let models = [("paid/one".to_owned(), Price { input: 1.0, output: 2.0 })].into();
-    let parts = Parts {
+    Parts {
         store: Arc::new(EmbeddedStore::open(folder, Sync::Normal).unwrap()),
         tokenizer: Arc::new(Bpe::O200k),
         clock: Arc::clone(clock) as Arc<dyn treering_core::Clock>,
@@ -108,9 +122,12 @@ fn open_with(
             .with(&["window_chars=200", "min_flush_chars=0"].map(|text| text.parse().unwrap()))
             .unwrap(),
         work: WorkSettings { concurrency, batch_delay_ms: 0, ..WorkSettings::default() },
-        spend: SpendSettings { caps, prices: Prices { date: "2026-11-16".into(), models } },
-    };
-    Memory::new(parts, TenantId::default())
+        spend: SpendSettings {
+            caps,
+            prices: Prices { date: "2026-11-16".into(), models },
+            quotas: BTreeMap::new(),
+        },
+    }
 }
 
 fn say(memory: &Memory, name: &str, turns: u32) -> ConversationId {
@@ -214,6 +231,34 @@ fn a_conversation_at_its_cap_leaves_the_others_alone() {
     assert_eq!((by_model.len(), by_model[0].0.as_str(), by_model[0].1.calls), (1, "paid/one", 4));
 }
 
+/// What the log says about models that were asked by no job and for no conversation.
+fn asked(memory: &Memory) -> Vec<String> {
+    let log = memory.log(&LogFilter { conversation: None, job_prefix: None, limit: 999 }).unwrap();
+    let asked = log.into_iter().filter(|line| line.event == LogEvent::Ask && line.conversation.is_none());
+    asked.map(|line| line.text).collect()
+}
+
+#[test]
+fn what_leaves_for_other_vectors_is_redacted_in_the_log_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    say(&open(folder.path(), &clock, Caps::default(), bundled()), "talk", 2);
+    let bags = Arc::new(PaidBags(Bags::named("bags/one")));
+    let mut parts = parts(folder.path(), &clock, Caps::default(), bags, 1);
+    parts.other_embedders = vec![bundled()];
+    let memory = Memory::new(parts, TenantId::default());
+    memory.reindex(&mut |_| ()).unwrap();
+    let asked = asked(&memory);
+    assert!(!asked.is_empty());
+    for line in asked {
+        assert!(
+            line.starts_with("bags/one was asked for vectors to change over to; 1 call, 20 tokens in"),
+            "{line}"
+        );
+        assert!(line.ends_with("redacted before it left: 1 × API key"), "{line}");
+    }
+}
+
 #[test]
 fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
     let folder = tempfile::tempdir().unwrap();
@@ -239,6 +284,12 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
     let line =
         log.iter().find(|line| line.text.contains("embed turn") && line.text.contains("done")).unwrap();
     assert!(line.text.contains("1 call, 20 tokens in, 0 out, price unknown; redacted"), "{}", line.text);
+    assert_eq!(
+        asked(&memory),
+        ["bags/one was asked for the vector of a question; 1 call, 20 tokens in, 0 out, \
+        price unknown; redacted before it left: 1 × API key"]
+    );
+    assert_eq!(asked(&memory.of_tenant("other".parse().unwrap())), Vec::<String>::new());
 
     let capped = open(folder.path(), &clock, Caps { tenant: tokens(1), ..Caps::default() }, bags());
     say(&capped, "other", 1);
@@ -263,4 +314,113 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
     assert!(!other.is_empty());
     Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
     assert!(memory.jobs(&JobFilter::all(9)).unwrap().is_empty(), "made good without the cap");
+}
+
+/// Three that ask as three processes would, one of them for another tenant, each with more than a minute's worth to ask.
+#[test]
+fn in_no_minute_do_all_together_ask_more_than_the_quota_and_nobody_starves() {
+    const EACH: usize = 7;
+    const STEP: i64 = 20;
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let quota = Quota { requests_per_minute: Some(5), tokens_per_minute: None };
+    let open = |tenant: &str| {
+        let mut parts = parts(folder.path(), &clock, Caps::default(), bundled(), 1);
+        parts.spend.quotas = [("paid".to_owned(), quota)].into();
+        Memory::new(parts, tenant.parse().unwrap())
+    };
+    let memories = ["default", "default", "other"].map(open);
+    let asked: [Mutex<Vec<i64>>; 3] = Default::default();
+    let mut second = 0;
+    while asked.iter().any(|asked| asked.lock().unwrap().len() < EACH) {
+        assert!(second < 600, "somebody starves: {asked:?}");
+        clock.set(start().plus_micros(second * 1_000_000));
+        std::thread::scope(|threads| {
+            for (memory, asked) in memories.iter().zip(&asked) {
+                threads.spawn(move || {
+                    let mut asked = asked.lock().unwrap();
+                    while asked.len() < EACH {
+                        match memory.purse(None).book("paid/one", MOST) {
+                            Ok(booking) => asked.push(booking.0.at.as_micros() / 1_000_000),
+                            Err(error) => {
+                                let wait_ms = (60 - second % 60) as u64 * 1000;
+                                assert_eq!(error.advice, Advice::Wait(wait_ms), "{error}");
+                                break;
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        second += STEP;
+    }
+    let all: Vec<i64> = asked.iter().flat_map(|asked| asked.lock().unwrap().clone()).collect();
+    for from in &all {
+        let minute = all.iter().filter(|at| (*from..from + 60).contains(at)).count();
+        assert!(minute <= 5, "{minute} calls in the minute from {from}: {all:?}");
+    }
+    assert_eq!((all.len(), second - STEP), (3 * EACH, 240), "no minute is left unused");
+}
+
+#[test]
+fn a_call_that_fails_has_taken_its_turn_and_gives_its_tokens_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let mut parts = parts(folder.path(), &clock, Caps::default(), bundled(), 1);
+    let quota = Quota { requests_per_minute: Some(3), tokens_per_minute: Some(1000) };
+    parts.spend.quotas = [("paid".to_owned(), quota)].into();
+    let memory = Memory::new(parts, TenantId::default());
+    let purse = memory.purse(None);
+    let book = || purse.book("paid/one", MOST);
+    purse.settle(book().unwrap(), CALL, &Redactions::default());
+    purse.settle(book().unwrap(), Usage::default(), &Redactions::default());
+    assert_eq!(memory.spend(None).unwrap().account.tenant.tokens(), 300, "what failed costs nothing");
+    let (least, most) = (Usage::of_call(300, 0), Usage::of_call(800, 0));
+    let reason = purse.book("paid/one", most).unwrap_err().reason;
+    assert_eq!(reason, "paid: the quota of this minute is used up; free in 60 s", "tokens of the first");
+    purse.settle(purse.book("paid/one", least).unwrap(), least, &Redactions::default());
+    assert!(purse.book("paid/one", least).is_err(), "three have been asked");
+    assert!(purse.book("free/one", most).is_ok(), "others have no quota");
+}
+
+/// A store that cannot be written to, for a reason.
+struct Unwritable(EmbeddedStore, StoreError);
+
+impl Store for Unwritable {
+    fn commit(&self, _: Plan) -> StoreResult<()> {
+        Err(self.1.clone())
+    }
+
+    fn reader(&self) -> StoreResult<Box<dyn Reader + '_>> {
+        self.0.reader()
+    }
+
+    fn check(&self) -> StoreResult<Vec<String>> {
+        self.0.check()
+    }
+
+    fn describe(&self) -> StoreResult<Description> {
+        self.0.describe()
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_written_to_holds_no_call_up() {
+    let clock = Arc::new(FakeClock::at(start()));
+    let quota = Quota { requests_per_minute: Some(1), tokens_per_minute: None };
+    let book = |error: StoreError| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut parts = parts(folder.path(), &clock, Caps::default(), bundled(), 1);
+        let store = EmbeddedStore::open(folder.path(), Sync::Normal).unwrap();
+        parts.store = Arc::new(Unwritable(store, error));
+        parts.spend.quotas = [("paid".to_owned(), quota)].into();
+        Memory::new(parts, TenantId::default()).purse(None).book("paid/one", MOST)
+    };
+    let path = || "store".into();
+    assert!(
+        book(StoreError::ReadOnly { path: path(), detail: "by choice".into() }).is_ok(),
+        "nothing was asked"
+    );
+    let error = book(StoreError::Full { path: path() }).unwrap_err();
+    assert!(error.advice == Advice::Retry && error.reason.contains("no space left"), "{error:?}");
 }

@@ -10,6 +10,9 @@ use crate::model::{Fields, Optional};
 /// The version of the interface that this was written for.
 const VERSION: &str = "2023-06-01";
 
+/// The most tokens of an answer where nobody sets a bound: the interface wants a number.
+const USUAL_ANSWER: u32 = 4096;
+
 /// Anthropic.
 pub(crate) struct Anthropic;
 
@@ -27,8 +30,6 @@ impl Talks for Anthropic {
         ("output_config", &["output_config", "output format", "structured output"]),
         ("tool_choice", &["tool_choice"]),
     ];
-    /// The interface wants a number.
-    const USUAL_ANSWER: u32 = 4096;
 
     fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> Post {
         let (system, messages) = apart(request);
@@ -36,7 +37,7 @@ impl Talks for Anthropic {
             let role = if is_model { "assistant" } else { "user" };
             json!({"role": role, "content": text})
         });
-        let most = request.max_tokens.unwrap_or(Self::USUAL_ANSWER);
+        let most = request.max_tokens.unwrap_or(USUAL_ANSWER);
         let mut body = json!({"model": model, "max_tokens": most, "messages": messages.collect::<Value>()});
         if let Some(system) = system {
             body["system"] = system.into();

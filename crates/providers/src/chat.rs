@@ -24,7 +24,7 @@ impl<D: Talks> RemoteChat<D> {
     fn call(&self, request: &ChatRequest, streams: bool, fields: &Fields) -> Call {
         let Post { path, body } = self.dialect.post(&self.model.id, request, streams, fields);
         let headers = self.dialect.headers(self.model.client.endpoint().key.as_ref());
-        Call { path, headers, body, rough_tokens: rough_tokens::<D>(request) }
+        Call { path, headers, body }
     }
 
     /// The whole answer, if it says anything, or was cut before it could. Servers that do not say what it took are
@@ -35,37 +35,30 @@ impl<D: Talks> RemoteChat<D> {
         said: Piece,
         redacted: Redactions,
     ) -> Result<ChatReply, ProviderError> {
-        let usage = self.settle(request, &said);
+        let usage = usage_of(request, &said);
         let end = said.end.unwrap_or_default();
         if said.text.is_empty() && !matches!(end, End::Declined | End::Cut) {
-            let call = FailedCall { was_answered: true, usage, redacted };
+            let call = FailedCall { is_charged: true, usage, redacted };
             return Err(self.model.client.unusable("an answer without text").of_call(call));
         }
         Ok(ChatReply { text: said.text, end, usage, redacted })
     }
+}
 
-    /// What a call took that was answered, wholly or in part.
-    fn settle(&self, request: &ChatRequest, said: &Piece) -> Usage {
-        let usage = match said.usage.tokens_in {
-            0 => Usage::of_call(request.rough_tokens(), (said.text.len() as u64).div_ceil(4)),
-            tokens_in => Usage::of_call(tokens_in, said.usage.tokens_out),
-        };
-        self.model.client.settle(rough_tokens::<D>(request), usage.tokens_in + usage.tokens_out);
-        usage
-    }
-
-    /// An error with what the call took: what came of an answer is paid for.
-    fn charged(&self, request: &ChatRequest, said: &Piece, mut error: ProviderError) -> ProviderError {
-        if let Some(call) = error.call.as_mut().filter(|call| call.was_answered) {
-            call.usage = self.settle(request, said);
-        }
-        error
+/// What a call took that was answered, wholly, in part or not in time.
+fn usage_of(request: &ChatRequest, said: &Piece) -> Usage {
+    match said.usage.tokens_in {
+        0 => Usage::of_call(request.rough_tokens(), (said.text.len() as u64).div_ceil(4)),
+        tokens_in => Usage::of_call(tokens_in, said.usage.tokens_out),
     }
 }
 
-/// About how many tokens a request and its answer have.
-fn rough_tokens<D: Talks>(request: &ChatRequest) -> u64 {
-    request.rough_tokens() + u64::from(request.max_tokens.unwrap_or(D::USUAL_ANSWER))
+/// An error with what the call took, where it is paid for.
+fn charged(request: &ChatRequest, said: &Piece, mut error: ProviderError) -> ProviderError {
+    if let Some(call) = error.call.as_mut().filter(|call| call.is_charged) {
+        call.usage = usage_of(request, said);
+    }
+    error
 }
 
 impl<D: Talks> Chat for RemoteChat<D> {
@@ -79,7 +72,7 @@ impl<D: Talks> Chat for RemoteChat<D> {
 
     fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ProviderError> {
         let answer = self.model.ask(D::OPTIONAL, |fields| self.call(request, false, fields));
-        let answer = answer.map_err(|error| self.charged(request, &Piece::default(), error))?;
+        let answer = answer.map_err(|error| charged(request, &Piece::default(), error))?;
         self.reply(request, self.dialect.whole(&answer.body), answer.redacted)
     }
 
@@ -104,7 +97,7 @@ impl<D: Talks> Chat for RemoteChat<D> {
         let call = |fields: &Fields| self.call(request, true, fields);
         match self.model.ask_lines(D::OPTIONAL, call, &mut take) {
             Ok(redacted) => self.reply(request, said, redacted),
-            Err(error) => Err(self.charged(request, &said, error)),
+            Err(error) => Err(charged(request, &said, error)),
         }
     }
 }

@@ -27,8 +27,6 @@ pub(crate) trait Dialect: Send + Sync + 'static {
 pub(crate) trait Talks: Dialect {
     /// The fields that a server may refuse.
     const OPTIONAL: &'static [Optional];
-    /// About how many tokens an answer has where nobody sets a bound.
-    const USUAL_ANSWER: u32 = 1024;
     /// Whether a stream comes as server-sent events; otherwise each line is a piece.
     const EVENTS: bool = true;
 

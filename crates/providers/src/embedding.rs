@@ -48,7 +48,7 @@ impl<D: Embeds> RemoteEmbedder<D> {
     fn call(&self, texts: &[&str], fields: &Fields) -> Call {
         let Post { path, body } = self.dialect.post(&self.model.id, texts, self.asked, fields);
         let headers = self.dialect.headers(self.model.client.endpoint().key.as_ref());
-        Call { path, headers, body, rough_tokens: rough_tokens(texts) }
+        Call { path, headers, body }
     }
 
     /// The vectors of texts that fit into one call, which is asked for and accounted.
@@ -58,7 +58,7 @@ impl<D: Embeds> RemoteEmbedder<D> {
         let answer = self.model.ask(D::OPTIONAL, |fields| self.call(texts, fields));
         let answer = answer.inspect_err(|error| {
             let mut call = error.call.as_deref().cloned().unwrap_or_default();
-            if call.was_answered {
+            if call.is_charged {
                 call.usage = Usage::of_call(rough_tokens(texts), 0);
             }
             meter.settle(booking.clone(), call.usage, &call.redacted);
@@ -69,7 +69,6 @@ impl<D: Embeds> RemoteEmbedder<D> {
             Some((_, tokens)) if tokens > 0 => tokens,
             _ => rough_tokens(texts),
         };
-        self.model.client.settle(rough_tokens(texts), tokens);
         meter.settle(booking, Usage::of_call(tokens, 0), &answer.redacted);
         self.check(texts, vectors.map(|(vectors, _)| vectors))
     }
@@ -119,10 +118,6 @@ impl<D: Embeds> Embedder for RemoteEmbedder<D> {
     }
 
     fn dims(&self) -> usize {
-        if self.dims.get().is_none() {
-            // A call that fails leaves it open; whoever embeds next hears why.
-            drop(self.embed_some(&["dimensions"], &Unmetered));
-        }
         self.dims.get().copied().unwrap_or(0)
     }
 
@@ -140,6 +135,10 @@ impl<D: Embeds> Embedder for RemoteEmbedder<D> {
         let mut vectors = Vec::with_capacity(asked.len());
         for some in asked.chunks(D::MOST) {
             vectors.extend(self.embed_some(some, meter)?);
+        }
+        if vectors.len() < texts.len() && self.dims.get().is_none() {
+            // How many numbers stand for a text that says nothing, another text has to tell.
+            self.embed_some(&["dimensions"], meter)?;
         }
         let mut vectors = vectors.into_iter();
         let zeros = || vec![0.0; self.dims()];

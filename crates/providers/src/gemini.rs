@@ -67,7 +67,7 @@ impl Talks for Gemini {
 /// Takes a field out wherever it is: this dialect of schemas does not know it.
 fn without(schema: &mut Value, field: &str) {
     if let Value::Object(fields) = schema {
-        fields.remove(field);
+        fields.shift_remove(field);
         fields.values_mut().for_each(|value| without(value, field));
     }
 }

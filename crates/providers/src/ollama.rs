@@ -10,6 +10,9 @@ use crate::model::{Fields, Optional};
 /// The room that is asked for grows in steps of so many tokens: a model is loaded anew for each size.
 const ROOM_STEP: u64 = 4096;
 
+/// About how many tokens an answer has where nobody sets a bound.
+const USUAL_ANSWER: u32 = 1024;
+
 /// Ollama.
 pub(crate) struct Ollama;
 
@@ -24,7 +27,7 @@ impl Talks for Ollama {
     const EVENTS: bool = false;
 
     fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> Post {
-        let tokens = request.rough_tokens() + u64::from(request.max_tokens.unwrap_or(Self::USUAL_ANSWER));
+        let tokens = request.rough_tokens() + u64::from(request.max_tokens.unwrap_or(USUAL_ANSWER));
         // What does not fit into the room is dropped without a word, so it is made large enough.
         let room = (tokens * 5 / 4).div_ceil(ROOM_STEP) * ROOM_STEP;
         let mut options = json!({"num_ctx": room});

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use tempfile::TempDir;
-use treering_core::ports::{Span, SpendFilter};
-use treering_core::{ConversationId, ConversationKey, MessageIdx, Store, StoreError, TenantId};
+use treering_core::ports::{LogFilter, Span, SpendFilter};
+use treering_core::{ConversationId, ConversationKey, MessageIdx, Store, StoreError, TenantId, Timestamp};
 use treering_store::{EmbeddedStore, Sync};
 use treering_testkit::{contract, contract_writers, store_contract};
 
@@ -43,15 +43,31 @@ fn stores_of_every_released_version_open() {
         assert_eq!((conversations, totals.messages, totals.tool_calls), (1, 279, 88));
         opened += 1;
     }
-    assert_eq!(opened, 4);
+    assert_eq!(opened, 5);
+}
+
+/// A store that was kept from an older version.
+fn kept(name: &str) -> (EmbeddedStore, TempDir) {
+    let fixture = format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(fixture, folder.path().join(EmbeddedStore::FILE)).unwrap();
+    (EmbeddedStore::open(folder.path(), Sync::Full).unwrap(), folder)
+}
+
+#[test]
+fn what_was_asked_in_a_store_of_version_5_is_there() {
+    let (store, _folder) = kept("schema-0005.sqlite");
+    let reader = store.reader().unwrap();
+    let taken = reader.taken("openai", Timestamp::from_micros(0)).unwrap();
+    assert_eq!(taken.iter().map(|taken| (taken.calls, taken.tokens)).collect::<Vec<_>>(), [(2, 1450)]);
+    let newest = LogFilter { conversation: None, job_prefix: None, limit: 1 };
+    let line = reader.log(&TenantId::default(), &newest).unwrap().pop().unwrap();
+    assert!(line.conversation.is_none() && line.text.contains("1 × API key"), "{line:?}");
 }
 
 #[test]
 fn what_was_spent_in_a_store_of_version_4_is_there() {
-    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/schema-0004.sqlite");
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::copy(fixture, folder.path().join(EmbeddedStore::FILE)).unwrap();
-    let store = EmbeddedStore::open(folder.path(), Sync::Full).unwrap();
+    let (store, _folder) = kept("schema-0004.sqlite");
     let spent = store.reader().unwrap().spent(&TenantId::default(), &SpendFilter::default()).unwrap();
     let spent: Vec<_> =
         spent.iter().map(|(model, spent)| (model.as_str(), spent.calls, spent.money.0)).collect();

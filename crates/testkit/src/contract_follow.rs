@@ -110,7 +110,7 @@ pub fn lines_of_the_log_arrive_in_order_and_are_told_apart_by_tenant(store: &dyn
 
 fn log_line(conversation: ConversationId, text: &str) -> LogLine {
     let (at, job, event) = (Timestamp::from_micros(5), JobId(hash(7)), LogEvent::Acquire);
-    LogLine { at, conversation, job, event, text: text.into(), took_ms: Some(3) }
+    LogLine { at, conversation: Some(conversation), job, event, text: text.into(), took_ms: Some(3) }
 }
 
 fn hash(number: u8) -> ContentHash {

@@ -45,8 +45,22 @@ pub(crate) fn heights(store: &dyn Store, filter: &JobFilter) -> Vec<(u8, u8)> {
 }
 
 fn line(number: u8, job: JobId, text: &str) -> LogLine {
-    let conversation = key(number).id;
+    let conversation = Some(key(number).id);
     LogLine { at: at(5), conversation, job, event: LogEvent::Acquire, text: text.into(), took_ms: None }
+}
+
+pub fn lines_about_no_conversation_are_kept_by_tenant(store: &dyn Store) {
+    put(store, 1);
+    let about = line(1, job(1, 1, 0).id, "about one");
+    let none = LogLine { conversation: None, ..line(1, about.job, "about none") };
+    commit(store, vec![Write::AddLog(about.clone()), Write::AddLog(none.clone())]).unwrap();
+    commit_for(store, tenant("others"), vec![Write::AddLog(none.clone())]).unwrap();
+    let reader = store.reader().unwrap();
+    assert_eq!(reader.log(&TenantId::default(), &whole_log()).unwrap(), [about.clone(), none.clone()]);
+    assert_eq!(reader.log(&tenant("others"), &whole_log()).unwrap(), [none]);
+    let of_one = LogFilter { conversation: about.conversation, ..whole_log() };
+    assert_eq!(reader.log(&TenantId::default(), &of_one).unwrap().len(), 1);
+    assert_eq!(reader.log_arrivals(&TenantId::default(), 0, 9).unwrap().items.len(), 1);
 }
 
 fn whole_log() -> LogFilter {

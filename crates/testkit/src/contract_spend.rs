@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use treering_core::ports::SpendFilter;
+use treering_core::quota::Taken;
 use treering_core::spend::{Charge, Money, Spent};
-use treering_core::{ConversationId, Store, TenantId, Write};
+use treering_core::{ConversationId, Store, TenantId, Timestamp, Write};
 
 use crate::contract::{commit, commit_for, key, tenant};
 
@@ -17,6 +18,7 @@ macro_rules! spend_contract {
             contract_spend,
             spend_is_added_up_by_model_conversation_and_day,
             spend_can_be_taken_back_and_is_apart_by_tenant,
+            what_a_provider_was_asked_is_known_for_a_while_whoever_asked,
         );
     };
 }
@@ -32,7 +34,15 @@ fn spent(unit: i64) -> Spent {
 }
 
 fn charge(day: i64, conversation: Option<ConversationId>, model: &str, unit: i64) -> Write {
-    Write::AddSpend(Charge { day, conversation, model: model.into(), spent: spent(unit) })
+    charge_at(86_400 * day + 50, conversation, model, unit)
+}
+
+fn charge_at(second: i64, conversation: Option<ConversationId>, model: &str, unit: i64) -> Write {
+    Write::AddSpend(Charge { at: at(second), conversation, model: model.into(), spent: spent(unit) })
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_micros(second * 1_000_000)
 }
 
 fn read(store: &dyn Store, conversation: Option<ConversationId>, day: Option<i64>) -> Vec<(String, Spent)> {
@@ -59,4 +69,18 @@ pub fn spend_can_be_taken_back_and_is_apart_by_tenant(store: &dyn Store) {
     commit(store, vec![charge(1, None, "m", 5 * large), charge(1, None, "m", -2 * large)]).unwrap();
     commit_for(store, tenant("others"), vec![charge(1, None, "m", 9)]).unwrap();
     assert_eq!(read(store, None, None), [("m".to_owned(), spent(3 * large))]);
+}
+
+pub fn what_a_provider_was_asked_is_known_for_a_while_whoever_asked(store: &dyn Store) {
+    let taken = |second: i64, calls: i64, tokens: i64| Taken { at: at(second), calls, tokens };
+    let read = |since: i64| store.reader().unwrap().taken("openai", at(since)).unwrap();
+    commit(store, vec![charge_at(1000, None, "openai/a", 2), charge_at(1010, None, "openai/b", 1)]).unwrap();
+    commit_for(store, tenant("others"), vec![charge_at(1000, None, "openai/b", 4)]).unwrap();
+    commit(store, vec![charge_at(1000, None, "gemini/a", 9)]).unwrap();
+    assert_eq!(read(1000), [taken(1000, 6, 78), taken(1010, 1, 13)]);
+    assert_eq!(read(1001), [taken(1010, 1, 13)]);
+    commit(store, vec![charge_at(1010, None, "openai/b", -1)]).unwrap();
+    assert_eq!(read(1001), [taken(1010, 1, 0)], "a call that came to nothing was made all the same");
+    commit(store, vec![charge_at(1125, None, "openai/a", 1)]).unwrap();
+    assert_eq!(read(0), [taken(1010, 1, 0), taken(1125, 1, 13)], "what is old is gone");
 }

@@ -18,7 +18,7 @@ use crate::models::{Models, ProviderOptions};
 /// What to do where no model is set.
 pub(super) const HOW_TO_SET_A_MODEL: &str = "set chat.model to a provider and its model, for example\n  \
     treering --set chat.model=ollama/llama3.2 chat\n  \
-    treering --set chat.model=openai/gpt-4o-mini chat        with OPENAI_API_KEY in the environment\n\
+    treering --set chat.model=openai/gpt-6-luna chat         with OPENAI_API_KEY in the environment\n\
     or write it into the settings (`treering config` says where); docs/models.md has every provider";
 
 /// What the model is told where the settings say nothing else.

@@ -245,6 +245,10 @@ fn verdict(what: &'static str, provider: &str, model: &str, asked: Result<String
         Err(error) if error.advice == Advice::StandIn => {
             Check::waits(what, error.reason, "raise the cap under `spend`, or wait for the next day")
         }
+        Err(error) if matches!(error.advice, Advice::Wait(_)) => {
+            let fix = format!("raise the quota under `providers.{provider}`, or look again in a minute");
+            Check::waits(what, error.reason, fix)
+        }
         Err(error) => {
             let fix = match error.advice {
                 Advice::GiveUp => format!(

@@ -1,7 +1,11 @@
 //! `treering reindex`
 
+use std::time::Duration;
+
+use indicatif::ProgressBar;
 use serde::Serialize;
-use treering_engine::Memory;
+use treering_core::{Advice, ProviderError};
+use treering_engine::{Error, Memory, Reindexed};
 
 use super::Failure;
 use super::output::{DIM, GOOD, Output, count, grouped, paint};
@@ -48,7 +52,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         return Ok(());
     }
     let bar = output.progress(things(memory)?, "embedding");
-    let done = memory.reindex(&mut |state| bar.set_position(state.done))?;
+    let done = reindex(memory, &bar)?;
     bar.finish_and_clear();
     let view = View { model: done.to.clone(), wanted, next: None, embedded: Some(done.made) };
     output.show(&view, |out| {
@@ -58,6 +62,27 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         writeln!(out, "{}", paint(DIM, format!("before: {}; {looked_at}, {made} embedded anew", done.from)))
     })?;
     Ok(())
+}
+
+/// Changes over, and waits for its turn where the quota of the provider is used up.
+fn reindex(memory: &Memory, bar: &ProgressBar) -> Result<Reindexed, Error> {
+    let (mut done_before, mut made_before) = (0, 0);
+    loop {
+        let (mut done, mut made) = (0, 0);
+        let reindexed = memory.reindex(&mut |state| {
+            (done, made) = (state.done, state.made);
+            bar.set_position(done_before + done);
+        });
+        let wait_ms = match reindexed {
+            Ok(it) => {
+                return Ok(Reindexed { done: done_before + it.done, made: made_before + it.made, ..it });
+            }
+            Err(Error::Provider(ProviderError { advice: Advice::Wait(wait_ms), .. })) => wait_ms,
+            Err(error) => return Err(error),
+        };
+        (done_before, made_before) = (done_before + done, made_before + made);
+        std::thread::sleep(Duration::from_millis(wait_ms));
+    }
 }
 
 /// How many texts there are to embed.

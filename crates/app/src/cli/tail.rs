@@ -114,8 +114,8 @@ impl Tail<'_> {
         let (style, lines) = match news {
             News::Turn { conversation, messages, .. } => (BOLD, self.said(*conversation, messages)?),
             News::Node(_, node) => (GOOD, vec![node_line(node)]),
-            News::Sealed(line) => (DIM, vec![line.text.clone()]),
-            News::Failed(line) => (BAD, vec![line.text.clone()]),
+            News::Sealed(_, line) => (DIM, vec![line.text.clone()]),
+            News::Failed(_, line) => (BAD, vec![line.text.clone()]),
         };
         let what = match view.turn {
             Some(turn) => format!("turn {turn}"),

@@ -18,7 +18,7 @@ pub struct SummarizeSettings {
     #[config(env = "TREERING_SUMMARIZE_PROVIDER", default = "extractive", validate = is_summarizer)]
     pub provider: String,
 
-    /// The provider's model, such as `gpt-4o-mini`.
+    /// The provider's model, such as `gpt-6-luna`.
     #[config(env = "TREERING_SUMMARIZE_MODEL", default = "")]
     pub model: String,
 
@@ -58,7 +58,7 @@ impl From<SummarizeSettings> for SummarizeOptions {
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct ChatSettings {
     /// The model that `treering chat` talks with: a provider and its model, such as `ollama/llama3.2`,
-    /// `openai/gpt-4o-mini`, `anthropic/claude-haiku-4-5`, `gemini/gemini-2.5-flash` or `compatible/MODEL`.
+    /// `openai/gpt-6-luna`, `anthropic/claude-haiku-5-5`, `gemini/gemini-3.5-flash-lite` or `compatible/MODEL`.
     /// Where it is empty, the model that writes the summaries.
     #[config(env = "TREERING_CHAT_MODEL", default = "", validate = is_chat_model)]
     pub model: String,
@@ -145,11 +145,13 @@ macro_rules! provider {
             #[config(env = $timeout_env, default = 120000)]
             pub timeout_ms: u64,
 
-            /// How many requests are made in a minute at the most; 0 for as many as there are.
+            /// How many requests are made in a minute at the most, by all processes on the store together; 0 for as many as
+            /// there are.
             #[config(env = $requests_env, default = 0)]
             pub requests_per_minute: u32,
 
-            /// How many tokens are sent and received in a minute at the most; 0 for as many as there are.
+            /// How many tokens are sent and received in a minute at the most, by all processes on the store together; 0 for
+            /// as many as there are.
             #[config(env = $tokens_env, default = 0)]
             pub tokens_per_minute: u32,
         }

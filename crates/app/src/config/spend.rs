@@ -39,7 +39,7 @@ pub struct SpendSettings {
     pub tenant_dollars: f64,
 
     /// Prices that the built-in table does not have or has otherwise, in US dollars for a million tokens, as
-    /// `"openai/gpt-4o-mini" = { input = 0.15, output = 0.6 }` or `"compatible/*" = { input = 0, output = 0 }`.
+    /// `"openai/gpt-6-luna" = { input = 0.1, output = 0.5 }` or `"compatible/*" = { input = 0, output = 0 }`.
     #[config(default = {}, validate = are_prices)]
     pub prices: BTreeMap<String, PriceSetting>,
 }

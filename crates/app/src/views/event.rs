@@ -55,7 +55,7 @@ impl EventView {
             News::Node(_, node) => {
                 (view.node, view.level) = (Some(node.id.to_string()), Some(node.level().number()));
             }
-            News::Sealed(line) | News::Failed(line) => view.log = Some(LogView::of(line)),
+            News::Sealed(_, line) | News::Failed(_, line) => view.log = Some(LogView::of(line)),
         }
         view
     }
@@ -64,8 +64,10 @@ impl EventView {
 /// The conversation that news are about.
 pub(crate) const fn conversation_of(news: &News) -> ConversationId {
     match news {
-        News::Turn { conversation, .. } | News::Node(conversation, _) => *conversation,
-        News::Sealed(line) | News::Failed(line) => line.conversation,
+        News::Turn { conversation, .. }
+        | News::Node(conversation, _)
+        | News::Sealed(conversation, _)
+        | News::Failed(conversation, _) => *conversation,
     }
 }
 
@@ -73,8 +75,8 @@ pub(crate) const fn conversation_of(news: &News) -> ConversationId {
 pub(crate) const fn kind_of(news: &News) -> &'static str {
     match news {
         News::Turn { .. } => "turn",
-        News::Sealed(_) => "sealed",
+        News::Sealed(..) => "sealed",
         News::Node(..) => "node",
-        News::Failed(_) => "failed",
+        News::Failed(..) => "failed",
     }
 }

@@ -188,8 +188,8 @@ impl<'a> Slugs<'a> {
 pub struct LogView {
     /// When.
     pub at: String,
-    /// The id of the conversation.
-    pub conversation: String,
+    /// The id of the conversation; none where it is about no single one.
+    pub conversation: Option<String>,
     /// The job it is about, or the update that planned it.
     pub job: String,
     /// `acquire`, `release`, `fail`, `dead`, `retry`, `update` or `ask`.
@@ -206,7 +206,7 @@ impl LogView {
     pub fn of(line: &LogLine) -> Self {
         Self {
             at: line.at.to_string(),
-            conversation: line.conversation.to_string(),
+            conversation: line.conversation.map(|id| id.to_string()),
             job: line.job.to_string(),
             event: line.event.as_str(),
             text: line.text.clone(),

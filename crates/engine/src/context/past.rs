@@ -11,6 +11,7 @@ use treering_core::ports::{
     Arrivals, ConversationFilter, Description, JobFilter, Known, LevelTotals, LogFilter, NodeFilter, Plan,
     Span, SpendFilter, StoreResult,
 };
+use treering_core::quota::Taken;
 use treering_core::spend::Spent;
 use treering_core::{
     Clock, ContentHash, ConversationId, ConversationKey, ExternalId, Invalid, Job, JobId, Message,
@@ -240,6 +241,10 @@ impl Reader for PastReader<'_> {
 
     fn spent(&self, tenant: &TenantId, filter: &SpendFilter) -> StoreResult<Vec<(String, Spent)>> {
         self.reader.spent(tenant, filter)
+    }
+
+    fn taken(&self, provider: &str, since: Timestamp) -> StoreResult<Vec<Taken>> {
+        self.reader.taken(provider, since)
     }
 
     fn totals(&self, tenant: &TenantId) -> StoreResult<(u32, Totals)> {

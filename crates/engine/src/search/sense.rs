@@ -50,7 +50,9 @@ impl Memory {
     fn ask_for_vector(&self, model: &str, text: &str) -> Result<Vec<f32>, String> {
         let embedder = self.embedder_named(model).ok_or_else(|| format!("there is no model {model:?}"))?;
         let texts = [text::longest_embedded(text)];
-        let asked = self.asking(model, || embedder.embed_metered(&texts, &self.purse(None)));
+        let purse = self.purse(None);
+        let asked = self.asking(model, || embedder.embed_metered(&texts, &purse));
+        purse.log_redactions(&format!("{model} was asked for the vector of a question"));
         let mut vectors = asked.map_err(|error| error.reason)?;
         vectors.pop().ok_or_else(|| format!("{model:?} gave no vector"))
     }

@@ -17,8 +17,6 @@ const WORDS: usize = 300;
 pub(super) enum Failure {
     /// There is no key in the environment.
     NoKey(String),
-    /// No turn is left for so many milliseconds.
-    Quota(u64),
     /// There was no answer, or it broke off.
     Transport(ureq::Error),
     /// The provider refused.
@@ -28,6 +26,12 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// Whether the question left and nothing came back for as long as one waits: the provider may well have read it.
+    pub(super) const fn is_silence(&self) -> bool {
+        use ureq::Timeout::{Connect, Resolve};
+        matches!(self, Self::Transport(ureq::Error::Timeout(stage)) if !matches!(stage, Resolve | Connect))
+    }
+
     /// The error for those who asked.
     pub(super) fn to_error(&self) -> ProviderError {
         match self {
@@ -35,10 +39,6 @@ impl Failure {
                 "there is no key in the environment variable {variable}; set it, and `treering update` \
                  makes up for it"
             )),
-            Self::Quota(wait) => ProviderError::new(
-                format!("the quota of this minute is used up; free in {} s", wait.div_ceil(1000)),
-                Advice::Wait(*wait),
-            ),
             Self::Transport(error) => of_transport(error),
             Self::Broken(why) => ProviderError::passing(why),
             Self::Status { status, text, retry_after_ms, request_id } => {

@@ -1,8 +1,7 @@
-//! The one way to a provider over HTTP: timeouts, quick retries of broken connections, quotas,
-//! redaction, request ids, and errors that say whether to ask again. No key is ever in an error.
+//! The one way to a provider over HTTP: timeouts, quick retries of broken connections, redaction,
+//! request ids, and errors that say whether to ask again. No key is ever in an error.
 
 mod failure;
-mod quota;
 mod retry_after;
 
 use std::io::{BufRead, BufReader, Read};
@@ -19,8 +18,6 @@ use ureq::http::Response;
 use ureq::{Agent, Body};
 
 use failure::Failure;
-pub use quota::Quota;
-use quota::Quotas;
 
 /// How often a broken connection is tried again at once.
 const QUICK_RETRIES: u64 = 2;
@@ -44,14 +41,12 @@ pub struct Endpoint {
     pub connect_timeout: Duration,
     /// How long a call may take as a whole.
     pub timeout: Duration,
-    /// How much may be asked in a minute.
-    pub quota: Quota,
     /// Whether secrets are taken out of what is sent.
     pub redact: bool,
 }
 
 impl Endpoint {
-    /// An endpoint without key or quota, with the usual timeouts.
+    /// An endpoint without key, with the usual timeouts.
     pub fn new(provider: impl Into<String>, base_url: impl Into<String>) -> Self {
         Self {
             provider: provider.into(),
@@ -60,7 +55,6 @@ impl Endpoint {
             lacks_key: None,
             connect_timeout: Duration::from_secs(10),
             timeout: Duration::from_secs(120),
-            quota: Quota::default(),
             redact: true,
         }
     }
@@ -87,25 +81,23 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// A provider's client. Clones share connections and quotas.
+/// A provider's client. Clones share connections.
 #[derive(Clone)]
 pub struct Client(Arc<Shared>);
 
 struct Shared {
     endpoint: Endpoint,
     agent: Agent,
-    quotas: Quotas,
     calls: AtomicU64,
     /// Tells the calls of this process from those of others.
     run: u64,
 }
 
-/// A call: where to, with which headers, what, and about how many tokens it takes.
+/// A call: where to, with which headers, and what.
 pub(crate) struct Call {
     pub(crate) path: String,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Value,
-    pub(crate) rough_tokens: u64,
 }
 
 /// An answer and what was taken out of the question.
@@ -143,8 +135,8 @@ impl Client {
             false => config.proxy(ureq::Proxy::try_from_env()),
         };
         let run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
-        let (agent, quotas) = (config.build().new_agent(), Quotas::new(endpoint.quota));
-        Self(Arc::new(Shared { endpoint, agent, quotas, calls: AtomicU64::new(0), run }))
+        let agent = config.build().new_agent();
+        Self(Arc::new(Shared { endpoint, agent, calls: AtomicU64::new(0), run }))
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -184,17 +176,12 @@ impl Client {
                 Ok(false) => {}
                 Err(error) => {
                     let reason = self.naming(&error.reason);
-                    let call = FailedCall { was_answered: true, redacted, ..FailedCall::default() };
+                    let call = FailedCall { is_charged: true, redacted, ..FailedCall::default() };
                     let error = ProviderError::new(reason, error.advice).of_call(call);
                     return Err(Refused { error, status: None });
                 }
             }
         }
-    }
-
-    /// What a call really took, against what was thought.
-    pub(crate) fn settle(&self, rough_tokens: u64, tokens: u64) {
-        self.0.quotas.settle(rough_tokens, tokens);
     }
 
     /// An answer of the provider that cannot be used.
@@ -208,8 +195,6 @@ impl Client {
         if let Some(variable) = &endpoint.lacks_key {
             return Err(self.refused(&Failure::NoKey(variable.clone())));
         }
-        let drawn = self.0.quotas.take(call.rough_tokens);
-        drawn.map_err(|wait| self.refused(&Failure::Quota(wait)))?;
         let mut redacted = Redactions::default();
         if endpoint.redact {
             redact_strings(&mut call.body, &mut redacted);
@@ -218,7 +203,8 @@ impl Client {
             Ok(response) => Ok((response, redacted)),
             Err(failure) => {
                 let Refused { error, status } = self.refused(&failure);
-                let call = FailedCall { redacted, ..FailedCall::default() };
+                let is_charged = failure.is_silence();
+                let call = FailedCall { is_charged, redacted, ..FailedCall::default() };
                 Err(Refused { error: error.of_call(call), status })
             }
         }
@@ -227,7 +213,7 @@ impl Client {
     /// A failure after an answer had begun.
     fn broken_off(&self, failure: &Failure, redacted: &Redactions) -> Refused {
         let Refused { error, status } = self.refused(failure);
-        let call = FailedCall { was_answered: true, usage: Usage::default(), redacted: redacted.clone() };
+        let call = FailedCall { is_charged: true, usage: Usage::default(), redacted: redacted.clone() };
         Refused { error: error.of_call(call), status }
     }
 

@@ -69,7 +69,7 @@ impl Summarizer for ModelSummarizer {
         let source = Facts::of_brief(brief);
         let mut request = self.request(brief);
         let reply = chat.complete(&request)?;
-        let why = match take(&reply, brief, &source) {
+        let why = match take(&reply, read::content(&reply.text), brief, &source) {
             Ok(content) => return Ok(content),
             Err(why) => why,
         };
@@ -80,19 +80,30 @@ impl Summarizer for ModelSummarizer {
         if reply.end == End::Cut {
             request.max_tokens = request.max_tokens.map(|most| most * 2);
         }
-        take(&chat.complete(&request)?, brief, &source).map_err(|again| {
-            let reason = format!("{} wrote nothing that can be used: {why}; then: {again}", self.name());
-            ProviderError::new(reason, Advice::StandIn)
-        })
+        let second = chat.complete(&request)?;
+        // Who does not come to an end in twice the room either may have said enough all the same.
+        let take_part = |reply: &ChatReply| take(reply, read::content_of_cut(&reply.text), brief, &source);
+        let taken = take(&second, read::content(&second.text), brief, &source);
+        taken.or_else(|again| take_part(&second).or_else(|_| take_part(&reply)).map_err(|_| again)).map_err(
+            |again| {
+                let reason = format!("{} wrote nothing that can be used: {why}; then: {again}", self.name());
+                ProviderError::new(reason, Advice::StandIn)
+            },
+        )
     }
 }
 
 /// What an answer says, if it can be used; else why not.
-fn take(reply: &ChatReply, brief: &Brief, source: &Facts) -> Result<NodeContent, String> {
+fn take(
+    reply: &ChatReply,
+    said: Option<NodeContent>,
+    brief: &Brief,
+    source: &Facts,
+) -> Result<NodeContent, String> {
     if reply.end == End::Declined {
         return Err(format!("the model declined: {:?}", preview(&reply.text, 80)));
     }
-    let Some(mut content) = read::content(&reply.text) else {
+    let Some(mut content) = said else {
         let why = if reply.end == End::Cut {
             "the answer was too long and was cut"
         } else {

@@ -13,6 +13,33 @@ pub(super) fn content(answer: &str) -> Option<NodeContent> {
     (!content.overview.is_empty()).then_some(content)
 }
 
+/// What an answer says that was cut, as far as it got: its overview whole, its lists without what was being said.
+pub(super) fn content_of_cut(answer: &str) -> Option<NodeContent> {
+    let answer = without_thoughts(answer);
+    content(&closed(&answer[answer.find('{')?..])?)
+}
+
+/// The JSON that breaks off in a text, without the value that it breaks off in, and with its ends.
+fn closed(text: &str) -> Option<String> {
+    let (mut open, mut whole) = (Vec::new(), None);
+    let (mut is_string, mut is_escaped) = (false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_string => is_escaped = true,
+            b'"' => is_string = !is_string,
+            _ if is_string => {}
+            b'{' => open.push('}'),
+            b'[' => open.push(']'),
+            b'}' | b']' => drop(open.pop()),
+            b',' => whole = Some((at, open.clone())),
+            _ => {}
+        }
+    }
+    let (until, open) = whole?;
+    Some(text[..until].chars().chain(open.into_iter().rev()).collect())
+}
+
 /// What comes after a model's thinking aloud.
 fn without_thoughts(answer: &str) -> &str {
     answer.rsplit_once("</think>").map_or(answer, |(_, rest)| rest)
@@ -164,6 +191,21 @@ mod tests {
             assert!(content.topics.is_empty());
         }
         check(r#"{"summary": "Short."}"#, "Short.");
+    }
+
+    #[test]
+    fn what_is_whole_of_a_cut_answer_is_read() {
+        let answer = r#"Sure: {"overview": "Ana moved the \"gauge\", {it} works.", "decisions": ["Port 7410.", "Port, 74"#;
+        let content = content_of_cut(answer).unwrap();
+        assert_eq!(content.overview, r#"Ana moved the "gauge", {it} works."#);
+        assert_eq!(content.decisions, ["Port 7410."]);
+        let looped = r#"{"overview": "Ana moved it.", "topics": ["a", "a", "a", "a", "#;
+        assert_eq!(content_of_cut(looped).unwrap().topics, ["a"]);
+        for nothing in
+            ["", "Ana moved", r#"{"overview": "Ana, who mov"#, r#"{"topics": ["a", "b"#, "{,", "}],,"]
+        {
+            assert_eq!(content_of_cut(nothing), None, "{nothing}");
+        }
     }
 
     #[test]

@@ -120,6 +120,16 @@ fn then_somebody_else_has_to_write_it() {
 }
 
 #[test]
+fn who_cannot_come_to_an_end_is_taken_at_what_was_whole() {
+    let cut = &GOOD[..GOOD.find("7410").unwrap()];
+    assert!(cut.contains("\"decisions\""), "{cut}");
+    let (content, asked) = summarise(&[cut, cut]);
+    let content = content.unwrap();
+    assert_eq!(asked.len(), 2, "a whole one is asked for first");
+    assert!(GOOD.contains(&content.overview) && content.decisions.is_empty(), "{content:?}");
+}
+
+#[test]
 fn a_provider_that_fails_is_not_stood_in_for_here() {
     assert_eq!(summarise(&[]).0.unwrap_err().advice, Advice::Retry);
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde_json::json;
 use treering_core::chat::{ChatMessage, ChatRequest, End, Usage};
 use treering_core::{Advice, ProviderError, Role};
-use treering_providers::http::{Client, Quota};
+use treering_providers::http::Client;
 use treering_providers::remote::{self, Wire};
 use treering_testkit::fault_server::{Act, FaultServer};
 
-use super::{chat, embedder, endpoint, fixture, question};
+use super::{Till, chat, embedder, endpoint, fixture, question};
 
 const WIRES: [Wire; 5] = [Wire::OpenAi, Wire::Anthropic, Wire::Gemini, Wire::Ollama, Wire::Compatible];
 
@@ -51,16 +51,20 @@ fn what_may_pass_is_tried_again_and_what_lasts_is_not() {
 }
 
 #[test]
-fn a_provider_that_hangs_is_not_waited_for() {
+fn a_provider_that_hangs_is_not_waited_for_and_may_have_read_what_it_was_sent() {
     for wire in WIRES {
         let error = complete(wire, Act::Hang(Duration::from_secs(20)));
         assert_eq!(error.advice, Advice::Retry, "{error}");
         assert!(error.reason.contains("in time"), "{error}");
+        let call = error.call.unwrap();
+        assert_eq!((call.is_charged, call.usage), (true, Usage::of_call(question().rough_tokens(), 0)));
     }
     for wire in VECTOR_WIRES {
         let server = FaultServer::start([Act::Hang(Duration::from_secs(20))]);
-        let error = embedder(wire, &server, Some(3)).embed(&["one"]).unwrap_err();
+        let till = Till::default();
+        let error = embedder(wire, &server, Some(3)).embed_metered(&["one"], &till).unwrap_err();
         assert!(error.advice == Advice::Retry && error.reason.contains("in time"), "{error}");
+        assert_eq!(till.0.into_inner().unwrap().0, Usage::of_call(1, 0));
     }
 }
 
@@ -81,6 +85,7 @@ fn nobody_there_may_pass() {
     nowhere.base_url = "http://127.0.0.1:9".into();
     let error = remote::chat(Wire::OpenAi, Client::new(nowhere), "m").complete(&question()).unwrap_err();
     assert_eq!(error.advice, Advice::Retry, "{error}");
+    assert!(!error.call.unwrap().is_charged, "nobody can have read it");
 }
 
 #[test]
@@ -198,30 +203,18 @@ fn what_an_answer_took_is_known_though_it_cannot_be_used() {
     let silent = json!({"choices": [{"message": {"content": ""}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 200, "completion_tokens": 1}});
     let call = complete(Wire::OpenAi, Act::json(&silent)).call.unwrap();
-    assert_eq!((call.was_answered, call.usage), (true, Usage::of_call(200, 1)));
+    assert_eq!((call.is_charged, call.usage), (true, Usage::of_call(200, 1)));
 
     let whole = fixture("anthropic-chat.events");
     let half = whole[..whole.find("every").unwrap()].to_owned();
     let server = FaultServer::start([Act::Cut(half)]);
     let error = chat(Wire::Anthropic, &server).stream(&question(), &mut |_| ()).unwrap_err();
     let call = error.call.unwrap();
-    assert!(call.was_answered && call.usage.calls == 1 && call.usage.tokens_in > 0, "{call:?}");
+    assert!(call.is_charged && call.usage.calls == 1 && call.usage.tokens_in > 0, "{call:?}");
     assert!(
-        !complete(Wire::OpenAi, Act::refuse(500, "")).call.unwrap().was_answered,
+        !complete(Wire::OpenAi, Act::refuse(500, "")).call.unwrap().is_charged,
         "a refusal costs nothing"
     );
-}
-
-#[test]
-fn dimensions_that_nobody_told_are_asked_for() {
-    let server = FaultServer::start([
-        Act::refuse(401, "{}"),
-        Act::json(&json!({"data": [{"index": 0, "embedding": [0.0, 2.0]}]})),
-    ]);
-    let embedder = embedder(Wire::OpenAi, &server, None);
-    assert_eq!(embedder.dims(), 0, "a failure leaves it open");
-    assert_eq!((embedder.dims(), embedder.dims()), (2, 2));
-    assert_eq!(server.asked().len(), 2);
 }
 
 #[test]
@@ -251,18 +244,4 @@ fn secrets_stay_here() {
     let open = treering_providers::http::Endpoint { redact: false, ..endpoint(&server) };
     drop(remote::chat(Wire::OpenAi, Client::new(open), "m").complete(&request));
     assert!(server.asked()[2].body.contains(secret), "by choice only");
-}
-
-#[test]
-fn a_quota_is_shared_by_everything_of_a_provider() {
-    let server = FaultServer::start([Act::json(&fixture("openai-chat.json"))]);
-    let quota = Quota { requests_per_minute: Some(2), ..Quota::default() };
-    let client = Client::new(treering_providers::http::Endpoint { quota, ..endpoint(&server) });
-    let chat = remote::chat(Wire::OpenAi, client.clone(), "m");
-    let embedder = remote::embedder(Wire::OpenAi, client, "e", None).unwrap();
-    assert!(chat.complete(&question()).is_ok());
-    drop(embedder.embed(&["one"]));
-    let error = chat.complete(&question()).unwrap_err();
-    assert!(matches!(error.advice, Advice::Wait(wait) if wait > 20_000 && wait <= 30_000), "{error:?}");
-    assert_eq!(server.asked().len(), 2, "nothing was sent");
 }

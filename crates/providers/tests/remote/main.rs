@@ -5,11 +5,13 @@
 mod faults;
 mod shapes;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use treering_core::chat::{ChatMessage, ChatRequest, Schema};
-use treering_core::{Chat, Embedder, Json, Role};
+use treering_core::chat::{ChatMessage, ChatRequest, Schema, Usage};
+use treering_core::redact::Redactions;
+use treering_core::spend::{Booking, Unmetered};
+use treering_core::{Chat, Embedder, Json, Meter, ProviderError, Role};
 use treering_providers::http::{Client, Endpoint, Key};
 use treering_providers::remote::{self, Wire};
 use treering_testkit::fault_server::FaultServer;
@@ -36,6 +38,23 @@ fn chat(wire: Wire, server: &FaultServer) -> Arc<dyn Chat> {
 
 fn embedder(wire: Wire, server: &FaultServer, dims: Option<usize>) -> Arc<dyn Embedder> {
     remote::embedder(wire, Client::new(endpoint(server)), "e-1", dims).unwrap()
+}
+
+/// Keeps what calls took, and what was taken out of them.
+#[derive(Default)]
+struct Till(Mutex<(Usage, Redactions)>);
+
+impl Meter for Till {
+    fn book(&self, model: &str, most: Usage) -> Result<Booking, ProviderError> {
+        assert!(most.tokens_in > 0, "{most:?}");
+        Unmetered.book(model, most)
+    }
+
+    fn settle(&self, _: Booking, took: Usage, redacted: &Redactions) {
+        let mut till = self.0.lock().unwrap();
+        till.0 += took;
+        till.1.add(redacted);
+    }
 }
 
 /// A question with everything in it that a request can have.

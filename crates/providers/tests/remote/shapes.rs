@@ -1,33 +1,12 @@
 //! What goes over the wire to each provider, and what comes back.
 
 use serde_json::{Value, json};
-use std::sync::Mutex;
-
-use treering_core::chat::{ChatReply, End, Usage};
-use treering_core::redact::Redactions;
-use treering_core::spend::{Booking, Unmetered};
-use treering_core::{Meter, ProviderError};
+use treering_core::Json;
+use treering_core::chat::{ChatReply, ChatRequest, End, Schema, Usage};
 use treering_providers::remote::Wire;
 use treering_testkit::fault_server::{Act, FaultServer};
 
-use super::{KEY, chat, embedder, fixture, question};
-
-/// Keeps what calls took, and what was taken out of them.
-#[derive(Default)]
-struct Till(Mutex<(Usage, Redactions)>);
-
-impl Meter for Till {
-    fn book(&self, model: &str, most: Usage) -> Result<Booking, ProviderError> {
-        assert!(most.tokens_in > 0, "{most:?}");
-        Unmetered.book(model, most)
-    }
-
-    fn settle(&self, _: Booking, took: Usage, redacted: &Redactions) {
-        let mut till = self.0.lock().unwrap();
-        till.0 += took;
-        till.1.add(redacted);
-    }
-}
+use super::{KEY, Till, chat, embedder, fixture, question};
 
 fn expected() -> ChatReply {
     ChatReply {
@@ -188,6 +167,34 @@ fn fewer_numbers_are_another_model() {
         embedder.embed(&["one", "two"]).unwrap();
         assert!(server.asked()[0].body.contains(&format!("\"{field}\":3")), "{wire:?}");
     }
+}
+
+/// Servers that hold a model to a form have it fill the form in from top to bottom.
+#[test]
+fn the_fields_of_a_form_are_in_the_order_they_were_given() {
+    for wire in [Wire::OpenAi, Wire::Anthropic, Wire::Gemini, Wire::Ollama, Wire::Compatible] {
+        let server = FaultServer::start([Act::refuse(500, "down")]);
+        let form = r#"{"type": "object", "additionalProperties": false,
+            "properties": {"zeal": {"type": "string"}, "mood": {"type": "string"}, "aim": {"type": "string"}}}"#;
+        let schema = Some(Schema { name: "form".into(), json: Json::new(form).unwrap() });
+        assert!(chat(wire, &server).complete(&ChatRequest { schema, ..question() }).is_err());
+        let body = &server.asked()[0].body;
+        let places = ["zeal", "mood", "aim"].map(|field| body.find(&format!("\"{field}\"")).unwrap());
+        assert!(places.is_sorted(), "{wire:?}: {body}");
+    }
+}
+
+#[test]
+fn nobody_is_asked_outside_of_the_account() {
+    let one = json!({"data": [{"index": 0, "embedding": [0.6, 0.8]}], "usage": {"prompt_tokens": 3}});
+    let server = FaultServer::start([Act::json(&one)]);
+    let (embedder, till) = (embedder(Wire::OpenAi, &server, None), Till::default());
+    assert_eq!((embedder.dims(), server.asked().len()), (0, 0), "only a vector tells");
+    assert_eq!(embedder.embed_metered(&[" ", ""], &till).unwrap(), [[0.0, 0.0], [0.0, 0.0]]);
+    assert_eq!((embedder.dims(), server.asked().len()), (2, 1));
+    embedder.embed_metered(&["", "one"], &till).unwrap();
+    assert_eq!(till.0.into_inner().unwrap().0, Usage { calls: 2, tokens_in: 6, tokens_out: 0 });
+    assert_eq!(server.asked().len(), 2);
 }
 
 #[test]

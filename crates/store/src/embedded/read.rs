@@ -16,6 +16,7 @@ use treering_core::ports::{
     Arrivals, ConversationFilter, JobFilter, Known, LevelTotals, LogFilter, NodeFilter, Reader, Span,
     SpendFilter, StoreResult,
 };
+use treering_core::quota::Taken;
 use treering_core::spend::Spent;
 use treering_core::{
     ContentHash, Conversation, ConversationId, ConversationKey, ExternalId, Job, JobId, Json, Message,
@@ -342,6 +343,10 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
 
     fn spent(&self, tenant: &TenantId, filter: &SpendFilter) -> StoreResult<Vec<(String, Spent)>> {
         self.read_spent(tenant, filter)
+    }
+
+    fn taken(&self, provider: &str, since: Timestamp) -> StoreResult<Vec<Taken>> {
+        self.read_taken(provider, since)
     }
 
     fn totals(&self, tenant: &TenantId) -> StoreResult<(u32, Totals)> {

@@ -13,6 +13,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0002_tree.sql"),
     include_str!("schema/0003_vectors.sql"),
     include_str!("schema/0004_spend.sql"),
+    include_str!("schema/0005_quotas.sql"),
 ];
 
 /// The newest version this program knows.

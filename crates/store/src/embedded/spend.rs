@@ -1,14 +1,18 @@
-//! The account of what calls to models cost.
+//! The account of what calls to models cost, and what the last minutes took of the quotas of providers.
 
 use std::ops::Deref;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
-use treering_core::TenantId;
 use treering_core::ports::{SpendFilter, StoreResult};
-use treering_core::spend::{Charge, Money, Spent};
+use treering_core::quota::Taken;
+use treering_core::spend::{Charge, Money, Spent, day_of};
+use treering_core::{TenantId, Timestamp};
 
-use super::read::View;
+use super::read::{View, moment};
+
+/// How long it is known what a quota had to give, in microseconds.
+const TAKEN_KEPT: i64 = 120_000_000;
 
 pub(super) fn add(connection: &Connection, tenant: &TenantId, charge: &Charge) -> rusqlite::Result<()> {
     let sql = "INSERT INTO spend (tenant, day, conversation, model, calls, tokens_in, tokens_out, nanodollars, unpriced)
@@ -16,11 +20,11 @@ pub(super) fn add(connection: &Connection, tenant: &TenantId, charge: &Charge) -
         ON CONFLICT (tenant, day, conversation, model) DO UPDATE SET calls = calls + ?5,
             tokens_in = tokens_in + ?6, tokens_out = tokens_out + ?7, nanodollars = nanodollars + ?8,
             unpriced = unpriced + ?9";
-    let Charge { day, conversation, model, spent } = charge;
+    let Charge { at, conversation, model, spent } = charge;
     let conversation = conversation.as_ref().map_or(&[][..], |id| id.as_bytes());
     connection.prepare_cached(sql)?.execute(params![
         tenant.as_str(),
-        day,
+        day_of(*at),
         conversation,
         model,
         spent.calls,
@@ -29,10 +33,29 @@ pub(super) fn add(connection: &Connection, tenant: &TenantId, charge: &Charge) -
         spent.money.0,
         spent.unpriced,
     ])?;
+    add_taken(connection, charge)
+}
+
+/// Notes what a call takes of its provider's quota. A call that is taken back was made all the same.
+fn add_taken(connection: &Connection, charge: &Charge) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO taken (provider, at, calls, tokens) VALUES (?1, ?2, ?3, ?4)
+        ON CONFLICT (provider, at) DO UPDATE SET calls = calls + ?3, tokens = tokens + ?4";
+    let (provider, at) = (charge.provider(), charge.at.as_micros());
+    let params = params![provider, at, charge.spent.calls.max(0), charge.spent.tokens()];
+    connection.prepare_cached(sql)?.execute(params)?;
+    let old = "DELETE FROM taken WHERE provider = ?1 AND at < ?2";
+    connection.prepare_cached(old)?.execute(params![provider, at.saturating_sub(TAKEN_KEPT)])?;
     Ok(())
 }
 
 impl<C: Deref<Target = Connection>> View<'_, C> {
+    pub(super) fn read_taken(&self, provider: &str, since: Timestamp) -> StoreResult<Vec<Taken>> {
+        let sql = "SELECT at, calls, tokens FROM taken WHERE provider = ?1 AND at >= ?2 ORDER BY at";
+        self.many(sql, params![provider, since.as_micros()], |row| {
+            Ok(Taken { at: moment(row, 0)?, calls: row.get(1)?, tokens: row.get(2)? })
+        })
+    }
+
     pub(super) fn read_spent(
         &self,
         tenant: &TenantId,

@@ -188,7 +188,7 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
 
     pub(super) fn read_log(&self, tenant: &TenantId, filter: &LogFilter) -> StoreResult<Vec<LogLine>> {
         let mut sql = "SELECT l.at, c.id, l.job, l.event, l.text, l.took_ms FROM log l
-            JOIN conversations c ON c.pk = l.conversation WHERE c.tenant = ?"
+            LEFT JOIN conversations c ON c.pk = l.conversation WHERE ifnull(c.tenant, l.tenant) = ?"
             .to_owned();
         let mut params: Vec<Box<dyn ToSql>> = vec![Box::new(tenant.as_str().to_owned())];
         if let Some(id) = filter.conversation {
@@ -216,8 +216,7 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
             FROM log l CROSS JOIN conversations c ON c.pk = l.conversation
             WHERE l.pk > ?2 AND c.tenant = ?1 ORDER BY l.pk LIMIT ?3";
         let items = self.many(sql, params![tenant.as_str(), after as i64, rows(limit)], |row| {
-            let line = log_line(row)?;
-            Ok((number(row, 6)?, line.conversation, line))
+            Ok((number(row, 6)?, ConversationId::from_bytes(row.get(1)?), log_line(row)?))
         })?;
         self.arrived(items, "log", "pk", after, limit)
     }
@@ -226,7 +225,7 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
 fn log_line(row: &Row<'_>) -> rusqlite::Result<LogLine> {
     Ok(LogLine {
         at: moment(row, 0)?,
-        conversation: ConversationId::from_bytes(row.get(1)?),
+        conversation: row.get::<_, Option<_>>(1)?.map(ConversationId::from_bytes),
         job: JobId(ContentHash::from_bytes(row.get(2)?)),
         event: codes::event(row.get(3)?).ok_or_else(|| unreadable(3, "no such event"))?,
         text: row.get(4)?,

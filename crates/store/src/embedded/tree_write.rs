@@ -4,12 +4,14 @@
 use rusqlite::{Connection, params};
 use serde_json::json;
 use treering_core::commit::LogLine;
-use treering_core::{Job, JobId, JobKind, JobState, Level, Node};
+use treering_core::{Job, JobId, JobKind, JobState, Level, Node, TenantId};
 
 use super::codes::{event_code, job_kind_code, job_state_code};
 
 type Result<T> = rusqlite::Result<T>;
 
+/// What lines of the log about no conversation have in its place: no row has this number.
+const OF_NONE: i64 = 0;
 /// How many lines of the log are kept at the least.
 const KEPT_LINES: i64 = 100_000;
 
@@ -138,11 +140,18 @@ pub(super) fn remove_job(connection: &Connection, conversation: i64, id: JobId) 
     Ok(())
 }
 
-pub(super) fn add_log(connection: &Connection, conversation: i64, line: &LogLine) -> Result<()> {
-    let sql = "INSERT INTO log (at, conversation, job, event, took_ms, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+pub(super) fn add_log(
+    connection: &Connection,
+    tenant: &TenantId,
+    conversation: Option<i64>,
+    line: &LogLine,
+) -> Result<()> {
+    let sql = "INSERT INTO log (at, conversation, tenant, job, event, took_ms, text)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let pk = connection.prepare_cached(sql)?.insert(params![
         line.at.as_micros(),
-        conversation,
+        conversation.unwrap_or(OF_NONE),
+        conversation.is_none().then_some(tenant.as_str()),
         line.job.0.as_bytes(),
         event_code(line.event),
         line.took_ms.map(|ms| ms as i64),

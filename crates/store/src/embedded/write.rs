@@ -88,7 +88,10 @@ impl<'a> Writer<'a> {
             Write::DropVectors(model) => follow::drop_vectors(self.connection, tenant, model),
             Write::PutVectorIndex(index) => follow::put_vector_index(self.connection, tenant, index),
             Write::AddSpend(charge) => spend::add(self.connection, tenant, charge),
-            Write::AddLog(line) => tree::add_log(self.connection, self.pk(tenant, line.conversation)?, line),
+            Write::AddLog(line) => {
+                let conversation = line.conversation.map(|id| self.pk(tenant, id)).transpose()?;
+                tree::add_log(self.connection, tenant, conversation, line)
+            }
         })
     }
 
