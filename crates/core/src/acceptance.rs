@@ -11,6 +11,12 @@ use crate::text;
 /// The least share of a summary's facts that must occur in what it covers.
 pub const LEAST_GROUNDED: f32 = 0.7;
 
+/// The least share of the facts of what it covers that a summary with its lists must keep.
+pub const LEAST_RETAINED: f32 = 0.1;
+
+/// From how many facts on that share says something.
+const MANY_FACTS: usize = 10;
+
 /// How far a summary and what it covers agree.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Fidelity {
@@ -43,6 +49,14 @@ pub enum Unusable {
         share: f32,
         /// The facts that do not.
         invented: Vec<String>,
+    },
+    /// Too few of the facts of what it covers are in it.
+    #[error("the summary keeps only {:.0} % of the {facts} facts of what it covers", share * 100.0)]
+    Hollow {
+        /// The share that it keeps.
+        share: f32,
+        /// How many there are.
+        facts: usize,
     },
     /// It says the same over and over.
     #[error("the summary repeats itself: {phrase:?}")]
@@ -96,6 +110,9 @@ pub fn accept(content: &NodeContent, source: &Facts, source_chars: u64) -> Resul
     let fidelity = fidelity(&Facts::of_content(content), source);
     if fidelity.grounded < LEAST_GROUNDED && fidelity.invented.len() > 1 {
         return Err(Unusable::Ungrounded { share: fidelity.grounded, invented: fidelity.invented });
+    }
+    if fidelity.retained < LEAST_RETAINED && source.len() >= MANY_FACTS {
+        return Err(Unusable::Hollow { share: fidelity.retained, facts: source.len() });
     }
     Ok(fidelity)
 }
@@ -196,6 +213,21 @@ mod tests {
         assert!(matches!(check("You are a summariser of talks.", SOURCE), Err(Unusable::Echo { .. })));
         let looped = "and then the gauge reads it ".repeat(5);
         assert!(matches!(check(&looped, SOURCE), Err(Unusable::Repetition { .. })));
+    }
+
+    #[test]
+    fn a_summary_that_keeps_next_to_nothing_is_refused() {
+        let source = SOURCE.replace("in town", "in town, 4 days, 5 boats, 6 berths and 7 buoys later");
+        let hollow = check("They talked about something and went on with it.", &source);
+        assert!(
+            matches!(hollow, Err(Unusable::Hollow { share, facts }) if share < LEAST_RETAINED && facts >= 10),
+            "{hollow:?}"
+        );
+        assert!(
+            check("They talked about something and went on with it.", "It was 5 or 6 of them, then 7.")
+                .is_ok()
+        );
+        assert!(check("Ana works on src/tide.rs and the gauge of Kerzavel.", &source).is_ok());
     }
 
     #[test]
