@@ -88,18 +88,7 @@ impl Embedder for PaidBags {
 }
 
 fn open(folder: &Path, clock: &Arc<FakeClock>, caps: Caps, embedder: Arc<dyn Embedder>) -> Memory {
-    open_with(folder, clock, caps, embedder, 4)
-}
-
-fn open_with(
-    folder: &Path,
-    clock: &Arc<FakeClock>,
-    caps: Caps,
-    embedder: Arc<dyn Embedder>,
-    concurrency: usize,
-) -> Memory {
-    let parts = parts(folder, clock, caps, embedder, concurrency);
-    Memory::new(parts, TenantId::default())
+    Memory::new(parts(folder, clock, caps, embedder, 4), TenantId::default())
 }
 
 fn parts(
@@ -175,7 +164,8 @@ fn a_cap_is_exceeded_by_less_than_one_call_however_many_ask() {
     let spent = memory.spend(None).unwrap().account.day.tokens();
     assert!((1800..3300).contains(&spent), "{spent} tokens");
     ids.push(say(&memory, "the last talk", 6));
-    work_off(&open_with(folder.path(), &clock, caps, bundled(), 1), ids[6]);
+    let alone = Memory::new(parts(folder.path(), &clock, caps, bundled(), 1), TenantId::default());
+    work_off(&alone, ids[6]);
     let status = memory.spend(None).unwrap();
     let spent = status.account.day.tokens();
     assert!((3000..3300).contains(&spent), "{spent} tokens");
@@ -216,7 +206,7 @@ fn a_conversation_at_its_cap_leaves_the_others_alone() {
     let clock = Arc::new(FakeClock::at(start()));
     let dollars = Cap { tokens: None, money: Some(Money::from_dollars(0.0005)) };
     let caps = Caps { conversation: dollars, ..Caps::default() };
-    let memory = open_with(folder.path(), &clock, caps, bundled(), 1);
+    let memory = Memory::new(parts(folder.path(), &clock, caps, bundled(), 1), TenantId::default());
     let ids = [say(&memory, "one", 6), say(&memory, "two", 6)];
     for id in ids {
         work_off(&memory, id);
