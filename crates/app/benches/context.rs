@@ -77,7 +77,9 @@ fn assembly() {
 fn outage() {
     const TURNS: usize = 120;
     let mut state = 99;
-    let summary = json!({"overview": sentence(&mut state, 60), "key_findings": [sentence(&mut state, 12)],
+    // Half as long as a window, as the detailed manner asks for.
+    let overview: Vec<String> = (0..12).map(|_| format!("{}.", sentence(&mut state, 40))).collect();
+    let summary = json!({"overview": overview.join(" "), "key_findings": [sentence(&mut state, 12)],
         "decisions": [], "action_items": [], "unresolved": [], "topics": []});
     let answer = json!({"choices": [{"message": {"content": summary.to_string()}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 900, "completion_tokens": 80}});

@@ -166,6 +166,34 @@ proptest! {
         prop_assert_eq!(said, Bpe::O200k.count(&context.markdown()), "what blocks cost adds up");
     }
 
+    /// A memory that has put contexts together before gives the same bytes as one that was opened just now, also
+    /// while windows wait for their summaries.
+    #[test]
+    fn what_is_remembered_changes_nothing(
+        events in conversation(80),
+        works in prop::collection::vec(prop::bool::weighted(0.3), 8),
+        budget in 400_u32..3000,
+        profile in prop_oneof![Just("cut"), prop::sample::select(Profile::NAMES.to_vec())],
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let reopened =
+            || open(folder.path(), small(), Arc::new(Heads::default()), Arc::new(FakeClock::at(start())));
+        let memory = reopened();
+        for (said, works) in events.chunks(10).zip(works) {
+            let entries = said.iter().map(|event| entry(&memory, event)).collect();
+            let incoming = Incoming { target: target(), entries, matching: Matching::None };
+            let id = memory.append(incoming).unwrap().conversation.id;
+            if works {
+                work_off(&memory, id);
+            }
+            let request = request(id, profile, budget, None);
+            let (warm, cold) = (memory.context(&request).unwrap(), reopened().context(&request).unwrap());
+            prop_assert_eq!(warm.markdown(), cold.markdown());
+            prop_assert_eq!(&warm.receipt.items, &cold.receipt.items);
+            prop_assert_eq!(&warm.receipt.left_out, &cold.receipt.left_out);
+            prop_assert_eq!(warm.receipt.reusable, cold.receipt.reusable);
+        }
+    }
 }
 
 proptest! {

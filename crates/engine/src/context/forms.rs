@@ -199,8 +199,8 @@ fn write_items(grove: &Grove<'_>, items: &[Item], recalled: bool) -> Vec<Context
                 let Some(said) = said else { continue };
                 let whole = item.grain >= Grain::Text && slice.from == 0 && slice.until >= said.message.chars;
                 let as_said = (whole && !recalled).then(|| (said.message.said.role, as_said(&said)));
-                let tokens = said.cost(grove.tally, item.grain);
-                (said.block(item.grain), as_said, tokens)
+                let (block, tokens) = said.block(grove.tally, item.grain);
+                (block, as_said, tokens)
             }
         };
         let hash = ContentHash::of_fields(&[block.as_bytes()]);
@@ -223,7 +223,7 @@ fn as_said(said: &Said<'_>) -> String {
 
 /// What a hit says about its place, after the one before it.
 fn lead(grove: &Grove<'_>, before: &Item, item: &Item) -> Lead {
-    let day = |item: &Item| grove.messages.get(&item.from.idx.0).map(day_of);
+    let day = |item: &Item| grove.messages.get(&item.from.idx.0).map(|message| day_of(message));
     match (day(before) == day(item), before.span().1 == item.span().0) {
         (true, true) => Lead::None,
         (true, false) => Lead::Number,

@@ -1,16 +1,18 @@
 //! The grove: the pieces of one conversation as packing asks for them, read from the store as far
 //! as they are asked for, as they were known at one moment.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use treering_core::error::StoreError;
 use treering_core::node::{Place, Slice, Window};
-use treering_core::packing::{Candidate, Forest, Grain, Key, Lead, LeftOut, Piece, SkipReason};
-use treering_core::ports::{JobFilter, NodeFilter, Span, StoreResult};
+use treering_core::packing::{
+    Candidate, Forest, Grain, Item, Key, Lead, LeftOut, Piece, Plan, Profile, SkipReason,
+};
+use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
-    Conversation, ConversationKey, Covers, Job, JobKind, Level, Message, MessageIdx, Node, Reader,
-    ThreadName, ToolCall, TurnNo,
+    Conversation, ConversationKey, Covers, Job, Level, Message, MessageIdx, Node, Reader, ThreadName,
+    Timestamp, ToolCall, TurnNo,
 };
 
 use super::blocks::{self, NODE_GRAINS, Said};
@@ -27,18 +29,23 @@ pub(super) struct Grove<'a> {
     pub(super) lineage: Lineage,
     /// One past the last message that is known.
     pub(super) end: u32,
+    /// When the last message that is known was said.
+    at: Timestamp,
     /// One past the last message that is settled.
     pub(super) settled: u32,
     pub(super) asked: Option<Asked>,
     /// How much there is for hits, about.
     pub(super) room: u32,
     pub(super) nodes: HashMap<(Level, u32), Arc<Node>>,
-    pub(super) messages: BTreeMap<u32, Message>,
+    pub(super) messages: BTreeMap<u32, Arc<Message>>,
+    /// The messages that were read with the tool calls before them.
+    read: BTreeSet<u32>,
     pub(super) calls: HashMap<u32, Vec<ToolCall>>,
     /// The parts of long messages that fit the question.
     pub(super) parts: HashMap<u32, String>,
     roots: Option<(u32, Vec<Piece>)>,
-    jobs: Option<Vec<Job>>,
+    pub(super) jobs: Option<Arc<[Job]>>,
+    pub(super) tops: Option<Vec<Arc<Node>>>,
 }
 
 impl<'a> Grove<'a> {
@@ -49,6 +56,7 @@ impl<'a> Grove<'a> {
         tally: &'a Tally,
         thread: &ThreadName,
         end: u32,
+        at: Timestamp,
     ) -> Self {
         Self {
             reader,
@@ -57,197 +65,85 @@ impl<'a> Grove<'a> {
             tally,
             lineage: Lineage::of(conversation, thread),
             end,
+            at,
             settled: end,
             asked: None,
             room: 0,
             nodes: HashMap::new(),
             messages: BTreeMap::new(),
+            read: BTreeSet::new(),
             calls: HashMap::new(),
             parts: HashMap::new(),
             roots: None,
             jobs: None,
+            tops: None,
         }
     }
 
-    fn is_one_thread(&self) -> bool {
-        self.conversation.threads.len() <= 1
-    }
-
-    /// Whether a node counts at the settled place: it was sealed by then, and tells of nothing
-    /// that lies outside the thread.
-    pub(super) fn counts(&mut self, node: &Node) -> StoreResult<bool> {
-        if !node.task.is_sealed_at(MessageIdx(self.settled), node.source.until) {
-            return Ok(false);
+    /// The same at an earlier place, before anything is asked, with what has been read.
+    pub(super) fn earlier(&self, end: u32) -> Self {
+        Self {
+            lineage: self.lineage.clone(),
+            end,
+            settled: end,
+            asked: None,
+            nodes: self.nodes.clone(),
+            messages: self.messages.clone(),
+            read: self.read.clone(),
+            calls: self.calls.clone(),
+            parts: HashMap::new(),
+            roots: None,
+            jobs: self.jobs.clone(),
+            tops: self.tops.clone(),
+            ..*self
         }
-        match &node.task.covers {
-            _ if self.is_one_thread() => Ok(true),
-            Covers::Messages(window) => Ok(self.lineage.holds_window(window)),
-            Covers::Nodes(_) => {
-                for child in self.children(node)? {
-                    if !self.counts(&child)? {
-                        return Ok(false);
-                    }
-                }
-                Ok(true)
-            }
-        }
-    }
-
-    fn read_nodes(&mut self, filter: &NodeFilter) -> StoreResult<Vec<Arc<Node>>> {
-        let nodes: Vec<_> = self.reader.nodes(self.key, filter)?.into_iter().map(Arc::new).collect();
-        self.keep(&nodes);
-        Ok(nodes)
-    }
-
-    pub(super) fn keep(&mut self, nodes: &[Arc<Node>]) {
-        let placed = nodes.iter().map(|node| ((node.level(), node.ordinal()), Arc::clone(node)));
-        self.nodes.extend(placed);
-    }
-
-    fn children(&mut self, node: &Node) -> StoreResult<Vec<Arc<Node>>> {
-        let Some(below) = node.level().below() else { return Ok(Vec::new()) };
-        if let Some(children) = self.tally.below(self.key.id, node) {
-            self.keep(&children);
-            return Ok(children);
-        }
-        let filter = NodeFilter { parent: Some(Some(node.ordinal())), ..NodeFilter::at(below) };
-        let mut children = self.read_nodes(&filter)?;
-        children.sort_by_key(|child| (child.range_end, child.ordinal()));
-        self.tally.put_below(self.key.id, node, children.clone());
-        Ok(children)
-    }
-
-    fn jobs(&mut self) -> StoreResult<&[Job]> {
-        if self.jobs.is_none() {
-            self.jobs = Some(self.reader.jobs(&self.key.tenant, &JobFilter::of(self.key.id))?);
-        }
-        Ok(self.jobs.as_deref().unwrap_or_default())
-    }
-
-    /// The highest nodes that count.
-    fn highest(&mut self) -> StoreResult<Vec<Arc<Node>>> {
-        let height = self.conversation.growth.sealed.len();
-        let mut tops = Vec::new();
-        for number in 1..=height {
-            let Some(level) = u8::try_from(number).ok().and_then(Level::new) else { break };
-            tops.extend(self.read_nodes(&NodeFilter::ungrouped(level))?);
-        }
-        // What is under a group that has no node yet stands for itself.
-        let waiting: Vec<(Level, u32)> = self.jobs()?.iter().filter_map(waiting_group).collect();
-        for (below, ordinal) in waiting {
-            let written = below.above();
-            let there = Some(Span::between(ordinal, ordinal + 1));
-            if self.read_nodes(&NodeFilter { ordinals: there, ..NodeFilter::at(written) })?.is_empty() {
-                let filter = NodeFilter { parent: Some(Some(ordinal)), ..NodeFilter::at(below) };
-                tops.extend(self.read_nodes(&filter)?);
-            }
-        }
-        let mut counting = Vec::new();
-        while let Some(node) = tops.pop() {
-            if self.counts(&node)? {
-                counting.push(node);
-            } else {
-                tops.extend(self.children(&node)?);
-            }
-        }
-        counting.sort_by_key(|node| (node.source.from, node.source.until, node.ordinal()));
-        counting.dedup_by(|one, other| one.id == other.id);
-        Ok(counting)
-    }
-
-    /// What no node covers of each thread up to the settled place, in windows.
-    fn uncovered(&mut self, highest: &[Arc<Node>]) -> StoreResult<Vec<Window>> {
-        let waiting = self.waiting_windows()?;
-        let mut open = Vec::new();
-        let settled = self.settled;
-        let line = self.lineage.0.iter().map(|(thread, until)| (thread.clone(), settled.min(*until)));
-        for (thread, until) in line.collect::<Vec<_>>() {
-            let mut covered: Vec<Window> = waiting.iter().filter(|it| it.thread == thread).cloned().collect();
-            open.extend(covered.iter().cloned());
-            for node in highest {
-                self.windows_of(node, &thread, &mut covered)?;
-            }
-            covered.sort_by_key(|window| (window.from, window.until));
-            let until = Place { idx: MessageIdx(until), offset: 0 };
-            let mut at = Place { idx: MessageIdx(0), offset: 0 };
-            for window in covered {
-                if window.from > at {
-                    open.push(Window { thread: thread.clone(), from: at, until: window.from });
-                }
-                at = at.max(window.until);
-            }
-            if at < until {
-                open.push(Window { thread, from: at, until });
-            }
-        }
-        Ok(open)
-    }
-
-    /// Windows that are sealed and have no node yet: what was said stands in.
-    fn waiting_windows(&mut self) -> StoreResult<Vec<Window>> {
-        let settled = MessageIdx(self.settled);
-        let waits = |job: &Job| match &job.kind {
-            JobKind::Summarise(task) => match &task.covers {
-                Covers::Messages(window) if task.is_sealed_at(settled, window.end().0) => {
-                    Some((task.ordinal, window.clone()))
-                }
-                _ => None,
-            },
-            _ => None,
-        };
-        let waiting: Vec<(u32, Window)> = self.jobs()?.iter().filter_map(waits).collect();
-        let mut windows = Vec::new();
-        for (ordinal, window) in waiting {
-            let there = Some(Span::between(ordinal, ordinal + 1));
-            let written = self.read_nodes(&NodeFilter { ordinals: there, ..NodeFilter::at(Level::FIRST) })?;
-            if written.is_empty() && self.lineage.holds_window(&window) {
-                windows.push(window);
-            }
-        }
-        Ok(windows)
-    }
-
-    /// The windows of a thread that a node covers: exactly where it can be told apart, one for
-    /// all of it where there is only one thread.
-    fn windows_of(&mut self, node: &Node, thread: &ThreadName, covered: &mut Vec<Window>) -> StoreResult<()> {
-        match &node.task.covers {
-            Covers::Messages(window) if window.thread == *thread => covered.push(window.clone()),
-            Covers::Messages(_) => {}
-            Covers::Nodes(_) if self.is_one_thread() => {
-                let place = |idx: u32| Place { idx: MessageIdx(idx), offset: 0 };
-                let (from, until) = (place(node.source.from), place(node.source.until));
-                covered.push(Window { thread: thread.clone(), from, until });
-            }
-            Covers::Nodes(_) => {
-                for child in self.children(node)? {
-                    self.windows_of(&child, thread, covered)?;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Reads messages, with the one before them and with their tool calls.
     fn read_messages(&mut self, from: u32, until: u32) -> StoreResult<()> {
-        let until = until.min(self.end);
-        let from = from.saturating_sub(1);
-        if from >= until || (from..until).all(|idx| self.messages.contains_key(&idx)) {
+        let wanted = from..until.min(self.end);
+        if wanted.clone().all(|idx| self.read.contains(&idx)) {
             return Ok(());
         }
-        let read = self.reader.messages(self.key, Span::between(MessageIdx(from), MessageIdx(until)))?;
+        let span = Span::between(MessageIdx(from.saturating_sub(1)), MessageIdx(wanted.end));
+        let read = self.reader.messages(self.key, span)?;
+        let turns = (read.iter().map(|it| it.turn).min(), read.iter().map(|it| it.turn).max());
+        self.messages.extend(read.into_iter().map(|message| (message.idx.0, Arc::new(message))));
         if self.conversation.totals.tool_calls > 0
-            && let (Some(first), Some(last)) =
-                (read.iter().map(|it| it.turn).min(), read.iter().map(|it| it.turn).max())
+            && let (Some(first), Some(last)) = turns
         {
             for call in self.reader.tool_calls(self.key, Span::between(first, TurnNo(last.0 + 1)))? {
-                let before = self.calls.entry(call.before.0).or_default();
-                let known = before.iter().any(|it| (it.turn, it.order) == (call.turn, call.order));
-                if !known {
-                    before.push(call);
+                let idx = call.before.0;
+                if wanted.contains(&idx) && !self.read.contains(&idx) && self.leads_to(&call) {
+                    self.calls.entry(idx).or_default().push(call);
                 }
             }
         }
-        self.messages.extend(read.into_iter().map(|message| (message.idx.0, message)));
+        self.read.extend(wanted);
+        Ok(())
+    }
+
+    /// Whether a call was made in the turn of the message it came before, or since the one before that.
+    fn leads_to(&self, call: &ToolCall) -> bool {
+        let turn = |idx: Option<u32>| idx.and_then(|idx| self.messages.get(&idx)).map(|it| it.turn);
+        let (before, after) = (turn(call.before.0.checked_sub(1)), turn(Some(call.before.0)));
+        let since = before.min(after).or(after);
+        since.is_some_and(|since| since <= call.turn)
+            && after.max(before).is_some_and(|last| call.turn <= last)
+    }
+
+    /// Reads what is told of a plan as it was said, as far as only its pieces were known.
+    pub(super) fn read_told(&mut self, profile: &Profile, plan: &Plan) -> StoreResult<()> {
+        // A few needless messages are read faster than another run of them.
+        const CLOSE: u32 = 6;
+        let sections = profile.sections.iter().zip(&plan.sections);
+        let steady = sections.filter(|(section, _)| !section.take.is_volatile()).flat_map(|(_, items)| items);
+        let said = |item: &Item| if let Key::Said(slice) = item.key { Some(slice.idx.0) } else { None };
+        let told: Vec<u32> = steady.filter_map(said).collect();
+        for run in told.chunk_by(|one, next| next.saturating_sub(*one) <= CLOSE) {
+            let (Some(first), Some(last)) = (run.iter().min(), run.iter().max()) else { continue };
+            self.read_messages(*first, last + 1)?;
+        }
         Ok(())
     }
 
@@ -268,10 +164,20 @@ impl<'a> Grove<'a> {
 
     /// What a message says about its place: the first of a day says when it was said.
     pub(super) fn lead(&self, slice: Slice) -> Lead {
-        let day = |idx: u32| self.messages.get(&idx).map(day_of);
+        let day = |idx: u32| self.messages.get(&idx).map(|message| day_of(message));
         let idx = slice.idx.0;
         let opens_a_day = idx.checked_sub(1).is_none_or(|before| day(before) != day(idx));
         if slice.from == 0 && opens_a_day { Lead::Minute } else { Lead::None }
+    }
+
+    /// The messages of a sealed window.
+    fn sealed(&mut self, window: &Window) -> StoreResult<Arc<[Piece]>> {
+        if let Some(said) = self.tally.said(self.key.id, window) {
+            return Ok(said);
+        }
+        let said: Arc<[Piece]> = self.raw(window)?.into();
+        self.tally.put_said(self.key.id, window, Arc::clone(&said));
+        Ok(said)
     }
 
     fn raw(&mut self, window: &Window) -> StoreResult<Vec<Piece>> {
@@ -360,13 +266,6 @@ pub(super) fn day_of(message: &Message) -> i64 {
     message.said.at.as_micros().div_euclid(86_400_000_000)
 }
 
-fn waiting_group(job: &Job) -> Option<(Level, u32)> {
-    match &job.kind {
-        JobKind::Summarise(task) => task.level.below().map(|below| (below, task.ordinal)),
-        _ => None,
-    }
-}
-
 impl Forest for Grove<'_> {
     type Error = StoreError;
 
@@ -378,7 +277,11 @@ impl Forest for Grove<'_> {
         }
         let highest = self.highest()?;
         let mut roots = self.node_pieces(&highest);
-        for window in self.uncovered(&highest)? {
+        let waiting = self.waiting_windows()?;
+        for window in &waiting {
+            roots.extend_from_slice(&self.sealed(window)?);
+        }
+        for window in self.uncovered(&highest, &waiting)? {
             roots.extend(self.raw(&window)?);
         }
         roots.sort_by_key(|piece| (piece.from, piece.until));
@@ -387,7 +290,8 @@ impl Forest for Grove<'_> {
     }
 
     fn fresh(&mut self) -> StoreResult<Vec<Piece>> {
-        self.read_messages(self.settled, self.end)?;
+        // The last one is wanted in any case: it says which turn this is.
+        self.read_messages(self.settled.min(self.end.saturating_sub(1)), self.end)?;
         let own = self.messages.range(self.settled..self.end).filter(|(_, it)| self.lineage.holds(it));
         let slices = own.map(|(_, it)| Slice { idx: it.idx, from: 0, until: it.chars });
         Ok(slices.filter_map(|slice| self.said_piece(slice)).collect())
@@ -401,7 +305,7 @@ impl Forest for Grove<'_> {
         let Key::Node(level, ordinal) = key else { return Ok(Vec::new()) };
         let Some(node) = self.nodes.get(&(level, ordinal)).cloned() else { return Ok(Vec::new()) };
         match &node.task.covers {
-            Covers::Messages(window) => self.raw(window),
+            Covers::Messages(window) => Ok(self.sealed(window)?.to_vec()),
             Covers::Nodes(_) => {
                 let children = self.children(&node)?;
                 Ok(self.node_pieces(&children))
@@ -465,10 +369,8 @@ impl Forest for Grove<'_> {
     }
 
     fn cost_of_run(&self) -> u32 {
-        let last = self.messages.last_key_value().map(|(_, message)| message.said.at);
-        let at = last.unwrap_or(self.conversation.last_activity);
         // The largest number that is told has the most digits; a name may join what is before it.
-        self.tally.count(&blocks::run_head(self.end.max(1000), at)) + 1
+        self.tally.count(&blocks::run_head(self.end.max(1000), self.at)) + 1
     }
 
     fn cost_of_note(&self) -> u32 {

@@ -42,7 +42,7 @@ impl Grove<'_> {
         found.retain(|(message, _)| message.idx.0 < self.end && self.lineage.holds(message));
         let mut candidates = Vec::new();
         for (rank, (message, score)) in found.iter().enumerate() {
-            self.messages.entry(message.idx.0).or_insert_with(|| message.clone());
+            self.messages.entry(message.idx.0).or_insert_with(|| Arc::new(message.clone()));
             self.find_part(message.idx.0);
             candidates.push(self.candidate(message, *score, rank as u32, PackReason::Hit));
         }
@@ -88,7 +88,7 @@ impl Grove<'_> {
         for (idx, turn, score) in calls {
             let told = self.messages.get(&idx.0).filter(|message| message.turn == *turn);
             if let Some(message) = told.filter(|it| found.iter().all(|(other, _)| other.idx != it.idx)) {
-                found.push((message.clone(), *score));
+                found.push(((**message).clone(), *score));
             }
         }
         found.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -105,7 +105,7 @@ impl Grove<'_> {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             let span = Span::between(MessageIdx(*first), MessageIdx(last + 1));
             let read = self.reader.messages(self.key, span)?;
-            self.messages.extend(read.into_iter().map(|message| (message.idx.0, message)));
+            self.messages.extend(read.into_iter().map(|message| (message.idx.0, Arc::new(message))));
         }
         Ok(())
     }

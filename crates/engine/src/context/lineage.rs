@@ -4,6 +4,7 @@ use treering_core::node::Window;
 use treering_core::{Conversation, Message, ThreadName};
 
 /// A thread and those it forked from, each up to where it was left.
+#[derive(Clone)]
 pub(super) struct Lineage(pub(super) Vec<(ThreadName, u32)>);
 
 impl Lineage {

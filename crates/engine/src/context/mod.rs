@@ -2,6 +2,7 @@
 //! decides, and what it chose is written down with a receipt.
 
 mod blocks;
+mod cover;
 mod forms;
 mod grove;
 mod hits;
@@ -170,9 +171,10 @@ struct Assembly<'a> {
 impl Assembly<'_> {
     fn assemble(&self, end: u32, mut gate: GateOutcome) -> Result<Context> {
         let last = self.last_message(end)?;
+        let at = last.as_ref().map_or(self.conversation.started_at, |message| message.said.at);
         let is_past = end < self.conversation.totals.messages;
         let now = match is_past {
-            true => last.as_ref().map_or(self.conversation.started_at, |message| message.said.at),
+            true => at,
             false => self.memory.clock().now(),
         };
         let thread = self.request.thread.clone().or_else(|| last.as_ref().map(|it| it.thread.clone()));
@@ -183,7 +185,7 @@ impl Assembly<'_> {
             return Err(Invalid::new(format!("thread {thread}"), why).into());
         }
         let tally = self.memory.tally();
-        let mut grove = Grove::new(self.reader, self.key, self.conversation, tally, &thread, end);
+        let mut grove = Grove::new(self.reader, self.key, self.conversation, tally, &thread, end, at);
         grove.asked = self.ask(end, is_past, now)?;
         if let Some(why) = grove.asked.as_ref().and_then(|asked| asked.words_only.as_ref()) {
             gate.degraded = true;
@@ -191,8 +193,9 @@ impl Assembly<'_> {
         }
         let allotment = self.allot(&mut grove)?;
         let plan = self.pack(&mut grove, &allotment)?;
+        grove.read_told(&self.request.profile, &plan)?;
         let sections = forms::sections(&grove, &self.request.profile, &plan);
-        let reusable = self.reusable(&grove, &plan, &sections, &thread)?;
+        let reusable = self.reusable(&grove, &plan, &sections)?;
         let mut context =
             Context { preamble: blocks::PREAMBLE.to_owned(), sections, receipt: Receipt::default() };
         let tokens = context.tokens(tally);
@@ -294,11 +297,21 @@ impl Assembly<'_> {
     }
 
     fn settled(&self, end: u32, said: u64, slack: u32) -> Result<u32> {
+        const PAGE: u32 = 12;
         // Every message comes to more than nothing, so that a few of them reach back far enough.
-        let from = end.saturating_sub(slack / BESIDE + 1);
-        let late = self.reader.messages(self.key, Span::between(MessageIdx(from), MessageIdx(end)))?;
-        let sizes = late.iter().rev().map(|message| message.tokens + BESIDE);
-        Ok(settled_end(end, said, sizes, slack))
+        let least = end.saturating_sub(slack / BESIDE + 1);
+        let (mut from, mut sizes) = (end, Vec::new());
+        loop {
+            let settled = settled_end(end, said, sizes.iter().copied(), slack);
+            // Where all that was read came since, more of it may have.
+            if from <= least || settled > from {
+                return Ok(settled);
+            }
+            let until = from;
+            from = from.saturating_sub(PAGE).max(least);
+            let page = self.reader.messages(self.key, Span::between(MessageIdx(from), MessageIdx(until)))?;
+            sizes.extend(page.iter().rev().map(|message| message.tokens + BESIDE));
+        }
     }
 
     /// How the gate stood for what was known at a place.
@@ -315,20 +328,14 @@ impl Assembly<'_> {
     }
 
     /// How many tokens the context begins with that the one of the turn before began with, too.
-    fn reusable(
-        &self,
-        now: &Grove<'_>,
-        plan: &Plan,
-        sections: &[ContextSection],
-        thread: &ThreadName,
-    ) -> Result<u32> {
+    fn reusable(&self, now: &Grove<'_>, plan: &Plan, sections: &[ContextSection]) -> Result<u32> {
         let tally = self.memory.tally();
         let last = now.end.checked_sub(1).and_then(|last| now.turn(MessageIdx(last)));
         let Some(before) = last.and_then(|turn| turn.checked_sub(1)) else { return Ok(0) };
         let turns = self.reader.turns(self.key, Span::starting(TurnNo(before), 1))?;
         let Some(earlier) = turns.last().map(|turn| turn.until.0.min(now.end)) else { return Ok(0) };
         let head = tally.count(blocks::PREAMBLE);
-        let mut grove = Grove::new(self.reader, self.key, self.conversation, tally, thread, earlier);
+        let mut grove = now.earlier(earlier);
         let allotment = self.allot(&mut grove)?;
         let cut_first = self.request.profile.sections.first().is_some_and(|it| it.take == Take::Cut);
         if cut_first && grove.settled == now.settled && now.settled <= earlier {
@@ -339,6 +346,7 @@ impl Assembly<'_> {
             return Ok(head + tally.count(&section.head) + same.sum::<u32>());
         }
         let plan = self.pack(&mut grove, &allotment)?;
+        grove.read_told(&self.request.profile, &plan)?;
         let was = forms::sections(&grove, &self.request.profile, &plan);
 
         let same = steady(sections).zip(steady(&was)).take_while(|(now, was)| now == was);

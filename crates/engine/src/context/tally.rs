@@ -1,11 +1,12 @@
-//! The tally: what blocks cost in tokens, and what lies below sealed nodes. Counting and reading are
-//! slow beside everything else a context takes, and the same pieces come again turn after turn; so
-//! they are remembered.
+//! The tally: what blocks cost in tokens, what lies below sealed nodes, and what sealed windows are made
+//! of. Counting and reading are slow beside everything else a context takes, and the same pieces come again
+//! turn after turn; so they are remembered.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use treering_core::node::Window;
 use treering_core::packing::Piece;
 use treering_core::{ContentHash, ConversationId, Node, NodeId, Timestamp, Tokenizer};
 
@@ -18,11 +19,18 @@ pub(crate) struct Tally {
     counts: Memo<ContentHash, u32>,
     pieces: Memo<Written, Piece>,
     below: Memo<Written, Vec<Arc<Node>>>,
+    said: Memo<(ConversationId, Window), Arc<[Piece]>>,
 }
 
 impl Tally {
     pub(crate) fn new(tokenizer: Arc<dyn Tokenizer>) -> Self {
-        Self { tokenizer, counts: Memo::new(1 << 16), pieces: Memo::new(1 << 12), below: Memo::new(1 << 10) }
+        Self {
+            tokenizer,
+            counts: Memo::new(1 << 16),
+            pieces: Memo::new(1 << 12),
+            below: Memo::new(1 << 10),
+            said: Memo::new(1 << 9),
+        }
     }
 
     /// How many tokens a block has.
@@ -50,6 +58,16 @@ impl Tally {
         if !node.dirty {
             self.below.put(written(of, node), below);
         }
+    }
+
+    /// The messages of a sealed window. What was said never changes, so that they need not be read again for
+    /// what they cost.
+    pub(super) fn said(&self, of: ConversationId, window: &Window) -> Option<Arc<[Piece]>> {
+        self.said.get(&(of, window.clone()))
+    }
+
+    pub(super) fn put_said(&self, of: ConversationId, window: &Window, said: Arc<[Piece]>) {
+        self.said.put((of, window.clone()), said);
     }
 }
 

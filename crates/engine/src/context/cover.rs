@@ -1,0 +1,196 @@
+//! The cover: which nodes stand for the whole history, and what none of them covers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use treering_core::node::{Place, Window};
+use treering_core::ports::{JobFilter, NodeFilter, Span, StoreResult};
+use treering_core::{Covers, Job, JobKind, Level, MessageIdx, Node, ThreadName};
+
+use super::grove::Grove;
+
+impl Grove<'_> {
+    fn is_one_thread(&self) -> bool {
+        self.conversation.threads.len() <= 1
+    }
+
+    /// Whether a node counts at the settled place: it was sealed by then, and tells of nothing
+    /// that lies outside the thread.
+    pub(super) fn counts(&mut self, node: &Node) -> StoreResult<bool> {
+        if !node.task.is_sealed_at(MessageIdx(self.settled), node.source.until) {
+            return Ok(false);
+        }
+        match &node.task.covers {
+            _ if self.is_one_thread() => Ok(true),
+            Covers::Messages(window) => Ok(self.lineage.holds_window(window)),
+            Covers::Nodes(_) => {
+                for child in self.children(node)? {
+                    if !self.counts(&child)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    pub(super) fn read_nodes(&mut self, filter: &NodeFilter) -> StoreResult<Vec<Arc<Node>>> {
+        let nodes: Vec<_> = self.reader.nodes(self.key, filter)?.into_iter().map(Arc::new).collect();
+        self.keep(&nodes);
+        Ok(nodes)
+    }
+
+    pub(super) fn keep(&mut self, nodes: &[Arc<Node>]) {
+        let placed = nodes.iter().map(|node| ((node.level(), node.ordinal()), Arc::clone(node)));
+        self.nodes.extend(placed);
+    }
+
+    pub(super) fn children(&mut self, node: &Node) -> StoreResult<Vec<Arc<Node>>> {
+        let Some(below) = node.level().below() else { return Ok(Vec::new()) };
+        if let Some(children) = self.tally.below(self.key.id, node) {
+            self.keep(&children);
+            return Ok(children);
+        }
+        let filter = NodeFilter { parent: Some(Some(node.ordinal())), ..NodeFilter::at(below) };
+        let mut children = self.read_nodes(&filter)?;
+        children.sort_by_key(|child| (child.range_end, child.ordinal()));
+        self.tally.put_below(self.key.id, node, children.clone());
+        Ok(children)
+    }
+
+    fn jobs(&mut self) -> StoreResult<Arc<[Job]>> {
+        if let Some(jobs) = &self.jobs {
+            return Ok(Arc::clone(jobs));
+        }
+        let jobs: Arc<[Job]> = self.reader.jobs(&self.key.tenant, &JobFilter::of(self.key.id))?.into();
+        self.jobs = Some(Arc::clone(&jobs));
+        Ok(jobs)
+    }
+
+    /// The highest nodes there are.
+    fn tops(&mut self) -> StoreResult<Vec<Arc<Node>>> {
+        if let Some(tops) = &self.tops {
+            return Ok(tops.clone());
+        }
+        let height = self.conversation.growth.sealed.len();
+        let mut tops = Vec::new();
+        for number in 1..=height {
+            let Some(level) = u8::try_from(number).ok().and_then(Level::new) else { break };
+            tops.extend(self.read_nodes(&NodeFilter::ungrouped(level))?);
+        }
+        // What is under a group that has no node yet stands for itself.
+        let waiting: Vec<(Level, u32)> = self.jobs()?.iter().filter_map(waiting_group).collect();
+        for below in waiting.iter().map(|(below, _)| *below).collect::<BTreeSet<_>>() {
+            let groups = waiting.iter().filter(|(level, _)| *level == below).map(|(_, ordinal)| *ordinal);
+            for ordinal in self.unwritten(below.above(), groups.collect())? {
+                let filter = NodeFilter { parent: Some(Some(ordinal)), ..NodeFilter::at(below) };
+                tops.extend(self.read_nodes(&filter)?);
+            }
+        }
+        self.tops = Some(tops.clone());
+        Ok(tops)
+    }
+
+    /// The highest nodes that count.
+    pub(super) fn highest(&mut self) -> StoreResult<Vec<Arc<Node>>> {
+        let (mut tops, mut counting) = (self.tops()?, Vec::new());
+        while let Some(node) = tops.pop() {
+            if self.counts(&node)? {
+                counting.push(node);
+            } else {
+                tops.extend(self.children(&node)?);
+            }
+        }
+        counting.sort_by_key(|node| (node.source.from, node.source.until, node.ordinal()));
+        counting.dedup_by(|one, other| one.id == other.id);
+        Ok(counting)
+    }
+
+    /// What neither a node nor a sealed window covers of each thread up to the settled place, in windows.
+    pub(super) fn uncovered(
+        &mut self,
+        highest: &[Arc<Node>],
+        waiting: &[Window],
+    ) -> StoreResult<Vec<Window>> {
+        let mut open = Vec::new();
+        let settled = self.settled;
+        let line = self.lineage.0.iter().map(|(thread, until)| (thread.clone(), settled.min(*until)));
+        for (thread, until) in line.collect::<Vec<_>>() {
+            let mut covered: Vec<Window> = waiting.iter().filter(|it| it.thread == thread).cloned().collect();
+            for node in highest {
+                self.windows_of(node, &thread, &mut covered)?;
+            }
+            covered.sort_by_key(|window| (window.from, window.until));
+            let until = Place { idx: MessageIdx(until), offset: 0 };
+            let mut at = Place { idx: MessageIdx(0), offset: 0 };
+            for window in covered {
+                if window.from > at {
+                    open.push(Window { thread: thread.clone(), from: at, until: window.from });
+                }
+                at = at.max(window.until);
+            }
+            if at < until {
+                open.push(Window { thread, from: at, until });
+            }
+        }
+        Ok(open)
+    }
+
+    /// Windows that are sealed and have no node yet: what was said stands in.
+    pub(super) fn waiting_windows(&mut self) -> StoreResult<Vec<Window>> {
+        let settled = MessageIdx(self.settled);
+        let waits = |job: &Job| match &job.kind {
+            JobKind::Summarise(task) => match &task.covers {
+                Covers::Messages(window) if task.is_sealed_at(settled, window.end().0) => {
+                    Some((task.ordinal, window.clone()))
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        let mut waiting: BTreeMap<u32, Window> = self.jobs()?.iter().filter_map(waits).collect();
+        let unwritten = self.unwritten(Level::FIRST, waiting.keys().copied().collect())?;
+        let windows = unwritten.iter().filter_map(|ordinal| waiting.remove(ordinal));
+        Ok(windows.filter(|window| self.lineage.holds_window(window)).collect())
+    }
+
+    /// Those of some numbers of a level that have no node yet.
+    fn unwritten(&mut self, level: Level, mut ordinals: Vec<u32>) -> StoreResult<Vec<u32>> {
+        ordinals.retain(|ordinal| !self.nodes.contains_key(&(level, *ordinal)));
+        ordinals.sort_unstable();
+        for run in ordinals.chunk_by(|one, next| next - one <= 1) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+            let ordinals = Some(Span::between(*first, last + 1));
+            self.read_nodes(&NodeFilter { ordinals, ..NodeFilter::at(level) })?;
+        }
+        ordinals.retain(|ordinal| !self.nodes.contains_key(&(level, *ordinal)));
+        Ok(ordinals)
+    }
+
+    /// The windows of a thread that a node covers: exactly where it can be told apart, one for
+    /// all of it where there is only one thread.
+    fn windows_of(&mut self, node: &Node, thread: &ThreadName, covered: &mut Vec<Window>) -> StoreResult<()> {
+        match &node.task.covers {
+            Covers::Messages(window) if window.thread == *thread => covered.push(window.clone()),
+            Covers::Messages(_) => {}
+            Covers::Nodes(_) if self.is_one_thread() => {
+                let place = |idx: u32| Place { idx: MessageIdx(idx), offset: 0 };
+                let (from, until) = (place(node.source.from), place(node.source.until));
+                covered.push(Window { thread: thread.clone(), from, until });
+            }
+            Covers::Nodes(_) => {
+                for child in self.children(node)? {
+                    self.windows_of(&child, thread, covered)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn waiting_group(job: &Job) -> Option<(Level, u32)> {
+    match &job.kind {
+        JobKind::Summarise(task) => task.level.below().map(|below| (below, task.ordinal)),
+        _ => None,
+    }
+}
