@@ -55,7 +55,7 @@ pub use tokenizers::TokenizerOption;
 pub use treering_core::{NewMessage, NewToolCall, Policy, Role, TenantId, ThreadName, Timestamp};
 pub use treering_engine::{
     Agent, AgentSettings, Appended, Context, ContextRequest, Error, Incoming, Matching, Memory,
-    NewConversation, Parts, Query, Reply, Result, Scope, Target, Update, WorkSettings, Worker,
+    NewConversation, Parts, Query, Reply, Result, Scope, Target, Update, WorkSettings, Worker, WorkerHandle,
 };
 pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
 pub use treering_store::{EmbeddedStore, Sync};

@@ -23,6 +23,7 @@ mod record;
 mod reindex;
 mod rests;
 mod search;
+mod summarise;
 mod tree;
 mod update;
 mod verify;

@@ -1,21 +1,16 @@
 //! The worker: takes due jobs under a lease, runs them, and commits what they made together with
 //! what follows from it. Several workers, in one process or many, share the work.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use treering_core::acceptance::{self, Fidelity};
-use treering_core::brief::Brief;
 use treering_core::commit::{LogEvent, LogLine};
-use treering_core::facts::Facts;
 use treering_core::node::Making;
 use treering_core::ports::JobFilter;
 use treering_core::{
-    Advice, Commit, ConversationId, ConversationKey, Job, JobId, JobKind, Node, NodeContent, ProviderError,
-    Task, Write,
+    Advice, Commit, ConversationId, ConversationKey, Job, JobId, JobKind, Node, ProviderError, Task, Write,
 };
 
 use crate::embed;
@@ -25,7 +20,7 @@ use crate::grow::{Grower, policy_of};
 use crate::leases::Leases;
 use crate::material::Material;
 use crate::memory::Memory;
-use crate::purse::Purse;
+use crate::summarise::{Written, summarise};
 
 /// How many jobs a thread takes at once from a summariser on this machine.
 const LOCAL_BATCH: usize = 4;
@@ -69,14 +64,6 @@ pub struct Worked {
     pub failed: u32,
 }
 
-/// A summary, how true it is, who wrote it, and what the log should say about that.
-struct Written {
-    content: NodeContent,
-    fidelity: Fidelity,
-    by: String,
-    note: String,
-}
-
 /// A node that was written, and the note about it; or why there is none.
 type Attempt = std::result::Result<(Node, String), ProviderError>;
 
@@ -85,6 +72,8 @@ type Attempt = std::result::Result<(Node, String), ProviderError>;
 pub struct Worker {
     memory: Memory,
     leases: Arc<Leases>,
+    /// Whose turn it is to have a stand-in write.
+    stand_in: Arc<Mutex<()>>,
 }
 
 impl Worker {
@@ -96,7 +85,8 @@ impl Worker {
         })?;
         let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!("{}-{digits}", std::process::id());
-        Ok(Self { leases: Arc::new(Leases::new(memory.clone(), name)), memory })
+        let leases = Arc::new(Leases::new(memory.clone(), name));
+        Ok(Self { memory, leases, stand_in: Arc::default() })
     }
 
     /// Runs due jobs, several at once, until none is due any more. `after` is told of each run.
@@ -285,7 +275,8 @@ impl Worker {
         let Some(material) = material else { return Ok(None) };
         faults::reach(Fault::Read);
         let started = Instant::now();
-        let Written { content, fidelity, by, note } = match self.summarise(job, &material) {
+        let written = summarise(&self.memory, job, &material, &self.stand_in);
+        let Written { content, fidelity, by, note } = match written {
             Ok(written) => written,
             Err(error) => return Ok(Some(Err(error))),
         };
@@ -310,34 +301,6 @@ impl Worker {
             invented: fidelity.invented,
         };
         Ok(Some(Ok((node, note))))
-    }
-
-    /// What the summariser wrote, if it is usable. Where it is not, where a cap does not let it be asked, and where it
-    /// fails for the last time, what its stand-in quotes, which needs no acceptance: it invents nothing.
-    fn summarise(&self, job: &Job, material: &Material) -> std::result::Result<Written, ProviderError> {
-        let (summarizer, retry) = (self.memory.summarizer(), self.memory.work().retry);
-        let purse = self.memory.purse(Some(job.conversation));
-        let facts = Facts::of_brief(&material.brief);
-        let ask = || guarded(summarizer, &material.brief, &purse);
-        let why = match self.memory.asking(summarizer.name(), ask) {
-            Ok(content) => match acceptance::accept(&content, &facts, material.source.chars) {
-                Ok(fidelity) => {
-                    let (by, note) = (summarizer.name().to_owned(), purse.note());
-                    return Ok(Written { content, fidelity, by, note });
-                }
-                Err(unusable) => ProviderError::passing(unusable.to_string()),
-            },
-            Err(error) if job.ends_with(&error, &retry) => error,
-            Err(error) => {
-                let reason = format!("{}{}", error.reason, purse.note());
-                return Err(ProviderError { reason, ..error });
-            }
-        };
-        let Some(stand_in) = self.memory.stand_in() else { return Err(why) };
-        let content = guarded(stand_in, &material.brief, &purse)?;
-        let fidelity = acceptance::fidelity(&Facts::of_content(&content), &facts);
-        let by = Making::stand_in(stand_in.name(), summarizer.name());
-        Ok(Written { content, fidelity, by, note: format!("; {why}{}", purse.note()) })
     }
 
     /// Stores a node with everything that follows from it, and takes its job away.
@@ -408,18 +371,6 @@ impl Worker {
             Ok((Commit { tenant: key.tenant.clone(), writes: vec![Write::RemoveJob(key.id, id)] }, Ran::Moot))
         })
     }
-}
-
-/// Asks a summariser. One that panics has failed, and harms nothing else.
-fn guarded(
-    summarizer: &dyn treering_core::Summarizer,
-    brief: &Brief,
-    purse: &Purse,
-) -> std::result::Result<NodeContent, ProviderError> {
-    let asked = catch_unwind(AssertUnwindSafe(|| summarizer.summarise_metered(brief, purse)));
-    asked.unwrap_or_else(|_| {
-        Err(ProviderError::lasting(format!("the summariser {:?} broke down", summarizer.name())))
-    })
 }
 
 /// The line that says what was done, how long it took and what remains.

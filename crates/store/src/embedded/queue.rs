@@ -31,8 +31,10 @@ pub(super) struct Queue {
 struct Line {
     waiting: VecDeque<Arc<Ticket>>,
     led: bool,
-    /// How many the next batch waits for: as many as were in the last one, in line or with the
-    /// disk when it was closed.
+    /// How many were in the last batch, in line or with the disk when it was closed.
+    last: usize,
+    /// How many the next batch waits for: as many as at the last two, so that two who met once do
+    /// not wait for each other again.
     expected: usize,
     /// Writers that wait for the disk.
     syncing: usize,
@@ -155,7 +157,9 @@ impl<'a> Batch<'a> {
                 continue;
             }
             if full || self.plans.len() >= line.expected || self.patience.is_zero() {
-                line.expected = self.plans.len() + line.waiting.len() + line.syncing;
+                let present = self.plans.len() + line.waiting.len() + line.syncing;
+                line.expected = present.min(line.last);
+                line.last = present;
                 return false;
             }
             // They are about to come: to be put to sleep and woken would take longer.
