@@ -208,11 +208,10 @@ fn quote(block: &mut String, text: &str) {
     while let Some(line) = lines.next() {
         let ends = lines.peek().is_some().then(|| line.strip_suffix('\r')).flatten();
         let line = ends.unwrap_or(line);
-        match line.bytes().fold(false, |odd, byte| odd | may_be_odd(byte)) {
-            false => quote_line(block, line),
-            true => {
-                line.split(ends_line).for_each(|line| quote_line(block, &line.replace(is_odd, "\u{fffd}")))
-            }
+        if line.bytes().fold(false, |odd, byte| odd | may_be_odd(byte)) {
+            line.split(ends_line).for_each(|line| quote_line(block, &line.replace(is_odd, "\u{fffd}")));
+        } else {
+            quote_line(block, line);
         }
     }
 }

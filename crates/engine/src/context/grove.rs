@@ -139,9 +139,10 @@ impl<'a> Grove<'a> {
         let sections = profile.sections.iter().zip(&plan.sections);
         let steady = sections.filter(|(section, _)| !section.take.is_volatile()).flat_map(|(_, items)| items);
         let said = |item: &Item| if let Key::Said(slice) = item.key { Some(slice.idx.0) } else { None };
-        let told: Vec<u32> = steady.filter_map(said).collect();
-        for run in told.chunk_by(|one, next| next.saturating_sub(*one) <= CLOSE) {
-            let (Some(first), Some(last)) = (run.iter().min(), run.iter().max()) else { continue };
+        let mut told: Vec<u32> = steady.filter_map(said).collect();
+        told.sort_unstable();
+        for run in told.chunk_by(|one, next| next - one <= CLOSE) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             self.read_messages(*first, last + 1)?;
         }
         Ok(())

@@ -29,7 +29,7 @@ impl Tally {
             counts: Memo::new(1 << 16),
             pieces: Memo::new(1 << 12),
             below: Memo::new(1 << 10),
-            said: Memo::new(1 << 9),
+            said: Memo::new(1 << 11),
         }
     }
 
