@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
@@ -66,14 +66,15 @@ fn text(seed: usize, size: usize) -> String {
     text
 }
 
-fn turn(memory: &Memory, seed: usize) -> Vec<treering_core::capture::Entry> {
+/// What is said in a turn of 1.5 KB.
+fn said(seed: usize) -> [NewMessage; 2] {
     let at = Timestamp::from_micros(1_700_000_000_000_000 + seed as i64 * 1_000_000);
-    let say = |role, size| memory.message(ThreadName::main(), NewMessage::new(role, text(seed, size), at));
-    vec![say(Role::User, 500), say(Role::Assistant, 1000)]
+    [(Role::User, 500), (Role::Assistant, 1000)]
+        .map(|(role, size)| NewMessage::new(role, text(seed, size), at))
 }
 
-fn append(memory: &Memory, target: Target, seed: usize) -> ConversationId {
-    let entries = turn(memory, seed);
+fn append(memory: &Memory, target: Target, said: [NewMessage; 2]) -> ConversationId {
+    let entries = said.map(|said| memory.message(ThreadName::main(), said)).into();
     memory.append(Incoming { target, entries, matching: Matching::None }).unwrap().conversation.id
 }
 
@@ -85,7 +86,7 @@ fn durable_appends() {
     let plain = bare(&folder.path().join("bare.db"));
     plain.execute("CREATE TABLE turns (id INTEGER PRIMARY KEY, body TEXT)", []).unwrap();
     let memory = treering::open(&folder.path().join("home")).unwrap();
-    let id = append(&memory, Target::Named(NewConversation::default()), 0);
+    let id = append(&memory, Target::Named(NewConversation::default()), said(0));
     let (mut bare_times, mut our_times) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         for seed in 0..PER_ROUND {
@@ -95,8 +96,9 @@ fn durable_appends() {
             bare_times.push(start.elapsed());
         }
         for seed in 0..PER_ROUND {
+            let said = said(seed + round * PER_ROUND);
             let start = Instant::now();
-            append(&memory, Target::Existing(id), seed + round * PER_ROUND);
+            append(&memory, Target::Existing(id), said);
             our_times.push(start.elapsed());
         }
     }
@@ -116,20 +118,24 @@ fn many_writers() {
     let folder = tempfile::tempdir().unwrap();
     let memory = treering::open(folder.path()).unwrap();
     let targets: Vec<Target> = (0..WRITERS)
-        .map(|seed| Target::Existing(append(&memory, Target::Named(NewConversation::default()), seed)))
+        .map(|seed| Target::Existing(append(&memory, Target::Named(NewConversation::default()), said(seed))))
         .collect();
     let rate = |writers: usize, shared: bool, per_writer: usize| {
-        let start = Instant::now();
-        std::thread::scope(|scope| {
+        let ready = Barrier::new(writers + 1);
+        let start = std::thread::scope(|scope| {
             for writer in 0..writers {
                 let target = targets[if shared { 0 } else { writer }].clone();
-                let memory = memory.clone();
+                let (memory, ready) = (memory.clone(), &ready);
                 scope.spawn(move || {
-                    (0..per_writer).for_each(|seed| {
-                        append(&memory, target.clone(), seed);
-                    });
+                    let turns: Vec<[NewMessage; 2]> = (0..per_writer).map(said).collect();
+                    ready.wait();
+                    for said in turns {
+                        append(&memory, target.clone(), said);
+                    }
                 });
             }
+            ready.wait();
+            Instant::now()
         });
         (writers * per_writer) as f64 / start.elapsed().as_secs_f64()
     };
@@ -233,7 +239,10 @@ fn open_and_list() {
     let folder = tempfile::tempdir().unwrap();
     let memory = treering::open(folder.path()).unwrap();
     for conversation in 0..CONVERSATIONS {
-        let entries = (0..TURNS).flat_map(|seed| turn(&memory, conversation * TURNS + seed)).collect();
+        let entries = (0..TURNS)
+            .flat_map(|seed| said(conversation * TURNS + seed))
+            .map(|said| memory.message(ThreadName::main(), said))
+            .collect();
         let target = Target::Named(NewConversation::default());
         memory.append(Incoming { target, entries, matching: Matching::None }).unwrap();
     }
