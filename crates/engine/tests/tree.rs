@@ -7,6 +7,7 @@ mod common;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use common::{assert_sound, commit, entry, fresh, open, start, under, work_off};
@@ -286,6 +287,64 @@ fn a_stand_in_writes_what_the_model_could_not_and_update_asks_the_model_again() 
     assert_eq!(after.nodes.len(), before.nodes.len(), "nothing is there twice");
     assert_sound(&memory);
     assert_eq!(memory.update(id, &Update::default()).unwrap().queued, 0, "nothing is left to upgrade");
+}
+
+/// Says what `Heads` says, and knows how many were at it at once.
+#[derive(Default)]
+struct Counting {
+    at_it: AtomicU32,
+    most: AtomicU32,
+}
+
+impl treering_core::Summarizer for Counting {
+    fn name(&self) -> &str {
+        "counting"
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn summarise(
+        &self,
+        brief: &treering_core::brief::Brief,
+    ) -> Result<treering_core::NodeContent, ProviderError> {
+        let at_it = self.at_it.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(at_it, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(5));
+        self.at_it.fetch_sub(1, Ordering::SeqCst);
+        Heads::default().summarise(brief)
+    }
+}
+
+#[test]
+fn stand_ins_take_turns_and_summarisers_do_not() {
+    for stands_in in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let counting = Arc::new(Counting::default());
+        let down = std::iter::repeat_n(ProviderError::lasting("no such model"), 1000);
+        let summarizer: Arc<dyn treering_core::Summarizer> =
+            if stands_in { Arc::new(Heads::failing(down)) } else { counting.clone() };
+        let embedders: Vec<Arc<dyn treering_core::Embedder>> =
+            vec![Arc::new(treering_providers::StaticEmbedder::new())];
+        let clock = Arc::new(FakeClock::at(start()));
+        let parts = common::parts(folder.path(), small(), summarizer, clock, embedders);
+        let parts = treering_engine::Parts { stand_in: Some(counting.clone()), ..parts };
+        let memory = Memory::new(parts, treering_core::TenantId::default());
+        for name in ["one", "two", "three", "four"] {
+            let external_id = Some(external(name));
+            let target = Target::Named(NewConversation { external_id, ..Default::default() });
+            let said = |role| NewMessage::new(role, "The tide is high today. ".repeat(60), start());
+            let entries = [Role::User, Role::Assistant]
+                .map(|role| memory.message(ThreadName::main(), said(role)))
+                .into();
+            memory.append(Incoming { target, entries, matching: Matching::None }).unwrap();
+        }
+        Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+        assert_sound(&memory);
+        let most = counting.most.load(Ordering::SeqCst);
+        assert_eq!(most, if stands_in { 1 } else { 2 }, "with a worker of two threads");
+    }
 }
 
 #[test]

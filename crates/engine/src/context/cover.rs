@@ -7,7 +7,7 @@ use treering_core::node::{Place, Window};
 use treering_core::ports::{JobFilter, NodeFilter, Span, StoreResult};
 use treering_core::{Covers, Job, JobKind, Level, MessageIdx, Node, ThreadName};
 
-use super::grove::Grove;
+use super::grove::{Grove, runs};
 
 impl Grove<'_> {
     fn is_one_thread(&self) -> bool {
@@ -157,10 +157,8 @@ impl Grove<'_> {
     /// Those of some numbers of a level that have no node yet.
     fn unwritten(&mut self, level: Level, mut ordinals: Vec<u32>) -> StoreResult<Vec<u32>> {
         ordinals.retain(|ordinal| !self.nodes.contains_key(&(level, *ordinal)));
-        ordinals.sort_unstable();
-        for run in ordinals.chunk_by(|one, next| next - one <= 1) {
-            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-            let ordinals = Some(Span::between(*first, last + 1));
+        for run in runs(ordinals.iter().copied(), 1) {
+            let ordinals = Some(Span::between(run.start, run.end));
             self.read_nodes(&NodeFilter { ordinals, ..NodeFilter::at(level) })?;
         }
         ordinals.retain(|ordinal| !self.nodes.contains_key(&(level, *ordinal)));

@@ -2,6 +2,7 @@
 //! as they are asked for, as they were known at one moment.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 use treering_core::error::StoreError;
@@ -134,18 +135,12 @@ impl<'a> Grove<'a> {
 
     /// Reads what is told of a plan as it was said, as far as only its pieces were known.
     pub(super) fn read_told(&mut self, profile: &Profile, plan: &Plan) -> StoreResult<()> {
-        // A few needless messages are read faster than another run of them.
-        const CLOSE: u32 = 6;
         let sections = profile.sections.iter().zip(&plan.sections);
         let steady = sections.filter(|(section, _)| !section.take.is_volatile()).flat_map(|(_, items)| items);
         let said = |item: &Item| if let Key::Said(slice) = item.key { Some(slice.idx.0) } else { None };
-        let mut told: Vec<u32> = steady.filter_map(said).collect();
-        told.sort_unstable();
-        for run in told.chunk_by(|one, next| next - one <= CLOSE) {
-            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-            self.read_messages(*first, last + 1)?;
-        }
-        Ok(())
+        runs(steady.filter_map(said), CLOSE)
+            .into_iter()
+            .try_for_each(|run| self.read_messages(run.start, run.end))
     }
 
     /// A message as it is told, in its place.
@@ -242,6 +237,17 @@ impl<'a> Grove<'a> {
     fn node_pieces(&self, nodes: &[Arc<Node>]) -> Vec<Piece> {
         nodes.iter().map(|node| self.node_piece(node)).collect()
     }
+}
+
+/// A few needless messages are read faster than another run of them.
+pub(super) const CLOSE: u32 = 6;
+
+/// Places in as few runs as they make, where those that are so close together are in one.
+pub(super) fn runs(places: impl Iterator<Item = u32>, close: u32) -> Vec<Range<u32>> {
+    let mut places: Vec<u32> = places.collect();
+    places.sort_unstable();
+    let run = |run: &[u32]| Some(*run.first()?..run.last()? + 1);
+    places.chunk_by(|one, next| next - one <= close).filter_map(run).collect()
 }
 
 /// The gist of a node is hardly shorter.

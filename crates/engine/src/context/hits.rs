@@ -10,7 +10,7 @@ use treering_core::question::Question;
 use treering_core::{Message, MessageIdx, TurnNo, excerpt};
 
 use super::blocks::PART_CHARS;
-use super::grove::{Grove, day_of};
+use super::grove::{CLOSE, Grove, day_of, runs};
 use crate::search::{Found, Hit};
 
 /// How many of the best hits bring what stands next to them, where there is more than enough.
@@ -97,13 +97,9 @@ impl Grove<'_> {
 
     /// Reads single messages, those that lie close together at once.
     fn read_all(&mut self, wanted: impl Iterator<Item = u32>) -> StoreResult<()> {
-        const CLOSE: u32 = 6;
-        let mut missing: Vec<u32> = wanted.filter(|idx| !self.messages.contains_key(idx)).collect();
-        missing.sort_unstable();
-        missing.dedup();
-        for run in missing.chunk_by(|one, next| next - one <= CLOSE) {
-            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-            let span = Span::between(MessageIdx(*first), MessageIdx(last + 1));
+        let missing: Vec<u32> = wanted.filter(|idx| !self.messages.contains_key(idx)).collect();
+        for run in runs(missing.into_iter(), CLOSE) {
+            let span = Span::between(MessageIdx(run.start), MessageIdx(run.end));
             let read = self.reader.messages(self.key, span)?;
             self.messages.extend(read.into_iter().map(|message| (message.idx.0, Arc::new(message))));
         }
