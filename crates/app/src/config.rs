@@ -339,10 +339,15 @@ impl Settings {
         let place = path.display().to_string();
         let file_values: toml::Table = file_text.parse().map_err(|error| bad(&place)(&error))?;
         let file: SettingsLayer = toml::from_str(&file_text).map_err(|error| bad(&place)(&error))?;
-        let flag_values = table_of(flags)?;
+        let flag_values = values_of(flags)?;
         // As text, like the file: a second way to read a layer would be compiled for every setting.
-        let flagged: SettingsLayer =
-            toml::from_str(&flag_values.to_string()).map_err(|error| bad("--set")(&error.message()))?;
+        let mut flagged = SettingsLayer::empty();
+        for (key, _) in flags {
+            let value = flag_values.get(key).map(ToString::to_string).unwrap_or_default();
+            let layer: SettingsLayer = toml::from_str(&format!("{key} = {value}"))
+                .map_err(|error| bad(&format!("--set {key}"))(&error.message()))?;
+            flagged = layer.with_fallback(flagged);
+        }
         let environment = SettingsLayer::from_env().map_err(|error| bad("environment")(&error))?;
         let layers = flagged.with_fallback(environment).with_fallback(file);
         let settings = Self::from_layer(layers.with_fallback(SettingsLayer::default_values()))
@@ -356,8 +361,8 @@ impl Settings {
         let mut in_force = Vec::new();
         leaves(&Self::META, "", &mut |key, _, env, default| {
             let variable = env.and_then(|name| std::env::var(name).ok().map(|value| (name, value)));
-            let (value, origin) = if let Some(value) = lookup(&flag_values, key) {
-                (value, Origin::Flag)
+            let (value, origin) = if let Some(value) = flag_values.get(key) {
+                (plain(value), Origin::Flag)
             } else if let Some((name, value)) = variable {
                 (value, Origin::Environment(name))
             } else if let Some(value) = lookup(&file_values, key) {
@@ -371,38 +376,21 @@ impl Settings {
     }
 }
 
-/// Flags as a table: each value is read as TOML, and as plain text where it is none.
-fn table_of(flags: &[(String, String)]) -> Result<toml::Table, BadSettings> {
-    let mut table = toml::Table::new();
-    let known: BTreeMap<String, ()> = {
-        let mut keys = BTreeMap::new();
-        leaves(&Settings::META, "", &mut |key, _, _, _| {
-            keys.insert(key.to_owned(), ());
-        });
-        keys
-    };
+/// What each flag sets: its value is read as TOML, and as plain text where it is none.
+fn values_of(flags: &[(String, String)]) -> Result<BTreeMap<String, toml::Value>, BadSettings> {
+    let mut known = Vec::new();
+    leaves(&Settings::META, "", &mut |key, _, _, _| known.push(key.to_owned()));
+    let mut values = BTreeMap::new();
     for (key, value) in flags {
-        if !known.contains_key(key) {
-            let keys: Vec<&str> = known.keys().map(String::as_str).collect();
-            return Err(BadSettings(format!("there is no setting {key:?}; there are {}", keys.join(", "))));
+        if !known.contains(key) {
+            known.sort_unstable();
+            return Err(BadSettings(format!("there is no setting {key:?}; there are {}", known.join(", "))));
         }
         let parsed = format!("v = {value}").parse::<toml::Table>().ok();
-        let value = parsed
-            .and_then(|mut table| table.remove("v"))
-            .unwrap_or_else(|| toml::Value::String(value.clone()));
-        let mut place = &mut table;
-        let mut parts = key.split('.').peekable();
-        while let Some(part) = parts.next() {
-            if parts.peek().is_none() {
-                place.insert(part.to_owned(), value.clone());
-                break;
-            }
-            let below = place.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
-            let toml::Value::Table(below) = below else { break };
-            place = below;
-        }
+        let parsed = parsed.and_then(|mut table| table.remove("v"));
+        values.insert(key.clone(), parsed.unwrap_or_else(|| toml::Value::String(value.clone())));
     }
-    Ok(table)
+    Ok(values)
 }
 
 fn lookup(table: &toml::Table, key: &str) -> Option<String> {
@@ -411,7 +399,11 @@ fn lookup(table: &toml::Table, key: &str) -> Option<String> {
     for part in parts {
         value = value.get(part)?;
     }
-    Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    Some(plain(value))
+}
+
+fn plain(value: &toml::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
