@@ -1,7 +1,7 @@
 //! The figures of contexts: how long one takes in a conversation of 10,000 turns, also while a provider does not do its
 //! work, and how much of one the next turn can reuse.
 //!
-//! `cargo bench --bench context`
+//! `cargo bench --bench context`, or a part of it: `-- assembly`, `outage`, `stability`
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
@@ -22,12 +22,11 @@ use treering_providers::ModelSummarizer;
 use treering_testkit::FakeClock;
 use treering_testkit::fault_server::{Act, FaultServer};
 use treering_testkit::generate::sentence;
+use treering_testkit::parts::measure;
 
 fn main() {
     println!("{:<66}{:>12}{:>12}{:>10}", "", "measured", "goal", "");
-    assembly();
-    outage();
-    stability();
+    measure(&[("assembly", assembly), ("outage", outage), ("stability", stability)]);
 }
 
 fn row(what: &str, measured: f64, goal: &str, met: bool) {
@@ -75,7 +74,7 @@ fn assembly() {
 /// A conversation that a provider has written the summaries of, and then ten minutes of simulated time in which it goes on
 /// writing them, refuses, or hangs, side by side: how long a turn takes to be stored, and the context after it.
 fn outage() {
-    const TURNS: usize = 120;
+    const TURNS: usize = 600;
     let mut state = 99;
     // Half as long as a window, as the detailed manner asks for.
     let overview: Vec<String> = (0..12).map(|_| format!("{}.", sentence(&mut state, 40))).collect();
@@ -91,13 +90,13 @@ fn outage() {
     });
     let mut took: [[Vec<Duration>; 2]; 3] = Default::default();
     for turn in 0..TURNS {
-        // Five seconds pass, in which a worker looks for what is due and does it.
-        homes.iter().for_each(|home| home.clock.set(at(5 * turn as i64)));
-        std::thread::sleep(Duration::from_millis(550));
+        // A second passes, in which a worker may do what is due.
+        homes.iter().for_each(|home| home.clock.set(at(turn as i64)));
+        std::thread::sleep(Duration::from_millis(110));
         let text = format!("{}.", sentence(&mut state, 40));
         // Each in turn is the first.
         for place in (0..homes.len()).map(|place| (place + turn) % homes.len()) {
-            let (append, context) = homes[place].turn(5 * turn as i64, &text, None);
+            let (append, context) = homes[place].turn(turn as i64, &text, None);
             took[place][0].push(append);
             took[place][1].push(context);
         }

@@ -1,7 +1,7 @@
 //! The figures of the store: durable appends, many writers, imports, opening. Each is measured
 //! against a bare SQLite in the same run, since machines differ and are noisy.
 //!
-//! `cargo bench --bench figures`
+//! `cargo bench --bench figures`, or a part of it: `-- appends`, `writers`, `import`, `opening`
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
@@ -14,13 +14,16 @@ use treering::importers::{Options, Runner};
 use treering::{Incoming, Matching, Memory, NewConversation, NewMessage, Role, Target, ThreadName};
 use treering_core::ports::ConversationFilter;
 use treering_core::{ConversationId, Timestamp};
+use treering_testkit::parts::measure;
 
 fn main() {
     println!("{:<58}{:>12}{:>12}{:>9}{:>9}", "", "bare SQLite", "Treering", "ratio", "goal");
-    durable_appends();
-    many_writers();
-    import_locomo();
-    open_and_list();
+    measure(&[
+        ("appends", durable_appends),
+        ("writers", many_writers),
+        ("import", import_locomo),
+        ("opening", open_and_list),
+    ]);
 }
 
 fn row(what: &str, bare: &str, ours: &str, ratio: &str, goal: &str, reached: bool) {

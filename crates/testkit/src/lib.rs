@@ -10,6 +10,7 @@ pub mod contract_writers;
 pub mod embedder;
 pub mod fault_server;
 pub mod generate;
+pub mod parts;
 pub mod summarizer;
 
 pub use clock::FakeClock;
