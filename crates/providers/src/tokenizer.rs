@@ -54,21 +54,21 @@ impl Tokenizer for Bpe {
 /// The longest word that is remembered.
 const LONGEST: usize = 14;
 
-/// Words that were counted before, each in the one place its hash gives it.
-struct Words(Vec<Word>);
+/// Words that were counted before, each in the one place its hash gives it: its bytes, then how many
+/// they are, then how many tokens they come to, so that one comparison tells whether it is the one.
+struct Words(Vec<u128>);
 
-#[derive(Clone, Copy, Default)]
-struct Word {
-    size: u8,
-    tokens: u8,
-    bytes: [u8; LONGEST],
-}
+/// Where a word's tokens are among the bits of its entry.
+const TOKENS: u32 = 120;
 
 impl Default for Words {
     fn default() -> Self {
-        Self(vec![Word::default(); 8192])
+        Self(vec![0; 1 << PLACES])
     }
 }
+
+/// How many places there are, as a power of two.
+const PLACES: u32 = 13;
 
 impl Words {
     /// Counts word by word. No token of these families reaches over the places where `word_end`
@@ -82,16 +82,13 @@ impl Words {
         let mut start = 0;
         while start < bytes.len() {
             let end = word_end(bytes, start);
-            let word = &bytes[start..end];
-            if word.len() <= LONGEST {
-                let place = self.place(word);
-                let known = &mut self.0[place];
-                if usize::from(known.size) != word.len() || known.bytes[..word.len()] != *word {
-                    known.size = word.len() as u8;
-                    known.bytes[..word.len()].copy_from_slice(word);
-                    known.tokens = slow(&text[start..end]) as u8;
+            if end - start <= LONGEST {
+                let word = entry(bytes, start, end);
+                let known = &mut self.0[place(word)];
+                if *known & !(0xff << TOKENS) != word {
+                    *known = word | (slow(&text[start..end]) as u128) << TOKENS;
                 }
-                total += usize::from(known.tokens);
+                total += (*known >> TOKENS) as usize;
                 if unknown < start {
                     total += slow(&text[unknown..start]);
                 }
@@ -104,26 +101,74 @@ impl Words {
         }
         total
     }
-
-    fn place(&self, word: &[u8]) -> usize {
-        let hash = word.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        (hash >> 32) as usize % self.0.len()
-    }
 }
+
+/// A short word as it is remembered, without its tokens.
+fn entry(bytes: &[u8], start: usize, end: usize) -> u128 {
+    let size = end - start;
+    let word = match bytes[start..].first_chunk::<16>() {
+        Some(chunk) => u128::from_le_bytes(*chunk) & ((1 << (8 * size)) - 1),
+        None => {
+            let mut chunk = [0; 16];
+            chunk[..size].copy_from_slice(&bytes[start..end]);
+            u128::from_le_bytes(chunk)
+        }
+    };
+    word | (size as u128) << (8 * LONGEST)
+}
+
+/// Where a word is remembered.
+fn place(entry: u128) -> usize {
+    let (low, high) = (entry as u64, (entry >> 64) as u64);
+    let mixed = (low ^ high.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> (64 - PLACES)) as usize
+}
+
+/// What a byte is to the end of a word.
+const KINDS: [u8; 256] = {
+    let mut kinds = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let ascii = byte as u8;
+        kinds[byte] = if ascii == b' ' {
+            SPACE
+        } else if ascii.is_ascii_alphabetic() {
+            LETTER
+        } else if ascii == b'\'' {
+            APOSTROPHE
+        } else if ascii.is_ascii_punctuation() {
+            MARK
+        } else if ascii.is_ascii_digit() {
+            DIGIT
+        } else {
+            OTHER
+        };
+        byte += 1;
+    }
+    kinds
+};
+
+const OTHER: u8 = 0;
+const SPACE: u8 = 1;
+const LETTER: u8 = 2;
+const DIGIT: u8 = 3;
+const APOSTROPHE: u8 = 4;
+const MARK: u8 = 5;
 
 /// Where the word that starts at `start` ends: before a space that follows an ASCII character
 /// other than white space, or before a punctuation mark that follows an ASCII letter. (An
 /// apostrophe may be part of a word; and what follows other characters is left together, since
 /// they might be white space or letters too.)
 fn word_end(bytes: &[u8], start: usize) -> usize {
-    let ends = |at: usize| {
-        let (before, here) = (bytes[at - 1], bytes[at]);
-        (here == b' ' && before.is_ascii_graphic())
-            || (before.is_ascii_alphabetic() && here.is_ascii_punctuation() && here != b'\'')
-    };
-    (start + 1..bytes.len()).find(|at| ends(*at)).unwrap_or(bytes.len())
+    let mut before = KINDS[usize::from(bytes[start])];
+    for (at, byte) in bytes.iter().enumerate().skip(start + 1) {
+        let here = KINDS[usize::from(*byte)];
+        if (here == SPACE && before > SPACE) || (here == MARK && before == LETTER) {
+            return at;
+        }
+        before = here;
+    }
+    bytes.len()
 }
 
 /// Lower-case letters, perhaps behind a capital and a space.
