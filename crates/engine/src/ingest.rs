@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use treering_core::capture::{Arrival, Captured, Entry, Outcome, capture, ids_of, validate};
 use treering_core::conversation::Totals;
@@ -11,7 +10,7 @@ use treering_core::ports::{Known, Span, StoreResult};
 use treering_core::slug::slug_of;
 use treering_core::{
     Commit, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState, ExternalId,
-    Invalid, MessageIdx, Naming, Reader, TenantId, Timestamp, Tokenizer, Write,
+    Invalid, MessageIdx, Naming, Reader, TenantId, Timestamp, Write,
 };
 
 use crate::embed;
@@ -111,14 +110,7 @@ impl Memory {
             Target::Named(NewConversation { id: None, external_id: None, .. }) => Some(draw_id()?),
             _ => None,
         };
-        Ok(Planner {
-            tenant: self.tenant().clone(),
-            tokenizer: Arc::clone(self.tokenizer()),
-            memory: self.clone(),
-            now: self.clock().now(),
-            drawn,
-            incoming,
-        })
+        Ok(Planner { memory: self.clone(), now: self.clock().now(), drawn, incoming })
     }
 }
 
@@ -131,8 +123,6 @@ fn draw_id() -> Result<ConversationId> {
 }
 
 struct Planner {
-    tenant: TenantId,
-    tokenizer: Arc<dyn Tokenizer>,
     memory: Memory,
     now: Timestamp,
     drawn: Option<ConversationId>,
@@ -152,7 +142,7 @@ impl Planner {
         let fresh = unmatched(entries, &matched);
         let known = if created { HashMap::new() } else { known(reader, &key, &fresh)? };
         let before = conversation.clone();
-        let tokens = |text: &str| self.tokenizer.count(text);
+        let tokens = |text: &str| self.memory.count_tokens(text);
         let Captured { mut conversation, writes, outcomes } = capture(conversation, known, &fresh, &tokens)?;
         let grew = !writes.is_empty() || conversation.threads != before.threads;
         self.settle(reader, &before, &mut conversation, created || grew)?;
@@ -162,7 +152,8 @@ impl Planner {
 
         // A conversation is not made for what it does not get.
         let missing = created && !grew && !entries.is_empty();
-        let mut commit = Commit { tenant: self.tenant.clone(), writes: Vec::with_capacity(writes.len() + 1) };
+        let mut commit =
+            Commit { tenant: self.memory.tenant().clone(), writes: Vec::with_capacity(writes.len() + 1) };
         if !missing && (created || conversation != before) {
             commit.writes.push(Write::PutConversation(conversation.clone()));
         }
@@ -191,7 +182,7 @@ impl Planner {
     }
 
     fn key(&self, id: ConversationId) -> ConversationKey {
-        ConversationKey { tenant: self.tenant.clone(), id }
+        ConversationKey { tenant: self.memory.tenant().clone(), id }
     }
 
     /// The conversation the entries belong to, and whether it has to be made.
@@ -221,11 +212,12 @@ impl Planner {
 
     fn named(&self, reader: &dyn Reader, about: &NewConversation) -> StoreResult<(Conversation, bool)> {
         if let Some(external) = &about.external_id
-            && let Some(conversation) = reader.conversation_by_external_id(&self.tenant, external)?
+            && let Some(conversation) = reader.conversation_by_external_id(self.memory.tenant(), external)?
         {
             return Ok((conversation, false));
         }
-        let derived = about.external_id.as_ref().map(|id| ConversationId::of_external(&self.tenant, id));
+        let derived =
+            about.external_id.as_ref().map(|id| ConversationId::of_external(self.memory.tenant(), id));
         let Some(id) = about.id.or(derived).or(self.drawn) else {
             return Err(Invalid::new("conversation", "it has neither id nor external id").into());
         };
@@ -293,7 +285,7 @@ impl Planner {
         here: ConversationId,
     ) -> StoreResult<Vec<Option<Outcome>>> {
         let entries = &self.incoming.entries;
-        let mut holders = reader.holders(&self.tenant, &ids_of(entries))?.into_iter();
+        let mut holders = reader.holders(self.memory.tenant(), &ids_of(entries))?.into_iter();
         let matched = entries.iter().map(|entry| {
             entry.external_id()?;
             let holder = holders.next()??;
@@ -330,13 +322,13 @@ impl Planner {
             }
             wish = about.slug.as_deref();
         }
-        let untitled = conversation.slug == Conversation::untitled_slug(conversation.id);
-        if conversation.title == before.title && !(untitled && wish.is_some()) {
+        let untitled = || conversation.slug == Conversation::untitled_slug(conversation.id);
+        if conversation.title == before.title && !(wish.is_some() && untitled()) {
             return Ok(());
         }
         let wish = wish.or(conversation.title.as_deref()).map(slug_of).filter(|slug| !slug.is_empty());
         if let Some(wish) = wish {
-            conversation.slug = free_slug(reader, &self.tenant, &wish, conversation.id)?;
+            conversation.slug = free_slug(reader, self.memory.tenant(), &wish, conversation.id)?;
         }
         Ok(())
     }

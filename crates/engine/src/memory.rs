@@ -27,17 +27,22 @@ use crate::worker::{Worker, WorkerHandle};
 /// A memory: one tenant's conversations in one store. Cheap to clone and to share.
 #[derive(Clone)]
 pub struct Memory {
-    parts: Arc<Parts>,
-    signal: Arc<Signal>,
-    arenas: Arc<Arenas>,
+    shared: Arc<Shared>,
+    tenant: TenantId,
+}
+
+/// What all tenants of a memory share.
+struct Shared {
+    parts: Parts,
+    signal: Signal,
+    arenas: Arenas,
     tally: Arc<Tally>,
-    rests: Arc<Rests>,
-    last_long: Arc<LastLong>,
+    rests: Rests,
+    last_long: LastLong,
     /// Where calls to models are accounted: the store, also where only its past is read.
     ledger: Arc<dyn Store>,
     /// When they are made, also where only the past is read.
     wall_clock: Arc<dyn Clock>,
-    tenant: TenantId,
 }
 
 /// What a memory is put together from.
@@ -113,20 +118,26 @@ pub struct Stats {
     pub tokenizer: String,
 }
 
+impl Shared {
+    fn new(parts: Parts, tally: Arc<Tally>, ledger: Arc<dyn Store>, wall_clock: Arc<dyn Clock>) -> Self {
+        let (signal, arenas, rests, last_long) = Default::default();
+        Self { parts, signal, arenas, tally, rests, last_long, ledger, wall_clock }
+    }
+}
+
 impl Memory {
     /// The memory of `tenant` in the store of `parts`.
     #[must_use]
     pub fn new(parts: Parts, tenant: TenantId) -> Self {
         let tally = Arc::new(Tally::new(Arc::clone(&parts.tokenizer)));
         let (ledger, wall_clock) = (Arc::clone(&parts.store), Arc::clone(&parts.clock));
-        let (signal, arenas, rests, last_long) = Default::default();
-        Self { parts: Arc::new(parts), signal, arenas, tally, rests, last_long, ledger, wall_clock, tenant }
+        Self { shared: Arc::new(Shared::new(parts, tally, ledger, wall_clock)), tenant }
     }
 
     /// The memory of another tenant in the same store.
     #[must_use]
     pub fn of_tenant(&self, tenant: TenantId) -> Self {
-        Self { tenant, ..self.clone() }
+        Self { shared: Arc::clone(&self.shared), tenant }
     }
 
     /// The tenant whose conversations these are.
@@ -138,19 +149,19 @@ impl Memory {
     /// The clock that times what comes without a time.
     #[must_use]
     pub fn clock(&self) -> &dyn Clock {
-        &*self.parts.clock
+        &*self.shared.parts.clock
     }
 
     /// How background work is done.
     #[must_use]
     pub fn work(&self) -> WorkSettings {
-        self.parts.work
+        self.shared.parts.work
     }
 
     /// What decides when windows and groups seal, where a conversation does not say otherwise.
     #[must_use]
     pub fn policy(&self) -> &Policy {
-        &self.parts.policy
+        &self.shared.parts.policy
     }
 
     /// How many tokens a text has.
@@ -183,42 +194,44 @@ impl Memory {
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
-        &*self.parts.store
+        &*self.shared.parts.store
     }
 
     pub(crate) fn ledger(&self) -> &dyn Store {
-        &*self.ledger
+        &*self.shared.ledger
     }
 
     pub(crate) fn wall_clock(&self) -> &dyn Clock {
-        &*self.wall_clock
+        &*self.shared.wall_clock
     }
 
     /// What may be spent on models, and what they cost.
     #[must_use]
     pub fn spending(&self) -> &SpendSettings {
-        &self.parts.spend
+        &self.shared.parts.spend
     }
 
     pub(crate) fn tokenizer(&self) -> &Arc<dyn Tokenizer> {
-        &self.parts.tokenizer
+        &self.shared.parts.tokenizer
     }
 
     pub(crate) fn summarizer(&self) -> &dyn Summarizer {
-        &*self.parts.summarizer
+        &*self.shared.parts.summarizer
     }
 
     pub(crate) fn stand_in(&self) -> Option<&dyn Summarizer> {
-        self.parts.stand_in.as_deref()
+        self.shared.parts.stand_in.as_deref()
     }
 
     pub(crate) fn embedder(&self) -> &dyn Embedder {
-        &*self.parts.embedder
+        &*self.shared.parts.embedder
     }
 
     /// Every embedder there is, the one that is wanted first.
     pub(crate) fn embedders(&self) -> impl Iterator<Item = &dyn Embedder> {
-        std::iter::once(&self.parts.embedder).chain(&self.parts.other_embedders).map(|embedder| &**embedder)
+        std::iter::once(&self.shared.parts.embedder)
+            .chain(&self.shared.parts.other_embedders)
+            .map(|embedder| &**embedder)
     }
 
     pub(crate) fn embedder_named(&self, model: &str) -> Option<&dyn Embedder> {
@@ -226,25 +239,25 @@ impl Memory {
     }
 
     pub(crate) fn arenas(&self) -> &Arenas {
-        &self.arenas
+        &self.shared.arenas
     }
 
     pub(crate) fn rests(&self) -> &Rests {
-        &self.rests
+        &self.shared.rests
     }
 
     pub(crate) fn last_long(&self) -> &LastLong {
-        &self.last_long
+        &self.shared.last_long
     }
 
     pub(crate) fn tally(&self) -> &Tally {
-        &self.tally
+        &self.shared.tally
     }
 
     /// The same memory as it was: only what one conversation held at one moment, which nothing
     /// can be added to.
     pub(crate) fn past(&self, id: ConversationId, end: u32, now: Timestamp) -> Self {
-        let parts = &*self.parts;
+        let parts = &self.shared.parts;
         let past = Past::new(Arc::clone(&parts.store), self.key(id), end);
         let parts = Parts {
             store: Arc::new(past),
@@ -258,13 +271,13 @@ impl Memory {
             work: parts.work,
             spend: parts.spend.clone(),
         };
-        let (tally, ledger) = (Arc::clone(&self.tally), Arc::clone(&self.ledger));
-        let wall_clock = Arc::clone(&self.wall_clock);
-        Self { tally, ledger, wall_clock, ..Self::new(parts, self.tenant.clone()) }
+        let (tally, ledger) = (Arc::clone(&self.shared.tally), Arc::clone(&self.shared.ledger));
+        let shared = Shared::new(parts, tally, ledger, Arc::clone(&self.shared.wall_clock));
+        Self { shared: Arc::new(shared), tenant: self.tenant.clone() }
     }
 
     pub(crate) fn signal(&self) -> &Signal {
-        &self.signal
+        &self.shared.signal
     }
 
     /// Plans and applies a commit, and hands over what the plan decided beside it.

@@ -1,12 +1,13 @@
-//! Rows of conversations, and those that the writer keeps: a turn changes its conversation's row,
-//! and reading the row each time costs as much as writing it.
+//! Rows of conversations, and what the writer keeps: a turn changes its conversation's row, and
+//! reading the row each time costs as much as writing it; and each asks which index is in use.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use treering_core::conversation::Totals;
-use treering_core::{Conversation, ConversationId, ConversationKey, ThreadName};
+use treering_core::index::VectorIndex;
+use treering_core::{Conversation, ConversationId, ConversationKey, TenantId, ThreadName};
 
 use super::read::{external_id, moment, unreadable};
 use super::{codes, threads, tree_read};
@@ -50,6 +51,8 @@ pub(super) struct Kept {
     /// SQLite's count of what others have written.
     version: i64,
     rows: RefCell<HashMap<ConversationKey, Numbered>>,
+    /// Which index each tenant uses.
+    indexes: RefCell<HashMap<TenantId, Option<VectorIndex>>>,
 }
 
 impl Kept {
@@ -65,6 +68,7 @@ impl Kept {
     /// Forgets everything: what was written is not kept.
     pub(super) fn forget(&self) {
         self.rows.borrow_mut().clear();
+        self.indexes.borrow_mut().clear();
     }
 
     /// Keeps a conversation as it was written.
@@ -89,6 +93,29 @@ impl Kept {
             self.keep(key.clone(), row);
         }
         Ok(look(self.rows.borrow().get(key)))
+    }
+
+    /// The index that a tenant uses, which `read` reads if it is not kept.
+    pub(super) fn index<E>(
+        &self,
+        tenant: &TenantId,
+        read: impl FnOnce() -> Result<Option<VectorIndex>, E>,
+    ) -> Result<Option<VectorIndex>, E> {
+        if let Some(index) = self.indexes.borrow().get(tenant) {
+            return Ok(index.clone());
+        }
+        let index = read()?;
+        let mut indexes = self.indexes.borrow_mut();
+        if indexes.len() >= MOST {
+            indexes.clear();
+        }
+        indexes.insert(tenant.clone(), index.clone());
+        Ok(index)
+    }
+
+    /// Forgets which index a tenant uses: it is about to be another.
+    pub(super) fn forget_index(&self, tenant: &TenantId) {
+        self.indexes.borrow_mut().remove(tenant);
     }
 
     /// Looks at a conversation if it is kept.

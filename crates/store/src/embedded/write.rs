@@ -86,7 +86,10 @@ impl<'a> Writer<'a> {
             Write::RemoveJob(id, job) => tree::remove_job(self.connection, self.pk(tenant, *id)?, *job),
             Write::PutVectors(model, vectors) => follow::put_vectors(self.connection, tenant, model, vectors),
             Write::DropVectors(model) => follow::drop_vectors(self.connection, tenant, model),
-            Write::PutVectorIndex(index) => follow::put_vector_index(self.connection, tenant, index),
+            Write::PutVectorIndex(index) => {
+                self.kept.forget_index(tenant);
+                follow::put_vector_index(self.connection, tenant, index)
+            }
             Write::AddSpend(charge) => spend::add(self.connection, tenant, charge),
             Write::AddLog(line) => {
                 let conversation = line.conversation.map(|id| self.pk(tenant, id)).transpose()?;
