@@ -90,6 +90,10 @@ pub trait Reader {
     /// The nodes of a conversation that match, in order of level and number.
     fn nodes(&self, key: &ConversationKey, filter: &NodeFilter) -> StoreResult<Vec<Node>>;
 
+    /// What marks the nodes that [`Reader::nodes`] would give, in the same order: a small part of
+    /// what reading them costs.
+    fn node_marks(&self, key: &ConversationKey, filter: &NodeFilter) -> StoreResult<Vec<NodeMark>>;
+
     /// The nodes of the tenant whose ids begin like that, with their conversations; at most
     /// `limit`.
     fn nodes_by_id_prefix(
@@ -210,6 +214,32 @@ pub struct NodeFilter {
     pub dirty: bool,
     /// Only those whose messages reach from this position or one before it to one after it.
     pub around: Option<MessageIdx>,
+}
+
+/// Which node stands at a place, and everything about it that changes without its being written anew: whoever
+/// has read a node with the same mark need not read it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeMark {
+    /// Its height.
+    pub level: Level,
+    /// Its number among the nodes of its height.
+    pub ordinal: u32,
+    /// The number of its arrival: no two writings of the store's nodes share one.
+    pub arrival: u64,
+    /// The number of the group that covers it.
+    pub parent: Option<u32>,
+    /// Whether that group has its node.
+    pub superseded: bool,
+    /// Whether it has to be written anew.
+    pub dirty: bool,
+}
+
+impl NodeMark {
+    /// Whether a node that arrived under the same number is still as it was read.
+    #[must_use]
+    pub fn fits(&self, node: &Node) -> bool {
+        (self.parent, self.superseded, self.dirty) == (node.parent, node.superseded, node.dirty)
+    }
 }
 
 impl NodeFilter {

@@ -3,9 +3,9 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use treering_core::ConversationId;
 use treering_core::gate::GateStatus;
 use treering_core::ports::JobFilter;
+use treering_core::{ConversationId, Job, Reader};
 
 use crate::error::Result;
 use crate::memory::Memory;
@@ -22,29 +22,48 @@ pub struct Passage {
     pub waited: Duration,
 }
 
+/// A gate that was looked at: what is read next is of the same moment.
+pub(crate) struct Seen<'a> {
+    pub(crate) reader: Box<dyn Reader + 'a>,
+    /// The unfinished jobs of the conversation.
+    pub(crate) jobs: Vec<Job>,
+    status: GateStatus,
+}
+
 impl Memory {
     /// How the gate of a conversation stands.
     pub fn gate(&self, id: ConversationId) -> Result<GateStatus> {
-        let filter = JobFilter { heights: Some((0, 1)), ..JobFilter::of(id) };
-        let reader = self.store().reader()?;
-        let jobs = reader.jobs(self.tenant(), &filter)?;
-        Ok(GateStatus::of(&jobs, |kind| self.is_troubled(&*reader, kind).unwrap_or(false)))
+        Ok(self.look(id)?.status)
     }
 
     /// Waits until the gate of a conversation is clear, at most for `timeout`. Work that another
     /// process does counts as well.
     pub fn wait(&self, id: ConversationId, timeout: Duration) -> Result<Passage> {
+        Ok(self.pass(id, timeout)?.1)
+    }
+
+    /// The same, to go on from there.
+    pub(crate) fn pass(&self, id: ConversationId, timeout: Duration) -> Result<(Seen<'_>, Passage)> {
         let started = Instant::now();
         loop {
             // The mark is taken before the store is asked: what ends in between is not missed.
             let mark = self.signal().mark();
-            let status = self.gate(id)?;
+            let mut seen = self.look(id)?;
             let waited = started.elapsed();
-            if status.is_clear() || waited >= timeout {
-                return Ok(Passage { status, waited });
+            if seen.status.is_clear() || waited >= timeout {
+                let status = std::mem::take(&mut seen.status);
+                return Ok((seen, Passage { status, waited }));
             }
+            drop(seen);
             self.signal().wait(mark, LOOK_AGAIN.min(timeout.saturating_sub(waited)));
         }
+    }
+
+    fn look(&self, id: ConversationId) -> Result<Seen<'_>> {
+        let reader = self.store().reader()?;
+        let jobs = reader.jobs(self.tenant(), &JobFilter::of(id))?;
+        let status = GateStatus::of(&jobs, |kind| self.is_troubled(&*reader, kind).unwrap_or(false));
+        Ok(Seen { reader, jobs, status })
     }
 }
 

@@ -6,7 +6,7 @@ use treering_core::brief::Strategy;
 use treering_core::grouping::GroupReason;
 use treering_core::node::{Cause, Making, Place, Source, ToolUse, Window};
 use treering_core::policy::{Length, Manner};
-use treering_core::ports::{JobFilter, LevelTotals, NodeFilter, Span};
+use treering_core::ports::{JobFilter, LevelTotals, NodeFilter, NodeMark, Span};
 use treering_core::windowing::SealReason;
 use treering_core::{
     ContentHash, Covers, Level, MessageIdx, Node, NodeContent, NodeId, Store, Task, TenantId, ThreadName,
@@ -28,6 +28,7 @@ macro_rules! tree_contract {
             nodes_come_in_order_and_by_filter,
             a_node_is_superseded_once_its_group_has_a_node,
             parents_and_dirt_reach_exactly_the_nodes_named,
+            a_mark_changes_when_its_node_is_written_anew,
             a_felled_tree_is_gone_from_its_level_up,
             a_tree_felled_from_the_ground_leaves_the_jobs_of_turns,
             nodes_are_found_by_how_their_ids_begin,
@@ -152,6 +153,40 @@ pub(crate) fn nodes(store: &dyn Store, number: u8, filter: &NodeFilter) -> Vec<N
     store.reader().unwrap().nodes(&key(number), filter).unwrap()
 }
 
+/// The marks of a conversation's nodes, which are as the nodes are.
+fn marks_of(store: &dyn Store, number: u8, nodes: &[Node]) -> Vec<NodeMark> {
+    let marks = store.reader().unwrap().node_marks(&key(number), &NodeFilter::default()).unwrap();
+    let place = |mark: &NodeMark| (mark.level, mark.ordinal);
+    assert_eq!(
+        marks.iter().map(place).collect::<Vec<_>>(),
+        nodes.iter().map(|node| (node.level(), node.ordinal())).collect::<Vec<_>>()
+    );
+    assert!(marks.iter().zip(nodes).all(|(mark, node)| mark.fits(node)), "{marks:?}");
+    marks
+}
+
+pub fn a_mark_changes_when_its_node_is_written_anew(store: &dyn Store) {
+    grown(store, 1, &[(1, 0, None), (1, 1, Some(0)), (2, 0, None)]);
+    grown(store, 2, &[(1, 0, None)]);
+    let all = || nodes(store, 1, &NodeFilter::default());
+    let before = marks_of(store, 1, &all());
+    assert!(before[1].superseded && !before[0].superseded);
+    let ungrouped = NodeFilter::ungrouped(level(1));
+    assert_eq!(store.reader().unwrap().node_marks(&key(1), &ungrouped).unwrap(), before[..1]);
+
+    commit(store, vec![put_node(1, node(1, 0)), Write::MarkDirty(key(1).id, level(2), vec![0])]).unwrap();
+    let after = marks_of(store, 1, &all());
+    assert!(after[0].arrival > before.iter().map(|mark| mark.arrival).max().unwrap(), "the same, anew");
+    assert_eq!(after[1], before[1]);
+    assert_eq!(after[2], NodeMark { dirty: true, ..before[2] });
+
+    // A number is not given again, even where what had it is gone.
+    let highest = after.iter().map(|mark| mark.arrival).max().unwrap();
+    commit(store, vec![Write::FellTree(key(1).id, level(1)), put_node(1, node(1, 7))]).unwrap();
+    assert!(marks_of(store, 1, &all())[0].arrival > highest);
+    assert_eq!(store.reader().unwrap().node_marks(&key(9), &NodeFilter::default()).unwrap(), []);
+}
+
 /// Level and number of the nodes of a conversation.
 fn places(store: &dyn Store, number: u8, filter: &NodeFilter) -> Vec<(u8, u32)> {
     let found = nodes(store, number, filter);
@@ -236,6 +271,7 @@ pub fn parents_and_dirt_reach_exactly_the_nodes_named(store: &dyn Store) {
     commit(store, writes).unwrap();
     let state = |number: u8| -> Vec<(Option<u32>, bool)> {
         let all = nodes(store, number, &NodeFilter::default());
+        marks_of(store, number, &all);
         all.iter().map(|node| (node.parent, node.dirty)).collect()
     };
     assert_eq!(state(1), [(Some(3), false), (Some(3), true), (None, false), (None, false)]);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use treering_core::node::{Place, Window};
-use treering_core::ports::{JobFilter, NodeFilter, Span, StoreResult};
+use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{Covers, Job, JobKind, Level, MessageIdx, Node, ThreadName};
 
 use super::grove::{Grove, runs};
@@ -34,8 +34,26 @@ impl Grove<'_> {
         }
     }
 
+    /// The nodes that match; those that were read before are not read again.
     pub(super) fn read_nodes(&mut self, filter: &NodeFilter) -> StoreResult<Vec<Arc<Node>>> {
-        let nodes: Vec<_> = self.reader.nodes(self.key, filter)?.into_iter().map(Arc::new).collect();
+        let marks = self.reader.node_marks(self.key, filter)?;
+        let mut nodes: Vec<Option<Arc<Node>>> = marks.iter().map(|mark| self.tally.node(mark)).collect();
+        let unread = marks.iter().zip(&nodes).filter(|(_, node)| node.is_none());
+        let mut unread: Vec<(Level, u32)> = unread.map(|(mark, _)| (mark.level, mark.ordinal)).collect();
+        unread.sort_unstable();
+        for of_level in unread.chunk_by(|one, next| one.0 == next.0) {
+            for run in runs(of_level.iter().map(|(_, ordinal)| *ordinal), 1) {
+                let ordinals = Some(Span::between(run.start, run.end));
+                let filter = NodeFilter { ordinals, ..NodeFilter::at(of_level[0].0) };
+                for node in self.reader.nodes(self.key, &filter)? {
+                    let place = (node.level(), node.ordinal());
+                    if let Ok(at) = marks.binary_search_by_key(&place, |mark| (mark.level, mark.ordinal)) {
+                        nodes[at] = Some(self.tally.put_node(&marks[at], node));
+                    }
+                }
+            }
+        }
+        let nodes: Vec<Arc<Node>> = nodes.into_iter().flatten().collect();
         self.keep(&nodes);
         Ok(nodes)
     }
@@ -58,15 +76,6 @@ impl Grove<'_> {
         Ok(children)
     }
 
-    fn jobs(&mut self) -> StoreResult<Arc<[Job]>> {
-        if let Some(jobs) = &self.jobs {
-            return Ok(Arc::clone(jobs));
-        }
-        let jobs: Arc<[Job]> = self.reader.jobs(&self.key.tenant, &JobFilter::of(self.key.id))?.into();
-        self.jobs = Some(Arc::clone(&jobs));
-        Ok(jobs)
-    }
-
     /// The highest nodes there are.
     fn tops(&mut self) -> StoreResult<Vec<Arc<Node>>> {
         if let Some(tops) = &self.tops {
@@ -79,7 +88,7 @@ impl Grove<'_> {
             tops.extend(self.read_nodes(&NodeFilter::ungrouped(level))?);
         }
         // What is under a group that has no node yet stands for itself.
-        let waiting: Vec<(Level, u32)> = self.jobs()?.iter().filter_map(waiting_group).collect();
+        let waiting: Vec<(Level, u32)> = self.jobs.iter().filter_map(waiting_group).collect();
         for below in waiting.iter().map(|(below, _)| *below).collect::<BTreeSet<_>>() {
             let groups = waiting.iter().filter(|(level, _)| *level == below).map(|(_, ordinal)| *ordinal);
             for ordinal in self.unwritten(below.above(), groups.collect())? {
@@ -148,7 +157,7 @@ impl Grove<'_> {
             },
             _ => None,
         };
-        let mut waiting: BTreeMap<u32, Window> = self.jobs()?.iter().filter_map(waits).collect();
+        let mut waiting: BTreeMap<u32, Window> = self.jobs.iter().filter_map(waits).collect();
         let unwritten = self.unwritten(Level::FIRST, waiting.keys().copied().collect())?;
         let windows = unwritten.iter().filter_map(|ordinal| waiting.remove(ordinal));
         Ok(windows.filter(|window| self.lineage.holds_window(window)).collect())

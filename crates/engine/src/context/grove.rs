@@ -16,14 +16,18 @@ use treering_core::{
     Timestamp, ToolCall, TurnNo,
 };
 
+use crate::gate::Seen;
+
 use super::blocks::{self, NODE_GRAINS, Said};
 use super::hits::Asked;
 use super::lineage::Lineage;
-use super::tally::Tally;
+use super::tally::{Sealed, Tally};
 
 /// The pieces of a conversation.
 pub(super) struct Grove<'a> {
     pub(super) reader: &'a dyn Reader,
+    /// The unfinished jobs of the conversation.
+    pub(super) jobs: &'a [Job],
     pub(super) key: &'a ConversationKey,
     pub(super) conversation: &'a Conversation,
     pub(super) tally: &'a Tally,
@@ -42,16 +46,17 @@ pub(super) struct Grove<'a> {
     /// The messages that were read with the tool calls before them.
     read: BTreeSet<u32>,
     pub(super) calls: HashMap<u32, Vec<ToolCall>>,
+    /// Sealed windows as they were said, by the first message of each.
+    remembered: BTreeMap<u32, Arc<Sealed>>,
     /// The parts of long messages that fit the question.
     pub(super) parts: HashMap<u32, String>,
     roots: Option<(u32, Vec<Piece>)>,
-    pub(super) jobs: Option<Arc<[Job]>>,
     pub(super) tops: Option<Vec<Arc<Node>>>,
 }
 
 impl<'a> Grove<'a> {
     pub(super) fn new(
-        reader: &'a dyn Reader,
+        seen: &'a Seen<'a>,
         key: &'a ConversationKey,
         conversation: &'a Conversation,
         tally: &'a Tally,
@@ -60,7 +65,8 @@ impl<'a> Grove<'a> {
         at: Timestamp,
     ) -> Self {
         Self {
-            reader,
+            reader: &*seen.reader,
+            jobs: &seen.jobs,
             key,
             conversation,
             tally,
@@ -74,9 +80,9 @@ impl<'a> Grove<'a> {
             messages: BTreeMap::new(),
             read: BTreeSet::new(),
             calls: HashMap::new(),
+            remembered: BTreeMap::new(),
             parts: HashMap::new(),
             roots: None,
-            jobs: None,
             tops: None,
         }
     }
@@ -92,9 +98,9 @@ impl<'a> Grove<'a> {
             messages: self.messages.clone(),
             read: self.read.clone(),
             calls: self.calls.clone(),
+            remembered: self.remembered.clone(),
             parts: HashMap::new(),
             roots: None,
-            jobs: self.jobs.clone(),
             tops: self.tops.clone(),
             ..*self
         }
@@ -138,9 +144,30 @@ impl<'a> Grove<'a> {
         let sections = profile.sections.iter().zip(&plan.sections);
         let steady = sections.filter(|(section, _)| !section.take.is_volatile()).flat_map(|(_, items)| items);
         let said = |item: &Item| if let Key::Said(slice) = item.key { Some(slice.idx.0) } else { None };
-        runs(steady.filter_map(said), CLOSE)
+        let told: Vec<u32> = steady.filter_map(said).collect();
+        let unknown: Vec<u32> = told.into_iter().filter(|idx| !self.recollect(*idx)).collect();
+        runs(unknown.into_iter(), CLOSE)
             .into_iter()
             .try_for_each(|run| self.read_messages(run.start, run.end))
+    }
+
+    /// Whether a message is known, which it also is where its window is remembered.
+    fn recollect(&mut self, idx: u32) -> bool {
+        if self.read.contains(&idx) {
+            return true;
+        }
+        let Some((first, window)) = self.remembered.range(..=idx).next_back() else { return false };
+        let at = (idx - first) as usize;
+        let Some(message) = window.messages.get(at) else { return false };
+        let before = at.checked_sub(1).map_or(window.before.as_ref(), |before| window.messages.get(before));
+        for message in before.into_iter().chain([message]) {
+            self.messages.insert(message.idx.0, Arc::clone(message));
+        }
+        if let Some(calls) = window.calls.get(&idx) {
+            self.calls.insert(idx, calls.clone());
+        }
+        self.read.insert(idx);
+        true
     }
 
     /// A message as it is told, in its place.
@@ -166,14 +193,26 @@ impl<'a> Grove<'a> {
         if slice.from == 0 && opens_a_day { Lead::Minute } else { Lead::None }
     }
 
-    /// The messages of a sealed window.
-    fn sealed(&mut self, window: &Window) -> StoreResult<Arc<[Piece]>> {
-        if let Some(said) = self.tally.said(self.key.id, window) {
-            return Ok(said);
-        }
-        let said: Arc<[Piece]> = self.raw(window)?.into();
-        self.tally.put_said(self.key.id, window, Arc::clone(&said));
-        Ok(said)
+    /// A sealed window as it was said.
+    fn sealed(&mut self, window: &Window) -> StoreResult<Arc<Sealed>> {
+        let sealed = match self.tally.said(self.key.id, window) {
+            Some(sealed) => sealed,
+            None => {
+                let pieces = self.raw(window)?;
+                let (from, until) = (window.from.idx.0, window.end().0);
+                let calls = self.calls.iter().filter(|(idx, _)| (from..until).contains(idx));
+                let sealed = Arc::new(Sealed {
+                    pieces,
+                    before: from.checked_sub(1).and_then(|before| self.messages.get(&before)).cloned(),
+                    messages: self.messages.range(from..until).map(|(_, it)| Arc::clone(it)).collect(),
+                    calls: calls.map(|(idx, calls)| (*idx, calls.clone())).collect(),
+                });
+                self.tally.put_said(self.key.id, window, Arc::clone(&sealed));
+                sealed
+            }
+        };
+        self.remembered.insert(window.from.idx.0, Arc::clone(&sealed));
+        Ok(sealed)
     }
 
     fn raw(&mut self, window: &Window) -> StoreResult<Vec<Piece>> {
@@ -286,7 +325,7 @@ impl Forest for Grove<'_> {
         let mut roots = self.node_pieces(&highest);
         let waiting = self.waiting_windows()?;
         for window in &waiting {
-            roots.extend_from_slice(&self.sealed(window)?);
+            roots.extend_from_slice(&self.sealed(window)?.pieces);
         }
         for window in self.uncovered(&highest, &waiting)? {
             roots.extend(self.raw(&window)?);
@@ -312,7 +351,7 @@ impl Forest for Grove<'_> {
         let Key::Node(level, ordinal) = key else { return Ok(Vec::new()) };
         let Some(node) = self.nodes.get(&(level, ordinal)).cloned() else { return Ok(Vec::new()) };
         match &node.task.covers {
-            Covers::Messages(window) => Ok(self.sealed(window)?.to_vec()),
+            Covers::Messages(window) => Ok(self.sealed(window)?.pieces.clone()),
             Covers::Nodes(_) => {
                 let children = self.children(&node)?;
                 Ok(self.node_pieces(&children))

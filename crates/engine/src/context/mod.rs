@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use treering_core::gate::GateStatus;
 use treering_core::packing::{Allotment, Forest as _, Item, Key, Plan, Profile, Take, pack, settled_end};
-use treering_core::ports::{JobFilter, Span};
+use treering_core::ports::Span;
 use treering_core::question::Question;
 use treering_core::receipt::{GateOutcome, Receipt, ReceiptItem, Reusable};
 use treering_core::{
@@ -23,6 +23,7 @@ use treering_core::{
 };
 
 use crate::error::{Error, Result};
+use crate::gate::Seen;
 use crate::memory::Memory;
 use crate::search::Query;
 use grove::Grove;
@@ -84,18 +85,18 @@ impl Memory {
             return Err(Invalid::new(format!("budget {}", request.budget), why).into());
         }
         let patience = request.patience.unwrap_or(Duration::from_millis(self.work().gate_timeout_ms));
-        let passage = self.wait(request.conversation, patience)?;
+        let (seen, passage) = self.pass(request.conversation, patience)?;
         let waited_ms = u64::try_from(passage.waited.as_millis()).unwrap_or(u64::MAX);
-        let reader = self.store().reader()?;
         let key = self.key(request.conversation);
-        let conversation = reader.conversation(&key)?.ok_or_else(|| no_conversation(request.conversation))?;
+        let conversation = seen.reader.conversation(&key)?;
+        let conversation = conversation.ok_or_else(|| no_conversation(request.conversation))?;
         let end = match request.as_of {
             None => conversation.totals.messages,
-            Some(turn) => self.end_of(&*reader, &key, &conversation, turn)?,
+            Some(turn) => self.end_of(&*seen.reader, &key, &conversation, turn)?,
         };
         let mut assembly = Assembly {
             memory: self,
-            reader: &*reader,
+            seen: &seen,
             key: &key,
             conversation: &conversation,
             request,
@@ -160,7 +161,7 @@ const OVER_STEP: u32 = 8;
 /// Puts one context together.
 struct Assembly<'a> {
     memory: &'a Memory,
-    reader: &'a dyn Reader,
+    seen: &'a Seen<'a>,
     key: &'a ConversationKey,
     conversation: &'a Conversation,
     request: &'a ContextRequest,
@@ -185,7 +186,7 @@ impl Assembly<'_> {
             return Err(Invalid::new(format!("thread {thread}"), why).into());
         }
         let tally = self.memory.tally();
-        let mut grove = Grove::new(self.reader, self.key, self.conversation, tally, &thread, end, at);
+        let mut grove = Grove::new(self.seen, self.key, self.conversation, tally, &thread, end, at);
         grove.asked = self.ask(end, is_past, now)?;
         if let Some(why) = grove.asked.as_ref().and_then(|asked| asked.words_only.as_ref()) {
             gate.degraded = true;
@@ -221,7 +222,7 @@ impl Assembly<'_> {
 
     fn last_message(&self, end: u32) -> Result<Option<treering_core::Message>> {
         let Some(last) = end.checked_sub(1) else { return Ok(None) };
-        Ok(self.reader.messages(self.key, Span::starting(MessageIdx(last), 1))?.pop())
+        Ok(self.seen.reader.messages(self.key, Span::starting(MessageIdx(last), 1))?.pop())
     }
 
     /// Asks the question, where there is one and the profile has a use for it.
@@ -292,7 +293,7 @@ impl Assembly<'_> {
         if end >= totals.messages {
             return Ok(all);
         }
-        let later = self.reader.messages(self.key, Span::starting(MessageIdx(end), usize::MAX))?;
+        let later = self.seen.reader.messages(self.key, Span::starting(MessageIdx(end), usize::MAX))?;
         Ok(all - later.iter().map(|message| u64::from(message.tokens + BESIDE)).sum::<u64>())
     }
 
@@ -309,21 +310,21 @@ impl Assembly<'_> {
             }
             let until = from;
             from = from.saturating_sub(PAGE).max(least);
-            let page = self.reader.messages(self.key, Span::between(MessageIdx(from), MessageIdx(until)))?;
+            let page =
+                self.seen.reader.messages(self.key, Span::between(MessageIdx(from), MessageIdx(until)))?;
             sizes.extend(page.iter().rev().map(|message| message.tokens + BESIDE));
         }
     }
 
     /// How the gate stood for what was known at a place.
     fn gate_then(&self, end: u32) -> Result<GateStatus> {
-        let filter = JobFilter { heights: Some((0, 1)), ..JobFilter::of(self.conversation.id) };
-        let mut jobs: Vec<Job> = self.reader.jobs(&self.key.tenant, &filter)?;
         let turn = self.last_message(end)?.map(|message| message.turn);
-        jobs.retain(|job| match &job.kind {
+        let was_there = |job: &&Job| match &job.kind {
             JobKind::Summarise(task) => task.sealed_by.is_some_and(|by| by.0 < end),
             JobKind::EmbedTurn(embedded) => turn.is_some_and(|last| *embedded <= last),
             JobKind::EmbedNode(..) => true,
-        });
+        };
+        let jobs: Vec<Job> = self.seen.jobs.iter().filter(was_there).cloned().collect();
         Ok(GateStatus::of(&jobs, |_| false))
     }
 
@@ -332,7 +333,7 @@ impl Assembly<'_> {
         let tally = self.memory.tally();
         let last = now.end.checked_sub(1).and_then(|last| now.turn(MessageIdx(last)));
         let Some(before) = last.and_then(|turn| turn.checked_sub(1)) else { return Ok(0) };
-        let turns = self.reader.turns(self.key, Span::starting(TurnNo(before), 1))?;
+        let turns = self.seen.reader.turns(self.key, Span::starting(TurnNo(before), 1))?;
         let Some(earlier) = turns.last().map(|turn| turn.until.0.min(now.end)) else { return Ok(0) };
         let head = tally.count(blocks::PREAMBLE);
         let mut grove = now.earlier(earlier);

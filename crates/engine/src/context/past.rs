@@ -8,8 +8,8 @@ use treering_core::conversation::{Conversation, Totals};
 use treering_core::error::StoreError;
 use treering_core::index::{VectorIndex, Vectors};
 use treering_core::ports::{
-    Arrivals, ConversationFilter, Description, JobFilter, Known, LevelTotals, LogFilter, NodeFilter, Plan,
-    Span, SpendFilter, StoreResult,
+    Arrivals, ConversationFilter, Description, JobFilter, Known, LevelTotals, LogFilter, NodeFilter,
+    NodeMark, Plan, Span, SpendFilter, StoreResult,
 };
 use treering_core::quota::Taken;
 use treering_core::spend::Spent;
@@ -151,6 +151,17 @@ impl Reader for PastReader<'_> {
         let mut nodes = self.reader.nodes(key, filter)?;
         nodes.retain(|node| self.was_there(node));
         Ok(nodes)
+    }
+
+    fn node_marks(&self, key: &ConversationKey, filter: &NodeFilter) -> StoreResult<Vec<NodeMark>> {
+        let nodes = self.reader.nodes(key, filter)?;
+        let marks = self.reader.node_marks(key, filter)?;
+        Ok(marks
+            .into_iter()
+            .zip(nodes)
+            .filter(|(_, node)| self.was_there(node))
+            .map(|(mark, _)| mark)
+            .collect())
     }
 
     fn nodes_by_id_prefix(

@@ -1,4 +1,4 @@
-//! The tally: what blocks cost in tokens, what lies below sealed nodes, and what sealed windows are made
+//! The tally: what blocks cost in tokens, nodes and what lies below them, and what sealed windows are made
 //! of. Counting and reading are slow beside everything else a context takes, and the same pieces come again
 //! turn after turn; so they are remembered.
 
@@ -8,18 +8,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use treering_core::node::Window;
 use treering_core::packing::Piece;
-use treering_core::{ContentHash, ConversationId, Node, NodeId, Timestamp, Tokenizer};
+use treering_core::ports::NodeMark;
+use treering_core::{ContentHash, ConversationId, Message, Node, NodeId, Timestamp, Tokenizer, ToolCall};
 
 /// A node as it was written at one moment: written anew, it is another one.
 type Written = (ConversationId, NodeId, Timestamp);
+
+/// A sealed window as it was said.
+pub(super) struct Sealed {
+    pub(super) pieces: Vec<Piece>,
+    /// The message before it.
+    pub(super) before: Option<Arc<Message>>,
+    /// Every message in its span, of whatever thread, in order.
+    pub(super) messages: Vec<Arc<Message>>,
+    /// The tool calls before each of them.
+    pub(super) calls: HashMap<u32, Vec<ToolCall>>,
+}
 
 /// Counts tokens, and remembers what it has counted.
 pub(crate) struct Tally {
     tokenizer: Arc<dyn Tokenizer>,
     counts: Memo<ContentHash, u32>,
     pieces: Memo<Written, Piece>,
+    nodes: Memo<u64, Arc<Node>>,
     below: Memo<Written, Vec<Arc<Node>>>,
-    said: Memo<(ConversationId, Window), Arc<[Piece]>>,
+    said: Memo<(ConversationId, Window), Arc<Sealed>>,
 }
 
 impl Tally {
@@ -28,6 +41,7 @@ impl Tally {
             tokenizer,
             counts: Memo::new(1 << 16),
             pieces: Memo::new(1 << 12),
+            nodes: Memo::new(1 << 11),
             below: Memo::new(1 << 10),
             said: Memo::new(1 << 11),
         }
@@ -60,13 +74,23 @@ impl Tally {
         }
     }
 
-    /// The messages of a sealed window. What was said never changes, so that they need not be read again for
-    /// what they cost.
-    pub(super) fn said(&self, of: ConversationId, window: &Window) -> Option<Arc<[Piece]>> {
+    /// The node that has a mark, if it was read before.
+    pub(super) fn node(&self, mark: &NodeMark) -> Option<Arc<Node>> {
+        self.nodes.get(&mark.arrival).filter(|node| mark.fits(node))
+    }
+
+    pub(super) fn put_node(&self, mark: &NodeMark, node: Node) -> Arc<Node> {
+        let node = Arc::new(node);
+        self.nodes.put(mark.arrival, Arc::clone(&node));
+        node
+    }
+
+    /// A sealed window as it was said. That never changes, so that it need not be read again.
+    pub(super) fn said(&self, of: ConversationId, window: &Window) -> Option<Arc<Sealed>> {
         self.said.get(&(of, window.clone()))
     }
 
-    pub(super) fn put_said(&self, of: ConversationId, window: &Window, said: Arc<[Piece]>) {
+    pub(super) fn put_said(&self, of: ConversationId, window: &Window, said: Arc<Sealed>) {
         self.said.put((of, window.clone()), said);
     }
 }

@@ -13,8 +13,8 @@ use treering_core::commit::LogLine;
 use treering_core::conversation::Totals;
 use treering_core::index::{VectorIndex, Vectors};
 use treering_core::ports::{
-    Arrivals, ConversationFilter, JobFilter, Known, LevelTotals, LogFilter, NodeFilter, Reader, Span,
-    SpendFilter, StoreResult,
+    Arrivals, ConversationFilter, JobFilter, Known, LevelTotals, LogFilter, NodeFilter, NodeMark, Reader,
+    Span, SpendFilter, StoreResult,
 };
 use treering_core::quota::Taken;
 use treering_core::spend::Spent;
@@ -286,7 +286,10 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
     }
 
     fn vector_index(&self, tenant: &TenantId) -> StoreResult<Option<VectorIndex>> {
-        self.read_vector_index(tenant)
+        match self.kept {
+            Some(kept) => kept.index(tenant, || self.read_vector_index(tenant)),
+            None => self.read_vector_index(tenant),
+        }
     }
 
     fn vectors(
@@ -310,6 +313,10 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
 
     fn nodes(&self, key: &ConversationKey, filter: &NodeFilter) -> StoreResult<Vec<Node>> {
         self.read_nodes(key, filter)
+    }
+
+    fn node_marks(&self, key: &ConversationKey, filter: &NodeFilter) -> StoreResult<Vec<NodeMark>> {
+        self.read_node_marks(key, filter)
     }
 
     fn nodes_by_id_prefix(

@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, ToSql, params, params_from_iter};
 use treering_core::commit::LogLine;
 use treering_core::job::LEASE_MS;
 use treering_core::node::{Making, Source};
-use treering_core::ports::{Arrivals, JobFilter, LevelTotals, LogFilter, NodeFilter, StoreResult};
+use treering_core::ports::{Arrivals, JobFilter, LevelTotals, LogFilter, NodeFilter, NodeMark, StoreResult};
 use treering_core::{
     ContentHash, ConversationId, ConversationKey, Job, JobId, JobKind, JobState, Level, Node, NodeId,
     TenantId, TurnNo,
@@ -24,6 +24,10 @@ const NODE: &str =
     n.parent IS NOT NULL AND EXISTS (SELECT 1 FROM nodes p WHERE p.conversation = n.conversation
         AND p.level = n.level + 1 AND p.ordinal = n.parent)";
 
+const MARK: &str = "n.level, n.ordinal, n.pk, n.parent, n.dirty,
+    n.parent IS NOT NULL AND EXISTS (SELECT 1 FROM nodes p WHERE p.conversation = n.conversation
+        AND p.level = n.level + 1 AND p.ordinal = n.parent)";
+
 const JOB: &str =
     "j.id, j.kind, j.height, j.state, j.moment, j.failures, j.planned_at, j.worker, j.error, j.work,
     c.id";
@@ -35,11 +39,29 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
     }
 
     pub(super) fn read_nodes(&self, key: &ConversationKey, filter: &NodeFilter) -> StoreResult<Vec<Node>> {
+        self.find_nodes(key, filter, NODE, node)
+    }
+
+    pub(super) fn read_node_marks(
+        &self,
+        key: &ConversationKey,
+        filter: &NodeFilter,
+    ) -> StoreResult<Vec<NodeMark>> {
+        self.find_nodes(key, filter, MARK, mark)
+    }
+
+    fn find_nodes<T>(
+        &self,
+        key: &ConversationKey,
+        filter: &NodeFilter,
+        columns: &str,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> StoreResult<Vec<T>> {
         let Some(pk) = self.pk(key)? else { return Ok(Vec::new()) };
         // Who asks for a parent gets few of very many, which the order of the answer must not make read them all.
         let by =
             if filter.parent.is_some() && filter.level.is_some() { "INDEXED BY nodes_parent" } else { "" };
-        let mut sql = format!("SELECT {NODE} FROM nodes n {by} WHERE n.conversation = ?");
+        let mut sql = format!("SELECT {columns} FROM nodes n {by} WHERE n.conversation = ?");
         let mut params: Vec<Value> = vec![pk.into()];
         if let Some(level) = filter.level {
             sql.push_str(" AND n.level = ?");
@@ -72,7 +94,7 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
         }
         sql.push_str(" ORDER BY n.level, n.ordinal LIMIT ?");
         params.push(rows(limit).into());
-        self.many(&sql, params_from_iter(params), node)
+        self.many(&sql, params_from_iter(params), read)
     }
 
     pub(super) fn read_node_arrivals(
@@ -264,6 +286,17 @@ fn node(row: &Row<'_>) -> rusqlite::Result<Node> {
         content: parsed(row, 20)?,
         invented: parsed(row, 21)?,
         superseded: row.get(22)?,
+    })
+}
+
+fn mark(row: &Row<'_>) -> rusqlite::Result<NodeMark> {
+    Ok(NodeMark {
+        level: Level::new(row.get(0)?).ok_or_else(|| unreadable(0, "no such level"))?,
+        ordinal: row.get(1)?,
+        arrival: number(row, 2)?,
+        parent: row.get(3)?,
+        dirty: row.get(4)?,
+        superseded: row.get(5)?,
     })
 }
 
