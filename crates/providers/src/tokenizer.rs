@@ -160,8 +160,17 @@ const MARK: u8 = 5;
 /// apostrophe may be part of a word; and what follows other characters is left together, since
 /// they might be white space or letters too.)
 fn word_end(bytes: &[u8], start: usize) -> usize {
-    let mut before = KINDS[usize::from(bytes[start])];
-    for (at, byte) in bytes.iter().enumerate().skip(start + 1) {
+    // Most of a word is letters, in which none ends.
+    let mut from = start + 1;
+    while let Some(next) = bytes[from..].first_chunk() {
+        let letters = letters(u64::from_le_bytes(*next));
+        from += letters;
+        if letters < 8 {
+            break;
+        }
+    }
+    let mut before = KINDS[usize::from(bytes[from - 1])];
+    for (at, byte) in bytes.iter().enumerate().skip(from) {
         let here = KINDS[usize::from(*byte)];
         if (here == SPACE && before > SPACE) || (here == MARK && before == LETTER) {
             return at;
@@ -169,6 +178,18 @@ fn word_end(bytes: &[u8], start: usize) -> usize {
         before = here;
     }
     bytes.len()
+}
+
+/// How many ASCII letters eight bytes begin with, the lowest byte first; all are looked at together.
+const fn letters(bytes: u64) -> usize {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * EACH;
+    // Nothing carries over from one byte to the next: all are below 0x80 here.
+    let small = (bytes | (0x20 * EACH)) & !HIGH;
+    let from_a = small + (0x80 - b'a' as u64) * EACH;
+    let beyond_z = small + (0x80 - b'z' as u64 - 1) * EACH;
+    let others = !(from_a & !beyond_z & !bytes) & HIGH;
+    others.trailing_zeros() as usize / 8
 }
 
 /// Lower-case letters, perhaps behind a capital and a space.
@@ -192,6 +213,18 @@ mod tests {
         assert_eq!(Bpe::Cl100k.count("hello world"), 2);
         assert_eq!(Bpe::O200k.count(""), 0);
         assert!(Bpe::O200k.count("été 🌊 潮汐\0") > 3);
+    }
+
+    #[test]
+    fn letters_are_told_from_all_else() {
+        for byte in u8::MIN..=u8::MAX {
+            for place in 0..8 {
+                let mut bytes = *b"aZmAzyQb";
+                bytes[place] = byte;
+                let expected = if byte.is_ascii_alphabetic() { 8 } else { place };
+                assert_eq!(letters(u64::from_le_bytes(bytes)), expected, "{byte:#x} at {place}");
+            }
+        }
     }
 
     proptest! {
