@@ -43,7 +43,7 @@ fn stores_of_every_released_version_open() {
         assert_eq!((conversations, totals.messages, totals.tool_calls), (1, 279, 88));
         opened += 1;
     }
-    assert_eq!(opened, 5);
+    assert_eq!(opened, 6);
 }
 
 /// A store that was kept from an older version.
@@ -52,6 +52,35 @@ fn kept(name: &str) -> (EmbeddedStore, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::copy(fixture, folder.path().join(EmbeddedStore::FILE)).unwrap();
     (EmbeddedStore::open(folder.path(), Sync::Full).unwrap(), folder)
+}
+
+/// Conversations that took turns, some of whose messages have their places in the table and some in the
+/// conversation's own row.
+#[test]
+fn what_was_said_in_a_store_of_version_6_is_there() {
+    let (store, _folder) = kept("schema-0006.sqlite");
+    let (reader, tenant) = (store.reader().unwrap(), TenantId::new("other").unwrap());
+    for slug in ["one-asks-1", "two-asks-1"] {
+        let id = reader.conversation_by_slug(&tenant, slug).unwrap().unwrap().id;
+        let key = ConversationKey { tenant: tenant.clone(), id };
+        let said = reader.messages(&key, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
+        let said: Vec<&str> = said.iter().map(|message| message.said.text.as_str()).collect();
+        let expected = |turn| [format!("{} asks {turn}", &slug[..3]), format!("answer {turn}")];
+        assert_eq!(said, (1..=20).flat_map(expected).collect::<Vec<_>>());
+    }
+}
+
+/// Messages that are nowhere to be found are told of by a check.
+#[test]
+fn a_place_that_is_lost_is_found_out() {
+    let (store, folder) = kept("schema-0006.sqlite");
+    let connection = rusqlite::Connection::open(folder.path().join(EmbeddedStore::FILE)).unwrap();
+    connection.execute("DELETE FROM places WHERE idx = 4", []).unwrap();
+    connection.execute("UPDATE conversations SET latest = '[]' WHERE slug = 'two-asks-1'", []).unwrap();
+    let problem = |slug: &str, placed: u32| {
+        format!("conversation {slug}: 40 messages are stored, and {placed} have a place")
+    };
+    assert_eq!(store.check().unwrap(), [problem("one-asks-1", 38), problem("two-asks-1", 30)]);
 }
 
 #[test]

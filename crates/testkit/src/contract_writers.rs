@@ -4,7 +4,8 @@
 
 use std::sync::{Arc, Barrier};
 
-use treering_core::{Commit, MessageIdx, Role, Store, TenantId, Write};
+use treering_core::ports::Span;
+use treering_core::{Commit, Message, MessageIdx, Role, Store, TenantId, TurnNo, Write};
 
 use crate::contract::{commit, conversation, everything, key, message, put};
 
@@ -17,9 +18,73 @@ macro_rules! writers_contract {
             contract_writers,
             a_plan_sees_nothing_of_a_failed_commit,
             a_plan_sees_what_was_committed_before,
+            conversations_that_take_turns_keep_their_own,
+            a_message_is_not_put_where_one_is,
             writers_at_once_all_get_through,
         );
     };
+}
+
+/// Commits of one to three messages, to one of three conversations each, in no order.
+pub fn conversations_that_take_turns_keep_their_own(store: &dyn Store) {
+    let mut state = 20_261_117_u64;
+    let mut draw = |below: u32| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u32 % below
+    };
+    let mut written: [Vec<Message>; 3] = Default::default();
+    for number in 0..3 {
+        commit(store, vec![Write::PutConversation(conversation(number))]).unwrap();
+    }
+    for _ in 0..300 {
+        let number = draw(3) as u8;
+        let messages = &mut written[usize::from(number)];
+        let mut writes = vec![Write::PutConversation(conversation(number))];
+        for _ in 0..=draw(3) {
+            let idx = messages.len() as u32;
+            let role = if idx.is_multiple_of(2) { Role::User } else { Role::Assistant };
+            let mut message = message(idx, idx / 2, role, &format!("{number}: {idx}"));
+            message.said.external_id = None;
+            message.hash = message.said.hash();
+            messages.push(message.clone());
+            writes.push(Write::AddMessage(key(number).id, message));
+        }
+        commit(store, writes).unwrap();
+    }
+    let reader = store.reader().unwrap();
+    for (number, messages) in written.iter().enumerate() {
+        let key = key(number as u8);
+        assert_eq!(reader.messages(&key, everything(MessageIdx(0))).unwrap(), *messages);
+        let count = messages.len() as u32;
+        for _ in 0..200 {
+            let (from, size, limit) = (draw(count + 2), draw(40), draw(30) as usize);
+            let span =
+                Span { limit, ..Span::between(MessageIdx(from), MessageIdx(from.saturating_add(size))) };
+            let expected = messages.iter().skip(from as usize).take(limit.min(size as usize));
+            assert!(reader.messages(&key, span).unwrap().iter().eq(expected), "{from} {size} {limit}");
+            let turn = draw(count / 2);
+            let turns = reader.turns(&key, Span::starting(TurnNo(turn), 1)).unwrap();
+            let [turn] = turns.try_into().unwrap();
+            assert_eq!((turn.from.0, turn.until.0), (2 * turn.no.0, (2 * turn.no.0 + 2).min(count)));
+            assert_eq!((turn.messages, turn.answered), (turn.until.0 - turn.from.0, turn.messages == 2));
+        }
+    }
+    assert_eq!(store.check().unwrap(), Vec::<String>::new());
+}
+
+pub fn a_message_is_not_put_where_one_is(store: &dyn Store) {
+    put(store, 1);
+    put(store, 2);
+    let mut again = message(0, 0, Role::User, "another");
+    again.said.external_id = None;
+    assert!(commit(store, vec![Write::AddMessage(key(1).id, again.clone())]).is_err());
+    again.idx = MessageIdx(1);
+    commit(store, vec![Write::AddMessage(key(1).id, again)]).unwrap();
+    let said = store.reader().unwrap().messages(&key(1), everything(MessageIdx(0))).unwrap();
+    assert_eq!(
+        said.iter().map(|message| message.said.text.as_str()).collect::<Vec<_>>(),
+        ["hello", "another"]
+    );
 }
 
 pub fn writers_at_once_all_get_through(store: &dyn Store) {

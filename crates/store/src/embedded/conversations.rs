@@ -9,6 +9,7 @@ use treering_core::conversation::Totals;
 use treering_core::index::VectorIndex;
 use treering_core::{Conversation, ConversationId, ConversationKey, TenantId, ThreadName};
 
+use super::places::Latest;
 use super::read::{external_id, moment, unreadable};
 use super::{codes, threads, tree_read};
 
@@ -20,11 +21,12 @@ pub(super) const COLUMNS: &str =
 /// The most conversations that are kept.
 const MOST: usize = 512;
 
-/// A conversation and the number of its row.
+/// A conversation, the number of its row, and where its latest messages are.
 #[derive(Clone)]
 pub(super) struct Numbered {
     pub(super) pk: i64,
     pub(super) conversation: Conversation,
+    pub(super) latest: Latest,
 }
 
 impl Numbered {
@@ -62,6 +64,10 @@ impl Kept {
         if std::mem::replace(&mut self.version, version) != version {
             self.forget();
         }
+        // Only here: what a commit has changed is needed until it is written.
+        if self.rows.borrow().len() >= MOST {
+            self.rows.borrow_mut().clear();
+        }
         Ok(())
     }
 
@@ -73,11 +79,7 @@ impl Kept {
 
     /// Keeps a conversation as it was written.
     pub(super) fn keep(&self, key: ConversationKey, row: Numbered) {
-        let mut rows = self.rows.borrow_mut();
-        if rows.len() >= MOST && !rows.contains_key(&key) {
-            rows.clear();
-        }
-        rows.insert(key, row);
+        self.rows.borrow_mut().insert(key, row);
     }
 
     /// Looks at a conversation, which is read if it is not kept.
@@ -122,14 +124,23 @@ impl Kept {
     pub(super) fn peek<T>(&self, key: &ConversationKey, look: impl FnOnce(&Numbered) -> T) -> Option<T> {
         self.rows.borrow().get(key).map(look)
     }
+
+    /// Changes what is kept of a conversation, if it is kept.
+    pub(super) fn change<T>(
+        &self,
+        key: &ConversationKey,
+        change: impl FnOnce(&mut Numbered) -> T,
+    ) -> Option<T> {
+        self.rows.borrow_mut().get_mut(key).map(change)
+    }
 }
 
 /// Reads a conversation.
 pub(super) fn find(connection: &Connection, key: &ConversationKey) -> rusqlite::Result<Option<Numbered>> {
-    let sql = format!("SELECT {COLUMNS}, pk FROM conversations WHERE tenant = ?1 AND id = ?2");
+    let sql = format!("SELECT {COLUMNS}, pk, latest FROM conversations WHERE tenant = ?1 AND id = ?2");
     let mut statement = connection.prepare_cached(&sql)?;
     let row = statement.query_row(params![key.tenant.as_str(), key.id.as_bytes()], |row| {
-        Ok(Numbered { conversation: read(row)?, pk: row.get("pk")? })
+        Ok(Numbered { conversation: read(row)?, pk: row.get(19)?, latest: Latest::read(row, 20)? })
     });
     row.optional()
 }

@@ -11,6 +11,7 @@ mod error;
 mod follow;
 mod log;
 mod open;
+mod places;
 mod queue;
 mod read;
 mod schema;
@@ -18,6 +19,7 @@ mod spend;
 mod threads;
 mod tree_read;
 mod tree_write;
+mod turns;
 mod write;
 
 use std::fs;
@@ -266,6 +268,7 @@ impl Store for EmbeddedStore {
                 Ok(format!("a row of {} belongs to no conversation", row.get::<_, String>(0)?))
             })?;
             problems.extend(rows.collect::<Result<Vec<_>, _>>()?);
+            problems.extend(places::check(&reader)?);
             Ok(problems)
         };
         match found().map_err(|error| explain(&self.path, &error)) {

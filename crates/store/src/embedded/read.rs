@@ -2,7 +2,6 @@
 //! a commit is planned.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,12 +19,13 @@ use treering_core::quota::Taken;
 use treering_core::spend::Spent;
 use treering_core::{
     ContentHash, Conversation, ConversationId, ConversationKey, ExternalId, Job, JobId, Json, Message,
-    MessageIdx, NewMessage, NewToolCall, Node, NodeId, Role, TenantId, ThreadName, Timestamp, ToolCall,
-    ToolResult, Turn, TurnNo,
+    MessageIdx, NewMessage, NewToolCall, Node, NodeId, TenantId, ThreadName, Timestamp, ToolCall, ToolResult,
+    Turn, TurnNo,
 };
 
 use super::conversations::{self, COLUMNS, Kept, Numbered, totals};
 use super::error::explain;
+use super::places::Latest;
 use super::{codes, threads};
 
 /// What can be read through a connection, owned or lent. Everything it reads is of one moment.
@@ -38,8 +38,14 @@ pub(super) struct View<'a, C> {
     kept: Option<&'a Kept>,
 }
 
-/// A conversation's row number and the names of its threads by place.
-type Found = (i64, Arc<[ThreadName]>);
+/// What is needed of a conversation's row to read its messages.
+#[derive(Clone)]
+pub(super) struct Found {
+    pub(super) pk: i64,
+    /// The names of its threads by place.
+    pub(super) names: Arc<[ThreadName]>,
+    pub(super) latest: Arc<Latest>,
+}
 
 pub(super) const CALL: &str = "t.turn, t.place, t.before_idx, t.at, t.success, t.duration_ms, t.name,
     t.external_id, t.args, t.result, t.thread";
@@ -76,40 +82,25 @@ impl<'a, C: Deref<Target = Connection>> View<'a, C> {
         rows().map_err(|error| explain(self.path, &error))
     }
 
-    fn row(&self, key: &ConversationKey) -> StoreResult<Option<Found>> {
+    pub(super) fn row(&self, key: &ConversationKey) -> StoreResult<Option<Found>> {
         if let Some((_, known)) = self.last.borrow().as_ref().filter(|(last, _)| last == key) {
             return Ok(Some(known.clone()));
         }
-        let names =
-            |row: &Numbered| row.conversation.threads.iter().map(|thread| thread.name.clone()).collect();
-        if let Some(found) = self.kept.and_then(|kept| kept.peek(key, |row| (row.pk, names(row)))) {
+        let kept = |row: &Numbered| Found {
+            pk: row.pk,
+            names: row.conversation.threads.iter().map(|thread| thread.name.clone()).collect(),
+            latest: Arc::new(row.latest.clone()),
+        };
+        if let Some(found) = self.kept.and_then(|rows| rows.peek(key, kept)) {
             return Ok(Some(found));
         }
-        let sql = "SELECT pk, threads FROM conversations WHERE tenant = ?1 AND id = ?2";
+        let sql = "SELECT pk, threads, latest FROM conversations WHERE tenant = ?1 AND id = ?2";
         let row = self.one(sql, params![key.tenant.as_str(), key.id.as_bytes()], |row| {
             let names = threads::read(row, 1)?.into_iter().map(|thread| thread.name).collect();
-            Ok((row.get(0)?, names))
+            Ok(Found { pk: row.get(0)?, names, latest: Arc::new(Latest::read(row, 2)?) })
         })?;
         self.last.replace(row.clone().map(|row| (key.clone(), row)));
         Ok(row)
-    }
-
-    /// The first message at or after which a turn can have messages, found by halving: the number
-    /// of turns never falls from one message to the next.
-    fn first_message(&self, pk: i64, turn: TurnNo) -> StoreResult<MessageIdx> {
-        let last = "SELECT ifnull(max(idx) + 1, 0) FROM messages WHERE conversation = ?1";
-        let (mut low, mut high) = (0, self.one(last, [pk], |row| row.get(0))?.unwrap_or(0));
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let sql = "SELECT turns FROM messages WHERE conversation = ?1 AND idx = ?2";
-            let turns: u32 = self.one(sql, params![pk, middle], |row| row.get(0))?.unwrap_or(0);
-            if turns > turn.0 {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        Ok(MessageIdx(low))
     }
 }
 
@@ -179,51 +170,29 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
     }
 
     fn turns(&self, key: &ConversationKey, span: Span<TurnNo>) -> StoreResult<Vec<Turn>> {
-        let Some((pk, names)) = self.row(key)? else { return Ok(Vec::new()) };
-        let from = span.from.0;
-        let limit = from.saturating_add(u32::try_from(span.limit).unwrap_or(u32::MAX));
-        let until = span.until.map_or(limit, |until| until.0.min(limit));
-        let first = self.first_message(pk, span.from)?;
-        // In one thread, a turn ends where the next one begins; in several, it may go on anywhere.
-        let last = match names.len() {
-            0 | 1 => self.first_message(pk, TurnNo(until))?,
-            _ => MessageIdx(u32::MAX),
-        };
-        let sql = "SELECT turn, thread, min(idx), max(idx) + 1, count(*), 0, max(role = ?6 AND chars > 0),
-                min(at), max(at)
-            FROM messages WHERE conversation = ?1 AND idx >= ?2 AND idx < ?3 AND turn >= ?4 AND turn < ?5
-            GROUP BY turn";
-        let assistant = codes::role_code(Role::Assistant);
-        let params = params![pk, first.0, last.0, from, until, assistant];
-        let spoken = self.many(sql, params, |row| turn(row, &names))?;
-        let sql = "SELECT turn, thread, min(before_idx), min(before_idx), 0, count(*), 0, min(at), max(at)
-            FROM tool_calls WHERE conversation = ?1 AND turn >= ?2 AND turn < ?3 GROUP BY turn";
-        let acted = self.many(sql, params![pk, from, until], |row| turn(row, &names))?;
-        let mut turns: BTreeMap<u32, Turn> = spoken.into_iter().map(|turn| (turn.no.0, turn)).collect();
-        for calls in acted {
-            turns
-                .entry(calls.no.0)
-                .and_modify(|turn| {
-                    turn.tool_calls = calls.tool_calls;
-                    turn.started_at = turn.started_at.min(calls.started_at);
-                    turn.ended_at = turn.ended_at.max(calls.ended_at);
-                })
-                .or_insert(calls);
-        }
-        Ok(turns.into_values().collect())
+        self.read_turns(key, span)
     }
 
     fn messages(&self, key: &ConversationKey, span: Span<MessageIdx>) -> StoreResult<Vec<Message>> {
-        let Some((pk, names)) = self.row(key)? else { return Ok(Vec::new()) };
+        let Some(Found { pk, names, latest }) = self.row(key)? else { return Ok(Vec::new()) };
         let sql = "SELECT idx, turn, thread, role, at, chars, tokens, hash, author, external_id, text, parts,
                 turns
-            FROM messages WHERE conversation = ?1 AND idx >= ?2 AND idx < ?3 ORDER BY idx LIMIT ?4";
-        let params = params![pk, span.from.0, end(span.until.map(|idx| idx.0)), rows(span.limit)];
-        self.many(sql, params, |row| message(row, &names))
+            FROM messages WHERE seq >= ?1 AND seq < ?2 ORDER BY seq LIMIT ?3";
+        let until = span.until.map_or(u32::MAX, |until| until.0);
+        let mut messages = Vec::new();
+        if span.limit == 0 {
+            return Ok(messages);
+        }
+        self.each_run(pk, &latest, (span.from.0, until), |run| {
+            let ((seq, end), left) = (run.seqs(), rows(span.limit - messages.len()));
+            messages.extend(self.many(sql, params![seq, end, left], |row| message(row, &names))?);
+            Ok(messages.len() == span.limit)
+        })?;
+        Ok(messages)
     }
 
     fn tool_calls(&self, key: &ConversationKey, span: Span<TurnNo>) -> StoreResult<Vec<ToolCall>> {
-        let Some((pk, names)) = self.row(key)? else { return Ok(Vec::new()) };
+        let Some(Found { pk, names, .. }) = self.row(key)? else { return Ok(Vec::new()) };
         let sql = format!(
             "SELECT {CALL} FROM tool_calls t WHERE conversation = ?1 AND turn >= ?2 AND turn < ?3
             ORDER BY turn, place LIMIT ?4"
@@ -236,7 +205,7 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let Some((pk, _)) = self.row(key)? else { return Ok(vec![None; ids.len()]) };
+        let Some(Found { pk, .. }) = self.row(key)? else { return Ok(vec![None; ids.len()]) };
         let message = "SELECT idx, hash FROM messages WHERE external_id = ?2 AND conversation = ?1";
         let call = "SELECT turn, place, result IS NOT NULL FROM tool_calls
             WHERE external_id = ?2 AND conversation = ?1";
@@ -407,23 +376,9 @@ fn json(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Json>> {
 }
 
 /// The name of the thread whose number is in the row.
-fn thread(row: &Row<'_>, at: usize, names: &[ThreadName]) -> rusqlite::Result<ThreadName> {
+pub(super) fn thread(row: &Row<'_>, at: usize, names: &[ThreadName]) -> rusqlite::Result<ThreadName> {
     let no: u32 = row.get(at)?;
     names.get(no as usize).cloned().ok_or_else(|| unreadable(at, "no such thread"))
-}
-
-fn turn(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Turn> {
-    Ok(Turn {
-        no: TurnNo(row.get(0)?),
-        thread: thread(row, 1, names)?,
-        from: MessageIdx(row.get(2)?),
-        until: MessageIdx(row.get(3)?),
-        messages: row.get(4)?,
-        tool_calls: row.get(5)?,
-        answered: row.get(6)?,
-        started_at: moment(row, 7)?,
-        ended_at: moment(row, 8)?,
-    })
 }
 
 pub(super) fn message(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Message> {

@@ -14,6 +14,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0003_vectors.sql"),
     include_str!("schema/0004_spend.sql"),
     include_str!("schema/0005_quotas.sql"),
+    include_str!("schema/0006_places.sql"),
 ];
 
 /// The newest version this program knows.

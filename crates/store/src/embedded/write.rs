@@ -1,6 +1,6 @@
 //! Applies commits to the connection that holds the write lock.
 
-use rusqlite::{CachedStatement, Connection, params};
+use rusqlite::{CachedStatement, Connection, ToSql, params};
 use treering_core::{
     Commit, Conversation, ConversationId, ConversationKey, Message, TenantId, ThreadName, ToolCall,
     ToolResult, TurnNo, Write,
@@ -8,6 +8,7 @@ use treering_core::{
 
 use super::codes::{naming_code, role_code, state_code};
 use super::conversations::{Kept, Numbered};
+use super::places::Latest;
 use super::tree_write::{self as tree, text_of};
 use super::{follow, spend, threads};
 
@@ -19,6 +20,8 @@ pub(super) struct Writer<'a> {
     connection: &'a Connection,
     statements: [Option<CachedStatement<'a>>; SQL.len()],
     kept: &'a Kept,
+    /// The conversations whose rows are not yet as they are kept.
+    changed: Vec<ConversationKey>,
 }
 
 /// Which statement; its place in [`SQL`].
@@ -35,7 +38,7 @@ const SQL: [&str; 5] = [
     // Mostly a conversation has only grown: then the indexes over its names are left alone.
     "UPDATE conversations SET title = ?2, participants = ?3, started_at = ?4, last_activity = ?5, state = ?6,
         messages = ?7, turns = ?8, tool_calls = ?9, chars = ?10, tokens = ?11, naming = ?12, threads = ?13,
-        policy = ?14, growth = ?15
+        policy = ?14, growth = ?15, latest = ?16
     WHERE pk = ?1",
     "INSERT INTO conversations (pk, title, participants, started_at, last_activity, state, messages, turns,
         tool_calls, chars, tokens, naming, threads, policy, growth, tenant, id, slug, cwd, project_path,
@@ -45,7 +48,7 @@ const SQL: [&str; 5] = [
         last_activity = ?5, state = ?6, messages = ?7, turns = ?8, tool_calls = ?9, chars = ?10,
         tokens = ?11, naming = ?12, threads = ?13, policy = ?14, growth = ?15, slug = ?18, cwd = ?19,
         project_path = ?20, external_id = ?21
-    RETURNING pk",
+    RETURNING pk, latest",
     "INSERT INTO messages (conversation, idx, turn, turns, thread, role, at, chars, tokens, hash, author,
         external_id, text, parts)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
@@ -60,13 +63,17 @@ const SQL: [&str; 5] = [
 impl<'a> Writer<'a> {
     /// A writer for the transaction that is open on a connection.
     pub(super) fn new(connection: &'a Connection, kept: &'a Kept) -> Self {
-        Self { connection, statements: Default::default(), kept }
+        Self { connection, statements: Default::default(), kept, changed: Vec::new() }
     }
 
-    /// Writes a commit.
+    /// Writes a commit. Rows of conversations come last, once it is known where their messages are.
     pub(super) fn apply(&mut self, commit: &Commit) -> Result<()> {
-        let tenant = &commit.tenant;
-        commit.writes.iter().try_for_each(|write| match write {
+        commit.writes.iter().try_for_each(|write| self.write(&commit.tenant, write))?;
+        std::mem::take(&mut self.changed).iter().try_for_each(|key| self.grow_conversation(key))
+    }
+
+    fn write(&mut self, tenant: &TenantId, write: &Write) -> Result<()> {
+        match write {
             Write::PutConversation(conversation) => self.put_conversation(tenant, conversation),
             Write::AddMessage(id, message) => self.add_message(tenant, *id, message),
             Write::AddToolCall(id, call) => self.add_tool_call(tenant, *id, call),
@@ -95,7 +102,7 @@ impl<'a> Writer<'a> {
                 let conversation = line.conversation.map(|id| self.pk(tenant, id)).transpose()?;
                 tree::add_log(self.connection, tenant, conversation, line)
             }
-        })
+        }
     }
 
     fn statement(&mut self, which: Which) -> Result<&mut CachedStatement<'a>> {
@@ -108,48 +115,56 @@ impl<'a> Writer<'a> {
 
     fn put_conversation(&mut self, tenant: &TenantId, it: &Conversation) -> Result<()> {
         let key = key(tenant, it.id);
-        // Where its names are as they were, the row's number says which it is.
-        let grown = self.kept.peek(&key, |row| row.is_named_like(it).then_some(row.pk)).flatten();
-        let (participants, threads) = (text_of(&it.participants)?, threads::write(&it.threads)?);
-        let (policy, growth) = (text_of(&it.policy)?, text_of(&it.growth)?);
-        let changing = params![
-            grown,
-            it.title,
-            participants,
-            it.started_at.as_micros(),
-            it.last_activity.as_micros(),
-            state_code(it.state),
-            it.totals.messages,
-            it.totals.turns,
-            it.totals.tool_calls,
-            it.totals.chars as i64,
-            it.totals.tokens as i64,
-            naming_code(it.naming),
-            threads,
-            policy,
-            growth,
-        ];
-        let pk = match grown {
-            Some(pk) => {
-                self.statement(Which::GrowConversation)?.execute(changing)?;
-                pk
+        let grown = self.kept.change(&key, |row| {
+            // Where its names are as they were, the row's number says which it is.
+            let same = row.is_named_like(it);
+            if same {
+                row.conversation.clone_from(it);
             }
-            None => {
-                let external_id = it.external_id.as_ref().map(|id| id.as_str());
-                let names =
-                    params![tenant.as_str(), it.id.as_bytes(), it.slug, it.cwd, it.project_path, external_id];
-                let all = [changing, names].concat();
-                self.statement(Which::PutConversation)?.query_row(&all[..], |row| row.get(0))?
-            }
-        };
-        self.kept.keep(key, Numbered { pk, conversation: it.clone() });
+            same
+        });
+        if grown == Some(true) {
+            self.change(key);
+            return Ok(());
+        }
+        let external_id = it.external_id.as_ref().map(|id| id.as_str());
+        let id = it.id.as_bytes();
+        let names = params![tenant.as_str(), id, it.slug, it.cwd, it.project_path, external_id];
+        let statement = self.statement(Which::PutConversation)?;
+        let (pk, latest) = with_columns(None, it, names, |columns| {
+            statement.query_row(columns, |row| Ok((row.get(0)?, Latest::read(row, 1)?)))
+        })?;
+        let latest = self.kept.peek(&key, |row| row.latest.clone()).unwrap_or(latest);
+        self.kept.keep(key, Numbered { pk, conversation: it.clone(), latest });
         Ok(())
+    }
+
+    /// Notes that the row of a conversation has to be written.
+    fn change(&mut self, key: ConversationKey) {
+        if !self.changed.contains(&key) {
+            self.changed.push(key);
+        }
+    }
+
+    /// Writes the row of a conversation as it is kept.
+    fn grow_conversation(&mut self, key: &ConversationKey) -> Result<()> {
+        let connection = self.connection;
+        let settle = |row: &mut Numbered| row.latest.settle(connection, row.pk);
+        self.kept.change(key, settle).transpose()?;
+        let kept = self.kept;
+        let statement = self.statement(Which::GrowConversation)?;
+        let write = |row: &Numbered| {
+            let latest = row.latest.write()?;
+            let write = |columns: &[&dyn ToSql]| statement.execute(columns).map(drop);
+            with_columns(Some(row.pk), &row.conversation, params![latest], write)
+        };
+        kept.peek(key, write).unwrap_or(Err(rusqlite::Error::QueryReturnedNoRows))
     }
 
     fn add_message(&mut self, tenant: &TenantId, id: ConversationId, message: &Message) -> Result<()> {
         let (conversation, thread) = self.place(tenant, id, &message.thread)?;
         let said = &message.said;
-        self.statement(Which::AddMessage)?.execute(params![
+        let seq = self.statement(Which::AddMessage)?.insert(params![
             conversation,
             message.idx.0,
             message.turn.0,
@@ -165,6 +180,11 @@ impl<'a> Writer<'a> {
             said.text,
             said.parts.as_ref().map(|parts| parts.as_str()),
         ])?;
+        let key = key(tenant, id);
+        let connection = self.connection;
+        let add = |row: &mut Numbered| row.latest.add(connection, row.pk, message.idx.0, seq);
+        self.kept.change(&key, add).transpose()?;
+        self.change(key);
         Ok(())
     }
 
@@ -227,6 +247,36 @@ impl<'a> Writer<'a> {
             row.map_or(Err(rusqlite::Error::QueryReturnedNoRows), look)
         })?
     }
+}
+
+/// Calls `run` with what is written of a conversation in every statement that writes one, and what
+/// follows it.
+fn with_columns<T>(
+    pk: Option<i64>,
+    it: &Conversation,
+    more: &[&dyn ToSql],
+    run: impl FnOnce(&[&dyn ToSql]) -> Result<T>,
+) -> Result<T> {
+    let (participants, threads) = (text_of(&it.participants)?, threads::write(&it.threads)?);
+    let (policy, growth) = (text_of(&it.policy)?, text_of(&it.growth)?);
+    let columns = params![
+        pk,
+        it.title,
+        participants,
+        it.started_at.as_micros(),
+        it.last_activity.as_micros(),
+        state_code(it.state),
+        it.totals.messages,
+        it.totals.turns,
+        it.totals.tool_calls,
+        it.totals.chars as i64,
+        it.totals.tokens as i64,
+        naming_code(it.naming),
+        threads,
+        policy,
+        growth,
+    ];
+    run(&[columns, more].concat())
 }
 
 fn key(tenant: &TenantId, id: ConversationId) -> ConversationKey {

@@ -1,0 +1,199 @@
+//! Where the messages of a conversation are among all messages, which are kept in the order they
+//! arrived in: runs of messages that arrived one after the other.
+//!
+//! The latest runs are in the conversation's own row, which a turn writes anyway; once they are
+//! many, they go to a table, all at once. So a turn need not write a page of an index beside its
+//! messages, and writers with a conversation each share more of what they write.
+
+use std::ops::Deref;
+
+use rusqlite::{Connection, OptionalExtension, Row, ffi, params};
+use treering_core::ports::StoreResult;
+
+use super::error::explain;
+use super::read::View;
+use super::tree_read::parsed;
+use super::tree_write::text_of;
+
+/// How many runs a conversation's own row holds at the most.
+const MOST_RUNS: usize = 16;
+
+/// How many runs are looked up at once.
+const PAGE: usize = 256;
+
+/// Messages that arrived one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    /// The first of them in its conversation.
+    idx: u32,
+    /// The number of its arrival.
+    seq: i64,
+    count: u32,
+}
+
+impl Run {
+    /// One past the last of them.
+    const fn end(&self) -> u32 {
+        self.idx.saturating_add(self.count)
+    }
+
+    /// Those of them that lie in a range.
+    fn within(&self, from: u32, until: u32) -> Option<Self> {
+        let (idx, end) = (self.idx.max(from), self.end().min(until));
+        let count = end.checked_sub(idx).filter(|count| *count > 0)?;
+        Some(Self { idx, seq: self.seq + i64::from(idx - self.idx), count })
+    }
+
+    /// The numbers of arrival that they have: from the first up to, not including, the second.
+    pub(super) fn seqs(&self) -> (i64, i64) {
+        (self.seq, self.seq + i64::from(self.count))
+    }
+}
+
+/// The latest runs of a conversation, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Latest(Vec<Run>);
+
+impl Latest {
+    /// Adds a message that has arrived. Where the conversation has one there already, or a later one,
+    /// it is refused.
+    pub(super) fn add(
+        &mut self,
+        connection: &Connection,
+        pk: i64,
+        idx: u32,
+        seq: i64,
+    ) -> rusqlite::Result<()> {
+        let end = match self.0.last() {
+            Some(last) => last.end(),
+            None => settled_end(connection, pk)?,
+        };
+        if idx < end {
+            let code = ffi::Error::new(ffi::SQLITE_CONSTRAINT_UNIQUE);
+            return Err(rusqlite::Error::SqliteFailure(
+                code,
+                Some(format!("there is a message {idx} already")),
+            ));
+        }
+        match self.0.last_mut() {
+            Some(last) if last.end() == idx && last.seqs().1 == seq => last.count += 1,
+            _ => self.0.push(Run { idx, seq, count: 1 }),
+        }
+        Ok(())
+    }
+
+    /// Puts the runs into the table once they are many.
+    pub(super) fn settle(&mut self, connection: &Connection, pk: i64) -> rusqlite::Result<()> {
+        if self.0.len() <= MOST_RUNS {
+            return Ok(());
+        }
+        // The last one may still grow.
+        let last = self.0.pop();
+        let sql = "INSERT INTO places (conversation, idx, seq, count) VALUES (?1, ?2, ?3, ?4)";
+        let mut statement = connection.prepare_cached(sql)?;
+        for run in self.0.drain(..) {
+            statement.execute(params![pk, run.idx, run.seq, run.count])?;
+        }
+        self.0.extend(last);
+        Ok(())
+    }
+
+    /// As it is in the row: `[idx, seq, count]` for each.
+    pub(super) fn write(&self) -> rusqlite::Result<String> {
+        text_of(&self.0.iter().map(|run| (run.idx, run.seq, run.count)).collect::<Vec<_>>())
+    }
+
+    pub(super) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Self> {
+        let runs: Vec<(u32, i64, u32)> = parsed(row, at)?;
+        Ok(Self(runs.into_iter().map(|(idx, seq, count)| Run { idx, seq, count }).collect()))
+    }
+}
+
+impl<C: Deref<Target = Connection>> View<'_, C> {
+    /// Calls `read` for each run of messages in a range, in order, until it says that this is enough.
+    pub(super) fn each_run(
+        &self,
+        pk: i64,
+        latest: &Latest,
+        (mut from, until): (u32, u32),
+        mut read: impl FnMut(Run) -> StoreResult<bool>,
+    ) -> StoreResult<()> {
+        let settled = latest.0.first().map_or(until, |first| first.idx.min(until));
+        while from < settled {
+            let page = self.settled_runs(pk, from, settled)?;
+            let last = page.last().map(Run::end);
+            for run in page.iter().filter_map(|run| run.within(from, until)) {
+                if read(run)? {
+                    return Ok(());
+                }
+            }
+            match last {
+                Some(last) if page.len() == PAGE => from = last,
+                _ => break,
+            }
+        }
+        for run in latest.0.iter().filter_map(|run| run.within(from, until)) {
+            if read(run)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of arrival of a message, and `None` where there is none.
+    pub(super) fn seq(&self, pk: i64, latest: &Latest, idx: u32) -> StoreResult<Option<i64>> {
+        let mut seq = None;
+        self.each_run(pk, latest, (idx, idx.saturating_add(1)), |run| {
+            seq = Some(run.seq);
+            Ok(true)
+        })?;
+        Ok(seq)
+    }
+
+    /// One past the last message.
+    pub(super) fn messages_end(&self, pk: i64, latest: &Latest) -> StoreResult<u32> {
+        match latest.0.last() {
+            Some(last) => Ok(last.end()),
+            None => settled_end(&self.connection, pk).map_err(|error| explain(self.path, &error)),
+        }
+    }
+
+    /// The first runs in the table that reach into a range.
+    fn settled_runs(&self, pk: i64, from: u32, until: u32) -> StoreResult<Vec<Run>> {
+        let sql = "SELECT idx, seq, count FROM places
+            WHERE conversation = ?1 AND idx < ?3 AND idx >= ifnull(
+                (SELECT max(idx) FROM places WHERE conversation = ?1 AND idx <= ?2), ?2)
+            ORDER BY idx LIMIT ?4";
+        self.many(sql, params![pk, from, until, PAGE as i64], |row| {
+            Ok(Run { idx: row.get(0)?, seq: row.get(1)?, count: row.get(2)? })
+        })
+    }
+}
+
+/// One past the last message that has a place in the table.
+fn settled_end(connection: &Connection, pk: i64) -> rusqlite::Result<u32> {
+    let sql = "SELECT idx + count FROM places WHERE conversation = ?1 ORDER BY idx DESC LIMIT 1";
+    let end = connection.prepare_cached(sql)?.query_row([pk], |row| row.get(0)).optional()?;
+    Ok(end.unwrap_or(0))
+}
+
+/// Conversations whose messages and places do not add up.
+pub(super) fn check(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let sql = "SELECT c.slug, m.conversation, sum(m.stored), sum(m.placed) FROM (
+            SELECT conversation, count(*) AS stored, 0 AS placed FROM messages GROUP BY conversation
+            UNION ALL SELECT conversation, 0, sum(count) FROM places GROUP BY conversation
+            UNION ALL SELECT pk, 0, (SELECT sum(value ->> 2) FROM json_each(latest)) FROM conversations
+        ) m LEFT JOIN conversations c ON c.pk = m.conversation
+        GROUP BY m.conversation HAVING sum(m.stored) <> sum(m.placed)";
+    let mut statement = connection.prepare(sql)?;
+    let problems = statement.query_map([], |row| {
+        let slug: Option<String> = row.get(0)?;
+        let which = match slug {
+            Some(slug) => format!("conversation {slug}"),
+            None => format!("row {} of no conversation", row.get::<_, i64>(1)?),
+        };
+        let (stored, placed): (i64, i64) = (row.get(2)?, row.get(3)?);
+        Ok(format!("{which}: {stored} messages are stored, and {placed} have a place"))
+    })?;
+    problems.collect()
+}
