@@ -122,7 +122,7 @@ pub struct Window {
 }
 
 /// Part of a message: a slice of an oversized one, or all of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slice {
     /// The message.
     pub idx: MessageIdx,

@@ -12,7 +12,7 @@ use common::{entry, open, start, under, work_off};
 use proptest::prelude::*;
 use treering_core::packing::Profile;
 use treering_core::parameters::Assignment;
-use treering_core::{ConversationId, NewMessage, Policy, Role, ThreadName, Tokenizer, TurnNo};
+use treering_core::{ConversationId, NewMessage, Policy, Role, TenantId, ThreadName, Tokenizer, TurnNo};
 use treering_engine::{ContextRequest, Incoming, Matching, Memory, NewConversation, Target};
 use treering_providers::{Bpe, Extractive};
 use treering_testkit::generate::{conversation, external};
@@ -310,6 +310,32 @@ fn a_thread_hears_nothing_of_another() {
     let (main, idea) = (of(&ThreadName::main()), of(&idea));
     assert!(main.contains("Turn 11:") && !main.contains("lake"), "{main}");
     assert!(idea.contains("lake") && idea.contains("Turn 4:") && !idea.contains("Turn 6:"), "{idea}");
+}
+
+/// Two tenants have a conversation under the same id, cut at the same places, that says other things of the same length.
+#[test]
+fn a_tenant_hears_nothing_of_another() {
+    let (memory, _folder) = under(small());
+    let id = ConversationId::from_bytes([7; 16]);
+    for works in [false, true] {
+        let contexts = [("mine", "tide"), ("other", "rock")].map(|(tenant, word)| {
+            let memory = memory.of_tenant(TenantId::new(tenant).unwrap());
+            let said = |number: i64| {
+                let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
+                NewMessage::new(role, format!("{} {number}", word.repeat(30)), start().plus_micros(number))
+            };
+            let entries = (0..40).map(|number| memory.message(ThreadName::main(), said(number))).collect();
+            let target = Target::Named(NewConversation { id: Some(id), ..Default::default() });
+            memory.append(Incoming { target, entries, matching: Matching::Position }).unwrap();
+            if works {
+                work_off(&memory, id);
+            }
+            let context = memory.context(&request(id, "cut", 2000, None)).unwrap().markdown();
+            assert!(context.contains(word));
+            context
+        });
+        assert!(!contexts[0].contains("rock") && !contexts[1].contains("tide"), "{}", contexts[1]);
+    }
 }
 
 #[test]

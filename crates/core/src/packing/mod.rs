@@ -104,7 +104,7 @@ const fn end_of(place: Place) -> u32 {
 }
 
 /// What a message says about its place, before the name of who speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Lead {
     /// Nothing: it goes on from what is above it.
     None,

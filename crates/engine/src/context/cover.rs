@@ -65,14 +65,14 @@ impl Grove<'_> {
 
     pub(super) fn children(&mut self, node: &Node) -> StoreResult<Vec<Arc<Node>>> {
         let Some(below) = node.level().below() else { return Ok(Vec::new()) };
-        if let Some(children) = self.tally.below(self.key.id, node) {
+        if let Some(children) = self.tally.below(self.key, node) {
             self.keep(&children);
             return Ok(children);
         }
         let filter = NodeFilter { parent: Some(Some(node.ordinal())), ..NodeFilter::at(below) };
         let mut children = self.read_nodes(&filter)?;
         children.sort_by_key(|child| (child.range_end, child.ordinal()));
-        self.tally.put_below(self.key.id, node, children.clone());
+        self.tally.put_below(self.key, node, children.clone());
         Ok(children)
     }
 

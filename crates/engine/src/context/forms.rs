@@ -9,7 +9,7 @@ use treering_core::{ContentHash, Role};
 
 use super::blocks::{self, Said};
 use super::grove::{Grove, day_of};
-use super::tally::Tally;
+use super::tally::{Tally, Told};
 
 /// What is handed to a model, with its receipt.
 #[derive(Debug, Clone)]
@@ -182,12 +182,11 @@ fn write_items(grove: &Grove<'_>, items: &[Item], recalled: bool) -> Vec<Context
     let mut written = Vec::with_capacity(items.len());
     let mut before: Option<&Item> = None;
     for item in items {
-        let (block, said, tokens) = match item.key {
+        let (Told { block, hash, tokens }, said) = match item.key {
             Key::Node(level, ordinal) => {
                 let block = grove.nodes.get(&(level, ordinal)).map(|node| blocks::node(node, item.grain));
                 let block = block.unwrap_or_default();
-                let tokens = grove.tally.count(&block);
-                (block, None, tokens)
+                (Told { tokens: grove.tally.count(&block), hash: hash(&block), block }, None)
             }
             Key::Said(slice) => {
                 let lead = match (before, recalled) {
@@ -199,15 +198,18 @@ fn write_items(grove: &Grove<'_>, items: &[Item], recalled: bool) -> Vec<Context
                 let Some(said) = said else { continue };
                 let whole = item.grain >= Grain::Text && slice.from == 0 && slice.until >= said.message.chars;
                 let as_said = (whole && !recalled).then(|| (said.message.said.role, as_said(&said)));
-                let (block, tokens) = said.block(grove.tally, item.grain);
-                (block, as_said, tokens)
+                (grove.told(&said, item.grain, recalled), as_said)
             }
         };
-        let hash = ContentHash::of_fields(&[block.as_bytes()]);
         written.push(ContextItem { block, said, hash, tokens });
         before = Some(item);
     }
     written
+}
+
+/// The hash of a block.
+pub(super) fn hash(block: &str) -> ContentHash {
+    ContentHash::of_fields(&[block.as_bytes()])
 }
 
 /// A message as it was said, after the tools that were called before it.

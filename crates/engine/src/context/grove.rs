@@ -19,9 +19,10 @@ use treering_core::{
 use crate::gate::Seen;
 
 use super::blocks::{self, NODE_GRAINS, Said};
+use super::forms::hash;
 use super::hits::Asked;
 use super::lineage::Lineage;
-use super::tally::{Sealed, Tally};
+use super::tally::{Sealed, Tally, Told};
 
 /// The pieces of a conversation.
 pub(super) struct Grove<'a> {
@@ -156,8 +157,8 @@ impl<'a> Grove<'a> {
         if self.read.contains(&idx) {
             return true;
         }
-        let Some((first, window)) = self.remembered.range(..=idx).next_back() else { return false };
-        let at = (idx - first) as usize;
+        let Some((window, at)) = self.window_of(idx) else { return false };
+        let window = Arc::clone(window);
         let Some(message) = window.messages.get(at) else { return false };
         let before = at.checked_sub(1).map_or(window.before.as_ref(), |before| window.messages.get(before));
         for message in before.into_iter().chain([message]) {
@@ -168,6 +169,26 @@ impl<'a> Grove<'a> {
         }
         self.read.insert(idx);
         true
+    }
+
+    /// The remembered window that a message is in, and which of its messages it is.
+    fn window_of(&self, idx: u32) -> Option<(&Arc<Sealed>, usize)> {
+        let (first, window) = self.remembered.range(..=idx).next_back()?;
+        let at = (idx - first) as usize;
+        (at < window.messages.len()).then_some((window, at))
+    }
+
+    /// A message as it is written, in its place.
+    pub(super) fn told(&self, said: &Said<'_>, grain: Grain, recalled: bool) -> Told {
+        let write = || {
+            let (block, tokens) = said.block(self.tally, grain);
+            Told { hash: hash(&block), block, tokens }
+        };
+        // What is recalled is written without its tools, and as it fits the question.
+        match self.window_of(said.slice.idx.0).filter(|_| !recalled) {
+            Some((window, _)) => window.told(said, grain, write),
+            None => write(),
+        }
     }
 
     /// A message as it is told, in its place.
@@ -195,19 +216,19 @@ impl<'a> Grove<'a> {
 
     /// A sealed window as it was said.
     fn sealed(&mut self, window: &Window) -> StoreResult<Arc<Sealed>> {
-        let sealed = match self.tally.said(self.key.id, window) {
+        let sealed = match self.tally.said(self.key, window) {
             Some(sealed) => sealed,
             None => {
                 let pieces = self.raw(window)?;
                 let (from, until) = (window.from.idx.0, window.end().0);
                 let calls = self.calls.iter().filter(|(idx, _)| (from..until).contains(idx));
-                let sealed = Arc::new(Sealed {
+                let sealed = Arc::new(Sealed::new(
                     pieces,
-                    before: from.checked_sub(1).and_then(|before| self.messages.get(&before)).cloned(),
-                    messages: self.messages.range(from..until).map(|(_, it)| Arc::clone(it)).collect(),
-                    calls: calls.map(|(idx, calls)| (*idx, calls.clone())).collect(),
-                });
-                self.tally.put_said(self.key.id, window, Arc::clone(&sealed));
+                    from.checked_sub(1).and_then(|before| self.messages.get(&before)).cloned(),
+                    self.messages.range(from..until).map(|(_, it)| Arc::clone(it)).collect(),
+                    calls.map(|(idx, calls)| (*idx, calls.clone())).collect(),
+                ));
+                self.tally.put_said(self.key, window, Arc::clone(&sealed));
                 sealed
             }
         };
@@ -249,7 +270,7 @@ impl<'a> Grove<'a> {
     }
 
     pub(super) fn node_piece(&self, node: &Node) -> Piece {
-        self.tally.piece(self.key.id, node, || self.new_piece(node))
+        self.tally.piece(self.key, node, || self.new_piece(node))
     }
 
     fn new_piece(&self, node: &Node) -> Piece {

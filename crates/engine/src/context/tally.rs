@@ -6,13 +6,15 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use treering_core::node::Window;
-use treering_core::packing::Piece;
+use treering_core::node::{Slice, Window};
+use treering_core::packing::{Grain, Lead, Piece};
 use treering_core::ports::NodeMark;
-use treering_core::{ContentHash, ConversationId, Message, Node, NodeId, Timestamp, Tokenizer, ToolCall};
+use treering_core::{ContentHash, ConversationKey, Message, Node, NodeId, Timestamp, Tokenizer, ToolCall};
+
+use super::blocks::Said;
 
 /// A node as it was written at one moment: written anew, it is another one.
-type Written = (ConversationId, NodeId, Timestamp);
+type Written = (ConversationKey, NodeId, Timestamp);
 
 /// A sealed window as it was said.
 pub(super) struct Sealed {
@@ -23,6 +25,33 @@ pub(super) struct Sealed {
     pub(super) messages: Vec<Arc<Message>>,
     /// The tool calls before each of them.
     pub(super) calls: HashMap<u32, Vec<ToolCall>>,
+    told: Memo<(Slice, Lead, Grain), Told>,
+}
+
+/// A message as it is written.
+#[derive(Clone)]
+pub(super) struct Told {
+    pub(super) block: String,
+    pub(super) hash: ContentHash,
+    pub(super) tokens: u32,
+}
+
+impl Sealed {
+    pub(super) fn new(
+        pieces: Vec<Piece>,
+        before: Option<Arc<Message>>,
+        messages: Vec<Arc<Message>>,
+        calls: HashMap<u32, Vec<ToolCall>>,
+    ) -> Self {
+        // Each is told in few ways.
+        let told = Memo::new(8 * messages.len());
+        Self { pieces, before, messages, calls, told }
+    }
+
+    /// One of its messages as it is written, which `write` does the first time.
+    pub(super) fn told(&self, said: &Said<'_>, grain: Grain, write: impl FnOnce() -> Told) -> Told {
+        self.told.get_or((said.slice, said.lead, grain), write)
+    }
 }
 
 /// Counts tokens, and remembers what it has counted.
@@ -32,7 +61,7 @@ pub(crate) struct Tally {
     pieces: Memo<Written, Piece>,
     nodes: Memo<u64, Arc<Node>>,
     below: Memo<Written, Vec<Arc<Node>>>,
-    said: Memo<(ConversationId, Window), Arc<Sealed>>,
+    said: Memo<(ConversationKey, Window), Arc<Sealed>>,
 }
 
 impl Tally {
@@ -58,17 +87,17 @@ impl Tally {
     }
 
     /// The piece of a node.
-    pub(super) fn piece(&self, of: ConversationId, node: &Node, make: impl FnOnce() -> Piece) -> Piece {
+    pub(super) fn piece(&self, of: &ConversationKey, node: &Node, make: impl FnOnce() -> Piece) -> Piece {
         self.pieces.get_or(written(of, node), make)
     }
 
     /// What lies below a node. Whatever changes there marks the node as dirty, and then has it
     /// written anew: while it is neither, what was read before holds.
-    pub(super) fn below(&self, of: ConversationId, node: &Node) -> Option<Vec<Arc<Node>>> {
+    pub(super) fn below(&self, of: &ConversationKey, node: &Node) -> Option<Vec<Arc<Node>>> {
         if node.dirty { None } else { self.below.get(&written(of, node)) }
     }
 
-    pub(super) fn put_below(&self, of: ConversationId, node: &Node, below: Vec<Arc<Node>>) {
+    pub(super) fn put_below(&self, of: &ConversationKey, node: &Node, below: Vec<Arc<Node>>) {
         if !node.dirty {
             self.below.put(written(of, node), below);
         }
@@ -86,17 +115,17 @@ impl Tally {
     }
 
     /// A sealed window as it was said. That never changes, so that it need not be read again.
-    pub(super) fn said(&self, of: ConversationId, window: &Window) -> Option<Arc<Sealed>> {
-        self.said.get(&(of, window.clone()))
+    pub(super) fn said(&self, of: &ConversationKey, window: &Window) -> Option<Arc<Sealed>> {
+        self.said.get(&(of.clone(), window.clone()))
     }
 
-    pub(super) fn put_said(&self, of: ConversationId, window: &Window, said: Arc<Sealed>) {
-        self.said.put((of, window.clone()), said);
+    pub(super) fn put_said(&self, of: &ConversationKey, window: &Window, said: Arc<Sealed>) {
+        self.said.put((of.clone(), window.clone()), said);
     }
 }
 
-fn written(of: ConversationId, node: &Node) -> Written {
-    (of, node.id.clone(), node.making.at)
+fn written(of: &ConversationKey, node: &Node) -> Written {
+    (of.clone(), node.id.clone(), node.making.at)
 }
 
 /// Values by key; all are dropped when there are too many.
