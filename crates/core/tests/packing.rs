@@ -51,7 +51,9 @@ impl Wood {
             from: place(from),
             until: place(until),
             weight,
-            costs: vec![(Grain::Mention, 20), (Grain::Gist, 40), (Grain::Text, 90), (Grain::Details, 110)],
+            costs: [(Grain::Mention, 20), (Grain::Gist, 40), (Grain::Text, 90), (Grain::Details, 110)]
+                .into_iter()
+                .collect(),
             unfolded_least: Some(20),
         }
     }

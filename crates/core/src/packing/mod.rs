@@ -67,6 +67,37 @@ impl Grain {
     }
 }
 
+/// What a piece costs at each grain it can be told at, the coarsest first; finer is dearer. There are thousands of pieces in
+/// a long conversation, and each goes through several hands: so these are kept in place.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Costs {
+    of: [(Grain, u32); Costs::MOST],
+    count: usize,
+}
+
+impl Costs {
+    /// As many as there are grains.
+    const MOST: usize = 4;
+}
+
+impl FromIterator<(Grain, u32)> for Costs {
+    fn from_iter<T: IntoIterator<Item = (Grain, u32)>>(costs: T) -> Self {
+        let mut it = Self { of: [(Grain::Mention, 0); Self::MOST], count: 0 };
+        for (place, cost) in it.of.iter_mut().zip(costs) {
+            *place = cost;
+            it.count += 1;
+        }
+        it
+    }
+}
+
+impl std::ops::Deref for Costs {
+    type Target = [(Grain, u32)];
+    fn deref(&self) -> &Self::Target {
+        &self.of[..self.count]
+    }
+}
+
 /// Something that can stand in a context.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Piece {
@@ -78,8 +109,8 @@ pub struct Piece {
     pub until: Place,
     /// Tokens of the messages it covers.
     pub weight: u32,
-    /// What it costs at each grain it can be told at, the coarsest first; finer is dearer.
-    pub costs: Vec<(Grain, u32)>,
+    /// What it costs.
+    pub costs: Costs,
     /// At least what stands in its place once it is unfolded; nothing can be unfolded in a
     /// message.
     pub unfolded_least: Option<u32>,

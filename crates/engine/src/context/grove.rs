@@ -8,7 +8,7 @@ use std::sync::Arc;
 use treering_core::error::StoreError;
 use treering_core::node::{Place, Slice, Window};
 use treering_core::packing::{
-    Candidate, Forest, Grain, Item, Key, Lead, LeftOut, Piece, Plan, Profile, SkipReason,
+    Candidate, Costs, Forest, Grain, Item, Key, Lead, LeftOut, Piece, Plan, Profile, SkipReason,
 };
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
@@ -314,7 +314,7 @@ pub(super) fn runs(places: impl Iterator<Item = u32>, close: u32) -> Vec<Range<u
 const LEAST_GIST: u32 = 24;
 
 /// Costs that rise with the grain: what is not dearer than something finer is not worth telling.
-fn rising(costs: impl Iterator<Item = (Grain, u32)>) -> Vec<(Grain, u32)> {
+fn rising(costs: impl Iterator<Item = (Grain, u32)>) -> Costs {
     let mut rising: Vec<(Grain, u32)> = Vec::new();
     for (grain, cost) in costs {
         // Lists that are empty add nothing.
@@ -326,7 +326,7 @@ fn rising(costs: impl Iterator<Item = (Grain, u32)>) -> Vec<(Grain, u32)> {
         }
         rising.push((grain, cost));
     }
-    rising
+    rising.into_iter().collect()
 }
 
 pub(super) fn day_of(message: &Message) -> i64 {

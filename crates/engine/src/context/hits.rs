@@ -70,7 +70,7 @@ impl Grove<'_> {
             }
             self.keep(std::slice::from_ref(node));
             let mut piece = self.node_piece(node);
-            piece.costs.retain(|(grain, _)| *grain == Grain::Text);
+            piece.costs = piece.costs.iter().copied().filter(|(grain, _)| *grain == Grain::Text).collect();
             let (score, rank, reason) = (*score, rank as u32, PackReason::Hit);
             candidates.push(Candidate { piece, score, rank, reason, day: i64::MIN });
         }

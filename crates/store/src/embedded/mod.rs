@@ -39,6 +39,7 @@ use error::explain;
 use open::{beside, make_folder, open_carrier, open_unwritable, open_writer, prepare, refuse_others};
 use queue::Batch;
 use read::View;
+use tree_read::Tasks;
 use write::Writer;
 
 /// Readers that are kept open for the next one.
@@ -71,6 +72,7 @@ pub struct EmbeddedStore {
     sync: Sync,
     log: log::Log,
     carrier: Carrier,
+    tasks: Tasks,
 }
 
 impl EmbeddedStore {
@@ -91,8 +93,8 @@ impl EmbeddedStore {
             Err(StoreError::ReadOnly { .. }) if path.exists() => None,
             Err(error) => return Err(error),
         };
-        let (queue, log, readers) = Default::default();
-        let store = Self { path, writer, queue, sync, log, carrier, readers };
+        let (queue, log, readers, tasks) = Default::default();
+        let store = Self { path, writer, queue, sync, log, carrier, readers, tasks };
         if store.writer.is_none() {
             let reader = store.open_reader()?;
             refuse_others(&reader, &store.path)?;
@@ -176,7 +178,7 @@ impl EmbeddedStore {
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         kept.begin(&transaction).map_err(failed)?;
         let writer = Writer::new(&transaction, kept);
-        let mut open = Open { path: &self.path, connection: &transaction, kept, writer };
+        let mut open = Open { path: &self.path, connection: &transaction, tasks: &self.tasks, kept, writer };
         let written = write(&mut open);
         drop(open);
         let committed = written.and_then(|written| {
@@ -208,6 +210,7 @@ impl EmbeddedStore {
 struct Open<'a> {
     path: &'a Path,
     connection: &'a Connection,
+    tasks: &'a Tasks,
     kept: &'a Kept,
     writer: Writer<'a>,
 }
@@ -215,7 +218,7 @@ struct Open<'a> {
 impl Open<'_> {
     /// Writes what a plan decides. `Ok(Err(_))` when it refused and wrote nothing.
     fn write(&mut self, plan: &mut Plan) -> StoreResult<StoreResult<()>> {
-        let view = View::planning(self.connection, self.path, self.kept);
+        let view = View::planning(self.connection, self.path, self.tasks, self.kept);
         let decided = catch_unwind(AssertUnwindSafe(|| plan(&view))).unwrap_or_else(|_| {
             let detail = "the plan of a commit panicked; nothing of it was written".into();
             Err(StoreError::Failed { path: self.path.into(), detail })
@@ -252,7 +255,7 @@ impl Store for EmbeddedStore {
         let begun = connection.prepare_cached("BEGIN").and_then(|mut s| s.execute([]));
         begun.map_err(|error| explain(&self.path, &error))?;
         let connection = Pooled { store: self, connection: Some(connection) };
-        Ok(Box::new(View::new(connection, &self.path)))
+        Ok(Box::new(View::new(connection, &self.path, &self.tasks)))
     }
 
     fn check(&self) -> StoreResult<Vec<String>> {

@@ -26,6 +26,7 @@ use treering_core::{
 use super::conversations::{self, COLUMNS, Kept, Numbered, totals};
 use super::error::explain;
 use super::places::Latest;
+use super::tree_read::Tasks;
 use super::{codes, threads};
 
 /// What can be read through a connection, owned or lent. Everything it reads is of one moment.
@@ -34,6 +35,7 @@ pub(super) struct View<'a, C> {
     pub(super) path: &'a Path,
     /// The conversation that was asked for last: most of what is read in a row is of one.
     last: RefCell<Option<(ConversationKey, Found)>>,
+    pub(super) tasks: &'a Tasks,
     /// What the writer keeps of conversations.
     kept: Option<&'a Kept>,
 }
@@ -51,13 +53,13 @@ pub(super) const CALL: &str = "t.turn, t.place, t.before_idx, t.at, t.success, t
     t.external_id, t.args, t.result, t.thread";
 
 impl<'a, C: Deref<Target = Connection>> View<'a, C> {
-    pub(super) const fn new(connection: C, path: &'a Path) -> Self {
-        Self { connection, path, last: RefCell::new(None), kept: None }
+    pub(super) const fn new(connection: C, path: &'a Path, tasks: &'a Tasks) -> Self {
+        Self { connection, path, last: RefCell::new(None), tasks, kept: None }
     }
 
     /// The same, through the writer's connection.
-    pub(super) const fn planning(connection: C, path: &'a Path, kept: &'a Kept) -> Self {
-        Self { connection, path, last: RefCell::new(None), kept: Some(kept) }
+    pub(super) const fn planning(connection: C, path: &'a Path, tasks: &'a Tasks, kept: &'a Kept) -> Self {
+        Self { connection, path, last: RefCell::new(None), tasks, kept: Some(kept) }
     }
 
     pub(super) fn one<T>(

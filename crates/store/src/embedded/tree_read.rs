@@ -1,6 +1,8 @@
 //! Reads the tree: nodes, jobs and the log.
 
+use std::collections::HashMap;
 use std::ops::Deref;
+use std::sync::{Mutex, PoisonError};
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, ToSql, params, params_from_iter};
@@ -9,7 +11,7 @@ use treering_core::job::LEASE_MS;
 use treering_core::node::{Making, Source};
 use treering_core::ports::{Arrivals, JobFilter, LevelTotals, LogFilter, NodeFilter, NodeMark, StoreResult};
 use treering_core::{
-    ContentHash, ConversationId, ConversationKey, Job, JobId, JobKind, JobState, Level, Node, NodeId,
+    ContentHash, ConversationId, ConversationKey, Job, JobId, JobKind, JobState, Level, Node, NodeId, Task,
     TenantId, TurnNo,
 };
 
@@ -197,7 +199,7 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
         }
         sql.push_str(" ORDER BY j.height, j.pk LIMIT ?");
         params.push(rows(filter.limit).into());
-        self.many(&sql, params_from_iter(params), job)
+        self.many(&sql, params_from_iter(params), |row| job(row, self.tasks))
     }
 
     pub(super) fn read_job(&self, key: &ConversationKey, id: JobId) -> StoreResult<Option<Job>> {
@@ -205,7 +207,9 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
             "SELECT {JOB} FROM jobs j JOIN conversations c ON c.pk = j.conversation
             WHERE c.tenant = ?1 AND c.id = ?2 AND j.id = ?3"
         );
-        self.one(&sql, params![key.tenant.as_str(), key.id.as_bytes(), id.0.as_bytes()], job)
+        self.one(&sql, params![key.tenant.as_str(), key.id.as_bytes(), id.0.as_bytes()], |row| {
+            job(row, self.tasks)
+        })
     }
 
     pub(super) fn read_log(&self, tenant: &TenantId, filter: &LogFilter) -> StoreResult<Vec<LogLine>> {
@@ -300,11 +304,34 @@ fn mark(row: &Row<'_>) -> rusqlite::Result<NodeMark> {
     })
 }
 
-fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
+/// Tasks that were read before, by what is stored of them. While a provider fails, the same ones are read for every context.
+#[derive(Default)]
+pub(super) struct Tasks(Mutex<HashMap<Box<str>, Task>>);
+
+impl Tasks {
+    /// How many are remembered; beyond that, all are forgotten.
+    const MOST: usize = 4096;
+
+    fn read(&self, row: &Row<'_>, at: usize) -> rusqlite::Result<Task> {
+        let stored = row.get_ref(at)?.as_str()?;
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = tasks.get(stored) {
+            return Ok(task.clone());
+        }
+        let task: Task = parsed(row, at)?;
+        if tasks.len() >= Self::MOST {
+            tasks.clear();
+        }
+        tasks.insert(stored.into(), task.clone());
+        Ok(task)
+    }
+}
+
+fn job(row: &Row<'_>, tasks: &Tasks) -> rusqlite::Result<Job> {
     let height: u8 = row.get(2)?;
     let kind = match row.get(1)? {
         0 => JobKind::EmbedTurn(TurnNo(parsed(row, 9)?)),
-        1 => JobKind::Summarise(parsed(row, 9)?),
+        1 => JobKind::Summarise(tasks.read(row, 9)?),
         2 => {
             let level = Level::new(height).ok_or_else(|| unreadable(2, "no such level"))?;
             JobKind::EmbedNode(level, parsed(row, 9)?)
