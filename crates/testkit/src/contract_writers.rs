@@ -36,7 +36,7 @@ pub fn conversations_that_take_turns_keep_their_own(store: &dyn Store) {
     for number in 0..3 {
         commit(store, vec![Write::PutConversation(conversation(number))]).unwrap();
     }
-    for _ in 0..300 {
+    for _ in 0..2000 {
         let number = draw(3) as u8;
         let messages = &mut written[usize::from(number)];
         let mut writes = vec![Write::PutConversation(conversation(number))];

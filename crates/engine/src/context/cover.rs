@@ -39,8 +39,7 @@ impl Grove<'_> {
         let marks = self.reader.node_marks(self.key, filter)?;
         let mut nodes: Vec<Option<Arc<Node>>> = marks.iter().map(|mark| self.tally.node(mark)).collect();
         let unread = marks.iter().zip(&nodes).filter(|(_, node)| node.is_none());
-        let mut unread: Vec<(Level, u32)> = unread.map(|(mark, _)| (mark.level, mark.ordinal)).collect();
-        unread.sort_unstable();
+        let unread: Vec<(Level, u32)> = unread.map(|(mark, _)| (mark.level, mark.ordinal)).collect();
         for of_level in unread.chunk_by(|one, next| one.0 == next.0) {
             for run in runs(of_level.iter().map(|(_, ordinal)| *ordinal), 1) {
                 let ordinals = Some(Span::between(run.start, run.end));

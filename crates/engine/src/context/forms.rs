@@ -186,7 +186,8 @@ fn write_items(grove: &Grove<'_>, items: &[Item], recalled: bool) -> Vec<Context
             Key::Node(level, ordinal) => {
                 let block = grove.nodes.get(&(level, ordinal)).map(|node| blocks::node(node, item.grain));
                 let block = block.unwrap_or_default();
-                (Told { tokens: grove.tally.count(&block), hash: hash(&block), block }, None)
+                let tokens = grove.tally.count(&block);
+                (Told::new(block, tokens), None)
             }
             Key::Said(slice) => {
                 let lead = match (before, recalled) {
@@ -205,11 +206,6 @@ fn write_items(grove: &Grove<'_>, items: &[Item], recalled: bool) -> Vec<Context
         before = Some(item);
     }
     written
-}
-
-/// The hash of a block.
-pub(super) fn hash(block: &str) -> ContentHash {
-    ContentHash::of_fields(&[block.as_bytes()])
 }
 
 /// A message as it was said, after the tools that were called before it.

@@ -19,7 +19,6 @@ use treering_core::{
 use crate::gate::Seen;
 
 use super::blocks::{self, NODE_GRAINS, Said};
-use super::forms::hash;
 use super::hits::Asked;
 use super::lineage::Lineage;
 use super::tally::{Sealed, Tally, Told};
@@ -182,7 +181,7 @@ impl<'a> Grove<'a> {
     pub(super) fn told(&self, said: &Said<'_>, grain: Grain, recalled: bool) -> Told {
         let write = || {
             let (block, tokens) = said.block(self.tally, grain);
-            Told { hash: hash(&block), block, tokens }
+            Told::new(block, tokens)
         };
         // What is recalled is written without its tools, and as it fits the question.
         match self.window_of(said.slice.idx.0).filter(|_| !recalled) {

@@ -36,6 +36,12 @@ pub(super) struct Told {
     pub(super) tokens: u32,
 }
 
+impl Told {
+    pub(super) fn new(block: String, tokens: u32) -> Self {
+        Self { hash: ContentHash::of_fields(&[block.as_bytes()]), block, tokens }
+    }
+}
+
 impl Sealed {
     pub(super) fn new(
         pieces: Vec<Piece>,
