@@ -1,18 +1,23 @@
 //! Carrying the log over into the file while others go on writing.
 //!
 //! Left to itself, SQLite does this inside a commit: all writers wait for it, some ten
-//! milliseconds each time. Here the writer that finds the log long does it once its commit is
-//! durable and the others have their answers, through a connection of its own, and again for what
-//! was written meanwhile, until that is little. The next commit carries the little over, and then
-//! the log begins anew. Where writers are faster than that, they wait after all.
+//! milliseconds each time. Here the writer that finds the log long starts a thread for it, which has
+//! a connection of its own: it carries over what there is, then what was written meanwhile, until
+//! that is little, and has the disk take all of it. The next commit carries the little over, and
+//! then the log begins anew. Where writers are faster than that, they wait after all.
 //!
 //! A log that is not carried over only grows; whatever fails here is tried again after the next
 //! commit.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, Row};
+
+use super::open::open_carrier;
+use super::vfs;
 
 /// How long the log grows before it is carried over: long enough that a page which changes with
 /// every commit is carried over once for many.
@@ -27,10 +32,12 @@ const LITTLE_PAGES: i64 = 100;
 /// How often it is tried to leave no more than that.
 const PASSES: usize = 4;
 
-/// Knows how far the log is carried over.
+/// Knows how far the log is carried over. Dropping it waits for the thread that does so.
 #[derive(Default)]
 pub(super) struct Carrier {
     shared: Arc<Shared>,
+    /// The thread that did it last.
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -63,14 +70,30 @@ impl Carrier {
         }))
     }
 
-    /// Carries the log over if it is long and nobody does it yet.
-    pub(super) fn carry(&self, open: impl FnOnce() -> rusqlite::Result<Connection>) {
+    /// Has the log of a file carried over if it is long and nobody does it yet.
+    pub(super) fn carry(&self, path: &Path) {
         if !self.shared.advance(Stage::Long, Stage::Carrying) {
             return;
         }
-        let carried = open().and_then(|connection| self.shared.carry(&connection));
-        let stage = if carried == Ok(true) { Stage::Carried } else { Stage::Short };
-        self.shared.advance(Stage::Carrying, stage);
+        let (shared, path) = (Arc::clone(&self.shared), path.to_path_buf());
+        let carry = move || {
+            let carried = open_carrier(&path).and_then(|connection| shared.carry(&connection));
+            let stage = if carried == Ok(true) { Stage::Carried } else { Stage::Short };
+            shared.advance(Stage::Carrying, stage);
+        };
+        match thread::Builder::new().name("treering-carry".into()).spawn(carry) {
+            Ok(thread) => drop(lock(&self.thread).replace(thread)),
+            // Then a commit does all of it.
+            Err(_) => drop(self.shared.advance(Stage::Carrying, Stage::Carried)),
+        }
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        if let Some(thread) = lock(&self.thread).take() {
+            drop(thread.join());
+        }
     }
 }
 
@@ -99,21 +122,27 @@ impl Shared {
     fn carry(&self, connection: &Connection) -> rusqlite::Result<bool> {
         let mut carried = 0;
         for _ in 0..PASSES {
-            let _pass = lock(&self.pass);
-            if *lock(&self.stage) != Stage::Carrying {
-                return Ok(false);
-            }
-            let read = |row: &Row<'_>| Ok((row.get::<_, bool>(0)?, row.get::<_, i64>(2)?));
-            let (busy, until) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], read)?;
-            if busy {
-                return Ok(false);
-            }
+            let Some(until) = self.pass(connection)? else { return Ok(false) };
             if until - carried <= LITTLE_PAGES {
                 break;
             }
             carried = until;
         }
-        Ok(true)
+        // SQLite syncs the file only when it has carried over everything, which may not be before the commit that all
+        // wait for.
+        vfs::sync_file(connection)?;
+        Ok(self.pass(connection)?.is_some())
+    }
+
+    /// Carries over what is in the log, and says how far that is.
+    fn pass(&self, connection: &Connection) -> rusqlite::Result<Option<i64>> {
+        let _pass = lock(&self.pass);
+        if *lock(&self.stage) != Stage::Carrying {
+            return Ok(None);
+        }
+        let read = |row: &Row<'_>| Ok((row.get::<_, bool>(0)?, row.get::<_, i64>(2)?));
+        let (busy, until) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], read)?;
+        Ok((!busy).then_some(until))
     }
 
     /// Goes from one stage to another; `false` where it was not at the first.

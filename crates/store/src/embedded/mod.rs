@@ -9,6 +9,7 @@ mod codes;
 mod conversations;
 mod error;
 mod follow;
+mod gather;
 mod log;
 mod open;
 mod places;
@@ -20,6 +21,7 @@ mod threads;
 mod tree_read;
 mod tree_write;
 mod turns;
+mod vfs;
 mod write;
 
 use std::fs;
@@ -36,7 +38,7 @@ use treering_core::ports::{Description, Plan, Reader, Store, StoreResult};
 use carry::Carrier;
 use conversations::Kept;
 use error::explain;
-use open::{beside, make_folder, open_carrier, open_unwritable, open_writer, prepare, refuse_others};
+use open::{beside, make_folder, open_unwritable, open_writer, prepare, refuse_others};
 use queue::Batch;
 use read::View;
 use tree_read::Tasks;
@@ -67,11 +69,12 @@ pub struct EmbeddedStore {
     /// Closed before the writer: whoever closes last carries the log over into the file, and
     /// readers cannot.
     readers: Mutex<Vec<Connection>>,
+    /// Ended before the writer is closed, for the same reason.
+    carrier: Carrier,
     writer: Option<Mutex<Writing>>,
     queue: queue::Queue,
     sync: Sync,
     log: log::Log,
-    carrier: Carrier,
     tasks: Tasks,
 }
 
@@ -242,7 +245,7 @@ impl Store for EmbeddedStore {
             return Err(StoreError::ReadOnly { path: self.path.clone(), detail });
         };
         self.queue.commit(plan, |batch| self.apply(&mut lock(writer), batch), || self.make_durable())?;
-        self.carrier.carry(|| open_carrier(&self.path));
+        self.carrier.carry(&self.path);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use treering_core::StoreError;
 use treering_core::ports::StoreResult;
 
 use super::error::explain;
-use super::schema;
+use super::{schema, vfs};
 
 /// How long a writer waits for other processes before it gives up.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -47,7 +47,11 @@ pub(super) fn open_writer(path: &Path) -> StoreResult<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     make_private(path);
-    let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    let opened = match vfs::gathering() {
+        Some(name) => Connection::open_with_flags_and_vfs(path, flags, name),
+        None => Connection::open_with_flags(path, flags),
+    };
+    let mut connection = opened.map_err(failed)?;
     // Asked before anything is read: a connection that only reads would leave a log behind.
     if connection.is_readonly("main").map_err(failed)? {
         return Err(StoreError::ReadOnly { path: path.to_path_buf(), detail: "no write access".into() });
