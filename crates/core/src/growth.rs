@@ -1,7 +1,7 @@
 //! Growth: how far the tree of a conversation has grown, and what it wants next. Values in, plan
 //! and reasons out; who stores and runs the plan is another matter.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::grouping::{self, GroupReason};
 use crate::ids::{MessageIdx, ThreadName};
@@ -10,8 +10,8 @@ use crate::policy::Policy;
 use crate::windowing::{OpenWindow, Piece, Seal};
 
 /// How far the tree of a conversation has grown.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(from = "Stored", into = "Stored")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(from = "Stored")]
 pub struct Growth {
     /// So many messages have been looked at.
     pub through: u32,
@@ -35,9 +35,9 @@ impl From<Stored> for Growth {
     }
 }
 
-impl From<Growth> for Stored {
-    fn from(growth: Growth) -> Self {
-        (growth.through, growth.windows, growth.sealed, growth.offered, growth.closings)
+impl Serialize for Growth {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.through, &self.windows, &self.sealed, &self.offered, &self.closings).serialize(serializer)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The gate: waits until the critical work of a conversation is done, at most for a while.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use treering_core::gate::GateStatus;
@@ -70,24 +70,41 @@ impl Memory {
 /// Tells the threads of a process that work was planned or done.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
-    count: Mutex<u64>,
+    state: Mutex<Raised>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Raised {
+    /// How often.
+    count: u64,
+    /// How many threads wait for the next time: with none, the system need not be asked to wake them.
+    waiting: usize,
 }
 
 impl Signal {
     /// What to wait against.
     pub(crate) fn mark(&self) -> u64 {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lock().count
     }
 
     pub(crate) fn raise(&self) {
-        *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.changed.notify_all();
+        let mut state = self.lock();
+        state.count += 1;
+        if state.waiting > 0 {
+            self.changed.notify_all();
+        }
     }
 
     /// Waits until it was raised after `mark`, at most for `timeout`.
     pub(crate) fn wait(&self, mark: u64, timeout: Duration) {
-        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.changed.wait_timeout_while(count, timeout, |count| *count == mark));
+        let mut state = self.lock();
+        state.waiting += 1;
+        let waited = self.changed.wait_timeout_while(state, timeout, |state| state.count == mark);
+        waited.unwrap_or_else(PoisonError::into_inner).0.waiting -= 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Raised> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -141,10 +141,13 @@ impl Planner {
         };
         let fresh = unmatched(entries, &matched);
         let known = if created { HashMap::new() } else { known(reader, &key, &fresh)? };
-        let before = conversation.clone();
+        let before = Before { title: conversation.title.clone(), last_activity: conversation.last_activity };
         let tokens = |text: &str| self.memory.count_tokens(text);
         let Captured { mut conversation, writes, outcomes } = capture(conversation, known, &fresh, &tokens)?;
-        let grew = !writes.is_empty() || conversation.threads != before.threads;
+        // What something was added to is not as it was; otherwise it may be.
+        let stored = if writes.is_empty() { reader.conversation(&key)? } else { None };
+        let threads = stored.as_ref().map_or(&[][..], |stored| &stored.threads);
+        let grew = !writes.is_empty() || conversation.threads != threads;
         self.settle(reader, &before, &mut conversation, created || grew)?;
 
         let grown = self.grow(reader, &key, &mut conversation, &writes)?;
@@ -154,7 +157,7 @@ impl Planner {
         let missing = created && !grew && !entries.is_empty();
         let mut commit =
             Commit { tenant: self.memory.tenant().clone(), writes: Vec::with_capacity(writes.len() + 1) };
-        if !missing && (created || conversation != before) {
+        if !missing && stored.as_ref() != Some(&conversation) {
             commit.writes.push(Write::PutConversation(conversation.clone()));
         }
         commit.writes.extend(writes);
@@ -299,7 +302,7 @@ impl Planner {
     fn settle(
         &self,
         reader: &dyn Reader,
-        before: &Conversation,
+        before: &Before,
         conversation: &mut Conversation,
         grew: bool,
     ) -> StoreResult<()> {
@@ -332,6 +335,12 @@ impl Planner {
         }
         Ok(())
     }
+}
+
+/// What a conversation was like that settling it depends on.
+struct Before {
+    title: Option<String>,
+    last_activity: Timestamp,
 }
 
 /// The entries that are not yet accounted for; mostly all of them.

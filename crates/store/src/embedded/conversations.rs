@@ -89,12 +89,13 @@ impl Kept {
         key: &ConversationKey,
         look: impl FnOnce(Option<&Numbered>) -> T,
     ) -> rusqlite::Result<T> {
-        if !self.rows.borrow().contains_key(key)
-            && let Some(row) = find(connection, key)?
-        {
-            self.keep(key.clone(), row);
+        if let Some(row) = self.rows.borrow().get(key) {
+            return Ok(look(Some(row)));
         }
-        Ok(look(self.rows.borrow().get(key)))
+        let Some(row) = find(connection, key)? else { return Ok(look(None)) };
+        let looked = look(Some(&row));
+        self.keep(key.clone(), row);
+        Ok(looked)
     }
 
     /// The index that a tenant uses, which `read` reads if it is not kept.

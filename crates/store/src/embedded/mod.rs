@@ -227,7 +227,7 @@ impl Open<'_> {
             Err(StoreError::Failed { path: self.path.into(), detail })
         });
         match decided {
-            Ok(commit) => self.writer.apply(&commit).map(Ok).map_err(|error| explain(self.path, &error)),
+            Ok(commit) => self.writer.apply(commit).map(Ok).map_err(|error| explain(self.path, &error)),
             Err(refused) => Ok(Err(refused)),
         }
     }

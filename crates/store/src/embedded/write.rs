@@ -67,40 +67,43 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a commit. Rows of conversations come last, once it is known where their messages are.
-    pub(super) fn apply(&mut self, commit: &Commit) -> Result<()> {
-        commit.writes.iter().try_for_each(|write| self.write(&commit.tenant, write))?;
+    pub(super) fn apply(&mut self, commit: Commit) -> Result<()> {
+        let Commit { tenant, writes } = commit;
+        writes.into_iter().try_for_each(|write| self.write(&tenant, write))?;
         std::mem::take(&mut self.changed).iter().try_for_each(|key| self.grow_conversation(key))
     }
 
-    fn write(&mut self, tenant: &TenantId, write: &Write) -> Result<()> {
+    fn write(&mut self, tenant: &TenantId, write: Write) -> Result<()> {
         match write {
             Write::PutConversation(conversation) => self.put_conversation(tenant, conversation),
-            Write::AddMessage(id, message) => self.add_message(tenant, *id, message),
-            Write::AddToolCall(id, call) => self.add_tool_call(tenant, *id, call),
+            Write::AddMessage(id, message) => self.add_message(tenant, id, &message),
+            Write::AddToolCall(id, call) => self.add_tool_call(tenant, id, &call),
             Write::FinishToolCall(id, turn, order, result) => {
-                self.finish_tool_call(tenant, *id, *turn, *order, result)
+                self.finish_tool_call(tenant, id, turn, order, &result)
             }
-            Write::PutNode(id, node) => tree::put_node(self.connection, self.pk(tenant, *id)?, node),
+            Write::PutNode(id, node) => tree::put_node(self.connection, self.pk(tenant, id)?, &node),
             Write::SetParent(id, level, ordinals, parent) => {
-                tree::set_parent(self.connection, self.pk(tenant, *id)?, *level, ordinals, *parent)
+                tree::set_parent(self.connection, self.pk(tenant, id)?, level, &ordinals, parent)
             }
             Write::MarkDirty(id, level, ordinals) => {
-                tree::mark_dirty(self.connection, self.pk(tenant, *id)?, *level, ordinals)
+                tree::mark_dirty(self.connection, self.pk(tenant, id)?, level, &ordinals)
             }
-            Write::FellTree(id, level) => tree::fell_tree(self.connection, self.pk(tenant, *id)?, *level),
-            Write::AddJob(job) => tree::add_job(self.connection, self.pk(tenant, job.conversation)?, job),
-            Write::PutJob(job) => tree::put_job(self.connection, self.pk(tenant, job.conversation)?, job),
-            Write::RemoveJob(id, job) => tree::remove_job(self.connection, self.pk(tenant, *id)?, *job),
-            Write::PutVectors(model, vectors) => follow::put_vectors(self.connection, tenant, model, vectors),
-            Write::DropVectors(model) => follow::drop_vectors(self.connection, tenant, model),
+            Write::FellTree(id, level) => tree::fell_tree(self.connection, self.pk(tenant, id)?, level),
+            Write::AddJob(job) => tree::add_job(self.connection, self.pk(tenant, job.conversation)?, &job),
+            Write::PutJob(job) => tree::put_job(self.connection, self.pk(tenant, job.conversation)?, &job),
+            Write::RemoveJob(id, job) => tree::remove_job(self.connection, self.pk(tenant, id)?, job),
+            Write::PutVectors(model, vectors) => {
+                follow::put_vectors(self.connection, tenant, &model, &vectors)
+            }
+            Write::DropVectors(model) => follow::drop_vectors(self.connection, tenant, &model),
             Write::PutVectorIndex(index) => {
                 self.kept.forget_index(tenant);
-                follow::put_vector_index(self.connection, tenant, index)
+                follow::put_vector_index(self.connection, tenant, &index)
             }
-            Write::AddSpend(charge) => spend::add(self.connection, tenant, charge),
+            Write::AddSpend(charge) => spend::add(self.connection, tenant, &charge),
             Write::AddLog(line) => {
                 let conversation = line.conversation.map(|id| self.pk(tenant, id)).transpose()?;
-                tree::add_log(self.connection, tenant, conversation, line)
+                tree::add_log(self.connection, tenant, conversation, &line)
             }
         }
     }
@@ -113,17 +116,12 @@ impl<'a> Writer<'a> {
         self.statements[place].as_mut().ok_or(rusqlite::Error::QueryReturnedNoRows)
     }
 
-    fn put_conversation(&mut self, tenant: &TenantId, it: &Conversation) -> Result<()> {
+    fn put_conversation(&mut self, tenant: &TenantId, it: Conversation) -> Result<()> {
         let key = key(tenant, it.id);
-        let grown = self.kept.change(&key, |row| {
-            // Where its names are as they were, the row's number says which it is.
-            let same = row.is_named_like(it);
-            if same {
-                row.conversation.clone_from(it);
-            }
-            same
-        });
-        if grown == Some(true) {
+        let kept = self.kept;
+        // Where its names are as they were, the row's number says which it is.
+        if kept.peek(&key, |row| row.is_named_like(&it)) == Some(true) {
+            kept.change(&key, |row| row.conversation = it);
             self.change(key);
             return Ok(());
         }
@@ -131,11 +129,11 @@ impl<'a> Writer<'a> {
         let id = it.id.as_bytes();
         let names = params![tenant.as_str(), id, it.slug, it.cwd, it.project_path, external_id];
         let statement = self.statement(Which::PutConversation)?;
-        let (pk, latest) = with_columns(None, it, names, |columns| {
+        let (pk, latest) = with_columns(None, &it, names, |columns| {
             statement.query_row(columns, |row| Ok((row.get(0)?, Latest::read(row, 1)?)))
         })?;
         let latest = self.kept.peek(&key, |row| row.latest.clone()).unwrap_or(latest);
-        self.kept.keep(key, Numbered { pk, conversation: it.clone(), latest });
+        self.kept.keep(key, Numbered { pk, conversation: it, latest });
         Ok(())
     }
 
