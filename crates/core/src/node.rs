@@ -10,6 +10,7 @@ use crate::hash::ContentHash;
 use crate::ids::{ConversationId, MessageIdx, ThreadName};
 use crate::policy::Manner;
 use crate::time::Timestamp;
+use crate::tool::ToolCall;
 use crate::windowing::SealReason;
 
 /// Height in the tree: 1 covers messages, n + 1 covers nodes of level n.
@@ -137,6 +138,12 @@ impl Window {
     #[must_use]
     pub const fn end(&self) -> MessageIdx {
         MessageIdx(self.until.idx.0 + (self.until.offset > 0) as u32)
+    }
+
+    /// Whether a tool call belongs to it: a call belongs to the window of the message it came before.
+    #[must_use]
+    pub fn has_call(&self, call: &ToolCall) -> bool {
+        call.thread == self.thread && self.from.idx <= call.before && call.before < self.end()
     }
 
     /// What of a message of its thread, that has so many characters, lies in it.

@@ -8,8 +8,8 @@ use treering_core::growth::Growth;
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::windowing::Piece;
 use treering_core::{
-    Conversation, ConversationId, ConversationKey, ConversationState, Job, JobKind, Level, Message,
-    MessageIdx, Node, Policy, Reader, Task, Timestamp, Write,
+    Conversation, ConversationId, ConversationKey, ConversationState, Covers, Job, JobKind, Level, Message,
+    MessageIdx, Node, Policy, Reader, Task, Timestamp, TurnNo, Write,
 };
 
 /// Messages that are read at once.
@@ -55,6 +55,21 @@ impl Grower<'_> {
             tasks.extend(self.close(conversation));
         }
         Ok(self.jobs(tasks))
+    }
+
+    /// Plans to write anew what was written before one of its tool calls had a result.
+    pub(crate) fn answered(&self, turn: TurnNo, order: u32) -> StoreResult<Vec<Write>> {
+        let calls = self.reader.tool_calls(self.key, Span::between(turn, TurnNo(turn.0 + 1)))?;
+        let Some(call) = calls.into_iter().find(|call| call.order == order) else { return Ok(Vec::new()) };
+        let filter = NodeFilter { around: Some(call.before), ..NodeFilter::at(Level::FIRST) };
+        let mut writes = Vec::new();
+        for node in self.reader.nodes(self.key, &filter)? {
+            if matches!(&node.task.covers, Covers::Messages(window) if window.has_call(&call)) {
+                writes.push(Write::MarkDirty(self.key.id, Level::FIRST, vec![node.ordinal()]));
+                writes.extend(self.jobs(vec![node.task]));
+            }
+        }
+        Ok(writes)
     }
 
     /// Plans a window for whatever is still open.

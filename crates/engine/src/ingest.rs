@@ -168,7 +168,7 @@ impl Planner {
         Ok((commit, Appended { conversation, created: created && !missing, outcomes }))
     }
 
-    /// Plans the windows that the new messages seal.
+    /// Plans the windows that the new messages seal, and those anew that new results of tools belong to.
     fn grow(
         &self,
         reader: &dyn Reader,
@@ -181,7 +181,14 @@ impl Planner {
             _ => None,
         });
         let policy = policy_of(self.memory.policy(), conversation)?;
-        Grower { reader, key, policy: &policy, now: self.now }.add(conversation, messages)
+        let grower = Grower { reader, key, policy: &policy, now: self.now };
+        let mut grown = grower.add(conversation, messages)?;
+        for write in writes {
+            if let Write::FinishToolCall(_, turn, order, _) = write {
+                grown.extend(grower.answered(*turn, *order)?);
+            }
+        }
+        Ok(grown)
     }
 
     fn key(&self, id: ConversationId) -> ConversationKey {

@@ -27,6 +27,8 @@ pub(crate) struct Material {
     pub(crate) covers: Covers,
     pub(crate) range_start: Timestamp,
     pub(crate) range_end: Timestamp,
+    /// Tool calls in it that have no result yet.
+    pub(crate) unanswered: usize,
 }
 
 impl Material {
@@ -57,10 +59,8 @@ impl Material {
         let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(None) };
         let turns = Span::between(first.turn, TurnNo(last.turn.0 + 1));
         let mut calls = reader.tool_calls(key, turns)?;
-        // A call belongs to the window of the message it came before.
-        calls.retain(|call| {
-            call.thread == window.thread && window.from.idx <= call.before && call.before < window.end()
-        });
+        calls.retain(|call| window.has_call(call));
+        let unanswered = calls.iter().filter(|call| call.call.outcome.is_none()).count();
         let mut passages = overlap(reader, key, window, first, task.manner.overlap_chars)?;
         let mut slices = Vec::with_capacity(messages.len());
         let mut source = Source { from: first.idx.0, until: last.idx.0 + 1, ..Source::default() };
@@ -87,7 +87,8 @@ impl Material {
         source.chars = source.raw_chars;
         let hash = hash_of_window(key.id, &window.thread, slices.into_iter(), &task.manner);
         let times = messages.iter().map(|message| message.said.at);
-        Ok(Some(Self::new(task, passages, source, hash, task.covers.clone(), times)))
+        let material = Self::new(task, passages, source, hash, task.covers.clone(), times);
+        Ok(Some(Self { unanswered, ..material }))
     }
 
     fn of_group(reader: &dyn Reader, key: &ConversationKey, task: &Task) -> StoreResult<Option<Self>> {
@@ -138,7 +139,7 @@ impl Material {
             passages,
         };
         let id = NodeId::new(task.level, hash, range_end);
-        Self { brief, source, id, covers, range_start, range_end }
+        Self { brief, source, id, covers, range_start, range_end, unanswered: 0 }
     }
 }
 

@@ -64,8 +64,17 @@ pub struct Worked {
     pub failed: u32,
 }
 
-/// A node that was written, and the note about it; or why there is none.
-type Attempt = std::result::Result<(Node, String), ProviderError>;
+/// A node that was written, or why there is none.
+type Attempt = std::result::Result<Finished, ProviderError>;
+
+/// A node that was written.
+struct Finished {
+    node: Node,
+    /// What is to be said about it in the log.
+    note: String,
+    /// The tool calls in what it covers that had no result.
+    unanswered: usize,
+}
 
 /// Runs the jobs of a memory.
 #[derive(Clone)]
@@ -254,7 +263,7 @@ impl Worker {
             return Ok(vec![match self.write_node(job, task)? {
                 None => self.drop_moot(job)?,
                 Some(Err(error)) => self.fail(job, error)?,
-                Some(Ok((node, note))) => self.finish(job, node, note)?,
+                Some(Ok(finished)) => self.finish(job, task, finished)?,
             }]);
         }
         faults::reach(Fault::Read);
@@ -300,11 +309,12 @@ impl Worker {
             retained: fidelity.retained,
             invented: fidelity.invented,
         };
-        Ok(Some(Ok((node, note))))
+        Ok(Some(Ok(Finished { node, note, unanswered: material.unanswered })))
     }
 
     /// Stores a node with everything that follows from it, and takes its job away.
-    fn finish(&self, job: &Job, node: Node, note: String) -> Result<Ran> {
+    fn finish(&self, job: &Job, task: &Task, finished: Finished) -> Result<Ran> {
+        let (task, Finished { node, note, unanswered }) = (task.clone(), finished);
         let (key, id, now) = (self.memory.key(job.conversation), job.id, self.memory.clock().now());
         let (general, kind, planned_at) =
             (self.memory.policy().clone(), job.kind.to_string(), job.planned_at);
@@ -312,10 +322,19 @@ impl Worker {
         faults::reach(Fault::Finishing);
         let ran = self.memory.commit_with(move |reader| {
             let mut commit = Commit { tenant: key.tenant.clone(), writes: Vec::new() };
-            let (Some(_), Some(mut conversation)) = (reader.job(&key, id)?, reader.conversation(&key)?)
+            let (Some(mut job), Some(mut conversation)) = (reader.job(&key, id)?, reader.conversation(&key)?)
             else {
                 return Ok((commit, Ran::Moot));
             };
+            // A result that came meanwhile belongs into it: it is written once more.
+            if unanswered > 0 {
+                let material = Material::read(reader, &key, &task, memory.last_long())?;
+                if material.is_some_and(|material| material.unanswered < unanswered) {
+                    job.release(now);
+                    commit.writes.push(Write::PutJob(job));
+                    return Ok((commit, Ran::Moot));
+                }
+            }
             let policy = policy_of(&general, &conversation)?;
             let grower = Grower { reader, key: &key, policy: &policy, now };
             let (mut node, before) = (node.clone(), conversation.growth.clone());

@@ -1,0 +1,139 @@
+//! Results of tools that come when what they belong to has been summarised, or is just being summarised.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::{assert_sound, open, start, work_off};
+use treering_core::brief::{Brief, Passage};
+use treering_core::capture::{Arrival, Entry};
+use treering_core::{
+    ConversationId, Json, NewMessage, NewToolCall, Node, NodeContent, Policy, ProviderError, Role,
+    Summarizer, ThreadName, ToolResult,
+};
+use treering_engine::{Incoming, Matching, Memory, NewConversation, Target};
+use treering_testkit::generate::external;
+use treering_testkit::{FakeClock, Heads};
+
+const RESULT: &str = "the gauge at berth 4711 reads 3.25";
+
+fn small() -> Policy {
+    let assignments = ["window_chars=200", "min_flush_chars=0", "group_children=2", "group_chars=off"];
+    Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap()
+}
+
+fn append(memory: &Memory, entries: Vec<Entry>) -> ConversationId {
+    let about = NewConversation { external_id: Some(external("late")), ..NewConversation::default() };
+    let incoming = Incoming { target: Target::Named(about), entries, matching: Matching::None };
+    memory.append(incoming).unwrap().conversation.id
+}
+
+fn entry(what: Arrival) -> Entry {
+    Entry { thread: ThreadName::main(), what }
+}
+
+/// A call without a result, and so many turns, each of them a window.
+fn call_and_talk(memory: &Memory, turns: i64) -> ConversationId {
+    let call = NewToolCall {
+        name: "gauge".into(),
+        args: Json::string("berth"),
+        outcome: None,
+        at: start(),
+        external_id: Some(external("call")),
+    };
+    let mut entries = vec![entry(Arrival::ToolCall(call))];
+    for turn in 0..turns {
+        for role in [Role::User, Role::Assistant] {
+            let text: String = format!("{role} {turn} says a word. ").chars().cycle().take(110).collect();
+            let said = NewMessage::new(role, text, start().plus_micros(turn * 60_000_000));
+            entries.push(memory.message(ThreadName::main(), said));
+        }
+    }
+    append(memory, entries)
+}
+
+fn answer(memory: &Memory) {
+    let outcome = ToolResult { result: Json::string(RESULT), success: Some(true), duration_ms: Some(7) };
+    append(memory, vec![entry(Arrival::ToolResult { call: external("call"), outcome, at: start() })]);
+}
+
+fn nodes(memory: &Memory, id: ConversationId) -> Vec<Node> {
+    memory.tree(id).unwrap().nodes
+}
+
+fn tells(node: &Node) -> bool {
+    node.content.overview.contains("4711")
+}
+
+/// Tells what tools gave. Where it has a folder, the answer comes there while it writes for the first time.
+#[derive(Default)]
+struct Telling {
+    folder: Option<PathBuf>,
+    answered: AtomicBool,
+}
+
+impl Summarizer for Telling {
+    fn name(&self) -> &str {
+        "telling"
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError> {
+        if let Some(folder) = &self.folder
+            && !self.answered.swap(true, Ordering::SeqCst)
+        {
+            let clock = Arc::new(FakeClock::at(start()));
+            answer(&open(folder, small(), Arc::new(Telling::default()), clock));
+        }
+        let mut content = Heads::default().summarise(brief)?;
+        for passage in &brief.passages {
+            if let Passage::Tool(tool) = passage {
+                content.overview = format!("{} {}", tool.result, content.overview);
+            }
+        }
+        Ok(content)
+    }
+}
+
+#[test]
+fn a_late_result_has_its_window_written_anew_and_what_lies_over_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let memory = open(folder.path(), small(), Arc::new(Telling::default()), clock);
+    let id = call_and_talk(&memory, 6);
+    work_off(&memory, id);
+    let before = nodes(&memory, id);
+    assert!(!before.iter().any(|node| tells(node) || node.dirty));
+
+    answer(&memory);
+    assert_sound(&memory);
+    let dirty: Vec<u32> = nodes(&memory, id).iter().filter(|node| node.dirty).map(Node::ordinal).collect();
+    assert_eq!(dirty, [0], "the window that the call belongs to, and no other");
+    work_off(&memory, id);
+    assert_sound(&memory);
+
+    let after = nodes(&memory, id);
+    assert!(tells(&after[0]), "{}", after[0].content.overview);
+    assert!(after.iter().all(|node| !node.dirty));
+    let ids = |nodes: &[Node]| nodes.iter().map(|node| node.id.clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&before), ids(&after), "what they cover is the same, and so are they");
+}
+
+#[test]
+fn a_result_that_comes_while_its_window_is_written_is_told_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let telling = Telling { folder: Some(folder.path().to_path_buf()), ..Telling::default() };
+    let memory = open(folder.path(), small(), Arc::new(telling), clock);
+    let id = call_and_talk(&memory, 1);
+    work_off(&memory, id);
+    assert_sound(&memory);
+    assert!(tells(&nodes(&memory, id)[0]), "{:?}", nodes(&memory, id));
+}
