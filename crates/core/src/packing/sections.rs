@@ -109,7 +109,9 @@ impl<F: Forest> Packer<'_, F> {
         let Some(room) = self.left.checked_sub(head + note) else { return Ok(Vec::new()) };
         let within = |size: u32| size.min(room);
         let (target, most) = (within(allotment.target), within(allotment.most));
-        let mut cut = cut(self.forest, &Allotment { target, most, ..*allotment })?;
+        // Where there is less room than was thought, there is less for the latest and for what comes.
+        let (recent, slack) = (allotment.recent.min(target / 2), allotment.slack.min(target / 2));
+        let mut cut = cut(self.forest, &Allotment { target, most, recent, slack })?;
         self.left -= cut.cost;
         if cut.items.first().is_some_and(|item| item.key.level() == 0) {
             self.left -= head;
