@@ -106,6 +106,13 @@ mod tests {
 
     const PAGE: usize = 512;
     const FRAME: u64 = (HEADER + PAGE) as u64;
+    /// The length of what the log itself begins with.
+    const LOG_HEADER: u64 = 32;
+
+    /// Where a frame begins.
+    const fn place(number: u64) -> u64 {
+        LOG_HEADER + number * FRAME
+    }
 
     /// A file, and how often it was written to.
     #[derive(Default, Clone, PartialEq, Debug)]
@@ -135,9 +142,10 @@ mod tests {
         header
     }
 
-    fn frame(gathered: &mut Gathered, file: &mut File, at: u64, ends: bool) -> Result<(), ()> {
-        gathered.write(&header(at as u8, ends), at, |bytes, at| file.write(bytes, at))?;
-        gathered.write(&[at as u8; PAGE], at + HEADER as u64, |bytes, at| file.write(bytes, at))
+    fn frame(gathered: &mut Gathered, file: &mut File, number: u64, ends: bool) -> Result<(), ()> {
+        let (at, kind) = (place(number), number as u8);
+        gathered.write(&header(kind, ends), at, |bytes, at| file.write(bytes, at))?;
+        gathered.write(&[kind; PAGE], at + HEADER as u64, |bytes, at| file.write(bytes, at))
     }
 
     #[test]
@@ -146,16 +154,16 @@ mod tests {
         frame(&mut gathered, &mut file, 0, true).unwrap();
         file.writes = 0;
         for number in 1..20 {
-            frame(&mut gathered, &mut file, number * FRAME, number == 19).unwrap();
+            frame(&mut gathered, &mut file, number, number == 19).unwrap();
         }
-        assert_eq!((file.writes, file.bytes.len() as u64), (1, 20 * FRAME));
+        assert_eq!((file.writes, file.bytes.len() as u64), (1, place(20)));
     }
 
     #[test]
     fn a_long_transaction_is_written_in_parts() {
         let (mut gathered, mut file) = (Gathered::default(), File::default());
         for number in 0..1000 {
-            frame(&mut gathered, &mut file, number * FRAME, false).unwrap();
+            frame(&mut gathered, &mut file, number, false).unwrap();
             assert!(gathered.held.len() <= MOST);
         }
         assert!(file.writes < 10);
@@ -167,13 +175,13 @@ mod tests {
         frame(&mut gathered, &mut file, 0, true).unwrap();
         let before = file.bytes.clone();
         file.is_full = true;
-        frame(&mut gathered, &mut file, FRAME, false).unwrap();
-        assert_eq!(frame(&mut gathered, &mut file, 2 * FRAME, true), Err(()));
+        frame(&mut gathered, &mut file, 1, false).unwrap();
+        assert_eq!(frame(&mut gathered, &mut file, 2, true), Err(()));
         file.is_full = false;
         gathered.write_held(|bytes, at| file.write(bytes, at)).unwrap();
         assert_eq!(file.bytes, before);
-        frame(&mut gathered, &mut file, FRAME, true).unwrap();
-        assert_eq!(file.bytes.len() as u64, 2 * FRAME);
+        frame(&mut gathered, &mut file, 1, true).unwrap();
+        assert_eq!(file.bytes.len() as u64, place(2));
     }
 
     /// Another process may have carried the log over and begun it anew.
@@ -181,14 +189,14 @@ mod tests {
     fn a_log_that_began_anew_is_gathered_too() {
         let (mut gathered, mut file) = (Gathered::default(), File::default());
         for number in 0..20 {
-            frame(&mut gathered, &mut file, number * FRAME, true).unwrap();
+            frame(&mut gathered, &mut file, number, true).unwrap();
         }
         file.writes = 0;
         let mut first = header(1, false);
         first[SALT].fill(8);
-        gathered.write(&first, 3 * FRAME, |bytes, at| file.write(bytes, at)).unwrap();
+        gathered.write(&first, place(3), |bytes, at| file.write(bytes, at)).unwrap();
         for (number, bytes) in [&[1; PAGE][..], &header(1, true), &[1; PAGE]].into_iter().enumerate() {
-            let at = 3 * FRAME + [HEADER as u64, FRAME, FRAME + HEADER as u64][number];
+            let at = place(3) + [HEADER as u64, FRAME, FRAME + HEADER as u64][number];
             gathered.write(bytes, at, |bytes, at| file.write(bytes, at)).unwrap();
         }
         assert_eq!(file.writes, 2);
@@ -202,6 +210,8 @@ mod tests {
         Again { frame: u64, is_header: bool, ends: bool },
         /// Reads, which is where what is held back must be seen.
         Read { at: u64, length: u64 },
+        /// The log was carried over and begins anew.
+        Begin,
     }
 
     fn call() -> impl Strategy<Value = Call> {
@@ -211,6 +221,7 @@ mod tests {
             1 => (0_u64..8, any::<bool>(), any::<bool>())
                 .prop_map(|(frame, is_header, ends)| Call::Again { frame, is_header, ends }),
             1 => (0_u64..5000, 1_u64..1500).prop_map(|(at, length)| Call::Read { at, length }),
+            1 => Just(Call::Begin),
         ]
     }
 
@@ -221,7 +232,7 @@ mod tests {
         fn a_file_reads_as_if_nothing_were_held_back(calls in prop::collection::vec(call(), 1..60)) {
             let (mut gathered, mut file, mut plain) = (Gathered::default(), File::default(), File::default());
             let mut frames = 0;
-            for (number, call) in calls.into_iter().enumerate() {
+            for (number, call) in std::iter::once(Call::Begin).chain(calls).enumerate() {
                 let mut write = |bytes: &[u8], at: u64| {
                     plain.write(bytes, at).unwrap();
                     gathered.write(bytes, at, |bytes, at| file.write(bytes, at)).unwrap();
@@ -229,20 +240,25 @@ mod tests {
                 match call {
                     Call::Append { back, ends } => {
                         frames -= back.min(frames);
-                        write(&header(number as u8, ends), frames * FRAME);
-                        write(&[number as u8; PAGE], frames * FRAME + HEADER as u64);
+                        write(&header(number as u8, ends), place(frames));
+                        write(&[number as u8; PAGE], place(frames) + HEADER as u64);
                         frames += 1;
                         if ends {
                             prop_assert_eq!(&file.bytes, &plain.bytes);
                         }
                     }
+                    Call::Begin => {
+                        write(&[number as u8; LOG_HEADER as usize], 0);
+                        frames = 0;
+                        prop_assert_eq!(&file.bytes, &plain.bytes);
+                    }
                     Call::Again { frame, .. } if frame >= frames => (),
                     Call::Again { frame, is_header: true, ends } => {
-                        write(&header(number as u8, ends), frame * FRAME);
+                        write(&header(number as u8, ends), place(frame));
                         prop_assert_eq!(&file.bytes, &plain.bytes);
                     }
                     Call::Again { frame, .. } => {
-                        write(&[number as u8; PAGE], frame * FRAME + HEADER as u64);
+                        write(&[number as u8; PAGE], place(frame) + HEADER as u64);
                         prop_assert_eq!(&file.bytes, &plain.bytes);
                     }
                     Call::Read { at, length } => {
