@@ -77,7 +77,6 @@ impl Carrier {
         }
         let (shared, path) = (Arc::clone(&self.shared), path.to_path_buf());
         let carry = move || {
-            give_way();
             let carried = open_carrier(&path).and_then(|connection| shared.carry(&connection));
             let stage = if carried == Ok(true) { Stage::Carried } else { Stage::Short };
             shared.advance(Stage::Carrying, stage);
@@ -155,12 +154,6 @@ impl Shared {
         }
         is_there
     }
-}
-
-/// Lets writers go first: on Linux, where threads have priorities of their own.
-fn give_way() {
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::setpriority_process(None, 10);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
