@@ -5,6 +5,9 @@
 //! page whose header ends a transaction is written with all before it, since afterwards others are
 //! told of it; so whatever fails, fails in the commit. Anything else, above all what is written anew
 //! where something stood, is written at once.
+//!
+//! Whoever uses it must write pages in commits only (`cache_spill` off). What a transaction has
+//! written that is taken back would stay here, and be written over what others append meanwhile.
 
 use std::ops::Range;
 

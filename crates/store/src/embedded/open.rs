@@ -61,6 +61,9 @@ pub(super) fn open_writer(path: &Path) -> StoreResult<Connection> {
     prepare(&mut connection).map_err(failed)?;
     refuse_others(&connection, path)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(failed)?;
+    // Nothing is written before its commit: what of a transaction that is taken back was gathered must not reach the
+    // log later, where others may have written meanwhile.
+    connection.pragma_update(None, "cache_spill", false).map_err(failed)?;
     write_ahead(&connection).map_err(failed)?;
     set_syncs(&connection).map_err(failed)?;
     // Most of what is written is new, and after a commit in which pages were shared out SQLite goes through all that it

@@ -245,6 +245,7 @@ mod tests {
     use proptest::prelude::*;
     use rusqlite::OpenFlags;
 
+    use super::super::open::open_writer;
     use super::*;
 
     /// What a transaction does to a table.
@@ -339,6 +340,35 @@ mod tests {
             let found: String = copied.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
             prop_assert_eq!(found, "ok");
         }
+    }
+
+    /// What is taken back leaves nothing behind that is written later, when others have written in its place.
+    #[test]
+    fn a_transaction_that_is_taken_back_harms_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gathered.db");
+        let writer = open_writer(&path).unwrap();
+        writer.execute_batch("CREATE TABLE t (key INTEGER PRIMARY KEY, text BLOB)").unwrap();
+        let other = Connection::open(&path).unwrap();
+        // Up to what is kept in memory, a little more, and far beyond it.
+        let sizes = [1, 10].into_iter().chain((700..900).step_by(8)).chain([5000]);
+        for (round, rows) in sizes.enumerate() {
+            writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+            for row in 0..rows {
+                writer
+                    .execute("INSERT INTO t (key, text) VALUES (?1, randomblob(5000))", [1000 + row])
+                    .unwrap();
+            }
+            writer.execute_batch("ROLLBACK").unwrap();
+            let key = round as u8;
+            (0..20).for_each(|_| put(&other, 100 + key, 3000));
+            assert_eq!(all(&writer), all(&other));
+            put(&writer, key, 3000);
+            assert_eq!(all(&writer), all(&other));
+        }
+        assert_eq!(all(&Connection::open(&path).unwrap()).len(), 56);
+        let found: String = other.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(found, "ok");
     }
 
     /// The log does grow by one write for each commit, or all this would be for nothing.
