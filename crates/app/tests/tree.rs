@@ -348,6 +348,27 @@ fn wrong_arguments_are_named() {
     ambiguous.refuses(&["show", "l1-"], &["l1-", "fits", "a few more digits"]);
 }
 
+#[test]
+fn messages_that_cannot_be_found_are_found_again() {
+    let home = undisturbed(12);
+    let before = home.ok(&["export"]);
+    home.store(|store| {
+        store.execute_batch("DELETE FROM places; UPDATE conversations SET latest = '[]'").unwrap();
+    });
+    let found = home.run(&["--json", "verify"]);
+    assert_eq!(found.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&found.stdout).unwrap();
+    let told = json!("conversation told: 24 messages are stored, and 0 have a place");
+    assert_eq!(report["problems"][0], json!({ "conversation": null, "what": told }), "{report}");
+
+    let said = home.ok(&["verify", "--repair"]);
+    assert!(said.contains("✓ conversation told: its messages have their places again"), "{said}");
+    assert!(said.contains("everything adds up"), "{said}");
+    assert_eq!(home.ok(&["export"]), before);
+    home.ok(&["append", "told", "--user", "Is the gauge back?", "--no-tree"]);
+    assert_eq!(home.json(&["verify", "--repair"])["repaired_store"], json!([]), "once is enough");
+}
+
 // ---------------------------------------------------------------- crashes
 
 #[cfg(unix)]

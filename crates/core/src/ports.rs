@@ -40,6 +40,10 @@ pub trait Store: Send + Sync {
     /// owner. Empty when it is sound.
     fn check(&self) -> StoreResult<Vec<String>>;
 
+    /// Makes anew what the store itself derives from what it keeps, where a check finds it wrong.
+    /// Says what it mended; what was kept is never touched.
+    fn repair(&self) -> StoreResult<Vec<String>>;
+
     /// What the store is and how large it is.
     fn describe(&self) -> StoreResult<Description>;
 }

@@ -48,4 +48,5 @@ pub use search::{Answer, Found, Hit, Query, Snippet};
 pub use tree::{TreeStats, TreeView};
 pub use update::{Estimate, Scale, Update, Updated};
 pub use verify::{Problem, Verification};
+pub use verify_tree::Repaired;
 pub use worker::{Ran, Scope, Worked, Worker, WorkerHandle};

@@ -223,11 +223,20 @@ impl Tree<'_> {
     }
 }
 
+/// What was made anew.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Repaired {
+    /// What the store keeps beside conversations, as sentences.
+    pub store: Vec<String>,
+    /// The conversations, by slug, whose trees are to be grown anew or whose vectors are to be made.
+    pub conversations: Vec<String>,
+}
+
 impl Memory {
-    /// Grows the trees anew that do not add up, of every tenant, from the messages and what
-    /// still can be trusted, and has missing vectors made. Says in which conversations.
-    pub fn repair(&self) -> Result<Vec<String>> {
-        let mut repaired = Vec::new();
+    /// Makes anew what does not add up, of every tenant: what the store derives from messages, then trees, from the
+    /// messages and what still can be trusted, and missing vectors. Messages are never touched.
+    pub fn repair(&self) -> Result<Repaired> {
+        let mut repaired = Repaired { store: self.store().repair()?, ..Repaired::default() };
         let tenants = self.store().reader()?.tenants()?;
         for tenant in tenants {
             let memory = self.of_tenant(tenant);
@@ -242,7 +251,7 @@ impl Memory {
                             .update(conversation.id, &Update { scale: Scale::Full, ..Update::default() })?;
                     }
                     if embed::fill_gaps(&memory, conversation.id)? > 0 || grown {
-                        repaired.push(conversation.slug.clone());
+                        repaired.conversations.push(conversation.slug.clone());
                     }
                 }
                 match page.last() {

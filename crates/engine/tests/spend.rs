@@ -395,6 +395,10 @@ impl Store for Unwritable {
         self.0.check()
     }
 
+    fn repair(&self) -> StoreResult<Vec<String>> {
+        Err(self.1.clone())
+    }
+
     fn describe(&self) -> StoreResult<Description> {
         self.0.describe()
     }

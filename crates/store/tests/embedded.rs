@@ -70,17 +70,39 @@ fn what_was_said_in_a_store_of_version_6_is_there() {
     }
 }
 
-/// Messages that are nowhere to be found are told of by a check.
+/// Messages that cannot be found, or not where they should be, are told of by a check; all of them have their places again
+/// after a repair.
 #[test]
-fn a_place_that_is_lost_is_found_out() {
+fn a_place_that_is_lost_is_found_out_and_made_anew() {
     let (store, folder) = kept("schema-0006.sqlite");
+    let tenant = TenantId::new("other").unwrap();
+    let said = |slug: &str| {
+        let reader = store.reader().unwrap();
+        let id = reader.conversation_by_slug(&tenant, slug).unwrap().unwrap().id;
+        let key = ConversationKey { tenant: tenant.clone(), id };
+        reader.messages(&key, Span::starting(MessageIdx(0), usize::MAX)).unwrap()
+    };
+    let both = || (said("one-asks-1"), said("two-asks-1"));
+    let before = both();
     let connection = rusqlite::Connection::open(folder.path().join(EmbeddedStore::FILE)).unwrap();
-    connection.execute("DELETE FROM places WHERE idx = 4", []).unwrap();
-    connection.execute("UPDATE conversations SET latest = '[]' WHERE slug = 'two-asks-1'", []).unwrap();
-    let problem = |slug: &str, placed: u32| {
+    let lost = |slug: &str, placed: u32| {
         format!("conversation {slug}: 40 messages are stored, and {placed} have a place")
     };
-    assert_eq!(store.check().unwrap(), [problem("one-asks-1", 38), problem("two-asks-1", 30)]);
+    let moved = |slug: &str| format!("conversation {slug}: its 40 messages are not where their places say");
+    let damages = [
+        ("UPDATE conversations SET latest = '[]' WHERE slug = 'two-asks-1'", vec![lost("two-asks-1", 32)]),
+        ("DELETE FROM places WHERE idx = 4", vec![lost("one-asks-1", 38), lost("two-asks-1", 38)]),
+        ("UPDATE places SET seq = seq + 2 WHERE idx = 6", vec![moved("one-asks-1"), moved("two-asks-1")]),
+        ("DELETE FROM places WHERE count < 10", vec![lost("one-asks-1", 0), lost("two-asks-1", 0)]),
+    ];
+    for (damage, expected) in damages {
+        connection.execute(damage, []).unwrap();
+        assert_eq!(store.check().unwrap(), expected, "{damage}");
+        let repaired = store.repair().unwrap();
+        assert_eq!(repaired.len(), expected.len(), "{repaired:?}");
+        assert_eq!(store.check().unwrap(), Vec::<String>::new(), "{damage}");
+        assert!(both() == before, "{damage}");
+    }
 }
 
 #[test]

@@ -409,6 +409,7 @@ pub fn commits_are_seen_at_once(store: &dyn Store) {
 pub fn a_sound_store_has_no_problems(store: &dyn Store) {
     put(store, 1);
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
+    assert_eq!(store.repair().unwrap(), Vec::<String>::new());
     let description = store.describe().unwrap();
     assert!(description.bytes > 0 && description.schema_version > 0);
 }

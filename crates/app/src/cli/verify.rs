@@ -1,14 +1,14 @@
 //! `treering verify`
 
 use serde::Serialize;
-use treering_engine::{Memory, Scope};
+use treering_engine::{Memory, Repaired, Scope};
 
 use super::output::{BAD, GOOD, Output, count, paint};
 use super::{Failure, work};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Grows the trees anew that do not add up; messages are never touched
+    /// Makes anew what does not add up and follows from messages: where they are, trees, vectors; messages are never touched
     #[arg(long)]
     repair: bool,
 }
@@ -20,7 +20,10 @@ struct View {
     messages: u64,
     tool_calls: u64,
     nodes: u64,
+    /// Conversations whose trees or vectors were made anew.
     repaired: Vec<String>,
+    /// What the store made anew for itself.
+    repaired_store: Vec<String>,
     problems: Vec<Problem>,
 }
 
@@ -33,7 +36,7 @@ struct Problem {
 pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
     let repaired = match args.repair {
         true => repair(memory, output)?,
-        false => Vec::new(),
+        false => Repaired::default(),
     };
     let total = memory.stats().map_or(0, |stats| u64::from(stats.totals.messages));
     let bar = output.progress(total, "verifying");
@@ -46,7 +49,8 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         messages: report.messages,
         tool_calls: report.tool_calls,
         nodes: report.nodes,
-        repaired,
+        repaired: repaired.conversations,
+        repaired_store: repaired.store,
         problems: report
             .problems
             .into_iter()
@@ -61,6 +65,9 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
             count(view.tool_calls, "tool call"),
             count(view.nodes, "node")
         );
+        for mended in &view.repaired_store {
+            writeln!(out, "{} {mended}", paint(GOOD, "✓"))?;
+        }
         for slug in &view.repaired {
             writeln!(out, "{} {slug}: its tree was grown anew", paint(GOOD, "✓"))?;
         }
@@ -76,10 +83,10 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     if clean { Ok(()) } else { Err(Failure::Said) }
 }
 
-/// Plans the trees anew that do not add up, and grows them.
-fn repair(memory: &Memory, output: &Output) -> Result<Vec<String>, Failure> {
+/// Makes anew what does not add up; trees are planned and grown.
+fn repair(memory: &Memory, output: &Output) -> Result<Repaired, Failure> {
     let repaired = memory.repair()?;
-    if !repaired.is_empty() {
+    if !repaired.conversations.is_empty() {
         work::run_all(memory, &Scope::default(), output)?;
     }
     Ok(repaired)

@@ -43,7 +43,7 @@ impl Past {
 
 impl Store for Past {
     fn commit(&self, _: Plan) -> StoreResult<()> {
-        Err(StoreError::Refused(Invalid::new("commit", "the past cannot be changed")))
+        Err(unchangeable())
     }
 
     fn reader(&self) -> StoreResult<Box<dyn Reader + '_>> {
@@ -54,9 +54,17 @@ impl Store for Past {
         self.store.check()
     }
 
+    fn repair(&self) -> StoreResult<Vec<String>> {
+        Err(unchangeable())
+    }
+
     fn describe(&self) -> StoreResult<Description> {
         self.store.describe()
     }
+}
+
+fn unchangeable() -> StoreError {
+    StoreError::Refused(Invalid::new("commit", "the past cannot be changed"))
 }
 
 struct PastReader<'a> {

@@ -141,6 +141,13 @@ impl EmbeddedStore {
         })
     }
 
+    fn writer(&self) -> StoreResult<&Mutex<Writing>> {
+        self.writer.as_ref().ok_or_else(|| {
+            let detail = "this user cannot write to it".into();
+            StoreError::ReadOnly { path: self.path.clone(), detail }
+        })
+    }
+
     fn give_back(&self, reader: Connection) {
         let mut pool = lock(&self.readers);
         if pool.len() < POOLED_READERS {
@@ -240,10 +247,7 @@ fn is_own_fault(error: &StoreError) -> bool {
 
 impl Store for EmbeddedStore {
     fn commit(&self, plan: Plan) -> StoreResult<()> {
-        let Some(writer) = &self.writer else {
-            let detail = "this user cannot write to it".into();
-            return Err(StoreError::ReadOnly { path: self.path.clone(), detail });
-        };
+        let writer = self.writer()?;
         self.queue.commit(plan, |batch| self.apply(&mut lock(writer), batch), || self.make_durable())?;
         self.carrier.carry(&self.path);
         Ok(())
@@ -281,6 +285,20 @@ impl Store for EmbeddedStore {
             Err(StoreError::Corrupt { detail, .. }) => Ok(vec![detail]),
             other => other,
         }
+    }
+
+    fn repair(&self) -> StoreResult<Vec<String>> {
+        let failed = |error: rusqlite::Error| explain(&self.path, &error);
+        // Nobody waits while all is well.
+        if places::check(&self.open_reader()?).map_err(failed)?.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut writing = lock(self.writer()?);
+        let repaired = self.transact(&mut writing, |open| places::repair(open.connection).map_err(failed))?;
+        writing.kept.forget();
+        drop(writing);
+        self.make_durable()?;
+        Ok(repaired)
     }
 
     fn describe(&self) -> StoreResult<Description> {

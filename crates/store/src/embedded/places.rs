@@ -7,7 +7,7 @@
 
 use std::ops::Deref;
 
-use rusqlite::{Connection, OptionalExtension, Row, ffi, params};
+use rusqlite::{Connection, OptionalExtension, Row, Rows, ffi, params};
 use treering_core::ports::StoreResult;
 
 use super::error::explain;
@@ -44,6 +44,11 @@ impl Run {
         Some(Self { idx, seq: self.seq + i64::from(idx - self.idx), count })
     }
 
+    /// Whether a message arrived right after them.
+    fn is_followed_by(&self, idx: u32, seq: i64) -> bool {
+        self.end() == idx && self.seqs().1 == seq
+    }
+
     /// The numbers of arrival that they have: from the first up to, not including, the second.
     pub(super) fn seqs(&self) -> (i64, i64) {
         (self.seq, self.seq + i64::from(self.count))
@@ -76,7 +81,7 @@ impl Latest {
             ));
         }
         match self.0.last_mut() {
-            Some(last) if last.end() == idx && last.seqs().1 == seq => last.count += 1,
+            Some(last) if last.is_followed_by(idx, seq) => last.count += 1,
             _ => self.0.push(Run { idx, seq, count: 1 }),
         }
         Ok(())
@@ -89,12 +94,17 @@ impl Latest {
         }
         // The last one may still grow.
         let last = self.0.pop();
+        self.move_to_table(connection, pk)?;
+        self.0.extend(last);
+        Ok(())
+    }
+
+    fn move_to_table(&mut self, connection: &Connection, pk: i64) -> rusqlite::Result<()> {
         let sql = "INSERT INTO places (conversation, idx, seq, count) VALUES (?1, ?2, ?3, ?4)";
         let mut statement = connection.prepare_cached(sql)?;
         for run in self.0.drain(..) {
             statement.execute(params![pk, run.idx, run.seq, run.count])?;
         }
-        self.0.extend(last);
         Ok(())
     }
 
@@ -177,23 +187,109 @@ fn settled_end(connection: &Connection, pk: i64) -> rusqlite::Result<u32> {
     Ok(end.unwrap_or(0))
 }
 
-/// Conversations whose messages and places do not add up.
+/// Conversations whose messages are not where their places say, as sentences.
 pub(super) fn check(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let sql = "SELECT c.slug, m.conversation, sum(m.stored), sum(m.placed) FROM (
-            SELECT conversation, count(*) AS stored, 0 AS placed FROM messages GROUP BY conversation
-            UNION ALL SELECT conversation, 0, sum(count) FROM places GROUP BY conversation
-            UNION ALL SELECT pk, 0, (SELECT sum(value ->> 2) FROM json_each(latest)) FROM conversations
-        ) m LEFT JOIN conversations c ON c.pk = m.conversation
-        GROUP BY m.conversation HAVING sum(m.stored) <> sum(m.placed)";
-    let mut statement = connection.prepare(sql)?;
-    let problems = statement.query_map([], |row| {
-        let slug: Option<String> = row.get(0)?;
-        let which = match slug {
+    Ok(astray(connection)?.iter().map(Astray::problem).collect())
+}
+
+/// Gives the messages of such conversations their places anew. Says of which.
+pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut repaired = Vec::new();
+    for it in astray(connection)? {
+        let Some(slug) = it.slug else { continue };
+        connection.execute("DELETE FROM places WHERE conversation = ?1", [it.pk])?;
+        Latest(it.stored).move_to_table(connection, it.pk)?;
+        connection.execute("UPDATE conversations SET latest = '[]' WHERE pk = ?1", [it.pk])?;
+        repaired.push(format!("conversation {slug}: its messages have their places again"));
+    }
+    Ok(repaired)
+}
+
+/// A conversation whose messages are not where its places say.
+struct Astray {
+    pk: i64,
+    /// Absent where messages or places are of no conversation.
+    slug: Option<String>,
+    /// The runs that its messages make.
+    stored: Vec<Run>,
+    /// The runs that it has.
+    placed: Vec<Run>,
+}
+
+impl Astray {
+    fn problem(&self) -> String {
+        let which = match &self.slug {
             Some(slug) => format!("conversation {slug}"),
-            None => format!("row {} of no conversation", row.get::<_, i64>(1)?),
+            None => format!("row {} of no conversation", self.pk),
         };
-        let (stored, placed): (i64, i64) = (row.get(2)?, row.get(3)?);
-        Ok(format!("{which}: {stored} messages are stored, and {placed} have a place"))
-    })?;
-    problems.collect()
+        let count = |runs: &[Run]| runs.iter().map(|run| u64::from(run.count)).sum::<u64>();
+        match (count(&self.stored), count(&self.placed)) {
+            (stored, placed) if stored == placed => {
+                format!("{which}: its {stored} messages are not where their places say")
+            }
+            (stored, placed) => format!("{which}: {stored} messages are stored, and {placed} have a place"),
+        }
+    }
+}
+
+fn astray(connection: &Connection) -> rusqlite::Result<Vec<Astray>> {
+    let mut messages = connection
+        .prepare("SELECT conversation, idx, seq, 1 FROM messages ORDER BY conversation, idx, seq")?;
+    let mut places = connection.prepare(
+        "SELECT conversation, idx, seq, count FROM places
+        UNION ALL SELECT c.pk, value ->> 0, value ->> 1, value ->> 2 FROM conversations c, json_each(c.latest)
+        ORDER BY 1, 2, 3",
+    )?;
+    let mut stored = Runs::new(messages.query([])?)?;
+    let mut placed = Runs::new(places.query([])?)?;
+    let mut slug = connection.prepare("SELECT slug FROM conversations WHERE pk = ?1")?;
+    let mut astray = Vec::new();
+    while let Some(pk) = [stored.pk(), placed.pk()].into_iter().flatten().min() {
+        let (stored, placed) = (stored.of(pk)?, placed.of(pk)?);
+        if stored != placed {
+            let slug = slug.query_row([pk], |row| row.get(0)).optional()?;
+            astray.push(Astray { pk, slug, stored, placed });
+        }
+    }
+    Ok(astray)
+}
+
+/// Runs in the order of their conversations.
+struct Runs<'a> {
+    rows: Rows<'a>,
+    next: Option<(i64, Run)>,
+}
+
+impl<'a> Runs<'a> {
+    fn new(rows: Rows<'a>) -> rusqlite::Result<Self> {
+        let mut runs = Self { rows, next: None };
+        runs.advance()?;
+        Ok(runs)
+    }
+
+    fn advance(&mut self) -> rusqlite::Result<()> {
+        let run = |row: &Row<'_>| -> rusqlite::Result<(i64, Run)> {
+            Ok((row.get(0)?, Run { idx: row.get(1)?, seq: row.get(2)?, count: row.get(3)? }))
+        };
+        self.next = self.rows.next()?.map(run).transpose()?;
+        Ok(())
+    }
+
+    /// The conversation that the next run is of.
+    fn pk(&self) -> Option<i64> {
+        self.next.as_ref().map(|(pk, _)| *pk)
+    }
+
+    /// The runs of that conversation if it is this one, those in one that follow one another.
+    fn of(&mut self, pk: i64) -> rusqlite::Result<Vec<Run>> {
+        let mut runs: Vec<Run> = Vec::new();
+        while let Some((_, run)) = self.next.take_if(|(of, _)| *of == pk) {
+            match runs.last_mut() {
+                Some(last) if last.is_followed_by(run.idx, run.seq) => last.count += run.count,
+                _ => runs.push(run),
+            }
+            self.advance()?;
+        }
+        Ok(runs)
+    }
 }
