@@ -383,14 +383,31 @@ fn values_of(flags: &[(String, String)]) -> Result<BTreeMap<String, toml::Value>
     let mut values = BTreeMap::new();
     for (key, value) in flags {
         if !known.contains(key) {
-            known.sort_unstable();
-            return Err(BadSettings(format!("there is no setting {key:?}; there are {}", known.join(", "))));
+            let meant = match nearest(key, &known).as_slice() {
+                [] => String::new(),
+                near => format!("; did you mean {}?", near.join(" or ")),
+            };
+            return Err(BadSettings(format!(
+                "there is no setting {key:?}{meant} (`treering config` lists them all)"
+            )));
         }
         let parsed = format!("v = {value}").parse::<toml::Table>().ok();
         let parsed = parsed.and_then(|mut table| table.remove("v"));
         values.insert(key.clone(), parsed.unwrap_or_else(|| toml::Value::String(value.clone())));
     }
     Ok(values)
+}
+
+/// The settings whose names are most like a word, at the most three of them. Who leaves sections out means the name in them.
+fn nearest<'a>(word: &str, known: &'a [String]) -> Vec<&'a str> {
+    const ALIKE: f64 = 0.7;
+    let ends =
+        |key: &'a str| std::iter::successors(Some(key), |end| end.split_once('.').map(|(_, rest)| rest));
+    let likeness = |key: &'a String| {
+        ends(key).map(|end| strsim::normalized_damerau_levenshtein(word, end)).fold(0.0, f64::max)
+    };
+    let best = known.iter().map(likeness).fold(ALIKE, f64::max);
+    known.iter().filter(|key| likeness(key) >= best).map(String::as_str).take(3).collect()
 }
 
 fn lookup(table: &toml::Table, key: &str) -> Option<String> {
@@ -440,6 +457,14 @@ mod tests {
         check("[store]\nsync = \"often\"", &[], &["treering.toml", "often", "full"]);
         check("colour = 1", &[], &["treering.toml", "colour"]);
         check("tenant = \"A B\"", &[], &["tenant", "a-z"]);
+        check(
+            "",
+            &[("context.buget", "9")],
+            &["\"context.buget\"; did you mean context.budget?", "treering config"],
+        );
+        check("", &[("model", "x")], &["did you mean embed.model or summarize.model or chat.model?"]);
+        check("", &[("openai.base_url", "x")], &["did you mean providers.openai.base_url?"]);
+        check("", &[("x", "9")], &["there is no setting \"x\" (`treering config` lists"]);
         check("tenant = ", &[], &["treering.toml"]);
         check("[tree]\npreset = \"best\"", &[], &["best", "per-turn"]);
         check("[tree]\nparameters = [\"windowchars=1\"]", &[], &["windowchars", "window_chars"]);
