@@ -3,8 +3,9 @@
 //! Left to itself, SQLite does this inside a commit: all writers wait for it, some ten
 //! milliseconds each time. Here the writer that finds the log long starts a thread for it, which has
 //! a connection of its own: it carries over what there is, then what was written meanwhile, until
-//! that is little, and has the disk take all of it. The next commit carries the little over, and
-//! then the log begins anew. Where writers are faster than that, they wait after all.
+//! that is little, and has the disk take all of it; every few pages it lets others run (see `vfs`).
+//! The next commit carries the little over, and then the log begins anew. Where writers are faster
+//! than that, they wait after all.
 //!
 //! A log that is not carried over only grows; whatever fails here is tried again after the next
 //! commit.

@@ -1,5 +1,6 @@
 //! Opening the store's file, for writing and for reading, and saying why it cannot be opened.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,11 +48,7 @@ pub(super) fn open_writer(path: &Path) -> StoreResult<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     make_private(path);
-    let opened = match vfs::gathering() {
-        Some(name) => Connection::open_with_flags_and_vfs(path, flags, name),
-        None => Connection::open_with_flags(path, flags),
-    };
-    let mut connection = opened.map_err(failed)?;
+    let mut connection = open_in_way(path, flags, vfs::gathering()).map_err(failed)?;
     // Asked before anything is read: a connection that only reads would leave a log behind.
     if connection.is_readonly("main").map_err(failed)? {
         return Err(StoreError::ReadOnly { path: path.to_path_buf(), detail: "no write access".into() });
@@ -79,10 +76,18 @@ pub(super) fn open_writer(path: &Path) -> StoreResult<Connection> {
 /// Opens the file once more, to carry its log over.
 pub(super) fn open_carrier(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(path, flags)?;
+    let mut connection = open_in_way(path, flags, vfs::giving_way())?;
     prepare(&mut connection)?;
     set_syncs(&connection)?;
     Ok(connection)
+}
+
+/// Opens the file in a way of ours, if there is one.
+fn open_in_way(path: &Path, flags: OpenFlags, way: Option<&CStr>) -> rusqlite::Result<Connection> {
+    match way {
+        Some(way) => Connection::open_with_flags_and_vfs(path, flags, way),
+        None => Connection::open_with_flags(path, flags),
+    }
 }
 
 /// What SQLite is to sync: the log before it is carried over, and the file after it. Commits are

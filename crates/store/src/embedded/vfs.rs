@@ -1,5 +1,6 @@
-//! How SQLite reaches the log that is written: through what gathers its writes (see `gather`).
-//! Every other file, and everything else, is as the system's own way has it.
+//! How SQLite reaches the log: a connection that writes it through what gathers its writes (see
+//! `gather`), and one that carries it over by reading a little at a time, with others let run in
+//! between. Every other file, and everything else, is as the system's own way has it.
 #![expect(unsafe_code, reason = "SQLite calls it, and calls are all there is between C and Rust")]
 #![allow(non_snake_case)]
 
@@ -8,6 +9,7 @@ use std::ptr;
 use std::slice;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::thread;
 
 use rusqlite::Connection;
 use rusqlite::ffi::{
@@ -19,7 +21,14 @@ use rusqlite::ffi::{
 use super::gather::Gathered;
 
 /// The name that a connection asks for to have its writes gathered.
-const NAME: &CStr = c"treering";
+const GATHERING: &CStr = c"treering";
+
+/// The name that a connection asks for to give way to others.
+const GIVING_WAY: &CStr = c"treering-carrier";
+
+/// How many pages are read before others are let run. Where every core is busy, a writer whose sync has ended may
+/// otherwise wait for milliseconds behind whoever carries the log over.
+const PAGES_AT_A_TIME: u64 = 8;
 
 /// The system's own way.
 static SYSTEM: AtomicPtr<sqlite3_vfs> = AtomicPtr::new(ptr::null_mut());
@@ -28,7 +37,13 @@ static SYSTEM: AtomicPtr<sqlite3_vfs> = AtomicPtr::new(ptr::null_mut());
 /// cannot be told of it, and opens files in its own way.
 pub(super) fn gathering() -> Option<&'static CStr> {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
-    REGISTERED.get_or_init(register).then_some(NAME)
+    REGISTERED.get_or_init(|| register(GATHERING, open_gathering)).then_some(GATHERING)
+}
+
+/// The same, so that others are let run while it reads the log.
+pub(super) fn giving_way() -> Option<&'static CStr> {
+    static REGISTERED: OnceLock<bool> = OnceLock::new();
+    REGISTERED.get_or_init(|| register(GIVING_WAY, open_giving_way)).then_some(GIVING_WAY)
 }
 
 /// Has the disk take what was written to a connection's file.
@@ -51,8 +66,11 @@ pub(super) fn sync_file(connection: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// Makes the name known to SQLite.
-fn register() -> bool {
+type Open =
+    unsafe extern "C" fn(*mut sqlite3_vfs, sqlite3_filename, *mut sqlite3_file, c_int, *mut c_int) -> c_int;
+
+/// Makes a name known to SQLite, and what opens files for it.
+fn register(name: &'static CStr, open: Open) -> bool {
     // SAFETY: SQLite gives its default, which is never taken back, or null. The copy differs from it only in what
     // opens files and in how much room they need; it is never freed.
     unsafe {
@@ -61,7 +79,7 @@ fn register() -> bool {
         let ours = sqlite3_vfs {
             szOsFile: found.szOsFile + size_of::<LogFile>() as c_int,
             pNext: ptr::null_mut(),
-            zName: NAME.as_ptr(),
+            zName: name.as_ptr(),
             xOpen: Some(open),
             ..*found
         };
@@ -75,10 +93,16 @@ fn register() -> bool {
 struct LogFile {
     base: sqlite3_file,
     gathered: Gathered,
+    /// How many pages were read so as to give way.
+    read: u64,
 }
 
+static GATHERED: sqlite3_io_methods = METHODS;
+
+static GIVEN_WAY: sqlite3_io_methods = sqlite3_io_methods { xRead: Some(read_giving_way), ..METHODS };
+
 /// What SQLite calls. Locks and shared memory are a matter of the store's file, not of its log.
-static METHODS: sqlite3_io_methods = sqlite3_io_methods {
+const METHODS: sqlite3_io_methods = sqlite3_io_methods {
     iVersion: 1,
     xClose: Some(close),
     xRead: Some(read),
@@ -139,8 +163,29 @@ fn code(done: Result<(), c_int>) -> c_int {
 // SAFETY, of all that follows: SQLite calls these with a file that `open` has opened and not closed, with buffers as
 // long as it says, and for one file from one thread at a time. `open` gets room as `szOsFile` says.
 
-unsafe extern "C" fn open(
+unsafe extern "C" fn open_gathering(
     _: *mut sqlite3_vfs,
+    name: sqlite3_filename,
+    file: *mut sqlite3_file,
+    flags: c_int,
+    flags_out: *mut c_int,
+) -> c_int {
+    unsafe { open(&GATHERED, name, file, flags, flags_out) }
+}
+
+unsafe extern "C" fn open_giving_way(
+    _: *mut sqlite3_vfs,
+    name: sqlite3_filename,
+    file: *mut sqlite3_file,
+    flags: c_int,
+    flags_out: *mut c_int,
+) -> c_int {
+    unsafe { open(&GIVEN_WAY, name, file, flags, flags_out) }
+}
+
+/// Opens a file; where it is a log, so that these methods are called.
+unsafe fn open(
+    methods: &'static sqlite3_io_methods,
     name: sqlite3_filename,
     file: *mut sqlite3_file,
     flags: c_int,
@@ -158,7 +203,8 @@ unsafe extern "C" fn open(
         (*below).pMethods = ptr::null();
         let opened = open(system, name, below, flags, flags_out);
         if opened == SQLITE_OK {
-            log.write(LogFile { base: sqlite3_file { pMethods: &METHODS }, gathered: Gathered::default() });
+            let base = sqlite3_file { pMethods: methods };
+            log.write(LogFile { base, gathered: Gathered::default(), read: 0 });
         } else if !(*below).pMethods.is_null() {
             // SQLite would close it, but does not know of it.
             system!(file, xClose);
@@ -182,6 +228,22 @@ unsafe extern "C" fn read(file: *mut sqlite3_file, into: *mut c_void, length: c_
             Ok(()) => system!(file, xRead, into, length, at),
             Err(failed) => failed,
         }
+    }
+}
+
+unsafe extern "C" fn read_giving_way(
+    file: *mut sqlite3_file,
+    into: *mut c_void,
+    length: c_int,
+    at: i64,
+) -> c_int {
+    unsafe {
+        let pages = &mut (*file.cast::<LogFile>()).read;
+        *pages += 1;
+        if pages.is_multiple_of(PAGES_AT_A_TIME) {
+            thread::yield_now();
+        }
+        read(file, into, length, at)
     }
 }
 
@@ -245,7 +307,7 @@ mod tests {
     use proptest::prelude::*;
     use rusqlite::OpenFlags;
 
-    use super::super::open::open_writer;
+    use super::super::open::{open_carrier, open_writer};
     use super::*;
 
     /// What a transaction does to a table.
@@ -262,7 +324,9 @@ mod tests {
         TakeBack {
             keys: u8,
         },
-        Carry,
+        Carry {
+            beside: bool,
+        },
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -270,7 +334,7 @@ mod tests {
             6 => (any::<u8>(), 0_u16..9000).prop_map(|(key, size)| Step::Put { key, size }),
             2 => any::<u8>().prop_map(|key| Step::Remove { key }),
             1 => (1_u8..40).prop_map(|keys| Step::TakeBack { keys }),
-            1 => Just(Step::Carry),
+            1 => any::<bool>().prop_map(|beside| Step::Carry { beside }),
         ]
     }
 
@@ -304,6 +368,7 @@ mod tests {
             writer.pragma_update(None, "cache_size", 10).unwrap();
             writer.execute_batch("CREATE TABLE t (key INTEGER PRIMARY KEY, text BLOB)").unwrap();
             let reader = Connection::open(&path).unwrap();
+            let carrier = open_carrier(&path).unwrap();
             for (steps, commits) in transactions {
                 writer.execute_batch("BEGIN IMMEDIATE").unwrap();
                 for step in steps {
@@ -315,10 +380,11 @@ mod tests {
                             (0..keys).for_each(|key| put(&writer, key, 5000));
                             writer.execute_batch("ROLLBACK TO part; RELEASE part").unwrap();
                         }
-                        Step::Carry => {
+                        Step::Carry { beside } => {
                             writer.execute_batch("COMMIT").unwrap();
-                            writer.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).unwrap();
-                            sync_file(&writer).unwrap();
+                            let carrier = if beside { &carrier } else { &writer };
+                            carrier.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).unwrap();
+                            sync_file(carrier).unwrap();
                             writer.execute_batch("BEGIN IMMEDIATE").unwrap();
                         }
                     }
@@ -371,25 +437,43 @@ mod tests {
         assert_eq!(found, "ok");
     }
 
-    /// The log does grow by one write for each commit, or all this would be for nothing.
+    fn log_of(connection: &Connection) -> *mut sqlite3_file {
+        let mut log: *mut sqlite3_file = ptr::null_mut();
+        let what = rusqlite::ffi::SQLITE_FCNTL_JOURNAL_POINTER;
+        // SAFETY: the connection is open, and the log is its own.
+        let told = unsafe {
+            sqlite3_file_control(connection.handle(), c"main".as_ptr(), what, (&raw mut log).cast::<c_void>())
+        };
+        assert_eq!(told, SQLITE_OK);
+        log
+    }
+
+    /// The log does grow by one write for each commit, and others are let run while it is carried over, or all this
+    /// would be for nothing.
     #[test]
-    fn a_connection_that_asks_for_it_gathers() {
+    fn a_connection_gets_the_way_it_asks_for() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gathered.db");
         let connection =
             Connection::open_with_flags_and_vfs(&path, OpenFlags::default(), gathering().unwrap()).unwrap();
         connection.pragma_update(None, "journal_mode", "WAL").unwrap();
         connection.execute_batch("CREATE TABLE t (key INTEGER PRIMARY KEY, text BLOB)").unwrap();
-        let mut log: *mut sqlite3_file = ptr::null_mut();
-        // SAFETY: the connection is open, and the log is its own.
-        let held = unsafe {
-            let told = (&raw mut log).cast::<c_void>();
-            let what = rusqlite::ffi::SQLITE_FCNTL_JOURNAL_POINTER;
-            assert_eq!(sqlite3_file_control(connection.handle(), c"main".as_ptr(), what, told), SQLITE_OK);
-            assert!(ptr::eq((*log).pMethods, &METHODS));
-            &(*log.cast::<LogFile>()).gathered
+        let carrier = open_carrier(&path).unwrap();
+        carrier.query_row("SELECT count(*) FROM t", [], |_| Ok(())).unwrap();
+        let (log, carried) = (log_of(&connection), log_of(&carrier));
+        // SAFETY: both connections are open, and nobody else uses their logs.
+        let (held, read) = unsafe {
+            assert!(ptr::eq((*log).pMethods, &GATHERED));
+            assert!(ptr::eq((*carried).pMethods, &GIVEN_WAY));
+            (&(*log.cast::<LogFile>()).gathered, &raw const (*carried.cast::<LogFile>()).read)
         };
         put(&connection, 1, 60_000);
         assert!(format!("{held:?}").contains("held: []"));
+        // SAFETY: as above.
+        let before = unsafe { *read };
+        let carried: i64 = carrier.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(2)).unwrap();
+        // SAFETY: as above.
+        let counted = unsafe { *read } - before;
+        assert!(counted > PAGES_AT_A_TIME, "{counted} of {carried}");
     }
 }
