@@ -163,27 +163,24 @@ fn code(done: Result<(), c_int>) -> c_int {
 // SAFETY, of all that follows: SQLite calls these with a file that `open` has opened and not closed, with buffers as
 // long as it says, and for one file from one thread at a time. `open` gets room as `szOsFile` says.
 
-unsafe extern "C" fn open_gathering(
-    _: *mut sqlite3_vfs,
-    name: sqlite3_filename,
-    file: *mut sqlite3_file,
-    flags: c_int,
-    flags_out: *mut c_int,
-) -> c_int {
-    unsafe { open(&GATHERED, name, file, flags, flags_out) }
+/// What opens files so that, where one is a log, these methods are called.
+macro_rules! opening {
+    ($name:ident, $methods:ident) => {
+        unsafe extern "C" fn $name(
+            _: *mut sqlite3_vfs,
+            name: sqlite3_filename,
+            file: *mut sqlite3_file,
+            flags: c_int,
+            flags_out: *mut c_int,
+        ) -> c_int {
+            unsafe { open(&$methods, name, file, flags, flags_out) }
+        }
+    };
 }
 
-unsafe extern "C" fn open_giving_way(
-    _: *mut sqlite3_vfs,
-    name: sqlite3_filename,
-    file: *mut sqlite3_file,
-    flags: c_int,
-    flags_out: *mut c_int,
-) -> c_int {
-    unsafe { open(&GIVEN_WAY, name, file, flags, flags_out) }
-}
+opening!(open_gathering, GATHERED);
+opening!(open_giving_way, GIVEN_WAY);
 
-/// Opens a file; where it is a log, so that these methods are called.
 unsafe fn open(
     methods: &'static sqlite3_io_methods,
     name: sqlite3_filename,
