@@ -8,7 +8,7 @@ use super::{Failure, work};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Makes anew what does not add up and follows from messages: where they are, trees, vectors; messages are never touched
+    /// Makes anew what follows from messages and does not add up (their places, trees, vectors); messages are never touched
     #[arg(long)]
     repair: bool,
 }

@@ -76,9 +76,11 @@ impl Memory {
             return Ok(arena);
         }
         drop(slots);
-        let arena = self.made_arena(&model)?;
-        let slot = || Slot { arena, is_replaced: false };
-        Ok(Arc::clone(&self.slots().entry(self.tenant().clone()).or_insert_with(slot).arena))
+        let made = self.made_arena(&model)?;
+        let slot = || Slot { arena: Arc::clone(&made), is_replaced: false };
+        let arena = Arc::clone(&self.slots().entry(self.tenant().clone()).or_insert_with(slot).arena);
+        // Another thread was quicker, and may have looked before the latest came.
+        if Arc::ptr_eq(&arena, &made) { Ok(arena) } else { self.arena() }
     }
 
     fn slots(&self) -> std::sync::MutexGuard<'_, HashMap<TenantId, Slot>> {
