@@ -5,16 +5,18 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
-use common::{fresh, open, start, under, work_off};
+use common::{fresh, open, open_with, start, under, work_off};
 use proptest::prelude::*;
 use treering_core::{
-    ConversationId, ConversationState, NewMessage, Policy, Role, TenantId, ThreadName, Timestamp,
+    ConversationId, ConversationState, Embedder, NewMessage, Policy, ProviderError, Role, TenantId,
+    ThreadName, Timestamp,
 };
 use treering_engine::{
     Found, Hit, Incoming, Matching, Memory, NewConversation, Query, Scale, Target, Update,
 };
+use treering_providers::StaticEmbedder;
 use treering_testkit::generate::{external, text};
 use treering_testkit::{FakeClock, Heads};
 
@@ -85,6 +87,81 @@ fn what_another_process_stored_is_found_at_once() {
         let found = texts(&here.search(&query(&format!("74{number:02}"))).unwrap().hits);
         assert_eq!(found[0], said);
     }
+}
+
+const EARLY: &str = "The staging port is 7410.";
+const LATE: &str = "The staging port is 7422 from today.";
+
+/// The bundled embedder, held up so that of two who make an index the one who looked first is done first.
+struct Paced {
+    embedder: StaticEmbedder,
+    has_looked: Barrier,
+    may_end: Barrier,
+    has_ended: Barrier,
+}
+
+impl Embedder for Paced {
+    fn name(&self) -> &str {
+        self.embedder.name()
+    }
+
+    fn dims(&self) -> usize {
+        self.embedder.dims()
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn is_instant(&self) -> bool {
+        true
+    }
+
+    fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, ProviderError> {
+        if texts == [EARLY] {
+            self.has_looked.wait();
+            self.may_end.wait();
+        } else if texts == [EARLY, LATE] {
+            self.may_end.wait();
+            self.has_ended.wait();
+        }
+        Embedder::embed(&self.embedder, texts)
+    }
+}
+
+#[test]
+fn a_first_search_finds_what_came_while_another_made_the_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let pair = || Barrier::new(2);
+    let embedder = Arc::new(Paced {
+        embedder: StaticEmbedder::new(),
+        has_looked: pair(),
+        may_end: pair(),
+        has_ended: pair(),
+    });
+    let clock = Arc::new(FakeClock::at(start()));
+    let memory = open_with(
+        folder.path(),
+        Policy::default(),
+        Arc::new(Heads::default()),
+        clock,
+        vec![Arc::clone(&embedder) as Arc<dyn Embedder>],
+    );
+    say(&memory, &line("one", Role::User, "Ana", 0, EARLY));
+    let asked = query("staging port");
+    std::thread::scope(|scope| {
+        let quicker = scope.spawn(|| {
+            let found = texts(&memory.search(&asked).unwrap().hits);
+            embedder.has_ended.wait();
+            found
+        });
+        embedder.has_looked.wait();
+        say(&memory, &line("one", Role::User, "Ana", 1, LATE));
+        let mut found = texts(&memory.search(&asked).unwrap().hits);
+        found.sort();
+        assert_eq!(found, [EARLY, LATE]);
+        assert_eq!(quicker.join().unwrap(), [EARLY]);
+    });
 }
 
 #[test]
