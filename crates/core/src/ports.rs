@@ -21,8 +21,9 @@ use crate::tool::ToolCall;
 pub type StoreResult<T> = Result<T, StoreError>;
 
 /// Decides a commit from what the store holds at that moment. A store calls it with the
-/// commit's view of the data, where no other writer can come between; it may call it again
-/// when it has to start over, so it must not have effects of its own.
+/// commit's view of the data, where no other writer can come between, or with one of which it makes
+/// sure that it is still true; it may call it again when it has to start over, so it must not have
+/// effects of its own.
 pub type Plan = Box<dyn FnMut(&dyn Reader) -> StoreResult<Commit> + Send>;
 
 /// A place that keeps everything.

@@ -61,11 +61,11 @@ pub(crate) fn tenant(name: &str) -> TenantId {
     TenantId::new(name).unwrap()
 }
 
-pub(crate) fn key(number: u8) -> ConversationKey {
+pub fn key(number: u8) -> ConversationKey {
     ConversationKey { tenant: TenantId::default(), id: ConversationId::from_bytes([number; 16]) }
 }
 
-pub(crate) fn conversation(number: u8) -> Conversation {
+pub fn conversation(number: u8) -> Conversation {
     Conversation {
         id: ConversationId::from_bytes([number; 16]),
         slug: format!("slug-{number}"),
@@ -150,7 +150,7 @@ pub(crate) fn commit_for(store: &dyn Store, tenant: TenantId, writes: Vec<Write>
 }
 
 /// A conversation with one message.
-pub(crate) fn put(store: &dyn Store, number: u8) {
+pub fn put(store: &dyn Store, number: u8) {
     let it = conversation(number);
     let writes = vec![
         Write::PutConversation(it.clone()),

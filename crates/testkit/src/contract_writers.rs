@@ -4,8 +4,8 @@
 
 use std::sync::{Arc, Barrier};
 
-use treering_core::ports::Span;
-use treering_core::{Commit, Message, MessageIdx, Role, Store, TenantId, TurnNo, Write};
+use treering_core::ports::{Span, StoreResult};
+use treering_core::{Commit, Message, MessageIdx, Reader, Role, Store, TenantId, TurnNo, Write};
 
 use crate::contract::{commit, conversation, everything, key, message, put};
 
@@ -18,6 +18,7 @@ macro_rules! writers_contract {
             contract_writers,
             a_plan_sees_nothing_of_a_failed_commit,
             a_plan_sees_what_was_committed_before,
+            plans_hold_beside_commits_that_fail,
             conversations_that_take_turns_keep_their_own,
             a_message_is_not_put_where_one_is,
             writers_at_once_all_get_through,
@@ -117,16 +118,61 @@ pub fn writers_at_once_all_get_through(store: &dyn Store) {
 
 /// Adds a message to the first conversation at the place that the plan finds.
 pub fn add_next(store: &dyn Store) {
-    let plan = |reader: &dyn treering_core::Reader| {
-        let mut it = reader.conversation(&key(1))?.unwrap();
-        let next = it.totals.messages;
-        it.totals.messages += 1;
-        let message = message(next, 0, Role::User, "counted");
-        let id = it.id;
-        let writes = vec![Write::PutConversation(it), Write::AddMessage(id, message)];
-        Ok(Commit { tenant: TenantId::default(), writes })
-    };
-    store.commit(Box::new(plan)).unwrap();
+    store.commit(Box::new(|reader| next_message(reader, 1))).unwrap();
+}
+
+/// A message of a conversation at the place that the reader tells.
+pub fn next_message(reader: &dyn Reader, number: u8) -> StoreResult<Commit> {
+    let mut it = reader.conversation(&key(number))?.unwrap();
+    let next = it.totals.messages;
+    it.totals.messages += 1;
+    let mut message = message(next, 0, Role::User, "counted");
+    message.said.external_id = None;
+    let id = it.id;
+    let writes = vec![Write::PutConversation(it), Write::AddMessage(id, message)];
+    Ok(Commit { tenant: TenantId::default(), writes })
+}
+
+/// Writers at once, several to a conversation, whose plans go by what is there; some of their commits fail, and take
+/// back what they had written with others.
+pub fn plans_hold_beside_commits_that_fail(store: &dyn Store) {
+    const CONVERSATIONS: u8 = 3;
+    const EACH: u32 = 60;
+    for number in 0..CONVERSATIONS {
+        put(store, number);
+    }
+    let start = Barrier::new(8);
+    std::thread::scope(|scope| {
+        for writer in 0..8_u8 {
+            let start = &start;
+            scope.spawn(move || {
+                start.wait();
+                for round in 0..EACH {
+                    let number = (writer + round as u8 / 4) % CONVERSATIONS;
+                    let fails = (round + u32::from(writer)) % 5 == 0;
+                    let committed = store.commit(Box::new(move |reader| {
+                        let mut commit = next_message(reader, number)?;
+                        if fails {
+                            let taken = message(0, 0, Role::User, "the place is taken");
+                            commit.writes.push(Write::AddMessage(key(number).id, taken));
+                        }
+                        Ok(commit)
+                    }));
+                    assert_eq!(committed.is_err(), fails, "{committed:?}");
+                }
+            });
+        }
+    });
+    let reader = store.reader().unwrap();
+    let mut written = 0;
+    for number in 0..CONVERSATIONS {
+        let count = reader.conversation(&key(number)).unwrap().unwrap().totals.messages;
+        let messages = reader.messages(&key(number), everything(MessageIdx(0))).unwrap();
+        assert!(messages.iter().map(|message| message.idx.0).eq(0..count), "conversation {number}");
+        written += count - 1;
+    }
+    assert_eq!(written, 8 * EACH * 4 / 5);
+    assert_eq!(store.check().unwrap(), Vec::<String>::new());
 }
 
 /// Writes a number of bytes in commits of many pages, by several writers with a conversation each.

@@ -1,8 +1,8 @@
 //! Rows of conversations, and what the writer keeps: a turn changes its conversation's row, and
 //! reading the row each time costs as much as writing it; and each asks which index is in use.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use treering_core::conversation::Totals;
@@ -10,7 +10,7 @@ use treering_core::index::VectorIndex;
 use treering_core::{Conversation, ConversationId, ConversationKey, TenantId, ThreadName};
 
 use super::places::Latest;
-use super::read::{external_id, moment, unreadable};
+use super::read::{Access, external_id, moment, unreadable};
 use super::{codes, threads, tree_read};
 
 /// The columns that [`read`] reads.
@@ -47,83 +47,137 @@ impl Numbered {
 }
 
 /// The conversations that were read or written last through the writer's connection, as they are
-/// in its transaction.
+/// in its transaction. Others may look at them too, to plan ahead.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct Kept(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
     /// SQLite's count of what others have written.
     version: i64,
-    rows: RefCell<HashMap<ConversationKey, Numbered>>,
+    rows: HashMap<ConversationKey, (Mark, Arc<Numbered>)>,
     /// Which index each tenant uses.
-    indexes: RefCell<HashMap<TenantId, Option<VectorIndex>>>,
+    indexes: HashMap<TenantId, Option<VectorIndex>>,
+    /// The last change to what one of them uses.
+    indexes_changed: u64,
+    /// How many changes there were; none is forgotten.
+    changes: u64,
+}
+
+/// What tells a row from what it was or will be.
+#[derive(Debug, Default)]
+pub(super) struct Mark {
+    /// The change that made it what it is.
+    pub(super) change: u64,
+    /// For how many more times nobody plans from it: it changes too often.
+    pub(super) doubt: u8,
+}
+
+/// How often nobody plans from a row of which a plan could not be used.
+const DOUBT: u8 = 100;
+
+/// What a plan was made from: rows and indexes as of changes.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) rows: Vec<(ConversationKey, u64)>,
+    pub(super) indexes: Option<u64>,
+}
+
+impl Inner {
+    fn change(&mut self) -> u64 {
+        self.changes += 1;
+        self.changes
+    }
+
+    fn forget(&mut self) {
+        self.rows.clear();
+        self.indexes.clear();
+        self.indexes_changed = self.change();
+    }
 }
 
 impl Kept {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Begins a transaction: forgets what others may have changed.
-    pub(super) fn begin(&mut self, transaction: &Connection) -> rusqlite::Result<()> {
+    pub(super) fn begin(&self, transaction: &Connection) -> rusqlite::Result<()> {
         let version = transaction.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
-        if std::mem::replace(&mut self.version, version) != version {
-            self.forget();
+        let mut kept = self.lock();
+        if std::mem::replace(&mut kept.version, version) != version {
+            kept.forget();
         }
         // Only here: what a commit has changed is needed until it is written.
-        if self.rows.borrow().len() >= MOST {
-            self.rows.borrow_mut().clear();
+        if kept.rows.len() >= MOST {
+            kept.rows.clear();
         }
         Ok(())
     }
 
     /// Forgets everything: what was written is not kept.
     pub(super) fn forget(&self) {
-        self.rows.borrow_mut().clear();
-        self.indexes.borrow_mut().clear();
+        self.lock().forget();
     }
 
     /// Keeps a conversation as it was written.
     pub(super) fn keep(&self, key: ConversationKey, row: Numbered) {
-        self.rows.borrow_mut().insert(key, row);
+        self.insert(key, Arc::new(row));
     }
 
-    /// Looks at a conversation, which is read if it is not kept.
-    pub(super) fn with<T>(
+    fn insert(&self, key: ConversationKey, row: Arc<Numbered>) {
+        let mut kept = self.lock();
+        let mark = Mark { change: kept.change(), doubt: 0 };
+        kept.rows.insert(key, (mark, row));
+    }
+
+    /// A conversation, which is read if it is not kept.
+    pub(super) fn get(
         &self,
-        connection: &Connection,
+        source: &impl Access,
         key: &ConversationKey,
-        look: impl FnOnce(Option<&Numbered>) -> T,
-    ) -> rusqlite::Result<T> {
-        if let Some(row) = self.rows.borrow().get(key) {
-            return Ok(look(Some(row)));
+    ) -> rusqlite::Result<Option<Arc<Numbered>>> {
+        if let Some((mark, row)) = self.lock().rows.get_mut(key) {
+            source.note(key, mark)?;
+            return Ok(Some(Arc::clone(row)));
         }
-        let Some(row) = find(connection, key)? else { return Ok(look(None)) };
-        let looked = look(Some(&row));
-        self.keep(key.clone(), row);
-        Ok(looked)
+        let Some(row) = find(source.open()?, key)?.map(Arc::new) else { return Ok(None) };
+        self.insert(key.clone(), Arc::clone(&row));
+        Ok(Some(row))
     }
 
     /// The index that a tenant uses, which `read` reads if it is not kept.
     pub(super) fn index<E>(
         &self,
+        source: &impl Access,
         tenant: &TenantId,
         read: impl FnOnce() -> Result<Option<VectorIndex>, E>,
     ) -> Result<Option<VectorIndex>, E> {
-        if let Some(index) = self.indexes.borrow().get(tenant) {
+        let kept = self.lock();
+        if let Some(index) = kept.indexes.get(tenant) {
+            source.note_index(kept.indexes_changed);
             return Ok(index.clone());
         }
+        drop(kept);
         let index = read()?;
-        let mut indexes = self.indexes.borrow_mut();
-        if indexes.len() >= MOST {
-            indexes.clear();
+        let mut kept = self.lock();
+        if kept.indexes.len() >= MOST {
+            kept.indexes.clear();
         }
-        indexes.insert(tenant.clone(), index.clone());
+        kept.indexes.insert(tenant.clone(), index.clone());
         Ok(index)
     }
 
     /// Forgets which index a tenant uses: it is about to be another.
     pub(super) fn forget_index(&self, tenant: &TenantId) {
-        self.indexes.borrow_mut().remove(tenant);
+        let mut kept = self.lock();
+        kept.indexes.remove(tenant);
+        kept.indexes_changed = kept.change();
     }
 
-    /// Looks at a conversation if it is kept.
-    pub(super) fn peek<T>(&self, key: &ConversationKey, look: impl FnOnce(&Numbered) -> T) -> Option<T> {
-        self.rows.borrow().get(key).map(look)
+    /// A conversation, if it is kept.
+    pub(super) fn peek(&self, key: &ConversationKey) -> Option<Arc<Numbered>> {
+        self.lock().rows.get(key).map(|(_, row)| Arc::clone(row))
     }
 
     /// Changes what is kept of a conversation, if it is kept.
@@ -132,7 +186,30 @@ impl Kept {
         key: &ConversationKey,
         change: impl FnOnce(&mut Numbered) -> T,
     ) -> Option<T> {
-        self.rows.borrow_mut().get_mut(key).map(change)
+        let mut kept = self.lock();
+        let number = kept.change();
+        let (mark, row) = kept.rows.get_mut(key)?;
+        mark.change = number;
+        Some(change(Arc::make_mut(row)))
+    }
+
+    /// Whether all that a plan was made from is still as it was.
+    pub(super) fn is_as_seen(&self, seen: &Seen) -> bool {
+        let kept = self.lock();
+        let is_same = |(key, change): &(ConversationKey, u64)| {
+            kept.rows.get(key).is_some_and(|(mark, _)| mark.change == *change)
+        };
+        seen.rows.iter().all(is_same) && seen.indexes.is_none_or(|change| change == kept.indexes_changed)
+    }
+
+    /// Has nobody plan from these rows for a while.
+    pub(super) fn doubt(&self, seen: &Seen) {
+        let mut kept = self.lock();
+        for (key, _) in &seen.rows {
+            if let Some((mark, _)) = kept.rows.get_mut(key) {
+                mark.doubt = DOUBT;
+            }
+        }
     }
 }
 

@@ -1,16 +1,14 @@
 //! What search follows: everything in the order it arrived, and the vectors of models.
 
-use std::ops::Deref;
-
 use rusqlite::{Connection, Row, params};
 use treering_core::index::{Progress, Rebuild, VectorIndex, Vectors};
 use treering_core::ports::{Arrivals, StoreResult};
 use treering_core::{ContentHash, ConversationId, Message, TenantId, ThreadName, ToolCall};
 
-use super::read::{CALL, View, message, rows, tool_call, unreadable};
+use super::read::{Access, CALL, View, message, rows, tool_call, unreadable};
 use super::threads;
 
-impl<C: Deref<Target = Connection>> View<'_, C> {
+impl<C: Access> View<'_, C> {
     pub(super) fn read_arrivals(
         &self,
         tenant: &TenantId,

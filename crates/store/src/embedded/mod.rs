@@ -4,6 +4,7 @@
 //! Writers of a process share one connection through a queue (see `queue`), readers take one of
 //! a small pool. A commit is durable when it returns; `Sync` says how durable.
 
+mod ahead;
 mod carry;
 mod codes;
 mod conversations;
@@ -27,7 +28,6 @@ mod write;
 use std::fs;
 use std::io;
 use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -35,6 +35,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use treering_core::StoreError;
 use treering_core::ports::{Description, Plan, Reader, Store, StoreResult};
 
+use ahead::Planned;
 use carry::Carrier;
 use conversations::Kept;
 use error::explain;
@@ -57,12 +58,6 @@ pub enum Sync {
     Normal,
 }
 
-/// The connection that writes, and what is kept of what it wrote.
-struct Writing {
-    connection: Connection,
-    kept: Kept,
-}
-
 /// A store in one file.
 pub struct EmbeddedStore {
     path: PathBuf,
@@ -71,7 +66,9 @@ pub struct EmbeddedStore {
     readers: Mutex<Vec<Connection>>,
     /// Ended before the writer is closed, for the same reason.
     carrier: Carrier,
-    writer: Option<Mutex<Writing>>,
+    writer: Option<Mutex<Connection>>,
+    /// What is kept of what the writer wrote.
+    kept: Kept,
     queue: queue::Queue,
     sync: Sync,
     log: log::Log,
@@ -91,13 +88,13 @@ impl EmbeddedStore {
         let writer = match open_writer(&path) {
             Ok(mut connection) => {
                 carrier.watch(&mut connection).map_err(|error| explain(&path, &error))?;
-                Some(Mutex::new(Writing { connection, kept: Kept::default() }))
+                Some(Mutex::new(connection))
             }
             Err(StoreError::ReadOnly { .. }) if path.exists() => None,
             Err(error) => return Err(error),
         };
-        let (queue, log, readers, tasks) = Default::default();
-        let store = Self { path, writer, queue, sync, log, carrier, readers, tasks };
+        let (kept, queue, log, readers, tasks) = Default::default();
+        let store = Self { path, writer, kept, queue, sync, log, carrier, readers, tasks };
         if store.writer.is_none() {
             let reader = store.open_reader()?;
             refuse_others(&reader, &store.path)?;
@@ -141,7 +138,7 @@ impl EmbeddedStore {
         })
     }
 
-    fn writer(&self) -> StoreResult<&Mutex<Writing>> {
+    fn writer(&self) -> StoreResult<&Mutex<Connection>> {
         self.writer.as_ref().ok_or_else(|| {
             let detail = "this user cannot write to it".into();
             StoreError::ReadOnly { path: self.path.clone(), detail }
@@ -157,8 +154,8 @@ impl EmbeddedStore {
 
     /// Applies a batch in one transaction and one sync. Where one of its plans cannot be written,
     /// each is applied on its own, so that it alone fails.
-    fn apply(&self, writing: &mut Writing, batch: &mut Batch<'_>) -> Vec<StoreResult<()>> {
-        let together = self.transact(writing, |transaction| {
+    fn apply(&self, writer: &mut Connection, batch: &mut Batch<'_>) -> Vec<StoreResult<()>> {
+        let together = self.transact(writer, |transaction| {
             let mut results = Vec::new();
             while let Some(plan) = batch.next() {
                 results.push(transaction.write(plan)?);
@@ -171,7 +168,7 @@ impl EmbeddedStore {
             Err(error) if batch.given().len() <= 1 => vec![Err(error)],
             Err(_) => {
                 let alone =
-                    |plan: &mut Plan| self.transact(writing, |transaction| transaction.write(plan))?;
+                    |plan: &mut Planned| self.transact(writer, |transaction| transaction.write(plan))?;
                 batch.given().iter_mut().map(alone).collect()
             }
         }
@@ -180,12 +177,12 @@ impl EmbeddedStore {
     /// Runs what writes in a transaction; on an error nothing of it is kept.
     fn transact<T>(
         &self,
-        Writing { connection, kept }: &mut Writing,
+        writer: &mut Connection,
         write: impl FnOnce(&mut Open<'_>) -> StoreResult<T>,
     ) -> StoreResult<T> {
         let failed = |error: rusqlite::Error| explain(&self.path, &error);
-        let transaction =
-            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        let kept = &self.kept;
         kept.begin(&transaction).map_err(failed)?;
         let writer = Writer::new(&transaction, kept);
         let mut open = Open { path: &self.path, connection: &transaction, tasks: &self.tasks, kept, writer };
@@ -227,13 +224,9 @@ struct Open<'a> {
 
 impl Open<'_> {
     /// Writes what a plan decides. `Ok(Err(_))` when it refused and wrote nothing.
-    fn write(&mut self, plan: &mut Plan) -> StoreResult<StoreResult<()>> {
+    fn write(&mut self, plan: &mut Planned) -> StoreResult<StoreResult<()>> {
         let view = View::planning(self.connection, self.path, self.tasks, self.kept);
-        let decided = catch_unwind(AssertUnwindSafe(|| plan(&view))).unwrap_or_else(|_| {
-            let detail = "the plan of a commit panicked; nothing of it was written".into();
-            Err(StoreError::Failed { path: self.path.into(), detail })
-        });
-        match decided {
+        match plan.decide(&view, self.path, self.kept) {
             Ok(commit) => self.writer.apply(commit).map(Ok).map_err(|error| explain(self.path, &error)),
             Err(refused) => Ok(Err(refused)),
         }
@@ -248,6 +241,10 @@ fn is_own_fault(error: &StoreError) -> bool {
 impl Store for EmbeddedStore {
     fn commit(&self, plan: Plan) -> StoreResult<()> {
         let writer = self.writer()?;
+        let mut plan = Planned::new(plan);
+        if self.queue.is_led() {
+            plan.look_ahead(&self.path, &self.tasks, &self.kept);
+        }
         self.queue.commit(plan, |batch| self.apply(&mut lock(writer), batch), || self.make_durable())?;
         self.carrier.carry(&self.path);
         Ok(())
@@ -293,10 +290,10 @@ impl Store for EmbeddedStore {
         if places::check(&self.open_reader()?).map_err(failed)?.is_empty() {
             return Ok(Vec::new());
         }
-        let mut writing = lock(self.writer()?);
-        let repaired = self.transact(&mut writing, |open| places::repair(open.connection).map_err(failed))?;
-        writing.kept.forget();
-        drop(writing);
+        let mut writer = lock(self.writer()?);
+        let repaired = self.transact(&mut writer, |open| places::repair(open.connection).map_err(failed))?;
+        self.kept.forget();
+        drop(writer);
         self.make_durable()?;
         Ok(repaired)
     }

@@ -5,13 +5,11 @@
 //! many, they go to a table, all at once. So a turn need not write a page of an index beside its
 //! messages, and writers with a conversation each share more of what they write.
 
-use std::ops::Deref;
-
 use rusqlite::{Connection, OptionalExtension, Row, Rows, ffi, params};
 use treering_core::ports::StoreResult;
 
 use super::error::explain;
-use super::read::View;
+use super::read::{Access, View};
 use super::tree_read::parsed;
 use super::tree_write::text_of;
 
@@ -87,22 +85,22 @@ impl Latest {
         Ok(())
     }
 
-    /// Puts the runs into the table once they are many.
-    pub(super) fn settle(&mut self, connection: &Connection, pk: i64) -> rusqlite::Result<()> {
-        if self.0.len() <= MOST_RUNS {
-            return Ok(());
+    /// Takes the runs that are to go into the table, once they are many: all but the last, which may still grow.
+    pub(super) fn settled(&mut self) -> Self {
+        match self.0.len() > MOST_RUNS {
+            true => Self(self.0.drain(..self.0.len() - 1).collect()),
+            false => Self::default(),
         }
-        // The last one may still grow.
-        let last = self.0.pop();
-        self.move_to_table(connection, pk)?;
-        self.0.extend(last);
-        Ok(())
     }
 
-    fn move_to_table(&mut self, connection: &Connection, pk: i64) -> rusqlite::Result<()> {
+    /// Puts the runs into the table.
+    pub(super) fn put(self, connection: &Connection, pk: i64) -> rusqlite::Result<()> {
         let sql = "INSERT INTO places (conversation, idx, seq, count) VALUES (?1, ?2, ?3, ?4)";
+        if self.0.is_empty() {
+            return Ok(());
+        }
         let mut statement = connection.prepare_cached(sql)?;
-        for run in self.0.drain(..) {
+        for run in self.0 {
             statement.execute(params![pk, run.idx, run.seq, run.count])?;
         }
         Ok(())
@@ -119,7 +117,7 @@ impl Latest {
     }
 }
 
-impl<C: Deref<Target = Connection>> View<'_, C> {
+impl<C: Access> View<'_, C> {
     /// Calls `read` for each run of messages in a range, in order, until it says that this is enough.
     pub(super) fn each_run(
         &self,
@@ -164,7 +162,10 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
     pub(super) fn messages_end(&self, pk: i64, latest: &Latest) -> StoreResult<u32> {
         match latest.0.last() {
             Some(last) => Ok(last.end()),
-            None => settled_end(&self.connection, pk).map_err(|error| explain(self.path, &error)),
+            None => {
+                let end = self.connection.open().and_then(|connection| settled_end(connection, pk));
+                end.map_err(|error| explain(self.path, &error))
+            }
         }
     }
 
@@ -198,7 +199,7 @@ pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     for it in astray(connection)? {
         let Some(slug) = it.slug else { continue };
         connection.execute("DELETE FROM places WHERE conversation = ?1", [it.pk])?;
-        Latest(it.stored).move_to_table(connection, it.pk)?;
+        Latest(it.stored).put(connection, it.pk)?;
         connection.execute("UPDATE conversations SET latest = '[]' WHERE pk = ?1", [it.pk])?;
         repaired.push(format!("conversation {slug}: its messages have their places again"));
     }

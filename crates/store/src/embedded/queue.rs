@@ -13,7 +13,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use treering_core::StoreError;
-use treering_core::ports::{Plan, StoreResult};
+use treering_core::ports::StoreResult;
+
+use super::ahead::Planned;
 
 /// The most that one sync carries, so that nobody waits for an endless batch.
 const LARGEST_BATCH: usize = 256;
@@ -47,21 +49,26 @@ struct Ticket {
 }
 
 enum State {
-    Waiting(Plan),
+    Waiting(Planned),
     /// A leader has the plan.
     Taken,
     /// This writer leads the next batch, its own plan first.
-    Leads(Plan),
+    Leads(Planned),
     Done(StoreResult<()>),
 }
 
 impl Queue {
+    /// Whether somebody is at work, for whom a plan would wait.
+    pub(super) fn is_led(&self) -> bool {
+        lock(&self.line).led
+    }
+
     /// Commits a plan, alone or with others. `apply` applies a batch and answers for each of its
     /// plans; it is called by one thread at a time. `sync` makes durable what was applied before
     /// it was called; it may be called by several threads.
     pub(super) fn commit(
         &self,
-        plan: Plan,
+        plan: Planned,
         apply: impl Fn(&mut Batch<'_>) -> Vec<StoreResult<()>>,
         sync: impl Fn() -> StoreResult<()>,
     ) -> StoreResult<()> {
@@ -83,7 +90,7 @@ impl Queue {
 
     fn lead(
         &self,
-        own: Plan,
+        own: Planned,
         apply: impl Fn(&mut Batch<'_>) -> Vec<StoreResult<()>>,
         sync: impl Fn() -> StoreResult<()>,
     ) -> StoreResult<()> {
@@ -108,7 +115,7 @@ impl Queue {
 pub(super) struct Batch<'a> {
     queue: &'a Queue,
     /// The leader's first.
-    plans: Vec<Plan>,
+    plans: Vec<Planned>,
     followed: Vec<Followed>,
     /// How many were given out.
     given: usize,
@@ -117,12 +124,12 @@ pub(super) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(queue: &'a Queue, own: Plan) -> Self {
+    fn new(queue: &'a Queue, own: Planned) -> Self {
         Self { queue, plans: vec![own], followed: Vec::new(), given: 0, patience: COMPANY }
     }
 
     /// The next plan to apply; `None` closes the batch.
-    pub(super) fn next(&mut self) -> Option<&mut Plan> {
+    pub(super) fn next(&mut self) -> Option<&mut Planned> {
         if self.given == self.plans.len() && !self.grow() {
             return None;
         }
@@ -131,7 +138,7 @@ impl<'a> Batch<'a> {
     }
 
     /// The plans that were given out.
-    pub(super) fn given(&mut self) -> &mut [Plan] {
+    pub(super) fn given(&mut self) -> &mut [Planned] {
         &mut self.plans[..self.given]
     }
 
@@ -227,7 +234,7 @@ impl Drop for Followed {
 }
 
 enum Turn {
-    Lead(Plan),
+    Lead(Planned),
     Done(StoreResult<()>),
 }
 

@@ -23,11 +23,31 @@ use treering_core::{
     Turn, TurnNo,
 };
 
-use super::conversations::{self, COLUMNS, Kept, Numbered, totals};
+use super::conversations::{self, COLUMNS, Kept, Mark, Numbered, totals};
 use super::error::explain;
 use super::places::Latest;
 use super::tree_read::Tasks;
 use super::{codes, threads};
+
+/// What a view reads from.
+pub(super) trait Access {
+    /// The connection to what is stored.
+    fn open(&self) -> rusqlite::Result<&Connection>;
+
+    /// Hears what was read of what is kept, and may refuse it.
+    fn note(&self, _: &ConversationKey, _: &mut Mark) -> rusqlite::Result<()> {
+        Ok(())
+    }
+
+    /// Hears that it was read which index a tenant uses, as of a change.
+    fn note_index(&self, _: u64) {}
+}
+
+impl<C: Deref<Target = Connection>> Access for C {
+    fn open(&self) -> rusqlite::Result<&Connection> {
+        Ok(self)
+    }
+}
 
 /// What can be read through a connection, owned or lent. Everything it reads is of one moment.
 pub(super) struct View<'a, C> {
@@ -52,7 +72,7 @@ pub(super) struct Found {
 pub(super) const CALL: &str = "t.turn, t.place, t.before_idx, t.at, t.success, t.duration_ms, t.name,
     t.external_id, t.args, t.result, t.thread";
 
-impl<'a, C: Deref<Target = Connection>> View<'a, C> {
+impl<'a, C: Access> View<'a, C> {
     pub(super) const fn new(connection: C, path: &'a Path, tasks: &'a Tasks) -> Self {
         Self { connection, path, last: RefCell::new(None), tasks, kept: None }
     }
@@ -68,7 +88,7 @@ impl<'a, C: Deref<Target = Connection>> View<'a, C> {
         params: impl Params,
         read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> StoreResult<Option<T>> {
-        let row = || self.connection.prepare_cached(sql)?.query_row(params, read).optional();
+        let row = || self.connection.open()?.prepare_cached(sql)?.query_row(params, read).optional();
         row().map_err(|error| explain(self.path, &error))
     }
 
@@ -79,7 +99,7 @@ impl<'a, C: Deref<Target = Connection>> View<'a, C> {
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> StoreResult<Vec<T>> {
         let rows = || -> rusqlite::Result<Vec<T>> {
-            self.connection.prepare_cached(sql)?.query_map(params, read)?.collect()
+            self.connection.open()?.prepare_cached(sql)?.query_map(params, read)?.collect()
         };
         rows().map_err(|error| explain(self.path, &error))
     }
@@ -93,8 +113,8 @@ impl<'a, C: Deref<Target = Connection>> View<'a, C> {
             names: row.conversation.threads.iter().map(|thread| thread.name.clone()).collect(),
             latest: Arc::new(row.latest.clone()),
         };
-        if let Some(found) = self.kept.and_then(|rows| rows.peek(key, kept)) {
-            return Ok(Some(found));
+        if let Some(row) = self.kept.and_then(|rows| rows.peek(key)) {
+            return Ok(Some(kept(&row)));
         }
         let sql = "SELECT pk, threads, latest FROM conversations WHERE tenant = ?1 AND id = ?2";
         let row = self.one(sql, params![key.tenant.as_str(), key.id.as_bytes()], |row| {
@@ -106,11 +126,15 @@ impl<'a, C: Deref<Target = Connection>> View<'a, C> {
     }
 }
 
-impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
+impl<C: Access> Reader for View<'_, C> {
     fn conversation(&self, key: &ConversationKey) -> StoreResult<Option<Conversation>> {
         let found = match self.kept {
-            Some(kept) => kept.with(&self.connection, key, |row| row.map(|row| row.conversation.clone())),
-            None => conversations::find(&self.connection, key).map(|row| row.map(|row| row.conversation)),
+            Some(kept) => kept.get(&self.connection, key).map(|row| row.map(|row| row.conversation.clone())),
+            None => {
+                let found =
+                    self.connection.open().and_then(|connection| conversations::find(connection, key));
+                found.map(|row| row.map(|row| row.conversation))
+            }
         };
         found.map_err(|error| explain(self.path, &error))
     }
@@ -258,7 +282,7 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
 
     fn vector_index(&self, tenant: &TenantId) -> StoreResult<Option<VectorIndex>> {
         match self.kept {
-            Some(kept) => kept.index(tenant, || self.read_vector_index(tenant)),
+            Some(kept) => kept.index(&self.connection, tenant, || self.read_vector_index(tenant)),
             None => self.read_vector_index(tenant),
         }
     }

@@ -1,7 +1,5 @@
 //! The account of what calls to models cost, and what the last minutes took of the quotas of providers.
 
-use std::ops::Deref;
-
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 use treering_core::ports::{SpendFilter, StoreResult};
@@ -9,7 +7,7 @@ use treering_core::quota::Taken;
 use treering_core::spend::{Charge, Money, Spent, day_of};
 use treering_core::{TenantId, Timestamp};
 
-use super::read::{View, moment};
+use super::read::{Access, View, moment};
 
 /// How long it is known what a quota had to give, in microseconds.
 const TAKEN_KEPT: i64 = 120_000_000;
@@ -48,7 +46,7 @@ fn add_taken(connection: &Connection, charge: &Charge) -> rusqlite::Result<()> {
     Ok(())
 }
 
-impl<C: Deref<Target = Connection>> View<'_, C> {
+impl<C: Access> View<'_, C> {
     pub(super) fn read_taken(&self, provider: &str, since: Timestamp) -> StoreResult<Vec<Taken>> {
         let sql = "SELECT at, calls, tokens FROM taken WHERE provider = ?1 AND at >= ?2 ORDER BY at";
         self.many(sql, params![provider, since.as_micros()], |row| {

@@ -1,11 +1,10 @@
 //! Reads the tree: nodes, jobs and the log.
 
 use std::collections::HashMap;
-use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, Row, ToSql, params, params_from_iter};
+use rusqlite::{Row, ToSql, params, params_from_iter};
 use treering_core::commit::LogLine;
 use treering_core::job::LEASE_MS;
 use treering_core::node::{Making, Source};
@@ -17,7 +16,7 @@ use treering_core::{
 
 use super::codes;
 use super::follow::number;
-use super::read::{View, end, moment, rows, unreadable};
+use super::read::{Access, View, end, moment, rows, unreadable};
 
 const NODE: &str =
     "n.id, n.parent, n.dirty, n.range_start, n.range_end, n.first_idx, n.until_idx, n.messages,
@@ -34,7 +33,7 @@ const JOB: &str =
     "j.id, j.kind, j.height, j.state, j.moment, j.failures, j.planned_at, j.worker, j.error, j.work,
     c.id";
 
-impl<C: Deref<Target = Connection>> View<'_, C> {
+impl<C: Access> View<'_, C> {
     fn pk(&self, key: &ConversationKey) -> StoreResult<Option<i64>> {
         let sql = "SELECT pk FROM conversations WHERE tenant = ?1 AND id = ?2";
         self.one(sql, params![key.tenant.as_str(), key.id.as_bytes()], |row| row.get(0))

@@ -1,16 +1,15 @@
 //! Turns, which follow from what is in them: messages and tool calls.
 
 use std::collections::BTreeMap;
-use std::ops::Deref;
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Row, params};
 use treering_core::ports::{Span, StoreResult};
 use treering_core::{ConversationKey, MessageIdx, Role, ThreadName, Turn, TurnNo};
 
 use super::codes;
-use super::read::{Found, View, moment, thread};
+use super::read::{Access, Found, View, moment, thread};
 
-impl<C: Deref<Target = Connection>> View<'_, C> {
+impl<C: Access> View<'_, C> {
     pub(super) fn read_turns(&self, key: &ConversationKey, span: Span<TurnNo>) -> StoreResult<Vec<Turn>> {
         let Some(found) = self.row(key)? else { return Ok(Vec::new()) };
         let (pk, names) = (found.pk, &found.names);

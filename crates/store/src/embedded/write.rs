@@ -120,8 +120,8 @@ impl<'a> Writer<'a> {
         let key = key(tenant, it.id);
         let kept = self.kept;
         // Where its names are as they were, the row's number says which it is.
-        if kept.peek(&key, |row| row.is_named_like(&it)) == Some(true) {
-            kept.change(&key, |row| row.conversation = it);
+        if kept.peek(&key).is_some_and(|row| row.is_named_like(&it)) {
+            kept.change(&key, |row| std::mem::replace(&mut row.conversation, it));
             self.change(key);
             return Ok(());
         }
@@ -132,7 +132,7 @@ impl<'a> Writer<'a> {
         let (pk, latest) = with_columns(None, &it, names, |columns| {
             statement.query_row(columns, |row| Ok((row.get(0)?, Latest::read(row, 1)?)))
         })?;
-        let latest = self.kept.peek(&key, |row| row.latest.clone()).unwrap_or(latest);
+        let latest = self.kept.peek(&key).map_or(latest, |row| row.latest.clone());
         self.kept.keep(key, Numbered { pk, conversation: it, latest });
         Ok(())
     }
@@ -146,17 +146,14 @@ impl<'a> Writer<'a> {
 
     /// Writes the row of a conversation as it is kept.
     fn grow_conversation(&mut self, key: &ConversationKey) -> Result<()> {
-        let connection = self.connection;
-        let settle = |row: &mut Numbered| row.latest.settle(connection, row.pk);
-        self.kept.change(key, settle).transpose()?;
-        let kept = self.kept;
+        let missing = rusqlite::Error::QueryReturnedNoRows;
+        let settled = self.kept.change(key, |row| row.latest.settled());
+        let (Some(settled), Some(row)) = (settled, self.kept.peek(key)) else { return Err(missing) };
+        settled.put(self.connection, row.pk)?;
+        let latest = row.latest.write()?;
         let statement = self.statement(Which::GrowConversation)?;
-        let write = |row: &Numbered| {
-            let latest = row.latest.write()?;
-            let write = |columns: &[&dyn ToSql]| statement.execute(columns).map(drop);
-            with_columns(Some(row.pk), &row.conversation, params![latest], write)
-        };
-        kept.peek(key, write).unwrap_or(Err(rusqlite::Error::QueryReturnedNoRows))
+        let write = |columns: &[&dyn ToSql]| statement.execute(columns).map(drop);
+        with_columns(Some(row.pk), &row.conversation, params![latest], write)
     }
 
     fn add_message(&mut self, tenant: &TenantId, id: ConversationId, message: &Message) -> Result<()> {
@@ -241,9 +238,8 @@ impl<'a> Writer<'a> {
         id: ConversationId,
         look: impl FnOnce(&Numbered) -> Result<T>,
     ) -> Result<T> {
-        self.kept.with(self.connection, &key(tenant, id), |row| {
-            row.map_or(Err(rusqlite::Error::QueryReturnedNoRows), look)
-        })?
+        let row = self.kept.get(&self.connection, &key(tenant, id))?;
+        row.map_or(Err(rusqlite::Error::QueryReturnedNoRows), |row| look(&row))
     }
 }
 

@@ -1,0 +1,215 @@
+//! Plans made ahead: a writer that has to wait plans meanwhile, from what the store keeps, and what it
+//! planned is used only where that is as if it had planned in its turn.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::mpsc;
+
+use tempfile::TempDir;
+use treering_core::index::VectorIndex;
+use treering_core::ports::{Span, StoreResult};
+use treering_core::{Commit, MessageIdx, Reader, Store, StoreError, TenantId, Write};
+use treering_store::{EmbeddedStore, Sync};
+use treering_testkit::contract::{key, put};
+use treering_testkit::contract_writers::next_message;
+
+/// A store with two conversations that it keeps, of one message each.
+fn fresh() -> (EmbeddedStore, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(folder.path(), Sync::Full).unwrap();
+    put(&store, 1);
+    put(&store, 2);
+    (store, folder)
+}
+
+/// Commits one plan while another waits, having tried to decide; tells how both ended, and how often the other had to
+/// decide.
+fn commit_beside(
+    store: &dyn Store,
+    mut first: impl FnMut(&dyn Reader) -> StoreResult<Commit> + Send + 'static,
+    mut second: impl FnMut(&dyn Reader) -> StoreResult<Commit> + Send + 'static,
+) -> (StoreResult<()>, StoreResult<()>, usize) {
+    let (begin, begun) = mpsc::channel();
+    let (decide, decided) = mpsc::channel();
+    let (go, gone) = mpsc::channel();
+    let (first, second) = std::thread::scope(|scope| {
+        let leading = scope.spawn(move || {
+            let plan = move |reader: &dyn Reader| {
+                // Where it is applied again, alone, nobody listens.
+                if begin.send(()).is_ok() {
+                    gone.recv().ok();
+                }
+                first(reader)
+            };
+            store.commit(Box::new(plan))
+        });
+        begun.recv().unwrap();
+        drop(begun);
+        let waiting = scope.spawn(move || {
+            let plan = move |reader: &dyn Reader| {
+                // Also where it panics.
+                let _told = Told(decide.clone());
+                second(reader)
+            };
+            store.commit(Box::new(plan))
+        });
+        decided.recv().unwrap();
+        go.send(()).unwrap();
+        (leading.join().unwrap(), waiting.join().unwrap())
+    });
+    (first, second, 1 + decided.iter().count())
+}
+
+/// Tells that it is over.
+struct Told(mpsc::Sender<()>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.send(()).unwrap();
+    }
+}
+
+fn counts(store: &dyn Store) -> [u32; 2] {
+    let reader = store.reader().unwrap();
+    [1, 2].map(|number| {
+        let count = reader.conversation(&key(number)).unwrap().unwrap().totals.messages;
+        let said = reader.messages(&key(number), Span::starting(MessageIdx(0), usize::MAX)).unwrap();
+        assert_eq!(said.len() as u32, count);
+        count
+    })
+}
+
+#[test]
+fn what_was_planned_ahead_is_used() {
+    let (store, _folder) = fresh();
+    let beside = commit_beside(&store, |reader| next_message(reader, 1), |reader| next_message(reader, 2));
+    assert_eq!(beside, (Ok(()), Ok(()), 1));
+    assert_eq!(counts(&store), [2, 2]);
+}
+
+#[test]
+fn it_is_planned_anew_where_the_conversation_has_changed() {
+    let (store, _folder) = fresh();
+    let next = |reader: &dyn Reader| next_message(reader, 1);
+    assert_eq!(commit_beside(&store, next, next), (Ok(()), Ok(()), 2));
+    assert_eq!(counts(&store), [3, 1]);
+    // For a while nobody plans ahead where it was in vain; what is planned is as good.
+    for number in 1..=120 {
+        let other = |reader: &dyn Reader| next_message(reader, 2);
+        assert_eq!(
+            commit_beside(&store, other, next),
+            (Ok(()), Ok(()), if number <= 100 { 2 } else { 1 }),
+            "{number}"
+        );
+    }
+    assert_eq!(counts(&store), [123, 121]);
+}
+
+#[test]
+fn it_is_planned_anew_after_a_commit_that_failed() {
+    let (store, _folder) = fresh();
+    let twice = |reader: &dyn Reader| {
+        let mut commit = next_message(reader, 1)?;
+        commit.writes.extend(commit.writes.clone());
+        Ok(commit)
+    };
+    let (first, second, decided) = commit_beside(&store, twice, |reader| next_message(reader, 1));
+    assert!(matches!(first, Err(StoreError::Failed { .. })), "{first:?}");
+    assert_eq!((second, decided), (Ok(()), 2));
+    assert_eq!(counts(&store), [2, 1]);
+}
+
+#[test]
+fn it_is_planned_anew_where_another_process_has_written() {
+    let (store, folder) = fresh();
+    let there = EmbeddedStore::open(folder.path(), Sync::Full).unwrap();
+    let (look, looked) = mpsc::channel();
+    let (go, gone) = mpsc::channel();
+    let ahead = move |reader: &dyn Reader| {
+        let next = next_message(reader, 1);
+        // The first time it lets the other one write.
+        if look.send(()).is_ok() {
+            gone.recv().ok();
+        }
+        next
+    };
+    let (begin, begun) = mpsc::channel();
+    let (end, ended) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let store = &store;
+        let leading = scope.spawn(move || {
+            let plan = move |reader: &dyn Reader| {
+                begin.send(()).unwrap();
+                ended.recv().unwrap();
+                next_message(reader, 2)
+            };
+            store.commit(Box::new(plan)).unwrap();
+        });
+        begun.recv().unwrap();
+        let waiting = scope.spawn(move || store.commit(Box::new(ahead)).unwrap());
+        looked.recv().unwrap();
+        drop(looked);
+        end.send(()).unwrap();
+        leading.join().unwrap();
+        there.commit(Box::new(|reader| next_message(reader, 1))).unwrap();
+        go.send(()).unwrap();
+        waiting.join().unwrap();
+    });
+    assert_eq!(counts(&store), [3, 2]);
+}
+
+#[test]
+fn it_is_planned_in_its_turn_where_it_needs_more_than_is_kept() {
+    let (store, _folder) = fresh();
+    let said = |reader: &dyn Reader| reader.messages(&key(2), Span::starting(MessageIdx(0), usize::MAX));
+    let reads = move |reader: &dyn Reader| {
+        assert_eq!(said(reader)?.len(), 1);
+        next_message(reader, 2)
+    };
+    assert_eq!(commit_beside(&store, |reader| next_message(reader, 1), reads), (Ok(()), Ok(()), 2));
+    let does_not_mind = move |reader: &dyn Reader| {
+        let mut commit = next_message(reader, 2)?;
+        commit.writes.truncate(2 * said(reader).map_or(0, |said| said.len()));
+        Ok(commit)
+    };
+    assert_eq!(commit_beside(&store, |reader| next_message(reader, 1), does_not_mind), (Ok(()), Ok(()), 2));
+    assert_eq!(counts(&store), [3, 3]);
+}
+
+#[test]
+fn it_is_planned_anew_where_another_index_was_chosen() {
+    let (store, _folder) = fresh();
+    let choose = |model: &str| {
+        let write = Write::PutVectorIndex(VectorIndex::of(model));
+        Commit { tenant: TenantId::default(), writes: vec![write] }
+    };
+    let titled = |reader: &dyn Reader| {
+        let mut commit = next_message(reader, 2)?;
+        if let Write::PutConversation(it) = &mut commit.writes[0] {
+            it.title = reader.vector_index(&TenantId::default())?.map(|index| index.model);
+        }
+        Ok(commit)
+    };
+    let title = || store.reader().unwrap().conversation(&key(2)).unwrap().unwrap().title.unwrap();
+    store.commit(Box::new(move |_| Ok(choose("old")))).unwrap();
+    store.commit(Box::new(titled)).unwrap();
+    assert_eq!(title(), "old");
+    assert_eq!(commit_beside(&store, |reader| next_message(reader, 1), titled), (Ok(()), Ok(()), 1));
+    assert_eq!(title(), "old");
+    assert_eq!(commit_beside(&store, move |_| Ok(choose("new")), titled), (Ok(()), Ok(()), 2));
+    assert_eq!(title(), "new");
+}
+
+#[test]
+fn a_plan_that_refuses_or_panics_ahead_is_heard_in_its_turn() {
+    let (store, _folder) = fresh();
+    let busy = || StoreError::Busy { path: "here".into(), seconds: 1 };
+    let refuse = move |_: &dyn Reader| Err(busy());
+    let beside = commit_beside(&store, |reader| next_message(reader, 1), refuse);
+    assert_eq!(beside, (Ok(()), Err(busy()), 2));
+    let panic = |_: &dyn Reader| panic!("a plan of a test panics");
+    let (_, second, decided) = commit_beside(&store, |reader| next_message(reader, 1), panic);
+    assert!(matches!(second, Err(StoreError::Failed { .. })), "{second:?}");
+    assert_eq!(decided, 2);
+    assert_eq!(counts(&store), [3, 1]);
+}
