@@ -90,7 +90,7 @@ fn a_sound_home_passes_and_says_what_it_found() {
     home.say();
     let (healthy, found) = home.doctor(&[]);
     assert!(
-        healthy && check(&found, "store")["found"].as_str().unwrap().contains("sound, schema 6"),
+        healthy && check(&found, "store")["found"].as_str().unwrap().contains("sound, schema 7"),
         "{found}"
     );
     assert_eq!(

@@ -44,7 +44,7 @@ pub enum Write {
     /// Puts a job that is there into another state; one that is gone stays gone.
     PutJob(Job),
     /// Takes a job away: it is done.
-    RemoveJob(ConversationId, JobId),
+    RemoveJob(Job),
     /// Adds a line to the log.
     AddLog(LogLine),
     /// Keeps vectors that a model gave to contents; one that is there already stays.

@@ -38,8 +38,8 @@ pub enum JobKind {
     EmbedTurn(TurnNo),
     /// Write the node of a sealed window or group.
     Summarise(Task),
-    /// Give a node its vector.
-    EmbedNode(Level, NodeId),
+    /// Give a node its vector: the one of a level with this number and id.
+    EmbedNode(Level, u32, NodeId),
 }
 
 impl JobKind {
@@ -62,7 +62,17 @@ impl JobKind {
         match self {
             Self::EmbedTurn(_) => 0,
             Self::Summarise(task) => task.level.number(),
-            Self::EmbedNode(level, _) => level.number(),
+            Self::EmbedNode(level, ..) => level.number(),
+        }
+    }
+
+    /// Where what it works on lies among all that is as high: the number of the turn or of the node.
+    #[must_use]
+    pub const fn place(&self) -> u32 {
+        match self {
+            Self::EmbedTurn(turn) => turn.0,
+            Self::Summarise(task) => task.ordinal,
+            Self::EmbedNode(_, ordinal, _) => *ordinal,
         }
     }
 
@@ -78,7 +88,7 @@ impl JobKind {
         let mut fields = vec![self.as_str().as_bytes().to_vec(), conversation.as_bytes().to_vec()];
         match self {
             Self::EmbedTurn(turn) => fields.push(number(turn.0)),
-            Self::EmbedNode(level, node) => {
+            Self::EmbedNode(level, _, node) => {
                 fields.extend([vec![level.number()], node.as_str().as_bytes().to_vec()]);
             }
             Self::Summarise(task) => {
@@ -104,7 +114,7 @@ impl fmt::Display for JobKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::EmbedTurn(turn) => write!(f, "embed turn {turn}"),
-            Self::EmbedNode(_, node) => write!(f, "embed node {node}"),
+            Self::EmbedNode(_, _, node) => write!(f, "embed node {node}"),
             Self::Summarise(task) => match &task.covers {
                 Covers::Messages(window) => write!(f, "{} messages {window} (level 1)", Self::SUMMARISE),
                 Covers::Nodes(children) => {

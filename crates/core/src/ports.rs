@@ -8,7 +8,7 @@ use crate::error::{ProviderError, StoreError};
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, TurnNo};
 use crate::index::{VectorIndex, Vectors};
-use crate::job::{Job, JobId};
+use crate::job::Job;
 use crate::message::{Message, Turn};
 use crate::node::{Level, Node, NodeContent, NodeId};
 use crate::quota::Taken;
@@ -116,11 +116,11 @@ pub trait Reader {
     ) -> StoreResult<Vec<LevelTotals>>;
 
     /// Unfinished jobs that match, in the order they should run: lower levels first, then as
-    /// they were planned.
+    /// they were planned; those of one conversation in the order of what they work on.
     fn jobs(&self, tenant: &TenantId, filter: &JobFilter) -> StoreResult<Vec<Job>>;
 
-    /// The job with this id.
-    fn job(&self, key: &ConversationKey, id: JobId) -> StoreResult<Option<Job>>;
+    /// A job as it stands now; nothing when it is done.
+    fn job(&self, tenant: &TenantId, job: &Job) -> StoreResult<Option<Job>>;
 
     /// The newest lines of the log that match, the oldest of them first.
     fn log(&self, tenant: &TenantId, filter: &LogFilter) -> StoreResult<Vec<LogLine>>;

@@ -51,8 +51,8 @@ fn work() -> [JobKind; 3] {
     let second = Level::FIRST.above();
     [
         JobKind::EmbedTurn(TurnNo(0)),
-        JobKind::EmbedNode(Level::FIRST, node("l1-x")),
-        JobKind::EmbedNode(second, node("l2-x")),
+        JobKind::EmbedNode(Level::FIRST, 0, node("l1-x")),
+        JobKind::EmbedNode(second, 0, node("l2-x")),
     ]
 }
 

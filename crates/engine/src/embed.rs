@@ -76,8 +76,12 @@ pub(crate) fn node(
 ) -> StoreResult<Vec<Write>> {
     match memory.kept_index(reader)? {
         None => Ok(Vec::new()),
-        Some(_) => Ok(planned(id, JobKind::EmbedNode(node.level(), node.id.clone()), now).into()),
+        Some(_) => Ok(planned(id, of_node(node), now).into()),
     }
+}
+
+fn of_node(node: &Node) -> JobKind {
+    JobKind::EmbedNode(node.level(), node.ordinal(), node.id.clone())
 }
 
 fn planned(id: ConversationId, kind: JobKind, now: Timestamp) -> [Write; 2] {
@@ -107,7 +111,7 @@ fn texts(reader: &dyn Reader, key: &ConversationKey, kind: &JobKind) -> StoreRes
             texts.extend(reader.tool_calls(key, span)?.iter().map(call_text));
             texts
         }
-        JobKind::EmbedNode(level, id) => {
+        JobKind::EmbedNode(level, _, id) => {
             let filter = NodeFilter { id: Some(id.clone()), ..NodeFilter::at(*level) };
             reader.nodes(key, &filter)?.iter().map(node_text).collect()
         }
@@ -228,7 +232,7 @@ fn finish(memory: &Memory, jobs: &[Job], made: Option<(String, Vectors)>, note: 
         let mut ran = Vec::with_capacity(jobs.len());
         for job in &jobs {
             let key = owner.key(job.conversation);
-            let Some(mut stored) = reader.job(&key, job.id)? else {
+            let Some(mut stored) = reader.job(&key.tenant, job)? else {
                 ran.push(Ran::Moot);
                 continue;
             };
@@ -242,7 +246,7 @@ fn finish(memory: &Memory, jobs: &[Job], made: Option<(String, Vectors)>, note: 
                     continue;
                 }
             }
-            commit.writes.push(Write::RemoveJob(key.id, job.id));
+            commit.writes.push(Write::RemoveJob(stored));
             let note = if ran.contains(&Ran::Done) { "" } else { note.as_str() };
             commit.writes.push(Write::AddLog(released(job, now, note)));
             ran.push(Ran::Done);
@@ -277,7 +281,7 @@ pub(crate) fn gaps(memory: &Memory, reader: &dyn Reader, id: ConversationId) -> 
     let turns = reader.turns(&key, Span::starting(TurnNo(0), usize::MAX))?;
     let nodes = reader.nodes(&key, &NodeFilter::default())?;
     let kinds = turns.iter().map(|turn| JobKind::EmbedTurn(turn.no));
-    let kinds = kinds.chain(nodes.iter().map(|node| JobKind::EmbedNode(node.level(), node.id.clone())));
+    let kinds = kinds.chain(nodes.iter().map(of_node));
     let mut gaps = Vec::new();
     for kind in kinds.filter(|kind| planned.iter().all(|job| job.kind != *kind)) {
         if !missing(memory, reader, &index.model, texts(reader, &key, &kind)?)?.is_empty() {

@@ -6,15 +6,14 @@ use std::time::{Duration, Instant};
 
 use treering_core::job::LEASE_MS;
 use treering_core::ports::StoreResult;
-use treering_core::{Commit, ConversationId, ConversationKey, Job, JobId, Reader, Timestamp, Write};
+use treering_core::{Commit, Job, Reader, Timestamp, Write};
 
 use crate::error::Result;
 use crate::memory::Memory;
 
 /// A job that is held, and since when its lease runs.
 struct Held {
-    conversation: ConversationId,
-    job: JobId,
+    job: Job,
     since: Instant,
 }
 
@@ -42,16 +41,12 @@ impl Leases {
     /// Looks after the leases of jobs that were taken.
     pub(crate) fn add(&self, jobs: &[Job]) {
         let since = Instant::now();
-        self.lock().extend(jobs.iter().map(|job| Held {
-            conversation: job.conversation,
-            job: job.id,
-            since,
-        }));
+        self.lock().extend(jobs.iter().map(|job| Held { job: job.clone(), since }));
     }
 
     /// Looks after those of jobs that have run no longer.
     pub(crate) fn remove(&self, jobs: &[Job]) {
-        self.lock().retain(|held| jobs.iter().all(|job| job.id != held.job));
+        self.lock().retain(|held| jobs.iter().all(|job| job.id != held.job.id));
     }
 
     /// Renews the leases of jobs that take long, while there is work.
@@ -62,7 +57,7 @@ impl Leases {
             self.memory.signal().wait(mark, third);
             let renew = |held: &mut Held| {
                 held.since = Instant::now();
-                (held.conversation, held.job)
+                held.job.clone()
             };
             let is_old = |held: &&mut Held| held.since.elapsed() >= third;
             let old: Vec<_> = self.lock().iter_mut().filter(is_old).map(renew).collect();
@@ -81,7 +76,7 @@ impl Leases {
 
     /// Gives every job back untried, and renews nothing of what is held now any more. How many jobs there were.
     pub(crate) fn give_back(&self) -> Result<usize> {
-        let held: Vec<_> = self.lock().drain(..).map(|held| (held.conversation, held.job)).collect();
+        let held: Vec<_> = self.lock().drain(..).map(|held| held.job).collect();
         let count = held.len();
         self.change(held, |_, job, now| {
             job.release(now);
@@ -93,19 +88,18 @@ impl Leases {
     /// Changes those of the jobs that this worker still has.
     fn change(
         &self,
-        ids: Vec<(ConversationId, JobId)>,
+        jobs: Vec<Job>,
         change: impl Fn(&dyn Reader, &mut Job, Timestamp) -> StoreResult<()> + Send + 'static,
     ) -> Result<()> {
-        if ids.is_empty() {
+        if jobs.is_empty() {
             return Ok(());
         }
         let (tenant, worker) = (self.memory.tenant().clone(), self.worker.clone());
         let now = self.memory.clock().now();
         self.memory.commit_with(move |reader| {
             let mut writes = Vec::new();
-            for (conversation, id) in &ids {
-                let key = ConversationKey { tenant: tenant.clone(), id: *conversation };
-                if let Some(mut job) = reader.job(&key, *id)?.filter(|job| job.is_held_by(&worker)) {
+            for job in &jobs {
+                if let Some(mut job) = reader.job(&tenant, job)?.filter(|job| job.is_held_by(&worker)) {
                     change(reader, &mut job, now)?;
                     writes.push(Write::PutJob(job));
                 }

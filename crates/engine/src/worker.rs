@@ -315,15 +315,15 @@ impl Worker {
     /// Stores a node with everything that follows from it, and takes its job away.
     fn finish(&self, job: &Job, task: &Task, finished: Finished) -> Result<Ran> {
         let (task, Finished { node, note, unanswered }) = (task.clone(), finished);
-        let (key, id, now) = (self.memory.key(job.conversation), job.id, self.memory.clock().now());
+        let (key, job, now) = (self.memory.key(job.conversation), job.clone(), self.memory.clock().now());
         let (general, kind, planned_at) =
             (self.memory.policy().clone(), job.kind.to_string(), job.planned_at);
         let memory = self.memory.clone();
         faults::reach(Fault::Finishing);
         let ran = self.memory.commit_with(move |reader| {
             let mut commit = Commit { tenant: key.tenant.clone(), writes: Vec::new() };
-            let (Some(mut job), Some(mut conversation)) = (reader.job(&key, id)?, reader.conversation(&key)?)
-            else {
+            let stored = reader.job(&key.tenant, &job)?;
+            let (Some(mut job), Some(mut conversation)) = (stored, reader.conversation(&key)?) else {
                 return Ok((commit, Ran::Moot));
             };
             // A result that came meanwhile belongs into it: it is written once more.
@@ -339,13 +339,13 @@ impl Worker {
             let grower = Grower { reader, key: &key, policy: &policy, now };
             let (mut node, before) = (node.clone(), conversation.growth.clone());
             let follows = grower.finished(&mut conversation, &mut node)?;
-            let mut line = released(reader, &key, id, &kind, &node, now, planned_at)?;
+            let mut line = released(reader, &key, job.id, &kind, &node, now, planned_at)?;
             line.text.push_str(&note);
             if conversation.growth != before {
                 commit.writes.push(Write::PutConversation(conversation));
             }
             let embedded = embed::node(&memory, reader, key.id, &node, now)?;
-            commit.writes.extend([Write::PutNode(key.id, Box::new(node)), Write::RemoveJob(key.id, id)]);
+            commit.writes.extend([Write::PutNode(key.id, Box::new(node)), Write::RemoveJob(job)]);
             commit.writes.push(Write::AddLog(line));
             commit.writes.extend(embedded);
             commit.writes.extend(follows);
@@ -356,13 +356,13 @@ impl Worker {
     }
 
     fn fail(&self, job: &Job, error: ProviderError) -> Result<Ran> {
-        let (key, id, now) = (self.memory.key(job.conversation), job.id, self.memory.clock().now());
+        let (key, job, now) = (self.memory.key(job.conversation), job.clone(), self.memory.clock().now());
         let (retry, name) = (self.memory.work().retry, self.leases.worker().to_owned());
         let failure = error.clone();
         self.memory.commit_with(move |reader| {
             let mut commit = Commit { tenant: key.tenant.clone(), writes: Vec::new() };
             // Who gave the job back, or was too late for it, has no say about it.
-            let held = reader.job(&key, id)?.filter(|job| job.is_held_by(&name));
+            let held = reader.job(&key.tenant, &job)?.filter(|job| job.is_held_by(&name));
             let Some(mut job) = held else { return Ok((commit, ())) };
             job.fail(&failure, now, &retry);
             if let Advice::Wait(_) = failure.advice {
@@ -373,7 +373,7 @@ impl Worker {
             let line = LogLine {
                 at: now,
                 conversation: Some(key.id),
-                job: id,
+                job: job.id,
                 event: if dead { LogEvent::Dead } else { LogEvent::Fail },
                 text: format!("{} failed: {}", job.kind, failure.reason),
                 took_ms: None,
@@ -385,9 +385,10 @@ impl Worker {
     }
 
     fn drop_moot(&self, job: &Job) -> Result<Ran> {
-        let (key, id) = (self.memory.key(job.conversation), job.id);
+        let (tenant, job) = (self.memory.tenant().clone(), job.clone());
         self.memory.commit_with(move |_| {
-            Ok((Commit { tenant: key.tenant.clone(), writes: vec![Write::RemoveJob(key.id, id)] }, Ran::Moot))
+            let writes = vec![Write::RemoveJob(job.clone())];
+            Ok((Commit { tenant: tenant.clone(), writes }, Ran::Moot))
         })
     }
 }

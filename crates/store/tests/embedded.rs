@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::path::Path;
+
 use tempfile::TempDir;
-use treering_core::ports::{LogFilter, Span, SpendFilter};
-use treering_core::{ConversationId, ConversationKey, MessageIdx, Store, StoreError, TenantId, Timestamp};
+use treering_core::ports::{JobFilter, LogFilter, Span, SpendFilter};
+use treering_core::{
+    Commit, ConversationId, ConversationKey, MessageIdx, Store, StoreError, TenantId, Timestamp, Write,
+};
 use treering_store::{EmbeddedStore, Sync};
 use treering_testkit::{contract, contract_writers, store_contract};
 
@@ -43,7 +47,7 @@ fn stores_of_every_released_version_open() {
         assert_eq!((conversations, totals.messages, totals.tool_calls), (1, 279, 88));
         opened += 1;
     }
-    assert_eq!(opened, 6);
+    assert_eq!(opened, 7);
 }
 
 /// A store that was kept from an older version.
@@ -52,6 +56,56 @@ fn kept(name: &str) -> (EmbeddedStore, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::copy(fixture, folder.path().join(EmbeddedStore::FILE)).unwrap();
     (EmbeddedStore::open(folder.path(), Sync::Full).unwrap(), folder)
+}
+
+/// What is to be done in the stores that were kept for it.
+const TO_BE_DONE: [&str; 3] = [
+    "embed turn 70 at 70",
+    "summarise messages #245–#260 (level 1) at 16",
+    "embed node l1-e79131b4db10b0cf-20260409 at 16",
+];
+
+/// Opens a store in a folder and does away with its jobs, of every kind; tells what they worked on.
+fn do_jobs(folder: &Path) -> Vec<String> {
+    let store = EmbeddedStore::open(folder, Sync::Full).unwrap();
+    let tenant = TenantId::default();
+    let jobs = store.reader().unwrap().jobs(&tenant, &JobFilter::all(usize::MAX)).unwrap();
+    for job in &jobs {
+        let conversation = JobFilter::of(job.conversation);
+        assert!(store.reader().unwrap().jobs(&tenant, &conversation).unwrap().contains(job));
+        assert_eq!(store.reader().unwrap().job(&tenant, job).unwrap().as_ref(), Some(job));
+        let writes = vec![Write::AddJob(job.clone()), Write::RemoveJob(job.clone())];
+        let commit = Commit { tenant: tenant.clone(), writes };
+        store.commit(Box::new(move |_| Ok(commit.clone()))).unwrap();
+        assert_eq!(store.reader().unwrap().job(&tenant, job).unwrap(), None);
+    }
+    assert_eq!(store.reader().unwrap().jobs(&tenant, &JobFilter::all(1)).unwrap(), []);
+    jobs.iter().map(|job| format!("{} at {}", job.kind, job.kind.place())).collect()
+}
+
+/// Until version 6 jobs did not have the place of what they work on.
+#[test]
+fn what_was_to_be_done_in_a_store_of_version_6_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(EmbeddedStore::FILE);
+    std::fs::copy(format!("{}/tests/fixtures/schema-0006.sqlite", env!("CARGO_MANIFEST_DIR")), &path)
+        .unwrap();
+    let job = "INSERT INTO jobs (conversation, id, kind, height, state, moment, failures, planned_at, work)
+        SELECT 1, unhex(printf('%032x', pk * 3 + KIND)), KIND, HEIGHT, 0, 0, 0, 0, WORK FROM nodes
+        WHERE conversation = 1 AND level = 1 AND ordinal = 16";
+    let kinds = [("0", "0", "'70'"), ("1", "1", "task"), ("2", "1", "json_quote(id)")];
+    for (kind, height, work) in kinds {
+        let sql = job.replace("KIND", kind).replace("HEIGHT", height).replace("WORK", work);
+        assert_eq!(rusqlite::Connection::open(&path).unwrap().execute(&sql, []).unwrap(), 1);
+    }
+    assert_eq!(do_jobs(folder.path()), TO_BE_DONE);
+}
+
+#[test]
+fn what_is_to_be_done_in_a_store_of_version_7_is_found() {
+    let (store, folder) = kept("schema-0007.sqlite");
+    drop(store);
+    assert_eq!(do_jobs(folder.path()), TO_BE_DONE);
 }
 
 /// Conversations that took turns, some of whose messages have their places in the table and some in the

@@ -78,14 +78,15 @@ pub fn a_job_comes_back_as_it_was_added(store: &dyn Store) {
     all[0].state = JobState::Dead;
     all[1].lease("4711-c0ffee", at(60));
     (all[2].failures, all[2].error) = (2, Some("slow down; \0🌊".into()));
-    let embed = JobKind::EmbedNode(level(2), id(level(2), 0));
+    let embed = JobKind::EmbedNode(level(2), 0, id(level(2), 0));
     all[3] = Job::plan(key(1).id, embed, at(7));
     add_jobs(store, &all);
     assert_eq!(jobs(store, &everyone()), all);
     let reader = store.reader().unwrap();
     for job in &all {
-        assert_eq!(reader.job(&key(1), job.id).unwrap().as_ref(), Some(job));
-        assert_eq!(reader.job(&key(2), job.id).unwrap(), None);
+        assert_eq!(reader.job(&TenantId::default(), job).unwrap().as_ref(), Some(job));
+        let elsewhere = Job { conversation: key(2).id, ..job.clone() };
+        assert_eq!(reader.job(&TenantId::default(), &elsewhere).unwrap(), None);
     }
 }
 
@@ -105,13 +106,13 @@ pub fn a_job_that_is_gone_stays_gone(store: &dyn Store) {
     let (mut there, gone) = (job(1, 1, 0), job(1, 1, 1));
     add_jobs(store, &[there.clone(), gone.clone()]);
     for _ in 0..2 {
-        commit(store, vec![Write::RemoveJob(key(1).id, gone.id)]).unwrap();
+        commit(store, vec![Write::RemoveJob(gone.clone())]).unwrap();
     }
     there.lease("worker", at(1));
     (there.failures, there.error) = (1, Some("busy".into()));
     commit(store, vec![Write::PutJob(there.clone()), Write::PutJob(gone.clone())]).unwrap();
     assert_eq!(jobs(store, &everyone()), [there.clone()]);
-    assert_eq!(store.reader().unwrap().job(&key(1), gone.id).unwrap(), None);
+    assert_eq!(store.reader().unwrap().job(&TenantId::default(), &gone).unwrap(), None);
     there.release(at(3));
     commit(store, vec![Write::PutJob(there.clone())]).unwrap();
     assert_eq!(jobs(store, &everyone()), [there], "no trace of the lease is left");
@@ -132,6 +133,29 @@ pub fn jobs_come_lower_levels_first_then_as_planned(store: &dyn Store) {
     check(JobFilter { heights: Some((1, 1)), ..everyone() }, &[&other, &first, &last]);
     check(JobFilter { heights: Some((1, 2)), ..JobFilter::of(key(1).id) }, &[&first, &second]);
     check(JobFilter::of(key(3).id), &[]);
+    // In a conversation, what was said earlier comes first.
+    check(JobFilter::of(key(2).id), &[&last, &other]);
+    check(JobFilter { limit: 1, ..JobFilter::of(key(2).id) }, &[&last]);
+}
+
+/// Several jobs work at one place: the node that is to be written there, as it was planned before and anew, and its vector.
+pub fn jobs_at_one_place_are_told_apart(store: &dyn Store) {
+    put(store, 1);
+    let written = job(1, 1, 4);
+    let mut anew = task(1, 4);
+    anew.manner.overlap_chars += 1;
+    let anew = Job::plan(key(1).id, JobKind::Summarise(anew), at(0));
+    let embedded = Job::plan(key(1).id, JobKind::EmbedNode(level(1), 4, id(level(1), 4)), at(0));
+    let all = [written, anew, embedded];
+    add_jobs(store, &all);
+    add_jobs(store, &all);
+    assert_eq!(jobs(store, &JobFilter::of(key(1).id)), all);
+    let mut leased = all[1].clone();
+    leased.lease("worker", at(1));
+    commit(store, vec![Write::PutJob(leased.clone()), Write::RemoveJob(all[0].clone())]).unwrap();
+    assert_eq!(jobs(store, &JobFilter::of(key(1).id)), [leased.clone(), all[2].clone()]);
+    let now = |job| store.reader().unwrap().job(&TenantId::default(), job).unwrap();
+    assert_eq!([now(&all[0]), now(&all[1]), now(&all[2])], [None, Some(leased), Some(all[2].clone())]);
 }
 
 pub fn a_job_is_due_when_its_moment_has_come(store: &dyn Store) {
@@ -177,7 +201,7 @@ pub fn lower_levels_are_due_first(store: &dyn Store) {
     commit(store, vec![Write::PutJob(first.clone())]).unwrap();
     assert_eq!(heights(store, &due(at(59))), [(2, 2)]);
     assert_eq!(heights(store, &due(at(60))), [(1, 1), (2, 2)]);
-    commit(store, vec![Write::RemoveJob(key(1).id, first.id)]).unwrap();
+    commit(store, vec![Write::RemoveJob(first.clone())]).unwrap();
     assert_eq!(heights(store, &due(at(0))), [(1, 2), (1, 2), (2, 2)]);
 }
 
@@ -266,7 +290,7 @@ pub fn trees_of_tenants_are_apart(store: &dyn Store) {
         let found = reader.nodes_by_id_prefix(&key.tenant, "l1", 9).unwrap();
         assert_eq!([nodes.len(), jobs.len(), log.len(), totals.len(), found.len()], [seen; 5], "{name}");
         assert_eq!(reader.jobs(&key.tenant, &due(at(0))).unwrap(), jobs);
-        assert_eq!(reader.job(&key, job.id).unwrap(), jobs.first().cloned());
+        assert_eq!(reader.job(&key.tenant, &job).unwrap(), jobs.first().cloned());
         if seen > 0 {
             assert_eq!(nodes[0].content.overview, format!("of {name}"));
             assert_eq!((nodes[0].dirty, totals[0].dirty), (name == "b", u32::from(name == "b")));

@@ -42,6 +42,7 @@ macro_rules! tree_contract {
             a_job_is_added_once,
             a_job_that_is_gone_stays_gone,
             jobs_come_lower_levels_first_then_as_planned,
+            jobs_at_one_place_are_told_apart,
             a_job_is_due_when_its_moment_has_come,
             lower_levels_are_due_first,
             a_job_given_up_holds_nothing_back,

@@ -14,8 +14,8 @@ use treering_core::ports::{
 use treering_core::quota::Taken;
 use treering_core::spend::Spent;
 use treering_core::{
-    Clock, ContentHash, ConversationId, ConversationKey, ExternalId, Invalid, Job, JobId, Message,
-    MessageIdx, Node, NodeId, Reader, Store, TenantId, Timestamp, ToolCall, Turn, TurnNo,
+    Clock, ContentHash, ConversationId, ConversationKey, ExternalId, Invalid, Job, Message, MessageIdx, Node,
+    NodeId, Reader, Store, TenantId, Timestamp, ToolCall, Turn, TurnNo,
 };
 
 /// A clock that shows one moment.
@@ -193,8 +193,8 @@ impl Reader for PastReader<'_> {
         self.reader.jobs(tenant, filter)
     }
 
-    fn job(&self, key: &ConversationKey, id: JobId) -> StoreResult<Option<Job>> {
-        self.reader.job(key, id)
+    fn job(&self, tenant: &TenantId, job: &Job) -> StoreResult<Option<Job>> {
+        self.reader.job(tenant, job)
     }
 
     fn log(&self, tenant: &TenantId, filter: &LogFilter) -> StoreResult<Vec<LogLine>> {

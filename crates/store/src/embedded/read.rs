@@ -18,9 +18,9 @@ use treering_core::ports::{
 use treering_core::quota::Taken;
 use treering_core::spend::Spent;
 use treering_core::{
-    ContentHash, Conversation, ConversationId, ConversationKey, ExternalId, Job, JobId, Json, Message,
-    MessageIdx, NewMessage, NewToolCall, Node, NodeId, TenantId, ThreadName, Timestamp, ToolCall, ToolResult,
-    Turn, TurnNo,
+    ContentHash, Conversation, ConversationId, ConversationKey, ExternalId, Job, Json, Message, MessageIdx,
+    NewMessage, NewToolCall, Node, NodeId, TenantId, ThreadName, Timestamp, ToolCall, ToolResult, Turn,
+    TurnNo,
 };
 
 use super::conversations::{self, COLUMNS, Kept, Mark, Numbered, totals};
@@ -335,8 +335,8 @@ impl<C: Access> Reader for View<'_, C> {
         self.read_jobs(tenant, filter)
     }
 
-    fn job(&self, key: &ConversationKey, id: JobId) -> StoreResult<Option<Job>> {
-        self.read_job(key, id)
+    fn job(&self, tenant: &TenantId, job: &Job) -> StoreResult<Option<Job>> {
+        self.read_job(tenant, job)
     }
 
     fn log(&self, tenant: &TenantId, filter: &LogFilter) -> StoreResult<Vec<LogLine>> {

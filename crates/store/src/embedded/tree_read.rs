@@ -31,7 +31,7 @@ const MARK: &str = "n.level, n.ordinal, n.pk, n.parent, n.dirty,
 
 const JOB: &str =
     "j.id, j.kind, j.height, j.state, j.moment, j.failures, j.planned_at, j.worker, j.error, j.work,
-    c.id";
+    c.id, j.place";
 
 impl<C: Access> View<'_, C> {
     fn pk(&self, key: &ConversationKey) -> StoreResult<Option<i64>> {
@@ -167,9 +167,9 @@ impl<C: Access> View<'_, C> {
 
     pub(super) fn read_jobs(&self, tenant: &TenantId, filter: &JobFilter) -> StoreResult<Vec<Job>> {
         // Either way an index gives the jobs in their order, and reading ends at the limit.
-        let from = match filter.conversation {
-            Some(_) => "conversations c CROSS JOIN jobs j",
-            None => "jobs j CROSS JOIN conversations c",
+        let (from, order) = match filter.conversation {
+            Some(_) => ("conversations c CROSS JOIN jobs j", "j.height, j.place, j.pk"),
+            None => ("jobs j CROSS JOIN conversations c", "j.height, j.pk"),
         };
         let mut sql = format!("SELECT {JOB} FROM {from} ON c.pk = j.conversation WHERE c.tenant = ?");
         let mut params: Vec<Value> = vec![tenant.as_str().to_owned().into()];
@@ -196,19 +196,19 @@ impl<C: Access> View<'_, C> {
                 (now.as_micros(), now.plus_micros(2 * LEASE_MS as i64 * 1000).as_micros());
             params.extend([now.into(), now.into(), impossible.into()]);
         }
-        sql.push_str(" ORDER BY j.height, j.pk LIMIT ?");
+        sql.push_str(&format!(" ORDER BY {order} LIMIT ?"));
         params.push(rows(filter.limit).into());
         self.many(&sql, params_from_iter(params), |row| job(row, self.tasks))
     }
 
-    pub(super) fn read_job(&self, key: &ConversationKey, id: JobId) -> StoreResult<Option<Job>> {
+    pub(super) fn read_job(&self, tenant: &TenantId, it: &Job) -> StoreResult<Option<Job>> {
         let sql = format!(
-            "SELECT {JOB} FROM jobs j JOIN conversations c ON c.pk = j.conversation
-            WHERE c.tenant = ?1 AND c.id = ?2 AND j.id = ?3"
+            "SELECT {JOB} FROM conversations c CROSS JOIN jobs j ON j.conversation = c.pk
+            WHERE c.tenant = ?1 AND c.id = ?2 AND j.height = ?3 AND j.place = ?4 AND j.id = ?5"
         );
-        self.one(&sql, params![key.tenant.as_str(), key.id.as_bytes(), id.0.as_bytes()], |row| {
-            job(row, self.tasks)
-        })
+        let (conversation, id) = (it.conversation.as_bytes(), it.id.0.as_bytes());
+        let params = params![tenant.as_str(), conversation, it.kind.height(), it.kind.place(), id];
+        self.one(&sql, params, |row| job(row, self.tasks))
     }
 
     pub(super) fn read_log(&self, tenant: &TenantId, filter: &LogFilter) -> StoreResult<Vec<LogLine>> {
@@ -333,7 +333,7 @@ fn job(row: &Row<'_>, tasks: &Tasks) -> rusqlite::Result<Job> {
         1 => JobKind::Summarise(tasks.read(row, 9)?),
         2 => {
             let level = Level::new(height).ok_or_else(|| unreadable(2, "no such level"))?;
-            JobKind::EmbedNode(level, parsed(row, 9)?)
+            JobKind::EmbedNode(level, row.get(11)?, parsed(row, 9)?)
         }
         _ => return Err(unreadable(1, "no such kind of job")),
     };

@@ -4,7 +4,7 @@
 use rusqlite::{Connection, params};
 use serde_json::json;
 use treering_core::commit::LogLine;
-use treering_core::{Job, JobId, JobKind, JobState, Level, Node, TenantId};
+use treering_core::{Job, JobKind, JobState, Level, Node, TenantId};
 
 use super::codes::{event_code, job_kind_code, job_state_code};
 
@@ -97,16 +97,17 @@ pub(super) fn fell_tree(connection: &Connection, conversation: i64, level: Level
 }
 
 pub(super) fn add_job(connection: &Connection, conversation: i64, job: &Job) -> Result<()> {
-    let sql = "INSERT INTO jobs (conversation, id, kind, height, state, moment, failures, planned_at, worker,
-            error, work)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
-        ON CONFLICT (conversation, id) DO NOTHING";
+    let sql = "INSERT INTO jobs (conversation, height, place, id, kind, state, moment, failures, planned_at,
+            worker, error, work)
+        SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12 WHERE NOT EXISTS (
+            SELECT 1 FROM jobs WHERE conversation = ?1 AND height = ?2 AND place = ?3 AND id = ?4)";
     let (moment, worker) = lease_of(job);
     connection.prepare_cached(sql)?.execute(params![
         conversation,
+        job.kind.height(),
+        job.kind.place(),
         job.id.0.as_bytes(),
         job_kind_code(&job.kind),
-        job.kind.height(),
         job_state_code(&job.state),
         moment,
         job.failures,
@@ -119,11 +120,13 @@ pub(super) fn add_job(connection: &Connection, conversation: i64, job: &Job) -> 
 }
 
 pub(super) fn put_job(connection: &Connection, conversation: i64, job: &Job) -> Result<()> {
-    let sql = "UPDATE jobs SET state = ?3, moment = ?4, failures = ?5, worker = ?6, error = ?7
-        WHERE conversation = ?1 AND id = ?2";
+    let sql = "UPDATE jobs SET state = ?5, moment = ?6, failures = ?7, worker = ?8, error = ?9
+        WHERE conversation = ?1 AND height = ?2 AND place = ?3 AND id = ?4";
     let (moment, worker) = lease_of(job);
     connection.prepare_cached(sql)?.execute(params![
         conversation,
+        job.kind.height(),
+        job.kind.place(),
         job.id.0.as_bytes(),
         job_state_code(&job.state),
         moment,
@@ -134,9 +137,10 @@ pub(super) fn put_job(connection: &Connection, conversation: i64, job: &Job) -> 
     Ok(())
 }
 
-pub(super) fn remove_job(connection: &Connection, conversation: i64, id: JobId) -> Result<()> {
-    let sql = "DELETE FROM jobs WHERE conversation = ?1 AND id = ?2";
-    connection.prepare_cached(sql)?.execute(params![conversation, id.0.as_bytes()])?;
+pub(super) fn remove_job(connection: &Connection, conversation: i64, job: &Job) -> Result<()> {
+    let sql = "DELETE FROM jobs WHERE conversation = ?1 AND height = ?2 AND place = ?3 AND id = ?4";
+    let params = params![conversation, job.kind.height(), job.kind.place(), job.id.0.as_bytes()];
+    connection.prepare_cached(sql)?.execute(params)?;
     Ok(())
 }
 
@@ -175,7 +179,7 @@ fn lease_of(job: &Job) -> (i64, Option<&str>) {
 fn work_of(kind: &JobKind) -> Result<String> {
     Ok(match kind {
         JobKind::EmbedTurn(turn) => json!(turn.0).to_string(),
-        JobKind::EmbedNode(_, node) => json!(node.as_str()).to_string(),
+        JobKind::EmbedNode(.., node) => json!(node.as_str()).to_string(),
         JobKind::Summarise(task) => text_of(task)?,
     })
 }

@@ -91,7 +91,9 @@ impl<'a> Writer<'a> {
             Write::FellTree(id, level) => tree::fell_tree(self.connection, self.pk(tenant, id)?, level),
             Write::AddJob(job) => tree::add_job(self.connection, self.pk(tenant, job.conversation)?, &job),
             Write::PutJob(job) => tree::put_job(self.connection, self.pk(tenant, job.conversation)?, &job),
-            Write::RemoveJob(id, job) => tree::remove_job(self.connection, self.pk(tenant, id)?, job),
+            Write::RemoveJob(job) => {
+                tree::remove_job(self.connection, self.pk(tenant, job.conversation)?, &job)
+            }
             Write::PutVectors(model, vectors) => {
                 follow::put_vectors(self.connection, tenant, &model, &vectors)
             }

@@ -1,0 +1,16 @@
+-- Jobs are found by what they work on: `place` is the number of their turn or node among those as high. Of the indexes by
+-- conversation one does for all questions; another by their ids, which are hashes, would have every job write a page of its own.
+
+ALTER TABLE jobs ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
+
+-- By kind: the turn that is to have a vector, the node that is to be written, the node that is to have a vector.
+UPDATE jobs SET place = CASE kind
+    WHEN 0 THEN work ->> '$'
+    WHEN 1 THEN work ->> '$.ordinal'
+    ELSE ifnull((SELECT ordinal FROM nodes n WHERE n.id = work ->> '$' AND n.conversation = jobs.conversation), 0)
+END;
+
+DROP INDEX jobs_id;
+DROP INDEX jobs_conversation;
+
+CREATE INDEX jobs_place ON jobs (conversation, height, place);
