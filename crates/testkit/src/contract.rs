@@ -29,6 +29,7 @@ macro_rules! store_contract {
             a_panicking_plan_harms_nobody,
             tenants_do_not_see_each_other,
             listing_is_newest_first_and_pages,
+            listing_follows_activity,
             ids_are_found_by_their_first_digits,
             external_ids_are_known,
             a_tool_call_gets_its_result_once,
@@ -319,6 +320,46 @@ pub fn listing_is_newest_first_and_pages(store: &dyn Store) {
     assert_eq!(list(&open), [5, 4, 3, 2, 1]);
     let there = ConversationFilter { cwd: Some("/elsewhere".into()), ..ConversationFilter::all(10) };
     assert_eq!(list(&there), [6]);
+}
+
+/// Conversations whose last activity goes forth and back, by moments and by years, also to before 1970.
+pub fn listing_follows_activity(store: &dyn Store) {
+    const HOUR: i64 = 3_600_000_000;
+    let mut state = 7_u64;
+    let mut draw = |below: i64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as i64 % below
+    };
+    let mut all: Vec<Conversation> = (0..40).map(conversation).collect();
+    for round in 0..300 {
+        let it = &mut all[draw(40) as usize];
+        // About the beginning of an hour that it may share with others.
+        let micros = (draw(9) - 4) * HOUR + draw(5) - 2;
+        it.last_activity = Timestamp::from_micros(if draw(9) == 0 { micros * 40_000 } else { micros });
+        it.state = if draw(4) == 0 { ConversationState::Archived } else { ConversationState::Open };
+        commit(store, vec![Write::PutConversation(it.clone())]).unwrap();
+        if round % 20 != 19 {
+            continue;
+        }
+        let reader = store.reader().unwrap();
+        let listed =
+            reader.conversations(&TenantId::default(), &ConversationFilter::all(usize::MAX)).unwrap();
+        let mut expected: Vec<&Conversation> = listed.iter().collect();
+        expected.sort_by_key(|it| (std::cmp::Reverse(it.last_activity), it.id));
+        assert!(listed.iter().eq(expected), "after {round} rounds");
+        assert!(listed.iter().all(|it| all.contains(it)), "after {round} rounds");
+        let mut filter =
+            ConversationFilter { states: vec![ConversationState::Open], ..ConversationFilter::all(3) };
+        let mut paged = Vec::new();
+        loop {
+            let page = reader.conversations(&TenantId::default(), &filter).unwrap();
+            let Some(last) = page.last() else { break };
+            filter.after = Some((last.last_activity, last.id));
+            paged.extend(page);
+        }
+        let open = listed.iter().filter(|it| it.state == ConversationState::Open);
+        assert!(paged.iter().eq(open), "after {round} rounds");
+    }
 }
 
 pub fn ids_are_found_by_their_first_digits(store: &dyn Store) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use treering_core::conversation::Totals;
 use treering_core::index::VectorIndex;
-use treering_core::{Conversation, ConversationId, ConversationKey, TenantId, ThreadName};
+use treering_core::{Conversation, ConversationId, ConversationKey, TenantId, ThreadName, Timestamp};
 
 use super::places::Latest;
 use super::read::{Access, external_id, moment, unreadable};
@@ -221,6 +221,11 @@ pub(super) fn find(connection: &Connection, key: &ConversationKey) -> rusqlite::
         Ok(Numbered { conversation: read(row)?, pk: row.get(19)?, latest: Latest::read(row, 20)? })
     });
     row.optional()
+}
+
+/// The hour that a moment lies in, by which conversations are in order.
+pub(super) const fn hour(moment: Timestamp) -> i64 {
+    moment.as_micros() / 3_600_000_000
 }
 
 pub(super) fn totals(row: &Row<'_>, from: usize) -> rusqlite::Result<Totals> {

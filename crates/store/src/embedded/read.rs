@@ -23,7 +23,7 @@ use treering_core::{
     TurnNo,
 };
 
-use super::conversations::{self, COLUMNS, Kept, Mark, Numbered, totals};
+use super::conversations::{self, COLUMNS, Kept, Mark, Numbered, hour, totals};
 use super::error::explain;
 use super::places::Latest;
 use super::tree_read::Tasks;
@@ -178,11 +178,18 @@ impl<C: Access> Reader for View<'_, C> {
             some => some.iter().map(|state| 1 << codes::state_code(*state)).sum(),
         };
         let (after_at, after_id) = filter.after.map_or((None, None), |(at, id)| (Some(at), Some(id)));
-        let in_cwd = if filter.cwd.is_some() { "AND cwd = ?3" } else { "AND ?3 IS NULL" };
+        let (index, in_cwd) = match filter.cwd {
+            Some(_) => ("conversations_cwd", "cwd = ?3"),
+            None => ("conversations_recent", "?3 IS NULL"),
+        };
+        // The index gives them by hours; of those in an hour only what puts them in order is read.
         let sql = format!(
-            "SELECT {COLUMNS} FROM conversations WHERE tenant = ?1 AND (1 << state) & ?2 {in_cwd}
-                AND (?4 IS NULL OR last_activity < ?4 OR (last_activity = ?4 AND id > ?5))
-            ORDER BY last_activity DESC, id LIMIT ?6"
+            "SELECT {COLUMNS} FROM (
+                SELECT pk AS listed FROM conversations INDEXED BY {index}
+                WHERE tenant = ?1 AND (1 << state) & ?2 AND {in_cwd} AND hour <= ?7
+                    AND (?4 IS NULL OR last_activity < ?4 OR (last_activity = ?4 AND id > ?5))
+                ORDER BY hour DESC, last_activity DESC, id LIMIT ?6
+            ) JOIN conversations ON pk = listed ORDER BY last_activity DESC, id"
         );
         let params = params![
             tenant.as_str(),
@@ -190,7 +197,8 @@ impl<C: Access> Reader for View<'_, C> {
             filter.cwd,
             after_at.map(Timestamp::as_micros),
             after_id.as_ref().map(ConversationId::as_bytes),
-            rows(filter.limit)
+            rows(filter.limit),
+            after_at.map_or(i64::MAX, hour)
         ];
         self.many(&sql, params, conversations::read)
     }

@@ -15,7 +15,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0004_spend.sql"),
     include_str!("schema/0005_quotas.sql"),
     include_str!("schema/0006_places.sql"),
-    include_str!("schema/0007_jobs.sql"),
+    include_str!("schema/0007_fewer_pages.sql"),
 ];
 
 /// The newest version this program knows.

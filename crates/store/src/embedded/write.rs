@@ -7,7 +7,7 @@ use treering_core::{
 };
 
 use super::codes::{naming_code, role_code, state_code};
-use super::conversations::{Kept, Numbered};
+use super::conversations::{Kept, Numbered, hour};
 use super::places::Latest;
 use super::tree_write::{self as tree, text_of};
 use super::{follow, spend, threads};
@@ -28,26 +28,28 @@ pub(super) struct Writer<'a> {
 #[derive(Clone, Copy)]
 enum Which {
     GrowConversation,
+    SetHour,
     PutConversation,
     AddMessage,
     AddToolCall,
     FinishToolCall,
 }
 
-const SQL: [&str; 5] = [
-    // Mostly a conversation has only grown: then the indexes over its names are left alone.
+const SQL: [&str; 6] = [
+    // Mostly a conversation has only grown: then the indexes over its names and its hour are left alone.
     "UPDATE conversations SET title = ?2, participants = ?3, started_at = ?4, last_activity = ?5, state = ?6,
         messages = ?7, turns = ?8, tool_calls = ?9, chars = ?10, tokens = ?11, naming = ?12, threads = ?13,
         policy = ?14, growth = ?15, latest = ?16
     WHERE pk = ?1",
+    "UPDATE conversations SET hour = ?2 WHERE pk = ?1",
     "INSERT INTO conversations (pk, title, participants, started_at, last_activity, state, messages, turns,
         tool_calls, chars, tokens, naming, threads, policy, growth, tenant, id, slug, cwd, project_path,
-        external_id)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)
+        external_id, hour)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)
     ON CONFLICT (tenant, id) DO UPDATE SET title = ?2, participants = ?3, started_at = ?4,
         last_activity = ?5, state = ?6, messages = ?7, turns = ?8, tool_calls = ?9, chars = ?10,
         tokens = ?11, naming = ?12, threads = ?13, policy = ?14, growth = ?15, slug = ?18, cwd = ?19,
-        project_path = ?20, external_id = ?21
+        project_path = ?20, external_id = ?21, hour = ?22
     RETURNING pk, latest",
     "INSERT INTO messages (conversation, idx, turn, turns, thread, role, at, chars, tokens, hash, author,
         external_id, text, parts)
@@ -123,13 +125,20 @@ impl<'a> Writer<'a> {
         let kept = self.kept;
         // Where its names are as they were, the row's number says which it is.
         if kept.peek(&key).is_some_and(|row| row.is_named_like(&it)) {
-            kept.change(&key, |row| std::mem::replace(&mut row.conversation, it));
+            let now = hour(it.last_activity);
+            let put = |row: &mut Numbered| (row.pk, std::mem::replace(&mut row.conversation, it));
+            if let Some((pk, before)) = kept.change(&key, put)
+                && hour(before.last_activity) != now
+            {
+                self.statement(Which::SetHour)?.execute(params![pk, now])?;
+            }
             self.change(key);
             return Ok(());
         }
         let external_id = it.external_id.as_ref().map(|id| id.as_str());
         let id = it.id.as_bytes();
-        let names = params![tenant.as_str(), id, it.slug, it.cwd, it.project_path, external_id];
+        let hour = hour(it.last_activity);
+        let names = params![tenant.as_str(), id, it.slug, it.cwd, it.project_path, external_id, hour];
         let statement = self.statement(Which::PutConversation)?;
         let (pk, latest) = with_columns(None, &it, names, |columns| {
             statement.query_row(columns, |row| Ok((row.get(0)?, Latest::read(row, 1)?)))
