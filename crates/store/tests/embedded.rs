@@ -145,9 +145,15 @@ fn a_place_that_is_lost_is_found_out_and_made_anew() {
     let moved = |slug: &str| format!("conversation {slug}: its 40 messages are not where their places say");
     let damages = [
         ("UPDATE conversations SET latest = '[]' WHERE slug = 'two-asks-1'", vec![lost("two-asks-1", 32)]),
-        ("DELETE FROM places WHERE idx = 4", vec![lost("one-asks-1", 38), lost("two-asks-1", 38)]),
-        ("UPDATE places SET seq = seq + 2 WHERE idx = 6", vec![moved("one-asks-1"), moved("two-asks-1")]),
-        ("DELETE FROM places WHERE count < 10", vec![lost("one-asks-1", 0), lost("two-asks-1", 0)]),
+        (
+            "UPDATE places SET runs = json_remove(runs, '$[2]') WHERE idx = 0",
+            vec![lost("one-asks-1", 38), lost("two-asks-1", 38)],
+        ),
+        (
+            "UPDATE places SET runs = json_set(runs, '$[3][1]', 1 + (runs ->> '$[3][1]')) WHERE idx = 0",
+            vec![moved("one-asks-1"), moved("two-asks-1")],
+        ),
+        ("DELETE FROM places WHERE conversation > 1", vec![lost("one-asks-1", 0), lost("two-asks-1", 0)]),
     ];
     for (damage, expected) in damages {
         connection.execute(damage, []).unwrap();

@@ -2,8 +2,8 @@
 //! arrived in: runs of messages that arrived one after the other.
 //!
 //! The latest runs are in the conversation's own row, which a turn writes anyway; once they are
-//! many, they go to a table, all at once. So a turn need not write a page of an index beside its
-//! messages, and writers with a conversation each share more of what they write.
+//! many, they go to a table, all of them as one row. So a turn need not write a page of an index
+//! beside its messages, and writers with a conversation each share more of what they write.
 
 use rusqlite::{Connection, OptionalExtension, Row, Rows, ffi, params};
 use treering_core::ports::StoreResult;
@@ -13,11 +13,11 @@ use super::read::{Access, View};
 use super::tree_read::parsed;
 use super::tree_write::text_of;
 
-/// How many runs a conversation's own row holds at the most.
+/// How many runs a row holds at the most.
 const MOST_RUNS: usize = 16;
 
-/// How many runs are looked up at once.
-const PAGE: usize = 256;
+/// How many rows of the table are looked up at once.
+const PAGE: usize = 16;
 
 /// Messages that arrived one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,27 +94,28 @@ impl Latest {
     }
 
     /// Puts the runs into the table.
-    pub(super) fn put(self, connection: &Connection, pk: i64) -> rusqlite::Result<()> {
-        let sql = "INSERT INTO places (conversation, idx, seq, count) VALUES (?1, ?2, ?3, ?4)";
-        if self.0.is_empty() {
-            return Ok(());
-        }
-        let mut statement = connection.prepare_cached(sql)?;
-        for run in self.0 {
-            statement.execute(params![pk, run.idx, run.seq, run.count])?;
+    pub(super) fn put(&self, connection: &Connection, pk: i64) -> rusqlite::Result<()> {
+        let sql = "INSERT INTO places (conversation, idx, runs) VALUES (?1, ?2, ?3)";
+        for runs in self.0.chunks(MOST_RUNS) {
+            connection.prepare_cached(sql)?.execute(params![pk, runs[0].idx, text(runs)?])?;
         }
         Ok(())
     }
 
-    /// As it is in the row: `[idx, seq, count]` for each.
+    /// As it is in the row.
     pub(super) fn write(&self) -> rusqlite::Result<String> {
-        text_of(&self.0.iter().map(|run| (run.idx, run.seq, run.count)).collect::<Vec<_>>())
+        text(&self.0)
     }
 
     pub(super) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Self> {
         let runs: Vec<(u32, i64, u32)> = parsed(row, at)?;
         Ok(Self(runs.into_iter().map(|(idx, seq, count)| Run { idx, seq, count }).collect()))
     }
+}
+
+/// How runs are written in a row: `[idx, seq, count]` for each.
+fn text(runs: &[Run]) -> rusqlite::Result<String> {
+    text_of(&runs.iter().map(|run| (run.idx, run.seq, run.count)).collect::<Vec<_>>())
 }
 
 impl<C: Access> View<'_, C> {
@@ -128,15 +129,15 @@ impl<C: Access> View<'_, C> {
     ) -> StoreResult<()> {
         let settled = latest.0.first().map_or(until, |first| first.idx.min(until));
         while from < settled {
-            let page = self.settled_runs(pk, from, settled)?;
-            let last = page.last().map(Run::end);
-            for run in page.iter().filter_map(|run| run.within(from, until)) {
+            let page = self.settled_rows(pk, from, settled)?;
+            let runs = || page.iter().flat_map(|row| &row.0);
+            for run in runs().filter_map(|run| run.within(from, until)) {
                 if read(run)? {
                     return Ok(());
                 }
             }
-            match last {
-                Some(last) if page.len() == PAGE => from = last,
+            match runs().last() {
+                Some(last) if page.len() == PAGE => from = last.end(),
                 _ => break,
             }
         }
@@ -169,23 +170,21 @@ impl<C: Access> View<'_, C> {
         }
     }
 
-    /// The first runs in the table that reach into a range.
-    fn settled_runs(&self, pk: i64, from: u32, until: u32) -> StoreResult<Vec<Run>> {
-        let sql = "SELECT idx, seq, count FROM places
+    /// The first rows in the table that reach into a range.
+    fn settled_rows(&self, pk: i64, from: u32, until: u32) -> StoreResult<Vec<Latest>> {
+        let sql = "SELECT runs FROM places
             WHERE conversation = ?1 AND idx < ?3 AND idx >= ifnull(
                 (SELECT max(idx) FROM places WHERE conversation = ?1 AND idx <= ?2), ?2)
             ORDER BY idx LIMIT ?4";
-        self.many(sql, params![pk, from, until, PAGE as i64], |row| {
-            Ok(Run { idx: row.get(0)?, seq: row.get(1)?, count: row.get(2)? })
-        })
+        self.many(sql, params![pk, from, until, PAGE as i64], |row| Latest::read(row, 0))
     }
 }
 
 /// One past the last message that has a place in the table.
 fn settled_end(connection: &Connection, pk: i64) -> rusqlite::Result<u32> {
-    let sql = "SELECT idx + count FROM places WHERE conversation = ?1 ORDER BY idx DESC LIMIT 1";
-    let end = connection.prepare_cached(sql)?.query_row([pk], |row| row.get(0)).optional()?;
-    Ok(end.unwrap_or(0))
+    let sql = "SELECT runs FROM places WHERE conversation = ?1 ORDER BY idx DESC LIMIT 1";
+    let last = connection.prepare_cached(sql)?.query_row([pk], |row| Latest::read(row, 0)).optional()?;
+    Ok(last.and_then(|row| row.0.last().map(Run::end)).unwrap_or(0))
 }
 
 /// Conversations whose messages are not where their places say, as sentences.
@@ -237,7 +236,7 @@ fn astray(connection: &Connection) -> rusqlite::Result<Vec<Astray>> {
     let mut messages = connection
         .prepare("SELECT conversation, idx, seq, 1 FROM messages ORDER BY conversation, idx, seq")?;
     let mut places = connection.prepare(
-        "SELECT conversation, idx, seq, count FROM places
+        "SELECT p.conversation, value ->> 0, value ->> 1, value ->> 2 FROM places p, json_each(p.runs)
         UNION ALL SELECT c.pk, value ->> 0, value ->> 1, value ->> 2 FROM conversations c, json_each(c.latest)
         ORDER BY 1, 2, 3",
     )?;

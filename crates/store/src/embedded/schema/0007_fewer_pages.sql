@@ -26,3 +26,20 @@ UPDATE conversations SET hour = last_activity / 3600000000;
 DROP INDEX conversations_recent;
 
 CREATE INDEX conversations_recent ON conversations (tenant, hour DESC);
+
+-- Runs that go to the table together are one row of it, `runs`, as they are in the conversation's own row.
+CREATE TABLE rows_of_places (
+    conversation INTEGER NOT NULL,
+    idx          INTEGER NOT NULL,
+    runs         TEXT    NOT NULL,
+    PRIMARY KEY (conversation, idx)
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO rows_of_places
+SELECT conversation, min(idx), json_group_array(json_array(idx, seq, count) ORDER BY idx)
+FROM (SELECT *, (row_number() OVER (PARTITION BY conversation ORDER BY idx) - 1) / 16 AS part FROM places)
+GROUP BY conversation, part;
+
+DROP TABLE places;
+
+ALTER TABLE rows_of_places RENAME TO places;
