@@ -8,9 +8,9 @@ use std::sync::mpsc;
 use tempfile::TempDir;
 use treering_core::index::VectorIndex;
 use treering_core::ports::{Span, StoreResult};
-use treering_core::{Commit, MessageIdx, Reader, Store, StoreError, TenantId, Write};
+use treering_core::{Commit, Conversation, MessageIdx, Reader, Store, StoreError, TenantId, Write};
 use treering_store::{EmbeddedStore, Sync};
-use treering_testkit::contract::{key, put};
+use treering_testkit::contract::{conversation, key, put};
 use treering_testkit::contract_writers::next_message;
 
 /// A store with two conversations that it keeps, of one message each.
@@ -174,6 +174,21 @@ fn it_is_planned_in_its_turn_where_it_needs_more_than_is_kept() {
     };
     assert_eq!(commit_beside(&store, |reader| next_message(reader, 1), does_not_mind), (Ok(()), Ok(()), 2));
     assert_eq!(counts(&store), [3, 3]);
+}
+
+/// To know that there is nothing more needs no look at what is stored, but holds only until there is.
+#[test]
+fn it_is_planned_anew_where_something_came_after_the_end() {
+    let (store, _folder) = fresh();
+    let counts_more = |reader: &dyn Reader| {
+        let more = reader.messages(&key(1), Span::starting(MessageIdx(1), usize::MAX))?;
+        let it = Conversation { title: Some(format!("{} more", more.len())), ..conversation(2) };
+        Ok(Commit { tenant: TenantId::default(), writes: vec![Write::PutConversation(it)] })
+    };
+    let beside = commit_beside(&store, |reader| next_message(reader, 1), counts_more);
+    assert_eq!(beside, (Ok(()), Ok(()), 2));
+    let told = store.reader().unwrap().conversation(&key(2)).unwrap().unwrap();
+    assert_eq!(told.title.as_deref(), Some("1 more"));
 }
 
 #[test]

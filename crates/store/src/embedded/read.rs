@@ -108,13 +108,14 @@ impl<'a, C: Access> View<'a, C> {
         if let Some((_, known)) = self.last.borrow().as_ref().filter(|(last, _)| last == key) {
             return Ok(Some(known.clone()));
         }
-        let kept = |row: &Numbered| Found {
+        let found = |row: Arc<Numbered>| Found {
             pk: row.pk,
             names: row.conversation.threads.iter().map(|thread| thread.name.clone()).collect(),
             latest: Arc::new(row.latest.clone()),
         };
-        if let Some(row) = self.kept.and_then(|rows| rows.peek(key)) {
-            return Ok(Some(kept(&row)));
+        if let Some(kept) = self.kept {
+            let row = kept.get(&self.connection, key).map_err(|error| explain(self.path, &error))?;
+            return Ok(row.map(found));
         }
         let sql = "SELECT pk, threads, latest FROM conversations WHERE tenant = ?1 AND id = ?2";
         let row = self.one(sql, params![key.tenant.as_str(), key.id.as_bytes()], |row| {
