@@ -228,8 +228,10 @@ impl Tree<'_> {
 pub struct Repaired {
     /// What the store keeps beside conversations, as sentences.
     pub store: Vec<String>,
-    /// The conversations, by slug, whose trees are to be grown anew or whose vectors are to be made.
-    pub conversations: Vec<String>,
+    /// The conversations, by slug, whose trees are to be grown anew.
+    pub trees: Vec<String>,
+    /// The conversations, by slug, that lacked vectors, which are to be made.
+    pub vectors: Vec<String>,
 }
 
 impl Memory {
@@ -245,13 +247,13 @@ impl Memory {
                 let page = memory.store().reader()?.conversations(memory.tenant(), &filter)?;
                 for conversation in &page {
                     let key = memory.key(conversation.id);
-                    let grown = !problems(&*memory.store().reader()?, &key, conversation)?.1.is_empty();
-                    if grown {
+                    if !problems(&*memory.store().reader()?, &key, conversation)?.1.is_empty() {
                         memory
                             .update(conversation.id, &Update { scale: Scale::Full, ..Update::default() })?;
+                        repaired.trees.push(conversation.slug.clone());
                     }
-                    if embed::fill_gaps(&memory, conversation.id)? > 0 || grown {
-                        repaired.conversations.push(conversation.slug.clone());
+                    if embed::fill_gaps(&memory, conversation.id)? > 0 {
+                        repaired.vectors.push(conversation.slug.clone());
                     }
                 }
                 match page.last() {

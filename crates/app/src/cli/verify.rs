@@ -20,8 +20,10 @@ struct View {
     messages: u64,
     tool_calls: u64,
     nodes: u64,
-    /// Conversations whose trees or vectors were made anew.
+    /// Conversations whose trees were grown anew.
     repaired: Vec<String>,
+    /// Conversations that lacked vectors, which were made.
+    repaired_vectors: Vec<String>,
     /// What the store made anew for itself.
     repaired_store: Vec<String>,
     problems: Vec<Problem>,
@@ -49,7 +51,8 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         messages: report.messages,
         tool_calls: report.tool_calls,
         nodes: report.nodes,
-        repaired: repaired.conversations,
+        repaired: repaired.trees,
+        repaired_vectors: repaired.vectors,
         repaired_store: repaired.store,
         problems: report
             .problems
@@ -71,6 +74,9 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         for slug in &view.repaired {
             writeln!(out, "{} {slug}: its tree was grown anew", paint(GOOD, "✓"))?;
         }
+        for slug in &view.repaired_vectors {
+            writeln!(out, "{} {slug}: the vectors it lacked were made", paint(GOOD, "✓"))?;
+        }
         if clean {
             return writeln!(out, "{} {read}: everything adds up", paint(GOOD, "✓"));
         }
@@ -86,7 +92,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
 /// Makes anew what does not add up; trees are planned and grown.
 fn repair(memory: &Memory, output: &Output) -> Result<Repaired, Failure> {
     let repaired = memory.repair()?;
-    if !repaired.conversations.is_empty() {
+    if !repaired.trees.is_empty() || !repaired.vectors.is_empty() {
         work::run_all(memory, &Scope::default(), output)?;
     }
     Ok(repaired)
