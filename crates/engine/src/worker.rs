@@ -10,7 +10,7 @@ use treering_core::commit::{LogEvent, LogLine};
 use treering_core::node::Making;
 use treering_core::ports::JobFilter;
 use treering_core::{
-    Advice, Commit, ConversationId, ConversationKey, Job, JobId, JobKind, Node, ProviderError, Task, Write,
+    Advice, Commit, ConversationId, Job, JobKind, Node, ProviderError, Task, TenantId, Write,
 };
 
 use crate::embed;
@@ -316,9 +316,7 @@ impl Worker {
     fn finish(&self, job: &Job, task: &Task, finished: Finished) -> Result<Ran> {
         let (task, Finished { node, note, unanswered }) = (task.clone(), finished);
         let (key, job, now) = (self.memory.key(job.conversation), job.clone(), self.memory.clock().now());
-        let (general, kind, planned_at) =
-            (self.memory.policy().clone(), job.kind.to_string(), job.planned_at);
-        let memory = self.memory.clone();
+        let (memory, general) = (self.memory.clone(), self.memory.policy().clone());
         faults::reach(Fault::Finishing);
         let ran = self.memory.commit_with(move |reader| {
             let mut commit = Commit { tenant: key.tenant.clone(), writes: Vec::new() };
@@ -339,7 +337,7 @@ impl Worker {
             let grower = Grower { reader, key: &key, policy: &policy, now };
             let (mut node, before) = (node.clone(), conversation.growth.clone());
             let follows = grower.finished(&mut conversation, &mut node)?;
-            let mut line = released(reader, &key, job.id, &kind, &node, now, planned_at)?;
+            let mut line = released(reader, &key.tenant, &job, &node, now)?;
             line.text.push_str(&note);
             if conversation.growth != before {
                 commit.writes.push(Write::PutConversation(conversation));
@@ -396,25 +394,23 @@ impl Worker {
 /// The line that says what was done, how long it took and what remains.
 fn released(
     reader: &dyn treering_core::Reader,
-    key: &ConversationKey,
-    job: JobId,
-    kind: &str,
+    tenant: &TenantId,
+    job: &Job,
     node: &Node,
     now: treering_core::Timestamp,
-    planned_at: treering_core::Timestamp,
 ) -> treering_core::ports::StoreResult<LogLine> {
     const COUNTED: usize = 20;
-    let filter = JobFilter { conversation: Some(key.id), ..JobFilter::all(COUNTED + 2) };
-    let remain = reader.jobs(&key.tenant, &filter)?.iter().filter(|other| other.id != job).count();
+    let filter = JobFilter { limit: COUNTED + 2, ..JobFilter::of(job.conversation) };
+    let remain = reader.jobs(tenant, &filter)?.iter().filter(|other| other.id != job.id).count();
     let remain = if remain > COUNTED { format!("more than {COUNTED}") } else { remain.to_string() };
-    let after = now.as_micros().saturating_sub(planned_at.as_micros()).max(0) / 1000;
-    let (from, to, by) = (node.source.chars, node.chars, &node.making.by);
+    let after = now.as_micros().saturating_sub(job.planned_at.as_micros()).max(0) / 1000;
+    let (kind, from, to, by) = (&job.kind, node.source.chars, node.chars, &node.making.by);
     let text =
         format!("{kind} done by {by}: {from} → {to} chars, {after} ms after planning, {remain} remain");
     Ok(LogLine {
         at: now,
-        conversation: Some(key.id),
-        job,
+        conversation: Some(job.conversation),
+        job: job.id,
         event: LogEvent::Release,
         text,
         took_ms: Some(node.making.took_ms),

@@ -15,7 +15,7 @@ use treering_core::{
     ToolCall, ToolResult, Turn, TurnNo, Write,
 };
 
-use crate::generate::external;
+use crate::generate::{draw, external};
 
 /// Makes one test of every rule of the contract.
 #[macro_export]
@@ -326,10 +326,7 @@ pub fn listing_is_newest_first_and_pages(store: &dyn Store) {
 pub fn listing_follows_activity(store: &dyn Store) {
     const HOUR: i64 = 3_600_000_000;
     let mut state = 7_u64;
-    let mut draw = |below: i64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as i64 % below
-    };
+    let mut draw = |below| i64::from(draw(&mut state, below));
     let mut all: Vec<Conversation> = (0..40).map(conversation).collect();
     for round in 0..300 {
         let it = &mut all[draw(40) as usize];

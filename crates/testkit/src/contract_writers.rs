@@ -8,6 +8,7 @@ use treering_core::ports::{Span, StoreResult};
 use treering_core::{Commit, Message, MessageIdx, Reader, Role, Store, TenantId, TurnNo, Write};
 
 use crate::contract::{commit, conversation, everything, key, message, put};
+use crate::generate::draw;
 
 /// Makes one test of every rule about writers; part of [`store_contract!`](crate::store_contract).
 #[macro_export]
@@ -29,10 +30,7 @@ macro_rules! writers_contract {
 /// Commits of one to three messages, to one of three conversations each, in no order.
 pub fn conversations_that_take_turns_keep_their_own(store: &dyn Store) {
     let mut state = 20_261_117_u64;
-    let mut draw = |below: u32| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as u32 % below
-    };
+    let mut draw = |below| draw(&mut state, below);
     let mut written: [Vec<Message>; 3] = Default::default();
     for number in 0..3 {
         commit(store, vec![Write::PutConversation(conversation(number))]).unwrap();

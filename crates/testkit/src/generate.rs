@@ -90,10 +90,21 @@ pub fn external(id: &str) -> ExternalId {
     ExternalId::new(id).unwrap_or_else(|invalid| unreachable!("{invalid}"))
 }
 
+fn step(state: &mut u64) {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+}
+
+/// A number below another, the same each time from the same state.
+#[must_use]
+pub fn draw(state: &mut u64, below: u32) -> u32 {
+    step(state);
+    (*state >> 33) as u32 % below
+}
+
 /// A word that is rarer the higher its number; as in language, a few make up most of a text.
 #[must_use]
 pub fn word(state: &mut u64) -> String {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    step(state);
     let share = (*state >> 40) as f64 / (1_u64 << 24) as f64;
     let rank = (20_000_f64.powf(share)) as u64;
     const PARTS: [&str; 16] =
