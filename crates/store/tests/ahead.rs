@@ -1,5 +1,5 @@
-//! Plans made ahead: a writer that has to wait plans meanwhile, from what the store keeps, and what it
-//! planned is used only where that is as if it had planned in its turn.
+//! Plans of one batch. A writer that has to wait plans ahead meanwhile, from what the store keeps, and what it planned is used
+//! only where that is as if it had planned in its turn. Rows that several of them change are written once, and nobody can tell.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,8 +7,10 @@ use std::sync::mpsc;
 
 use tempfile::TempDir;
 use treering_core::index::VectorIndex;
-use treering_core::ports::{Span, StoreResult};
-use treering_core::{Commit, Conversation, MessageIdx, Reader, Store, StoreError, TenantId, Write};
+use treering_core::ports::{ConversationFilter, Span, StoreResult};
+use treering_core::{
+    Commit, Conversation, ConversationKey, MessageIdx, Reader, Store, StoreError, TenantId, Write,
+};
 use treering_store::{EmbeddedStore, Sync};
 use treering_testkit::contract::{conversation, key, put};
 use treering_testkit::contract_writers::next_message;
@@ -22,18 +24,21 @@ fn fresh() -> (EmbeddedStore, TempDir) {
     (store, folder)
 }
 
-/// Commits one plan while another waits, having tried to decide; tells how both ended, and how often the other had to
-/// decide.
-fn commit_beside(
+type PlanOf<'a> = Box<dyn FnMut(&dyn Reader) -> StoreResult<Commit> + Send + 'a>;
+
+/// Commits one plan while others wait, each having tried to decide; tells how all of them ended, and how often the
+/// others had to decide.
+fn commit_before(
     store: &dyn Store,
-    mut first: impl FnMut(&dyn Reader) -> StoreResult<Commit> + Send + 'static,
-    mut second: impl FnMut(&dyn Reader) -> StoreResult<Commit> + Send + 'static,
-) -> (StoreResult<()>, StoreResult<()>, usize) {
+    mut first: PlanOf<'static>,
+    others: Vec<PlanOf<'static>>,
+) -> (Vec<StoreResult<()>>, usize) {
     let (begin, begun) = mpsc::channel();
     let (decide, decided) = mpsc::channel();
     let (go, gone) = mpsc::channel();
-    let (first, second) = std::thread::scope(|scope| {
-        let leading = scope.spawn(move || {
+    let count = others.len();
+    let ended = std::thread::scope(|scope| {
+        let mut writers = vec![scope.spawn(move || {
             let plan = move |reader: &dyn Reader| {
                 // Where it is applied again, alone, nobody listens.
                 if begin.send(()).is_ok() {
@@ -42,22 +47,37 @@ fn commit_beside(
                 first(reader)
             };
             store.commit(Box::new(plan))
-        });
+        })];
         begun.recv().unwrap();
         drop(begun);
-        let waiting = scope.spawn(move || {
-            let plan = move |reader: &dyn Reader| {
-                // Also where it panics.
-                let _told = Told(decide.clone());
-                second(reader)
-            };
-            store.commit(Box::new(plan))
-        });
-        decided.recv().unwrap();
+        for mut other in others {
+            let decide = decide.clone();
+            writers.push(scope.spawn(move || {
+                let plan = move |reader: &dyn Reader| {
+                    // Also where it panics.
+                    let _told = Told(decide.clone());
+                    other(reader)
+                };
+                store.commit(Box::new(plan))
+            }));
+            decided.recv().unwrap();
+        }
+        drop(decide);
         go.send(()).unwrap();
-        (leading.join().unwrap(), waiting.join().unwrap())
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
-    (first, second, 1 + decided.iter().count())
+    (ended, count + decided.iter().count())
+}
+
+/// The same with one that waits.
+fn commit_beside(
+    store: &dyn Store,
+    first: impl FnMut(&dyn Reader) -> StoreResult<Commit> + Send + 'static,
+    second: impl FnMut(&dyn Reader) -> StoreResult<Commit> + Send + 'static,
+) -> (StoreResult<()>, StoreResult<()>, usize) {
+    let (ended, decided) = commit_before(store, Box::new(first), vec![Box::new(second)]);
+    let [first, second] = ended.try_into().unwrap();
+    (first, second, decided)
 }
 
 /// Tells that it is over.
@@ -227,4 +247,105 @@ fn a_plan_that_refuses_or_panics_ahead_is_heard_in_its_turn() {
     assert!(matches!(second, Err(StoreError::Failed { .. })), "{second:?}");
     assert_eq!(decided, 2);
     assert_eq!(counts(&store), [3, 1]);
+}
+
+#[test]
+fn of_two_puts_in_a_plan_made_ahead_the_last_one_holds() {
+    let (store, _folder) = fresh();
+    let twice = |reader: &dyn Reader| {
+        let mut commit = next_message(reader, 2)?;
+        if let Write::PutConversation(it) = &commit.writes[0] {
+            let (slug, participants) = ("renamed".into(), vec!["Bo".into()]);
+            commit.writes.push(Write::PutConversation(Conversation { slug, participants, ..it.clone() }));
+        }
+        Ok(commit)
+    };
+    assert_eq!(commit_beside(&store, |reader| next_message(reader, 1), twice), (Ok(()), Ok(()), 1));
+    let put = store.reader().unwrap().conversation(&key(2)).unwrap().unwrap();
+    assert_eq!((put.slug.as_str(), put.participants), ("renamed", vec!["Bo".to_owned()]));
+    assert_eq!(counts(&store), [2, 2]);
+}
+
+#[test]
+fn who_lists_in_a_batch_sees_what_was_written_in_it() {
+    let (store, _folder) = fresh();
+    let lists = |reader: &dyn Reader| {
+        let listed = reader.conversations(&TenantId::default(), &ConversationFilter::all(10))?;
+        let messages: Vec<u32> = listed.iter().map(|it| it.totals.messages).collect();
+        let it = Conversation { title: Some(format!("{messages:?}")), ..conversation(2) };
+        Ok(Commit { tenant: TenantId::default(), writes: vec![Write::PutConversation(it)] })
+    };
+    assert_eq!(commit_beside(&store, |reader| next_message(reader, 1), lists), (Ok(()), Ok(()), 2));
+    let told = store.reader().unwrap().conversation(&key(2)).unwrap().unwrap();
+    assert_eq!(told.title.as_deref(), Some("[1, 2]"));
+}
+
+/// It is found out only when another plan of its batch reads, or at the end.
+#[test]
+fn a_row_that_cannot_be_written_fails_its_own_commit() {
+    let (store, folder) = fresh();
+    let trigger = "CREATE TRIGGER refuse BEFORE UPDATE ON conversations WHEN new.slug = 'slug-1'
+        BEGIN SELECT raise(ABORT, 'refused by a test'); END";
+    rusqlite::Connection::open(folder.path().join(EmbeddedStore::FILE))
+        .unwrap()
+        .execute(trigger, [])
+        .unwrap();
+    let reads = |reader: &dyn Reader| {
+        reader.messages(&key(2), Span::starting(MessageIdx(0), usize::MAX))?;
+        next_message(reader, 2)
+    };
+    let does_not = |reader: &dyn Reader| next_message(reader, 2);
+    let (first, second, _) = commit_beside(&store, |reader| next_message(reader, 1), reads);
+    assert!(
+        matches!(&first, Err(StoreError::Failed { detail, .. }) if detail.contains("refused by")),
+        "{first:?}"
+    );
+    assert_eq!((second, counts(&store)), (Ok(()), [1, 2]));
+    let (first, second, _) = commit_beside(&store, |reader| next_message(reader, 1), does_not);
+    assert!(matches!(first, Err(StoreError::Failed { .. })), "{first:?}");
+    assert_eq!((second, counts(&store)), (Ok(()), [1, 3]));
+    assert_eq!(store.check().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_row_that_several_change_is_as_the_last_one_leaves_it() {
+    let (store, _folder) = fresh();
+    let joins = |name: &'static str| -> PlanOf<'static> {
+        Box::new(move |reader| {
+            let mut commit = next_message(reader, 2)?;
+            if let Write::PutConversation(it) = &mut commit.writes[0] {
+                it.participants.push(name.into());
+            }
+            Ok(commit)
+        })
+    };
+    let first = Box::new(|reader: &dyn Reader| next_message(reader, 1));
+    let (ended, decided) = commit_before(&store, first, vec![joins("Bo"), joins("Cy"), joins("Di")]);
+    assert_eq!(ended, vec![Ok(()); 4]);
+    // One of them could use what it had decided ahead.
+    assert_eq!(decided, 5);
+    let mut there = store.reader().unwrap().conversation(&key(2)).unwrap().unwrap().participants;
+    there.sort();
+    assert_eq!(there, ["Ana", "Bo", "Cy", "Di", "Juno"]);
+    assert_eq!(counts(&store), [2, 4]);
+}
+
+#[test]
+fn tenants_of_one_batch_keep_apart() {
+    let (store, _folder) = fresh();
+    let other = TenantId::new("other").unwrap();
+    let elsewhere = |tenant: &TenantId, mut commit: Commit| {
+        commit.tenant = tenant.clone();
+        commit
+    };
+    let (tenant, put) = (other.clone(), vec![Write::PutConversation(conversation(1))]);
+    let put = Commit { tenant: tenant.clone(), writes: put };
+    store.commit(Box::new(move |_| Ok(put.clone()))).unwrap();
+    let second = move |reader: &dyn Reader| Ok(elsewhere(&tenant, next_message(reader, 1)?));
+    let (first, second, _) = commit_beside(&store, |reader| next_message(reader, 1), second);
+    assert_eq!((first, second), (Ok(()), Ok(())));
+    assert_eq!(counts(&store), [2, 1]);
+    let there = ConversationKey { tenant: other, id: key(1).id };
+    let said = store.reader().unwrap().messages(&there, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
+    assert_eq!(said.len(), 1);
 }

@@ -124,10 +124,10 @@ fn what_was_said_in_a_store_of_version_6_is_there() {
     }
 }
 
-/// Messages that cannot be found, or not where they should be, are told of by a check; all of them have their places again
-/// after a repair.
+/// Messages that cannot be found, or not where they should be, and conversations that are out of order are told of by a
+/// check; after a repair all is in its place again.
 #[test]
-fn a_place_that_is_lost_is_found_out_and_made_anew() {
+fn what_is_out_of_place_is_found_out_and_put_back() {
     let (store, folder) = kept("schema-0006.sqlite");
     let tenant = TenantId::new("other").unwrap();
     let said = |slug: &str| {
@@ -154,6 +154,10 @@ fn a_place_that_is_lost_is_found_out_and_made_anew() {
             vec![moved("one-asks-1"), moved("two-asks-1")],
         ),
         ("DELETE FROM places WHERE conversation > 1", vec![lost("one-asks-1", 0), lost("two-asks-1", 0)]),
+        (
+            "UPDATE conversations SET hour = hour + 1 WHERE slug = 'two-asks-1'",
+            vec!["conversation two-asks-1: it is not listed by the hour of its last activity".into()],
+        ),
     ];
     for (damage, expected) in damages {
         connection.execute(damage, []).unwrap();

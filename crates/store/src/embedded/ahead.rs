@@ -12,17 +12,20 @@ use treering_core::{Commit, ConversationKey, StoreError};
 
 use super::conversations::{Kept, Mark, Seen};
 use super::read::{Access, View};
+use super::ready::Ready;
 use super::tree_read::Tasks;
 
-/// A plan, and what it decided ahead.
+/// A plan, and what it decided.
 pub(super) struct Planned {
     plan: Plan,
-    ahead: Option<(Commit, Seen)>,
+    ready: Option<Ready>,
+    /// What it decided from, where it did so ahead.
+    seen: Option<Seen>,
 }
 
 impl Planned {
     pub(super) const fn new(plan: Plan) -> Self {
-        Self { plan, ahead: None }
+        Self { plan, ready: None, seen: None }
     }
 
     /// Has the plan decide from what is kept, if that is all it needs.
@@ -31,21 +34,30 @@ impl Planned {
         let decided = decide(&mut self.plan, &view, path);
         let Ahead { seen, needs_more } = view.connection;
         let seen = seen.into_inner();
-        match decided {
-            Ok(commit) if !needs_more.get() => self.ahead = Some((commit, seen)),
+        let ready = decided.ok().filter(|_| !needs_more.get()).map(Ready::with_texts);
+        match ready {
+            Some(Ok(ready)) => (self.ready, self.seen) = (Some(ready), Some(seen)),
             _ => kept.doubt(&seen),
         }
     }
 
-    /// What the plan decides in the transaction that a view is of.
-    pub(super) fn decide(&mut self, view: &dyn Reader, path: &Path, kept: &Kept) -> StoreResult<Commit> {
-        if let Some((commit, seen)) = self.ahead.take() {
-            if kept.is_as_seen(&seen) {
-                return Ok(commit);
+    /// What the plan decides in the transaction that a view is of. What is left of it stays here, for the writer whose
+    /// plan it is to drop: the leader has all others waiting.
+    pub(super) fn decide(&mut self, view: &dyn Reader, path: &Path, kept: &Kept) -> StoreResult<&mut Ready> {
+        let ahead = self.seen.take().is_some_and(|seen| {
+            let holds = kept.is_as_seen(&seen);
+            if !holds {
+                kept.doubt(&seen);
             }
-            kept.doubt(&seen);
+            holds
+        });
+        if !ahead {
+            self.ready = None;
         }
-        decide(&mut self.plan, view, path)
+        match &mut self.ready {
+            Some(ready) => Ok(ready),
+            none => Ok(none.insert(Ready::plain(decide(&mut self.plan, view, path)?))),
+        }
     }
 }
 

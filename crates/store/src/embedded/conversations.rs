@@ -175,22 +175,38 @@ impl Kept {
         kept.indexes_changed = kept.change();
     }
 
-    /// A conversation, if it is kept.
-    pub(super) fn peek(&self, key: &ConversationKey) -> Option<Arc<Numbered>> {
-        self.lock().rows.get(key).map(|(_, row)| Arc::clone(row))
+    /// Exchanges a conversation with the one that is kept, where that goes by the same names, and gives the number of its
+    /// row.
+    pub(super) fn exchange(&self, key: &ConversationKey, conversation: &mut Conversation) -> Option<i64> {
+        let mut kept = self.lock();
+        let number = kept.change();
+        let (mark, row) = kept.rows.get_mut(key)?;
+        if !row.is_named_like(conversation) {
+            return None;
+        }
+        mark.change = number;
+        let row = Arc::make_mut(row);
+        std::mem::swap(&mut row.conversation, conversation);
+        Some(row.pk)
     }
 
-    /// Changes what is kept of a conversation, if it is kept.
+    /// Where the latest messages of a conversation are, if it is kept.
+    pub(super) fn latest(&self, key: &ConversationKey) -> Option<Latest> {
+        self.lock().rows.get(key).map(|(_, row)| row.latest.clone())
+    }
+
+    /// Changes what is kept of a conversation, if it is kept, and gives it as it is then.
     pub(super) fn change<T>(
         &self,
         key: &ConversationKey,
         change: impl FnOnce(&mut Numbered) -> T,
-    ) -> Option<T> {
+    ) -> Option<(T, Arc<Numbered>)> {
         let mut kept = self.lock();
         let number = kept.change();
         let (mark, row) = kept.rows.get_mut(key)?;
         mark.change = number;
-        Some(change(Arc::make_mut(row)))
+        let changed = change(Arc::make_mut(row));
+        Some((changed, Arc::clone(row)))
     }
 
     /// Whether all that a plan was made from is still as it was.
@@ -222,6 +238,26 @@ pub(super) fn find(connection: &Connection, key: &ConversationKey) -> rusqlite::
     });
     row.optional()
 }
+
+/// Conversations that are not in order where their last activity belongs, as sentences.
+pub(super) fn check(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let sql = format!("SELECT slug FROM conversations WHERE hour <> {HOUR} ORDER BY pk");
+    let mut statement = connection.prepare(&sql)?;
+    let problem =
+        |slug: String| format!("conversation {slug}: it is not listed by the hour of its last activity");
+    statement.query_map([], |row| row.get(0).map(problem))?.collect()
+}
+
+/// Puts conversations in order again, and says which.
+pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let sql = format!("UPDATE conversations SET hour = {HOUR} WHERE hour <> {HOUR} RETURNING slug");
+    let mut statement = connection.prepare(&sql)?;
+    let repaired = |slug: String| format!("conversation {slug}: it is listed by its last activity again");
+    statement.query_map([], |row| row.get(0).map(repaired))?.collect()
+}
+
+/// What [`hour`] gives, in a query.
+const HOUR: &str = "last_activity / 3600000000";
 
 /// The hour that a moment lies in, by which conversations are in order.
 pub(super) const fn hour(moment: Timestamp) -> i64 {

@@ -16,6 +16,7 @@ mod open;
 mod places;
 mod queue;
 mod read;
+mod ready;
 mod schema;
 mod spend;
 mod threads;
@@ -23,8 +24,10 @@ mod tree_read;
 mod tree_write;
 mod turns;
 mod vfs;
+mod vigil;
 mod write;
 
+use std::cell::RefCell;
 use std::fs;
 use std::io;
 use std::ops::Deref;
@@ -41,7 +44,7 @@ use conversations::Kept;
 use error::explain;
 use open::{beside, make_folder, open_unwritable, open_writer, prepare, refuse_others};
 use queue::Batch;
-use read::View;
+use read::{Access, View};
 use tree_read::Tasks;
 use write::Writer;
 
@@ -178,16 +181,20 @@ impl EmbeddedStore {
     fn transact<T>(
         &self,
         writer: &mut Connection,
-        write: impl FnOnce(&mut Open<'_>) -> StoreResult<T>,
+        write: impl FnOnce(&Open<'_, '_>) -> StoreResult<T>,
     ) -> StoreResult<T> {
         let failed = |error: rusqlite::Error| explain(&self.path, &error);
         let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         let kept = &self.kept;
         kept.begin(&transaction).map_err(failed)?;
-        let writer = Writer::new(&transaction, kept);
-        let mut open = Open { path: &self.path, connection: &transaction, tasks: &self.tasks, kept, writer };
-        let written = write(&mut open);
-        drop(open);
+        let writer = RefCell::new(Writer::new(&transaction, kept));
+        let open =
+            Open { path: &self.path, connection: &transaction, tasks: &self.tasks, kept, writer: &writer };
+        let written = write(&open).and_then(|written| {
+            writer.borrow_mut().settle().map_err(failed)?;
+            Ok(written)
+        });
+        drop(writer);
         let committed = written.and_then(|written| {
             transaction.commit().map_err(failed)?;
             self.log.advance();
@@ -214,23 +221,39 @@ impl EmbeddedStore {
 }
 
 /// An open transaction.
-struct Open<'a> {
+struct Open<'a, 'w> {
     path: &'a Path,
-    connection: &'a Connection,
+    connection: &'w Connection,
     tasks: &'a Tasks,
     kept: &'a Kept,
-    writer: Writer<'a>,
+    writer: &'a RefCell<Writer<'w>>,
 }
 
-impl Open<'_> {
+impl Open<'_, '_> {
     /// Writes what a plan decides. `Ok(Err(_))` when it refused and wrote nothing.
-    fn write(&mut self, plan: &mut Planned) -> StoreResult<StoreResult<()>> {
-        let view = View::planning(self.connection, self.path, self.tasks, self.kept);
+    fn write(&self, plan: &mut Planned) -> StoreResult<StoreResult<()>> {
+        let view = View::planning(self, self.path, self.tasks, self.kept);
         match plan.decide(&view, self.path, self.kept) {
-            Ok(commit) => self.writer.apply(commit).map(Ok).map_err(|error| explain(self.path, &error)),
+            Ok(ready) => {
+                let applied = self.writer.borrow_mut().apply(ready);
+                applied.map(Ok).map_err(|error| explain(self.path, &error))
+            }
             Err(refused) => Ok(Err(refused)),
         }
     }
+}
+
+/// Whoever reads in an open transaction reads what is written in it.
+impl Access for &Open<'_, '_> {
+    fn open(&self) -> rusqlite::Result<&Connection> {
+        self.writer.borrow_mut().settle()?;
+        Ok(self.connection)
+    }
+}
+
+/// What does not follow, as it should, from what it is made from.
+fn derived_problems(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    Ok([places::check(connection)?, conversations::check(connection)?].concat())
 }
 
 /// Whether a commit failed for what was in it, and not for the state of the store.
@@ -275,7 +298,7 @@ impl Store for EmbeddedStore {
                 Ok(format!("a row of {} belongs to no conversation", row.get::<_, String>(0)?))
             })?;
             problems.extend(rows.collect::<Result<Vec<_>, _>>()?);
-            problems.extend(places::check(&reader)?);
+            problems.extend(derived_problems(&reader)?);
             Ok(problems)
         };
         match found().map_err(|error| explain(&self.path, &error)) {
@@ -287,11 +310,15 @@ impl Store for EmbeddedStore {
     fn repair(&self) -> StoreResult<Vec<String>> {
         let failed = |error: rusqlite::Error| explain(&self.path, &error);
         // Nobody waits while all is well.
-        if places::check(&self.open_reader()?).map_err(failed)?.is_empty() {
+        if derived_problems(&self.open_reader()?).map_err(failed)?.is_empty() {
             return Ok(Vec::new());
         }
         let mut writer = lock(self.writer()?);
-        let repaired = self.transact(&mut writer, |open| places::repair(open.connection).map_err(failed))?;
+        let repaired = self.transact(&mut writer, |open| {
+            let places = places::repair(open.connection).map_err(failed)?;
+            let hours = conversations::repair(open.connection).map_err(failed)?;
+            Ok([places, hours].concat())
+        })?;
         self.kept.forget();
         drop(writer);
         self.make_durable()?;

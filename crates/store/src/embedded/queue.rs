@@ -9,6 +9,7 @@
 //! that comes alone pays nothing for all this.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use treering_core::StoreError;
 use treering_core::ports::StoreResult;
 
 use super::ahead::Planned;
+use super::vigil::{self, Vigils};
 
 /// The most that one sync carries, so that nobody waits for an endless batch.
 const LARGEST_BATCH: usize = 256;
@@ -40,12 +42,21 @@ struct Line {
     expected: usize,
     /// Writers that wait for the disk.
     syncing: usize,
+    vigils: Vigils,
 }
 
 /// One writer's place in the line.
 struct Ticket {
-    state: Mutex<State>,
+    place: Mutex<Place>,
     changed: Condvar,
+    /// Whether the writer has been told something: what it looks at while it is awake.
+    told: AtomicBool,
+}
+
+struct Place {
+    state: State,
+    /// Whether the writer has to be woken.
+    asleep: bool,
 }
 
 enum State {
@@ -54,7 +65,8 @@ enum State {
     Taken,
     /// This writer leads the next batch, its own plan first.
     Leads(Planned),
-    Done(StoreResult<()>),
+    /// The plan is given back, for its writer to drop.
+    Done(StoreResult<()>, Option<Planned>),
 }
 
 impl Queue {
@@ -74,12 +86,19 @@ impl Queue {
     ) -> StoreResult<()> {
         let mut line = lock(&self.line);
         if line.led {
-            let ticket =
-                Arc::new(Ticket { state: Mutex::new(State::Waiting(plan)), changed: Condvar::new() });
+            let ticket = Arc::new(Ticket::new(plan));
             line.waiting.push_back(Arc::clone(&ticket));
+            let writers = line.expected;
+            let awake = line.vigils.begin(writers);
             drop(line);
+            if awake && !vigil::keep(&ticket.told) {
+                lock(&self.line).vigils.end_in_vain();
+            }
             match ticket.wait() {
-                Turn::Done(result) => return result,
+                Turn::Done(result, spent) => {
+                    drop(spent);
+                    return result;
+                }
                 Turn::Lead(plan) => return self.lead(plan, apply, sync),
             }
         }
@@ -104,8 +123,9 @@ impl Queue {
         drop(syncing);
         let mut results = results.into_iter().map(|result| result.and_then(|()| synced.clone()));
         let result = results.next().unwrap_or_else(|| Err(lost()));
-        for ticket in batch.followed {
-            ticket.set(State::Done(results.next().unwrap_or_else(|| Err(lost()))));
+        let Batch { plans, followed, .. } = batch;
+        for (writer, plan) in followed.into_iter().zip(plans.into_iter().skip(1)) {
+            writer.answer(results.next().unwrap_or_else(|| Err(lost())), plan);
         }
         result
     }
@@ -155,10 +175,10 @@ impl<'a> Batch<'a> {
         loop {
             let full = self.plans.len() == LARGEST_BATCH;
             if !full && let Some(ticket) = line.waiting.pop_front() {
-                let taken = std::mem::replace(&mut *lock(&ticket.state), State::Taken);
+                let taken = std::mem::replace(&mut lock(&ticket.place).state, State::Taken);
                 if let State::Waiting(plan) = taken {
                     self.plans.push(plan);
-                    self.followed.push(Followed(ticket));
+                    self.followed.push(Followed(Some(ticket)));
                     return true;
                 }
                 continue;
@@ -190,12 +210,10 @@ impl Drop for Handover<'_> {
             return;
         };
         drop(line);
-        let mut state = lock(&next.state);
-        if let State::Waiting(plan) = std::mem::replace(&mut *state, State::Taken) {
-            *state = State::Leads(plan);
+        let waiting = std::mem::replace(&mut lock(&next.place).state, State::Taken);
+        if let State::Waiting(plan) = waiting {
+            next.tell(State::Leads(plan));
         }
-        drop(state);
-        next.changed.notify_one();
     }
 }
 
@@ -216,38 +234,56 @@ impl Drop for Syncing<'_> {
 }
 
 /// A writer that was promised an answer; it gets one even if the leader does not come back.
-struct Followed(Arc<Ticket>);
+struct Followed(Option<Arc<Ticket>>);
 
 impl Followed {
-    fn set(&self, state: State) {
-        *lock(&self.0.state) = state;
-        self.0.changed.notify_one();
+    fn answer(mut self, result: StoreResult<()>, plan: Planned) {
+        if let Some(ticket) = self.0.take() {
+            ticket.tell(State::Done(result, Some(plan)));
+        }
     }
 }
 
 impl Drop for Followed {
     fn drop(&mut self) {
-        if matches!(*lock(&self.0.state), State::Taken) {
-            self.set(State::Done(Err(lost())));
+        if let Some(ticket) = self.0.take() {
+            ticket.tell(State::Done(Err(lost()), None));
         }
     }
 }
 
 enum Turn {
     Lead(Planned),
-    Done(StoreResult<()>),
+    Done(StoreResult<()>, Option<Planned>),
 }
 
 impl Ticket {
+    const fn new(plan: Planned) -> Self {
+        let place = Place { state: State::Waiting(plan), asleep: false };
+        Self { place: Mutex::new(place), changed: Condvar::new(), told: AtomicBool::new(false) }
+    }
+
+    fn tell(&self, state: State) {
+        let mut place = lock(&self.place);
+        place.state = state;
+        let asleep = place.asleep;
+        drop(place);
+        self.told.store(true, Ordering::Release);
+        if asleep {
+            self.changed.notify_one();
+        }
+    }
+
     fn wait(&self) -> Turn {
-        let mut state = lock(&self.state);
+        let mut place = lock(&self.place);
         loop {
-            match std::mem::replace(&mut *state, State::Taken) {
+            match std::mem::replace(&mut place.state, State::Taken) {
                 State::Leads(plan) => return Turn::Lead(plan),
-                State::Done(result) => return Turn::Done(result),
-                waiting => *state = waiting,
+                State::Done(result, spent) => return Turn::Done(result, spent),
+                waiting => place.state = waiting,
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            place.asleep = true;
+            place = self.changed.wait(place).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

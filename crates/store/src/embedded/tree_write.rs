@@ -96,16 +96,22 @@ pub(super) fn fell_tree(connection: &Connection, conversation: i64, level: Level
     Ok(())
 }
 
-pub(super) fn add_job(connection: &Connection, conversation: i64, job: &Job) -> Result<()> {
+pub(super) fn add_job(connection: &Connection, conversation: i64, job: &Job, work: &str) -> Result<()> {
+    // Asked beforehand: an insert that asks by itself, of the table that it inserts into, keeps what it selected in a table
+    // of its own, and a copy of each page that it changes.
+    let asked = "SELECT 1 FROM jobs WHERE conversation = ?1 AND height = ?2 AND place = ?3 AND id = ?4";
+    let (height, place) = (job.kind.height(), job.kind.place());
+    if connection.prepare_cached(asked)?.exists(params![conversation, height, place, job.id.0.as_bytes()])? {
+        return Ok(());
+    }
     let sql = "INSERT INTO jobs (conversation, height, place, id, kind, state, moment, failures, planned_at,
             worker, error, work)
-        SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12 WHERE NOT EXISTS (
-            SELECT 1 FROM jobs WHERE conversation = ?1 AND height = ?2 AND place = ?3 AND id = ?4)";
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
     let (moment, worker) = lease_of(job);
     connection.prepare_cached(sql)?.execute(params![
         conversation,
-        job.kind.height(),
-        job.kind.place(),
+        height,
+        place,
         job.id.0.as_bytes(),
         job_kind_code(&job.kind),
         job_state_code(&job.state),
@@ -114,7 +120,7 @@ pub(super) fn add_job(connection: &Connection, conversation: i64, job: &Job) -> 
         job.planned_at.as_micros(),
         worker,
         job.error,
-        work_of(&job.kind)?,
+        work,
     ])?;
     Ok(())
 }
@@ -176,7 +182,8 @@ fn lease_of(job: &Job) -> (i64, Option<&str>) {
     }
 }
 
-fn work_of(kind: &JobKind) -> Result<String> {
+/// How what a job does is written in its row.
+pub(super) fn work_of(kind: &JobKind) -> Result<String> {
     Ok(match kind {
         JobKind::EmbedTurn(turn) => json!(turn.0).to_string(),
         JobKind::EmbedNode(.., node) => json!(node.as_str()).to_string(),

@@ -2,15 +2,16 @@
 
 use rusqlite::{CachedStatement, Connection, ToSql, params};
 use treering_core::{
-    Commit, Conversation, ConversationId, ConversationKey, Message, TenantId, ThreadName, ToolCall,
-    ToolResult, TurnNo, Write,
+    Conversation, ConversationId, ConversationKey, Message, TenantId, ThreadName, ToolCall, ToolResult,
+    TurnNo, Write,
 };
 
 use super::codes::{naming_code, role_code, state_code};
 use super::conversations::{Kept, Numbered, hour};
 use super::places::Latest;
-use super::tree_write::{self as tree, text_of};
-use super::{follow, spend, threads};
+use super::ready::{Ready, RowTexts, Step};
+use super::tree_write::{self as tree, work_of};
+use super::{follow, spend};
 
 type Result<T> = rusqlite::Result<T>;
 
@@ -20,8 +21,26 @@ pub(super) struct Writer<'a> {
     connection: &'a Connection,
     statements: [Option<CachedStatement<'a>>; SQL.len()],
     kept: &'a Kept,
-    /// The conversations whose rows are not yet as they are kept.
-    changed: Vec<ConversationKey>,
+    /// The conversations whose rows are not yet as they are kept. Where many write to one, its row is written once.
+    grown: Vec<Grown>,
+    /// Whether a row of them could not be written.
+    failed: bool,
+    /// Where the last message of the commit that is being written went.
+    place: Option<Place>,
+}
+
+/// A conversation whose row is not yet as it is kept.
+struct Grown {
+    key: ConversationKey,
+    /// The texts that its row is to have, where they are made.
+    texts: Option<RowTexts>,
+}
+
+/// A thread of a conversation, by the numbers that rows of messages have for them.
+struct Place {
+    id: ConversationId,
+    thread: ThreadName,
+    numbers: (i64, i64),
 }
 
 /// Which statement; its place in [`SQL`].
@@ -65,49 +84,74 @@ const SQL: [&str; 6] = [
 impl<'a> Writer<'a> {
     /// A writer for the transaction that is open on a connection.
     pub(super) fn new(connection: &'a Connection, kept: &'a Kept) -> Self {
-        Self { connection, statements: Default::default(), kept, changed: Vec::new() }
+        let (statements, grown) = Default::default();
+        Self { connection, statements, kept, grown, failed: false, place: None }
     }
 
-    /// Writes a commit. Rows of conversations come last, once it is known where their messages are.
-    pub(super) fn apply(&mut self, commit: Commit) -> Result<()> {
-        let Commit { tenant, writes } = commit;
-        writes.into_iter().try_for_each(|write| self.write(&tenant, write))?;
-        std::mem::take(&mut self.changed).iter().try_for_each(|key| self.grow_conversation(key))
+    /// Writes a commit, but for the rows of conversations that have only grown.
+    pub(super) fn apply(&mut self, ready: &mut Ready) -> Result<()> {
+        self.place = None;
+        let Ready { tenant, steps } = ready;
+        steps.iter_mut().try_for_each(|step| self.step(tenant, step))
     }
 
-    fn write(&mut self, tenant: &TenantId, write: Write) -> Result<()> {
-        match write {
-            Write::PutConversation(conversation) => self.put_conversation(tenant, conversation),
-            Write::AddMessage(id, message) => self.add_message(tenant, id, &message),
-            Write::AddToolCall(id, call) => self.add_tool_call(tenant, id, &call),
-            Write::FinishToolCall(id, turn, order, result) => {
-                self.finish_tool_call(tenant, id, turn, order, &result)
+    /// Writes the rows of conversations that have only grown, so that all is stored as it is kept. Where that has failed, it
+    /// fails again: some of what was to be written may be lost.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.failed, true) {
+            return Err(rusqlite::Error::InvalidQuery);
+        }
+        std::mem::take(&mut self.grown).into_iter().try_for_each(|grown| self.grow_conversation(grown))?;
+        self.failed = false;
+        Ok(())
+    }
+
+    fn step(&mut self, tenant: &TenantId, step: &mut Step) -> Result<()> {
+        match step {
+            Step::PutConversation(conversation, texts) => {
+                self.put_conversation(tenant, conversation, texts.take())
             }
-            Write::PutNode(id, node) => tree::put_node(self.connection, self.pk(tenant, id)?, &node),
+            Step::AddJob(job, work) => {
+                tree::add_job(self.connection, self.pk(tenant, job.conversation)?, job, work)
+            }
+            Step::Other(write) => self.write(tenant, write),
+        }
+    }
+
+    fn write(&mut self, tenant: &TenantId, write: &mut Write) -> Result<()> {
+        match write {
+            Write::PutConversation(conversation) => self.put_conversation(tenant, conversation, None),
+            Write::AddMessage(id, message) => self.add_message(tenant, *id, message),
+            Write::AddToolCall(id, call) => self.add_tool_call(tenant, *id, call),
+            Write::FinishToolCall(id, turn, order, result) => {
+                self.finish_tool_call(tenant, *id, *turn, *order, result)
+            }
+            Write::PutNode(id, node) => tree::put_node(self.connection, self.pk(tenant, *id)?, node),
             Write::SetParent(id, level, ordinals, parent) => {
-                tree::set_parent(self.connection, self.pk(tenant, id)?, level, &ordinals, parent)
+                tree::set_parent(self.connection, self.pk(tenant, *id)?, *level, ordinals, *parent)
             }
             Write::MarkDirty(id, level, ordinals) => {
-                tree::mark_dirty(self.connection, self.pk(tenant, id)?, level, &ordinals)
+                tree::mark_dirty(self.connection, self.pk(tenant, *id)?, *level, ordinals)
             }
-            Write::FellTree(id, level) => tree::fell_tree(self.connection, self.pk(tenant, id)?, level),
-            Write::AddJob(job) => tree::add_job(self.connection, self.pk(tenant, job.conversation)?, &job),
-            Write::PutJob(job) => tree::put_job(self.connection, self.pk(tenant, job.conversation)?, &job),
+            Write::FellTree(id, level) => tree::fell_tree(self.connection, self.pk(tenant, *id)?, *level),
+            Write::AddJob(job) => {
+                let work = work_of(&job.kind)?;
+                tree::add_job(self.connection, self.pk(tenant, job.conversation)?, job, &work)
+            }
+            Write::PutJob(job) => tree::put_job(self.connection, self.pk(tenant, job.conversation)?, job),
             Write::RemoveJob(job) => {
-                tree::remove_job(self.connection, self.pk(tenant, job.conversation)?, &job)
+                tree::remove_job(self.connection, self.pk(tenant, job.conversation)?, job)
             }
-            Write::PutVectors(model, vectors) => {
-                follow::put_vectors(self.connection, tenant, &model, &vectors)
-            }
-            Write::DropVectors(model) => follow::drop_vectors(self.connection, tenant, &model),
+            Write::PutVectors(model, vectors) => follow::put_vectors(self.connection, tenant, model, vectors),
+            Write::DropVectors(model) => follow::drop_vectors(self.connection, tenant, model),
             Write::PutVectorIndex(index) => {
                 self.kept.forget_index(tenant);
-                follow::put_vector_index(self.connection, tenant, &index)
+                follow::put_vector_index(self.connection, tenant, index)
             }
-            Write::AddSpend(charge) => spend::add(self.connection, tenant, &charge),
+            Write::AddSpend(charge) => spend::add(self.connection, tenant, charge),
             Write::AddLog(line) => {
                 let conversation = line.conversation.map(|id| self.pk(tenant, id)).transpose()?;
-                tree::add_log(self.connection, tenant, conversation, &line)
+                tree::add_log(self.connection, tenant, conversation, line)
             }
         }
     }
@@ -120,51 +164,59 @@ impl<'a> Writer<'a> {
         self.statements[place].as_mut().ok_or(rusqlite::Error::QueryReturnedNoRows)
     }
 
-    fn put_conversation(&mut self, tenant: &TenantId, it: Conversation) -> Result<()> {
+    /// Puts a conversation; what it replaces among those that are kept is left in its place.
+    fn put_conversation(
+        &mut self,
+        tenant: &TenantId,
+        it: &mut Conversation,
+        texts: Option<RowTexts>,
+    ) -> Result<()> {
         let key = key(tenant, it.id);
-        let kept = self.kept;
+        let now = hour(it.last_activity);
         // Where its names are as they were, the row's number says which it is.
-        if kept.peek(&key).is_some_and(|row| row.is_named_like(&it)) {
-            let now = hour(it.last_activity);
-            let put = |row: &mut Numbered| (row.pk, std::mem::replace(&mut row.conversation, it));
-            if let Some((pk, before)) = kept.change(&key, put)
-                && hour(before.last_activity) != now
-            {
+        if let Some(pk) = self.kept.exchange(&key, it) {
+            if hour(it.last_activity) != now {
                 self.statement(Which::SetHour)?.execute(params![pk, now])?;
             }
-            self.change(key);
+            self.grown(key).texts = texts;
             return Ok(());
         }
+        let texts = texts.map_or_else(|| RowTexts::of(it), Ok)?;
         let external_id = it.external_id.as_ref().map(|id| id.as_str());
         let id = it.id.as_bytes();
-        let hour = hour(it.last_activity);
-        let names = params![tenant.as_str(), id, it.slug, it.cwd, it.project_path, external_id, hour];
+        let names = params![tenant.as_str(), id, it.slug, it.cwd, it.project_path, external_id, now];
         let statement = self.statement(Which::PutConversation)?;
-        let (pk, latest) = with_columns(None, &it, names, |columns| {
+        let (pk, latest) = with_columns(None, it, &texts, names, |columns| {
             statement.query_row(columns, |row| Ok((row.get(0)?, Latest::read(row, 1)?)))
         })?;
-        let latest = self.kept.peek(&key).map_or(latest, |row| row.latest.clone());
-        self.kept.keep(key, Numbered { pk, conversation: it, latest });
+        let latest = self.kept.latest(&key).unwrap_or(latest);
+        // What it had grown to before is no more.
+        if let Some(grown) = self.grown.iter_mut().find(|grown| grown.key == key) {
+            grown.texts = Some(texts);
+        }
+        self.kept.keep(key, Numbered { pk, conversation: it.clone(), latest });
         Ok(())
     }
 
     /// Notes that the row of a conversation has to be written.
-    fn change(&mut self, key: ConversationKey) {
-        if !self.changed.contains(&key) {
-            self.changed.push(key);
-        }
+    fn grown(&mut self, key: ConversationKey) -> &mut Grown {
+        let at = self.grown.iter().position(|grown| grown.key == key).unwrap_or_else(|| {
+            self.grown.push(Grown { key, texts: None });
+            self.grown.len() - 1
+        });
+        &mut self.grown[at]
     }
 
     /// Writes the row of a conversation as it is kept.
-    fn grow_conversation(&mut self, key: &ConversationKey) -> Result<()> {
-        let missing = rusqlite::Error::QueryReturnedNoRows;
-        let settled = self.kept.change(key, |row| row.latest.settled());
-        let (Some(settled), Some(row)) = (settled, self.kept.peek(key)) else { return Err(missing) };
+    fn grow_conversation(&mut self, grown: Grown) -> Result<()> {
+        let changed = self.kept.change(&grown.key, |row| row.latest.settled());
+        let (settled, row) = changed.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
         settled.put(self.connection, row.pk)?;
         let latest = row.latest.write()?;
+        let texts = grown.texts.map_or_else(|| RowTexts::of(&row.conversation), Ok)?;
         let statement = self.statement(Which::GrowConversation)?;
         let write = |columns: &[&dyn ToSql]| statement.execute(columns).map(drop);
-        with_columns(Some(row.pk), &row.conversation, params![latest], write)
+        with_columns(Some(row.pk), &row.conversation, &texts, params![latest], write)
     }
 
     fn add_message(&mut self, tenant: &TenantId, id: ConversationId, message: &Message) -> Result<()> {
@@ -189,8 +241,8 @@ impl<'a> Writer<'a> {
         let key = key(tenant, id);
         let connection = self.connection;
         let add = |row: &mut Numbered| row.latest.add(connection, row.pk, message.idx.0, seq);
-        self.kept.change(&key, add).transpose()?;
-        self.change(key);
+        self.kept.change(&key, add).map_or(Ok(()), |(added, _)| added)?;
+        self.grown(key);
         Ok(())
     }
 
@@ -235,12 +287,20 @@ impl<'a> Writer<'a> {
     }
 
     fn pk(&self, tenant: &TenantId, id: ConversationId) -> Result<i64> {
-        self.look(tenant, id, |row| Ok(row.pk))
+        match &self.place {
+            Some(place) if place.id == id => Ok(place.numbers.0),
+            _ => self.look(tenant, id, |row| Ok(row.pk)),
+        }
     }
 
     /// The numbers of a conversation's row and of one of its threads.
-    fn place(&self, tenant: &TenantId, id: ConversationId, thread: &ThreadName) -> Result<(i64, i64)> {
-        self.look(tenant, id, |row| Ok((row.pk, row.thread(thread)?)))
+    fn place(&mut self, tenant: &TenantId, id: ConversationId, thread: &ThreadName) -> Result<(i64, i64)> {
+        if let Some(place) = self.place.as_ref().filter(|place| place.id == id && place.thread == *thread) {
+            return Ok(place.numbers);
+        }
+        let numbers = self.look(tenant, id, |row| Ok((row.pk, row.thread(thread)?)))?;
+        self.place = Some(Place { id, thread: thread.clone(), numbers });
+        Ok(numbers)
     }
 
     fn look<T>(
@@ -259,15 +319,14 @@ impl<'a> Writer<'a> {
 fn with_columns<T>(
     pk: Option<i64>,
     it: &Conversation,
+    texts: &RowTexts,
     more: &[&dyn ToSql],
     run: impl FnOnce(&[&dyn ToSql]) -> Result<T>,
 ) -> Result<T> {
-    let (participants, threads) = (text_of(&it.participants)?, threads::write(&it.threads)?);
-    let (policy, growth) = (text_of(&it.policy)?, text_of(&it.growth)?);
     let columns = params![
         pk,
         it.title,
-        participants,
+        texts.participants,
         it.started_at.as_micros(),
         it.last_activity.as_micros(),
         state_code(it.state),
@@ -277,9 +336,9 @@ fn with_columns<T>(
         it.totals.chars as i64,
         it.totals.tokens as i64,
         naming_code(it.naming),
-        threads,
-        policy,
-        growth,
+        texts.threads,
+        texts.policy,
+        texts.growth,
     ];
     run(&[columns, more].concat())
 }
