@@ -348,4 +348,5 @@ fn tenants_of_one_batch_keep_apart() {
     let there = ConversationKey { tenant: other, id: key(1).id };
     let said = store.reader().unwrap().messages(&there, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
     assert_eq!(said.len(), 1);
+    assert_eq!(store.check().unwrap(), Vec::<String>::new());
 }

@@ -7,10 +7,11 @@ use treering_core::commit::{LogEvent, LogLine};
 use treering_core::job::LEASE_MS;
 use treering_core::ports::{JobFilter, LogFilter, NodeFilter};
 use treering_core::{
-    ConversationKey, Job, JobId, JobKind, JobState, Store, TenantId, Timestamp, TurnNo, Write,
+    ConversationKey, Job, JobId, JobKind, JobState, MessageIdx, Role, Store, TenantId, Timestamp, TurnNo,
+    Write,
 };
 
-use crate::contract::{at, commit, commit_for, conversation, key, put, tenant};
+use crate::contract::{at, commit, commit_for, conversation, everything, key, message, put, tenant};
 use crate::contract_tree::{id, level, node, nodes, put_node, task};
 
 /// A job of conversation `number`: for a turn at height 0, for a node above.
@@ -99,6 +100,24 @@ pub fn a_job_is_added_once(store: &dyn Store) {
     add_jobs(store, &[first.clone(), again.clone()]);
     add_jobs(store, &[again]);
     assert_eq!(jobs(store, &everyone()), [first]);
+}
+
+/// Each write of a commit goes to the conversation that it names.
+pub fn a_commit_may_be_of_two_conversations(store: &dyn Store) {
+    put(store, 1);
+    put(store, 2);
+    let jobs_of = [job(1, 1, 0), job(2, 1, 0)];
+    let said = |number: u8| Write::AddMessage(key(number).id, message(1, 0, Role::User, "more"));
+    let [one, two] = jobs_of.clone().map(Write::AddJob);
+    commit(store, vec![said(1), two, said(2), one]).unwrap();
+    let reader = store.reader().unwrap();
+    for (number, job) in [1, 2].into_iter().zip(jobs_of) {
+        let filter = JobFilter { conversation: Some(key(number).id), ..everyone() };
+        assert_eq!(jobs(store, &filter), [job]);
+        assert_eq!(reader.messages(&key(number), everything(MessageIdx(0))).unwrap().len(), 2);
+    }
+    drop(reader);
+    assert_eq!(store.check().unwrap(), Vec::<String>::new());
 }
 
 pub fn a_job_that_is_gone_stays_gone(store: &dyn Store) {

@@ -39,6 +39,7 @@ macro_rules! tree_contract {
             contract_jobs,
             a_job_comes_back_as_it_was_added,
             lines_about_no_conversation_are_kept_by_tenant,
+            a_commit_may_be_of_two_conversations,
             a_job_is_added_once,
             a_job_that_is_gone_stays_gone,
             jobs_come_lower_levels_first_then_as_planned,
