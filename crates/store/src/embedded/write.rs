@@ -200,7 +200,7 @@ impl<'a> Writer<'a> {
 
     /// Notes that the row of a conversation has to be written.
     fn grown(&mut self, key: ConversationKey) -> &mut Grown {
-        let at = self.grown.iter().position(|grown| grown.key == key).unwrap_or_else(|| {
+        let at = self.grown.iter().rposition(|grown| grown.key == key).unwrap_or_else(|| {
             self.grown.push(Grown { key, texts: None });
             self.grown.len() - 1
         });
