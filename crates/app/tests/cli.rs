@@ -80,6 +80,7 @@ fn every_command_speaks_json() {
 fn errors_say_what_to_do_next() {
     let home = with_port();
     home.refuses(&["show", "nothing"], &["nothing", "treering sessions"]);
+    home.refuses(&["append", "which-port", "--text", "y"], &["did you mean which-port-does-staging-use?"]);
     home.refuses(&["show", "--thread", "no"], &["main"]);
     home.refuses(&["--tenant", "A B", "sessions"], &["A B", "a-z"]);
     home.refuses(&["--set", "store.sink=full", "stats"], &["store.sink", "store.sync"]);

@@ -24,6 +24,22 @@ pub fn slug_of(title: &str) -> String {
     slug
 }
 
+/// Which of these slugs somebody may have meant who gave none of them: those that begin as what was given does or, if there are
+/// none, have all its words; at most three.
+#[must_use]
+pub fn meant<'a>(given: &str, slugs: &[&'a str]) -> Vec<&'a str> {
+    let given = slug_of(given);
+    if given.is_empty() {
+        return Vec::new();
+    }
+    let has_all = |slug: &str| given.split('-').all(|word| slug.split('-').any(|other| other == word));
+    let pick = |fits: &dyn Fn(&str) -> bool| -> Vec<&'a str> {
+        slugs.iter().copied().filter(|slug| fits(slug)).take(3).collect()
+    };
+    let begin = pick(&|slug| slug.starts_with(&given));
+    if begin.is_empty() { pick(&has_all) } else { begin }
+}
+
 /// A title made from the first thing a person said.
 #[must_use]
 pub fn title_of(first_message: &str) -> Option<String> {
@@ -57,6 +73,21 @@ fn fold(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_gives_part_of_a_slug_is_told_which_ones_there_are() {
+        let slugs =
+            ["which-port-does-staging-use", "staging-ports", "staging-keys", "staging", "staging-tide"];
+        let check = |given: &str, expected: &[&str]| assert_eq!(meant(given, &slugs), expected, "{given}");
+        check("which-port", &["which-port-does-staging-use"]);
+        check("Which port", &["which-port-does-staging-use"]);
+        check("sta", &["staging-ports", "staging-keys", "staging"]);
+        check("use-staging", &["which-port-does-staging-use"]);
+        check("ports-staging", &["staging-ports"]);
+        check("port-use-production", &[]);
+        check("", &[]);
+        check("…", &[]);
+    }
 
     #[test]
     fn slugs_are_easy_to_type() {

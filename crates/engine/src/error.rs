@@ -1,6 +1,6 @@
 //! What a caller of the library can get back instead of an answer.
 
-use treering_core::{Invalid, StoreError};
+use treering_core::{ConversationId, Invalid, StoreError};
 
 /// What a call answers with.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -21,8 +21,13 @@ pub enum Error {
     #[error("{0}")]
     Unanswered(treering_core::ProviderError),
     /// There is no such conversation.
-    #[error("no conversation is called {0:?}")]
-    NoConversation(String),
+    #[error("no conversation is called {reference:?}{}", did_you_mean(.near))]
+    NoConversation {
+        /// What was asked for.
+        reference: String,
+        /// The slugs that may have been meant.
+        near: Vec<String>,
+    },
     /// There is no such node.
     #[error("no node is called {0:?}")]
     NoNode(String),
@@ -37,6 +42,13 @@ pub enum Error {
     /// The slug is taken.
     #[error("another conversation is called {0:?} already")]
     SlugTaken(String),
+}
+
+fn did_you_mean(near: &[String]) -> String {
+    match near {
+        [] => String::new(),
+        near => format!("; did you mean {}?", near.join(" or ")),
+    }
 }
 
 impl From<StoreError> for Error {
@@ -55,6 +67,11 @@ impl From<Invalid> for Error {
 }
 
 impl Error {
+    /// There is no conversation with this id.
+    pub(crate) fn no_conversation(id: ConversationId) -> Self {
+        Self::NoConversation { reference: id.to_string(), near: Vec::new() }
+    }
+
     /// What a person can do about it, in one sentence.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
@@ -62,7 +79,7 @@ impl Error {
             Self::Store(error) => error.hint(),
             Self::Invalid(_) | Self::Provider(_) => None,
             Self::Unanswered(_) => Some("what was said is stored; ask again when the model answers".into()),
-            Self::NoConversation(_) => Some(
+            Self::NoConversation { .. } => Some(
                 "`treering sessions` lists them; a slug, an id or the first digits of one will do".into(),
             ),
             Self::NoNode(_) => Some("`treering show --tree` lists the nodes of a conversation".into()),

@@ -11,6 +11,7 @@ mod draw;
 mod embed;
 mod error;
 mod faults;
+mod find;
 mod gate;
 mod grow;
 mod ingest;

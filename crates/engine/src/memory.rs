@@ -312,30 +312,6 @@ impl Memory {
         Entry { thread, what: Arrival::Message(weighed) }
     }
 
-    /// The conversation that goes by a slug, an id, or the first digits of one.
-    pub fn find(&self, reference: &str) -> Result<Conversation> {
-        let reader = self.store().reader()?;
-        if let Some(conversation) = reader.conversation_by_slug(&self.tenant, reference)? {
-            return Ok(conversation);
-        }
-        let digits = reference.to_ascii_lowercase();
-        let is_prefix = (4..=32).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
-        let ids = match is_prefix {
-            true => reader.conversations_by_id_prefix(&self.tenant, &digits, 6)?,
-            false => Vec::new(),
-        };
-        let mut found = ids.into_iter().filter_map(|id| reader.conversation(&self.key(id)).transpose());
-        match (found.next().transpose()?, found.next().transpose()?) {
-            (None, _) => Err(Error::NoConversation(reference.to_owned())),
-            (Some(one), None) => Ok(one),
-            (Some(one), Some(other)) => {
-                let rest = found.collect::<std::result::Result<Vec<_>, _>>()?;
-                let candidates = [one, other].into_iter().chain(rest).map(|c| c.slug).collect();
-                Err(Error::Ambiguous { reference: reference.to_owned(), candidates })
-            }
-        }
-    }
-
     /// Conversations, the latest activity first, each with its last message.
     pub fn sessions(&self, filter: &ConversationFilter) -> Result<Vec<Session>> {
         let reader = self.store().reader()?;

@@ -78,7 +78,7 @@ impl Memory {
     /// The whole tree of a conversation.
     pub fn tree(&self, id: ConversationId) -> Result<TreeView> {
         let (reader, key) = (self.store().reader()?, self.key(id));
-        let conversation = reader.conversation(&key)?.ok_or_else(|| Error::NoConversation(id.to_string()))?;
+        let conversation = reader.conversation(&key)?.ok_or_else(|| Error::no_conversation(id))?;
         let nodes = reader.nodes(&key, &NodeFilter::default())?;
         let jobs = reader.jobs(self.tenant(), &JobFilter::of(id))?;
         Ok(TreeView { conversation, nodes, jobs })

@@ -72,7 +72,7 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let status = match &refusal {
             Refusal::Engine(error) => match error {
-                Error::NoConversation(_) | Error::NoNode(_) => StatusCode::NOT_FOUND,
+                Error::NoConversation { .. } | Error::NoNode(_) => StatusCode::NOT_FOUND,
                 Error::Ambiguous { .. } | Error::SlugTaken(_) => StatusCode::CONFLICT,
                 Error::Invalid(_) => StatusCode::BAD_REQUEST,
                 Error::Provider(_) | Error::Unanswered(_) => StatusCode::BAD_GATEWAY,
@@ -86,7 +86,9 @@ impl From<Refusal> for Problem {
             Refusal::Broken(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let hint = match &refusal {
-            Refusal::Engine(Error::NoConversation(_)) => Some("GET /v1/conversations lists them".to_owned()),
+            Refusal::Engine(Error::NoConversation { .. }) => {
+                Some("GET /v1/conversations lists them".to_owned())
+            }
             Refusal::Engine(Error::NoNode(_)) => Some("POST /v1/search finds nodes".to_owned()),
             Refusal::Engine(error) => error.hint(),
             Refusal::Forbidden(scope) => {

@@ -284,7 +284,7 @@ pub(super) fn refused(refusal: &Refusal) -> CallToolResult {
 
 fn advice(refusal: &Refusal) -> String {
     match refusal {
-        Refusal::Engine(Error::NoConversation(_)) => {
+        Refusal::Engine(Error::NoConversation { .. }) => {
             "call `sessions` to see what the conversations are called; a slug, an id or its first digits will do".into()
         }
         Refusal::Engine(Error::NoNode(_)) => {

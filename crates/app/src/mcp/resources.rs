@@ -234,7 +234,7 @@ fn log(service: &Service, rest: &str) -> Result<String, Refusal> {
 pub(super) fn protocol_error(refusal: &Refusal) -> ErrorData {
     use treering_engine::Error;
     match refusal {
-        Refusal::Missing(_) | Refusal::Engine(Error::NoConversation(_) | Error::NoNode(_)) => {
+        Refusal::Missing(_) | Refusal::Engine(Error::NoConversation { .. } | Error::NoNode(_)) => {
             ErrorData::resource_not_found(refusal.to_string(), None)
         }
         Refusal::Broken(_) | Refusal::Stopping | Refusal::Engine(Error::Store(_)) => {

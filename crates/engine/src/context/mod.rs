@@ -89,7 +89,7 @@ impl Memory {
         let waited_ms = u64::try_from(passage.waited.as_millis()).unwrap_or(u64::MAX);
         let key = self.key(request.conversation);
         let conversation = seen.reader.conversation(&key)?;
-        let conversation = conversation.ok_or_else(|| no_conversation(request.conversation))?;
+        let conversation = conversation.ok_or_else(|| Error::no_conversation(request.conversation))?;
         let end = match request.as_of {
             None => conversation.totals.messages,
             Some(turn) => self.end_of(&*seen.reader, &key, &conversation, turn)?,
@@ -124,7 +124,8 @@ impl Memory {
             None => {
                 let reader = self.store().reader()?;
                 let conversation = reader.conversation(&self.key(request.conversation))?;
-                let turns = conversation.ok_or_else(|| no_conversation(request.conversation))?.totals.turns;
+                let turns =
+                    conversation.ok_or_else(|| Error::no_conversation(request.conversation))?.totals.turns;
                 let Some(last) = turns.checked_sub(1) else { return Ok(None) };
                 last
             }
@@ -149,10 +150,6 @@ impl Memory {
         };
         Ok(found.until.0.min(conversation.totals.messages))
     }
-}
-
-fn no_conversation(id: ConversationId) -> Error {
-    Error::NoConversation(id.to_string())
 }
 
 /// How much more is left free when a context came out too large.
