@@ -16,6 +16,7 @@ use treering_core::job::RetryPolicy;
 use treering_core::packing::Profile;
 use treering_core::parameters::Assignment;
 use treering_core::redact::redact;
+use treering_core::text::did_you_mean;
 use treering_core::{Invalid, Policy, Preset, TenantId};
 use treering_providers::{ENCODER_NAME, StaticEmbedder};
 use treering_store::Sync;
@@ -383,10 +384,7 @@ fn values_of(flags: &[(String, String)]) -> Result<BTreeMap<String, toml::Value>
     let mut values = BTreeMap::new();
     for (key, value) in flags {
         if !known.contains(key) {
-            let meant = match nearest(key, &known).as_slice() {
-                [] => String::new(),
-                near => format!("; did you mean {}?", near.join(" or ")),
-            };
+            let meant = did_you_mean(&nearest(key, &known));
             return Err(BadSettings(format!(
                 "there is no setting {key:?}{meant} (`treering config` lists them all)"
             )));

@@ -49,6 +49,13 @@ pub fn most_tokens(text: &str) -> u64 {
     plain.div_ceil(2) + 2 * others
 }
 
+/// What an error says of the names that may have been meant; nothing where there are none.
+#[must_use]
+pub fn did_you_mean(near: &[impl AsRef<str>]) -> String {
+    let names: Vec<&str> = near.iter().map(AsRef::as_ref).collect();
+    if names.is_empty() { String::new() } else { format!("; did you mean {}?", names.join(" or ")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
 //! What a caller of the library can get back instead of an answer.
 
+use treering_core::text::did_you_mean;
 use treering_core::{ConversationId, Invalid, StoreError};
 
 /// What a call answers with.
@@ -42,13 +43,6 @@ pub enum Error {
     /// The slug is taken.
     #[error("another conversation is called {0:?} already")]
     SlugTaken(String),
-}
-
-fn did_you_mean(near: &[String]) -> String {
-    match near {
-        [] => String::new(),
-        near => format!("; did you mean {}?", near.join(" or ")),
-    }
 }
 
 impl From<StoreError> for Error {
