@@ -71,7 +71,7 @@ struct ThreadLine {
 
 #[derive(Serialize, Deserialize)]
 struct MessageLine<'a> {
-    #[serde(rename = "type")]
+    #[serde(rename = "type", default)]
     kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     idx: Option<u32>,
@@ -144,8 +144,10 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<Line, Unreadable> {
         kind: Option<String>,
         #[serde(borrow)]
         role: Option<&'a RawValue>,
+        #[serde(borrow)]
+        text: Option<&'a RawValue>,
     }
-    let Kind { kind, role } = serde_json::from_str(text)?;
+    let Kind { kind, role, text: said } = serde_json::from_str(text)?;
     match kind.as_deref() {
         Some("treering") => {
             let header: HeaderLine = serde_json::from_str(text)?;
@@ -168,6 +170,7 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<Line, Unreadable> {
         }
         Some("tool_result") => tool_result(serde_json::from_str(text)?, now),
         Some("turn") => turn(serde_json::from_str(text)?, now),
+        None if role.is_some() && said.is_some() => message(serde_json::from_str(text)?, now),
         None if role.is_some() => Ok(Line::Pieces(pieces_of_openai(serde_json::from_str(text)?, now)?)),
         Some(other) => Err(Unreadable(format!(
             "type {other:?} is unknown; expected conversation, thread, message, tool_call, tool_result or turn"

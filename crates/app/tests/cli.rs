@@ -160,6 +160,31 @@ fn lines_on_standard_input_are_acknowledged_and_stored_once() {
     assert!(home.ok(&["verify"]).contains("everything adds up"));
 }
 
+/// Whatever shape a message has, it is stored or refused; nothing is dropped in silence.
+#[test]
+fn a_line_is_stored_or_refused() {
+    let home = Home::new();
+    for (line, text) in [
+        (r#"{"role":"user","text":"its type left out","external_id":"a"}"#, "its type left out"),
+        (r#"{"role":"user","content":"the OpenAI way","external_id":"b"}"#, "the OpenAI way"),
+        (r#"{"role":"assistant","content":"","external_id":"c"}"#, ""),
+        (r#"{"role":"assistant","content":null,"external_id":"d"}"#, ""),
+    ] {
+        for messages in [1, 0] {
+            let output = home.feed(&["--json", "append", "--key", "k"], &format!("{line}\n"));
+            let acknowledged: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(acknowledged["messages"].as_array().unwrap().len(), messages, "{line}");
+        }
+        let shown = home.json(&["show", "--last", "1"]).to_string();
+        assert!(shown.contains(&format!("\"text\":\"{text}\"")), "{line}: {shown}");
+    }
+    for line in [r#"{"role":"user"}"#, r#"{"role":"user","message":"hi"}"#, r#"{"type":"turn"}"#] {
+        let output = home.feed(&["append", "--key", "k"], &format!("{line}\n"));
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && complaint.contains("line 1"), "{line}: {complaint}");
+    }
+}
+
 #[test]
 fn an_export_read_back_is_the_same() {
     let home = with_port();

@@ -1,8 +1,12 @@
 //! Messages as the OpenAI API takes them: an array, one per line, or one conversation per line.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use treering_core::{Json, Naming, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult};
+use treering_core::{
+    ExternalId, Json, Naming, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult,
+};
 
 use super::text::{self, Text};
 use super::{CallIds, Format, Found, Piece, Sink, Source, Unreadable, args_of};
@@ -24,6 +28,7 @@ struct Message<'a> {
     reasoning_content: Option<&'a RawValue>,
     #[serde(alias = "created_at", alias = "created", alias = "ts", default)]
     timestamp: Option<serde_json::Value>,
+    external_id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -112,12 +117,8 @@ impl Reader {
             self.result(&message, at);
             return Ok(());
         }
-        let role = match role {
-            "developer" => Role::System,
-            "human" => Role::User,
-            "model" | "ai" => Role::Assistant,
-            other => other.parse()?,
-        };
+        let role = role_of(role)?;
+        let before = self.pieces.len();
         let Text { text, original } = message.content.map(content).unwrap_or_default();
         let kept = message.refusal.or(message.reasoning_content).is_some_and(|extra| extra.get() != "null");
         if !text.is_empty() || original.is_some() || kept {
@@ -137,6 +138,9 @@ impl Reader {
         }
         if let Some(function) = &message.function_call {
             self.call(function, None, at);
+        }
+        if self.pieces.len() == before {
+            sink.skip("messages that say nothing");
         }
         Ok(())
     }
@@ -212,10 +216,35 @@ fn moment(value: &serde_json::Value) -> Option<Timestamp> {
     }
 }
 
-/// A message of this shape, for captures that come line by line.
+fn role_of(name: &str) -> Result<Role, Unreadable> {
+    Ok(match name {
+        "developer" => Role::System,
+        "human" => Role::User,
+        "model" | "ai" => Role::Assistant,
+        other => other.parse()?,
+    })
+}
+
+/// A message of this shape, for captures that come line by line. One that says nothing is stored as it came; one without
+/// anything that could say something is refused.
 pub(crate) fn pieces_of(raw: &RawValue, at: Timestamp) -> Result<Vec<(ThreadName, Piece)>, Unreadable> {
     let mut reader = Reader { ids: CallIds::default(), last_function: None, calls: 0, pieces: Vec::new() };
     let mut nowhere = |_: Found| Ok(());
     reader.message(raw, at, &mut Sink::new(&mut nowhere))?;
+    let message: Message<'_> = text::parse(raw.get())?;
+    if reader.pieces.is_empty() {
+        let keys: BTreeMap<String, &RawValue> = text::parse(raw.get())?;
+        let role = message.role.as_deref().filter(|_| keys.contains_key("content"));
+        let nothing =
+            || Unreadable("there is nothing in it to store; give it text, content or tool_calls".into());
+        reader.push(Piece::Message(NewMessage::new(role_of(role.ok_or_else(nothing)?)?, "", at)));
+    }
+    let said = reader.pieces.iter_mut().find_map(|(_, piece)| match piece {
+        Piece::Message(said) => Some(said),
+        _ => None,
+    });
+    if let (Some(said), Some(id)) = (said, message.external_id) {
+        said.external_id = Some(ExternalId::new(id)?);
+    }
     Ok(reader.pieces)
 }
