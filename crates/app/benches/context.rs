@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use treering::importers::{Options as ImportOptions, Runner};
 use treering::{
-    Bpe, ContextRequest, EmbeddedStore, Extractive, Incoming, Matching, Memory, Models, NewConversation,
-    NewMessage, Options, Parts, Policy, ProviderOptions, Role, Scope, StaticEmbedder, Sync, Target, TenantId,
-    ThreadName, WorkSettings, Worker, WorkerHandle,
+    Bpe, ContextRequest, EmbeddedStore, Entry, Extractive, Incoming, Matching, Memory, Models,
+    NewConversation, NewMessage, Options, Parts, Policy, ProviderOptions, Role, Scope, StaticEmbedder, Sync,
+    Target, TenantId, ThreadName, WorkSettings, Worker, WorkerHandle,
 };
 use treering_core::ports::ConversationFilter;
 use treering_core::{Clock, ConversationId, ExternalId, Timestamp, Tokenizer as _, TurnNo};
@@ -159,6 +159,7 @@ impl Troubled {
             policy: Policy::default(),
             work: WorkSettings { batch_delay_ms: 0, ..WorkSettings::default() },
             spend: Default::default(),
+            search: Default::default(),
         };
         let memory = Memory::new(parts, TenantId::default());
         let this = Self { memory, clock, server, worker: None, _home: home };
@@ -190,7 +191,7 @@ impl Troubled {
         self.clock.set(at(second));
         let said = |role: Role| NewMessage::new(role, text, self.clock.now());
         let entries = [Role::User, Role::Assistant];
-        let entries = entries.map(|role| self.memory.message(ThreadName::main(), said(role))).into();
+        let entries = entries.map(|role| Entry::message(ThreadName::main(), said(role))).into();
         let external_id = Some(ExternalId::new("bench").unwrap());
         let target = Target::Named(NewConversation { external_id, ..NewConversation::default() });
         let started = Instant::now();
@@ -265,7 +266,7 @@ fn fill(memory: &Memory, turns: usize) -> ConversationId {
                 let at = 1_700_000_000 + turn as i64 * 60 + seconds;
                 let text = format!("{}.", sentence(&mut state, 40));
                 let said = NewMessage::new(role, text, Timestamp::from_micros(at * 1_000_000));
-                entries.push(memory.message(ThreadName::main(), said));
+                entries.push(Entry::message(ThreadName::main(), said));
             }
         }
         let incoming = Incoming { target: target.clone(), entries, matching: Matching::None };

@@ -8,7 +8,8 @@
 use std::time::{Duration, Instant};
 
 use treering::{
-    Incoming, Matching, Memory, NewConversation, NewMessage, Options, Query, Role, Sync, Target, ThreadName,
+    Entry, Incoming, Matching, Memory, NewConversation, NewMessage, Options, Query, Role, Sync, Target,
+    ThreadName,
 };
 use treering_core::ports::Span;
 use treering_core::{ConversationId, ExternalId, MessageIdx, Timestamp};
@@ -83,7 +84,7 @@ fn fill(memory: &Memory, number: u64, turns: usize) -> ConversationId {
                 let role = if turn % 2 == 0 { Role::User } else { Role::Assistant };
                 let at = Timestamp::from_micros(1_700_000_000_000_000 + (turn as i64) * 40_000_000);
                 let said = NewMessage::new(role, sentence(&mut state, 40), at);
-                memory.message(ThreadName::main(), said)
+                Entry::message(ThreadName::main(), said)
             })
             .collect();
         let incoming = Incoming { target: target.clone(), entries, matching: Matching::None };
@@ -117,7 +118,7 @@ fn found_after(memory: &Memory, number: u64) -> Duration {
     });
     let at = Timestamp::from_micros(1_800_000_000_000_000);
     let needle = format!("needle{number}");
-    let entries = vec![memory.message(ThreadName::main(), NewMessage::new(Role::User, needle.clone(), at))];
+    let entries = vec![Entry::message(ThreadName::main(), NewMessage::new(Role::User, needle.clone(), at))];
     memory.append(Incoming { target, entries, matching: Matching::None }).unwrap();
     let start = Instant::now();
     let hits = memory.search(&query(&needle, &[])).unwrap().hits;
@@ -131,7 +132,7 @@ fn found_by_meaning(memory: &Memory, number: u64) -> Duration {
     let target = Target::Named(NewConversation { external_id, ..NewConversation::default() });
     let at = Timestamp::from_micros(1_800_000_000_000_000);
     let text = "The kitten slept on the couch all afternoon";
-    let entries = vec![memory.message(ThreadName::main(), NewMessage::new(Role::User, text, at))];
+    let entries = vec![Entry::message(ThreadName::main(), NewMessage::new(Role::User, text, at))];
     let id = memory.append(Incoming { target, entries, matching: Matching::None }).unwrap().conversation.id;
     let start = Instant::now();
     let hits = memory.search(&query("cats napping upon sofas", &[])).unwrap().hits;

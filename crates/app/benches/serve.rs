@@ -1,6 +1,7 @@
 //! The figures of the service: what MCP adds to a search, and what 200 clients at once do to HTTP.
 //!
-//! `cargo bench --bench serve --features serve`; with `-- --seconds 5` the clients keep at it for 5 seconds instead of 60.
+//! `cargo bench --bench serve --features serve`; with `-- --seconds 5` the clients keep at it for 5 seconds instead of 60;
+//! `-- --tenants 10000` measures only a service that many tenants call.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
@@ -11,7 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use treering::{Incoming, Matching, Memory, NewConversation, NewMessage, Query, Role, Target, ThreadName};
+use treering::{
+    Entry, Incoming, Matching, Memory, NewConversation, NewMessage, Query, Role, Target, ThreadName,
+};
 
 const CLIENTS: usize = 200;
 const WORDS: [&str; 12] = [
@@ -21,11 +24,16 @@ const WORDS: [&str; 12] = [
 
 fn main() {
     println!("{:<56}{:>12}{:>12}{:>10}", "", "measured", "goal", "");
-    stdio();
     let args: Vec<String> = std::env::args().collect();
-    let seconds =
-        args.iter().position(|arg| arg == "--seconds").and_then(|at| args.get(at + 1)?.parse().ok());
-    clients(Duration::from_secs(seconds.unwrap_or(60)));
+    let option = |name: &str| {
+        args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)?.parse::<u64>().ok())
+    };
+    if let Some(number) = option("--tenants") {
+        return tenants(number);
+    }
+    stdio();
+    clients(Duration::from_secs(option("--seconds").unwrap_or(60)));
+    tenants(1000);
 }
 
 fn row(what: &str, measured: f64, goal: f64, unit: &str) {
@@ -67,7 +75,7 @@ fn stdio() {
             .map(|number| {
                 let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
                 let said = NewMessage::new(role, sentence(conversation * 500 + number), memory.clock().now());
-                memory.message(ThreadName::main(), said)
+                Entry::message(ThreadName::main(), said)
             })
             .collect();
         let target = Target::Named(NewConversation::default());
@@ -125,17 +133,95 @@ struct Seen {
     errors: u64,
 }
 
-fn clients(lasting: Duration) {
-    let home = tempfile::tempdir().unwrap();
+/// Starts the service; returns it with its address.
+fn serve(home: &Path) -> (Child, String) {
     let args = ["--json", "--set", "serve.requests_per_second=1000000", "serve", "--address", "127.0.0.1:0"];
-    let mut server =
-        treering(home.path(), &args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut server = treering(home, &args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut text = String::new();
     let mut out = BufReader::new(server.stdout.take().unwrap());
     while !text.ends_with("}\n") {
         assert!(out.read_line(&mut text).unwrap() > 0, "the server did not start");
     }
     let address = serde_json::from_str::<Value>(&text).unwrap()["address"].as_str().unwrap().to_owned();
+    (server, address)
+}
+
+fn stop(mut server: Child) {
+    Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
+    assert!(server.wait().unwrap().success(), "it did not stop in order");
+}
+
+/// A number that the system tells of a process.
+fn of_process(server: &Child, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
+    line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
+}
+
+/// Tenants with ten messages each, each of which appends and searches once through the service.
+fn tenants(number: u64) {
+    /// The setting `search.memory` at its default, and what everything else may take, in MiB.
+    const MEMORY: f64 = 512.0 + 300.0;
+    let home = tempfile::tempdir().unwrap();
+    let secrets = write_tokens(home.path(), number);
+    let (server, address) = serve(home.path());
+    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let post = |path: &str, secret: &str, body: &Value| {
+        let request = ureq::http::Request::post(format!("{address}{path}"))
+            .header("content-type", "application/json")
+            .header("authorization", format!("Bearer {secret}"))
+            .body(body.to_string())
+            .unwrap();
+        let mut response = agent.run(request).unwrap();
+        let text = response.body_mut().read_to_string().unwrap();
+        assert_eq!(response.status(), 200, "{text}");
+        text
+    };
+    // The most threads at any moment among the first and among the last ten tenants.
+    let (start, mut first, mut last) = (Instant::now(), 0, 0);
+    for (place, secret) in secrets.iter().enumerate() {
+        let turn = |turn: usize| json!({ "type": "turn", "user": sentence(place * 5 + turn), "assistant": sentence(place + turn * 31) });
+        post(
+            "/v1/append",
+            secret,
+            &json!({ "key": "talk", "entries": (0..5).map(turn).collect::<Vec<_>>() }),
+        );
+        let found = post("/v1/search", secret, &json!({ "query": sentence(place * 5), "limit": 1 }));
+        assert!(found.contains(&format!("Note {}:", place * 5)), "{found}");
+        let threads = of_process(&server, "Threads:");
+        first = if place < 10 { threads.max(first) } else { first };
+        last = if place + 10 >= secrets.len() { threads.max(last) } else { last };
+    }
+    println!("  {number} tenants, one after the other, took {:.1} s", start.elapsed().as_secs_f64());
+    row(&format!("threads more than with ten tenants ({first})"), last.saturating_sub(first) as f64, 0.0, "");
+    row("resident memory", of_process(&server, "VmRSS:") as f64 / 1024.0, MEMORY, "MiB");
+    stop(server);
+}
+
+/// Writes the file of tokens for so many tenants, as `treering token create` would; returns their secrets.
+fn write_tokens(home: &Path, number: u64) -> Vec<String> {
+    treering(home, &["token", "create", "--scopes", "read,write"]).stdout(Stdio::null()).status().unwrap();
+    let path = home.join("tokens.json");
+    let mut book: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let sample = book["tokens"][0].clone();
+    let prefix = treering::tokens::PREFIX;
+    let secrets: Vec<String> =
+        (0..number).map(|number| format!("{prefix}_{number:08x}_{:064x}", number * 7919)).collect();
+    let token = |(number, secret): (usize, &String)| {
+        let mut token = sample.clone();
+        token["id"] = json!(format!("{number:08x}"));
+        token["tenant"] = json!(format!("tenant-{number}"));
+        token["hash"] = json!(blake3::hash(secret.as_bytes()).to_hex().to_string());
+        token
+    };
+    book["tokens"] = secrets.iter().enumerate().map(token).collect();
+    std::fs::write(path, book.to_string()).unwrap();
+    secrets
+}
+
+fn clients(lasting: Duration) {
+    let home = tempfile::tempdir().unwrap();
+    let (server, address) = serve(home.path());
     let (stop, stored) = (AtomicBool::new(false), AtomicU64::new(0));
     let (mut all, sizes) = std::thread::scope(|scope| {
         let working: Vec<_> = (0..CLIENTS)
@@ -154,8 +240,7 @@ fn clients(lasting: Duration) {
         }
         (all, sizes)
     });
-    Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
-    assert!(server.wait().unwrap().success(), "it did not stop in order");
+    crate::stop(server);
     report(home.path(), &mut all, &sizes, stored.into_inner(), lasting);
 }
 
@@ -197,9 +282,7 @@ fn work(address: &str, number: usize, stop: &AtomicBool, stored: &AtomicU64) -> 
 fn watch(server: &Child, lasting: Duration) -> Vec<u64> {
     let (start, mut sizes) = (Instant::now(), Vec::new());
     while start.elapsed() < lasting {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0 kB");
-        sizes.push(line.trim().trim_end_matches(" kB").parse().unwrap_or(0));
+        sizes.push(of_process(server, "VmRSS:"));
         std::thread::sleep(Duration::from_secs(1).min(lasting / 10));
     }
     sizes

@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use treering::{
-    Incoming, Matching, Memory, NewConversation, NewMessage, Options, Role, Scope, Sync, Target, ThreadName,
-    Worker,
+    Entry, Incoming, Matching, Memory, NewConversation, NewMessage, Options, Role, Scope, Sync, Target,
+    ThreadName, Worker,
 };
 use treering_core::ports::JobFilter;
 use treering_core::{ConversationId, ExternalId, Timestamp};
@@ -40,11 +40,11 @@ fn target() -> Target {
     Target::Named(NewConversation { external_id, ..NewConversation::default() })
 }
 
-fn incoming(memory: &Memory, texts: &[(Role, String)], from: usize, count: usize) -> Incoming {
+fn incoming(texts: &[(Role, String)], from: usize, count: usize) -> Incoming {
     let entry = |number: usize| {
         let (role, text) = &texts[number % texts.len()];
         let at = Timestamp::from_micros(1_700_000_000_000_000 + number as i64 * 30_000_000);
-        memory.message(ThreadName::main(), NewMessage::new(*role, text.clone(), at))
+        Entry::message(ThreadName::main(), NewMessage::new(*role, text.clone(), at))
     };
     let entries = (from..from + count).map(entry).collect();
     Incoming { target: target(), entries, matching: Matching::None }
@@ -55,7 +55,7 @@ fn grow(memory: &Memory, texts: &[(Role, String)], from: usize, until: usize) ->
     const PORTION: usize = 500;
     let mut id = None;
     for start in (from..until).step_by(PORTION) {
-        let portion = incoming(memory, texts, start, PORTION.min(until - start));
+        let portion = incoming(texts, start, PORTION.min(until - start));
         id = Some(memory.append(portion).unwrap().conversation.id);
     }
     id.unwrap()
@@ -83,7 +83,7 @@ fn planning(texts: &[(Role, String)]) {
         length = goal;
         worker.run(&Scope::default(), &|_, _| {}).unwrap();
         let times = (0..TRIES).map(|number| {
-            let one = incoming(&memory, texts, length + number % 97, 1);
+            let one = incoming(texts, length + number % 97, 1);
             let start = Instant::now();
             memory.preview(one).unwrap();
             start.elapsed()

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use treering::{Incoming, Matching, NewConversation, NewMessage, Role, Target, ThreadName};
+use treering::{Entry, Incoming, Matching, NewConversation, NewMessage, Role, Target, ThreadName};
 use treering_core::TurnNo;
 use treering_core::ports::Span;
 
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let memory = treering::open(&folder)?;
 
     let now = memory.clock().now();
-    let said = |role, text| memory.message(ThreadName::main(), NewMessage::new(role, text, now));
+    let said = |role, text| Entry::message(ThreadName::main(), NewMessage::new(role, text, now));
     let entries =
         vec![said(Role::User, "Which port does staging use?"), said(Role::Assistant, "7410, since March.")];
     let target = Target::Named(NewConversation::default());
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{} in {}", conversation.slug, folder.display());
     for turn in memory.turns(conversation.id, Span::starting(TurnNo(0), 10))? {
         for message in &turn.messages {
-            println!("  {} {}: {}", message.idx, message.said.role, message.said.text);
+            println!("  {} {}: {}", message.idx, message.body.role, message.body.text);
         }
     }
     Ok(())

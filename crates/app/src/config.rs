@@ -77,6 +77,10 @@ pub struct Settings {
     #[config(nested)]
     pub work: WorkSettings,
 
+    /// How search is done.
+    #[config(nested)]
+    pub search: SearchSettings,
+
     /// What is handed to a model.
     #[config(nested)]
     pub context: ContextSettings,
@@ -100,6 +104,22 @@ pub struct StoreSettings {
     /// survives the end of the program but may lose the last moments before a power loss.
     #[config(env = "TREERING_STORE_SYNC", default = "full")]
     pub sync: SyncSetting,
+}
+
+/// How search is done.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct SearchSettings {
+    /// The memory for search indexes, in MiB, of all tenants together. Beyond it the least recently used index is dropped,
+    /// and built again when its tenant searches.
+    #[config(env = "TREERING_SEARCH_MEMORY", default = 512)]
+    pub memory: u32,
+}
+
+impl From<&SearchSettings> for treering_engine::SearchSettings {
+    fn from(settings: &SearchSettings) -> Self {
+        Self { memory_bytes: (settings.memory as usize) << 20 }
+    }
 }
 
 /// How tokens are counted.

@@ -3,14 +3,14 @@
 //! [`open`] gives a [`Memory`]: append to it, find conversations in it, read them back.
 //!
 //! ```
-//! use treering::{Incoming, Matching, NewConversation, NewMessage, Role, Target, ThreadName};
+//! use treering::{Entry, Incoming, Matching, NewConversation, NewMessage, Role, Target, ThreadName};
 //!
 //! let home = tempfile::tempdir()?;
 //! let memory = treering::open(home.path())?;
 //! let now = memory.clock().now();
 //! let entries = vec![
-//!     memory.message(ThreadName::main(), NewMessage::new(Role::User, "Which port does staging use?", now)),
-//!     memory.message(ThreadName::main(), NewMessage::new(Role::Assistant, "7410, since March.", now)),
+//!     Entry::message(ThreadName::main(), NewMessage::new(Role::User, "Which port does staging use?", now)),
+//!     Entry::message(ThreadName::main(), NewMessage::new(Role::Assistant, "7410, since March.", now)),
 //! ];
 //! let target = Target::Named(NewConversation::default());
 //! let appended = memory.append(Incoming { target, entries, matching: Matching::None })?;
@@ -36,6 +36,8 @@ pub mod importers;
 pub mod mcp;
 pub mod models;
 mod prices;
+#[cfg(feature = "cli")]
+mod private_file;
 #[cfg(feature = "serve")]
 pub mod service;
 mod tokenizers;
@@ -44,7 +46,7 @@ pub mod tokens;
 pub mod views;
 pub mod wire;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use embedders::EMBEDDERS;
@@ -52,13 +54,17 @@ pub use embedders::{EmbedOptions, embedder_named};
 pub use models::{Models, ProviderOptions, SummarizeOptions};
 pub use prices::SpendOptions;
 pub use tokenizers::TokenizerOption;
-pub use treering_core::{NewMessage, NewToolCall, Policy, Role, TenantId, ThreadName, Timestamp};
+pub use treering_core::{
+    Entry, EntryKind, ForkPoint, NewMessage, NewToolCall, Policy, Role, TenantId, ThreadName, Timestamp,
+    ToolResult,
+};
 pub use treering_engine::{
     Agent, AgentSettings, Appended, Context, ContextRequest, Error, Incoming, Matching, Memory,
-    NewConversation, Parts, Query, Reply, Result, Scope, Target, Update, WorkSettings, Worker, WorkerHandle,
+    NewConversation, Parts, Query, Reply, Result, Scope, SearchSettings, Target, Update, WorkSettings,
+    Worker, WorkerHandle,
 };
 pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
-pub use treering_store::{EmbeddedStore, Sync};
+pub use treering_store::{BackupContents, EmbeddedStore, Sync};
 
 /// How a memory is opened, beside where.
 #[derive(Debug, Clone, Default)]
@@ -81,6 +87,19 @@ pub struct Options {
     pub work: WorkSettings,
     /// What may be spent on models, and what they cost.
     pub spend: SpendOptions,
+    /// How search is done.
+    pub search: SearchSettings,
+}
+
+/// Replaces the store in a folder by a backup that [`Memory::backup`] made, and creates the folder where it is missing.
+/// Nobody may have the store open. The store that was there is kept beside it; returns where.
+pub fn restore(home: &Path, backup: &Path) -> Result<Option<PathBuf>> {
+    Ok(EmbeddedStore::restore(home, backup)?)
+}
+
+/// Reads all of a backup, and says what it holds. One that is damaged, no store, or of a newer version is refused.
+pub fn inspect_backup(backup: &Path) -> Result<BackupContents> {
+    Ok(EmbeddedStore::inspect_backup(backup)?)
 }
 
 /// Opens the memory in a folder with everything at its default, making it where it is missing.
@@ -97,7 +116,7 @@ pub fn open_with(home: &Path, options: Options) -> Result<Memory> {
 /// Opens the memory in a folder, with models that others ask as well. The one place where adapters are chosen and
 /// joined.
 pub fn open_on(home: &Path, options: Options, models: &Models) -> Result<Memory> {
-    let Options { sync, tokenizer, mut embed, summarize, providers, tenant, mut policy, work, spend } =
+    let Options { sync, tokenizer, mut embed, summarize, providers, tenant, mut policy, work, spend, search } =
         options;
     embed.encoder_path = home.join(embed.encoder_path);
     let embedder = embedders::embedder(&embed, models)?;
@@ -118,6 +137,7 @@ pub fn open_on(home: &Path, options: Options, models: &Models) -> Result<Memory>
         policy,
         work,
         spend: prices::settings(spend, providers.quotas())?,
+        search,
     };
     Ok(Memory::new(parts, tenant))
 }

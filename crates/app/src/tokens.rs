@@ -1,7 +1,7 @@
 //! Tokens: what other machines and programs show to be let in. They live in a file of the home folder,
 //! readable by its owner alone, which holds their hashes and never the tokens themselves.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -10,13 +10,14 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use treering_core::{Invalid, TenantId, Timestamp};
 
+use crate::private_file;
 use crate::service::Scopes;
 
 const FILE: &str = "tokens.json";
 const LOCK: &str = "tokens.lock";
 const VERSION: u32 = 1;
 /// What every token begins with, so that it can be told from other secrets.
-const PREFIX: &str = "trg";
+pub const PREFIX: &str = "trg";
 
 /// Why tokens could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -116,23 +117,24 @@ impl Tokens {
 
     /// Every token, the oldest first.
     pub fn list(&self) -> Result<Vec<Token>, TokenError> {
+        self.with_tokens(<[Token]>::to_vec)
+    }
+
+    /// Looks at the tokens, which are read again only when the file has changed.
+    fn with_tokens<T>(&self, look_at: impl FnOnce(&[Token]) -> T) -> Result<T, TokenError> {
         let mut read = self.read.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let look = self.look();
-        match &*read {
-            Some((seen, tokens)) if *seen == look => Ok(tokens.clone()),
-            _ => {
-                let tokens = self.load()?;
-                *read = Some((look, tokens.clone()));
-                Ok(tokens)
-            }
+        if read.as_ref().is_none_or(|(seen, _)| *seen != look) {
+            *read = Some((look, self.load()?));
         }
+        Ok(look_at(read.as_ref().map_or(&[], |(_, tokens)| tokens)))
     }
 
     /// The token that a secret is of.
     pub fn find(&self, secret: &str) -> Result<Option<Token>, TokenError> {
         let id = secret.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('_')?.split_once('_'));
         let Some((id, _)) = id else { return Ok(None) };
-        let found = self.list()?.into_iter().find(|token| token.id == id);
+        let found = self.with_tokens(|tokens| tokens.iter().find(|token| token.id == id).cloned())?;
         // Hashes compare in constant time.
         let hash = blake3::hash(secret.as_bytes());
         Ok(found.filter(|token| blake3::Hash::from_hex(&token.hash).is_ok_and(|kept| kept == hash)))
@@ -168,33 +170,21 @@ impl Tokens {
     ) -> Result<T, TokenError> {
         let at = |path: &Path| {
             let path = path.to_path_buf();
-            move |error| TokenError::File { path, error }
+            move |error| TokenError::File { path: path.clone(), error }
         };
         fs::create_dir_all(&self.home).map_err(at(&self.home))?;
         let lock_path = self.home.join(LOCK);
-        let lock = private(&lock_path, false).map_err(at(&lock_path))?;
+        let lock = private_file::open(&lock_path, OpenOptions::new().create(true).truncate(false))
+            .map_err(at(&lock_path))?;
         lock.lock().map_err(at(&lock_path))?;
         let mut tokens = self.load()?;
         let changed = change(&mut tokens)?;
         let text = serde_json::to_string_pretty(&Book { version: VERSION, tokens })
             .map_err(|error| TokenError::Damaged(self.path(), error.to_string()))?;
-        let new = self.home.join(format!("{FILE}.new"));
-        let written = private(&new, true).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        });
-        written.and_then(|()| fs::rename(&new, self.path())).map_err(at(&self.path()))?;
+        let (path, failed) = (self.path(), at(&self.path()));
+        private_file::replace(&path, &failed, |out| out.write_all(text.as_bytes()).map_err(&failed))?;
         Ok(changed)
     }
-}
-
-/// A file that only its owner can read.
-pub(crate) fn private(path: &Path, truncate: bool) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.create(true).write(true).truncate(truncate);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }
 
 #[cfg(test)]

@@ -1,20 +1,21 @@
 //! Treering's own lines: what `export` writes, `import` reads back, and `append` takes on standard
 //! input. One JSON object a line; the field `type` says what it is.
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use treering_core::capture::ForkPoint;
 use treering_core::conversation::Thread;
+use treering_core::parameters::Assignment;
 use treering_core::{
-    Conversation, ConversationId, ExternalId, Json, Message, MessageIdx, Naming, NewMessage, NewToolCall,
-    Role, ThreadName, Timestamp, ToolCall, ToolResult,
+    Conversation, ConversationId, Entry, EntryKind, ExternalId, ForkPoint, Json, Message, MessageIdx, Naming,
+    NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolCall, ToolResult,
 };
-use treering_engine::{NewConversation, Recorded, normalise_cwd};
+use treering_engine::{Exported, NewConversation, normalise_cwd};
 
-use crate::importers::{Piece, Unreadable, pieces_of_openai, raw_string};
+use crate::importers::{Unreadable, entries_of_openai, raw_string};
 
 /// The version of the lines that this program writes; it reads all up to it.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What a line says.
 #[derive(Debug)]
@@ -24,10 +25,11 @@ pub enum Line {
     /// What follows belongs to this conversation.
     Conversation(Box<NewConversation>),
     /// Messages, tool calls, results, forks.
-    Pieces(Vec<(ThreadName, Piece)>),
+    Entries(Vec<Entry>),
 }
 
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct HeaderLine {
     #[serde(rename = "type")]
     kind: String,
@@ -35,7 +37,7 @@ struct HeaderLine {
 }
 
 #[derive(Serialize, Deserialize, Default)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 struct ConversationLine {
     #[serde(rename = "type")]
     kind: String,
@@ -58,9 +60,21 @@ struct ConversationLine {
     state: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     external_id: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    policy: Vec<Assignment>,
+}
+
+/// A field whose value is JSON null. A null in a line means that the field is left out, so these are listed.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum NullField {
+    Parts,
+    Args,
+    Result,
 }
 
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ThreadLine {
     #[serde(rename = "type")]
     kind: String,
@@ -70,6 +84,7 @@ struct ThreadLine {
 }
 
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct MessageLine<'a> {
     #[serde(rename = "type", default)]
     kind: String,
@@ -84,6 +99,8 @@ struct MessageLine<'a> {
     text: &'a RawValue,
     #[serde(borrow, skip_serializing_if = "Option::is_none", default)]
     parts: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    null_fields: Vec<NullField>,
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,6 +108,7 @@ struct MessageLine<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ToolCallLine<'a> {
     #[serde(rename = "type", default)]
     kind: String,
@@ -101,6 +119,8 @@ struct ToolCallLine<'a> {
     args: Option<&'a RawValue>,
     #[serde(borrow, skip_serializing_if = "Option::is_none", default)]
     result: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    null_fields: Vec<NullField>,
     #[serde(skip_serializing_if = "Option::is_none")]
     success: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,7 +132,10 @@ struct ToolCallLine<'a> {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ToolResultLine<'a> {
+    #[serde(rename = "type")]
+    _kind: IgnoredAny,
     thread: Option<String>,
     call: String,
     #[serde(borrow)]
@@ -123,7 +146,10 @@ struct ToolResultLine<'a> {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct TurnLine<'a> {
+    #[serde(rename = "type")]
+    _kind: IgnoredAny,
     thread: Option<String>,
     author: Option<String>,
     #[serde(borrow)]
@@ -146,18 +172,21 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<Line, Unreadable> {
         role: Option<&'a RawValue>,
         #[serde(borrow)]
         text: Option<&'a RawValue>,
+        #[serde(borrow)]
+        version: Option<&'a RawValue>,
     }
-    let Kind { kind, role, text: said } = serde_json::from_str(text)?;
+    let Kind { kind, role, text: said, version } = serde_json::from_str(text)?;
     match kind.as_deref() {
         Some("treering") => {
-            let header: HeaderLine = serde_json::from_str(text)?;
-            if header.version > VERSION {
-                let found = header.version;
+            // A header of a later version may have other fields.
+            let found = version.map_or(Ok(0), |version| serde_json::from_str::<u32>(version.get()))?;
+            if found > VERSION {
                 return Err(Unreadable(format!(
                     "it was written in version {found} of the export, and this program reads up to {VERSION}; \
                      install the newer Treering"
                 )));
             }
+            serde_json::from_str::<HeaderLine>(text)?;
             Ok(Line::Header)
         }
         Some("conversation") => conversation(serde_json::from_str(text)?),
@@ -166,17 +195,21 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<Line, Unreadable> {
         Some("tool_call") => {
             let line: ToolCallLine<'_> = serde_json::from_str(text)?;
             let thread = thread(line.thread.as_deref())?;
-            Ok(Line::Pieces(vec![(thread, Piece::ToolCall(tool_call(line, now)?))]))
+            one(thread, EntryKind::ToolCall(tool_call(line, now)?))
         }
         Some("tool_result") => tool_result(serde_json::from_str(text)?, now),
         Some("turn") => turn(serde_json::from_str(text)?, now),
         None if role.is_some() && said.is_some() => message(serde_json::from_str(text)?, now),
-        None if role.is_some() => Ok(Line::Pieces(pieces_of_openai(serde_json::from_str(text)?, now)?)),
+        None if role.is_some() => Ok(Line::Entries(entries_of_openai(serde_json::from_str(text)?, now)?)),
         Some(other) => Err(Unreadable(format!(
             "type {other:?} is unknown; expected conversation, thread, message, tool_call, tool_result or turn"
         ))),
         None => Err(Unreadable("it has neither a type nor a role".into())),
     }
+}
+
+fn one(thread: ThreadName, kind: EntryKind) -> Result<Line, Unreadable> {
+    Ok(Line::Entries(vec![Entry { thread, kind }]))
 }
 
 fn at(text: Option<&str>, now: Timestamp) -> Result<Timestamp, Unreadable> {
@@ -191,25 +224,42 @@ fn external(id: Option<String>) -> Result<Option<ExternalId>, Unreadable> {
     Ok(id.map(ExternalId::new).transpose()?)
 }
 
+/// The JSON of a field, where it has one.
+fn json(raw: Option<&RawValue>, field: NullField, nulls: &[NullField]) -> Result<Option<Json>, Unreadable> {
+    match raw {
+        Some(raw) => Ok(Some(Json::from_raw(raw))),
+        None => nulls.contains(&field).then(null).transpose(),
+    }
+}
+
+fn null() -> Result<Json, Unreadable> {
+    Ok(Json::new("null")?)
+}
+
 fn conversation(line: ConversationLine) -> Result<Line, Unreadable> {
+    let id = line.id.as_deref().map(str::parse::<ConversationId>).transpose()?;
+    // An export has the folder as it was normalised on the machine where the conversation took place.
+    let cwd = line.cwd.map(|cwd| if id.is_some() { cwd } else { normalise_cwd(&cwd) });
     let naming = line.naming.as_deref().map(str::parse).transpose()?.unwrap_or(Naming::Source);
     Ok(Line::Conversation(Box::new(NewConversation {
-        id: line.id.as_deref().map(str::parse::<ConversationId>).transpose()?,
+        id,
         external_id: external(line.external_id)?,
         slug: line.slug,
         title: line.title,
         naming,
         participants: line.participants,
-        cwd: line.cwd.map(|cwd| normalise_cwd(&cwd)),
+        cwd,
         project_path: line.project_path,
         state: line.state.as_deref().map(str::parse).transpose()?.unwrap_or_default(),
+        started_at: line.started_at.as_deref().map(str::parse).transpose()?,
+        policy: line.policy,
     })))
 }
 
 fn fork(line: &ThreadLine) -> Result<Line, Unreadable> {
     let after = line.fork_idx.map_or(ForkPoint::Start, |idx| ForkPoint::Position(MessageIdx(idx)));
     let parent = thread(line.parent.as_deref())?;
-    Ok(Line::Pieces(vec![(ThreadName::new(line.name.clone())?, Piece::Fork(parent, after))]))
+    one(ThreadName::new(line.name.clone())?, EntryKind::Fork { parent, after })
 }
 
 fn message(line: MessageLine<'_>, now: Timestamp) -> Result<Line, Unreadable> {
@@ -219,22 +269,24 @@ fn message(line: MessageLine<'_>, now: Timestamp) -> Result<Line, Unreadable> {
         role: line.role.parse()?,
         author: line.author,
         text,
-        parts: line.parts.map(Json::from_raw).or(original),
+        parts: json(line.parts, NullField::Parts, &line.null_fields)?.or(original),
         at: at(line.at.as_deref(), now)?,
         external_id: external(line.external_id)?,
     };
-    Ok(Line::Pieces(vec![(thread(line.thread.as_deref())?, Piece::Message(said))]))
+    one(thread(line.thread.as_deref())?, EntryKind::Message(said))
 }
 
 fn tool_call(line: ToolCallLine<'_>, now: Timestamp) -> Result<NewToolCall, Unreadable> {
-    let outcome = line.result.map(|result| ToolResult {
-        result: Json::from_raw(result),
-        success: line.success,
-        duration_ms: line.duration_ms,
-    });
+    let (success, duration_ms) = (line.success, line.duration_ms);
+    let mut result = json(line.result, NullField::Result, &line.null_fields)?;
+    if result.is_none() && (success.is_some() || duration_ms.is_some()) {
+        // A tool that is known to have ended, and gave back nothing.
+        result = Some(null()?);
+    }
+    let outcome = result.map(|result| ToolResult { result, success, duration_ms });
     Ok(NewToolCall {
         name: line.name,
-        args: line.args.map_or_else(|| Json::new("{}"), |args| Ok(Json::from_raw(args)))?,
+        args: json(line.args, NullField::Args, &line.null_fields)?.map_or_else(|| Json::new("{}"), Ok)?,
         outcome,
         at: at(line.at.as_deref(), now)?,
         external_id: external(line.external_id)?,
@@ -247,38 +299,38 @@ fn tool_result(line: ToolResultLine<'_>, now: Timestamp) -> Result<Line, Unreada
         success: line.success,
         duration_ms: line.duration_ms,
     };
-    let piece = Piece::ToolResult(ExternalId::new(line.call)?, outcome, at(line.at.as_deref(), now)?);
-    Ok(Line::Pieces(vec![(thread(line.thread.as_deref())?, piece)]))
+    let (call, at) = (ExternalId::new(line.call)?, at(line.at.as_deref(), now)?);
+    one(thread(line.thread.as_deref())?, EntryKind::ToolResult { call, outcome, at })
 }
 
 /// A whole turn: what the user said, the tool calls, what the assistant answered.
 fn turn(line: TurnLine<'_>, now: Timestamp) -> Result<Line, Unreadable> {
     let thread = thread(line.thread.as_deref())?;
     let when = at(line.at.as_deref(), now)?;
-    let said = |role: Role, raw: &RawValue, author: Option<String>| -> Result<Piece, Unreadable> {
+    let said = |role: Role, raw: &RawValue, author: Option<String>| -> Result<EntryKind, Unreadable> {
         let (text, parts) =
             raw_string(raw).ok_or_else(|| Unreadable(format!("what the {role} said is not a string")))?;
         let id = line.external_id.as_ref().map(|id| format!("{id}/{role}"));
-        Ok(Piece::Message(NewMessage { role, author, text, parts, at: when, external_id: external(id)? }))
+        Ok(EntryKind::Message(NewMessage { role, author, text, parts, at: when, external_id: external(id)? }))
     };
-    let mut pieces = Vec::new();
+    let mut kinds = Vec::new();
     if let Some(user) = line.user {
-        pieces.push(said(Role::User, user, line.author.clone())?);
+        kinds.push(said(Role::User, user, line.author.clone())?);
     }
     for (order, call) in line.tool_calls.into_iter().enumerate() {
         let mut call = tool_call(call, when)?;
         if let (None, Some(id)) = (&call.external_id, &line.external_id) {
             call.external_id = external(Some(format!("{id}/tool-{order}")))?;
         }
-        pieces.push(Piece::ToolCall(call));
+        kinds.push(EntryKind::ToolCall(call));
     }
     if let Some(assistant) = line.assistant {
-        pieces.push(said(Role::Assistant, assistant, None)?);
+        kinds.push(said(Role::Assistant, assistant, None)?);
     }
-    if pieces.is_empty() {
+    if kinds.is_empty() {
         return Err(Unreadable("the turn is empty; give it user, assistant or tool_calls".into()));
     }
-    Ok(Line::Pieces(pieces.into_iter().map(|piece| (thread.clone(), piece)).collect()))
+    Ok(Line::Entries(kinds.into_iter().map(|kind| Entry { thread: thread.clone(), kind }).collect()))
 }
 
 /// Reads a tool call that stands alone: the object of a `tool_call` line, its type left out or not.
@@ -291,8 +343,17 @@ pub fn header() -> Result<String, serde_json::Error> {
     serde_json::to_string(&HeaderLine { kind: "treering".into(), version: VERSION })
 }
 
-/// The line of a conversation.
-pub fn conversation_line(it: &Conversation) -> Result<String, serde_json::Error> {
+/// The line of an item of an export.
+pub fn line(item: Exported<'_>) -> Result<String, serde_json::Error> {
+    match item {
+        Exported::Conversation(conversation) => conversation_line(conversation),
+        Exported::Thread(thread) => thread_line(thread),
+        Exported::Message(message) => message_line(message),
+        Exported::ToolCall(call) => tool_call_line(call),
+    }
+}
+
+fn conversation_line(it: &Conversation) -> Result<String, serde_json::Error> {
     serde_json::to_string(&ConversationLine {
         kind: "conversation".into(),
         id: Some(it.id.to_string()),
@@ -305,16 +366,8 @@ pub fn conversation_line(it: &Conversation) -> Result<String, serde_json::Error>
         started_at: Some(it.started_at.to_string()),
         state: Some(it.state.as_str().into()),
         external_id: it.external_id.as_ref().map(ToString::to_string),
+        policy: it.policy.clone(),
     })
-}
-
-/// The line of something in a conversation.
-pub fn recorded_line(recorded: Recorded<'_>) -> Result<String, serde_json::Error> {
-    match recorded {
-        Recorded::Thread(thread) => thread_line(thread),
-        Recorded::Message(message) => message_line(message),
-        Recorded::ToolCall(call) => tool_call_line(call),
-    }
 }
 
 fn thread_line(thread: &Thread) -> Result<String, serde_json::Error> {
@@ -328,32 +381,36 @@ fn thread_line(thread: &Thread) -> Result<String, serde_json::Error> {
 }
 
 fn message_line(message: &Message) -> Result<String, serde_json::Error> {
-    let said = &message.said;
-    let text = serde_json::value::to_raw_value(&said.text)?;
-    let parts = said.parts.as_ref().map(raw).transpose()?;
+    let body = &message.body;
+    let text = serde_json::value::to_raw_value(&body.text)?;
+    let mut null_fields = Vec::new();
+    let parts = raw(body.parts.as_ref(), NullField::Parts, &mut null_fields)?;
     serde_json::to_string(&MessageLine {
         kind: "message".into(),
         idx: Some(message.idx.0),
         thread: unless_main(&message.thread),
-        role: said.role.as_str().into(),
-        author: said.author.clone(),
+        role: body.role.as_str().into(),
+        author: body.author.clone(),
         text: &text,
         parts: parts.as_deref(),
-        at: Some(said.at.to_string()),
-        external_id: said.external_id.as_ref().map(ToString::to_string),
+        null_fields,
+        at: Some(body.at.to_string()),
+        external_id: body.external_id.as_ref().map(ToString::to_string),
     })
 }
 
 fn tool_call_line(it: &ToolCall) -> Result<String, serde_json::Error> {
-    let args = raw(&it.call.args)?;
     let outcome = it.call.outcome.as_ref();
-    let result = outcome.map(|outcome| raw(&outcome.result)).transpose()?;
+    let mut null_fields = Vec::new();
+    let args = raw(Some(&it.call.args), NullField::Args, &mut null_fields)?;
+    let result = raw(outcome.map(|outcome| &outcome.result), NullField::Result, &mut null_fields)?;
     serde_json::to_string(&ToolCallLine {
         kind: "tool_call".into(),
         thread: unless_main(&it.thread),
         name: it.call.name.clone(),
-        args: Some(&args),
+        args: args.as_deref(),
         result: result.as_deref(),
+        null_fields,
         success: outcome.and_then(|outcome| outcome.success),
         duration_ms: outcome.and_then(|outcome| outcome.duration_ms),
         at: Some(it.call.at.to_string()),
@@ -361,8 +418,18 @@ fn tool_call_line(it: &ToolCall) -> Result<String, serde_json::Error> {
     })
 }
 
-fn raw(json: &Json) -> Result<Box<RawValue>, serde_json::Error> {
-    RawValue::from_string(json.as_str().to_owned())
+/// The JSON of a field as a line has it; a null is listed instead.
+fn raw(
+    json: Option<&Json>,
+    field: NullField,
+    nulls: &mut Vec<NullField>,
+) -> Result<Option<Box<RawValue>>, serde_json::Error> {
+    match json {
+        Some(json) if json.as_str() == "null" => nulls.push(field),
+        Some(json) => return RawValue::from_string(json.as_str().to_owned()).map(Some),
+        None => {}
+    }
+    Ok(None)
 }
 
 fn unless_main(thread: &ThreadName) -> Option<String> {

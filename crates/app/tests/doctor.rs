@@ -90,7 +90,7 @@ fn a_sound_home_passes_and_says_what_it_found() {
     home.say();
     let (healthy, found) = home.doctor(&[]);
     assert!(
-        healthy && check(&found, "store")["found"].as_str().unwrap().contains("sound, schema 7"),
+        healthy && check(&found, "store")["found"].as_str().unwrap().contains("sound, schema 8"),
         "{found}"
     );
     assert_eq!(
@@ -101,6 +101,31 @@ fn a_sound_home_passes_and_says_what_it_found() {
     assert!(home.doctor(&["--offline"]).0);
     assert_eq!(server.asked().len(), asked);
     assert!(home.ok(&["doctor"]).contains("✓ store"), "{}", home.ok(&["doctor"]));
+}
+
+/// The calls that it makes are accounted, and that is the only thing it writes.
+#[cfg(unix)]
+#[test]
+fn it_tells_that_its_own_writes_failed() {
+    let server = FaultServer::start([answer("ready")]);
+    let more = "[chat]\nmodel = \"compatible/m-2\"\n[spend]\nday_tokens = 100000000\n";
+    let home = Home::new(&server, more);
+    home.say();
+    // Room for the index of the log, and for hardly more than that.
+    let script = "trap '' XFSZ; ulimit -f 64; exec \"$@\"";
+    let program = env!("CARGO_BIN_EXE_treering");
+    let output = Command::new("/bin/sh")
+        .args(["-c", script, "limited", program, "--json", "doctor"])
+        .env_clear()
+        .env("TREERING_HOME", home.path())
+        .output()
+        .unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let writes = check(&found, "writes");
+    assert!(!output.status.success() && writes["state"] == "broken", "{found}");
+    assert!(writes["found"].as_str().unwrap().contains("stopped accepting writes"), "{writes}");
+    assert!(writes["fix"].as_str().unwrap().contains("restart"), "{writes}");
+    assert!(home.doctor(&["--offline"]).0, "the store itself is sound");
 }
 
 /// Processes that ask at the same time keep to the quota together.

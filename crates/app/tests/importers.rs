@@ -110,14 +110,11 @@ impl Home {
     /// What `treering export` writes.
     fn export(&self) -> String {
         let mut lines = vec![wire::header().unwrap()];
-        for conversation in self.conversations() {
-            lines.push(wire::conversation_line(&conversation).unwrap());
-            let take = |recorded: treering_engine::Recorded<'_>| {
-                lines.push(wire::recorded_line(recorded).unwrap());
-                Ok::<(), treering::Error>(())
-            };
-            self.memory.record(conversation.id, take).unwrap();
-        }
+        let take = |item: treering_engine::Exported<'_>| {
+            lines.push(wire::line(item).unwrap());
+            Ok::<(), treering::Error>(())
+        };
+        self.memory.export(&[], take).unwrap();
         lines.join("\n") + "\n"
     }
 
@@ -175,7 +172,7 @@ fn readable(home: &Home, report: &FileReport) -> String {
 }
 
 fn said(message: &Message) -> String {
-    let said = &message.said;
+    let said = &message.body;
     let author = said.author.as_ref().map(|author| format!(" ({author})")).unwrap_or_default();
     let parts = said.parts.as_ref().map(|parts| format!(" + {}", preview(parts.as_str(), 60)));
     let text = preview(&said.text, 100);
@@ -348,7 +345,7 @@ fn inventory(home: &Home) -> Vec<String> {
         for turn in home.turns(&conversation) {
             for step in turn.steps() {
                 lines.push(match step {
-                    Step::Message(it) => format!("{:?} {}", it.said, conversation.id),
+                    Step::Message(it) => format!("{:?} {}", it.body, conversation.id),
                     Step::ToolCall(it) => format!("{:?} {}", it.call, conversation.id),
                 });
             }

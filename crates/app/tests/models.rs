@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use treering::{
-    Agent, AgentSettings, EmbedOptions, Incoming, Matching, Memory, Models, NewConversation, NewMessage,
-    Options, ProviderOptions, Query, Role, Scope, SummarizeOptions, Target, ThreadName, Timestamp,
-    WorkSettings, Worker,
+    Agent, AgentSettings, EmbedOptions, Entry, Incoming, Matching, Memory, Models, NewConversation,
+    NewMessage, Options, ProviderOptions, Query, Role, Scope, SummarizeOptions, Target, ThreadName,
+    Timestamp, WorkSettings, Worker,
 };
 use treering_core::Node;
 use treering_core::acceptance::LEAST_GROUNDED;
@@ -137,7 +137,7 @@ fn a_conversation_goes_all_the_way() {
         ),
     ];
     let message =
-        |(role, text): (Role, &str)| memory.message(ThreadName::main(), NewMessage::new(role, text, then()));
+        |(role, text): (Role, &str)| Entry::message(ThreadName::main(), NewMessage::new(role, text, then()));
     let entries = said.map(message).into();
     let target = Target::Named(NewConversation::default());
     let id = memory.append(Incoming { target, entries, matching: Matching::None }).unwrap().conversation.id;
@@ -191,7 +191,7 @@ fn what_it_writes_is_accepted() {
         ],
     ];
     for talk in talks {
-        let message = |(role, text)| memory.message(ThreadName::main(), NewMessage::new(role, text, then()));
+        let message = |(role, text)| Entry::message(ThreadName::main(), NewMessage::new(role, text, then()));
         let entries = [Role::User, Role::Assistant].into_iter().zip(talk).map(message).collect();
         let target = Target::Named(NewConversation::default());
         let stored = memory.append(Incoming { target, entries, matching: Matching::None }).unwrap();

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use treering::{
-    Bpe, ContextRequest, EmbeddedStore, Extractive, Incoming, Matching, Memory, Models, NewConversation,
-    NewMessage, Parts, Policy, ProviderOptions, Query, Role, Scope, StaticEmbedder, Sync, Target, TenantId,
-    ThreadName, Timestamp, Update, WorkSettings, Worker,
+    Bpe, ContextRequest, EmbeddedStore, Entry, Extractive, Incoming, Matching, Memory, Models,
+    NewConversation, NewMessage, Parts, Policy, ProviderOptions, Query, Role, Scope, StaticEmbedder, Sync,
+    Target, TenantId, ThreadName, Timestamp, Update, WorkSettings, Worker,
 };
 use treering_core::ports::{JobFilter, Span};
 use treering_core::{Clock, Conversation, ConversationId, Embedder, JobState, MessageIdx};
@@ -62,6 +62,7 @@ fn parts(folder: &Path, server: &FaultServer, clock: &Arc<FakeClock>, embedder: 
             ..WorkSettings::default()
         },
         spend: Default::default(),
+        search: Default::default(),
     }
 }
 
@@ -73,7 +74,7 @@ fn say(memory: &Memory, turn: u32) -> Conversation {
         )
     };
     let now = memory.clock().now();
-    let message = |role: Role| memory.message(ThreadName::main(), NewMessage::new(role, text(role), now));
+    let message = |role: Role| Entry::message(ThreadName::main(), NewMessage::new(role, text(role), now));
     let entries = vec![message(Role::User), message(Role::Assistant)];
     let named = NewConversation { external_id: Some(external("outage")), ..NewConversation::default() };
     let incoming = Incoming { target: Target::Named(named), entries, matching: Matching::None };

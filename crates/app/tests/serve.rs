@@ -70,7 +70,7 @@ fn events_tell_what_other_processes_bring() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path(), &[]);
     std::thread::scope(|scope| {
-        let following = scope.spawn(|| server.events("0.0.0", &["turn", "sealed", "node"]));
+        let following = scope.spawn(|| server.events("0", &["turn", "sealed", "node"]));
         let lines: String = (0..20).map(|number| format!("{}\n", turn(number))).collect();
         let file = home.path().join("lines.jsonl");
         std::fs::write(&file, lines).unwrap();
@@ -100,7 +100,7 @@ fn events_tell_what_failed() {
     let server = Server::start(home.path(), &options);
     let entries: Vec<Value> = (0..20).map(turn).collect();
     server.post("/v1/append", &json!({ "title": "Gates", "entries": entries }));
-    let events = server.events("0.0.0", &["failed"]);
+    let events = server.events("0", &["failed"]);
     let (_, failed) = events.iter().find(|(kind, _)| kind == "failed").unwrap();
     assert_eq!((&failed["slug"], &failed["log"]["event"]), (&json!("gates"), &json!("fail")), "{failed}");
     assert!(failed["log"]["text"].as_str().unwrap().contains("failed"), "{failed}");
@@ -407,4 +407,113 @@ fn a_provider_that_does_not_answer_keeps_it_neither_from_stopping_nor_its_jobs()
     let log = server.stop();
     assert!(log.contains("another worker takes them"), "{log}");
     assert_given_back(home.path());
+}
+
+/// Appends until the store has met an I/O error. Gives the messages that were acknowledged, and the refusal.
+#[cfg(unix)]
+fn append_until_it_fails(server: &Server) -> (usize, Value) {
+    let mut acknowledged = 0;
+    for batch in 0..200 {
+        let entries: Vec<Value> = (0..20).map(|number| turn(batch * 20 + number)).collect();
+        let body = json!({ "key": "k", "title": "Gates", "entries": entries });
+        let (status, answer) = server.request("POST", "/v1/append", &[], Some(&body));
+        if status != 200 {
+            assert_eq!(status, 503, "{answer}");
+            return (acknowledged, answer);
+        }
+        acknowledged += answer["messages"].as_array().unwrap().len();
+    }
+    panic!("nothing failed");
+}
+
+#[cfg(unix)]
+#[test]
+fn after_an_io_error_writes_are_refused_and_reads_go_on() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start_limited(home.path(), 3000);
+    assert_eq!(server.get("/ready")["status"], "ok");
+    let (acknowledged, refusal) = append_until_it_fails(&server);
+    assert!(acknowledged > 0);
+    let one = json!({ "key": "k", "entries": [turn(100_000)] });
+    for refusal in [refusal, server.request("POST", "/v1/append", &[], Some(&one)).1] {
+        assert!(refusal["error"].as_str().unwrap().contains("stopped accepting writes"), "{refusal}");
+        assert!(refusal["hint"].as_str().unwrap().contains("restart"), "{refusal}");
+    }
+    assert_eq!(server.get("/health")["status"], "ok");
+    let (status, ready) = server.request("GET", "/ready", &[], None);
+    assert_eq!((status, &ready["status"]), (503, &json!("the store refuses writes")));
+    let stats = server.get("/v1/stats");
+    assert_eq!(stats["messages"], acknowledged);
+    for said in [&stats["store"], &server.get("/v1/conversations/gates/status")] {
+        assert!(said["writes_refused"].as_str().unwrap().contains("restart"), "{said}");
+    }
+    assert_eq!(
+        server.post("/v1/search", &json!({ "query": "gate 7", "limit": 1 }))["hits"][0]["slug"],
+        "gates"
+    );
+    let context = server.post("/v1/context", &json!({ "query": "gate 7", "budget": 500 }));
+    assert!(context["text"].as_str().unwrap().contains("gate"), "{context}");
+
+    let call = |tool: &str, arguments: Value| {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": { "name": tool, "arguments": arguments } });
+        let accept = [("accept", "application/json, text/event-stream")];
+        server.request("POST", "/mcp", &accept, Some(&body)).1["result"].clone()
+    };
+    let refused = call("remember", json!({ "key": "k", "user": "And gate 8?" }));
+    let text = refused["content"][0]["text"].as_str().unwrap();
+    assert!(refused["isError"] == true && text.contains("restart"), "{text}");
+    assert!(text.contains("no argument is at fault") && !text.contains("correct the argument"), "{text}");
+    let told = call("status", json!({}))["structuredContent"]["writes_refused"].clone();
+    assert!(told.as_str().unwrap().contains("restart"), "{told}");
+
+    let log = server.stop();
+    assert_eq!(log.matches("the store refuses writes").count(), 1, "{log}");
+    let verified = ok(home.path(), &["verify"]);
+    assert_eq!((&verified["clean"], &verified["messages"]), (&json!(true), &json!(acknowledged)));
+    let server = Server::start(home.path(), &[]);
+    assert_eq!(server.get("/ready")["status"], "ok", "a restart lets it write again");
+    server.post("/v1/append", &one);
+    server.stop();
+}
+
+#[test]
+fn a_home_that_is_served_is_backed_up_but_not_restored() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &[]);
+    server.post("/v1/append", &json!({ "key": "k", "entries": [turn(0)] }));
+    let made = ok(home.path(), &["backup", "one.db"]);
+    assert_eq!((&made["conversations"], &made["messages"]), (&json!(1), &json!(2)));
+    let refused = treering(home.path(), &["restore", "--yes", "one.db"]).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        !refused.status.success() && said.contains("another process") && said.contains("treering serve"),
+        "{said}"
+    );
+    server.post("/v1/append", &json!({ "key": "k", "entries": [turn(1)] }));
+    server.stop();
+    let restored = ok(home.path(), &["restore", "--yes", "one.db"]);
+    assert_eq!((&restored["messages"], &restored["schema_version"]), (&json!(2), &made["schema_version"]));
+    assert_eq!(ok(home.path(), &["stats"])["messages"], 2);
+}
+
+#[cfg(unix)]
+#[test]
+fn status_tells_that_its_own_writes_failed_and_waits_no_longer() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("lines.jsonl");
+    std::fs::write(&file, (0..40).map(|number| format!("{}\n", turn(number))).collect::<String>()).unwrap();
+    ok(home.path(), &["append", "--no-tree", "--key", "k", "--user", "How is the weir?"]);
+    let stdin = std::fs::File::open(&file).unwrap();
+    let appended =
+        treering(home.path(), &["append", "--no-tree", "--key", "k"]).stdin(stdin).output().unwrap();
+    assert!(appended.status.success());
+    // Room for the index of the log, and for hardly more than that.
+    let patient = ["--json", "--set", "work.gate_timeout_ms=100000000", "status", "--wait"];
+    let output = doors::limited(&treering(home.path(), &patient), 64).output().unwrap();
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(status["writes_refused"].as_str().unwrap().contains("restart"), "{status}");
+    assert_eq!(status["clear"], false);
+    assert_eq!(ok(home.path(), &["verify"])["clean"], true);
+    assert!(ok(home.path(), &["status"])["writes_refused"].is_null());
 }

@@ -82,8 +82,10 @@ fn a_dry_run_writes_nothing() {
     assert!(other["jobs_by_level"][0].as_u64() > first.as_u64(), "{other}");
     assert!(home.ok(&["update", "--full", "--dry-run"]).contains("nothing was written"));
     assert_eq!(home.json(&["logs"]), logged);
-    let names: Vec<_> = std::fs::read_dir(home.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
-    assert_eq!(names, [FILE]);
+    let mut names: Vec<_> =
+        std::fs::read_dir(home.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, [FILE, "treering.lock"]);
     assert!(std::fs::read(home.path().join(FILE)).unwrap() == before, "the store was touched");
 }
 
@@ -346,27 +348,6 @@ fn wrong_arguments_are_named() {
     home.misused(&["update", "--with", "length=2"], &["length", "0.5"]);
     let ambiguous = Home::demo();
     ambiguous.refuses(&["show", "l1-"], &["l1-", "fits", "a few more digits"]);
-}
-
-#[test]
-fn messages_that_cannot_be_found_are_found_again() {
-    let home = undisturbed(12);
-    let before = home.ok(&["export"]);
-    home.store(|store| {
-        store.execute_batch("DELETE FROM places; UPDATE conversations SET latest = '[]'").unwrap();
-    });
-    let found = home.run(&["--json", "verify"]);
-    assert_eq!(found.status.code(), Some(1));
-    let report: Value = serde_json::from_slice(&found.stdout).unwrap();
-    let told = json!("conversation told: 24 messages are stored, and 0 have a place");
-    assert_eq!(report["problems"][0], json!({ "conversation": null, "what": told }), "{report}");
-
-    let said = home.ok(&["verify", "--repair"]);
-    assert!(said.contains("✓ conversation told: its messages have their places again"), "{said}");
-    assert!(said.contains("everything adds up"), "{said}");
-    assert_eq!(home.ok(&["export"]), before);
-    home.ok(&["append", "told", "--user", "Is the gauge back?", "--no-tree"]);
-    assert_eq!(home.json(&["verify", "--repair"])["repaired_store"], json!([]), "once is enough");
 }
 
 // ---------------------------------------------------------------- crashes

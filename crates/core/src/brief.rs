@@ -1,11 +1,13 @@
 //! The brief: everything a summariser is given to write one node, and nothing else.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Invalid;
+use crate::facts::Facts;
 use crate::message::Role;
 use crate::node::{Level, NodeContent};
 use crate::policy::Length;
@@ -83,9 +85,28 @@ pub struct Brief {
     pub deduplicate: bool,
     /// What it covers, in order.
     pub passages: Vec<Passage>,
+    /// The facts of the passages, once somebody asked for them.
+    facts: OnceCell<Facts>,
 }
 
 impl Brief {
+    /// A brief.
+    #[must_use]
+    pub const fn new(
+        level: Level,
+        strategy: Strategy,
+        length: Length,
+        deduplicate: bool,
+        passages: Vec<Passage>,
+    ) -> Self {
+        Self { level, strategy, length, deduplicate, passages, facts: OnceCell::new() }
+    }
+
+    /// The facts of everything that it covers. Computed once: the summariser and the acceptance both need them.
+    pub fn facts(&self) -> &Facts {
+        self.facts.get_or_init(|| Facts::of_passages(&self.passages))
+    }
+
     /// Characters of what it covers: what was said, or the overviews of the children.
     #[must_use]
     pub fn chars(&self) -> u64 {

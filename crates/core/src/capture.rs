@@ -11,7 +11,7 @@ use crate::error::Invalid;
 use crate::hash::ContentHash;
 use crate::ids::{ExternalId, MessageIdx, ThreadName, TurnNo};
 use crate::message::{Message, NewMessage, Role, Turn};
-use crate::ports::Known;
+use crate::ports::ExistingItem;
 use crate::slug;
 use crate::time::Timestamp;
 use crate::tool::{NewToolCall, ToolCall, ToolResult};
@@ -19,20 +19,21 @@ use crate::tool::{NewToolCall, ToolCall, ToolResult};
 /// The largest text, argument or result that is taken, in bytes.
 pub const LARGEST_BYTES: usize = 256 << 20;
 
-/// Something that arrives, and the thread it belongs to.
+/// Something that arrives, and the thread it belongs to. Callers give messages as they came; the engine counts them
+/// before it holds the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct Entry<M = NewMessage> {
     /// The thread it belongs to.
     pub thread: ThreadName,
-    /// What it is.
-    pub what: Arrival,
+    /// The thing itself.
+    pub kind: EntryKind<M>,
 }
 
-/// What can arrive.
+/// The things that can arrive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Arrival {
+pub enum EntryKind<M = NewMessage> {
     /// A message.
-    Message(Weighed),
+    Message(M),
     /// A tool call, with or without its result.
     ToolCall(NewToolCall),
     /// The result of a tool call that arrived before.
@@ -64,32 +65,61 @@ pub enum ForkPoint {
     External(ExternalId),
 }
 
-/// A message with its sizes and its hash, which cost enough to be counted before the store is
-/// held.
+/// A message with its sizes and its hash. They cost enough to be computed before the store is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Weighed {
-    said: NewMessage,
+pub struct CountedMessage {
+    /// The message.
+    pub body: NewMessage,
+    /// The hash of what it says.
+    pub hash: ContentHash,
     chars: u32,
     tokens: u32,
-    hash: ContentHash,
 }
 
-impl Weighed {
-    /// Counts and hashes a message.
-    pub fn new(said: NewMessage, tokens: impl FnOnce(&str) -> u32) -> Self {
-        Self { chars: crate::text::chars(&said.text), tokens: tokens(&said.text), hash: said.hash(), said }
+/// An entry whose message was counted.
+pub type CountedEntry = Entry<CountedMessage>;
+
+impl CountedMessage {
+    fn new(body: NewMessage, tokens: &dyn Fn(&str) -> u32) -> Self {
+        Self { chars: crate::text::chars(&body.text), tokens: tokens(&body.text), hash: body.hash(), body }
+    }
+}
+
+impl From<EntryKind> for Entry {
+    /// An entry of the main thread.
+    fn from(kind: EntryKind) -> Self {
+        Self { thread: ThreadName::main(), kind }
+    }
+}
+
+impl Entry {
+    /// A message of a thread.
+    #[must_use]
+    pub const fn message(thread: ThreadName, message: NewMessage) -> Self {
+        Self { thread, kind: EntryKind::Message(message) }
     }
 
-    /// The hash of what it says.
+    /// When it happened; a fork has no time of its own.
     #[must_use]
-    pub const fn hash(&self) -> ContentHash {
-        self.hash
+    pub const fn at(&self) -> Option<Timestamp> {
+        match &self.kind {
+            EntryKind::Message(message) => Some(message.at),
+            EntryKind::ToolCall(call) => Some(call.at),
+            EntryKind::ToolResult { at, .. } => Some(*at),
+            EntryKind::Fork { .. } => None,
+        }
     }
 
-    /// The message.
-    #[must_use]
-    pub const fn said(&self) -> &NewMessage {
-        &self.said
+    /// Counts and hashes the message, where it is one; refuses what could not be stored as it came.
+    pub fn counted(self, tokens: &dyn Fn(&str) -> u32) -> Result<CountedEntry, Invalid> {
+        validate(&self.kind)?;
+        let kind = match self.kind {
+            EntryKind::Message(message) => EntryKind::Message(CountedMessage::new(message, tokens)),
+            EntryKind::ToolCall(call) => EntryKind::ToolCall(call),
+            EntryKind::ToolResult { call, outcome, at } => EntryKind::ToolResult { call, outcome, at },
+            EntryKind::Fork { parent, after } => EntryKind::Fork { parent, after },
+        };
+        Ok(Entry { thread: self.thread, kind })
     }
 }
 
@@ -123,22 +153,21 @@ pub struct Captured {
     pub outcomes: Vec<Outcome>,
 }
 
-/// Refuses what could not be stored as it came.
-pub fn validate(entry: &Entry) -> Result<(), Invalid> {
-    let (what, bytes) = match &entry.what {
-        Arrival::Message(message) => {
-            let parts = message.said.parts.as_ref().map_or(0, |parts| parts.as_str().len());
-            ("message", message.said.text.len().max(parts))
+fn validate(kind: &EntryKind) -> Result<(), Invalid> {
+    let (what, bytes) = match kind {
+        EntryKind::Message(message) => {
+            let parts = message.parts.as_ref().map_or(0, |parts| parts.as_str().len());
+            ("message", message.text.len().max(parts))
         }
-        Arrival::ToolCall(call) => {
+        EntryKind::ToolCall(call) => {
             if call.name.is_empty() {
                 return Err(Invalid::new("tool call", "a tool call needs the name of the tool"));
             }
             let result = call.outcome.as_ref().map_or(0, |outcome| outcome.result.as_str().len());
             ("tool call", call.args.as_str().len().max(result))
         }
-        Arrival::ToolResult { outcome, .. } => ("tool result", outcome.result.as_str().len()),
-        Arrival::Fork { .. } => return Ok(()),
+        EntryKind::ToolResult { outcome, .. } => ("tool result", outcome.result.as_str().len()),
+        EntryKind::Fork { .. } => return Ok(()),
     };
     if bytes > LARGEST_BYTES {
         return Err(Invalid::new(
@@ -150,20 +179,20 @@ pub fn validate(entry: &Entry) -> Result<(), Invalid> {
 }
 
 /// The external ids whose state the decision depends on.
-pub fn ids_of(entries: &[Entry]) -> Vec<&ExternalId> {
-    entries.iter().filter_map(Entry::external_id).collect()
+pub fn ids_of(entries: &[CountedEntry]) -> Vec<&ExternalId> {
+    entries.iter().filter_map(CountedEntry::external_id).collect()
 }
 
-impl Entry {
+impl CountedEntry {
     /// The external id under which it is stored, waits for its result, or forks.
     #[must_use]
     pub fn external_id(&self) -> Option<&ExternalId> {
-        match &self.what {
-            Arrival::Message(message) => message.said.external_id.as_ref(),
-            Arrival::ToolCall(call) => call.external_id.as_ref(),
-            Arrival::ToolResult { call, .. } => Some(call),
-            Arrival::Fork { after: ForkPoint::External(id), .. } => Some(id),
-            Arrival::Fork { .. } => None,
+        match &self.kind {
+            EntryKind::Message(message) => message.body.external_id.as_ref(),
+            EntryKind::ToolCall(call) => call.external_id.as_ref(),
+            EntryKind::ToolResult { call, .. } => Some(call),
+            EntryKind::Fork { after: ForkPoint::External(id), .. } => Some(id),
+            EntryKind::Fork { .. } => None,
         }
     }
 }
@@ -172,8 +201,8 @@ impl Entry {
 /// entries' external ids.
 pub fn capture(
     conversation: Conversation,
-    known: HashMap<ExternalId, Known>,
-    entries: &[Entry],
+    known: HashMap<ExternalId, ExistingItem>,
+    entries: &[CountedEntry],
     tokens: &dyn Fn(&str) -> u32,
 ) -> Result<Captured, Invalid> {
     let mut state = State { conversation, known, tokens, added_calls: HashMap::new(), writes: Vec::new() };
@@ -188,7 +217,7 @@ pub fn capture(
 
 struct State<'a> {
     conversation: Conversation,
-    known: HashMap<ExternalId, Known>,
+    known: HashMap<ExternalId, ExistingItem>,
     tokens: &'a dyn Fn(&str) -> u32,
     /// Where in `writes` the tool calls of this portion are.
     added_calls: HashMap<(TurnNo, u32), usize>,
@@ -196,17 +225,19 @@ struct State<'a> {
 }
 
 impl State<'_> {
-    fn take(&mut self, entry: &Entry) -> Result<Outcome, Invalid> {
-        match &entry.what {
-            Arrival::Message(message) => self.message(&entry.thread, message),
-            Arrival::ToolCall(call) => self.tool_call(&entry.thread, call),
-            Arrival::ToolResult { call, outcome, at } => self.tool_result(&entry.thread, call, outcome, *at),
-            Arrival::Fork { parent, after } => {
+    fn take(&mut self, entry: &CountedEntry) -> Result<Outcome, Invalid> {
+        match &entry.kind {
+            EntryKind::Message(message) => self.message(&entry.thread, message),
+            EntryKind::ToolCall(call) => self.tool_call(&entry.thread, call),
+            EntryKind::ToolResult { call, outcome, at } => {
+                self.tool_result(&entry.thread, call, outcome, *at)
+            }
+            EntryKind::Fork { parent, after } => {
                 let after = match after {
                     ForkPoint::Start => None,
                     ForkPoint::Position(idx) => Some(*idx),
                     ForkPoint::External(id) => match self.known.get(id) {
-                        Some(Known::Message(idx, _)) => Some(*idx),
+                        Some(ExistingItem::Message(idx, _)) => Some(*idx),
                         _ => None,
                     },
                 };
@@ -215,11 +246,11 @@ impl State<'_> {
         }
     }
 
-    fn message(&mut self, thread: &ThreadName, message: &Weighed) -> Result<Outcome, Invalid> {
-        let said = &message.said;
+    fn message(&mut self, thread: &ThreadName, message: &CountedMessage) -> Result<Outcome, Invalid> {
+        let said = &message.body;
         if let Some(known) = said.external_id.as_ref().and_then(|id| self.known.get(id)) {
             return Ok(match known {
-                Known::Message(_, hash) if *hash == message.hash => Outcome::Known,
+                ExistingItem::Message(_, hash) if *hash == message.hash => Outcome::Known,
                 _ => Outcome::Differs,
             });
         }
@@ -239,14 +270,14 @@ impl State<'_> {
         self.conversation.totals.tokens += u64::from(message.tokens);
         self.introduce(said);
         if let Some(id) = &said.external_id {
-            self.known.insert(id.clone(), Known::Message(idx, message.hash));
+            self.known.insert(id.clone(), ExistingItem::Message(idx, message.hash));
         }
         let stored = Message {
             idx,
             turn: no,
             turns: self.conversation.totals.turns,
             thread: thread.clone(),
-            said: said.clone(),
+            body: said.clone(),
             chars: message.chars,
             tokens: message.tokens,
             hash: message.hash,
@@ -258,12 +289,12 @@ impl State<'_> {
     fn tool_call(&mut self, thread: &ThreadName, call: &NewToolCall) -> Result<Outcome, Invalid> {
         match call.external_id.as_ref().and_then(|id| self.known.get(id).copied()) {
             None => {}
-            Some(Known::ToolCall { turn, order, finished: false }) => {
+            Some(ExistingItem::ToolCall { turn, order, finished: false }) => {
                 let Some(outcome) = &call.outcome else { return Ok(Outcome::Known) };
                 return Ok(self.finish(call.external_id.as_ref(), turn, order, outcome));
             }
-            Some(Known::ToolCall { .. }) => return Ok(Outcome::Known),
-            Some(Known::Message(..)) => return Ok(Outcome::Differs),
+            Some(ExistingItem::ToolCall { .. }) => return Ok(Outcome::Known),
+            Some(ExistingItem::Message(..)) => return Ok(Outcome::Differs),
         }
         let before = MessageIdx(self.conversation.totals.messages);
         let opens = |_: &Turn| false;
@@ -274,7 +305,7 @@ impl State<'_> {
         self.conversation.totals.tool_calls += 1;
         if let Some(id) = &call.external_id {
             let finished = call.outcome.is_some();
-            self.known.insert(id.clone(), Known::ToolCall { turn: no, order, finished });
+            self.known.insert(id.clone(), ExistingItem::ToolCall { turn: no, order, finished });
         }
         self.added_calls.insert((no, order), self.writes.len());
         let stored = ToolCall { turn: no, thread: thread.clone(), order, before, call: call.clone() };
@@ -291,22 +322,22 @@ impl State<'_> {
         at: Timestamp,
     ) -> Result<Outcome, Invalid> {
         match self.known.get(call).copied() {
-            Some(Known::ToolCall { turn, order, finished: false }) => {
+            Some(ExistingItem::ToolCall { turn, order, finished: false }) => {
                 Ok(self.finish(Some(call), turn, order, outcome))
             }
-            Some(Known::ToolCall { .. }) => Ok(Outcome::Known),
-            Some(Known::Message(..)) | None => {
+            Some(ExistingItem::ToolCall { .. }) => Ok(Outcome::Known),
+            Some(ExistingItem::Message(..)) | None => {
                 let mut said = NewMessage::new(Role::Tool, outcome.result.to_text(), at);
                 said.parts = Some(outcome.result.clone());
                 said.external_id = Some(call.clone());
-                self.message(thread, &Weighed::new(said, self.tokens))
+                self.message(thread, &CountedMessage::new(said, self.tokens))
             }
         }
     }
 
     fn finish(&mut self, id: Option<&ExternalId>, turn: TurnNo, order: u32, outcome: &ToolResult) -> Outcome {
         if let Some(id) = id {
-            self.known.insert(id.clone(), Known::ToolCall { turn, order, finished: true });
+            self.known.insert(id.clone(), ExistingItem::ToolCall { turn, order, finished: true });
         }
         // A call that was added in this very portion gets its result before it is written.
         let added = self.added_calls.get(&(turn, order)).and_then(|place| self.writes.get_mut(*place));

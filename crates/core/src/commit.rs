@@ -1,7 +1,8 @@
-//! The one write door: a `Commit` is applied whole or not at all.
+//! The one way to write: a commit is a list of writes that is applied atomically.
 
 use crate::conversation::Conversation;
-use crate::ids::{ConversationId, TenantId, TurnNo};
+use crate::hash::ContentHash;
+use crate::ids::{ConversationId, TurnNo};
 use crate::index::{VectorIndex, Vectors};
 use crate::job::{Job, JobId, JobKind};
 use crate::message::Message;
@@ -9,15 +10,6 @@ use crate::node::{Level, Node};
 use crate::spend::Charge;
 use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolResult};
-
-/// What is written together.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Commit {
-    /// The tenant it belongs to.
-    pub tenant: TenantId,
-    /// The writes, in order.
-    pub writes: Vec<Write>,
-}
 
 /// One write. Ground truth is added; what is said about it is put, replacing what was there.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,10 +43,36 @@ pub enum Write {
     PutVectors(String, Vectors),
     /// Drops every vector of a model.
     DropVectors(String),
+    /// Drops the vectors that a model gave to these contents.
+    RemoveVectors(String, Vec<ContentHash>),
     /// Says which model's vectors search goes by.
     PutVectorIndex(VectorIndex),
     /// Adds to the account of what calls to models cost.
     AddSpend(Charge),
+}
+
+impl Write {
+    /// The conversation that it changes; none for what belongs to the tenant.
+    #[must_use]
+    pub const fn conversation(&self) -> Option<ConversationId> {
+        match self {
+            Self::PutConversation(conversation) => Some(conversation.id),
+            Self::AddMessage(id, _)
+            | Self::AddToolCall(id, _)
+            | Self::FinishToolCall(id, ..)
+            | Self::PutNode(id, _)
+            | Self::SetParent(id, ..)
+            | Self::MarkDirty(id, ..)
+            | Self::FellTree(id, _) => Some(*id),
+            Self::AddJob(job) | Self::PutJob(job) | Self::RemoveJob(job) => Some(job.conversation),
+            Self::AddLog(line) => line.conversation,
+            Self::PutVectors(..)
+            | Self::DropVectors(_)
+            | Self::RemoveVectors(..)
+            | Self::PutVectorIndex(_)
+            | Self::AddSpend(_) => None,
+        }
+    }
 }
 
 /// A line of the log of background work.

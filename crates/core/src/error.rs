@@ -66,6 +66,26 @@ pub enum StoreError {
         /// How long it was waited for.
         seconds: u64,
     },
+    /// Another process has the store open, and nobody may.
+    #[error("another process has the store {path} open")]
+    InUse {
+        /// The store's file.
+        path: PathBuf,
+    },
+    /// Another process wrote to the store while it was read where nothing could keep it from doing so.
+    #[error("another process wrote to the store {path} while it was read")]
+    Changed {
+        /// The store's file.
+        path: PathBuf,
+    },
+    /// The store stopped accepting writes after an I/O error. What was acknowledged before is kept.
+    #[error("the store {path} stopped accepting writes after an I/O error: {detail}")]
+    Stopped {
+        /// The store's file.
+        path: PathBuf,
+        /// The error that stopped it.
+        detail: String,
+    },
     /// The plan of a commit refused to go on; nothing was written.
     #[error(transparent)]
     Refused(#[from] Invalid),
@@ -87,11 +107,14 @@ impl StoreError {
             Self::ReadOnly { .. } => "nothing was changed; give this user write access to the folder, or choose another home with --home".into(),
             Self::Full { .. } => "nothing was lost and nothing was half-written; free some space and try again".into(),
             Self::Corrupt { path, .. } => format!(
-                "the file was left as it is; restore {} from a copy, or move it away and import the sources again (where the store still opens, `treering verify` lists the damage)",
+                "the file was left as it is; restore a backup with `treering restore`, or move {} away and import the sources again (where the store still opens, `treering verify` lists the damage)",
                 path.display()
             ),
             Self::TooNew { .. } => "the file was left as it is; install the newer Treering to open it".into(),
             Self::Busy { .. } => "nothing was written; another process is writing a lot, try again".into(),
+            Self::Changed { .. } => "try again; with write access to its folder this does not happen".into(),
+            Self::InUse { .. } => "nothing was changed; stop `treering serve`, agents and other programs that use this home, then try again".into(),
+            Self::Stopped { .. } => "nothing that was acknowledged is lost; check the disk, then restart Treering, which checks the store as it opens, and run `treering verify`".into(),
             Self::Refused(_) | Self::Failed { .. } => return None,
         })
     }

@@ -2,6 +2,7 @@
 //! next model are. The old ones serve until the new ones are complete; then one commit cuts over.
 
 use crate::hash::ContentHash;
+use crate::ports::Cursor;
 
 /// Vectors, each with what it is the vector of.
 pub type Vectors = Vec<(ContentHash, Vec<f32>)>;
@@ -20,19 +21,8 @@ pub struct VectorIndex {
 pub struct Rebuild {
     /// Its model.
     pub model: String,
-    /// How far it is.
-    pub done: Progress,
-}
-
-/// Everything up to these numbers of arrival has its vectors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Progress {
-    /// Of messages.
-    pub messages: u64,
-    /// Of tool calls.
-    pub calls: u64,
-    /// Of nodes.
-    pub nodes: u64,
+    /// Everything before this position of the change feed has its vectors.
+    pub done: Cursor,
 }
 
 impl VectorIndex {
@@ -49,14 +39,14 @@ impl VectorIndex {
         let next = match self.next {
             _ if self.model == model => None,
             Some(begun) if begun.model == model => Some(begun),
-            _ => Some(Rebuild { model: model.to_owned(), done: Progress::default() }),
+            _ => Some(Rebuild { model: model.to_owned(), done: Cursor::start() }),
         };
         Self { next, ..self }
     }
 
     /// The index further on its way; as it is where it is no longer on the way to that model.
     #[must_use]
-    pub fn advanced(mut self, model: &str, done: Progress) -> Self {
+    pub fn advanced(mut self, model: &str, done: Cursor) -> Self {
         if let Some(next) = self.next.as_mut().filter(|next| next.model == model) {
             next.done = done;
         }
@@ -80,13 +70,13 @@ mod tests {
     #[test]
     fn an_index_goes_from_one_model_to_the_next() {
         let index = VectorIndex::of("a").towards("b");
-        let done = Progress { messages: 7, ..Progress::default() };
-        let index = index.advanced("b", done).advanced("c", Progress::default());
+        let done: Cursor = "7".parse().unwrap();
+        let index = index.advanced("b", done.clone()).advanced("c", Cursor::start());
         assert_eq!(index.next, Some(Rebuild { model: "b".into(), done }));
         assert_eq!(index.clone().towards("b"), index, "what was begun goes on");
         assert_eq!(index.clone().towards("a"), VectorIndex::of("a"), "back again");
         let other = index.clone().towards("c");
-        assert_eq!(other.next.map(|next| next.done), Some(Progress::default()), "given up for another");
+        assert_eq!(other.next.map(|next| next.done), Some(Cursor::start()), "given up for another");
         assert_eq!(index.cut_over(), VectorIndex::of("b"));
         assert_eq!(VectorIndex::of("a").cut_over(), VectorIndex::of("a"));
     }

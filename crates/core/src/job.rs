@@ -125,6 +125,31 @@ impl fmt::Display for JobKind {
     }
 }
 
+/// How many due jobs a worker takes at once. A model embeds many texts in one call, but writes one summary at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchSizes {
+    /// Turns to embed.
+    pub turns: usize,
+    /// Other jobs.
+    pub others: usize,
+}
+
+impl BatchSizes {
+    /// The batch to take from the front of the due jobs: turns to embed, or else a few others.
+    #[must_use]
+    pub fn take(self, mut due: Vec<Job>) -> Vec<Job> {
+        let turns = due.iter().take_while(|job| job.kind.height() == 0).count();
+        due.truncate(if turns > 0 { turns.min(self.turns) } else { self.others });
+        due
+    }
+
+    /// The most jobs that one batch can have.
+    #[must_use]
+    pub fn largest(self) -> usize {
+        self.turns.max(self.others)
+    }
+}
+
 /// Where a job stands.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum JobState {

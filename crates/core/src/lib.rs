@@ -45,7 +45,8 @@ pub mod trace;
 pub mod when;
 pub mod windowing;
 
-pub use commit::{Commit, Write};
+pub use capture::{Entry, EntryKind, ForkPoint};
+pub use commit::Write;
 pub use conversation::{Conversation, ConversationState, Naming, Thread};
 pub use error::{Advice, FailedCall, Invalid, ProviderError, StoreError};
 pub use hash::ContentHash;
@@ -55,6 +56,6 @@ pub use json::Json;
 pub use message::{Message, NewMessage, Role, Turn};
 pub use node::{Covers, Level, Node, NodeContent, NodeId, Task};
 pub use policy::{Policy, Preset};
-pub use ports::{Chat, Clock, Embedder, Meter, Reader, Store, Summarizer, Tokenizer};
+pub use ports::{Chat, Clock, CommitScope, Embedder, Meter, Reader, Store, Summarizer, Tokenizer};
 pub use time::Timestamp;
 pub use tool::{NewToolCall, ToolCall, ToolResult};

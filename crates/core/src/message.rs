@@ -102,7 +102,7 @@ pub struct Message {
     /// The thread it belongs to.
     pub thread: ThreadName,
     /// What arrived.
-    pub said: NewMessage,
+    pub body: NewMessage,
     /// Characters of the text.
     pub chars: u32,
     /// Tokens of the text, by the store's tokenizer.

@@ -24,6 +24,15 @@ pub fn slug_of(title: &str) -> String {
     slug
 }
 
+/// A slug as it is given, where it is one; the slug of the text otherwise. Slugs with a number or an id at their end are longer
+/// than those of titles.
+#[must_use]
+pub fn as_slug(text: &str) -> String {
+    const LONGEST: usize = 64;
+    let is_slug = text.split('-').all(|word| !word.is_empty() && fold(word) == word);
+    if is_slug && text.chars().count() <= LONGEST { text.to_owned() } else { slug_of(text) }
+}
+
 /// Which of these slugs somebody may have meant who gave none of them: those that begin as what was given does or, if there are
 /// none, have all its words; at most three.
 #[must_use]
@@ -101,6 +110,17 @@ mod tests {
             "one two three four five six seven eight nine ten eleven",
             "one-two-three-four-five-six-seven-eight-nine-ten",
         );
+    }
+
+    #[test]
+    fn slugs_stay_as_they_are() {
+        let long = format!("{}-10", "a".repeat(48));
+        for slug in ["x", "x-2", "修复登录-2", "untitled-00c0ffee", &long] {
+            assert_eq!(as_slug(slug), slug);
+        }
+        assert_eq!(as_slug("Tide Watch"), "tide-watch");
+        assert_eq!(as_slug("-x--2"), "x-2");
+        assert_eq!(as_slug(&"a".repeat(80)), "a".repeat(48));
     }
 
     #[test]

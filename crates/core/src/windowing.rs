@@ -40,11 +40,11 @@ impl<'a> From<&'a Message> for Piece<'a> {
         Self {
             idx: message.idx,
             turn: message.turn,
-            role: message.said.role,
-            at: message.said.at,
+            role: message.body.role,
+            at: message.body.at,
             chars: message.chars,
             tokens: message.tokens,
-            text: &message.said.text,
+            text: &message.body.text,
             skip: 0,
         }
     }

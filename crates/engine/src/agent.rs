@@ -13,7 +13,7 @@ use treering_core::packing::Profile;
 use treering_core::redact::Redactions;
 use treering_core::spend::Metered;
 use treering_core::{
-    Advice, Chat, ConversationId, Json, MessageIdx, NewMessage, ProviderError, Role, ThreadName,
+    Advice, Chat, ConversationId, Entry, Json, MessageIdx, NewMessage, ProviderError, Role, ThreadName,
 };
 
 use crate::context::{Context, ContextRequest};
@@ -171,7 +171,7 @@ impl Agent {
         parts: Option<Json>,
     ) -> Result<MessageIdx> {
         let said = NewMessage { parts, ..NewMessage::new(role, text, self.memory.clock().now()) };
-        let entries = vec![self.memory.message(thread.clone(), said)];
+        let entries = vec![Entry::message(thread.clone(), said)];
         let target = Target::Existing(conversation);
         let stored = self.memory.append(Incoming { target, entries, matching: Matching::None })?;
         match stored.outcomes.first() {

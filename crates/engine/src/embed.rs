@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use treering_core::commit::{LogEvent, LogLine};
 use treering_core::index::{VectorIndex, Vectors};
-use treering_core::ports::{JobFilter, NodeFilter, Reader, Span, StoreResult};
+use treering_core::ports::{Change, ChangeFilter, Cursor, JobFilter, NodeFilter, Reader, Span, StoreResult};
 use treering_core::{
-    Advice, Commit, ContentHash, ConversationId, ConversationKey, Embedder, Job, JobKind, Node,
+    Advice, ContentHash, ConversationId, ConversationKey, Embedder, Job, JobKind, Node, NodeId,
     ProviderError, Timestamp, TurnNo, Write,
 };
 
@@ -30,10 +30,7 @@ impl Memory {
 
     /// Whether this is the first of a tenant, and the configured embedder's vectors are to be kept.
     fn begins_with_kept_vectors(&self, reader: &dyn Reader) -> StoreResult<bool> {
-        let tenant = self.tenant();
-        Ok(!self.embedder().is_instant()
-            && reader.vector_index(tenant)?.is_none()
-            && reader.totals(tenant)?.0 == 0)
+        Ok(!self.embedder().is_instant() && reader.vector_index()?.is_none() && reader.totals()?.0 == 0)
     }
 }
 
@@ -103,17 +100,17 @@ fn texts(reader: &dyn Reader, key: &ConversationKey, kind: &JobKind) -> StoreRes
         JobKind::EmbedTurn(turn) => {
             let span = Span::between(*turn, TurnNo(turn.0.saturating_add(1)));
             let mut texts: Vec<String> = Vec::new();
-            for turn in reader.turns(key, span)? {
-                let messages = reader.messages(key, Span::between(turn.from, turn.until))?;
+            for turn in reader.turns(key.id, span)? {
+                let messages = reader.messages(key.id, Span::between(turn.from, turn.until))?;
                 let own = messages.into_iter().filter(|message| message.turn == turn.no);
-                texts.extend(own.map(|message| message.said.text));
+                texts.extend(own.map(|message| message.body.text));
             }
-            texts.extend(reader.tool_calls(key, span)?.iter().map(call_text));
+            texts.extend(reader.tool_calls(key.id, span)?.iter().map(call_text));
             texts
         }
         JobKind::EmbedNode(level, _, id) => {
             let filter = NodeFilter { id: Some(id.clone()), ..NodeFilter::at(*level) };
-            reader.nodes(key, &filter)?.iter().map(node_text).collect()
+            reader.nodes(key.id, &filter)?.iter().map(node_text).collect()
         }
         JobKind::Summarise(_) => Vec::new(),
     };
@@ -127,14 +124,9 @@ pub(crate) fn wanted<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<Wanted> {
 }
 
 /// Those of the texts that a model has no vectors for yet, each once.
-pub(crate) fn missing(
-    memory: &Memory,
-    reader: &dyn Reader,
-    model: &str,
-    texts: Vec<Wanted>,
-) -> StoreResult<Vec<Wanted>> {
+pub(crate) fn missing(reader: &dyn Reader, model: &str, texts: Vec<Wanted>) -> StoreResult<Vec<Wanted>> {
     let hashes: Vec<ContentHash> = texts.iter().map(|(hash, _)| *hash).collect();
-    let there = reader.vectors(memory.tenant(), model, &hashes)?;
+    let there = reader.vectors(model, &hashes)?;
     let mut seen = HashSet::new();
     let lacking =
         texts.into_iter().zip(there).filter(|((hash, _), vector)| vector.is_none() && seen.insert(*hash));
@@ -186,7 +178,7 @@ pub(crate) fn run(memory: &Memory, jobs: &[Job]) -> Result<Vec<Ran>> {
 }
 
 fn run_together(memory: &Memory, jobs: &[Job]) -> Result<Vec<Ran>> {
-    let reader = memory.store().reader()?;
+    let reader = memory.reader()?;
     let Some(index) = memory.kept_index(&*reader)? else {
         drop(reader);
         return finish(memory, jobs, None, "");
@@ -201,7 +193,7 @@ fn run_together(memory: &Memory, jobs: &[Job]) -> Result<Vec<Ran>> {
     for job in jobs {
         texts_of_all.extend(texts(&*reader, &memory.key(job.conversation), &job.kind)?);
     }
-    let lacking = missing(memory, &*reader, &index.model, texts_of_all)?;
+    let lacking = missing(&*reader, &index.model, texts_of_all)?;
     drop(reader);
     let purse = memory.purse(jobs.first().map(|job| job.conversation));
     match memory.asking(&index.model, || vectors_of(embedder, &lacking, &purse)) {
@@ -222,36 +214,36 @@ fn run_together(memory: &Memory, jobs: &[Job]) -> Result<Vec<Ran>> {
 /// its job run again. The note about the call that all of them made stands in the line of the first.
 fn finish(memory: &Memory, jobs: &[Job], made: Option<(String, Vectors)>, note: &str) -> Result<Vec<Ran>> {
     let (owner, jobs, now, note) = (memory.clone(), jobs.to_vec(), memory.clock().now(), note.to_owned());
-    memory.commit_with(move |reader| {
-        let mut commit = Commit { tenant: owner.tenant().clone(), writes: Vec::new() };
+    memory.commit_with(memory.tenant_scope(), move |reader| {
+        let mut writes = Vec::new();
         let mut fresh: HashSet<ContentHash> = HashSet::new();
         if let Some((model, vectors)) = &made {
             fresh.extend(vectors.iter().map(|(hash, _)| *hash));
-            commit.writes.push(Write::PutVectors(model.clone(), vectors.clone()));
+            writes.push(Write::PutVectors(model.clone(), vectors.clone()));
         }
         let mut ran = Vec::with_capacity(jobs.len());
         for job in &jobs {
             let key = owner.key(job.conversation);
-            let Some(mut stored) = reader.job(&key.tenant, job)? else {
+            let Some(mut stored) = reader.job(job)? else {
                 ran.push(Ran::Moot);
                 continue;
             };
             if let Some((model, _)) = &made {
                 let now_wanted = texts(reader, &key, &job.kind)?;
-                let lacking = missing(&owner, reader, model, now_wanted)?;
+                let lacking = missing(reader, model, now_wanted)?;
                 if lacking.iter().any(|(hash, _)| !fresh.contains(hash)) {
                     stored.release(now);
-                    commit.writes.push(Write::PutJob(stored));
+                    writes.push(Write::PutJob(stored));
                     ran.push(Ran::Moot);
                     continue;
                 }
             }
-            commit.writes.push(Write::RemoveJob(stored));
+            writes.push(Write::RemoveJob(stored));
             let note = if ran.contains(&Ran::Done) { "" } else { note.as_str() };
-            commit.writes.push(Write::AddLog(released(job, now, note)));
+            writes.push(Write::AddLog(released(job, now, note)));
             ran.push(Ran::Done);
         }
-        Ok((commit, ran))
+        Ok((writes, ran))
     })
 }
 
@@ -277,27 +269,107 @@ pub(crate) const fn is_embedding(job: &Job) -> bool {
 pub(crate) fn gaps(memory: &Memory, reader: &dyn Reader, id: ConversationId) -> StoreResult<Vec<JobKind>> {
     let Some(index) = memory.kept_index(reader)? else { return Ok(Vec::new()) };
     let key = memory.key(id);
-    let planned = reader.jobs(memory.tenant(), &JobFilter::of(id))?;
-    let turns = reader.turns(&key, Span::starting(TurnNo(0), usize::MAX))?;
-    let nodes = reader.nodes(&key, &NodeFilter::default())?;
+    let planned = reader.jobs(&JobFilter::of(id))?;
+    let turns = reader.turns(key.id, Span::starting(TurnNo(0), usize::MAX))?;
+    let nodes = reader.nodes(key.id, &NodeFilter::default())?;
     let kinds = turns.iter().map(|turn| JobKind::EmbedTurn(turn.no));
     let kinds = kinds.chain(nodes.iter().map(of_node));
+    let planned: HashSet<(u8, u32, Option<&NodeId>)> =
+        planned.iter().filter_map(|job| identity(&job.kind)).collect();
+    let is_planned = |kind: &JobKind| identity(kind).is_some_and(|identity| planned.contains(&identity));
     let mut gaps = Vec::new();
-    for kind in kinds.filter(|kind| planned.iter().all(|job| job.kind != *kind)) {
-        if !missing(memory, reader, &index.model, texts(reader, &key, &kind)?)?.is_empty() {
+    for kind in kinds.filter(|kind| !is_planned(kind)) {
+        if !missing(reader, &index.model, texts(reader, &key, &kind)?)?.is_empty() {
             gaps.push(kind);
         }
     }
     Ok(gaps)
 }
 
+/// What tells embedding jobs of a conversation apart.
+fn identity(kind: &JobKind) -> Option<(u8, u32, Option<&NodeId>)> {
+    match kind {
+        JobKind::EmbedTurn(turn) => Some((0, turn.0, None)),
+        JobKind::EmbedNode(level, ordinal, node) => Some((level.number(), *ordinal, Some(node))),
+        JobKind::Summarise(_) => None,
+    }
+}
+
 /// Plans the jobs that are missing in a conversation, and says how many.
 pub(crate) fn fill_gaps(memory: &Memory, id: ConversationId) -> Result<usize> {
     let (owner, now) = (memory.clone(), memory.clock().now());
-    memory.commit_with(move |reader| {
+    memory.commit_with(memory.scope_of(id), move |reader| {
         let gaps = gaps(&owner, reader, id)?;
         let number = gaps.len();
         let writes = gaps.into_iter().flat_map(|kind| planned(id, kind, now)).collect();
-        Ok((Commit { tenant: owner.tenant().clone(), writes }, number))
+        Ok((writes, number))
     })
+}
+
+/// Vectors of texts that no message, tool call or node has any more, by model. Content that is replaced leaves its
+/// vector behind, which serves again where the same content comes back, as when a tree is grown anew.
+pub(crate) fn unowned(memory: &Memory, reader: &dyn Reader) -> StoreResult<Vec<(String, Vec<ContentHash>)>> {
+    let index = memory.index_in_use(reader)?;
+    let models = std::iter::once(index.model).chain(index.next.map(|next| next.model));
+    let mut unowned = Vec::new();
+    for model in models {
+        let mut contents: HashSet<ContentHash> = HashSet::new();
+        let vectors = ChangeFilter { vectors_of: Some(&model), ..ChangeFilter::default() };
+        follow(reader, &vectors, |change| {
+            if let Change::Vector(hash, _) = change {
+                contents.insert(hash);
+            }
+        })?;
+        if contents.is_empty() {
+            continue;
+        }
+        follow(reader, &ChangeFilter::content(), |change| {
+            for (hash, _) in wanted(std::iter::once(text_of(&change).as_str())) {
+                contents.remove(&hash);
+            }
+        })?;
+        if !contents.is_empty() {
+            unowned.push((model, contents.into_iter().collect()));
+        }
+    }
+    Ok(unowned)
+}
+
+/// Removes vectors of texts that are not there any more, and says how many.
+pub(crate) fn remove_unowned(memory: &Memory) -> Result<usize> {
+    if unowned(memory, &*memory.reader()?)?.is_empty() {
+        return Ok(0);
+    }
+    let owner = memory.clone();
+    memory.commit_with(memory.tenant_scope(), move |reader| {
+        let unowned = unowned(&owner, reader)?;
+        let number = unowned.iter().map(|(_, contents)| contents.len()).sum();
+        let writes = unowned.into_iter().map(|(model, contents)| Write::RemoveVectors(model, contents));
+        Ok((writes.collect(), number))
+    })
+}
+
+/// Reads the change feed from its start, page by page.
+fn follow(reader: &dyn Reader, filter: &ChangeFilter<'_>, mut take: impl FnMut(Change)) -> StoreResult<()> {
+    const PAGE: usize = 1000;
+    let mut after = Cursor::start();
+    loop {
+        let page = reader.changes(&after, filter, PAGE)?;
+        let is_end = page.is_last;
+        page.items.into_iter().for_each(&mut take);
+        if is_end {
+            return Ok(());
+        }
+        after = page.cursor;
+    }
+}
+
+/// The text that is embedded of what a change brings.
+pub(crate) fn text_of(change: &Change) -> String {
+    match change {
+        Change::Message(_, message) => message.body.text.clone(),
+        Change::ToolCall(_, call) => call_text(call),
+        Change::Node(_, node) => node_text(node),
+        Change::Log(..) | Change::Vector(..) => String::new(),
+    }
 }

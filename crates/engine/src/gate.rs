@@ -1,6 +1,5 @@
 //! The gate: waits until the critical work of a conversation is done, at most for a while.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use treering_core::gate::GateStatus;
@@ -10,8 +9,8 @@ use treering_core::{ConversationId, Job, Reader};
 use crate::error::Result;
 use crate::memory::Memory;
 
-/// How often the store is asked what other processes have done.
-const LOOK_AGAIN: Duration = Duration::from_millis(25);
+/// How often the gate is read without a commit: a model that stops answering commits nothing.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// How waiting for the gate ended.
 #[derive(Debug, Clone)]
@@ -46,65 +45,24 @@ impl Memory {
     pub(crate) fn pass(&self, id: ConversationId, timeout: Duration) -> Result<(Seen<'_>, Passage)> {
         let started = Instant::now();
         loop {
-            // The mark is taken before the store is asked: what ends in between is not missed.
-            let mark = self.signal().mark();
+            // Taken before the store is read: a commit in between is not missed.
+            let revision = self.store().revision();
             let mut seen = self.look(id)?;
             let waited = started.elapsed();
-            if seen.status.is_clear() || waited >= timeout {
+            // Nobody in this process can do the work while the store refuses writes.
+            if seen.status.is_clear() || waited >= timeout || self.failure().is_some() {
                 let status = std::mem::take(&mut seen.status);
                 return Ok((seen, Passage { status, waited }));
             }
             drop(seen);
-            self.signal().wait(mark, LOOK_AGAIN.min(timeout.saturating_sub(waited)));
+            self.store().wait(revision, LOOK_AGAIN.min(timeout.saturating_sub(waited)));
         }
     }
 
     fn look(&self, id: ConversationId) -> Result<Seen<'_>> {
-        let reader = self.store().reader()?;
-        let jobs = reader.jobs(self.tenant(), &JobFilter::of(id))?;
+        let reader = self.reader()?;
+        let jobs = reader.jobs(&JobFilter::of(id))?;
         let status = GateStatus::of(&jobs, |kind| self.is_troubled(&*reader, kind).unwrap_or(false));
         Ok(Seen { reader, jobs, status })
-    }
-}
-
-/// Tells the threads of a process that work was planned or done.
-#[derive(Debug, Default)]
-pub(crate) struct Signal {
-    state: Mutex<Raised>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Raised {
-    /// How often.
-    count: u64,
-    /// How many threads wait for the next time: with none, the system need not be asked to wake them.
-    waiting: usize,
-}
-
-impl Signal {
-    /// What to wait against.
-    pub(crate) fn mark(&self) -> u64 {
-        self.lock().count
-    }
-
-    pub(crate) fn raise(&self) {
-        let mut state = self.lock();
-        state.count += 1;
-        if state.waiting > 0 {
-            self.changed.notify_all();
-        }
-    }
-
-    /// Waits until it was raised after `mark`, at most for `timeout`.
-    pub(crate) fn wait(&self, mark: u64, timeout: Duration) {
-        let mut state = self.lock();
-        state.waiting += 1;
-        let waited = self.changed.wait_timeout_while(state, timeout, |state| state.count == mark);
-        waited.unwrap_or_else(PoisonError::into_inner).0.waiting -= 1;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Raised> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

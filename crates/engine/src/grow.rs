@@ -59,11 +59,11 @@ impl Grower<'_> {
 
     /// Plans to write anew what was written before one of its tool calls had a result.
     pub(crate) fn answered(&self, turn: TurnNo, order: u32) -> StoreResult<Vec<Write>> {
-        let calls = self.reader.tool_calls(self.key, Span::between(turn, TurnNo(turn.0 + 1)))?;
+        let calls = self.reader.tool_calls(self.key.id, Span::between(turn, TurnNo(turn.0 + 1)))?;
         let Some(call) = calls.into_iter().find(|call| call.order == order) else { return Ok(Vec::new()) };
         let filter = NodeFilter { around: Some(call.before), ..NodeFilter::at(Level::FIRST) };
         let mut writes = Vec::new();
-        for node in self.reader.nodes(self.key, &filter)? {
+        for node in self.reader.nodes(self.key.id, &filter)? {
             if matches!(&node.task.covers, Covers::Messages(window) if window.has_call(&call)) {
                 writes.push(Write::MarkDirty(self.key.id, Level::FIRST, vec![node.ordinal()]));
                 writes.extend(self.jobs(vec![node.task]));
@@ -87,7 +87,7 @@ impl Grower<'_> {
             let from = MessageIdx(conversation.growth.through);
             let mut span = Span::between(from, MessageIdx(until));
             span.limit = PAGE;
-            let page = self.reader.messages(self.key, span)?;
+            let page = self.reader.messages(self.key.id, span)?;
             if page.is_empty() {
                 break;
             }
@@ -113,7 +113,7 @@ impl Grower<'_> {
         let until = conversation.growth.through;
         conversation.growth.windows.clear();
         let mut tasks = Vec::new();
-        for message in self.reader.messages(self.key, Span::between(first, MessageIdx(until)))? {
+        for message in self.reader.messages(self.key.id, Span::between(first, MessageIdx(until)))? {
             let Some(place) = place_of(conversation, &message) else { continue };
             let Some(start) = starts.get(place).copied().flatten() else { continue };
             if message.idx < start.idx {
@@ -146,7 +146,7 @@ impl Grower<'_> {
             let changed = before.content != node.content || before.id != node.id;
             return if changed { self.rewritten(conversation, node) } else { Ok(Vec::new()) };
         }
-        let mut nodes = self.reader.nodes(self.key, &NodeFilter::ungrouped(level))?;
+        let mut nodes = self.reader.nodes(self.key.id, &NodeFilter::ungrouped(level))?;
         nodes.push(node.clone());
         let groups = conversation.growth.group(level, nodes, self.policy);
         let mut writes = Vec::new();
@@ -170,7 +170,7 @@ impl Grower<'_> {
             && let Some(group) = self.node(above, parent)?
         {
             let filter = NodeFilter { parent: Some(Some(parent)), ..NodeFilter::at(node.level()) };
-            let mut children = self.reader.nodes(self.key, &filter)?;
+            let mut children = self.reader.nodes(self.key.id, &filter)?;
             children.retain(|child| child.ordinal() != node.ordinal());
             children.push(node.clone());
             children.sort_by_key(|child| (child.range_end, child.ordinal()));
@@ -210,7 +210,7 @@ impl Grower<'_> {
 
     fn node(&self, level: Level, ordinal: u32) -> StoreResult<Option<Node>> {
         let ordinals = Some(Span::between(ordinal, ordinal + 1));
-        Ok(self.reader.nodes(self.key, &NodeFilter { ordinals, ..NodeFilter::at(level) })?.pop())
+        Ok(self.reader.nodes(self.key.id, &NodeFilter { ordinals, ..NodeFilter::at(level) })?.pop())
     }
 
     /// The jobs for tasks, with a line in the log for each.
@@ -234,7 +234,7 @@ impl Grower<'_> {
 
     /// Offers the finished nodes of every level from `level` on to the level above it again.
     pub(crate) fn regroup(&self, growth: &mut Growth, level: Level) -> StoreResult<Vec<Write>> {
-        let nodes = self.reader.nodes(self.key, &NodeFilter::at(level))?;
+        let nodes = self.reader.nodes(self.key.id, &NodeFilter::at(level))?;
         let ungrouped = nodes.into_iter().map(|node| Node { parent: None, ..node }).collect();
         let mut writes = Vec::new();
         for (task, children) in growth.group(level, ungrouped, self.policy) {

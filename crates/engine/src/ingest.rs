@@ -3,14 +3,15 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use treering_core::capture::{Arrival, Captured, Entry, Outcome, capture, ids_of, validate};
+use treering_core::capture::{Captured, CountedEntry, Outcome, capture, ids_of};
 use treering_core::conversation::Totals;
 use treering_core::growth::Growth;
-use treering_core::ports::{Known, Span, StoreResult};
-use treering_core::slug::slug_of;
+use treering_core::parameters::Assignment;
+use treering_core::ports::{ExistingItem, Span, StoreResult};
+use treering_core::slug::{as_slug, slug_of};
 use treering_core::{
-    Commit, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState, ExternalId,
-    Invalid, MessageIdx, Naming, Reader, TenantId, Timestamp, Write,
+    CommitScope, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState, Entry,
+    EntryKind, ExternalId, Invalid, MessageIdx, Naming, Reader, Timestamp, Write,
 };
 
 use crate::embed;
@@ -39,6 +40,10 @@ pub struct NewConversation {
     pub project_path: Option<String>,
     /// The state it is left in.
     pub state: ConversationState,
+    /// The moment it starts; with messages in it, the earliest of theirs.
+    pub started_at: Option<Timestamp>,
+    /// The parameters of the policy that are set for it alone.
+    pub policy: Vec<Assignment>,
 }
 
 /// Which conversation entries belong to.
@@ -92,25 +97,27 @@ impl Memory {
     /// Stores entries: all of them or, on an error, none. Durable when it returns.
     pub fn append(&self, incoming: Incoming) -> Result<Appended> {
         let planner = self.planner(incoming)?;
-        let appended = self.commit_with(move |reader| planner.plan(reader))?;
-        self.signal().raise();
-        Ok(appended)
+        self.commit_with(planner.scope()?, move |reader| planner.plan(reader))
     }
 
     /// What [`Memory::append`] would do; nothing is written.
     pub fn preview(&self, incoming: Incoming) -> Result<Appended> {
         let planner = self.planner(incoming)?;
-        let reader = self.store().reader()?;
-        Ok(planner.plan(&*reader)?.1)
+        Ok(planner.plan(&*self.reader()?)?.1)
     }
 
     fn planner(&self, incoming: Incoming) -> Result<Planner> {
-        incoming.entries.iter().try_for_each(validate)?;
-        let drawn = match &incoming.target {
+        let Incoming { target, entries, matching } = incoming;
+        let drawn = match &target {
             Target::Named(NewConversation { id: None, external_id: None, .. }) => Some(draw_id()?),
             _ => None,
         };
-        Ok(Planner { memory: self.clone(), now: self.clock().now(), drawn, incoming })
+        let first = entries.iter().find_map(Entry::at);
+        let latest = entries.iter().filter_map(Entry::at).max();
+        let tokens = |text: &str| self.count_tokens(text);
+        let entries = entries.into_iter().map(|entry| Ok(entry.counted(&tokens)?)).collect::<Result<_>>()?;
+        let (memory, now) = (self.clone(), self.clock().now());
+        Ok(Planner { memory, now, drawn, target, matching, entries, first, latest })
     }
 }
 
@@ -126,46 +133,80 @@ struct Planner {
     memory: Memory,
     now: Timestamp,
     drawn: Option<ConversationId>,
-    incoming: Incoming,
+    target: Target,
+    matching: Matching,
+    /// The entries, counted before the store is held.
+    entries: Vec<CountedEntry>,
+    /// The moment of the first entry that has one.
+    first: Option<Timestamp>,
+    /// The latest moment of all entries.
+    latest: Option<Timestamp>,
 }
 
 impl Planner {
-    fn plan(&self, reader: &dyn Reader) -> StoreResult<(Commit, Appended)> {
-        let entries = &self.incoming.entries;
+    /// One conversation, where it is known beforehand which one: nothing else of the tenant has to hold still.
+    fn scope(&self) -> Result<CommitScope> {
+        let id = match (&self.target, self.matching) {
+            (_, Matching::Everywhere) | (Target::Lineage(_), _) => None,
+            (Target::Existing(id), _) => Some(*id),
+            (Target::Named(about), _) => match &about.external_id {
+                Some(external) => {
+                    let found = self.memory.reader()?.conversation_by_external_id(external)?;
+                    found.map(|found| found.id).or_else(|| self.id_of(about))
+                }
+                None => self.id_of(about),
+            },
+        };
+        Ok(id.map_or_else(|| self.memory.tenant_scope(), |id| self.memory.scope_of(id)))
+    }
+
+    /// The id that a conversation would get.
+    fn id_of(&self, about: &NewConversation) -> Option<ConversationId> {
+        let external = about.external_id.as_ref();
+        let derived = external.map(|id| ConversationId::of_external(self.memory.tenant(), id));
+        about.id.or(derived).or(self.drawn)
+    }
+
+    fn plan(&self, reader: &dyn Reader) -> StoreResult<(Vec<Write>, Appended)> {
+        let entries = &self.entries;
         let (conversation, created) = self.conversation(reader)?;
         let key = self.key(conversation.id);
-        let matched = match self.incoming.matching {
+        let matched = match self.matching {
             Matching::Position if !created => self.match_by_position(reader, &key, conversation.totals)?,
             Matching::Everywhere => self.match_elsewhere(reader, conversation.id)?,
             Matching::Position | Matching::None => vec![None; entries.len()],
         };
         let fresh = unmatched(entries, &matched);
         let known = if created { HashMap::new() } else { known(reader, &key, &fresh)? };
-        let before = Before { title: conversation.title.clone(), last_activity: conversation.last_activity };
+        let before = Before {
+            created,
+            title: conversation.title.clone(),
+            state: conversation.state,
+            last_activity: conversation.last_activity,
+        };
         let tokens = |text: &str| self.memory.count_tokens(text);
         let Captured { mut conversation, writes, outcomes } = capture(conversation, known, &fresh, &tokens)?;
         // What something was added to is not as it was; otherwise it may be.
-        let stored = if writes.is_empty() { reader.conversation(&key)? } else { None };
+        let stored = if writes.is_empty() { reader.conversation(key.id)? } else { None };
         let threads = stored.as_ref().map_or(&[][..], |stored| &stored.threads);
         let grew = !writes.is_empty() || conversation.threads != threads;
-        self.settle(reader, &before, &mut conversation, created || grew)?;
+        self.settle(reader, &before, &mut conversation, grew)?;
 
         let grown = self.grow(reader, &key, &mut conversation, &writes)?;
         let embedded = embed::turns(&self.memory, reader, conversation.id, &writes, self.now)?;
 
         // A conversation is not made for what it does not get.
         let missing = created && !grew && !entries.is_empty();
-        let mut commit =
-            Commit { tenant: self.memory.tenant().clone(), writes: Vec::with_capacity(writes.len() + 1) };
+        let mut all = Vec::with_capacity(writes.len() + 1);
         if !missing && stored.as_ref() != Some(&conversation) {
-            commit.writes.push(Write::PutConversation(conversation.clone()));
+            all.push(Write::PutConversation(conversation.clone()));
         }
-        commit.writes.extend(writes);
-        commit.writes.extend(grown);
-        commit.writes.extend(embedded);
+        all.extend(writes);
+        all.extend(grown);
+        all.extend(embedded);
         let mut fresh = outcomes.into_iter();
         let outcomes = matched.into_iter().filter_map(|m| m.or_else(|| fresh.next())).collect();
-        Ok((commit, Appended { conversation, created: created && !missing, outcomes }))
+        Ok((all, Appended { conversation, created: created && !missing, outcomes }))
     }
 
     /// Plans the windows that the new messages seal, and those anew that new results of tools belong to.
@@ -197,8 +238,8 @@ impl Planner {
 
     /// The conversation the entries belong to, and whether it has to be made.
     fn conversation(&self, reader: &dyn Reader) -> StoreResult<(Conversation, bool)> {
-        match &self.incoming.target {
-            Target::Existing(id) => match reader.conversation(&self.key(*id))? {
+        match &self.target {
+            Target::Existing(id) => match reader.conversation(*id)? {
                 Some(conversation) => Ok((conversation, false)),
                 None => Err(Invalid::new(format!("conversation {id}"), "it does not exist").into()),
             },
@@ -222,19 +263,17 @@ impl Planner {
 
     fn named(&self, reader: &dyn Reader, about: &NewConversation) -> StoreResult<(Conversation, bool)> {
         if let Some(external) = &about.external_id
-            && let Some(conversation) = reader.conversation_by_external_id(self.memory.tenant(), external)?
+            && let Some(conversation) = reader.conversation_by_external_id(external)?
         {
             return Ok((conversation, false));
         }
-        let derived =
-            about.external_id.as_ref().map(|id| ConversationId::of_external(self.memory.tenant(), id));
-        let Some(id) = about.id.or(derived).or(self.drawn) else {
+        let Some(id) = self.id_of(about) else {
             return Err(Invalid::new("conversation", "it has neither id nor external id").into());
         };
-        if let Some(conversation) = reader.conversation(&self.key(id))? {
+        if let Some(conversation) = reader.conversation(id)? {
             return Ok((conversation, false));
         }
-        let first = self.incoming.entries.iter().find_map(said_at).unwrap_or(self.now);
+        let first = about.started_at.or(self.first).unwrap_or(self.now);
         let conversation = Conversation {
             id,
             slug: Conversation::untitled_slug(id),
@@ -249,7 +288,7 @@ impl Planner {
             external_id: about.external_id.clone(),
             totals: Totals::default(),
             threads: Vec::new(),
-            policy: Vec::new(),
+            policy: about.policy.clone(),
             growth: Growth::default(),
         };
         Ok((conversation, true))
@@ -258,7 +297,7 @@ impl Planner {
     /// Whether the stored messages and the entries say the same as far as both go.
     fn agrees(&self, reader: &dyn Reader, conversation: &Conversation) -> StoreResult<bool> {
         let stored = stored_hashes(reader, &self.key(conversation.id))?;
-        let entries = self.incoming.entries.iter().filter_map(message_hash);
+        let entries = self.entries.iter().filter_map(message_hash);
         Ok(stored.into_iter().zip(entries).all(|(stored, entry)| stored == entry))
     }
 
@@ -271,19 +310,19 @@ impl Planner {
     ) -> StoreResult<Vec<Option<Outcome>>> {
         let mut stored = stored_hashes(reader, key)?.into_iter();
         let mut calls = totals.tool_calls;
-        let matched = self.incoming.entries.iter().map(|entry| match &entry.what {
-            Arrival::Message(message) => {
-                let same = stored.next()? == message.hash();
+        let matched = self.entries.iter().map(|entry| match &entry.kind {
+            EntryKind::Message(message) => {
+                let same = stored.next()? == message.hash;
                 let outcome = if same { Outcome::Known } else { Outcome::Differs };
-                message.said().external_id.is_none().then_some(outcome)
+                message.body.external_id.is_none().then_some(outcome)
             }
             // A call that is waiting for its result is found by its external id.
-            Arrival::ToolCall(call) => {
+            EntryKind::ToolCall(call) => {
                 let before = calls > 0;
                 calls = calls.saturating_sub(1);
                 (before && call.external_id.is_none()).then_some(Outcome::Known)
             }
-            Arrival::ToolResult { .. } | Arrival::Fork { .. } => None,
+            EntryKind::ToolResult { .. } | EntryKind::Fork { .. } => None,
         });
         Ok(matched.collect())
     }
@@ -294,12 +333,12 @@ impl Planner {
         reader: &dyn Reader,
         here: ConversationId,
     ) -> StoreResult<Vec<Option<Outcome>>> {
-        let entries = &self.incoming.entries;
-        let mut holders = reader.holders(self.memory.tenant(), &ids_of(entries))?.into_iter();
+        let entries = &self.entries;
+        let mut holders = reader.owners(&ids_of(entries))?.into_iter();
         let matched = entries.iter().map(|entry| {
             entry.external_id()?;
             let holder = holders.next()??;
-            let forks = matches!(entry.what, Arrival::Fork { .. });
+            let forks = matches!(entry.kind, EntryKind::Fork { .. });
             (holder != here && !forks).then_some(Outcome::Elsewhere)
         });
         Ok(matched.collect())
@@ -314,44 +353,53 @@ impl Planner {
         grew: bool,
     ) -> StoreResult<()> {
         let mut wish = None;
-        if let Target::Named(about) | Target::Lineage(about) = &self.incoming.target {
-            if grew {
+        if let Target::Named(about) | Target::Lineage(about) = &self.target {
+            // A conversation that is open here stays open.
+            if before.created || (grew && before.state != ConversationState::Open) {
                 conversation.state = about.state;
             }
             conversation.cwd = conversation.cwd.take().or_else(|| about.cwd.clone());
             conversation.project_path =
                 conversation.project_path.take().or_else(|| about.project_path.clone());
-            // Of two titles from the source the one that came with the later news counts.
-            let latest = self.incoming.entries.iter().filter_map(said_at).max();
-            let current = latest.is_none_or(|latest| latest >= before.last_activity);
-            let prevails =
-                conversation.naming < about.naming || (conversation.naming == about.naming && current);
-            if about.title.is_some() && prevails {
+            if about.title.is_some() && self.retitles(about, before, conversation.naming, grew) {
                 conversation.title.clone_from(&about.title);
                 conversation.naming = about.naming;
             }
-            wish = about.slug.as_deref();
+            wish = about.slug.as_deref().map(as_slug).filter(|slug| !slug.is_empty());
         }
         let untitled = || conversation.slug == Conversation::untitled_slug(conversation.id);
         if conversation.title == before.title && !(wish.is_some() && untitled()) {
             return Ok(());
         }
-        let wish = wish.or(conversation.title.as_deref()).map(slug_of).filter(|slug| !slug.is_empty());
-        if let Some(wish) = wish {
-            conversation.slug = free_slug(reader, self.memory.tenant(), &wish, conversation.id)?;
+        let titled = conversation.title.as_deref().map(slug_of).filter(|slug| !slug.is_empty());
+        if let Some(wish) = wish.or_else(|| titled.clone()) {
+            let base = titled.as_deref().filter(|titled| is_numbered(&wish, titled)).unwrap_or(&wish);
+            conversation.slug = free_slug(reader, &wish, base, conversation.id)?;
         }
         Ok(())
     }
+
+    /// Whether the title of the source replaces the one that the conversation has.
+    fn retitles(&self, about: &NewConversation, before: &Before, naming: Naming, grew: bool) -> bool {
+        // Of two titles from the source the one that came with the later news counts. An export, which names the id, has
+        // news only where it adds something.
+        let news = grew || about.id.is_none();
+        let latest = self.latest.is_none_or(|latest| latest >= before.last_activity);
+        let current = before.created || (news && latest);
+        naming < about.naming || (naming == about.naming && naming != Naming::Person && current)
+    }
 }
 
-/// What a conversation was like that settling it depends on.
+/// A conversation before the entries were applied.
 struct Before {
+    created: bool,
     title: Option<String>,
+    state: ConversationState,
     last_activity: Timestamp,
 }
 
 /// The entries that are not yet accounted for; mostly all of them.
-fn unmatched<'a>(entries: &'a [Entry], matched: &[Option<Outcome>]) -> Cow<'a, [Entry]> {
+fn unmatched<'a>(entries: &'a [CountedEntry], matched: &[Option<Outcome>]) -> Cow<'a, [CountedEntry]> {
     if matched.iter().all(Option::is_none) {
         return Cow::Borrowed(entries);
     }
@@ -363,22 +411,28 @@ fn unmatched<'a>(entries: &'a [Entry], matched: &[Option<Outcome>]) -> Cow<'a, [
 fn known(
     reader: &dyn Reader,
     key: &ConversationKey,
-    entries: &[Entry],
-) -> StoreResult<HashMap<ExternalId, Known>> {
+    entries: &[CountedEntry],
+) -> StoreResult<HashMap<ExternalId, ExistingItem>> {
     let ids = ids_of(entries);
-    let known = reader.known(key, &ids)?;
+    let known = reader.existing(key.id, &ids)?;
     Ok(ids.into_iter().zip(known).filter_map(|(id, known)| Some((id.clone(), known?))).collect())
 }
 
-/// The wish, or the wish with a number, or with the id where many share it.
-fn free_slug(reader: &dyn Reader, tenant: &TenantId, wish: &str, id: ConversationId) -> StoreResult<String> {
-    let numbered = (2..10).map(|number| format!("{wish}-{number}"));
+/// Whether a slug is another with a number at its end.
+fn is_numbered(slug: &str, base: &str) -> bool {
+    let number = slug.strip_prefix(base).and_then(|rest| rest.strip_prefix('-'));
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+/// The wish, or the base with a number, or with the id where many share it.
+fn free_slug(reader: &dyn Reader, wish: &str, base: &str, id: ConversationId) -> StoreResult<String> {
+    let numbered = (2..10).map(|number| format!("{base}-{number}"));
     for slug in std::iter::once(wish.to_owned()).chain(numbered) {
-        if reader.conversation_by_slug(tenant, &slug)?.is_none_or(|holder| holder.id == id) {
+        if reader.conversation_by_slug(&slug)?.is_none_or(|holder| holder.id == id) {
             return Ok(slug);
         }
     }
-    Ok(format!("{wish}-{}", id.short()))
+    Ok(format!("{base}-{}", id.short()))
 }
 
 fn stored_hashes(reader: &dyn Reader, key: &ConversationKey) -> StoreResult<Vec<ContentHash>> {
@@ -386,7 +440,7 @@ fn stored_hashes(reader: &dyn Reader, key: &ConversationKey) -> StoreResult<Vec<
     let mut hashes = Vec::new();
     loop {
         let from = MessageIdx(u32::try_from(hashes.len()).unwrap_or(u32::MAX));
-        let page = reader.messages(key, Span::starting(from, PAGE))?;
+        let page = reader.messages(key.id, Span::starting(from, PAGE))?;
         hashes.extend(page.iter().map(|message| message.hash));
         if page.len() < PAGE {
             return Ok(hashes);
@@ -394,18 +448,9 @@ fn stored_hashes(reader: &dyn Reader, key: &ConversationKey) -> StoreResult<Vec<
     }
 }
 
-fn message_hash(entry: &Entry) -> Option<ContentHash> {
-    match &entry.what {
-        Arrival::Message(message) => Some(message.hash()),
+fn message_hash(entry: &CountedEntry) -> Option<ContentHash> {
+    match &entry.kind {
+        EntryKind::Message(message) => Some(message.hash),
         _ => None,
-    }
-}
-
-fn said_at(entry: &Entry) -> Option<Timestamp> {
-    match &entry.what {
-        Arrival::Message(message) => Some(message.said().at),
-        Arrival::ToolCall(call) => Some(call.at),
-        Arrival::ToolResult { at, .. } => Some(*at),
-        Arrival::Fork { .. } => None,
     }
 }

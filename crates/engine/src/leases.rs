@@ -6,30 +6,30 @@ use std::time::{Duration, Instant};
 
 use treering_core::job::LEASE_MS;
 use treering_core::ports::StoreResult;
-use treering_core::{Commit, Job, Reader, Timestamp, Write};
+use treering_core::{Job, Reader, Store, Timestamp, Write};
 
 use crate::error::Result;
 use crate::memory::Memory;
 
-/// A job that is held, and since when its lease runs.
+/// A job that is held, for its tenant, and since when its lease runs.
 struct Held {
+    memory: Memory,
     job: Job,
     since: Instant,
 }
 
-/// What one worker holds.
+/// The leases of one worker.
 pub(crate) struct Leases {
-    memory: Memory,
     worker: String,
     held: Mutex<Vec<Held>>,
 }
 
 impl Leases {
-    pub(crate) fn new(memory: Memory, worker: String) -> Self {
-        Self { memory, worker, held: Mutex::default() }
+    pub(crate) fn new(worker: String) -> Self {
+        Self { worker, held: Mutex::default() }
     }
 
-    /// Who holds them.
+    /// The name of the worker.
     pub(crate) fn worker(&self) -> &str {
         &self.worker
     }
@@ -38,73 +38,74 @@ impl Leases {
         self.lock().is_empty()
     }
 
-    /// Looks after the leases of jobs that were taken.
-    pub(crate) fn add(&self, jobs: &[Job]) {
+    /// Renews the leases of these jobs from now on.
+    pub(crate) fn add(&self, memory: &Memory, jobs: &[Job]) {
         let since = Instant::now();
-        self.lock().extend(jobs.iter().map(|job| Held { job: job.clone(), since }));
+        let held = jobs.iter().map(|job| Held { memory: memory.clone(), job: job.clone(), since });
+        self.lock().extend(held);
     }
 
-    /// Looks after those of jobs that have run no longer.
-    pub(crate) fn remove(&self, jobs: &[Job]) {
-        self.lock().retain(|held| jobs.iter().all(|job| job.id != held.job.id));
+    /// Stops renewing the leases of jobs that have run.
+    pub(crate) fn remove(&self, memory: &Memory, jobs: &[Job]) {
+        let is_one = |held: &Held| {
+            held.memory.tenant() == memory.tenant() && jobs.iter().any(|job| job.id == held.job.id)
+        };
+        self.lock().retain(|held| !is_one(held));
     }
 
     /// Renews the leases of jobs that take long, while there is work.
-    pub(crate) fn keep(&self, running: &AtomicBool) {
+    pub(crate) fn keep(&self, store: &dyn Store, running: &AtomicBool) {
         let third = Duration::from_millis(LEASE_MS / 3);
         while running.load(Ordering::Acquire) {
-            let mark = self.memory.signal().mark();
-            self.memory.signal().wait(mark, third);
-            let renew = |held: &mut Held| {
+            store.wait(store.revision(), third);
+            let mut old = Vec::new();
+            for held in self.lock().iter_mut().filter(|held| held.since.elapsed() >= third) {
                 held.since = Instant::now();
-                held.job.clone()
-            };
-            let is_old = |held: &&mut Held| held.since.elapsed() >= third;
-            let old: Vec<_> = self.lock().iter_mut().filter(is_old).map(renew).collect();
+                old.push((held.memory.clone(), held.job.clone()));
+            }
             // A lease that cannot be renewed runs out, and another worker takes the job.
-            let (memory, worker) = (self.memory.clone(), self.worker.clone());
-            let renewed = self.change(old, move |reader, job, now| {
-                job.lease(&worker, now);
-                if memory.is_troubled(reader, &job.kind)? {
-                    job.wait_in_vain("there is no answer yet");
-                }
-                Ok(())
-            });
-            drop(renewed);
+            for (memory, job) in old {
+                let (worker, troubled) = (self.worker.clone(), memory.clone());
+                let renewed = self.change(&memory, job, move |reader, job, now| {
+                    job.lease(&worker, now);
+                    if troubled.is_troubled(reader, &job.kind)? {
+                        job.wait_in_vain("there is no answer yet");
+                    }
+                    Ok(())
+                });
+                drop(renewed);
+            }
         }
     }
 
-    /// Gives every job back untried, and renews nothing of what is held now any more. How many jobs there were.
+    /// Gives every job back untried, and renews nothing of what is held now any more. Returns how many jobs there were.
     pub(crate) fn give_back(&self) -> Result<usize> {
-        let held: Vec<_> = self.lock().drain(..).map(|held| held.job).collect();
+        let held: Vec<_> = self.lock().drain(..).collect();
         let count = held.len();
-        self.change(held, |_, job, now| {
-            job.release(now);
-            Ok(())
-        })?;
+        for Held { memory, job, .. } in held {
+            self.change(&memory, job, |_, job, now| {
+                job.release(now);
+                Ok(())
+            })?;
+        }
         Ok(count)
     }
 
-    /// Changes those of the jobs that this worker still has.
+    /// Changes a job, if this worker still has it.
     fn change(
         &self,
-        jobs: Vec<Job>,
+        memory: &Memory,
+        job: Job,
         change: impl Fn(&dyn Reader, &mut Job, Timestamp) -> StoreResult<()> + Send + 'static,
     ) -> Result<()> {
-        if jobs.is_empty() {
-            return Ok(());
-        }
-        let (tenant, worker) = (self.memory.tenant().clone(), self.worker.clone());
-        let now = self.memory.clock().now();
-        self.memory.commit_with(move |reader| {
+        let (worker, now) = (self.worker.clone(), memory.clock().now());
+        memory.commit_with(memory.scope_of(job.conversation), move |reader| {
             let mut writes = Vec::new();
-            for job in &jobs {
-                if let Some(mut job) = reader.job(&tenant, job)?.filter(|job| job.is_held_by(&worker)) {
-                    change(reader, &mut job, now)?;
-                    writes.push(Write::PutJob(job));
-                }
+            if let Some(mut job) = reader.job(&job)?.filter(|job| job.is_held_by(&worker)) {
+                change(reader, &mut job, now)?;
+                writes.push(Write::PutJob(job));
             }
-            Ok((Commit { tenant: tenant.clone(), writes }, ()))
+            Ok((writes, ()))
         })
     }
 

@@ -58,7 +58,7 @@ impl Material {
         messages.retain(|message| message.thread == window.thread);
         let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(None) };
         let turns = Span::between(first.turn, TurnNo(last.turn.0 + 1));
-        let mut calls = reader.tool_calls(key, turns)?;
+        let mut calls = reader.tool_calls(key.id, turns)?;
         calls.retain(|call| window.has_call(call));
         let unanswered = calls.iter().filter(|call| call.call.outcome.is_none()).count();
         let mut passages = overlap(reader, key, window, first, task.manner.overlap_chars)?;
@@ -73,7 +73,7 @@ impl Material {
                 passages.push(Passage::Tool(tool(call)));
             }
             let Some(slice) = window.slice(message.idx, message.chars) else { continue };
-            let text = cut(&message.said.text, slice.from, slice.until);
+            let text = cut(&message.body.text, slice.from, slice.until);
             let chars = u64::from(slice.until.saturating_sub(slice.from));
             source.messages += 1;
             source.raw_chars += chars;
@@ -86,7 +86,7 @@ impl Material {
         }
         source.chars = source.raw_chars;
         let hash = hash_of_window(key.id, &window.thread, slices.into_iter(), &task.manner);
-        let times = messages.iter().map(|message| message.said.at);
+        let times = messages.iter().map(|message| message.body.at);
         let material = Self::new(task, passages, source, hash, task.covers.clone(), times);
         Ok(Some(Self { unanswered, ..material }))
     }
@@ -94,7 +94,7 @@ impl Material {
     fn of_group(reader: &dyn Reader, key: &ConversationKey, task: &Task) -> StoreResult<Option<Self>> {
         let Some(below) = task.level.below() else { return Ok(None) };
         let filter = NodeFilter { parent: Some(Some(task.ordinal)), ..NodeFilter::at(below) };
-        let mut children = reader.nodes(key, &filter)?;
+        let mut children = reader.nodes(key.id, &filter)?;
         if children.is_empty() {
             return Ok(None);
         }
@@ -131,13 +131,7 @@ impl Material {
         let epoch = Timestamp::from_micros(0);
         let (range_start, range_end) = (times.clone().min().unwrap_or(epoch), times.max().unwrap_or(epoch));
         let manner = &task.manner;
-        let brief = Brief {
-            level: task.level,
-            strategy: manner.strategy,
-            length: manner.length,
-            deduplicate: manner.deduplicate,
-            passages,
-        };
+        let brief = Brief::new(task.level, manner.strategy, manner.length, manner.deduplicate, passages);
         let id = NodeId::new(task.level, hash, range_end);
         Self { brief, source, id, covers, range_start, range_end, unanswered: 0 }
     }
@@ -163,7 +157,7 @@ impl LastLong {
         {
             return Ok(vec![Arc::clone(message)]);
         }
-        let read = reader.messages(key, Span::between(from, until))?;
+        let read = reader.messages(key.id, Span::between(from, until))?;
         let messages: Vec<Arc<Message>> = read.into_iter().map(Arc::new).collect();
         if let Some(long) = messages.iter().rfind(|message| message.chars > LONG_CHARS) {
             *last = Some((key.clone(), Arc::clone(long)));
@@ -190,14 +184,14 @@ fn overlap(
         return Ok(vec![Passage::Said(said(first, tail(first, window.from.offset, chars)))]);
     }
     let from = MessageIdx(window.from.idx.0.saturating_sub(LOOK_BACK));
-    let before = reader.messages(key, Span::between(from, window.from.idx))?;
+    let before = reader.messages(key.id, Span::between(from, window.from.idx))?;
     let last = before.iter().rfind(|message| message.thread == window.thread);
     Ok(last.map(|last| Passage::Said(said(last, tail(last, last.chars, chars)))).into_iter().collect())
 }
 
 /// The last characters of a message before one of them, in whole words.
 fn tail(message: &Message, end: u32, chars: u32) -> &str {
-    let tail = cut(&message.said.text, end.saturating_sub(chars), end);
+    let tail = cut(&message.body.text, end.saturating_sub(chars), end);
     match tail.split_once(char::is_whitespace) {
         Some((_, rest)) if end > chars => rest,
         _ => tail,
@@ -205,7 +199,7 @@ fn tail(message: &Message, end: u32, chars: u32) -> &str {
 }
 
 fn said(message: &Message, text: &str) -> Said {
-    let said = &message.said;
+    let said = &message.body;
     Said { role: said.role, author: said.author.clone(), at: said.at, text: text.to_owned() }
 }
 

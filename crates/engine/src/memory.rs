@@ -1,22 +1,23 @@
 //! The façade: everything a program does with a memory goes through [`Memory`].
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use treering_core::capture::{Arrival, Entry, Weighed};
 use treering_core::conversation::Totals;
 use treering_core::job::RetryPolicy;
 use treering_core::parameters::Assignment;
-use treering_core::ports::{ConversationFilter, Description, Span, StoreResult};
+use treering_core::ports::{
+    ConversationFilter, ConversationQuery, Description, Item, ItemRef, Span, StoreResult,
+};
 use treering_core::slug::slug_of;
 use treering_core::{
-    Clock, Commit, Conversation, ConversationId, ConversationKey, ConversationState, Embedder, Invalid,
-    Message, MessageIdx, Naming, NewMessage, Policy, Reader, Store, StoreError, Summarizer, TenantId,
-    ThreadName, Timestamp, Tokenizer, ToolCall, Turn, TurnNo, Write,
+    Clock, CommitScope, Conversation, ConversationId, ConversationKey, ConversationState, Embedder, Invalid,
+    Message, MessageIdx, Naming, Policy, Reader, Store, StoreError, Summarizer, TenantId, Tokenizer,
+    ToolCall, Turn, TurnNo, Write,
 };
 
-use crate::context::{Past, Stopped, Tally};
+use crate::context::Tally;
 use crate::error::{Error, Result};
-use crate::gate::Signal;
 use crate::grow::{Grower, policy_of};
 use crate::material::LastLong;
 use crate::purse::SpendSettings;
@@ -34,15 +35,10 @@ pub struct Memory {
 /// What all tenants of a memory share.
 struct Shared {
     parts: Parts,
-    signal: Signal,
     arenas: Arenas,
-    tally: Arc<Tally>,
+    tally: Tally,
     rests: Rests,
     last_long: LastLong,
-    /// Where calls to models are accounted: the store, also where only its past is read.
-    ledger: Arc<dyn Store>,
-    /// When they are made, also where only the past is read.
-    wall_clock: Arc<dyn Clock>,
 }
 
 /// What a memory is put together from.
@@ -67,6 +63,22 @@ pub struct Parts {
     pub work: WorkSettings,
     /// What may be spent on models, and what they cost.
     pub spend: SpendSettings,
+    /// How search is done.
+    pub search: SearchSettings,
+}
+
+/// How search is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SearchSettings {
+    /// The memory for the in-process search indexes of all tenants together, in bytes. The least recently used are
+    /// dropped beyond it.
+    pub memory_bytes: usize,
+}
+
+impl Default for SearchSettings {
+    fn default() -> Self {
+        Self { memory_bytes: 512 << 20 }
+    }
 }
 
 /// How background work is done.
@@ -118,20 +130,13 @@ pub struct Stats {
     pub tokenizer: String,
 }
 
-impl Shared {
-    fn new(parts: Parts, tally: Arc<Tally>, ledger: Arc<dyn Store>, wall_clock: Arc<dyn Clock>) -> Self {
-        let (signal, arenas, rests, last_long) = Default::default();
-        Self { parts, signal, arenas, tally, rests, last_long, ledger, wall_clock }
-    }
-}
-
 impl Memory {
     /// The memory of `tenant` in the store of `parts`.
     #[must_use]
     pub fn new(parts: Parts, tenant: TenantId) -> Self {
-        let tally = Arc::new(Tally::new(Arc::clone(&parts.tokenizer)));
-        let (ledger, wall_clock) = (Arc::clone(&parts.store), Arc::clone(&parts.clock));
-        Self { shared: Arc::new(Shared::new(parts, tally, ledger, wall_clock)), tenant }
+        let tally = Tally::new(Arc::clone(&parts.tokenizer));
+        let (arenas, rests, last_long) = Default::default();
+        Self { shared: Arc::new(Shared { parts, arenas, tally, rests, last_long }), tenant }
     }
 
     /// The memory of another tenant in the same store.
@@ -188,27 +193,48 @@ impl Memory {
         !self.summarizer().is_remote() && !self.embedder().is_remote()
     }
 
-    /// Does background work until the handle is dropped.
+    /// Does the background work of this tenant until the handle is dropped.
     pub fn work_in_background(&self) -> Result<WorkerHandle> {
         Ok(Worker::new(self.clone())?.spawn())
+    }
+
+    /// Does the background work of every tenant of the store until the handle is dropped.
+    pub fn work_for_all_tenants(&self) -> Result<WorkerHandle> {
+        Ok(Worker::for_all_tenants(self.clone())?.spawn())
+    }
+
+    /// Every tenant of the store, in order of name.
+    pub fn tenants(&self) -> Result<Vec<TenantId>> {
+        Ok(self.store().maintenance().tenants()?)
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.shared.parts.store
     }
 
-    pub(crate) fn ledger(&self) -> &dyn Store {
-        &*self.shared.ledger
+    /// Reads of this tenant.
+    pub(crate) fn reader(&self) -> StoreResult<Box<dyn Reader + '_>> {
+        self.store().reader(&self.tenant)
     }
 
-    pub(crate) fn wall_clock(&self) -> &dyn Clock {
-        &*self.shared.wall_clock
+    /// The scope of a commit to one conversation.
+    pub(crate) fn scope_of(&self, id: ConversationId) -> CommitScope {
+        CommitScope::Conversation(self.key(id))
+    }
+
+    /// The scope of a commit to anything of this tenant.
+    pub(crate) fn tenant_scope(&self) -> CommitScope {
+        CommitScope::Tenant(self.tenant.clone())
     }
 
     /// What may be spent on models, and what they cost.
     #[must_use]
     pub fn spending(&self) -> &SpendSettings {
         &self.shared.parts.spend
+    }
+
+    pub(crate) fn search_settings(&self) -> SearchSettings {
+        self.shared.parts.search
     }
 
     pub(crate) fn tokenizer(&self) -> &Arc<dyn Tokenizer> {
@@ -254,88 +280,52 @@ impl Memory {
         &self.shared.tally
     }
 
-    /// The same memory as it was: only what one conversation held at one moment, which nothing
-    /// can be added to.
-    pub(crate) fn past(&self, id: ConversationId, end: u32, now: Timestamp) -> Self {
-        let parts = &self.shared.parts;
-        let past = Past::new(Arc::clone(&parts.store), self.key(id), end);
-        let parts = Parts {
-            store: Arc::new(past),
-            tokenizer: Arc::clone(&parts.tokenizer),
-            clock: Arc::new(Stopped(now)),
-            summarizer: Arc::clone(&parts.summarizer),
-            stand_in: parts.stand_in.clone(),
-            embedder: Arc::clone(&parts.embedder),
-            other_embedders: parts.other_embedders.clone(),
-            policy: parts.policy.clone(),
-            work: parts.work,
-            spend: parts.spend.clone(),
-        };
-        let (tally, ledger) = (Arc::clone(&self.shared.tally), Arc::clone(&self.shared.ledger));
-        let shared = Shared::new(parts, tally, ledger, Arc::clone(&self.shared.wall_clock));
-        Self { shared: Arc::new(shared), tenant: self.tenant.clone() }
-    }
-
-    pub(crate) fn signal(&self) -> &Signal {
-        &self.shared.signal
-    }
-
-    /// Plans and applies a commit, and hands over what the plan decided beside it.
+    /// Plans and applies a commit, and returns what the plan decided beside its writes.
     pub(crate) fn commit_with<T: Send + 'static>(
         &self,
-        plan: impl FnMut(&dyn Reader) -> StoreResult<(Commit, T)> + Send + 'static,
-    ) -> Result<T> {
-        self.commit_to(self.store(), plan)
-    }
-
-    /// The same, to the store or the one behind it.
-    pub(crate) fn commit_to<T: Send + 'static>(
-        &self,
-        store: &dyn Store,
-        mut plan: impl FnMut(&dyn Reader) -> StoreResult<(Commit, T)> + Send + 'static,
+        scope: CommitScope,
+        mut plan: impl FnMut(&dyn Reader) -> StoreResult<(Vec<Write>, T)> + Send + 'static,
     ) -> Result<T> {
         let answer = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&answer);
-        store.commit(Box::new(move |reader| {
-            let (commit, decided) = plan(reader)?;
+        let plan = move |reader: &dyn Reader| {
+            let (writes, decided) = plan(reader)?;
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(decided);
-            Ok(commit)
-        }))?;
+            Ok(writes)
+        };
+        self.store().commit(scope, Box::new(plan))?;
         let decided = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
         decided.ok_or_else(|| Invalid::new("commit", "the store committed without a plan").into())
     }
 
-    /// An entry for [`Memory::append`]: a message of a thread, counted and hashed.
-    #[must_use]
-    pub fn message(&self, thread: ThreadName, said: NewMessage) -> Entry {
-        let weighed = Weighed::new(said, |text| self.tokenizer().count(text));
-        Entry { thread, what: Arrival::Message(weighed) }
-    }
-
     /// Conversations, the latest activity first, each with its last message.
     pub fn sessions(&self, filter: &ConversationFilter) -> Result<Vec<Session>> {
-        let reader = self.store().reader()?;
+        let reader = self.reader()?;
+        let conversations = reader.conversations(&ConversationQuery::List(filter))?;
+        let last = |it: &Conversation| Some(MessageIdx(it.totals.messages.checked_sub(1)?));
+        let lasts: Vec<ItemRef> =
+            conversations.iter().filter_map(|it| Some(ItemRef::Message(it.id, last(it)?))).collect();
+        let mut messages = reader.items(&lasts)?.into_iter();
         let with_last = |conversation: Conversation| {
-            let key = self.key(conversation.id);
-            let last = conversation.totals.messages.checked_sub(1).map(MessageIdx);
-            let last_message = match last {
-                Some(idx) => reader.messages(&key, Span::starting(idx, 1))?.pop(),
-                None => None,
+            let read = last(&conversation).and_then(|_| messages.next()).flatten();
+            let last_message = match read {
+                Some(Item::Message(message)) => Some(*message),
+                _ => None,
             };
-            Ok(Session { conversation, last_message })
+            Session { conversation, last_message }
         };
-        reader.conversations(&self.tenant, filter)?.into_iter().map(with_last).collect()
+        Ok(conversations.into_iter().map(with_last).collect())
     }
 
     /// Turns of a conversation, each with its messages and tool calls.
     pub fn turns(&self, id: ConversationId, span: Span<TurnNo>) -> Result<Vec<WholeTurn>> {
-        let (reader, key) = (self.store().reader()?, self.key(id));
-        let turns = reader.turns(&key, span)?;
+        let reader = self.reader()?;
+        let turns = reader.turns(id, span)?;
         let (Some(first), Some(last)) = (turns.first(), turns.last()) else { return Ok(Vec::new()) };
-        let calls = reader.tool_calls(&key, Span::between(first.no, TurnNo(last.no.0 + 1)))?;
+        let calls = reader.tool_calls(id, Span::between(first.no, TurnNo(last.no.0 + 1)))?;
         let from = turns.iter().map(|turn| turn.from).min().unwrap_or(MessageIdx(0));
         let until = turns.iter().map(|turn| turn.until).max().unwrap_or(from);
-        let messages = reader.messages(&key, Span::between(from, until))?;
+        let messages = reader.messages(id, Span::between(from, until))?;
         let mut whole: Vec<WholeTurn> = turns
             .into_iter()
             .map(|turn| WholeTurn { turn, messages: Vec::new(), tool_calls: Vec::new() })
@@ -358,7 +348,7 @@ impl Memory {
 
     /// Messages of a conversation, in order.
     pub fn messages(&self, id: ConversationId, span: Span<MessageIdx>) -> Result<Vec<Message>> {
-        Ok(self.store().reader()?.messages(&self.key(id), span)?)
+        Ok(self.reader()?.messages(id, span)?)
     }
 
     /// Gives a conversation another name: the title as it is given, the slug from it.
@@ -367,35 +357,47 @@ impl Memory {
         if slug.is_empty() {
             return Err(Invalid::new(format!("name {title:?}"), "it needs a letter or a digit").into());
         }
-        let holder = self.store().reader()?.conversation_by_slug(&self.tenant, &slug)?;
-        if holder.is_some_and(|holder| holder.id != id) {
-            return Err(Error::SlugTaken(slug));
-        }
-        let title = title.trim().to_owned();
-        self.change(id, move |conversation| {
-            conversation.slug.clone_from(&slug);
+        let (title, wanted) = (title.trim().to_owned(), slug.clone());
+        let taken = Arc::new(AtomicBool::new(false));
+        let is_taken = Arc::clone(&taken);
+        // The name is looked up in the plan: nobody can take it before the commit.
+        let renamed = self.change(self.tenant_scope(), id, move |reader, conversation| {
+            let holder = reader.conversation_by_slug(&wanted)?;
+            if holder.is_some_and(|holder| holder.id != id) {
+                is_taken.store(true, Ordering::Relaxed);
+                return Err(Invalid::new(format!("name {wanted:?}"), "it is taken").into());
+            }
+            conversation.slug.clone_from(&wanted);
             conversation.title = Some(title.clone());
             conversation.naming = Naming::Person;
-        })
+            Ok(())
+        });
+        if taken.load(Ordering::Relaxed) { Err(Error::SlugTaken(slug)) } else { renamed }
     }
 
     /// Opens, closes or archives a conversation. Closing seals what is still open.
     pub fn set_state(&self, id: ConversationId, state: ConversationState) -> Result<Conversation> {
-        self.change(id, move |conversation| conversation.state = state)
+        self.change(self.scope_of(id), id, move |_, conversation| {
+            conversation.state = state;
+            Ok(())
+        })
     }
 
     /// Sets parameters of the policy for one conversation, from now on; none takes back those
     /// that were set.
     pub fn set_policy(&self, id: ConversationId, policy: Vec<Assignment>) -> Result<Conversation> {
         self.policy().with(&policy)?;
-        self.change(id, move |conversation| conversation.policy.clone_from(&policy))
+        self.change(self.scope_of(id), id, move |_, conversation| {
+            conversation.policy.clone_from(&policy);
+            Ok(())
+        })
     }
 
     /// How much there is.
     pub fn stats(&self) -> Result<Stats> {
-        let (conversations, totals) = self.store().reader()?.totals(&self.tenant)?;
+        let (conversations, totals) = self.reader()?.totals()?;
         Ok(Stats {
-            store: self.store().describe()?,
+            store: self.store().maintenance().describe()?,
             conversations,
             totals,
             tokenizer: self.tokenizer().name().to_owned(),
@@ -408,18 +410,19 @@ impl Memory {
 
     fn change(
         &self,
+        scope: CommitScope,
         id: ConversationId,
-        change: impl Fn(&mut Conversation) + Send + 'static,
+        change: impl Fn(&dyn Reader, &mut Conversation) -> StoreResult<()> + Send + 'static,
     ) -> Result<Conversation> {
         let (key, general, now) = (self.key(id), self.policy().clone(), self.clock().now());
-        let changed = self.commit_with(move |reader| {
-            let Some(mut conversation) = reader.conversation(&key)? else {
+        self.commit_with(scope, move |reader| {
+            let Some(mut conversation) = reader.conversation(key.id)? else {
                 return Err(StoreError::Refused(Invalid::new(
                     format!("conversation {id}"),
                     "it does not exist",
                 )));
             };
-            change(&mut conversation);
+            change(reader, &mut conversation)?;
             let policy = policy_of(&general, &conversation)?;
             let grower = Grower { reader, key: &key, policy: &policy, now };
             let grown = match conversation.state {
@@ -428,10 +431,8 @@ impl Memory {
             };
             let mut writes = vec![Write::PutConversation(conversation.clone())];
             writes.extend(grown);
-            Ok((Commit { tenant: key.tenant.clone(), writes }, conversation))
-        })?;
-        self.signal().raise();
-        Ok(changed)
+            Ok((writes, conversation))
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use treering_core::quota::{self, Quota};
 use treering_core::redact::Redactions;
 use treering_core::spend::{self, Account, Booking, Caps, Charge, Prices, Reached, Spent};
 use treering_core::{
-    Commit, ContentHash, ConversationId, JobId, Meter, ProviderError, StoreError, Timestamp, Write,
+    CommitScope, ContentHash, ConversationId, JobId, Meter, ProviderError, StoreError, Timestamp, Write,
 };
 
 use crate::error::{Error, Result};
@@ -48,13 +48,13 @@ impl Memory {
 
     /// What was spent by the tenant, for a conversation and today, and whether a cap is reached.
     pub fn spend(&self, conversation: Option<ConversationId>) -> Result<SpendStatus> {
-        let account = self.account(&*self.ledger().reader()?, conversation)?;
+        let account = self.account(&*self.reader()?, conversation)?;
         Ok(SpendStatus { account, reached: spend::reached(&self.spending().caps, &account) })
     }
 
     /// What each model has cost.
     pub fn spend_by_model(&self, filter: &SpendFilter) -> Result<Vec<(String, Spent)>> {
-        Ok(self.ledger().reader()?.spent(self.tenant(), filter)?)
+        Ok(self.reader()?.ledger().spent(filter)?)
     }
 
     /// When a call has its turn, or why it may not be made: a cap is reached, or the quota of its provider used up.
@@ -72,17 +72,17 @@ impl Memory {
         }
         let provider = charge.provider();
         let Some(quota) = spending.quotas.get(provider) else { return Ok(Ok(charge.at)) };
-        let taken = reader.taken(provider, quota::matters_since(charge.at))?;
+        let taken = reader.ledger().taken(provider, quota::matters_since(charge.at))?;
         let turn = quota::turn(*quota, &taken, charge.spent.tokens(), charge.at);
         Ok(turn.map_err(|error| ProviderError { reason: format!("{provider}: {}", error.reason), ..error }))
     }
 
     fn account(&self, reader: &dyn Reader, conversation: Option<ConversationId>) -> StoreResult<Account> {
         let sum = |filter: SpendFilter| -> StoreResult<Spent> {
-            let spent = reader.spent(self.tenant(), &filter)?;
+            let spent = reader.ledger().spent(&filter)?;
             Ok(spent.into_iter().fold(Spent::default(), |sum, (_, spent)| sum + spent))
         };
-        let day = spend::day_of(self.wall_clock().now());
+        let day = spend::day_of(self.clock().now());
         Ok(Account {
             tenant: sum(SpendFilter::default())?,
             conversation: match conversation {
@@ -115,7 +115,7 @@ impl Purse {
 
     /// Logs that a model was asked, where it was, what that took, and what was taken out before it left.
     pub(crate) fn log(&self, asked: &str) -> Result<()> {
-        let (note, now, conversation) = (self.note(), self.memory.wall_clock().now(), self.conversation);
+        let (note, now, conversation) = (self.note(), self.memory.clock().now(), self.conversation);
         if note.is_empty() {
             return Ok(());
         }
@@ -129,10 +129,8 @@ impl Purse {
             text: format!("{asked}{note}"),
             took_ms: None,
         };
-        let tenant = self.memory.tenant().clone();
-        Ok(self.memory.ledger().commit(Box::new(move |_| {
-            Ok(Commit { tenant: tenant.clone(), writes: vec![Write::AddLog(line.clone())] })
-        }))?)
+        let plan = Box::new(move |_: &dyn Reader| Ok(vec![Write::AddLog(line.clone())]));
+        Ok(self.memory.store().commit(self.memory.tenant_scope(), plan)?)
     }
 
     /// The same, but only where something was taken out: questions and the change of a model are no work that is logged.
@@ -144,28 +142,31 @@ impl Purse {
         }
     }
 
+    /// Calls to one provider are booked one after the other.
+    fn scope(&self, charge: &Charge) -> CommitScope {
+        CommitScope::Provider(self.memory.tenant().clone(), charge.provider().to_owned())
+    }
+
     fn charge(&self, charge: Charge) -> Result<()> {
-        let tenant = self.memory.tenant().clone();
-        self.memory.ledger().commit(Box::new(move |_| {
-            Ok(Commit { tenant: tenant.clone(), writes: vec![Write::AddSpend(charge.clone())] })
-        }))?;
-        Ok(())
+        let scope = self.scope(&charge);
+        let plan = Box::new(move |_: &dyn Reader| Ok(vec![Write::AddSpend(charge.clone())]));
+        Ok(self.memory.store().commit(scope, plan)?)
     }
 
     /// Books in one commit with the look at the account, so that of several at once each sees the others. Says when the
     /// call has its turn.
     fn book_in_turn(&self, charge: &Charge) -> std::result::Result<Timestamp, ProviderError> {
         let (memory, booked) = (self.memory.clone(), charge.clone());
-        let decided = self.memory.commit_to(self.memory.ledger(), move |reader| {
+        let decided = self.memory.commit_with(self.scope(charge), move |reader| {
             let turn = memory.turn_of(reader, &booked)?;
             let write = |at: &Timestamp| Write::AddSpend(Charge { at: *at, ..booked.clone() });
             let writes = turn.iter().map(write).collect();
-            Ok((Commit { tenant: memory.tenant().clone(), writes }, turn))
+            Ok((writes, turn))
         });
         let turn = match decided {
             // What can only be read is asked all the same; nothing can be written down.
             Err(Error::Store(StoreError::ReadOnly { .. })) => {
-                let reader = self.memory.ledger().reader();
+                let reader = self.memory.reader();
                 reader.and_then(|reader| self.memory.turn_of(&*reader, charge)).map_err(Error::from)
             }
             other => other,
@@ -179,7 +180,7 @@ impl Purse {
 impl Meter for Purse {
     /// Comes back when the call has its turn under the quota of its provider.
     fn book(&self, model: &str, most: Usage) -> std::result::Result<Booking, ProviderError> {
-        let (spending, now) = (self.memory.spending(), self.memory.wall_clock().now());
+        let (spending, now) = (self.memory.spending(), self.memory.clock().now());
         let (conversation, spent) = (self.conversation, Spent::default());
         let mut charge = Charge { at: now, conversation, model: model.to_owned(), spent };
         if spending.caps.are_set() || spending.quotas.contains_key(charge.provider()) {

@@ -2,15 +2,14 @@
 //! old ones, portion by portion; search goes by the old ones until one commit cuts over. What was
 //! made stays when it is interrupted, and several processes may share the work.
 
-use treering_core::index::{Progress, VectorIndex, Vectors};
-use treering_core::ports::{Reader, StoreResult};
-use treering_core::{Commit, Write};
+use treering_core::Write;
+use treering_core::index::{VectorIndex, Vectors};
+use treering_core::ports::{ChangeFilter, Cursor, Reader, StoreResult};
 
-use crate::embed::{Wanted, missing, vectors_of, wanted};
+use crate::embed::{Wanted, missing, text_of, vectors_of, wanted};
 use crate::error::{Error, Result};
 use crate::faults::{self, Fault};
 use crate::memory::Memory;
-use crate::search::{call_text, node_text};
 
 /// How many things are embedded between two commits.
 const PORTION: usize = 64;
@@ -45,13 +44,15 @@ pub struct Reindexed {
 struct Portion {
     texts: Vec<Wanted>,
     things: u64,
-    done: Progress,
+    done: Cursor,
+    /// Whether nothing was left.
+    is_end: bool,
 }
 
 impl Memory {
     /// Which model's vectors search goes by, and which are on their way.
     pub fn vector_index(&self) -> Result<VectorIndex> {
-        Ok(self.index_in_use(&*self.store().reader()?)?)
+        Ok(self.index_in_use(&*self.reader()?)?)
     }
 
     /// Whether search goes by another model than the one that is configured.
@@ -66,16 +67,16 @@ impl Memory {
         let index = self.begin()?;
         let mut state = Reindexing { from: index.model, to: embedder.name().to_owned(), done: 0, made: 0 };
         while let Some(next) = self.vector_index()?.next.filter(|next| next.model == state.to) {
-            let reader = self.store().reader()?;
-            let portion = self.portion(&*reader, next.done)?;
-            if portion.done == next.done || embedder.is_instant() {
+            let reader = self.reader()?;
+            let portion = self.portion(&*reader, &next.done)?;
+            if portion.is_end || embedder.is_instant() {
                 drop(reader);
                 if self.cut_over(&state.to)? {
                     break;
                 }
                 continue;
             }
-            let lacking = missing(self, &*reader, &state.to, portion.texts)?;
+            let lacking = missing(&*reader, &state.to, portion.texts)?;
             drop(reader);
             let purse = self.purse(None);
             let vectors = vectors_of(embedder, &lacking, &purse);
@@ -95,7 +96,7 @@ impl Memory {
     /// Puts the index on its way to the configured model.
     fn begin(&self) -> Result<VectorIndex> {
         let memory = self.clone();
-        self.commit_with(move |reader| {
+        self.commit_with(self.tenant_scope(), move |reader| {
             let index = memory.index_in_use(reader)?;
             let towards = index.clone().towards(memory.embedder().name());
             let mut writes = Vec::new();
@@ -104,45 +105,32 @@ impl Memory {
                 writes.extend(index.next.map(|next| Write::DropVectors(next.model)));
                 writes.push(Write::PutVectorIndex(towards.clone()));
             }
-            Ok((Commit { tenant: memory.tenant().clone(), writes }, towards))
+            Ok((writes, towards))
         })
     }
 
-    /// What comes next: messages, then tool calls, then nodes.
-    fn portion(&self, reader: &dyn Reader, done: Progress) -> StoreResult<Portion> {
-        let messages = reader.arrivals(self.tenant(), done.messages, PORTION)?;
-        if messages.through > done.messages {
-            let texts = wanted(messages.items.iter().map(|(.., message)| message.said.text.as_str()));
-            let done = Progress { messages: messages.through, ..done };
-            return Ok(Portion { texts, things: messages.items.len() as u64, done });
-        }
-        let calls = reader.call_arrivals(self.tenant(), done.calls, PORTION)?;
-        if calls.through > done.calls {
-            let texts: Vec<String> = calls.items.iter().map(|(.., call)| call_text(call)).collect();
-            let done = Progress { calls: calls.through, ..done };
-            let texts = wanted(texts.iter().map(String::as_str));
-            return Ok(Portion { texts, things: calls.items.len() as u64, done });
-        }
-        let nodes = reader.node_arrivals(self.tenant(), done.nodes, PORTION)?;
-        let texts: Vec<String> = nodes.items.iter().map(|(.., node)| node_text(node)).collect();
+    /// The next page of what has to be embedded.
+    fn portion(&self, reader: &dyn Reader, done: &Cursor) -> StoreResult<Portion> {
+        let changes = reader.changes(done, &ChangeFilter::content(), PORTION)?;
+        let texts: Vec<String> = changes.items.iter().map(text_of).collect();
         let texts = wanted(texts.iter().map(String::as_str));
-        let done = Progress { nodes: nodes.through, ..done };
-        Ok(Portion { texts, things: nodes.items.len() as u64, done })
+        let is_end = changes.items.is_empty() && changes.is_last;
+        Ok(Portion { texts, things: changes.items.len() as u64, done: changes.cursor, is_end })
     }
 
     /// Keeps the vectors of a portion. Where another process got further meanwhile, it stays there.
-    fn advance(&self, from: Progress, to: Progress, model: &str, vectors: Vectors) -> Result<()> {
+    fn advance(&self, from: Cursor, to: Cursor, model: &str, vectors: Vectors) -> Result<()> {
         let (memory, model) = (self.clone(), model.to_owned());
-        self.commit_with(move |reader| {
+        self.commit_with(self.tenant_scope(), move |reader| {
             let index = memory.index_in_use(reader)?;
             let mut writes = Vec::new();
             if let Some(next) = index.next.as_ref().filter(|next| next.model == model) {
                 writes.push(Write::PutVectors(model.clone(), vectors.clone()));
                 if next.done == from {
-                    writes.push(Write::PutVectorIndex(index.clone().advanced(&model, to)));
+                    writes.push(Write::PutVectorIndex(index.clone().advanced(&model, to.clone())));
                 }
             }
-            Ok((Commit { tenant: memory.tenant().clone(), writes }, ()))
+            Ok((writes, ()))
         })
     }
 
@@ -150,20 +138,19 @@ impl Memory {
     fn cut_over(&self, model: &str) -> Result<bool> {
         let (memory, model) = (self.clone(), model.to_owned());
         faults::reach(Fault::CuttingOver);
-        self.commit_with(move |reader| {
+        self.commit_with(self.tenant_scope(), move |reader| {
             let index = memory.index_in_use(reader)?;
             let mut writes = Vec::new();
             let mut is_over = index.model == model;
             if let Some(next) = index.next.as_ref().filter(|next| next.model == model) {
-                let complete =
-                    memory.embedder().is_instant() || memory.portion(reader, next.done)?.done == next.done;
+                let complete = memory.embedder().is_instant() || memory.portion(reader, &next.done)?.is_end;
                 if complete {
                     writes.push(Write::DropVectors(index.model.clone()));
                     writes.push(Write::PutVectorIndex(index.clone().cut_over()));
                     is_over = true;
                 }
             }
-            Ok((Commit { tenant: memory.tenant().clone(), writes }, is_over))
+            Ok((writes, is_over))
         })
     }
 }

@@ -35,10 +35,9 @@ pub(crate) fn summarise(
 ) -> Result<Written, ProviderError> {
     let (summarizer, retry) = (memory.summarizer(), memory.work().retry);
     let purse = memory.purse(Some(job.conversation));
-    let facts = || Facts::of_brief(&material.brief);
     let ask = || guarded(summarizer, &material.brief, &purse);
     let why = match memory.asking(summarizer.name(), ask) {
-        Ok(content) => match acceptance::accept(&content, &facts(), material.source.chars) {
+        Ok(content) => match acceptance::accept(&content, material.brief.facts(), material.source.chars) {
             Ok(fidelity) => {
                 let (by, note) = (summarizer.name().to_owned(), purse.note());
                 return Ok(Written { content, fidelity, by, note });
@@ -54,7 +53,7 @@ pub(crate) fn summarise(
     let Some(stand_in) = memory.stand_in() else { return Err(why) };
     let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
     let content = guarded(stand_in, &material.brief, &purse)?;
-    let fidelity = acceptance::fidelity(&Facts::of_content(&content), &facts());
+    let fidelity = acceptance::fidelity(&Facts::of_content(&content), material.brief.facts());
     let by = Making::stand_in(stand_in.name(), summarizer.name());
     Ok(Written { content, fidelity, by, note: format!("; {why}{}", purse.note()) })
 }

@@ -1,7 +1,7 @@
 //! Reading the tree: a conversation's nodes, the jobs that will add to it, and what it has come
 //! to.
 
-use treering_core::commit::{Commit, LogEvent, LogLine};
+use treering_core::commit::{LogEvent, LogLine};
 use treering_core::growth::Growth;
 use treering_core::ports::{JobFilter, LevelTotals, LogFilter, NodeFilter, Span};
 use treering_core::{
@@ -77,22 +77,21 @@ impl TreeStats {
 impl Memory {
     /// The whole tree of a conversation.
     pub fn tree(&self, id: ConversationId) -> Result<TreeView> {
-        let (reader, key) = (self.store().reader()?, self.key(id));
-        let conversation = reader.conversation(&key)?.ok_or_else(|| Error::no_conversation(id))?;
-        let nodes = reader.nodes(&key, &NodeFilter::default())?;
-        let jobs = reader.jobs(self.tenant(), &JobFilter::of(id))?;
+        let reader = self.reader()?;
+        let conversation = reader.conversation(id)?.ok_or_else(|| Error::no_conversation(id))?;
+        let nodes = reader.nodes(id, &NodeFilter::default())?;
+        let jobs = reader.jobs(&JobFilter::of(id))?;
         Ok(TreeView { conversation, nodes, jobs })
     }
 
     /// What the trees of the tenant, or the one of a conversation, have come to.
     pub fn tree_stats(&self, id: Option<ConversationId>) -> Result<TreeStats> {
-        let reader = self.store().reader()?;
-        let jobs =
-            reader.jobs(self.tenant(), &JobFilter { conversation: id, ..JobFilter::all(usize::MAX) })?;
+        let reader = self.reader()?;
+        let jobs = reader.jobs(&JobFilter { conversation: id, ..JobFilter::all(usize::MAX) })?;
         let dead = jobs.iter().filter(|job| job.state == JobState::Dead).count();
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Ok(TreeStats {
-            levels: reader.level_totals(self.tenant(), id)?,
+            levels: reader.level_totals(id)?,
             queued: number(jobs.len() - dead),
             dead: number(dead),
         })
@@ -103,14 +102,14 @@ impl Memory {
         if self.stand_in().is_some_and(|stand_in| stand_in.name() == self.summarizer_name()) {
             return Ok(0);
         }
-        let levels = self.store().reader()?.level_totals(self.tenant(), id)?;
+        let levels = self.reader()?.level_totals(id)?;
         Ok(levels.iter().map(|level| level.stand_ins).sum())
     }
 
     /// The node whose id begins like that, and its conversation.
     pub fn find_node(&self, prefix: &str) -> Result<(Conversation, Node)> {
-        let reader = self.store().reader()?;
-        let found = reader.nodes_by_id_prefix(self.tenant(), prefix, 6)?;
+        let reader = self.reader()?;
+        let found = reader.nodes_by_id_prefix(prefix, 6)?;
         let (conversation, id) = match found.as_slice() {
             [] => return Err(Error::NoNode(prefix.to_owned())),
             [(conversation, id)] => (*conversation, id.clone()),
@@ -123,9 +122,8 @@ impl Memory {
                 (*conversation, id.clone())
             }
         };
-        let key = self.key(conversation);
-        let node = reader.nodes(&key, &NodeFilter { id: Some(id), ..NodeFilter::default() })?.pop();
-        let conversation = reader.conversation(&key)?;
+        let node = reader.nodes(conversation, &NodeFilter { id: Some(id), ..NodeFilter::default() })?.pop();
+        let conversation = reader.conversation(conversation)?;
         conversation.zip(node).ok_or_else(|| Error::NoNode(prefix.to_owned()))
     }
 
@@ -134,7 +132,7 @@ impl Memory {
     pub fn children(&self, id: ConversationId, node: &Node) -> Result<Vec<Node>> {
         let Some(below) = node.level().below() else { return Ok(Vec::new()) };
         let filter = NodeFilter { parent: Some(Some(node.ordinal())), ..NodeFilter::at(below) };
-        let mut children = self.store().reader()?.nodes(&self.key(id), &filter)?;
+        let mut children = self.reader()?.nodes(id, &filter)?;
         children.sort_by_key(|child| (child.range_end, child.ordinal()));
         Ok(children)
     }
@@ -152,7 +150,7 @@ impl Memory {
         let message = self.messages(id, Span::starting(idx, 1))?.pop();
         let Some(message) = message.filter(|message| message.idx == idx) else { return Ok(Vec::new()) };
         let around = NodeFilter { around: Some(idx), ..NodeFilter::default() };
-        let nodes = self.store().reader()?.nodes(&self.key(id), &around)?;
+        let nodes = self.reader()?.nodes(id, &around)?;
         let mut over: Vec<Node> = Vec::new();
         for node in nodes {
             let covers = match &node.task.covers {
@@ -172,20 +170,20 @@ impl Memory {
 
     /// Unfinished jobs, in the order they should run.
     pub fn jobs(&self, filter: &JobFilter) -> Result<Vec<Job>> {
-        Ok(self.store().reader()?.jobs(self.tenant(), filter)?)
+        Ok(self.reader()?.jobs(filter)?)
     }
 
     /// The newest lines of the log, the oldest of them first. The id of an update leads to its own line, those of the jobs
     /// it planned, and those of the jobs that followed from them.
     pub fn log(&self, filter: &LogFilter) -> Result<Vec<LogLine>> {
-        let reader = self.store().reader()?;
-        let lines = reader.log(self.tenant(), filter)?;
+        let reader = self.reader()?;
+        let lines = reader.log(filter)?;
         let update = lines.iter().rfind(|line| line.event == LogEvent::Update);
         let Some(update) = update.filter(|_| filter.job_prefix.is_some()) else { return Ok(lines) };
         let mut of_conversation =
             LogFilter { conversation: update.conversation, job_prefix: None, ..filter.clone() };
         let since = loop {
-            let lines = reader.log(self.tenant(), &of_conversation)?;
+            let lines = reader.log(&of_conversation)?;
             let begun = lines.iter().position(|line| line.job == update.job);
             match begun {
                 None if lines.len() == of_conversation.limit => {
@@ -202,22 +200,21 @@ impl Memory {
     /// Gives jobs that were given up, or wait after a failure, another try at once. All of them
     /// where no id is named.
     pub fn retry_jobs(&self, id_prefix: Option<String>) -> Result<Vec<Job>> {
-        let (tenant, now) = (self.tenant().clone(), self.clock().now());
+        let now = self.clock().now();
         let filter = JobFilter { id_prefix: id_prefix.clone(), ..JobFilter::all(usize::MAX) };
-        let retried = self.commit_with(move |reader| {
-            let mut jobs = reader.jobs(&tenant, &filter)?;
+        let retried = self.commit_with(self.tenant_scope(), move |reader| {
+            let mut jobs = reader.jobs(&filter)?;
             jobs.retain(|job| job.failures > 0 && !matches!(job.state, JobState::Leased { .. }));
             let mut writes = Vec::new();
             for job in &mut jobs {
                 writes.extend(retried(job, now, "hand"));
             }
-            Ok((Commit { tenant: tenant.clone(), writes }, jobs))
+            Ok((writes, jobs))
         })?;
         if let (Some(prefix), true) = (id_prefix, retried.is_empty()) {
             let why = "no job with this id has failed; `treering jobs` lists them";
             return Err(Invalid::new(format!("job {prefix:?}"), why).into());
         }
-        self.signal().raise();
         Ok(retried)
     }
 

@@ -10,7 +10,7 @@ use treering_core::policy::Length;
 use treering_core::ports::{JobFilter, NodeFilter, StoreResult};
 use treering_core::spend::{Money, Price};
 use treering_core::{
-    Commit, ContentHash, Conversation, ConversationId, ConversationKey, Covers, Invalid, Job, JobId, JobKind,
+    ContentHash, Conversation, ConversationId, ConversationKey, Covers, Invalid, Job, JobId, JobKind,
     JobState, Level, Node, Policy, Reader, StoreError, Timestamp, Write,
 };
 
@@ -71,7 +71,7 @@ pub struct Updated {
 impl Memory {
     /// What an update would come to; nothing is written.
     pub fn estimate(&self, id: ConversationId, update: &Update) -> Result<Estimate> {
-        let reader = self.store().reader()?;
+        let reader = self.reader()?;
         let planned = self.updater(id, update)?.plan(&*reader)?;
         Ok(planned.1.estimate)
     }
@@ -79,9 +79,7 @@ impl Memory {
     /// Plans an update: the jobs are durable when it returns, and any worker runs them.
     pub fn update(&self, id: ConversationId, update: &Update) -> Result<Updated> {
         let updater = self.updater(id, update)?;
-        let updated = self.commit_with(move |reader| updater.plan(reader))?;
-        self.signal().raise();
-        Ok(updated)
+        self.commit_with(self.scope_of(id), move |reader| updater.plan(reader))
     }
 
     fn updater(&self, id: ConversationId, update: &Update) -> Result<Updater> {
@@ -111,8 +109,8 @@ struct Updater {
 }
 
 impl Updater {
-    fn plan(&self, reader: &dyn Reader) -> StoreResult<(Commit, Updated)> {
-        let Some(mut conversation) = reader.conversation(&self.key)? else {
+    fn plan(&self, reader: &dyn Reader) -> StoreResult<(Vec<Write>, Updated)> {
+        let Some(mut conversation) = reader.conversation(self.key.id)? else {
             let what = format!("conversation {}", self.key.id);
             return Err(StoreError::Refused(Invalid::new(what, "it does not exist")));
         };
@@ -123,16 +121,16 @@ impl Updater {
             Scale::Incremental => (self.catch_up(&grower, &mut conversation)?, 0),
             Scale::Full => self.grow_anew(&grower, &mut conversation)?,
         };
-        let mut commit = Commit { tenant: self.key.tenant.clone(), writes: Vec::new() };
+        let mut all = Vec::new();
         if conversation != before {
-            commit.writes.push(Write::PutConversation(conversation.clone()));
+            all.push(Write::PutConversation(conversation.clone()));
         }
         let queued = self.queue(reader, &writes)?;
         let mut estimate = self.estimate(reader, &queued, &policy)?;
         estimate.felled = felled;
         let id = self.id();
         // Before those of the jobs it plans: they are found from here on.
-        commit.writes.push(Write::AddLog(LogLine {
+        all.push(Write::AddLog(LogLine {
             at: self.now,
             conversation: Some(conversation.id),
             job: id,
@@ -140,9 +138,9 @@ impl Updater {
             text: format!("update planned: {} jobs queued, {felled} nodes felled", queued.len()),
             took_ms: None,
         }));
-        commit.writes.extend(writes);
+        all.extend(writes);
         let queued = u32::try_from(queued.len()).unwrap_or(u32::MAX);
-        Ok((commit, Updated { id, estimate, queued }))
+        Ok((all, Updated { id, estimate, queued }))
     }
 
     fn id(&self) -> JobId {
@@ -157,11 +155,11 @@ impl Updater {
         if !self.update.policy.is_empty() {
             tasks.extend(grower.reopen(conversation)?);
         }
-        let mut nodes = grower.reader.nodes(&self.key, &NodeFilter::default())?;
+        let mut nodes = grower.reader.nodes(self.key.id, &NodeFilter::default())?;
         nodes.retain(|node| node.dirty || self.is_to_be_upgraded(node));
         tasks.extend(nodes.into_iter().map(|node| node.task));
         let mut writes = grower.jobs(tasks);
-        for mut job in grower.reader.jobs(&self.key.tenant, &JobFilter::of(self.key.id))? {
+        for mut job in grower.reader.jobs(&JobFilter::of(self.key.id))? {
             if job.state == JobState::Dead {
                 writes.extend(retried(&mut job, self.now, "an update"));
             }
@@ -181,7 +179,7 @@ impl Updater {
         conversation: &mut Conversation,
     ) -> StoreResult<(Vec<Write>, u32)> {
         let level = self.update.level.unwrap_or(Level::FIRST);
-        let nodes = grower.reader.nodes(&self.key, &NodeFilter::default())?;
+        let nodes = grower.reader.nodes(self.key.id, &NodeFilter::default())?;
         let felled = nodes.iter().filter(|node| node.level() >= level).count();
         let mut writes = vec![Write::FellTree(self.key.id, level)];
         conversation.growth.fell(level);
@@ -202,7 +200,7 @@ impl Updater {
     /// The jobs that are in the queue once these writes are done.
     fn queue(&self, reader: &dyn Reader, writes: &[Write]) -> StoreResult<Vec<Job>> {
         let mut jobs = match self.update.scale {
-            Scale::Incremental => reader.jobs(&self.key.tenant, &JobFilter::of(self.key.id))?,
+            Scale::Incremental => reader.jobs(&JobFilter::of(self.key.id))?,
             Scale::Full => Vec::new(),
         };
         for write in writes {

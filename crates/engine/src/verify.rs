@@ -1,12 +1,15 @@
 //! Verification: the conservation ledger. Reads everything, writes nothing, and lists exactly
 //! what does not add up.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
 use treering_core::conversation::Totals;
-use treering_core::ports::{ConversationFilter, Span, StoreResult};
-use treering_core::{Conversation, Message, MessageIdx, Reader, StoreError, TenantId, ThreadName, TurnNo};
+use treering_core::ports::{ConversationFilter, ConversationQuery, Span, StoreResult};
+use treering_core::{
+    Conversation, Message, MessageIdx, Reader, StoreError, TenantId, ThreadName, Timestamp, Turn, TurnNo,
+};
 
 use crate::embed;
 use crate::error::Result;
@@ -47,6 +50,10 @@ pub struct Verification {
     pub nodes: u64,
     /// What does not add up.
     pub problems: Vec<Problem>,
+    /// Harmless leftovers of rewritten work; a repair removes them.
+    pub leftovers: Vec<Problem>,
+    /// Warnings about data that may be missing, one sentence each.
+    pub warnings: Vec<String>,
 }
 
 impl Verification {
@@ -62,87 +69,126 @@ impl Memory {
     /// `progress` is told after each conversation how many messages were read so far.
     pub fn verify(&self, mut progress: impl FnMut(u64)) -> Result<Verification> {
         let mut report = Verification::default();
-        let problems = self.store().check()?;
+        let problems = self.store().maintenance().check()?;
+        report.warnings = self.warnings();
+        report.warnings.retain(|warning| !problems.contains(warning));
         report.problems.extend(problems.into_iter().map(|what| Problem { conversation: None, what }));
-        match self.verify_conversations(&mut report, &mut progress) {
-            Ok(()) => {}
-            Err(StoreError::Corrupt { detail, .. }) => {
-                let what = format!("cannot be read further: {detail}");
-                report.problems.push(Problem { conversation: None, what });
+        match self.store().maintenance().tenants() {
+            Ok(tenants) => {
+                for tenant in tenants {
+                    self.of_tenant(tenant).verify_tenant(&mut report, &mut progress)?;
+                }
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => report.problems.push(Problem { conversation: None, what: unreadable(error)? }),
         }
         Ok(report)
     }
 
-    /// What is wrong with the store itself, below what is kept in it.
-    pub fn check_store(&self) -> Result<Vec<String>> {
-        Ok(self.store().check()?)
-    }
-
-    fn verify_conversations(
-        &self,
-        report: &mut Verification,
-        progress: &mut dyn FnMut(u64),
-    ) -> StoreResult<()> {
-        for tenant in self.store().reader()?.tenants()? {
-            self.of_tenant(tenant).verify_tenant(report, progress)?;
+    fn verify_tenant(&self, report: &mut Verification, progress: &mut dyn FnMut(u64)) -> StoreResult<()> {
+        let problem = |error| -> StoreResult<Problem> {
+            let what = format!("tenant {}: {}", self.tenant(), unreadable(error)?);
+            Ok(Problem { conversation: None, what })
+        };
+        let is_readable = match self.verify_conversations(report, progress) {
+            Ok(is_readable) => is_readable,
+            Err(error) => {
+                report.problems.push(problem(error)?);
+                false
+            }
+        };
+        if !is_readable {
+            return Ok(());
+        }
+        match embed::unowned(self, &*self.reader()?) {
+            Ok(unowned) => {
+                for (model, contents) in unowned {
+                    let (tenant, many) = (self.tenant(), contents.len());
+                    let what = format!(
+                        "tenant {tenant}: vectors of model {model} for text that is not there any more: {many}"
+                    );
+                    report.leftovers.push(Problem { conversation: None, what });
+                }
+            }
+            Err(error) => report.problems.push(problem(error)?),
         }
         Ok(())
     }
 
-    fn verify_tenant(&self, report: &mut Verification, progress: &mut dyn FnMut(u64)) -> StoreResult<()> {
-        let reader = self.store().reader()?;
+    /// Returns whether all of them could be read.
+    fn verify_conversations(
+        &self,
+        report: &mut Verification,
+        progress: &mut dyn FnMut(u64),
+    ) -> StoreResult<bool> {
+        let mut is_readable = true;
+        let reader = self.reader()?;
         let mut filter = ConversationFilter::all(PAGE);
-        let place = |slug: &str| match self.tenant() == &TenantId::default() {
-            true => slug.to_owned(),
-            false => format!("{}/{slug}", self.tenant()),
-        };
         loop {
-            let page = reader.conversations(self.tenant(), &filter)?;
+            let page = reader.conversations(&ConversationQuery::List(&filter))?;
             for conversation in &page {
-                let ledger = Ledger::read(self, &*reader, conversation)?;
                 report.conversations += 1;
-                report.messages += u64::from(ledger.counted.messages);
-                report.tool_calls += u64::from(ledger.counted.tool_calls);
-                report.nodes += ledger.nodes;
-                let place = place(&conversation.slug);
+                let problems = match Ledger::read(self, &*reader, conversation) {
+                    Ok(ledger) => {
+                        report.messages += u64::from(ledger.counted.messages);
+                        report.tool_calls += u64::from(ledger.counted.tool_calls);
+                        report.nodes += ledger.nodes;
+                        ledger.problems
+                    }
+                    Err(error) => {
+                        is_readable = false;
+                        vec![unreadable(error)?]
+                    }
+                };
+                let place = self.place(conversation);
                 let problem = |what| Problem { conversation: Some(place.clone()), what };
-                report.problems.extend(ledger.problems.into_iter().map(problem));
+                report.problems.extend(problems.into_iter().map(problem));
                 progress(report.messages);
             }
             match page.last() {
                 Some(last) if page.len() == PAGE => filter.after = Some((last.last_activity, last.id)),
-                _ => return Ok(()),
+                _ => return Ok(is_readable),
             }
+        }
+    }
+
+    /// A conversation by its slug, behind its tenant where that is not the default one.
+    pub(crate) fn place(&self, conversation: &Conversation) -> String {
+        match self.tenant() == &TenantId::default() {
+            true => conversation.slug.clone(),
+            false => format!("{}/{}", self.tenant(), conversation.slug),
         }
     }
 }
 
+/// What is said of something that is damaged. Other errors say nothing about what is stored.
+fn unreadable(error: StoreError) -> StoreResult<String> {
+    match error {
+        StoreError::Corrupt { detail, .. } => Ok(format!("cannot be read further: {detail}")),
+        other => Err(other),
+    }
+}
+
 /// What one conversation really holds, counted row by row.
-struct Ledger<'a> {
+pub(crate) struct Ledger<'a> {
     memory: &'a Memory,
     reader: &'a dyn Reader,
     conversation: &'a Conversation,
     counted: Totals,
+    /// The earliest and the latest moment of messages and tool calls.
+    times: Option<(Timestamp, Timestamp)>,
     /// The thread of each turn, as the first of its messages or tool calls says.
     turns: BTreeMap<TurnNo, ThreadName>,
+    /// The latest turn of each thread.
+    last_turns: Vec<Option<Turn>>,
+    /// Whether a message, tool call or turn is missing between others.
+    has_gap: bool,
     nodes: u64,
     problems: Vec<String>,
 }
 
 impl<'a> Ledger<'a> {
     fn read(memory: &'a Memory, reader: &'a dyn Reader, conversation: &'a Conversation) -> StoreResult<Self> {
-        let (counted, turns, nodes, problems) = Default::default();
-        let mut ledger = Self { memory, reader, conversation, counted, turns, nodes, problems };
-        ledger.count_messages()?;
-        ledger.count_tool_calls()?;
-        ledger.check_turns();
-        ledger.check_threads()?;
-        if conversation.totals != ledger.counted {
-            let (says, has) = (Counts(conversation.totals), Counts(ledger.counted));
-            ledger.note(format!("the conversation says {says} and has {has}"));
-        }
+        let mut ledger = Self::count(memory, reader, conversation)?;
         let key = memory.key(conversation.id);
         let (nodes, problems) = verify_tree::problems(reader, &key, conversation)?;
         ledger.nodes = nodes;
@@ -153,8 +199,89 @@ impl<'a> Ledger<'a> {
         Ok(ledger)
     }
 
+    /// Counts messages, tool calls and turns, and compares them with what the conversation says.
+    fn count(
+        memory: &'a Memory,
+        reader: &'a dyn Reader,
+        conversation: &'a Conversation,
+    ) -> StoreResult<Self> {
+        let (counted, times, turns, last_turns, has_gap, nodes, problems) = Default::default();
+        let mut ledger = Self {
+            memory,
+            reader,
+            conversation,
+            counted,
+            times,
+            turns,
+            last_turns,
+            has_gap,
+            nodes,
+            problems,
+        };
+        ledger.count_messages()?;
+        ledger.count_tool_calls()?;
+        ledger.check_turns();
+        ledger.check_threads()?;
+        if conversation.totals != ledger.counted {
+            let (says, has) = (Counts(conversation.totals), Counts(ledger.counted));
+            ledger.note(format!("the conversation says {says} and has {has}"));
+        }
+        if let Some((start, end)) = ledger.times.filter(|_| !ledger.has_its_times()) {
+            let (from, until) = (conversation.started_at, conversation.last_activity);
+            ledger.note(format!(
+                "the conversation says it lasted from {from} to {until}, and it did from {start} to {end}"
+            ));
+        }
+        Ok(ledger)
+    }
+
+    /// The conversation with the counts, times and latest turns that its messages and tool calls have, where those are
+    /// wrong. Nothing where messages or tool calls may be missing: what the conversation says is then the only witness.
+    pub(crate) fn corrected(
+        memory: &'a Memory,
+        reader: &'a dyn Reader,
+        conversation: &'a Conversation,
+    ) -> StoreResult<Option<Conversation>> {
+        let ledger = Self::count(memory, reader, conversation)?;
+        let wrong =
+            [conversation.totals != ledger.counted, !ledger.has_its_times(), !ledger.has_its_last_turns()];
+        let lost_calls = conversation.totals.tool_calls > ledger.counted.tool_calls;
+        // A lost message is missing from the counts and from the latest turn; one wrong value is wrong by itself.
+        if ledger.has_gap || lost_calls || wrong.iter().filter(|is_wrong| **is_wrong).count() != 1 {
+            return Ok(None);
+        }
+        let mut corrected = Conversation { totals: ledger.counted, ..conversation.clone() };
+        if let Some((start, end)) = ledger.times {
+            (corrected.started_at, corrected.last_activity) = (start, end);
+        }
+        for (thread, last) in corrected.threads.iter_mut().zip(ledger.last_turns) {
+            thread.last_turn = last;
+        }
+        Ok(Some(corrected))
+    }
+
+    fn has_its_times(&self) -> bool {
+        let says = (self.conversation.started_at, self.conversation.last_activity);
+        self.times.is_none_or(|times| times == says)
+    }
+
+    fn has_its_last_turns(&self) -> bool {
+        let says = self.conversation.threads.iter().map(|thread| &thread.last_turn);
+        says.eq(self.last_turns.iter())
+    }
+
     fn note(&mut self, what: impl Into<String>) {
         self.problems.push(what.into());
+    }
+
+    fn note_gap(&mut self, what: String) {
+        self.has_gap = true;
+        self.note(what);
+    }
+
+    fn note_time(&mut self, at: Timestamp) {
+        let (start, end) = self.times.unwrap_or((at, at));
+        self.times = Some((start.min(at), end.max(at)));
     }
 
     /// Every message is in its place and says what it said.
@@ -162,12 +289,17 @@ impl<'a> Ledger<'a> {
         let key = self.memory.key(self.conversation.id);
         let (mut next, mut turns) = (0, 0);
         loop {
-            let page = self.reader.messages(&key, Span::starting(MessageIdx(next), PAGE))?;
+            let page = self.reader.messages(key.id, Span::starting(MessageIdx(next), PAGE))?;
             for message in &page {
-                if message.idx.0 != next {
-                    self.note(format!("messages #{next} to #{} are missing", message.idx.0 - 1));
+                match message.idx.0.cmp(&next) {
+                    Ordering::Equal => {}
+                    Ordering::Less => self.note(format!("message {} is there twice", message.idx)),
+                    Ordering::Greater => self.note_gap(match message.idx.0 - next {
+                        1 => format!("message #{next} is missing"),
+                        _ => format!("messages #{next} to #{} are missing", message.idx.0 - 1),
+                    }),
                 }
-                next = message.idx.0 + 1;
+                next = next.max(message.idx.0.saturating_add(1));
                 if message.turns < turns || message.turn.0 >= message.turns {
                     self.note(format!("message {} is of a turn that was not there yet", message.idx));
                 }
@@ -184,16 +316,13 @@ impl<'a> Ledger<'a> {
         self.counted.messages += 1;
         self.counted.chars += u64::from(message.chars);
         self.counted.tokens += u64::from(message.tokens);
-        if message.said.hash() != message.hash {
+        if message.body.hash() != message.hash {
             self.note(format!("message {} is not what was stored: its hash differs", message.idx));
         }
-        if treering_core::text::chars(&message.said.text) != message.chars {
+        if treering_core::text::chars(&message.body.text) != message.chars {
             self.note(format!("message {} has another number of characters", message.idx));
         }
-        let (start, end) = (self.conversation.started_at, self.conversation.last_activity);
-        if !(start..=end).contains(&message.said.at) {
-            self.note(format!("message {} is outside the conversation's time", message.idx));
-        }
+        self.note_time(message.body.at);
         if !self.belongs(message.turn, &message.thread) {
             self.note(format!("message {} is of another thread than its turn", message.idx));
         }
@@ -211,17 +340,23 @@ impl<'a> Ledger<'a> {
                 span.until = None;
             }
             let (mut turn, mut next) = (None, 0);
-            for call in self.reader.tool_calls(&key, span)? {
+            for call in self.reader.tool_calls(key.id, span)? {
                 if turn.replace(call.turn) != Some(call.turn) {
                     next = 0;
                 }
-                if call.order != next {
-                    self.note(format!("turn {} has no tool call {next}", call.turn));
+                match call.order.cmp(&next) {
+                    Ordering::Equal => {}
+                    Ordering::Less => {
+                        self.note(format!("tool call {} of turn {} is there twice", call.order, call.turn));
+                    }
+                    Ordering::Greater => self.note_gap(format!("turn {} has no tool call {next}", call.turn)),
                 }
-                next = call.order + 1;
+                next = next.max(call.order.saturating_add(1));
                 self.counted.tool_calls += 1;
+                self.note_time(call.call.at);
                 if !self.belongs(call.turn, &call.thread) {
-                    self.note(format!("tool call {next} of turn {} is of another thread", call.turn));
+                    let (order, turn) = (call.order, call.turn);
+                    self.note(format!("tool call {order} of turn {turn} is of another thread than its turn"));
                 }
             }
             if last {
@@ -239,7 +374,7 @@ impl<'a> Ledger<'a> {
         self.counted.turns = u32::try_from(self.turns.len()).unwrap_or(u32::MAX);
         let gap = self.turns.keys().zip(0..).find(|(turn, expected)| turn.0 != *expected);
         if let Some((_, missing)) = gap {
-            self.note(format!("turn {missing} has neither messages nor tool calls"));
+            self.note_gap(format!("turn {missing} has neither messages nor tool calls"));
         }
     }
 
@@ -262,10 +397,12 @@ impl<'a> Ledger<'a> {
             }
             let latest = self.turns.iter().rev().find(|(_, name)| **name == thread.name).map(|(no, _)| *no);
             let made = match latest {
-                Some(no) => self.reader.turns(&key, Span::starting(no, 1))?.pop(),
+                Some(no) => self.reader.turns(key.id, Span::starting(no, 1))?.pop(),
                 None => None,
             };
-            if made != thread.last_turn {
+            let is_wrong = made != thread.last_turn;
+            self.last_turns.push(made);
+            if is_wrong {
                 self.note(format!("thread {:?} has another latest turn than it says", thread.name.as_str()));
             }
         }

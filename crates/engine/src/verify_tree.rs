@@ -3,25 +3,88 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use treering_core::growth::Growth;
 use treering_core::node::{Place, Window};
-use treering_core::ports::{ConversationFilter, JobFilter, NodeFilter, Span, StoreResult};
+use treering_core::ports::{JobFilter, NodeFilter, Span, StoreResult};
 use treering_core::{
-    Conversation, ConversationKey, Covers, JobKind, Level, MessageIdx, Node, NodeId, Reader, Task, ThreadName,
+    Conversation, ConversationKey, Covers, Job, JobKind, Level, MessageIdx, Node, NodeId, Reader, Task,
+    ThreadName,
 };
 
-use crate::embed;
-use crate::error::Result;
-use crate::memory::Memory;
-use crate::update::{Scale, Update};
-
-/// How many nodes a tree has, and what of it does not add up, in words.
+/// How many nodes a tree has, and what of it and of its jobs does not add up, in words.
 pub(crate) fn problems(
     reader: &dyn Reader,
     key: &ConversationKey,
     conversation: &Conversation,
 ) -> StoreResult<(u64, Vec<String>)> {
-    let nodes = reader.nodes(key, &NodeFilter::default())?;
-    let jobs = reader.jobs(&key.tenant, &JobFilter::of(key.id))?;
+    let (nodes, jobs) = (reader.nodes(key.id, &NodeFilter::default())?, reader.jobs(&JobFilter::of(key.id))?);
+    let (sound, misplaced) = split_jobs(conversation, &nodes, jobs);
+    let mut problems: Vec<String> = misplaced.into_iter().map(|(_, what)| what).collect();
+    problems.extend(tree_problems(reader, key, conversation, &nodes, &sound)?);
+    Ok((nodes.len() as u64, problems))
+}
+
+/// Jobs that can be removed since they have nothing to work on or do what another does, and whether the tree without
+/// them has to be grown anew.
+pub(crate) fn faults(
+    reader: &dyn Reader,
+    key: &ConversationKey,
+    conversation: &Conversation,
+) -> StoreResult<(Vec<Job>, bool)> {
+    let (nodes, jobs) = (reader.nodes(key.id, &NodeFilter::default())?, reader.jobs(&JobFilter::of(key.id))?);
+    let (sound, misplaced) = split_jobs(conversation, &nodes, jobs);
+    let is_broken = !tree_problems(reader, key, conversation, &nodes, &sound)?.is_empty();
+    Ok((misplaced.into_iter().map(|(job, _)| job).collect(), is_broken))
+}
+
+/// Parts jobs from those that have nothing to work on or do what another does, with what is wrong about each.
+fn split_jobs(conversation: &Conversation, nodes: &[Node], jobs: Vec<Job>) -> (Vec<Job>, Vec<(Job, String)>) {
+    let sealed = |level: Level| {
+        let place = usize::from(level.number()) - 1;
+        conversation.growth.sealed.get(place).copied().unwrap_or(0)
+    };
+    let written: BTreeSet<_> = nodes.iter().map(|node| (node.level(), node.ordinal())).collect();
+    let has_work = |kind: &JobKind| match kind {
+        JobKind::EmbedTurn(turn) => turn.0 < conversation.totals.turns,
+        // A node that is written anew may get another id; its job is then run for nothing.
+        JobKind::EmbedNode(level, ordinal, _) => written.contains(&(*level, *ordinal)),
+        JobKind::Summarise(task) => {
+            let is_there = match &task.covers {
+                Covers::Messages(window) => window.end().0 <= conversation.totals.messages,
+                Covers::Nodes(_) => true,
+            };
+            is_there && task.ordinal < sealed(task.level)
+        }
+    };
+    let (mut sound, mut misplaced): (Vec<Job>, Vec<(Job, String)>) = Default::default();
+    let mut seen: BTreeMap<(u8, u32), Vec<usize>> = BTreeMap::new();
+    for job in jobs {
+        let same = seen.entry((job.kind.height(), job.kind.place())).or_default();
+        if !has_work(&job.kind) {
+            let what = format!("job {} has nothing to work on: {}", job.id.short(), job.kind);
+            misplaced.push((job, what));
+        } else if let Some(other) =
+            same.iter().map(|place| &sound[*place]).find(|other| other.kind == job.kind)
+        {
+            let what =
+                format!("job {} does the same as job {}: {}", job.id.short(), other.id.short(), job.kind);
+            misplaced.push((job, what));
+        } else {
+            same.push(sound.len());
+            sound.push(job);
+        }
+    }
+    (sound, misplaced)
+}
+
+/// What of a tree does not add up, in words.
+fn tree_problems(
+    reader: &dyn Reader,
+    key: &ConversationKey,
+    conversation: &Conversation,
+    nodes: &[Node],
+    jobs: &[Job],
+) -> StoreResult<Vec<String>> {
     let planned = jobs.iter().filter_map(|job| match &job.kind {
         JobKind::Summarise(task) => Some(task),
         _ => None,
@@ -33,11 +96,15 @@ pub(crate) fn problems(
         planned: BTreeMap::new(),
         uncovered: Vec::new(),
     };
-    for node in &nodes {
+    for node in nodes {
         tree.nodes.insert((node.level(), node.ordinal()), node);
     }
     for task in planned {
         tree.planned.insert((task.level, task.ordinal), task);
+    }
+    // A conversation from before there were trees has none until its next message or an update.
+    if conversation.growth == Growth::default() && tree.nodes.is_empty() {
+        return Ok(tree.problems);
     }
     if conversation.growth.through != conversation.totals.messages {
         let (through, messages) = (conversation.growth.through, conversation.totals.messages);
@@ -46,7 +113,7 @@ pub(crate) fn problems(
     tree.check_numbers();
     tree.check_groups();
     tree.check_windows(reader, key)?;
-    Ok((nodes.len() as u64, tree.problems))
+    Ok(tree.problems)
 }
 
 struct Tree<'a> {
@@ -162,7 +229,7 @@ impl Tree<'_> {
         let mut ends: BTreeMap<ThreadName, Place> = BTreeMap::new();
         let mut next = 0;
         loop {
-            let page = reader.messages(key, Span::starting(MessageIdx(next), 1000))?;
+            let page = reader.messages(key.id, Span::starting(MessageIdx(next), 1000))?;
             let Some(last) = page.last() else { break };
             next = last.idx.0 + 1;
             for message in &page {
@@ -220,50 +287,5 @@ impl Tree<'_> {
             }
         }
         whole
-    }
-}
-
-/// What was made anew.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Repaired {
-    /// What the store keeps beside conversations, as sentences.
-    pub store: Vec<String>,
-    /// The conversations, by slug, whose trees are to be grown anew.
-    pub trees: Vec<String>,
-    /// The conversations, by slug, that lacked vectors, which are to be made.
-    pub vectors: Vec<String>,
-}
-
-impl Memory {
-    /// Makes anew what does not add up, of every tenant: what the store derives from messages, then trees, from the
-    /// messages and what still can be trusted, and missing vectors. Messages are never touched.
-    pub fn repair(&self) -> Result<Repaired> {
-        let mut repaired = Repaired { store: self.store().repair()?, ..Repaired::default() };
-        let tenants = self.store().reader()?.tenants()?;
-        for tenant in tenants {
-            let memory = self.of_tenant(tenant);
-            let mut filter = ConversationFilter::all(500);
-            loop {
-                let page = memory.store().reader()?.conversations(memory.tenant(), &filter)?;
-                for conversation in &page {
-                    let key = memory.key(conversation.id);
-                    if !problems(&*memory.store().reader()?, &key, conversation)?.1.is_empty() {
-                        memory
-                            .update(conversation.id, &Update { scale: Scale::Full, ..Update::default() })?;
-                        repaired.trees.push(conversation.slug.clone());
-                    }
-                    if embed::fill_gaps(&memory, conversation.id)? > 0 {
-                        repaired.vectors.push(conversation.slug.clone());
-                    }
-                }
-                match page.last() {
-                    Some(last) if page.len() == filter.limit => {
-                        filter.after = Some((last.last_activity, last.id));
-                    }
-                    _ => break,
-                }
-            }
-        }
-        Ok(repaired)
     }
 }

@@ -13,8 +13,8 @@ use treering_core::node::NodeContent;
 use treering_core::ports::Span;
 use treering_core::spend::{Cap, Caps};
 use treering_core::{
-    Advice, Chat, ConversationId, Message, MessageIdx, Policy, ProviderError, Role, Summarizer, TenantId,
-    Timestamp,
+    Advice, Chat, ConversationId, Entry, Message, MessageIdx, Policy, ProviderError, Role, Summarizer,
+    TenantId, Timestamp,
 };
 use treering_engine::{
     Agent, AgentSettings, Error, Incoming, Matching, Memory, NewConversation, Parts, SpendSettings, Target,
@@ -88,7 +88,7 @@ fn begin(memory: &Memory) -> ConversationId {
 fn say(memory: &Memory, id: ConversationId, lines: &[(Role, &str)]) {
     let at = |number: usize| Timestamp::from_micros(start().as_micros() + number as i64);
     let message = |(number, (role, text)): (usize, &(Role, &str))| {
-        memory.message(Default::default(), treering_core::NewMessage::new(*role, *text, at(number)))
+        Entry::message(Default::default(), treering_core::NewMessage::new(*role, *text, at(number)))
     };
     let entries = lines.iter().enumerate().map(message).collect();
     memory.append(Incoming { target: Target::Existing(id), entries, matching: Matching::None }).unwrap();
@@ -99,7 +99,7 @@ fn messages(memory: &Memory, id: ConversationId) -> Vec<Message> {
 }
 
 fn said(memory: &Memory, id: ConversationId) -> Vec<(Role, String)> {
-    messages(memory, id).into_iter().map(|message| (message.said.role, message.said.text)).collect()
+    messages(memory, id).into_iter().map(|message| (message.body.role, message.body.text)).collect()
 }
 
 fn settings() -> AgentSettings {
@@ -155,8 +155,8 @@ fn what_was_said_is_kept_when_the_model_fails() {
     let mut heard = String::new();
     agent.ask_streaming(id, "How high?", &mut |piece| heard.push_str(piece)).unwrap_err();
     let last = messages(&memory, id).pop().unwrap();
-    assert_eq!((last.said.role, &last.said.text), (Role::Assistant, &heard));
-    let parts = last.said.parts.unwrap();
+    assert_eq!((last.body.role, &last.body.text), (Role::Assistant, &heard));
+    let parts = last.body.parts.unwrap();
     assert!(parts.as_str().contains("broken_off") && parts.as_str().contains("early"), "{parts}");
 
     agent.ask(id, "Once more, please.").unwrap();

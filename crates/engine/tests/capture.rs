@@ -4,17 +4,17 @@
 
 mod common;
 
-use common::{entry, fresh};
+use common::fresh;
 use proptest::prelude::*;
 use treering_core::capture::Outcome;
 use treering_core::ports::ConversationFilter;
-use treering_core::{Conversation, NewMessage, Role, ThreadName, Timestamp};
-use treering_engine::{Incoming, Matching, Memory, NewConversation, Recorded, Target};
-use treering_testkit::generate::{Event, conversation, external};
+use treering_core::{Conversation, Entry, EntryKind, NewMessage, Role, ThreadName, Timestamp};
+use treering_engine::{Incoming, Matching, Memory, NewConversation, Target};
+use treering_testkit::generate::{conversation, external};
 
-fn append(memory: &Memory, events: &[Event]) -> Vec<Outcome> {
+fn append(memory: &Memory, events: &[Entry]) -> Vec<Outcome> {
     let about = NewConversation { external_id: Some(external("source")), ..NewConversation::default() };
-    let entries = events.iter().map(|event| entry(memory, event)).collect();
+    let entries = events.to_vec();
     let incoming = Incoming { target: Target::Named(about), entries, matching: Matching::None };
     memory.append(incoming).unwrap().outcomes
 }
@@ -24,12 +24,8 @@ fn contents(memory: &Memory) -> Vec<(Conversation, Vec<String>)> {
     let sessions = memory.sessions(&ConversationFilter::all(100)).unwrap();
     let whole = |conversation: Conversation| {
         let mut record = Vec::new();
-        let taken = memory.record(conversation.id, |recorded| {
-            record.push(match recorded {
-                Recorded::Thread(thread) => format!("{thread:?}"),
-                Recorded::Message(message) => format!("{message:?}"),
-                Recorded::ToolCall(call) => format!("{call:?}"),
-            });
+        let taken = memory.export(&[conversation.id], |item| {
+            record.push(format!("{item:?}"));
             Ok::<_, treering_engine::Error>(())
         });
         taken.unwrap();
@@ -44,7 +40,7 @@ fn assert_sound(memory: &Memory) {
 }
 
 /// Cuts events into portions at these places.
-fn portions<'a>(events: &'a [Event], cuts: &[prop::sample::Index]) -> Vec<&'a [Event]> {
+fn portions<'a>(events: &'a [Entry], cuts: &[prop::sample::Index]) -> Vec<&'a [Entry]> {
     let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(events.len() + 1)).collect();
     places.extend([0, events.len()]);
     places.sort_unstable();
@@ -104,8 +100,8 @@ proptest! {
         }
         portions.iter().for_each(|portion| drop(append(&memory, portion)));
         assert_sound(&memory);
-        let said = |event: &&Event| matches!(event, Event::Said(..));
-        let called = |event: &&Event| matches!(event, Event::Called(..));
+        let said = |entry: &&Entry| matches!(entry.kind, EntryKind::Message(_));
+        let called = |entry: &&Entry| matches!(entry.kind, EntryKind::ToolCall(_));
         let totals = memory.stats().unwrap().totals;
         // A result that came before its call is kept as a message of the tool.
         let orphans = totals.messages as usize - events.iter().filter(said).count();
@@ -120,7 +116,7 @@ proptest! {
         let said = |role, text: &str, id: String| {
             let mut said = NewMessage::new(role, text, at);
             said.external_id = Some(external(&id));
-            Event::Said(ThreadName::main(), said)
+            Entry::message(ThreadName::main(), said)
         };
         for (number, (user, assistant)) in turns.iter().enumerate() {
             let turn = [
@@ -141,11 +137,11 @@ fn a_message_that_changed_at_its_source_is_reported_and_kept_as_it_was() {
     let said = |text: &str| {
         let mut said = NewMessage::new(Role::User, text, Timestamp::from_micros(0));
         said.external_id = Some(external("m1"));
-        [Event::Said(ThreadName::main(), said)]
+        [Entry::message(ThreadName::main(), said)]
     };
     append(&memory, &said("first"));
     assert_eq!(append(&memory, &said("second")), [Outcome::Differs]);
-    assert!(contents(&memory)[0].1[0].contains("first"));
+    assert!(contents(&memory)[0].1[1].contains("first"));
 }
 
 #[test]
@@ -153,7 +149,7 @@ fn a_conversation_is_found_by_slug_id_and_first_digits() {
     let (memory, _folder) = fresh();
     append(
         &memory,
-        &[Event::Said(
+        &[Entry::message(
             ThreadName::main(),
             NewMessage::new(Role::User, "Which port?", Timestamp::from_micros(0)),
         )],
@@ -177,9 +173,10 @@ fn slugs_do_not_collide_and_follow_a_rename() {
             naming: treering_core::Naming::Source,
             ..NewConversation::default()
         };
-        let entries = vec![
-            memory.message(ThreadName::main(), NewMessage::new(Role::User, "x", Timestamp::from_micros(0))),
-        ];
+        let entries = vec![Entry::message(
+            ThreadName::main(),
+            NewMessage::new(Role::User, "x", Timestamp::from_micros(0)),
+        )];
         memory
             .append(Incoming { target: Target::Named(about), entries, matching: Matching::None })
             .unwrap()

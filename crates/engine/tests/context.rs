@@ -8,11 +8,14 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{entry, open, start, under, work_off};
+use common::{open, start, under, work_off};
 use proptest::prelude::*;
 use treering_core::packing::Profile;
 use treering_core::parameters::Assignment;
-use treering_core::{ConversationId, NewMessage, Policy, Role, TenantId, ThreadName, Tokenizer, TurnNo};
+use treering_core::{
+    ConversationId, Entry, EntryKind, ForkPoint, NewMessage, Policy, Role, TenantId, ThreadName, Tokenizer,
+    TurnNo,
+};
 use treering_engine::{ContextRequest, Incoming, Matching, Memory, NewConversation, Target};
 use treering_providers::{Bpe, Extractive};
 use treering_testkit::generate::{conversation, external};
@@ -35,7 +38,7 @@ fn say(memory: &Memory, turns: &[(&str, &str)]) -> ConversationId {
         for (role, author, text) in [(Role::User, "Ana", asked), (Role::Assistant, "Juno", answered)] {
             let mut said = NewMessage::new(role, *text, at);
             said.author = Some(author.to_owned());
-            entries.push(memory.message(ThreadName::main(), said));
+            entries.push(Entry::message(ThreadName::main(), said));
             at = at.plus_micros(7_000_000_000);
         }
     }
@@ -156,8 +159,7 @@ proptest! {
         asked in prop::option::of("[a-z ]{3,20}"),
     ) {
         let (memory, _folder) = under(small());
-        let entries = events.iter().map(|event| entry(&memory, event)).collect();
-        let incoming = Incoming { target: target(), entries, matching: Matching::None };
+        let incoming = Incoming { target: target(), entries: events, matching: Matching::None };
         let id = memory.append(incoming).unwrap().conversation.id;
         work_off(&memory, id);
         let context = memory.context(&request(id, profile, budget, asked.as_deref())).unwrap();
@@ -179,9 +181,8 @@ proptest! {
         let reopened =
             || open(folder.path(), small(), Arc::new(Heads::default()), Arc::new(FakeClock::at(start())));
         let memory = reopened();
-        for (said, works) in events.chunks(10).zip(works) {
-            let entries = said.iter().map(|event| entry(&memory, event)).collect();
-            let incoming = Incoming { target: target(), entries, matching: Matching::None };
+        for (entries, works) in events.chunks(10).zip(works) {
+            let incoming = Incoming { target: target(), entries: entries.to_vec(), matching: Matching::None };
             let id = memory.append(incoming).unwrap().conversation.id;
             if works {
                 work_off(&memory, id);
@@ -281,7 +282,7 @@ fn what_is_not_done_yet_is_named_and_stands_as_it_was_said() {
     let id = say(&memory, &borrowed(&harbour(6)));
     let mut said = NewMessage::new(Role::Assistant, "Noted. ".repeat(100), start());
     said.author = Some("Juno".into());
-    let entries = vec![memory.message(ThreadName::main(), said)];
+    let entries = vec![Entry::message(ThreadName::main(), said)];
     memory.append(Incoming { target: target(), entries, matching: Matching::None }).unwrap();
     let context = memory.context(&request(id, "cut", 4000, None)).unwrap();
     assert!(context.receipt.gate.degraded);
@@ -293,14 +294,13 @@ fn what_is_not_done_yet_is_named_and_stands_as_it_was_said() {
 
 #[test]
 fn a_thread_hears_nothing_of_another() {
-    use treering_core::capture::{Arrival, Entry, ForkPoint};
     let (memory, _folder) = under(small());
     let id = say(&memory, &borrowed(&harbour(12)));
     let idea = ThreadName::new("idea").unwrap();
     let after = ForkPoint::Position(treering_core::MessageIdx(9));
-    let fork = Entry { thread: idea.clone(), what: Arrival::Fork { parent: ThreadName::main(), after } };
+    let fork = Entry { thread: idea.clone(), kind: EntryKind::Fork { parent: ThreadName::main(), after } };
     let aside = NewMessage::new(Role::User, "What if the harbour were a lake?", start());
-    let entries = vec![fork, memory.message(idea.clone(), aside)];
+    let entries = vec![fork, Entry::message(idea.clone(), aside)];
     memory.append(Incoming { target: target(), entries, matching: Matching::None }).unwrap();
     work_off(&memory, id);
     let of = |thread: &ThreadName| {
@@ -324,7 +324,7 @@ fn a_tenant_hears_nothing_of_another() {
                 let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
                 NewMessage::new(role, format!("{} {number}", word.repeat(30)), start().plus_micros(number))
             };
-            let entries = (0..40).map(|number| memory.message(ThreadName::main(), said(number))).collect();
+            let entries = (0..40).map(|number| Entry::message(ThreadName::main(), said(number))).collect();
             let target = Target::Named(NewConversation { id: Some(id), ..Default::default() });
             memory.append(Incoming { target, entries, matching: Matching::Position }).unwrap();
             if works {

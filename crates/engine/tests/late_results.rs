@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{assert_sound, open, start, work_off};
 use treering_core::brief::{Brief, Passage};
-use treering_core::capture::{Arrival, Entry};
 use treering_core::{
-    ConversationId, Json, NewMessage, NewToolCall, Node, NodeContent, Policy, ProviderError, Role,
-    Summarizer, ThreadName, ToolResult,
+    ConversationId, Entry, EntryKind, Json, NewMessage, NewToolCall, Node, NodeContent, Policy,
+    ProviderError, Role, Summarizer, ThreadName, ToolResult,
 };
 use treering_engine::{Incoming, Matching, Memory, NewConversation, Target};
 use treering_testkit::generate::external;
@@ -32,10 +31,6 @@ fn append(memory: &Memory, entries: Vec<Entry>) -> ConversationId {
     memory.append(incoming).unwrap().conversation.id
 }
 
-fn entry(what: Arrival) -> Entry {
-    Entry { thread: ThreadName::main(), what }
-}
-
 /// A call without a result, and so many turns, each of them a window.
 fn call_and_talk(memory: &Memory, turns: i64) -> ConversationId {
     let call = NewToolCall {
@@ -45,12 +40,12 @@ fn call_and_talk(memory: &Memory, turns: i64) -> ConversationId {
         at: start(),
         external_id: Some(external("call")),
     };
-    let mut entries = vec![entry(Arrival::ToolCall(call))];
+    let mut entries = vec![EntryKind::ToolCall(call).into()];
     for turn in 0..turns {
         for role in [Role::User, Role::Assistant] {
             let text: String = format!("{role} {turn} says a word. ").chars().cycle().take(110).collect();
             let said = NewMessage::new(role, text, start().plus_micros(turn * 60_000_000));
-            entries.push(memory.message(ThreadName::main(), said));
+            entries.push(Entry::message(ThreadName::main(), said));
         }
     }
     append(memory, entries)
@@ -58,7 +53,7 @@ fn call_and_talk(memory: &Memory, turns: i64) -> ConversationId {
 
 fn answer(memory: &Memory) {
     let outcome = ToolResult { result: Json::string(RESULT), success: Some(true), duration_ms: Some(7) };
-    append(memory, vec![entry(Arrival::ToolResult { call: external("call"), outcome, at: start() })]);
+    append(memory, vec![EntryKind::ToolResult { call: external("call"), outcome, at: start() }.into()]);
 }
 
 fn nodes(memory: &Memory, id: ConversationId) -> Vec<Node> {

@@ -19,11 +19,10 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use common::{assert_sound, open, start, work_off};
-use treering_core::capture::{Arrival, Entry, ForkPoint};
 use treering_core::parameters::Assignment;
 use treering_core::{
-    ConversationState, Json, Level, MessageIdx, NewMessage, NewToolCall, Policy, Role, Summarizer,
-    ThreadName, Timestamp, ToolResult,
+    ConversationState, Entry, EntryKind, ForkPoint, Json, Level, MessageIdx, NewMessage, NewToolCall, Policy,
+    Role, Summarizer, ThreadName, Timestamp, ToolResult,
 };
 use treering_engine::{Incoming, Matching, Memory, NewConversation, Scale, Target, Update};
 use treering_providers::Extractive;
@@ -72,7 +71,7 @@ impl Play {
         };
         self.said += 1;
         let said = NewMessage::new(role, text, self.now);
-        self.append(vec![self.memory.message(thread, said)]);
+        self.append(vec![Entry::message(thread, said)]);
         self.pass(60_000_000);
     }
 
@@ -89,7 +88,7 @@ impl Play {
             at: self.now,
             external_id: None,
         };
-        self.append(vec![Entry { thread: ThreadName::main(), what: Arrival::ToolCall(call) }]);
+        self.append(vec![EntryKind::ToolCall(call).into()]);
     }
 
     fn update(&mut self, rest: &str) {
@@ -124,8 +123,8 @@ impl Play {
             "fork" => {
                 let (name, after) = rest.split_once(" after ").unwrap();
                 let after = ForkPoint::Position(MessageIdx(after.parse().unwrap()));
-                let what = Arrival::Fork { parent: ThreadName::main(), after };
-                self.append(vec![Entry { thread: ThreadName::new(name).unwrap(), what }]);
+                let kind = EntryKind::Fork { parent: ThreadName::main(), after };
+                self.append(vec![Entry { thread: ThreadName::new(name).unwrap(), kind }]);
             }
             "tool" => self.call(rest),
             "close" => drop(self.memory.set_state(self.id(), ConversationState::Closed).unwrap()),

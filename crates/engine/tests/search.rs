@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use common::{fresh, open, open_with, start, under, work_off};
 use proptest::prelude::*;
 use treering_core::{
-    ConversationId, ConversationState, Embedder, NewMessage, Policy, ProviderError, Role, TenantId,
+    ConversationId, ConversationState, Embedder, Entry, NewMessage, Policy, ProviderError, Role, TenantId,
     ThreadName, Timestamp,
 };
 use treering_engine::{
@@ -41,7 +41,7 @@ fn say(memory: &Memory, line: &Line<'_>) -> ConversationId {
         cwd: Some(format!("/home/ana/{}", line.conversation)),
         ..NewConversation::default()
     };
-    let entries = vec![memory.message(ThreadName::new(line.thread).unwrap(), said)];
+    let entries = vec![Entry::message(ThreadName::new(line.thread).unwrap(), said)];
     let incoming = Incoming { target: Target::Named(about), entries, matching: Matching::None };
     memory.append(incoming).unwrap().conversation.id
 }
@@ -56,7 +56,7 @@ fn query(text: &str) -> Query {
 
 fn texts(hits: &[Hit]) -> Vec<String> {
     let said = hits.iter().map(|hit| match &hit.found {
-        Found::Message(message) => message.said.text.clone(),
+        Found::Message(message) => message.body.text.clone(),
         Found::Call(call) => call.call.name.clone(),
         Found::Node(node) => node.id.to_string(),
     });
@@ -316,7 +316,7 @@ fn names_times_and_speakers_count() {
     let best = |asked: &str| {
         let hit = memory.search(&query(asked)).unwrap().hits.remove(0);
         let Found::Message(message) = hit.found else { unreachable!("there are no nodes") };
-        (message.said.author.unwrap(), message.idx.0)
+        (message.body.author.unwrap(), message.idx.0)
     };
     assert_eq!(best("What does Yann like?").0, "Yann");
     assert_eq!(best("What does Ana like?").0, "Ana");

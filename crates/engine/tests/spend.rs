@@ -13,13 +13,16 @@ use common::{assert_sound, start, work_off};
 use treering_core::brief::Brief;
 use treering_core::chat::Usage;
 use treering_core::commit::LogEvent;
-use treering_core::ports::{Description, JobFilter, LogFilter, Plan, SpendFilter, StoreResult};
+use treering_core::job::BatchSizes;
+use treering_core::ports::{
+    Cursor, JobFilter, LogFilter, Maintenance, Plan, Revision, SpendFilter, StoreResult,
+};
 use treering_core::quota::Quota;
 use treering_core::redact::{Redactions, redact};
 use treering_core::spend::{Cap, Caps, Money, Price, Prices};
 use treering_core::{
-    Advice, ConversationId, Embedder, JobState, Meter, NewMessage, NodeContent, Policy, ProviderError,
-    Reader, Role, Store, StoreError, Summarizer, TenantId, ThreadName,
+    Advice, CommitScope, ConversationId, Embedder, Entry, Job, JobState, Meter, NewMessage, NodeContent,
+    Policy, ProviderError, Reader, Role, Store, StoreError, Summarizer, TenantId, ThreadName, Timestamp,
 };
 use treering_engine::{
     Incoming, Matching, Memory, NewConversation, Parts, Query, Scope, SpendSettings, Target, Update,
@@ -116,6 +119,7 @@ fn parts(
             prices: Prices { date: "2026-11-16".into(), models },
             quotas: BTreeMap::new(),
         },
+        search: Default::default(),
     }
 }
 
@@ -128,7 +132,7 @@ fn say(memory: &Memory, name: &str, turns: u32) -> ConversationId {
         )
     };
     let said = (0..turns)
-        .map(|turn| memory.message(ThreadName::main(), NewMessage::new(Role::User, text(turn), start())));
+        .map(|turn| Entry::message(ThreadName::main(), NewMessage::new(Role::User, text(turn), start())));
     let named = NewConversation { external_id: Some(external(name)), ..NewConversation::default() };
     let incoming =
         Incoming { target: Target::Named(named), entries: said.collect(), matching: Matching::None };
@@ -383,24 +387,48 @@ fn a_call_that_fails_has_taken_its_turn_and_gives_its_tokens_back() {
 struct Unwritable(EmbeddedStore, StoreError);
 
 impl Store for Unwritable {
-    fn commit(&self, _: Plan) -> StoreResult<()> {
+    fn commit(&self, _: CommitScope, _: Plan) -> StoreResult<()> {
         Err(self.1.clone())
     }
 
-    fn reader(&self) -> StoreResult<Box<dyn Reader + '_>> {
-        self.0.reader()
+    fn reader(&self, tenant: &TenantId) -> StoreResult<Box<dyn Reader + '_>> {
+        self.0.reader(tenant)
     }
 
-    fn check(&self) -> StoreResult<Vec<String>> {
-        self.0.check()
-    }
-
-    fn repair(&self) -> StoreResult<Vec<String>> {
+    fn lease(&self, _: &TenantId, _: &JobFilter, _: &str, _: BatchSizes) -> StoreResult<Vec<Job>> {
         Err(self.1.clone())
     }
 
-    fn describe(&self) -> StoreResult<Description> {
-        self.0.describe()
+    fn tenant_with_due_jobs(
+        &self,
+        now: Timestamp,
+        after: Option<&TenantId>,
+    ) -> StoreResult<Option<TenantId>> {
+        self.0.tenant_with_due_jobs(now, after)
+    }
+
+    fn cursors(&self) -> StoreResult<Vec<(TenantId, Cursor)>> {
+        self.0.cursors()
+    }
+
+    fn revision(&self) -> Revision {
+        self.0.revision()
+    }
+
+    fn wait(&self, seen: Revision, timeout: Duration) -> Revision {
+        self.0.wait(seen, timeout)
+    }
+
+    fn wake(&self) {
+        self.0.wake();
+    }
+
+    fn maintenance(&self) -> &dyn Maintenance {
+        self.0.maintenance()
+    }
+
+    fn concurrency(&self) -> usize {
+        self.0.concurrency()
     }
 }
 

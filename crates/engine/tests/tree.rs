@@ -10,14 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use common::{assert_sound, commit, entry, fresh, open, start, under, work_off};
+use common::{assert_sound, commit, fresh, open, start, under, work_off};
 use proptest::prelude::*;
-use treering_core::capture::Entry;
 use treering_core::commit::LogEvent;
 use treering_core::ports::{JobFilter, LogFilter};
 use treering_core::{
-    Advice, ConversationId, ConversationState, Job, JobKind, JobState, Level, NewMessage, Node, Policy,
-    ProviderError, Role, ThreadName, Timestamp, TurnNo, Write,
+    Advice, ConversationId, ConversationState, Entry, Job, JobKind, JobState, Level, NewMessage, Node,
+    Policy, ProviderError, Role, ThreadName, Timestamp, TurnNo, Write,
 };
 use treering_engine::{
     Incoming, Matching, Memory, NewConversation, Ran, Scale, Scope, Target, Update, Worker,
@@ -43,7 +42,7 @@ fn say(memory: &Memory, turns: std::ops::Range<u32>, chars: usize) -> Conversati
             let text: String =
                 format!("{role} {turn} says a word. ").chars().cycle().take(chars / 2).collect();
             let at = start().plus_micros(i64::from(turn) * 60_000_000);
-            entries.push(memory.message(ThreadName::main(), NewMessage::new(role, text, at)));
+            entries.push(Entry::message(ThreadName::main(), NewMessage::new(role, text, at)));
         }
     }
     append(memory, entries)
@@ -89,12 +88,12 @@ proptest! {
         close in any::<bool>(),
     ) {
         let ((whole, _w), (parts, folder)) = (under(policy.clone()), under(policy));
-        let id = append(&whole, events.iter().map(|event| entry(&whole, event)).collect());
+        let id = append(&whole, events.clone());
         let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(events.len() + 1)).collect();
         places.extend([0, events.len()]);
         places.sort_unstable();
         for pair in places.windows(2) {
-            append(&parts, events[pair[0]..pair[1]].iter().map(|event| entry(&parts, event)).collect());
+            append(&parts, events[pair[0]..pair[1]].to_vec());
             work_off(&parts, id);
         }
         if close {
@@ -152,7 +151,7 @@ fn an_estimate_foresees_the_tree() {
             [Role::User, Role::Assistant].map(|role| {
                 let text = words.by_ref().take(200).collect::<Vec<_>>().join(" ");
                 let said = NewMessage::new(role, text, start().plus_micros(turn * 60_000_000));
-                memory.message(ThreadName::main(), said)
+                Entry::message(ThreadName::main(), said)
             })
         };
         let id = append(&memory, (0..40).flat_map(turn).collect());
@@ -336,7 +335,7 @@ fn stand_ins_take_turns_and_summarisers_do_not() {
             let target = Target::Named(NewConversation { external_id, ..Default::default() });
             let said = |role| NewMessage::new(role, "The tide is high today. ".repeat(60), start());
             let entries = [Role::User, Role::Assistant]
-                .map(|role| memory.message(ThreadName::main(), said(role)))
+                .map(|role| Entry::message(ThreadName::main(), said(role)))
                 .into();
             memory.append(Incoming { target, entries, matching: Matching::None }).unwrap();
         }

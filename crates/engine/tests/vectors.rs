@@ -12,8 +12,8 @@ use std::sync::Arc;
 use common::{assert_sound, open_with, start};
 use treering_core::ports::JobFilter;
 use treering_core::{
-    ConversationId, Embedder, JobKind, Json, NewMessage, NewToolCall, Policy, ProviderError, Role,
-    ThreadName, ToolResult,
+    ConversationId, Embedder, Entry, EntryKind, JobKind, Json, NewMessage, NewToolCall, Policy,
+    ProviderError, Role, ThreadName, ToolResult,
 };
 use treering_engine::{
     Answer, Fault, Found, Incoming, Matching, Memory, NewConversation, Query, Ran, Scope, Target, Worker,
@@ -35,7 +35,7 @@ fn say(memory: &Memory, number: i64, text: &str) -> ConversationId {
     let at = start().plus_micros(number * 60_000_000);
     let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
     let about = NewConversation { external_id: Some(external("one")), ..NewConversation::default() };
-    let entries = vec![memory.message(ThreadName::main(), NewMessage::new(role, text, at))];
+    let entries = vec![Entry::message(ThreadName::main(), NewMessage::new(role, text, at))];
     let incoming = Incoming { target: Target::Named(about), entries, matching: Matching::None };
     memory.append(incoming).unwrap().conversation.id
 }
@@ -121,19 +121,19 @@ fn tool_calls_are_found_and_again_with_their_results() {
         at: start(),
         external_id: Some(external("call")),
     };
-    let entry = |what| treering_core::capture::Entry { thread: ThreadName::main(), what };
-    let append = |entries| {
-        let incoming = Incoming { target: Target::Existing(id), entries, matching: Matching::None };
+    let append = |kind: EntryKind| {
+        let incoming =
+            Incoming { target: Target::Existing(id), entries: vec![kind.into()], matching: Matching::None };
         memory.append(incoming).unwrap();
     };
-    append(vec![entry(treering_core::capture::Arrival::ToolCall(call))]);
+    append(EntryKind::ToolCall(call));
     let found = ask(&memory, "tide_model.rs").hits;
     assert!(matches!(&found[0].found, Found::Call(call) if call.call.name == "read_gauge"), "{found:?}");
     assert!(ask(&memory, "kerzavel").hits.iter().all(|hit| hit.signals.own == 0.0));
     let outcome =
         ToolResult { result: Json::string("Kerzavel: 7.4 m"), success: Some(true), duration_ms: None };
-    let result = treering_core::capture::Arrival::ToolResult { call: external("call"), outcome, at: start() };
-    append(vec![entry(result)]);
+    let result = EntryKind::ToolResult { call: external("call"), outcome, at: start() };
+    append(result);
     let found = ask(&memory, "kerzavel").hits;
     assert!(found[0].snippet.marked("[", "]").contains("[Kerzavel]"), "{found:?}");
     let calls = ask(&memory, "read_gauge").hits.into_iter().filter(|hit| matches!(hit.found, Found::Call(_)));

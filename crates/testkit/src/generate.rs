@@ -1,18 +1,9 @@
 //! Random conversations for property tests.
 
 use proptest::prelude::*;
-use treering_core::{ExternalId, Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult};
-
-/// Something that is said or done in a conversation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// Something is said.
-    Said(ThreadName, NewMessage),
-    /// A tool is called.
-    Called(ThreadName, NewToolCall),
-    /// A tool that was called gives its result.
-    Answered(ThreadName, ExternalId, ToolResult, Timestamp),
-}
+use treering_core::{
+    Entry, EntryKind, ExternalId, Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult,
+};
 
 /// Texts that people and programs really write, and those that break things.
 pub fn text() -> impl Strategy<Value = String> {
@@ -27,7 +18,7 @@ pub fn text() -> impl Strategy<Value = String> {
 
 /// A conversation of up to `length` events in up to three threads, each with an external id.
 /// Times go forwards mostly.
-pub fn conversation(length: usize) -> impl Strategy<Value = Vec<Event>> {
+pub fn conversation(length: usize) -> impl Strategy<Value = Vec<Entry>> {
     let event = (0..10_u8, 0..8_u8, text(), -5_i64..600, any::<bool>());
     proptest::collection::vec(event, 0..length).prop_map(|events| {
         let mut at = Timestamp::from_micros(1_772_440_860_000_000);
@@ -51,7 +42,7 @@ pub fn conversation(length: usize) -> impl Strategy<Value = Vec<Event>> {
                     let mut said = NewMessage::new(role, text, at);
                     said.author = flag.then(|| format!("{role}-author"));
                     said.external_id = Some(id);
-                    Event::Said(thread, said)
+                    Entry::message(thread, said)
                 }
                 7 | 8 => {
                     let outcome = flag.then(|| result(&text));
@@ -60,10 +51,14 @@ pub fn conversation(length: usize) -> impl Strategy<Value = Vec<Event>> {
                     }
                     let args = Json::string(&text);
                     let external_id = Some(id);
-                    Event::Called(thread, NewToolCall { name: "tool".into(), args, outcome, at, external_id })
+                    let call = NewToolCall { name: "tool".into(), args, outcome, at, external_id };
+                    Entry { thread, kind: EntryKind::ToolCall(call) }
                 }
                 _ => match open.pop() {
-                    Some(call) => Event::Answered(thread, call, result(&text), at),
+                    Some(call) => {
+                        let outcome = result(&text);
+                        Entry { thread, kind: EntryKind::ToolResult { call, outcome, at } }
+                    }
                     None => continue,
                 },
             });

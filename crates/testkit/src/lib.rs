@@ -2,11 +2,8 @@
 
 pub mod clock;
 pub mod contract;
-pub mod contract_follow;
-pub mod contract_jobs;
-pub mod contract_spend;
-pub mod contract_tree;
-pub mod contract_writers;
+#[cfg(unix)]
+pub mod disk;
 pub mod embedder;
 pub mod fault_server;
 pub mod generate;

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use treering_core::acceptance::accept;
 use treering_core::brief::{Brief, Passage, Said, Strategy};
-use treering_core::facts::Facts;
 use treering_core::node::{Level, NodeContent};
 use treering_core::policy::Length;
 use treering_core::{Role, Summarizer, Timestamp};
@@ -60,7 +59,7 @@ fn said(author: &str, text: &str) -> Passage {
 
 fn brief(passages: Vec<Passage>, share: impl Fn(&Brief) -> f32) -> Brief {
     let (level, strategy, length) = (Level::FIRST, Strategy::Concise, Length::Keep(1.0));
-    let mut brief = Brief { level, strategy, length, deduplicate: true, passages };
+    let mut brief = Brief::new(level, strategy, length, true, passages);
     brief.length = Length::Keep(share(&brief));
     brief
 }
@@ -92,7 +91,7 @@ fn dialogues(path: &Path) {
             let scores = rouge::scores(reference, &cut.join(" "));
             sum.iter_mut().zip(scores).for_each(|(sum, score)| *sum += score);
         }
-        let fidelity = accept(&ours, &Facts::of_brief(&brief), brief.chars());
+        let fidelity = accept(&ours, brief.facts(), brief.chars());
         grounded += fidelity.map_or(0.0, |fidelity| f64::from(fidelity.grounded));
         count += 1;
     }
@@ -208,7 +207,8 @@ fn speed(folder: &Path) {
                 .map(|turn| said(turn["author"].as_str().unwrap(), turn["text"].as_str().unwrap()))
                 .collect();
             messages += passages.len();
-            let brief = Brief { strategy: Strategy::Detailed, ..brief(passages, |_| 0.5) };
+            let mut brief = brief(passages, |_| 0.5);
+            brief.strategy = Strategy::Detailed;
             chars += brief.chars();
             let start = Instant::now();
             std::hint::black_box(summarise(&brief));

@@ -2,7 +2,7 @@
 //! tenant. Each piece is a file of this user alone that is there whole or not at all; it goes when it is stored, and
 //! its ids see to it that it is stored once. What one tenant said is never stored for another.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -11,9 +11,9 @@ use treering_engine::Memory;
 
 use super::Captured;
 use crate::importers::{Format, Options, Runner};
+use crate::private_file;
 use crate::service::requests::{AppendRequest, MOST_ENTRIES};
 use crate::service::{Refusal, append};
-use crate::tokens::private;
 
 const FOLDER: &str = "spool";
 /// Below the spool: what was captured while the settings, and so the tenant, could not be read.
@@ -53,7 +53,8 @@ impl Spool {
         };
         let name = format!("{order:020}-{}", captured.identity());
         let new = self.folder.join(format!("{name}.{}.new", std::process::id()));
-        private(&new, true)?.write_all(&serde_json::to_vec(captured)?)?;
+        private_file::open(&new, OpenOptions::new().create(true).truncate(true))?
+            .write_all(&serde_json::to_vec(captured)?)?;
         fs::rename(&new, self.folder.join(format!("{name}.json")))
     }
 

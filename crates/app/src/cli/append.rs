@@ -2,14 +2,14 @@
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 
-use treering_core::capture::ForkPoint;
-use treering_core::{ExternalId, MessageIdx, NewMessage, Role, ThreadName, Timestamp};
+use treering_core::{
+    Entry, EntryKind, ExternalId, ForkPoint, MessageIdx, NewMessage, Role, ThreadName, Timestamp,
+};
 use treering_engine::{Appended, Incoming, Matching, Memory, NewConversation, Target, normalise_cwd};
 
 use super::Failure;
 use super::output::{BOLD, Output, count, paint};
 use super::work::catch_up;
-use crate::importers::{Piece, entry};
 use crate::views::AppendedView;
 use crate::wire::{self, Line};
 
@@ -74,8 +74,8 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     let target = target(args, memory)?;
     let by_flags = args.user.is_some() || args.assistant.is_some() || args.text.is_some();
     if by_flags || !args.tools.is_empty() {
-        let pieces = pieces(args, memory)?;
-        let appended = store(memory, target, pieces)?;
+        let entries = entries(args, memory)?;
+        let appended = store(memory, target, entries)?;
         acknowledge(&appended, output)?;
         return match args.no_tree {
             true => Ok(()),
@@ -111,19 +111,20 @@ fn target(args: &Args, memory: &Memory) -> Result<Target, Failure> {
     }))
 }
 
-fn pieces(args: &Args, memory: &Memory) -> Result<Vec<(ThreadName, Piece)>, Failure> {
+fn entries(args: &Args, memory: &Memory) -> Result<Vec<Entry>, Failure> {
     let thread = args.thread.as_deref().map(str::parse::<ThreadName>).transpose()?.unwrap_or_default();
     let at = args.at.unwrap_or_else(|| memory.clock().now());
-    let mut pieces = Vec::new();
+    let mut kinds = Vec::new();
     if let Some(idx) = args.fork_at {
-        pieces.push(Piece::Fork(ThreadName::main(), ForkPoint::Position(MessageIdx(idx))));
+        let after = ForkPoint::Position(MessageIdx(idx));
+        kinds.push(EntryKind::Fork { parent: ThreadName::main(), after });
     }
     let id = |part: Option<&str>| -> Result<Option<ExternalId>, Failure> {
         let Some(id) = &args.external_id else { return Ok(None) };
         Ok(Some(ExternalId::new(part.map_or_else(|| id.clone(), |part| format!("{id}/{part}")))?))
     };
     let said = |role: Role, text: &str, author: Option<String>, external_id| {
-        Piece::Message(NewMessage { role, author, text: text.into(), parts: None, at, external_id })
+        EntryKind::Message(NewMessage { role, author, text: text.into(), parts: None, at, external_id })
     };
     if let Some(text) = &args.text {
         let mut text = text.clone();
@@ -131,26 +132,25 @@ fn pieces(args: &Args, memory: &Memory) -> Result<Vec<(ThreadName, Piece)>, Fail
             text.clear();
             io::stdin().lock().read_to_string(&mut text)?;
         }
-        pieces.push(said(args.role, &text, args.author.clone(), id(None)?));
+        kinds.push(said(args.role, &text, args.author.clone(), id(None)?));
     }
     if let Some(text) = &args.user {
-        pieces.push(said(Role::User, text, args.author.clone(), id(Some("user"))?));
+        kinds.push(said(Role::User, text, args.author.clone(), id(Some("user"))?));
     }
     for (order, tool) in args.tools.iter().enumerate() {
         let mut call = wire::parse_tool_call(tool, at).map_err(|error| {
             Failure::Usage(format!("--tool {tool}: {error}; expected {{\"name\":…,\"args\":…,\"result\":…}}"))
         })?;
         call.external_id = call.external_id.or(id(Some(&format!("tool-{order}")))?);
-        pieces.push(Piece::ToolCall(call));
+        kinds.push(EntryKind::ToolCall(call));
     }
     if let Some(text) = &args.assistant {
-        pieces.push(said(Role::Assistant, text, None, id(Some("assistant"))?));
+        kinds.push(said(Role::Assistant, text, None, id(Some("assistant"))?));
     }
-    Ok(pieces.into_iter().map(|piece| (thread.clone(), piece)).collect())
+    Ok(kinds.into_iter().map(|kind| Entry { thread: thread.clone(), kind }).collect())
 }
 
-fn store(memory: &Memory, target: Target, pieces: Vec<(ThreadName, Piece)>) -> Result<Appended, Failure> {
-    let entries = pieces.into_iter().map(|(thread, piece)| entry(memory, thread, piece)).collect();
+fn store(memory: &Memory, target: Target, entries: Vec<Entry>) -> Result<Appended, Failure> {
     Ok(memory.append(Incoming { target, entries, matching: Matching::None })?)
 }
 
@@ -179,10 +179,10 @@ fn follow(mut target: Target, memory: &Memory, output: &Output) -> Result<(), Fa
     let mut input = BufReader::with_capacity(1 << 18, io::stdin().lock());
     let mut number = 0_u64;
     loop {
-        let mut pieces: Vec<(ThreadName, Piece)> = Vec::new();
+        let mut entries = Vec::new();
         let mut next_target = None;
         let mut ended = false;
-        while pieces.len() < LARGEST_PORTION {
+        while entries.len() < LARGEST_PORTION {
             let mut line = Vec::new();
             if input.read_until(b'\n', &mut line)? == 0 {
                 ended = true;
@@ -192,15 +192,15 @@ fn follow(mut target: Target, memory: &Memory, output: &Output) -> Result<(), Fa
             let parsed = parse(&line, number, memory.clock().now());
             match parsed {
                 Ok(None | Some(Line::Header)) => {}
-                Ok(Some(Line::Pieces(more))) => pieces.extend(more),
+                Ok(Some(Line::Entries(more))) => entries.extend(more),
                 Ok(Some(Line::Conversation(about))) => {
                     next_target = Some(Target::Named(*about));
                     break;
                 }
                 Err(error) => {
                     // What came before the bad line is kept and acknowledged first.
-                    if !pieces.is_empty() {
-                        print_line(&store(memory, target, pieces)?, output)?;
+                    if !entries.is_empty() {
+                        print_line(&store(memory, target, entries)?, output)?;
                     }
                     return Err(error);
                 }
@@ -209,8 +209,8 @@ fn follow(mut target: Target, memory: &Memory, output: &Output) -> Result<(), Fa
                 break;
             }
         }
-        if !pieces.is_empty() {
-            let appended = store(memory, target.clone(), pieces)?;
+        if !entries.is_empty() {
+            let appended = store(memory, target.clone(), entries)?;
             target = Target::Existing(appended.conversation.id);
             print_line(&appended, output)?;
         }

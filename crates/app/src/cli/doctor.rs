@@ -113,6 +113,11 @@ fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, Failure> {
     if let Some(memory) = &memory {
         checks.push(index(memory, args)?);
         checks.extend(work(memory)?);
+        // The last check: calls to models are accounted, and so is what hooks left in the spool.
+        checks.extend(memory.failure().map(|failure| {
+            let fix = failure.hint().unwrap_or_else(|| "check the disk".into());
+            Check::broken("writes", failure.to_string(), fix)
+        }));
     }
     Ok(checks)
 }
@@ -143,7 +148,9 @@ fn store(
     settings: Settings,
     checks: &mut Vec<Check>,
 ) -> Result<Option<Memory>, Failure> {
-    if !home.join(EmbeddedStore::FILE).exists() {
+    let log = format!("{}-wal", EmbeddedStore::FILE);
+    // A log without its database is no store that is yet to be made.
+    if !home.join(EmbeddedStore::FILE).exists() && !home.join(log).exists() {
         let found = format!("there is none yet in {}; the first turn makes it", home.display());
         checks.push(Check::fine("store", found));
         return Ok(None);
@@ -166,9 +173,14 @@ fn store(
         }
         Some(first) => {
             let found = format!("{}: {first}", count(problems.len() as u64, "problem"));
-            Check::broken("store", found, "`treering verify` lists everything; restore the file from a copy")
+            let fix = "`treering verify` lists everything; `treering restore` puts a backup in its place";
+            Check::broken("store", found, fix)
         }
     });
+    let warnings = memory.warnings().into_iter().filter(|warning| !problems.contains(warning));
+    checks.extend(
+        warnings.map(|warning| Check::waits("log", warning, "`treering verify` adds up what is there")),
+    );
     Ok(Some(memory))
 }
 

@@ -10,7 +10,7 @@ use treering_engine::Memory;
 use super::Failure;
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint};
 use super::work::catch_up;
-use crate::importers::{FileReport, Format, Options, Report, Runner};
+use crate::importers::{FileReport, Format, Options, Report, Runner, SlugChange};
 
 #[derive(clap::Args)]
 #[command(after_help = "Importing the same source again adds only what is new.")]
@@ -59,6 +59,7 @@ struct FileView {
     results_new: u64,
     threads_new: u64,
     known: u64,
+    slugs_changed: Vec<SlugChange>,
     skipped: std::collections::BTreeMap<String, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -76,6 +77,7 @@ impl FileView {
             results_new: it.results_new,
             threads_new: it.threads_new,
             known: it.known,
+            slugs_changed: it.slugs_changed.clone(),
             skipped: it.skipped.clone(),
             error: it.error.clone(),
         }
@@ -129,6 +131,9 @@ fn print(out: &mut dyn Write, report: &Report, total: &FileReport, dry_run: bool
     }
     if changed.len() > SHOWN {
         writeln!(out, "{}", paint(DIM, format!("  … and {} more files", changed.len() - SHOWN)))?;
+    }
+    for SlugChange { wanted, given } in &total.slugs_changed {
+        writeln!(out, "  another conversation is called {wanted}: this one is {given}")?;
     }
     for (why, times) in &total.skipped {
         writeln!(out, "{}", paint(DIM, format!("  passed over: {times} × {why}")))?;

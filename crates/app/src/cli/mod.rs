@@ -2,6 +2,7 @@
 //! people and `--json` see the same.
 
 mod append;
+mod backup;
 mod chat;
 mod completions;
 mod config;
@@ -24,6 +25,7 @@ mod mcp;
 mod output;
 mod policy;
 mod reindex;
+mod restore;
 mod search;
 #[cfg(feature = "serve")]
 mod serve;
@@ -163,6 +165,10 @@ enum Command {
     Reopen(lifecycle::Which),
     /// Writes conversations as JSON lines that `import` reads back without loss
     Export(export::Args),
+    /// Copies the store to a file while others go on using it
+    Backup(backup::Args),
+    /// Puts a backup in the place of the store, which is kept beside it
+    Restore(restore::Args),
     /// Counts what is stored, and what the trees come to
     Stats(stats::Args),
     /// Adds everything up and lists what does not; ends with 1 if anything does not
@@ -196,6 +202,8 @@ pub(crate) enum Failure {
     Unreadable(#[from] Unreadable),
     #[error("{0}")]
     Usage(String),
+    #[error(transparent)]
+    Backup(treering_engine::Error),
     #[error("no model is configured to talk with")]
     NoModel,
     #[error("cannot write the output: {0}")]
@@ -234,6 +242,7 @@ pub fn main() -> ExitCode {
         Err(failure) => {
             let hint = match &failure {
                 Failure::Engine(error) => error.hint(),
+                Failure::Backup(error) => Some(restore::what_to_do(error)),
                 Failure::NoModel => Some(chat::HOW_TO_SET_A_MODEL.into()),
                 _ => None,
             };
@@ -267,6 +276,8 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
             lifecycle::set(&args, treering_core::ConversationState::Open, &global.open()?, output)
         }
         Command::Export(args) => export::run(&args, &global.open()?),
+        Command::Backup(args) => backup::run(&args, &global.open()?, output),
+        Command::Restore(args) => restore::run(&args, &global.home()?, output),
         Command::Stats(args) => stats::run(&args, &global.open()?, output),
         Command::Verify(args) => verify::run(&args, &global.open()?, output),
         Command::Search(args) => search::run(&args, &global.open()?, output),
@@ -366,8 +377,10 @@ impl Global {
             policy: settings.tree.policy()?,
             work: (&settings.work).into(),
             spend: settings.spend.into(),
+            search: (&settings.search).into(),
         };
         let memory = crate::open_on(&self.home()?, options, models)?;
+        memory.open_warnings().iter().for_each(|warning| Output::new(self.json).warn(warning));
         #[cfg(feature = "serve")]
         self.replay(&memory)?;
         Ok(memory)

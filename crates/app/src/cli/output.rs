@@ -18,6 +18,7 @@ pub(super) const TOOL: Style = AnsiColor::Yellow.on_default();
 pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
 pub(super) const MATCH: Style = AnsiColor::Yellow.on_default().bold();
 pub(super) const GOOD: Style = AnsiColor::Green.on_default().bold();
+pub(super) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Where a command shows what it has to show.
 pub(super) struct Output {
@@ -53,6 +54,16 @@ impl Output {
             write_error(&mut err, what, hint)
         };
         // Nothing is left to say it to.
+        drop(written);
+    }
+
+    /// Prints what may be wrong though the command goes on, on standard error.
+    pub(super) fn warn(&self, what: &str) {
+        let mut err = anstream::stderr().lock();
+        let written = match self.json {
+            true => writeln!(err, "{}", serde_json::json!({ "warning": what })),
+            false => writeln!(err, "{} {what}", paint(WARNING, "warning:")),
+        };
         drop(written);
     }
 

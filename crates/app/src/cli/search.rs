@@ -93,8 +93,8 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
 fn print(out: &mut dyn Write, hit: &Hit, view: &HitView, explain: bool) -> io::Result<()> {
     let (what, at) = match &hit.found {
         Found::Message(message) => {
-            let author = message.said.author.as_deref().unwrap_or(message.said.role.as_str());
-            (format!("{author} {}", message.idx), message.said.at)
+            let author = message.body.author.as_deref().unwrap_or(message.body.role.as_str());
+            (format!("{author} {}", message.idx), message.body.at)
         }
         Found::Call(call) => (format!("{} (turn {})", call.call.name, call.turn), call.call.at),
         Found::Node(node) => {

@@ -71,7 +71,7 @@ pub(super) fn table(out: &mut dyn Write, sessions: &[Session]) -> io::Result<()>
             other => format!("[{other}] "),
         };
         let room = width().saturating_sub(name + 12 + 16 + 8 + 8 + state.len()).max(12);
-        let last = session.last_message.as_ref().map(|message| fit(&message.said.text, room));
+        let last = session.last_message.as_ref().map(|message| fit(&message.body.text, room));
         let id = it.id.short();
         let tail = format!("{id}  {state}{}", last.unwrap_or_default());
         writeln!(out, "{}  {turns}  {when}  {}", paint(BOLD, slug), paint(DIM, tail.trim_end()))?;

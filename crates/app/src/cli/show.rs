@@ -137,7 +137,7 @@ pub(super) fn print_turn(out: &mut dyn Write, turn: &WholeTurn, full: bool) -> i
 }
 
 fn print_message(out: &mut dyn Write, message: &Message, full: bool) -> io::Result<()> {
-    let said = &message.said;
+    let said = &message.body;
     let style = match said.role {
         Role::User => USER,
         Role::Assistant => ASSISTANT,

@@ -30,6 +30,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     let view = StatusView::of(&conversation, &gate, memory)?;
     output.show(&view, |out| {
         let mark = match (view.clear, view.jobs_failed) {
+            _ if view.writes_refused.is_some() => paint(BAD, "✗"),
             (true, 0) => paint(GOOD, "✓"),
             (true, _) => paint(BAD, "✗"),
             (false, _) => paint(DIM, "…"),
@@ -54,6 +55,9 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         if view.stand_ins > 0 {
             let nodes = count(view.stand_ins.into(), "node");
             writeln!(out, "{nodes} by a stand-in: `treering update` has {} write them", view.summarizer)?;
+        }
+        if let Some(why) = &view.writes_refused {
+            writeln!(out, "{why}")?;
         }
         spend::print(out, &view.spend)
     })?;

@@ -42,12 +42,12 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), F
     let only = args.conversation.as_deref().map(|it| memory.find(it)).transpose()?.map(|it| it.id);
     let budget = args.budget.unwrap_or(settings.context.budget);
     let tail = Tail { memory: &memory, settings: &settings, budget, output };
-    let mut mark = memory.news_mark()?;
+    let mut cursor = memory.news_cursor()?;
     output.note("following what comes in; Ctrl-C ends it");
     let mut last = Instant::now();
     loop {
-        let (news, now) = memory.await_news(mark, WATCH)?;
-        mark = now;
+        let (news, now) = memory.await_news(&cursor, WATCH)?;
+        cursor = now;
         let wanted: Vec<&News> =
             news.iter().filter(|it| only.is_none_or(|id| conversation_of(it) == id)).collect();
         if !wanted.is_empty() {
@@ -129,8 +129,8 @@ impl Tail<'_> {
         let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(Vec::new()) };
         let read = self.memory.messages(id, Span::between(*first, MessageIdx(last.0 + 1)))?;
         let line = |message: &treering_core::Message| {
-            let who = message.said.author.clone().unwrap_or_else(|| message.said.role.to_string());
-            format!("#{} {who}: {}", message.idx.0, one_line(&message.said.text))
+            let who = message.body.author.clone().unwrap_or_else(|| message.body.role.to_string());
+            format!("#{} {who}: {}", message.idx.0, one_line(&message.body.text))
         };
         Ok(read.iter().filter(|message| messages.contains(&message.idx)).map(line).collect())
     }

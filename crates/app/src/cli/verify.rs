@@ -3,12 +3,12 @@
 use serde::Serialize;
 use treering_engine::{Memory, Repaired, Scope};
 
-use super::output::{BAD, GOOD, Output, count, paint};
+use super::output::{BAD, GOOD, Output, WARNING, count, paint};
 use super::{Failure, work};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Makes anew what follows from messages and does not add up (their places, trees, vectors); messages are never touched
+    /// Rebuild derived data that does not add up: counts, trees, jobs, vectors. Messages and tool calls are never touched
     #[arg(long)]
     repair: bool,
 }
@@ -27,6 +27,10 @@ struct View {
     /// What the store made anew for itself.
     repaired_store: Vec<String>,
     problems: Vec<Problem>,
+    /// Harmless leftovers.
+    leftovers: Vec<String>,
+    /// Warnings about data that may be missing.
+    warnings: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -54,11 +58,13 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         repaired: repaired.trees,
         repaired_vectors: repaired.vectors,
         repaired_store: repaired.store,
+        leftovers: report.leftovers.iter().map(|leftover| leftover.what.clone()).collect(),
         problems: report
             .problems
             .into_iter()
             .map(|problem| Problem { conversation: problem.conversation, what: problem.what })
             .collect(),
+        warnings: report.warnings,
     };
     output.show(&view, |out| {
         let read = format!(
@@ -76,6 +82,12 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         }
         for slug in &view.repaired_vectors {
             writeln!(out, "{} {slug}: the vectors it lacked were made", paint(GOOD, "✓"))?;
+        }
+        for leftover in &view.leftovers {
+            writeln!(out, "  {leftover} (harmless; --repair removes them)")?;
+        }
+        for warning in &view.warnings {
+            writeln!(out, "{} store: {warning}", paint(WARNING, "!"))?;
         }
         if clean {
             return writeln!(out, "{} {read}: everything adds up", paint(GOOD, "✓"));

@@ -177,10 +177,10 @@ impl Contexts {
     fn fitting<'m>(&self, messages: impl Iterator<Item = &'m Message>, ends: bool) -> Held {
         let mut held = Held::default();
         for message in messages {
-            let author = message.said.author.as_deref().unwrap_or(message.said.role.as_str());
+            let author = message.body.author.as_deref().unwrap_or(message.body.role.as_str());
             // As much as the cut says about a message it recalls.
-            let day = &message.said.at.to_minute()[..10];
-            let line = format!("#{} · {day} · {author}: {}\n", message.idx.0, message.said.text);
+            let day = &message.body.at.to_minute()[..10];
+            let line = format!("#{} · {day} · {author}: {}\n", message.idx.0, message.body.text);
             let tokens = Bpe::O200k.count(&line);
             if held.tokens + tokens > self.budget {
                 if ends {
@@ -207,7 +207,7 @@ impl Contexts {
         let mut gold: Vec<&Message> = messages
             .iter()
             .filter(|message| {
-                let id = message.said.external_id.as_ref();
+                let id = message.body.external_id.as_ref();
                 id.is_some_and(|id| question.gold_turns.iter().any(|gold| gold == id.as_str()))
             })
             .collect();
@@ -233,7 +233,7 @@ impl Held {
         let idx = message.idx.0;
         let over = self.told.iter().filter(|(from, until, _)| (*from..*until).contains(&idx));
         let over: Vec<&String> = over.map(|(_, _, text)| text).collect();
-        split(&message.said.text).iter().any(|piece| {
+        split(&message.body.text).iter().any(|piece| {
             let sentence = norm(piece.text);
             let long = sentence.split_whitespace().count() >= QUOTED_WORDS;
             long && over.iter().any(|text| text.contains(&sentence))

@@ -126,7 +126,7 @@ fn ask(
             .hits
             .into_iter()
             .filter_map(|hit| match hit.found {
-                Found::Message(message) => message.said.external_id.map(|id| id.to_string()),
+                Found::Message(message) => message.body.external_id.map(|id| id.to_string()),
                 Found::Call(_) | Found::Node(_) => None,
             })
             .collect();

@@ -6,7 +6,7 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
 use serde::Serialize;
-use treering_core::MessageIdx;
+use treering_core::{MessageIdx, TenantId};
 use utoipa::ToSchema;
 
 use super::App;
@@ -213,7 +213,7 @@ pub(super) async fn stats(Extension(grant): Extension<Grant>) -> Answer<StatsVie
 /// Metrics for Prometheus
 ///
 /// A token reads those of its tenant, and of the process too if the service was started for that tenant. Who needs no token
-/// reads those of the process and of all tenants that were there since it was started.
+/// reads those of the process and of all tenants.
 #[utoipa::path(get, path = "/metrics", tag = "service",
     responses((status = 200, content_type = "application/openmetrics-text", body = String), Problems))]
 pub(super) async fn metrics(
@@ -222,12 +222,16 @@ pub(super) async fn metrics(
 ) -> Result<impl IntoResponse, Problem> {
     let service = grant.to(Scope::Admin)?;
     let everything = grant.is_of_everything();
-    let services = if everything { app.tenancies().all() } else { vec![service.clone()] };
     let process = everything || service.memory().tenant() == app.tenancies().root().memory().tenant();
-    let stats = service.run(Lane::Read, move |_| {
-        let memories = services.iter().map(Service::memory);
-        let stats = memories.map(|memory| Ok((memory.tenant().clone(), StatsView::of(memory)?)));
-        stats.collect::<Result<Vec<_>, crate::service::Refusal>>()
+    let stats = service.run(Lane::Read, move |service| {
+        let memory = service.memory();
+        let mut tenants = if everything { memory.tenants()? } else { Vec::new() };
+        // The own tenant is shown before its first commit too.
+        if !tenants.contains(memory.tenant()) {
+            tenants.push(memory.tenant().clone());
+        }
+        let of_tenant = |tenant: TenantId| Ok((tenant.clone(), StatsView::of(&memory.of_tenant(tenant))?));
+        tenants.into_iter().map(of_tenant).collect::<Result<Vec<_>, crate::service::Refusal>>()
     });
     let text = app.metrics().render(&stats.await?, process);
     let text =
@@ -238,7 +242,7 @@ pub(super) async fn metrics(
 /// How the service is.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Health {
-    /// `ok`, or `stopping`.
+    /// `ok`, or why not: `stopping`, `the store cannot be read`, `the store refuses writes`.
     status: &'static str,
     version: &'static str,
 }
@@ -249,20 +253,23 @@ pub(super) async fn health() -> Json<Health> {
     Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
 }
 
-/// Whether requests can be answered: the store is there and the service is not about to end
+/// Whether requests can be answered: the store can be read and written, and the service is not about to end
 #[utoipa::path(get, path = "/ready", tag = "service", security(()),
     responses((status = 200, body = Health), (status = 503, body = Health)))]
 pub(super) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) {
-    let version = env!("CARGO_PKG_VERSION");
+    let answer = |code, status| (code, Json(Health { status, version: env!("CARGO_PKG_VERSION") }));
     if app.stop().is_cancelled() {
-        return (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "stopping", version }));
+        return answer(StatusCode::SERVICE_UNAVAILABLE, "stopping");
     }
-    let read = app.tenancies().root().run(Lane::Read, |service| Ok(service.memory().news_mark()?));
-    match read.await {
-        Ok(_) => (StatusCode::OK, Json(Health { status: "ok", version })),
+    let service = app.tenancies().root();
+    match service.run(Lane::Read, |service| Ok(service.memory().news_cursor()?)).await {
+        Ok(_) if service.memory().failure().is_some() => {
+            answer(StatusCode::SERVICE_UNAVAILABLE, "the store refuses writes")
+        }
+        Ok(_) => answer(StatusCode::OK, "ok"),
         Err(error) => {
             tracing::warn!(%error, "the store cannot be read");
-            (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "the store cannot be read", version }))
+            answer(StatusCode::SERVICE_UNAVAILABLE, "the store cannot be read")
         }
     }
 }

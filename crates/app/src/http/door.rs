@@ -145,19 +145,11 @@ pub(super) async fn pass(
         return wait.into_response();
     }
     let grant = match token {
-        None => Ok(Grant::of_everything(app.tenancies().root().clone())),
-        Some(token) => {
-            let service = app.tenancies().of(&token.tenant).await;
-            service.map(|service| Grant::new(service, token.scopes))
-        }
+        None => Grant::of_everything(app.tenancies().root().clone()),
+        Some(token) => Grant::new(app.tenancies().of(&token.tenant), token.scopes),
     };
-    match grant {
-        Ok(grant) => {
-            request.extensions_mut().insert(grant);
-            next.run(request).await
-        }
-        Err(refusal) => Problem::from(refusal).into_response(),
-    }
+    request.extensions_mut().insert(grant);
+    next.run(request).await
 }
 
 /// The token that a request shows; nothing where it shows none and needs none.

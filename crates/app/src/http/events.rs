@@ -9,7 +9,7 @@ use axum::response::Sse;
 use axum::response::sse::{Event, KeepAlive, KeepAliveStream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use treering_engine::Mark;
+use treering_core::ports::Cursor;
 
 use super::App;
 use super::problem::{Problem, Problems};
@@ -28,7 +28,7 @@ type Told = Result<Event, std::convert::Infallible>;
 /// as `Last-Event-ID`, and nothing is missed; without it, what comes from now on is told.
 #[utoipa::path(get, path = "/v1/events", tag = "work",
     params(("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was read",
-        pattern = r"^\d{1,15}\.\d{1,15}\.\d{1,15}$")),
+        pattern = r"^\d{1,15}$")),
     responses((status = 200, content_type = "text/event-stream", body = EventView), Problems))]
 pub(super) async fn events(
     State(app): State<App>,
@@ -36,10 +36,16 @@ pub(super) async fn events(
     headers: HeaderMap,
 ) -> Result<Sse<KeepAliveStream<ReceiverStream<Told>>>, Problem> {
     let service = grant.to(Scope::Read)?.clone();
-    let mut wake = app.tenancies().news(service.memory().tenant())?;
-    let mut mark = match headers.get("last-event-id") {
-        Some(id) => id.to_str().unwrap_or_default().parse::<Mark>().map_err(Refusal::from)?,
-        None => service.run(Lane::Read, |service| Ok(service.memory().news_mark()?)).await?,
+    let mut wake = app.tenancies().commits(service.memory().tenant());
+    let mut cursor = match headers.get("last-event-id") {
+        Some(id) => {
+            let cursor = id.to_str().unwrap_or_default().parse::<Cursor>().map_err(Refusal::from)?;
+            // A cursor of another store is refused before the stream begins.
+            let after = cursor.clone();
+            service.run(Lane::Read, move |service| Ok(service.memory().news(&after)?)).await?;
+            cursor
+        }
+        None => service.run(Lane::Read, |service| Ok(service.memory().news_cursor()?)).await?,
     };
     let (send, receive) = mpsc::channel(WAITING);
     let stop = app.stop().clone();
@@ -47,13 +53,13 @@ pub(super) async fn events(
         let follow = async {
             loop {
                 wake.mark_unchanged();
-                let (events, now) = portion(&service, mark).await?;
+                let (events, now) = portion(&service, cursor).await?;
                 let ended = events.is_empty();
                 for event in events {
                     // A reader that is gone ends it.
                     send.send(Ok(event)).await.map_err(|_| Refusal::Stopping)?;
                 }
-                mark = now;
+                cursor = now;
                 if ended {
                     wake.changed().await.map_err(|_| Refusal::Stopping)?;
                 }
@@ -71,11 +77,11 @@ pub(super) async fn events(
     Ok(Sse::new(ReceiverStream::new(receive)).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
 }
 
-/// The events after a mark. Only the last of them carries the mark, so that whoever reads only some of them gets all
-/// of them again.
-async fn portion(service: &Service, mark: Mark) -> Result<(Vec<Event>, Mark), Refusal> {
+/// The events after a cursor. Only the last of them carries the next cursor, so that a client that read only some of
+/// them gets all of them again.
+async fn portion(service: &Service, after: Cursor) -> Result<(Vec<Event>, Cursor), Refusal> {
     let read = service.run(Lane::Read, move |service| {
-        let (news, now) = service.memory().news(mark)?;
+        let (news, now) = service.memory().news(&after)?;
         let mut slugs = Slugs::of(service.memory());
         let views: Vec<_> =
             news.iter().map(|news| (kind_of(news), EventView::of(news, &mut slugs))).collect();

@@ -1,5 +1,5 @@
-//! Tenancies: the memory of each tenant that is served, with its worker and with somebody who follows
-//! what comes into it. Made when a credential of the tenant first comes.
+//! The tenants of the store that is served: one worker for all of them, and one follower that counts events and wakes
+//! streams of events. Neither depends on how many tenants there are.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,38 +9,37 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use treering_core::TenantId;
-use treering_engine::{Mark, Memory, WorkerHandle};
+use treering_engine::{FeedEnds, Memory, WorkerHandle};
 
 use super::metrics::Metrics;
 use crate::service::{Refusal, Service};
 use crate::views::kind_of;
 
-/// How long the follower waits for news before it looks whether it should stop.
+/// How long the follower waits for a commit before it looks whether it should stop.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// The tenants of a store.
 pub(super) struct Tenancies {
     /// The service of one of them, from which the others are made.
     root: Service,
-    metrics: Arc<Metrics>,
-    there: Mutex<HashMap<TenantId, Tenancy>>,
-    /// Held by who makes one.
-    making: tokio::sync::Mutex<()>,
+    /// Absent once it was stopped.
+    background: Mutex<Option<Background>>,
+    streams: Arc<Streams>,
 }
 
-struct Tenancy {
-    service: Service,
-    news: watch::Receiver<u64>,
+struct Background {
     worker: WorkerHandle,
     follower: Follower,
 }
 
 impl Tenancies {
     pub(super) fn new(root: Service, metrics: Arc<Metrics>) -> Result<Self, Refusal> {
-        let tenancies =
-            Self { root, metrics, there: Mutex::default(), making: tokio::sync::Mutex::default() };
-        tenancies.make(tenancies.root.memory().tenant())?;
-        Ok(tenancies)
+        let memory = root.memory();
+        memory.warm_up();
+        let (worker, streams) = (memory.work_for_all_tenants()?, Arc::new(Streams::default()));
+        let follower = Follower::spawn(memory.clone(), Arc::clone(&streams), metrics)?;
+        let background = Mutex::new(Some(Background { worker, follower }));
+        Ok(Self { root, background, streams })
     }
 
     /// The service of the tenant that the program was started for.
@@ -48,107 +47,102 @@ impl Tenancies {
         &self.root
     }
 
-    /// The service of a tenant. One that has not come yet is made ready on a thread that may block, and keeps nobody
-    /// waiting but those who ask for it too, or for another that is new.
-    pub(super) async fn of(self: &Arc<Self>, tenant: &TenantId) -> Result<Service, Refusal> {
-        let find = || self.find(tenant, |tenancy| tenancy.service.clone());
-        if let Some(service) = find() {
-            return Ok(service);
-        }
-        let _turn = self.making.lock().await;
-        if let Some(service) = find() {
-            return Ok(service);
-        }
-        let (tenancies, tenant) = (Arc::clone(self), tenant.clone());
-        let made = tokio::task::spawn_blocking(move || tenancies.make(&tenant)).await;
-        made.unwrap_or_else(|error| Err(Refusal::Broken(error.to_string())))
+    /// The service of a tenant.
+    pub(super) fn of(&self, tenant: &TenantId) -> Service {
+        self.root.of_tenant(tenant.clone())
     }
 
-    /// The services of all tenants that came so far.
-    pub(super) fn all(&self) -> Vec<Service> {
-        self.lock().values().map(|tenancy| tenancy.service.clone()).collect()
+    /// Changes after commits to a tenant.
+    pub(super) fn commits(&self, tenant: &TenantId) -> watch::Receiver<u64> {
+        self.streams.subscribe(tenant)
     }
 
-    /// Changes whenever something came into the memory of a tenant that is there.
-    pub(super) fn news(&self, tenant: &TenantId) -> Result<watch::Receiver<u64>, Refusal> {
-        self.find(tenant, |tenancy| tenancy.news.clone()).ok_or(Refusal::Stopping)
-    }
-
-    fn find<T>(&self, tenant: &TenantId, take: impl FnOnce(&Tenancy) -> T) -> Option<T> {
-        self.lock().get(tenant).map(take)
-    }
-
-    fn make(&self, tenant: &TenantId) -> Result<Service, Refusal> {
-        let service = self.root.of_tenant(tenant.clone());
-        service.memory().warm_up();
-        let worker = service.memory().work_in_background()?;
-        let (tell, news) = watch::channel(0);
-        // From before anybody can bring something.
-        let mark = service.memory().news_mark()?;
-        let follower = Follower::spawn(service.memory().clone(), mark, tell, Arc::clone(&self.metrics));
-        let tenancy = Tenancy { service: service.clone(), news, worker, follower };
-        let mut there = self.lock();
-        if let Some(first) = there.get(tenant) {
-            // Who asked for it first is gone, but it was made nevertheless. The other one goes, after the lock.
-            let service = first.service.clone();
-            drop(there);
-            return Ok(service);
-        }
-        there.insert(tenant.clone(), tenancy);
-        Ok(service)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Tenancy>> {
-        self.there.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Stops workers and followers, each after what it has at hand; jobs that are at hand longer than until a moment
-    /// are given back. Tells how many these are.
+    /// Stops the worker and the follower. Jobs that run longer than until a moment are given back; returns how many these
+    /// are.
     pub(super) fn stop_by(&self, deadline: Instant) -> Result<usize, Refusal> {
-        let there = std::mem::take(&mut *self.lock());
-        for tenancy in there.values() {
-            tenancy.worker.ask_to_stop();
-            tenancy.follower.ask_to_stop();
-        }
-        let stopped: Vec<_> = there.into_values().map(|tenancy| tenancy.worker.stop_by(deadline)).collect();
-        Ok(stopped.into_iter().sum::<Result<usize, _>>()?)
+        let background = self.background.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Background { worker, follower }) = background else { return Ok(0) };
+        follower.ask_to_stop();
+        Ok(worker.stop_by(deadline)?)
     }
 }
 
-/// Follows what comes into a memory, and tells that something came.
+/// The streams of events that are open, by tenant.
+#[derive(Default)]
+struct Streams(Mutex<HashMap<TenantId, watch::Sender<u64>>>);
+
+impl Streams {
+    fn subscribe(&self, tenant: &TenantId) -> watch::Receiver<u64> {
+        let mut senders = self.lock();
+        senders.retain(|_, sender| sender.receiver_count() > 0);
+        senders.entry(tenant.clone()).or_insert_with(|| watch::channel(0).0).subscribe()
+    }
+
+    fn wake(&self, tenant: &TenantId) {
+        if let Some(sender) = self.lock().get(tenant) {
+            sender.send_modify(|count| *count += 1);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, watch::Sender<u64>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Follows the change feeds of all tenants, whichever process commits.
 struct Follower {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Follower {
-    fn spawn(memory: Memory, mut mark: Mark, tell: watch::Sender<u64>, metrics: Arc<Metrics>) -> Self {
+    fn spawn(memory: Memory, streams: Arc<Streams>, metrics: Arc<Metrics>) -> Result<Self, Refusal> {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
+        // From before the first request.
+        let mut ends = memory.feed_ends()?;
         let thread = std::thread::spawn(move || {
             while !asked.load(Ordering::Acquire) {
-                match memory.await_news(mark, PATIENCE) {
-                    Ok((news, now)) => {
-                        mark = now;
-                        news.iter().for_each(|news| metrics.count(memory.tenant(), kind_of(news)));
-                        if !news.is_empty() {
-                            tell.send_modify(|count| *count += 1);
-                        }
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "the store cannot be followed");
-                        std::thread::sleep(PATIENCE);
-                    }
+                if let Err(error) = follow(&memory, &mut ends, &streams, &metrics) {
+                    tracing::warn!(%error, "the store cannot be followed");
+                    std::thread::sleep(PATIENCE);
                 }
             }
         });
-        Self { stop, thread: Some(thread) }
+        Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Has it end soon. It is not waited for.
+    /// Has it end soon, without waiting for it.
     fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
+}
+
+/// Waits for a commit, and counts the events of the tenants that it changed.
+fn follow(
+    memory: &Memory,
+    ends: &mut FeedEnds,
+    streams: &Streams,
+    metrics: &Metrics,
+) -> treering_engine::Result<()> {
+    for (tenant, after) in memory.wait_for_changes(ends, PATIENCE)? {
+        let memory = memory.of_tenant(tenant.clone());
+        let (mut cursor, mut has_events) = (after, false);
+        loop {
+            let (news, now) = memory.news(&cursor)?;
+            news.iter().for_each(|news| metrics.count(&tenant, kind_of(news)));
+            has_events |= !news.is_empty();
+            if now == cursor {
+                break;
+            }
+            cursor = now;
+        }
+        ends.advance(tenant.clone(), cursor);
+        if has_events {
+            streams.wake(&tenant);
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Follower {

@@ -3,16 +3,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use treering_core::ThreadName;
-use treering_core::capture::ForkPoint;
+use treering_core::{Entry, EntryKind, ForkPoint, ThreadName};
 
-use super::{Found, Piece, external, thread};
+use super::{Found, external, thread};
 
 /// A message of a tree and what it becomes.
 pub(super) struct Twig<'a> {
     pub(super) id: &'a str,
     pub(super) parent: Option<&'a str>,
-    pub(super) pieces: Vec<Piece>,
+    pub(super) entries: Vec<EntryKind>,
 }
 
 /// Lays a tree out in threads. `leaf` is where the followed path ends; where it is not known,
@@ -34,9 +33,9 @@ pub(super) fn lay_out(found: &mut Found, twigs: Vec<Twig<'_>>, leaf: Option<&str
         at = parent(here);
     }
 
-    let mut taken: Vec<Option<Vec<Piece>>> = Vec::with_capacity(twigs.len());
+    let mut taken: Vec<Option<Vec<EntryKind>>> = Vec::with_capacity(twigs.len());
     let ids: Vec<String> = twigs.iter().map(|twig| twig.id.to_owned()).collect();
-    taken.extend(twigs.into_iter().map(|twig| Some(twig.pieces)));
+    taken.extend(twigs.into_iter().map(|twig| Some(twig.entries)));
     let mut open: Vec<Open> = Vec::new();
     let roots = children.remove(&None).unwrap_or_default();
     let main = ThreadName::main();
@@ -45,16 +44,16 @@ pub(super) fn lay_out(found: &mut Found, twigs: Vec<Twig<'_>>, leaf: Option<&str
     }
     while let Some(Open { start, name, fork }) = open.pop() {
         if let Some((parent, after)) = fork {
-            found.pieces.push((name.clone(), Piece::Fork(parent, after)));
+            found.entries.push(Entry { thread: name.clone(), kind: EntryKind::Fork { parent, after } });
         }
         let mut last = ForkPoint::Start;
         let mut next = Some(start);
         while let Some(here) = next {
-            let Some(pieces) = taken[here].take() else { break };
-            if pieces.iter().any(|piece| matches!(piece, Piece::Message(_))) {
+            let Some(entries) = taken[here].take() else { break };
+            if entries.iter().any(|kind| matches!(kind, EntryKind::Message(_))) {
                 last = ForkPoint::External(external(&ids[here]));
             }
-            found.pieces.extend(pieces.into_iter().map(|piece| (name.clone(), piece)));
+            found.entries.extend(entries.into_iter().map(|kind| Entry { thread: name.clone(), kind }));
             let after = children.remove(&Some(here)).unwrap_or_default();
             next = queue(&mut open, &after, &name, &last, &followed, &ids);
         }

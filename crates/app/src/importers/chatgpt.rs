@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use treering_core::{Json, Naming, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
+use treering_core::{EntryKind, Json, Naming, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
 
 use super::branches::{Twig, lay_out};
 use super::text::{self, Text};
-use super::{Format, Found, Piece, Sink, Source, Unreadable, args_of, external};
+use super::{Format, Found, Sink, Source, Unreadable, args_of, external};
 
 #[derive(Deserialize)]
 struct Conversation<'a> {
@@ -110,9 +110,9 @@ impl Conversation<'_> {
         for (_, _, id) in order {
             let node = &mapping[id];
             let at = self.time(id).unwrap_or(start);
-            let pieces =
-                node.message.as_ref().map_or_else(Vec::new, |message| self.pieces(id, message, at, sink));
-            twigs.push(Twig { id, parent: node.parent.as_deref(), pieces });
+            let entries =
+                node.message.as_ref().map_or_else(Vec::new, |message| self.entries(id, message, at, sink));
+            twigs.push(Twig { id, parent: node.parent.as_deref(), entries });
         }
         lay_out(&mut found, twigs, current_node.as_deref());
         found
@@ -135,7 +135,7 @@ impl Conversation<'_> {
         self.ancestors(id).find_map(own)
     }
 
-    fn pieces(&self, id: &str, message: &Message<'_>, at: Timestamp, sink: &mut Sink<'_>) -> Vec<Piece> {
+    fn entries(&self, id: &str, message: &Message<'_>, at: Timestamp, sink: &mut Sink<'_>) -> Vec<EntryKind> {
         let Some(raw) = message.content else { return Vec::new() };
         if message.is_spinner() {
             sink.skip("signs that a tool is at work");
@@ -149,7 +149,7 @@ impl Conversation<'_> {
         let recipient = message.recipient.as_deref().unwrap_or("all");
         let role = message.author.role.as_str();
         if role == "assistant" && recipient != "all" {
-            return vec![Piece::ToolCall(NewToolCall {
+            return vec![EntryKind::ToolCall(NewToolCall {
                 name: recipient.to_owned(),
                 args: args_of(&said.text),
                 outcome: None,
@@ -162,7 +162,7 @@ impl Conversation<'_> {
         {
             let result = said.original.unwrap_or_else(|| Json::string(&said.text));
             let outcome = ToolResult { result, success: message.success(), duration_ms: message.duration() };
-            return vec![Piece::ToolResult(external(call), outcome, at)];
+            return vec![EntryKind::ToolResult { call: external(call), outcome, at }];
         }
         let hidden =
             message.metadata.as_ref().and_then(|m| m.is_visually_hidden_from_conversation).unwrap_or(false);
@@ -177,7 +177,7 @@ impl Conversation<'_> {
         new.author.clone_from(&message.author.name);
         new.parts = said.original;
         new.external_id = Some(external(id));
-        vec![Piece::Message(new)]
+        vec![EntryKind::Message(new)]
     }
 
     /// The call that a tool's message answers: the nearest above it that is not a mere sign of

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use treering_core::{Json, Naming, NewMessage, NewToolCall, Role, Timestamp};
+use treering_core::{EntryKind, Json, Naming, NewMessage, NewToolCall, Role, Timestamp};
 
 use super::blocks::{self, Block};
 use super::branches::{Twig, lay_out};
 use super::text::{self, Text};
-use super::{Format, Found, Piece, Sink, Source, Unreadable, external};
+use super::{Format, Found, Sink, Source, Unreadable, external};
 
 #[derive(Deserialize)]
 struct Conversation<'a> {
@@ -66,7 +66,7 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
             let before = twigs.last().map(|twig| twig.id);
             let parent = if is_tree { message.parent_message_uuid.as_deref() } else { before };
             let at = moment(message.created_at.as_deref()).unwrap_or(start);
-            twigs.push(Twig { id: &message.uuid, parent, pieces: pieces(raw, message, at, sink) });
+            twigs.push(Twig { id: &message.uuid, parent, entries: entries(raw, message, at, sink) });
         }
         lay_out(&mut found, twigs, conversation.current_leaf_message_uuid.as_deref());
         sink.give(found)?;
@@ -79,13 +79,13 @@ fn moment(text: Option<&str>) -> Option<Timestamp> {
 }
 
 /// A message and the tool calls within it, which come before it.
-fn pieces(raw: &RawValue, message: &Message<'_>, at: Timestamp, sink: &mut Sink<'_>) -> Vec<Piece> {
+fn entries(raw: &RawValue, message: &Message<'_>, at: Timestamp, sink: &mut Sink<'_>) -> Vec<EntryKind> {
     let blocks = message.content.map(blocks::blocks).unwrap_or_default();
-    let mut pieces = tools(&message.uuid, &blocks, at);
+    let mut entries = tools(&message.uuid, &blocks, at);
     let said = message.content.map(|content| blocks::said(content, &blocks));
     let (mut text, mut parts) = said.map_or((String::new(), None), |said| (said.text, said.parts));
     if text.is_empty()
-        && pieces.is_empty()
+        && entries.is_empty()
         && let Some(Text { text: plain, original }) = message.text.and_then(text::string)
     {
         text = plain;
@@ -104,21 +104,21 @@ fn pieces(raw: &RawValue, message: &Message<'_>, at: Timestamp, sink: &mut Sink<
         parts = Some(Json::from_raw(raw));
     }
     if text.is_empty() && parts.is_none() {
-        if pieces.is_empty() {
+        if entries.is_empty() {
             sink.skip("empty messages");
         }
-        return pieces;
+        return entries;
     }
     let role = if message.sender == "human" { Role::User } else { Role::Assistant };
     let mut new = NewMessage::new(role, text, at);
     new.parts = parts;
     new.external_id = Some(external(&message.uuid));
-    pieces.push(Piece::Message(new));
-    pieces
+    entries.push(EntryKind::Message(new));
+    entries
 }
 
 /// The tool calls of a message, each with its result; paired in order where they have no id.
-fn tools(message: &str, blocks: &[Block<'_>], at: Timestamp) -> Vec<Piece> {
+fn tools(message: &str, blocks: &[Block<'_>], at: Timestamp) -> Vec<EntryKind> {
     let mut calls: Vec<NewToolCall> = Vec::new();
     for (number, block) in blocks.iter().enumerate() {
         match block.kind.as_str() {
@@ -148,5 +148,5 @@ fn tools(message: &str, blocks: &[Block<'_>], at: Timestamp) -> Vec<Piece> {
             _ => {}
         }
     }
-    calls.into_iter().map(Piece::ToolCall).collect()
+    calls.into_iter().map(EntryKind::ToolCall).collect()
 }

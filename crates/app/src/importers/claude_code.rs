@@ -8,11 +8,12 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use treering_core::capture::ForkPoint;
-use treering_core::{Naming, NewMessage, NewToolCall, Role, ThreadName, Timestamp};
+use treering_core::{
+    Entry, EntryKind, ForkPoint, Naming, NewMessage, NewToolCall, Role, ThreadName, Timestamp,
+};
 
 use super::blocks::{self, Block};
-use super::{Format, Found, Identity, Piece, Sink, Source, Unreadable, external, stem, text, thread};
+use super::{Format, Found, Identity, Sink, Source, Unreadable, external, stem, text, thread};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -62,7 +63,7 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
         sessions.of(&id).record(&record, source.modified, sink);
     }
     // Records without a session make none of their own.
-    sessions.by_id.retain(|_, session| !session.pieces.is_empty());
+    sessions.by_id.retain(|_, session| !session.entries.is_empty());
     let only = sessions.by_id.len() == 1;
     for id in sessions.order {
         let Some(session) = sessions.by_id.remove(&id) else { continue };
@@ -71,7 +72,7 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
         found.about.cwd = session.cwd.map(|cwd| treering_engine::normalise_cwd(&cwd));
         found.about.naming = Naming::Source;
         found.about.title = if only { titles.best() } else { None };
-        found.pieces = session.pieces;
+        found.entries = session.entries;
         sink.give(found)?;
     }
     Ok(())
@@ -120,7 +121,7 @@ impl Sessions {
 #[derive(Default)]
 struct Session {
     cwd: Option<String>,
-    pieces: Vec<(ThreadName, Piece)>,
+    entries: Vec<Entry>,
     /// The thread of each record, and the latest message at or above it.
     places: HashMap<String, (ThreadName, ForkPoint)>,
     /// Records that a prompt already follows.
@@ -196,12 +197,12 @@ impl Session {
             self.places.insert(uuid.clone(), (thread.clone(), ForkPoint::External(id.clone())));
             message.external_id = Some(id);
         }
-        self.pieces.push((thread.clone(), Piece::Message(message)));
+        self.entries.push(Entry::message(thread.clone(), message));
     }
 
     fn tool(&mut self, block: &Block<'_>, record: &Record<'_>, thread: &ThreadName, at: Timestamp) {
-        let piece = match block.kind.as_str() {
-            "tool_use" => Piece::ToolCall(NewToolCall {
+        let kind = match block.kind.as_str() {
+            "tool_use" => EntryKind::ToolCall(NewToolCall {
                 name: block.name.clone().unwrap_or_else(|| "tool".into()),
                 args: block.args(),
                 outcome: None,
@@ -210,11 +211,11 @@ impl Session {
             }),
             "tool_result" => {
                 let Some(id) = &block.tool_use_id else { return };
-                Piece::ToolResult(external(id), block.outcome(duration(record)), at)
+                EntryKind::ToolResult { call: external(id), outcome: block.outcome(duration(record)), at }
             }
             _ => return,
         };
-        self.pieces.push((thread.clone(), piece));
+        self.entries.push(Entry { thread: thread.clone(), kind });
     }
 
     /// A prompt that was queued while the program was busy.
@@ -256,7 +257,7 @@ impl Session {
             };
             let left = self.latest.as_ref().and_then(|latest| self.places.get(latest).cloned());
             if let Some((parent, after)) = left.filter(|_| self.agents.insert(name.clone())) {
-                self.pieces.push((name.clone(), Piece::Fork(parent, after)));
+                self.entries.push(Entry { thread: name.clone(), kind: EntryKind::Fork { parent, after } });
             }
             last = ForkPoint::Start;
         } else if prompt
@@ -265,7 +266,8 @@ impl Session {
         {
             let branch: String = record.uuid.iter().flat_map(|uuid| uuid.chars()).take(8).collect();
             let branch = thread(&format!("branch-{branch}"));
-            self.pieces.push((branch.clone(), Piece::Fork(name, last)));
+            let kind = EntryKind::Fork { parent: name, after: last };
+            self.entries.push(Entry { thread: branch.clone(), kind });
             name = branch;
             last = ForkPoint::Start;
         }

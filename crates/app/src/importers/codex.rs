@@ -5,11 +5,11 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use treering_core::{Json, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
+use treering_core::{EntryKind, Json, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
 
 use super::openai::content;
 use super::text::{self, Text};
-use super::{CallIds, Format, Found, Piece, Sink, Source, Unreadable, args_of, external, stem};
+use super::{CallIds, Format, Found, Sink, Source, Unreadable, args_of, external, stem};
 
 #[derive(Deserialize)]
 struct Line<'a> {
@@ -76,7 +76,7 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
     let id = rollout.id.unwrap_or_else(|| stem(&source.path));
     let mut found = Found::named(Format::Codex, &id);
     found.about.cwd = rollout.cwd.map(|cwd| treering_engine::normalise_cwd(&cwd));
-    rollout.pieces.into_iter().for_each(|piece| found.push(piece));
+    rollout.entries.into_iter().for_each(|kind| found.push(kind));
     sink.give(found)
 }
 
@@ -96,7 +96,7 @@ struct Rollout {
     id: Option<String>,
     cwd: Option<String>,
     ids: CallIds,
-    pieces: Vec<Piece>,
+    entries: Vec<EntryKind>,
 }
 
 impl Rollout {
@@ -126,7 +126,7 @@ impl Rollout {
             "function_call_output" | "custom_tool_call_output" | "tool_search_output" => {
                 let Some(id) = &item.call_id else { return sink.skip("outputs without a call") };
                 let outcome = outcome(item.output);
-                self.pieces.push(Piece::ToolResult(self.ids.result(id), outcome, here.at));
+                self.entries.push(EntryKind::ToolResult { call: self.ids.result(id), outcome, at: here.at });
             }
             other => sink.skip(format!("{other} items")),
         }
@@ -152,7 +152,7 @@ impl Rollout {
         let mut said = NewMessage::new(role, text, here.at);
         said.parts = parts;
         said.external_id = Some(external(&format!("line-{}", here.number)));
-        self.pieces.push(Piece::Message(said));
+        self.entries.push(EntryKind::Message(said));
     }
 
     /// Reasoning that can be read is kept beside the answers, without text of its own.
@@ -189,7 +189,7 @@ impl Rollout {
             success: item.status.as_deref().map(|status| status == "completed"),
             duration_ms: None,
         });
-        self.pieces.push(Piece::ToolCall(NewToolCall {
+        self.entries.push(EntryKind::ToolCall(NewToolCall {
             name: item.name.clone().unwrap_or(fallback),
             args,
             outcome,

@@ -1,9 +1,9 @@
 //! The console of Claude Code, saved as text: prompts behind `>`, answers and tool calls behind
 //! `⏺`, results behind `⎿`.
 
-use treering_core::{Json, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
+use treering_core::{EntryKind, Json, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
 
-use super::{Piece, Sink, args_of};
+use super::{Sink, args_of};
 
 /// Whether a text is such a console: somebody asks, and something answers.
 pub(super) fn is_console(text: &str) -> bool {
@@ -17,15 +17,15 @@ pub(super) fn cwd(text: &str) -> Option<String> {
     Some(line.split_once("cwd: ")?.1.trim_end_matches([' ', '│']).to_owned())
 }
 
-pub(super) fn read(text: &str, at: Timestamp, sink: &mut Sink<'_>) -> Vec<Piece> {
-    let mut console = Console { at, pieces: Vec::new(), block: Block::None };
+pub(super) fn read(text: &str, at: Timestamp, sink: &mut Sink<'_>) -> Vec<EntryKind> {
+    let mut console = Console { at, entries: Vec::new(), block: Block::None };
     let lines: Vec<&str> = text.lines().collect();
     for (number, line) in lines.iter().enumerate() {
         let next = lines[number + 1..].iter().copied().find(|line| !line.trim().is_empty());
         console.line(line, next.is_some_and(is_result), sink);
     }
     console.finish();
-    console.pieces
+    console.entries
 }
 
 fn prompt(line: &str) -> Option<&str> {
@@ -71,7 +71,7 @@ enum Block {
 
 struct Console {
     at: Timestamp,
-    pieces: Vec<Piece>,
+    entries: Vec<EntryKind>,
     block: Block,
 }
 
@@ -136,9 +136,9 @@ impl Console {
     fn finish(&mut self) {
         let said = |role, text: &str, at| {
             let text = text.trim();
-            (!text.is_empty()).then(|| Piece::Message(NewMessage::new(role, text, at)))
+            (!text.is_empty()).then(|| EntryKind::Message(NewMessage::new(role, text, at)))
         };
-        let piece = match std::mem::replace(&mut self.block, Block::None) {
+        let kind = match std::mem::replace(&mut self.block, Block::None) {
             Block::None => None,
             Block::Prompt(text) if is_inserted(&text) => said(Role::System, &text, self.at),
             Block::Prompt(text) => said(Role::User, &text, self.at),
@@ -148,7 +148,7 @@ impl Console {
             Block::Thinking(text) => {
                 let mut thought = NewMessage::new(Role::Assistant, "", self.at);
                 thought.parts = Some(Json::string(text.trim()));
-                Some(Piece::Message(thought))
+                Some(EntryKind::Message(thought))
             }
             Block::Call { name, args, results } => {
                 let result = results.join("\n").trim_end().to_owned();
@@ -159,10 +159,10 @@ impl Console {
                 let args = args.trim_end_matches('…').trim_end_matches(')');
                 let args = if args.is_empty() { args_of("{}") } else { Json::string(args) };
                 let call = NewToolCall { name, args, outcome: Some(outcome), at: self.at, external_id: None };
-                Some(Piece::ToolCall(call))
+                Some(EntryKind::ToolCall(call))
             }
         };
-        self.pieces.extend(piece);
+        self.entries.extend(kind);
     }
 }
 

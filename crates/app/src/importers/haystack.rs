@@ -1,9 +1,9 @@
 //! Haystacks: the turns of one long conversation, with questions that are left alone.
 
 use serde::Deserialize;
-use treering_core::{Naming, NewMessage};
+use treering_core::{EntryKind, Naming, NewMessage};
 
-use super::{Format, Found, Identity, Piece, Sink, Source, Unreadable, external};
+use super::{Format, Found, Identity, Sink, Source, Unreadable, external};
 
 #[derive(Deserialize)]
 struct Haystack {
@@ -32,7 +32,7 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
         let mut said = NewMessage::new(turn.role.parse()?, turn.text, at);
         said.author = turn.author;
         said.external_id = Some(external(&turn.id));
-        found.push(Piece::Message(said));
+        found.push(EntryKind::Message(said));
     }
     sink.give(found)
 }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use treering_core::{Json, Naming, NewMessage, Role, Timestamp};
+use treering_core::{EntryKind, Json, Naming, NewMessage, Role, Timestamp};
 
-use super::{Format, Found, Piece, Sink, Source, Unreadable, external};
+use super::{Format, Found, Sink, Source, Unreadable, external};
 
 #[derive(Deserialize)]
 struct Sample<'a> {
@@ -44,7 +44,7 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
             let date = field(&format!("session_{number}_date_time")).unwrap_or_default();
             clock = Timestamp::parse_with("%I:%M %p on %d %B, %Y", &date).unwrap_or(clock);
             for raw in serde_json::from_str::<Vec<&RawValue>>(session.get())? {
-                found.push(Piece::Message(message(raw, &first, clock)?));
+                found.push(EntryKind::Message(message(raw, &first, clock)?));
                 clock = clock.plus_micros(30_000_000);
             }
         }

@@ -1,9 +1,9 @@
 //! The LongMemEval data set in its own format: each question comes with its own history.
 
 use serde::Deserialize;
-use treering_core::{Naming, NewMessage, Timestamp};
+use treering_core::{EntryKind, Naming, NewMessage, Timestamp};
 
-use super::{Format, Found, Piece, Sink, Source, Unreadable, external};
+use super::{Format, Found, Sink, Source, Unreadable, external};
 
 #[derive(Deserialize)]
 struct Instance {
@@ -33,7 +33,7 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
             for (number, turn) in turns.into_iter().enumerate() {
                 let mut said = NewMessage::new(turn.role.parse()?, turn.content, at);
                 said.external_id = Some(external(&format!("{id}#{number}")));
-                found.push(Piece::Message(said));
+                found.push(EntryKind::Message(said));
                 at = at.plus_micros(30_000_000);
             }
         }

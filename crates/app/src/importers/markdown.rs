@@ -1,10 +1,10 @@
 //! Transcripts in Markdown: speakers as headings, in bold, at the start of a line, as SpecStory
 //! writes them, or the console of Claude Code.
 
-use treering_core::{Json, Naming, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult};
+use treering_core::{Entry, EntryKind, Json, Naming, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
 
 use super::console;
-use super::{Format, Found, Piece, Sink, Source, Unreadable};
+use super::{Format, Found, Sink, Source, Unreadable};
 
 /// How a transcript marks its speakers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(super) fn is_transcript(text: &str) -> bool {
 pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
     let front = Front::of(&source.text);
     let at = front.date.unwrap_or(source.modified);
-    let pieces = if console::is_console(&source.text) {
+    let entries = if console::is_console(&source.text) {
         console::read(&source.text, at, sink)
     } else if let Some(style) = style_of(&source.text) {
         speakers(&source.text, style, at, sink)
@@ -48,8 +48,8 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
                 .into(),
         ));
     };
-    let pieces = pieces.into_iter().map(|piece| (ThreadName::main(), piece)).collect();
-    let mut found = Found::nameless(Format::Markdown, pieces);
+    let entries = entries.into_iter().map(Entry::from).collect();
+    let mut found = Found::nameless(Format::Markdown, entries);
     if let Some(found) = &mut found {
         found.about.title = front.title;
         found.about.naming = Naming::Source;
@@ -204,8 +204,8 @@ fn time_in(text: &str) -> Option<Timestamp> {
     pair.or_else(|| words.iter().find_map(|word| word.parse().ok()))
 }
 
-fn speakers(text: &str, style: Style, start: Timestamp, sink: &mut Sink<'_>) -> Vec<Piece> {
-    let mut pieces = Vec::new();
+fn speakers(text: &str, style: Style, start: Timestamp, sink: &mut Sink<'_>) -> Vec<EntryKind> {
+    let mut entries = Vec::new();
     let mut current: Option<(Role, String, Option<Timestamp>)> = None;
     let mut body = String::new();
     let mut clock = start;
@@ -220,14 +220,14 @@ fn speakers(text: &str, style: Style, start: Timestamp, sink: &mut Sink<'_>) -> 
         clock = at.unwrap_or(clock);
         let text = text.trim();
         let text = if style == Style::SpecStory {
-            specstory(text, clock, &mut pieces)
+            specstory(text, clock, &mut entries)
         } else {
             text.trim_end_matches("\n---").trim_end().to_owned()
         };
         if !text.is_empty() {
             let mut said = NewMessage::new(role, text, clock);
             said.author = ((role == Role::Tool && !name.is_empty()) || is_name(&name)).then_some(name);
-            pieces.push(Piece::Message(said));
+            entries.push(EntryKind::Message(said));
         }
     };
     for (line, fenced) in outside_fences(text) {
@@ -244,7 +244,7 @@ fn speakers(text: &str, style: Style, start: Timestamp, sink: &mut Sink<'_>) -> 
         }
     }
     finish(&mut current, &mut body);
-    pieces
+    entries
 }
 
 /// Whether a speaker's word names somebody, and not only a role.
@@ -255,12 +255,12 @@ fn is_name(word: &str) -> bool {
 
 /// Takes SpecStory's folded blocks out of a text: thinking beside the answers, tool uses as tool
 /// calls. What is left is the text.
-fn specstory(text: &str, at: Timestamp, pieces: &mut Vec<Piece>) -> String {
+fn specstory(text: &str, at: Timestamp, entries: &mut Vec<EntryKind>) -> String {
     let mut rest = text.trim_end_matches("\n---").trim().to_owned();
     while let Some((before, block, after)) = cut(&rest, "<think>", "</think>") {
         let mut said = NewMessage::new(Role::Assistant, "", at);
         said.parts = Some(Json::string(&block));
-        pieces.push(Piece::Message(said));
+        entries.push(EntryKind::Message(said));
         rest = format!("{}{}", before, after.trim_start());
     }
     while let Some((before, block, after)) = cut(&rest, "<tool-use", "</tool-use>") {
@@ -271,7 +271,7 @@ fn specstory(text: &str, at: Timestamp, pieces: &mut Vec<Piece>) -> String {
             success: None,
             duration_ms: None,
         };
-        pieces.push(Piece::ToolCall(NewToolCall {
+        entries.push(EntryKind::ToolCall(NewToolCall {
             name: name.unwrap_or("tool").to_owned(),
             args: super::args_of("{}"),
             outcome: Some(outcome),

@@ -26,16 +26,12 @@ mod treering;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use treering_core::capture::ForkPoint;
-use treering_core::{
-    ContentHash, ExternalId, Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult,
-};
+use treering_core::{ContentHash, Entry, EntryKind, ExternalId, Json, Role, ThreadName, Timestamp};
 use treering_engine::NewConversation;
 
 pub use detect::detect;
-pub(crate) use openai::pieces_of as pieces_of_openai;
-pub(crate) use run::entry;
-pub use run::{FileReport, Options, Report, Runner};
+pub(crate) use openai::entries_of as entries_of_openai;
+pub use run::{FileReport, Options, Report, Runner, SlugChange};
 
 /// A kind of source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -155,19 +151,6 @@ impl From<treering_core::Invalid> for Unreadable {
     }
 }
 
-/// Something of a conversation, in the order of its source.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
-    /// A message.
-    Message(NewMessage),
-    /// A tool call, with or without its result.
-    ToolCall(NewToolCall),
-    /// The result of a tool call.
-    ToolResult(ExternalId, ToolResult, Timestamp),
-    /// The thread leaves another one here.
-    Fork(ThreadName, ForkPoint),
-}
-
 /// How a conversation is recognised when its source is read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identity {
@@ -188,8 +171,8 @@ pub struct Found {
     pub about: NewConversation,
     /// How it is recognised.
     pub identity: Identity,
-    /// What is in it, with the thread of each.
-    pub pieces: Vec<(ThreadName, Piece)>,
+    /// Its entries, in the order of the source.
+    pub entries: Vec<Entry>,
 }
 
 impl Found {
@@ -197,34 +180,28 @@ impl Found {
     pub fn named(format: Format, name: &str) -> Self {
         let external_id = Some(external(&format!("{}:{name}", format.as_str())));
         let about = NewConversation { external_id, ..NewConversation::default() };
-        Self { about, identity: Identity::Named, pieces: Vec::new() }
+        Self { about, identity: Identity::Named, entries: Vec::new() }
     }
 
     /// A conversation without a name, once all of it is there: it is known by the first thing
     /// that was said in it. Nothing where nobody has spoken yet.
-    pub fn nameless(format: Format, pieces: Vec<(ThreadName, Piece)>) -> Option<Self> {
-        let first = pieces.iter().find_map(|(_, piece)| match piece {
-            Piece::Message(said) if said.role != Role::System => Some(said.hash()),
+    pub fn nameless(format: Format, entries: Vec<Entry>) -> Option<Self> {
+        let first = entries.iter().find_map(|entry| match &entry.kind {
+            EntryKind::Message(said) if said.role != Role::System => Some(said.hash()),
             _ => None,
         })?;
-        Some(Self { identity: Identity::ByContent, pieces, ..Self::named(format, &first.to_string()) })
+        Some(Self { identity: Identity::ByContent, entries, ..Self::named(format, &first.to_string()) })
     }
 
     /// Adds something to the main thread.
-    pub fn push(&mut self, piece: Piece) {
-        self.pieces.push((ThreadName::main(), piece));
+    pub fn push(&mut self, kind: EntryKind) {
+        self.entries.push(kind.into());
     }
 
     /// The latest moment in it.
     #[must_use]
     pub fn last_moment(&self) -> Option<Timestamp> {
-        let moment = |(_, piece): &(ThreadName, Piece)| match piece {
-            Piece::Message(said) => Some(said.at),
-            Piece::ToolCall(call) => Some(call.at),
-            Piece::ToolResult(_, _, at) => Some(*at),
-            Piece::Fork(..) => None,
-        };
-        self.pieces.iter().filter_map(moment).max()
+        self.entries.iter().filter_map(Entry::at).max()
     }
 }
 
@@ -242,10 +219,15 @@ impl<'a> Sink<'a> {
 
     /// Hands a conversation on; one without anything in it is passed over.
     pub fn give(&mut self, found: Found) -> Result<(), Unreadable> {
-        if found.pieces.is_empty() {
+        if found.entries.is_empty() {
             self.skip("conversations without messages");
             return Ok(());
         }
+        self.give_any(found)
+    }
+
+    /// Hands a conversation on, also one without anything in it.
+    pub fn give_any(&mut self, found: Found) -> Result<(), Unreadable> {
         (self.found)(found)
     }
 

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use treering_core::{
-    ExternalId, Json, Naming, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult,
+    Entry, EntryKind, ExternalId, Json, Naming, NewMessage, NewToolCall, Role, ThreadName, Timestamp,
+    ToolResult,
 };
 
 use super::text::{self, Text};
-use super::{CallIds, Format, Found, Piece, Sink, Source, Unreadable, args_of};
+use super::{CallIds, Format, Found, Sink, Source, Unreadable, args_of};
 
 #[derive(Deserialize)]
 struct Message<'a> {
@@ -80,11 +81,11 @@ fn give(
     source: &Source,
     sink: &mut Sink<'_>,
 ) -> Result<(), Unreadable> {
-    let mut reader = Reader { ids: CallIds::default(), last_function: None, calls: 0, pieces: Vec::new() };
+    let mut reader = Reader { ids: CallIds::default(), last_function: None, calls: 0, entries: Vec::new() };
     for raw in messages {
         reader.message(raw, source.modified, sink)?;
     }
-    let mut found = Found::nameless(Format::OpenAi, reader.pieces);
+    let mut found = Found::nameless(Format::OpenAi, reader.entries);
     if let Some(found) = &mut found {
         found.about.naming = Naming::Source;
         found.about.title = title;
@@ -97,7 +98,7 @@ struct Reader {
     /// The call that an answer without a call id belongs to.
     last_function: Option<String>,
     calls: u32,
-    pieces: Vec<(ThreadName, Piece)>,
+    entries: Vec<Entry>,
 }
 
 impl Reader {
@@ -118,7 +119,7 @@ impl Reader {
             return Ok(());
         }
         let role = role_of(role)?;
-        let before = self.pieces.len();
+        let before = self.entries.len();
         let Text { text, original } = message.content.map(content).unwrap_or_default();
         let kept = message.refusal.or(message.reasoning_content).is_some_and(|extra| extra.get() != "null");
         if !text.is_empty() || original.is_some() || kept {
@@ -130,7 +131,7 @@ impl Reader {
             {
                 said.text = text;
             }
-            self.push(Piece::Message(said));
+            self.push(EntryKind::Message(said));
         }
         for call in &message.tool_calls {
             let Some(function) = call.function.as_ref().or(call.custom.as_ref()) else { continue };
@@ -139,14 +140,14 @@ impl Reader {
         if let Some(function) = &message.function_call {
             self.call(function, None, at);
         }
-        if self.pieces.len() == before {
+        if self.entries.len() == before {
             sink.skip("messages that say nothing");
         }
         Ok(())
     }
 
-    fn push(&mut self, piece: Piece) {
-        self.pieces.push((ThreadName::main(), piece));
+    fn push(&mut self, kind: EntryKind) {
+        self.entries.push(kind.into());
     }
 
     fn call(&mut self, function: &Function<'_>, id: Option<&str>, at: Timestamp) {
@@ -160,16 +161,16 @@ impl Reader {
         let external_id = Some(self.ids.call(&id));
         self.last_function = Some(id);
         let name = function.name.clone();
-        self.push(Piece::ToolCall(NewToolCall { name, args, outcome: None, at, external_id }));
+        self.push(EntryKind::ToolCall(NewToolCall { name, args, outcome: None, at, external_id }));
     }
 
     fn result(&mut self, message: &Message<'_>, at: Timestamp) {
         let id = message.tool_call_id.clone().or_else(|| self.last_function.clone());
-        let id = id.unwrap_or_else(|| format!("result-{}", self.pieces.len()));
+        let id = id.unwrap_or_else(|| format!("result-{}", self.entries.len()));
         let result = message.content.map_or_else(|| Json::string(""), Json::from_raw);
         let outcome = ToolResult { result, success: None, duration_ms: None };
         let call = self.ids.result(&id);
-        self.push(Piece::ToolResult(call, outcome, at));
+        self.push(EntryKind::ToolResult { call, outcome, at });
     }
 }
 
@@ -225,26 +226,62 @@ fn role_of(name: &str) -> Result<Role, Unreadable> {
     })
 }
 
+/// The fields that a line of this shape may have.
+const FIELDS: [&str; 15] = [
+    "role",
+    "content",
+    "name",
+    "tool_calls",
+    "tool_call_id",
+    "function_call",
+    "refusal",
+    "reasoning_content",
+    "timestamp",
+    "created_at",
+    "created",
+    "ts",
+    "external_id",
+    "thread",
+    "at",
+];
+
+/// The fields of a line that the API does not know.
+#[derive(Deserialize)]
+struct Place {
+    thread: Option<String>,
+    at: Option<String>,
+}
+
 /// A message of this shape, for captures that come line by line. One that says nothing is stored as it came; one without
 /// anything that could say something is refused.
-pub(crate) fn pieces_of(raw: &RawValue, at: Timestamp) -> Result<Vec<(ThreadName, Piece)>, Unreadable> {
-    let mut reader = Reader { ids: CallIds::default(), last_function: None, calls: 0, pieces: Vec::new() };
+pub(crate) fn entries_of(raw: &RawValue, at: Timestamp) -> Result<Vec<Entry>, Unreadable> {
+    let keys: BTreeMap<String, &RawValue> = text::parse(raw.get())?;
+    let given = |value: &RawValue| !matches!(value.get(), "null" | "[]");
+    if let Some((key, _)) = keys.iter().find(|(key, value)| !FIELDS.contains(&key.as_str()) && given(value)) {
+        return Err(Unreadable(format!(
+            "unknown field `{key}`; a message with content has {}",
+            FIELDS.join(", ")
+        )));
+    }
+    let place: Place = text::parse(raw.get())?;
+    let at = place.at.map_or(Ok(at), |at| at.parse())?;
+    let thread: ThreadName = place.thread.map(ThreadName::new).transpose()?.unwrap_or_default();
+    let mut reader = Reader { ids: CallIds::default(), last_function: None, calls: 0, entries: Vec::new() };
     let mut nowhere = |_: Found| Ok(());
     reader.message(raw, at, &mut Sink::new(&mut nowhere))?;
     let message: Message<'_> = text::parse(raw.get())?;
-    if reader.pieces.is_empty() {
-        let keys: BTreeMap<String, &RawValue> = text::parse(raw.get())?;
+    if reader.entries.is_empty() {
         let role = message.role.as_deref().filter(|_| keys.contains_key("content"));
         let nothing =
             || Unreadable("there is nothing in it to store; give it text, content or tool_calls".into());
-        reader.push(Piece::Message(NewMessage::new(role_of(role.ok_or_else(nothing)?)?, "", at)));
+        reader.push(EntryKind::Message(NewMessage::new(role_of(role.ok_or_else(nothing)?)?, "", at)));
     }
-    let said = reader.pieces.iter_mut().find_map(|(_, piece)| match piece {
-        Piece::Message(said) => Some(said),
+    let said = reader.entries.iter_mut().find_map(|entry| match &mut entry.kind {
+        EntryKind::Message(said) => Some(said),
         _ => None,
     });
     if let (Some(said), Some(id)) = (said, message.external_id) {
         said.external_id = Some(ExternalId::new(id)?);
     }
-    Ok(reader.pieces)
+    Ok(reader.entries.into_iter().map(|entry| Entry { thread: thread.clone(), ..entry }).collect())
 }

@@ -5,11 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use treering_core::capture::{Arrival, Entry, Outcome};
-use treering_core::{ThreadName, Timestamp};
+use serde::Serialize;
+use treering_core::Timestamp;
+use treering_core::capture::Outcome;
+use treering_core::slug::as_slug;
 use treering_engine::{Appended, Incoming, Matching, Memory, Target};
 
-use super::{Format, Found, Identity, Piece, Sink, Source, Unreadable, detect};
+use super::{Format, Found, Identity, Sink, Source, Unreadable, detect};
 
 /// How to import.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +22,15 @@ pub struct Options {
     pub dry_run: bool,
     /// Pass over conversations that ended before this moment.
     pub since: Option<Timestamp>,
+}
+
+/// A slug that was taken, and the one that its conversation got instead.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SlugChange {
+    /// The slug in the source.
+    pub wanted: String,
+    /// The slug in the memory.
+    pub given: String,
 }
 
 /// What became of one file.
@@ -43,6 +54,8 @@ pub struct FileReport {
     pub results_new: u64,
     /// Threads that were opened.
     pub threads_new: u64,
+    /// New conversations whose slug another conversation had already.
+    pub slugs_changed: Vec<SlugChange>,
     /// What was passed over, by reason.
     pub skipped: BTreeMap<String, u64>,
     /// Why it could not be read; nothing of the conversation at fault was stored.
@@ -53,11 +66,16 @@ impl FileReport {
     /// Whether anything came of it.
     #[must_use]
     pub const fn is_new(&self) -> bool {
-        self.messages_new + self.tool_calls_new + self.results_new + self.threads_new > 0
+        self.conversations_new + self.messages_new + self.tool_calls_new + self.results_new + self.threads_new
+            > 0
     }
 
-    fn add(&mut self, appended: &Appended) {
+    fn add(&mut self, appended: &Appended, wanted: Option<String>) {
         self.conversations_new += u64::from(appended.created);
+        let given = &appended.conversation.slug;
+        if let Some(wanted) = wanted.filter(|wanted| appended.created && wanted != given) {
+            self.slugs_changed.push(SlugChange { wanted, given: given.clone() });
+        }
         for outcome in &appended.outcomes {
             match outcome {
                 Outcome::Message(_) => self.messages_new += 1,
@@ -102,6 +120,7 @@ impl Report {
             total.tool_calls_new += file.tool_calls_new;
             total.results_new += file.results_new;
             total.threads_new += file.threads_new;
+            total.slugs_changed.extend(file.slugs_changed.iter().cloned());
             for (why, count) in &file.skipped {
                 *total.skipped.entry(why.clone()).or_default() += count;
             }
@@ -199,7 +218,7 @@ impl Runner<'_> {
             if self.options.since.is_some_and(|since| ended.is_some_and(|ended| ended < since)) {
                 old += 1;
             } else {
-                conversations.push(self.incoming(found));
+                conversations.push(Self::incoming(found));
             }
             Ok(())
         };
@@ -224,12 +243,16 @@ impl Runner<'_> {
     fn store(&self, prepared: Prepared) -> treering_engine::Result<FileReport> {
         let Prepared { mut report, conversations } = prepared;
         for incoming in conversations {
+            let wanted = match &incoming.target {
+                Target::Named(about) | Target::Lineage(about) => about.slug.as_deref().map(as_slug),
+                Target::Existing(_) => None,
+            };
             let appended = match self.options.dry_run {
                 true => self.memory.preview(incoming),
                 false => self.memory.append(incoming),
             };
             match appended {
-                Ok(appended) => report.add(&appended),
+                Ok(appended) => report.add(&appended, wanted),
                 Err(treering_engine::Error::Invalid(invalid)) => {
                     report.error.get_or_insert_with(|| invalid.to_string());
                 }
@@ -239,28 +262,16 @@ impl Runner<'_> {
         Ok(report)
     }
 
-    fn incoming(&self, found: Found) -> Incoming {
-        let Found { about, identity, pieces } = found;
+    fn incoming(found: Found) -> Incoming {
+        let Found { about, identity, entries } = found;
         let (target, matching) = match identity {
             Identity::Named => (Target::Named(about), Matching::None),
             Identity::NamedEverywhere => (Target::Named(about), Matching::Everywhere),
             Identity::ByPosition => (Target::Named(about), Matching::Position),
             Identity::ByContent => (Target::Lineage(about), Matching::Position),
         };
-        let entries = pieces.into_iter().map(|(thread, piece)| entry(self.memory, thread, piece)).collect();
         Incoming { target, entries, matching }
     }
-}
-
-/// A piece as the engine takes it.
-pub(crate) fn entry(memory: &Memory, thread: ThreadName, piece: Piece) -> Entry {
-    let what = match piece {
-        Piece::Message(said) => return memory.message(thread, said),
-        Piece::ToolCall(call) => Arrival::ToolCall(call),
-        Piece::ToolResult(call, outcome, at) => Arrival::ToolResult { call, outcome, at },
-        Piece::Fork(parent, after) => Arrival::Fork { parent, after },
-    };
-    Entry { thread, what }
 }
 
 /// Why a source is of no known format, as far as that can be told.

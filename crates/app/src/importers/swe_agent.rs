@@ -2,22 +2,22 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use treering_core::{Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult};
+use treering_core::{Entry, EntryKind, Json, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
 
 use super::openai::content;
 use super::text::{self, Text};
-use super::{CallIds, Format, Found, Piece, Sink, Source, Unreadable, args_of};
+use super::{CallIds, Format, Found, Sink, Source, Unreadable, args_of};
 
 #[derive(Deserialize)]
 struct Trajectory<'a> {
     #[serde(borrow, default)]
-    history: Vec<Entry<'a>>,
+    history: Vec<HistoryItem<'a>>,
     #[serde(borrow, default)]
     trajectory: Vec<Step<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Entry<'a> {
+struct HistoryItem<'a> {
     role: String,
     #[serde(borrow, default)]
     content: Option<&'a RawValue>,
@@ -57,7 +57,7 @@ struct Step<'a> {
 pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
     let run: Trajectory<'_> = text::parse(&source.text)?;
     let mut reader =
-        Reader { at: source.modified, ids: CallIds::default(), open: None, calls: 0, pieces: Vec::new() };
+        Reader { at: source.modified, ids: CallIds::default(), open: None, calls: 0, entries: Vec::new() };
     for entry in &run.history {
         if entry.is_demo.unwrap_or(false) || entry.message_type.as_deref() == Some("demonstration") {
             sink.skip("demonstrations of other runs");
@@ -73,7 +73,7 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
         // What the last action gave back is often only here.
         reader.observe(last.observation, last.execution_time);
     }
-    sink.give_nameless(Found::nameless(Format::SweAgent, reader.pieces))
+    sink.give_nameless(Found::nameless(Format::SweAgent, reader.entries))
 }
 
 struct Reader {
@@ -82,11 +82,11 @@ struct Reader {
     /// The call whose observation comes next.
     open: Option<String>,
     calls: u32,
-    pieces: Vec<(ThreadName, Piece)>,
+    entries: Vec<Entry>,
 }
 
 impl Reader {
-    fn entry(&mut self, entry: &Entry<'_>) {
+    fn entry(&mut self, entry: &HistoryItem<'_>) {
         match entry.role.as_str() {
             "assistant" => self.answer(entry),
             "tool" => {
@@ -102,7 +102,7 @@ impl Reader {
         }
     }
 
-    fn answer(&mut self, entry: &Entry<'_>) {
+    fn answer(&mut self, entry: &HistoryItem<'_>) {
         let mut said = entry.content.map(content).unwrap_or_default();
         let acts = entry.action.is_some() || entry.tool_calls.is_some();
         if let Some(thought) = entry.thought.as_ref().filter(|thought| acts && !thought.is_empty()) {
@@ -148,15 +148,15 @@ impl Reader {
         let external_id = Some(self.ids.call(&id));
         self.open = Some(id);
         let call = NewToolCall { name: name.to_owned(), args, outcome: None, at: self.at, external_id };
-        self.pieces.push((ThreadName::main(), Piece::ToolCall(call)));
+        self.entries.push(EntryKind::ToolCall(call).into());
     }
 
     fn observe(&mut self, observation: Option<&RawValue>, seconds: Option<f64>) {
         let (Some(id), Some(raw)) = (self.open.take(), observation) else { return };
         let duration_ms = seconds.filter(|s| s.is_finite() && *s >= 0.0).map(|s| (s * 1000.0) as u64);
         let outcome = ToolResult { result: Json::from_raw(raw), success: None, duration_ms };
-        let piece = Piece::ToolResult(self.ids.result(&id), outcome, self.at);
-        self.pieces.push((ThreadName::main(), piece));
+        let kind = EntryKind::ToolResult { call: self.ids.result(&id), outcome, at: self.at };
+        self.entries.push(kind.into());
     }
 
     fn say(&mut self, role: Role, said: Text) {
@@ -165,6 +165,6 @@ impl Reader {
         }
         let mut message = NewMessage::new(role, said.text, self.at);
         message.parts = said.original;
-        self.pieces.push((ThreadName::main(), Piece::Message(message)));
+        self.entries.push(EntryKind::Message(message).into());
     }
 }

@@ -1,12 +1,12 @@
 //! Treering's own export.
 
-use treering_core::ThreadName;
+use treering_core::Entry;
 use treering_engine::NewConversation;
 
-use super::{Format, Found, Identity, Piece, Sink, Source, Unreadable};
+use super::{Format, Found, Identity, Sink, Source, Unreadable};
 use crate::wire::{self, Line};
 
-type Conversation = (NewConversation, Vec<(ThreadName, Piece)>);
+type Conversation = (NewConversation, Vec<Entry>);
 
 pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
     let mut current: Option<Conversation> = None;
@@ -19,18 +19,21 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
                 give(current.take(), sink)?;
                 current = Some((*about, Vec::new()));
             }
-            Line::Pieces(pieces) => current.get_or_insert_default().1.extend(pieces),
+            Line::Entries(entries) => current.get_or_insert_default().1.extend(entries),
         }
     }
     give(current, sink)
 }
 
 fn give(conversation: Option<Conversation>, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
-    let Some((about, pieces)) = conversation else { return Ok(()) };
-    if about.id.is_some() || about.external_id.is_some() {
-        return sink.give(Found { about, identity: Identity::ByPosition, pieces });
+    let Some((about, entries)) = conversation else { return Ok(()) };
+    if about.id.is_some() {
+        return sink.give_any(Found { about, identity: Identity::ByPosition, entries });
     }
-    let mut found = Found::nameless(Format::Treering, pieces);
+    if about.external_id.is_some() {
+        return sink.give(Found { about, identity: Identity::ByPosition, entries });
+    }
+    let mut found = Found::nameless(Format::Treering, entries);
     if let Some(found) = &mut found {
         let external_id = found.about.external_id.take();
         found.about = NewConversation { external_id, ..about };

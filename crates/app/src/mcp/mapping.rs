@@ -82,7 +82,7 @@ pub(super) fn hits(hits: &[Hit], memory: &Memory) -> Vec<SearchHit> {
 fn hit(hit: &Hit, conversation: String) -> SearchHit {
     let (id, who, at) = match &hit.found {
         Found::Message(message) => {
-            (message_id(&conversation, message.idx), Some(speaker(message)), message.said.at)
+            (message_id(&conversation, message.idx), Some(speaker(message)), message.body.at)
         }
         Found::Call(call) => {
             let idx = MessageIdx(call.before.0.saturating_sub(1));
@@ -95,7 +95,7 @@ fn hit(hit: &Hit, conversation: String) -> SearchHit {
 }
 
 fn speaker(message: &Message) -> String {
-    message.said.author.clone().unwrap_or_else(|| message.said.role.as_str().to_owned())
+    message.body.author.clone().unwrap_or_else(|| message.body.role.as_str().to_owned())
 }
 
 pub(super) fn context(answer: ContextAnswer, slug: String) -> ContextResult {
@@ -181,7 +181,7 @@ pub(super) fn message(
         Step::Message(message) => Some(Line {
             id: message_id(&it.slug, message.idx),
             level: 0,
-            text: preview(&format!("{}: {}", speaker(message), message.said.text), LINE_CHARS),
+            text: preview(&format!("{}: {}", speaker(message), message.body.text), LINE_CHARS),
         }),
         Step::ToolCall(call) => {
             let result =
@@ -191,14 +191,14 @@ pub(super) fn message(
         }
     });
     let mut room = Room::new(memory, max_tokens);
-    let (text, cut) = room.cut(&format!("{}: {}", speaker(&found), found.said.text));
+    let (text, cut) = room.cut(&format!("{}: {}", speaker(&found), found.body.text));
     let over = ExpandView::of_message(&it, idx, memory)?.up;
     let (up, over_left) = room.fill(over.into_iter().map(|line| self::line(line, &it)));
     let (down, left) = room.fill(others.collect::<Vec<_>>());
     Ok(ExpandResult {
         id: message_id(&it.slug, idx),
         level: 0,
-        at: found.said.at.to_string(),
+        at: found.body.at.to_string(),
         text,
         details: None,
         up,
@@ -265,6 +265,7 @@ pub(super) fn status(
         conversations: stats.conversations,
         turns: stats.turns,
         tokens: stats.tokens,
+        writes_refused: stats.store.writes_refused,
         nodes_by_level: stats.tree.levels.iter().map(|level| level.nodes).collect(),
         conversation,
         left_out,
@@ -294,6 +295,11 @@ fn advice(refusal: &Refusal) -> String {
         Refusal::Engine(Error::SlugTaken(_)) => "choose another title".into(),
         Refusal::Engine(Error::Provider(_)) => {
             "try again in a minute; `search` finds by words and `context` tells raw messages meanwhile".into()
+        }
+        // Nothing that the caller could send would help.
+        Refusal::Engine(Error::Store(error)) => {
+            let hint = error.hint().unwrap_or_else(|| "call again; if it goes on, run `treering doctor`".into());
+            format!("no argument is at fault; tell the user: {hint}")
         }
         Refusal::Engine(error) => {
             error.hint().unwrap_or_else(|| "correct the argument that is named and call again".into())

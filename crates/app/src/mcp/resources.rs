@@ -237,9 +237,11 @@ pub(super) fn protocol_error(refusal: &Refusal) -> ErrorData {
         Refusal::Missing(_) | Refusal::Engine(Error::NoConversation { .. } | Error::NoNode(_)) => {
             ErrorData::resource_not_found(refusal.to_string(), None)
         }
-        Refusal::Broken(_) | Refusal::Stopping | Refusal::Engine(Error::Store(_)) => {
-            ErrorData::internal_error(refusal.to_string(), None)
+        Refusal::Engine(Error::Store(error)) => {
+            let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+            ErrorData::internal_error(format!("{error}{hint}"), None)
         }
+        Refusal::Broken(_) | Refusal::Stopping => ErrorData::internal_error(refusal.to_string(), None),
         _ => ErrorData::invalid_params(refusal.to_string(), None),
     }
 }

@@ -278,7 +278,12 @@ async fn update(
     let mut most = 0;
     loop {
         let counted = service.run(Lane::Read, move |service| {
-            let jobs = service.memory().jobs(&JobFilter::of(id))?;
+            let memory = service.memory();
+            // The jobs would be waited for in vain.
+            if let Some(failure) = memory.failure() {
+                return Err(failure.into());
+            }
+            let jobs = memory.jobs(&JobFilter::of(id))?;
             let failed = jobs.iter().filter(|job| job.state == JobState::Dead).count();
             Ok((jobs.len() - failed, failed))
         });

@@ -274,6 +274,9 @@ pub(super) struct StatusResult {
     pub turns: u32,
     /// Tokens in memory.
     pub tokens: u64,
+    /// Why nothing can be stored now, and what to do about it; nothing where all is well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writes_refused: Option<String>,
     /// Nodes at each level, from the first on.
     pub nodes_by_level: Vec<u32>,
     /// How the conversation stands; nothing where there is none.

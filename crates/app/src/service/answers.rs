@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use treering_core::ports::{ConversationFilter, JobFilter, LogFilter, Span};
-use treering_core::{Conversation, ConversationState, TurnNo};
+use treering_core::{Conversation, ConversationState, Entry, TurnNo};
 use treering_engine::{Appended, Context, ContextRequest, Incoming, Matching, Memory};
 use utoipa::ToSchema;
 use utoipa::openapi::RefOr;
@@ -13,12 +13,11 @@ use utoipa::openapi::schema::Schema;
 
 use super::requests::{
     AppendRequest, ChangeRequest, ContextAsk, ContextFormat, LONGEST_KEY, LONGEST_NAME, LONGEST_TEXT,
-    MOST_CALLS, MOST_ENTRIES, MOST_ROWS, PageRequest, Pieces, SearchRequest, SessionsRequest, UpdateRequest,
+    MOST_CALLS, MOST_ENTRIES, MOST_ROWS, PageRequest, SearchRequest, SessionsRequest, UpdateRequest,
     WorkRequest, check_entry, within,
 };
 use super::{Refusal, Service};
 use crate::forms::{ChatView, ContextView, SectionView, chat_messages};
-use crate::importers::entry;
 use crate::views::{
     ConversationPage, ConversationView, HitView, JobView, LogView, StatusView, ThreadView, TurnView,
     UpdateView,
@@ -250,7 +249,7 @@ pub fn append(memory: &Memory, request: &AppendRequest) -> Result<Appended, Refu
 fn append_checked(
     memory: &Memory,
     request: &AppendRequest,
-    check: fn(&RawValue, &Pieces) -> Result<(), Refusal>,
+    check: fn(&RawValue, &[Entry]) -> Result<(), Refusal>,
 ) -> Result<Appended, Refusal> {
     let target = request.target(memory)?;
     let now = memory.clock().now();
@@ -258,9 +257,9 @@ fn append_checked(
     for (place, raw) in request.entries.iter().enumerate() {
         let unclear = |why: String| Refusal::Unclear(format!("entry {place}: {why}"));
         match wire::parse_line(raw.get(), now).map_err(|error| unclear(error.to_string()))? {
-            Line::Pieces(pieces) => {
-                check(raw, &pieces).map_err(|refusal| unclear(refusal.to_string()))?;
-                entries.extend(pieces.into_iter().map(|(thread, it)| entry(memory, thread, it)));
+            Line::Entries(line) => {
+                check(raw, &line).map_err(|refusal| unclear(refusal.to_string()))?;
+                entries.extend(line);
             }
             Line::Header | Line::Conversation(_) => {
                 return Err(unclear(

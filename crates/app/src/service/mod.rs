@@ -7,7 +7,7 @@ mod lanes;
 mod refusal;
 pub mod requests;
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use treering_core::gate::GateStatus;
@@ -29,13 +29,15 @@ pub struct Service {
     memory: Memory,
     settings: Arc<Settings>,
     lanes: Lanes,
+    /// Logs once that the store refuses writes.
+    stopped: Arc<Once>,
 }
 
 impl Service {
     /// The service over a memory.
     #[must_use]
     pub fn new(memory: Memory, settings: Arc<Settings>) -> Self {
-        Self { memory, settings, lanes: Lanes::new() }
+        Self { memory, settings, lanes: Lanes::new(), stopped: Arc::new(Once::new()) }
     }
 
     /// The same for another tenant of the same store.
@@ -63,7 +65,20 @@ impl Service {
         work: impl FnOnce(&Self) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
         let service = self.clone();
-        self.lanes.run(lane, move || work(&service)).await
+        let work = move || {
+            let done = work(&service);
+            service.log_failure();
+            done
+        };
+        self.lanes.run(lane, work).await
+    }
+
+    /// Logs, once, that the store refuses writes.
+    fn log_failure(&self) {
+        if let Some(failure) = self.memory.failure() {
+            let hint = failure.hint().unwrap_or_default();
+            self.stopped.call_once(|| tracing::error!(error = %failure, hint, "the store refuses writes"));
+        }
     }
 
     /// Waits until the gate of a conversation is clear, at most for `patience`. `tell` hears how many
@@ -78,7 +93,8 @@ impl Service {
         let mut left = None;
         loop {
             let status = self.run(Lane::Read, move |service| Ok(service.memory.gate(id)?)).await?;
-            if status.is_clear() || started.elapsed() >= patience {
+            // Nobody in this process can do the work while the store refuses writes.
+            if status.is_clear() || started.elapsed() >= patience || self.memory.failure().is_some() {
                 return Ok(status);
             }
             if left.replace(status.pending.len()) != Some(status.pending.len()) {

@@ -4,12 +4,11 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use treering_core::parameters::Assignment;
-use treering_core::{ExternalId, Level, Naming, ThreadName};
+use treering_core::{Entry, EntryKind, ExternalId, Level, Naming};
 use treering_engine::{Memory, NewConversation, Query, Scale, Target, Update, normalise_cwd};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Refusal;
-use crate::importers::Piece;
 
 /// The most entries that one request appends.
 pub const MOST_ENTRIES: usize = 1000;
@@ -109,17 +108,14 @@ impl Limited {
     }
 }
 
-/// What an entry comes to.
-pub(super) type Pieces = [(ThreadName, Piece)];
-
 /// Refuses an entry in which something is longer, or there is more of it, than its schema allows.
-pub(super) fn check_entry(raw: &RawValue, pieces: &Pieces) -> Result<(), Refusal> {
+pub(super) fn check_entry(raw: &RawValue, entries: &[Entry]) -> Result<(), Refusal> {
     let limited: Limited = serde_json::from_str(raw.get())
         .map_err(|error| Refusal::Unclear(format!("it does not fit its schema: {error}")))?;
     limited.check()?;
-    pieces.iter().try_for_each(|(_, piece)| match piece {
-        Piece::Message(said) => check_lengths([("the text", Some(&said.text), LONGEST_TEXT)]),
-        Piece::ToolCall(_) | Piece::ToolResult(..) | Piece::Fork(..) => Ok(()),
+    entries.iter().try_for_each(|entry| match &entry.kind {
+        EntryKind::Message(message) => check_lengths([("the text", Some(&message.text), LONGEST_TEXT)]),
+        EntryKind::ToolCall(_) | EntryKind::ToolResult { .. } | EntryKind::Fork { .. } => Ok(()),
     })
 }
 

@@ -66,7 +66,7 @@ impl ConversationView {
             tool_calls: it.totals.tool_calls,
             chars: it.totals.chars,
             tokens: it.totals.tokens,
-            last_message: last.map(|message| preview(&message.said.text, 200)),
+            last_message: last.map(|message| preview(&message.body.text, 200)),
         }
     }
 }
@@ -196,15 +196,15 @@ fn step_view(step: Step<'_>) -> StepView {
     match step {
         Step::Message(message) => StepView::Message {
             idx: message.idx.0,
-            role: message.said.role.as_str(),
-            author: message.said.author.clone(),
-            text: message.said.text.clone(),
-            parts: message.said.parts.as_ref().and_then(raw),
-            at: message.said.at.to_string(),
+            role: message.body.role.as_str(),
+            author: message.body.author.clone(),
+            text: message.body.text.clone(),
+            parts: message.body.parts.as_ref().and_then(raw),
+            at: message.body.at.to_string(),
             chars: message.chars,
             tokens: message.tokens,
             hash: message.hash.to_string(),
-            external_id: message.said.external_id.as_ref().map(ToString::to_string),
+            external_id: message.body.external_id.as_ref().map(ToString::to_string),
         },
         Step::ToolCall(it) => {
             let outcome = it.call.outcome.as_ref();

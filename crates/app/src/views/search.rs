@@ -100,13 +100,13 @@ impl HitView {
     fn of(hit: &Hit, memory: &Memory, slugs: &mut Slugs<'_>) -> Result<Self> {
         let (at, what) = match &hit.found {
             Found::Message(message) => (
-                message.said.at,
+                message.body.at,
                 FoundView::Message {
                     idx: message.idx.0,
                     turn: message.turn.0,
                     thread: message.thread.to_string(),
-                    role: message.said.role.as_str(),
-                    author: message.said.author.clone(),
+                    role: message.body.role.as_str(),
+                    author: message.body.author.clone(),
                 },
             ),
             Found::Call(call) => (

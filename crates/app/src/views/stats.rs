@@ -117,6 +117,15 @@ pub struct StoreView {
     pub schema_version: u32,
     /// Its size.
     pub bytes: u64,
+    /// Why this process can store nothing until it is restarted, and what to do about it.
+    pub writes_refused: Option<String>,
+}
+
+/// Why the store refuses every write of this process, and what to do about it.
+pub(super) fn writes_refused(memory: &Memory) -> Option<String> {
+    let failure = memory.failure()?;
+    let hint = failure.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+    Some(format!("{failure}{hint}"))
 }
 
 impl StatsView {
@@ -137,6 +146,7 @@ impl StatsView {
                 location: stats.store.location,
                 schema_version: stats.store.schema_version,
                 bytes: stats.store.bytes,
+                writes_refused: writes_refused(memory),
             },
             tree: TreeStatsView::of(&memory.tree_stats(None)?),
             spend: ModelView::all(memory, None)?,

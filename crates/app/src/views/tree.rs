@@ -54,8 +54,8 @@ impl ExpandView {
                     id: message.idx.to_string(),
                     text: format!(
                         "{}: {}",
-                        message.said.author.as_deref().unwrap_or(message.said.role.as_str()),
-                        message.said.text
+                        message.body.author.as_deref().unwrap_or(message.body.role.as_str()),
+                        message.body.text
                     ),
                 })
                 .collect(),

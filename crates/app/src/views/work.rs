@@ -41,6 +41,8 @@ pub struct StatusView {
     pub stand_ins: u32,
     /// What was spent on models.
     pub spend: SpendView,
+    /// Why this process can store nothing until it is restarted, and what to do about it.
+    pub writes_refused: Option<String>,
 }
 
 /// A piece of critical work.
@@ -97,6 +99,7 @@ impl StatusView {
             vectors: memory.vector_index()?.model,
             stand_ins: memory.stand_ins(Some(conversation.id))?,
             spend: memory.spend(Some(conversation.id))?.into(),
+            writes_refused: super::stats::writes_refused(memory),
         })
     }
 }

@@ -24,6 +24,23 @@ pub(crate) fn ok(home: &Path, args: &[&str]) -> Value {
     serde_json::from_slice(&stdout).unwrap()
 }
 
+/// A server on a port that the system chooses.
+const SERVE: [&str; 4] = ["--json", "serve", "--address", "127.0.0.1:0"];
+
+/// A command whose files cannot grow beyond so many blocks, of 512 or 1024 bytes. A write behind that is an I/O error.
+#[cfg(unix)]
+pub(crate) fn limited(command: &Command, blocks: u32) -> Command {
+    let mut limited = Command::new("/bin/sh");
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
+    limited.args(["-c", &script, "limited"]).arg(command.get_program()).args(command.get_args());
+    limited.env_clear();
+    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(folder) = command.get_current_dir() {
+        limited.current_dir(folder);
+    }
+    limited
+}
+
 /// Asks a process to stop, and waits for it. One that does not is ended, and the test with it.
 fn terminate(child: &mut Child) -> ExitStatus {
     let id = child.id().to_string();
@@ -77,9 +94,18 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(home: &Path, args: &[&str]) -> Self {
-        let args: Vec<&str> =
-            ["--json", "serve", "--address", "127.0.0.1:0"].iter().chain(args).copied().collect();
-        let mut child = treering(home, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let args: Vec<&str> = SERVE.iter().chain(args).copied().collect();
+        Self::spawn(treering(home, &args))
+    }
+
+    /// A server whose files cannot grow beyond so many blocks: writes behind that fail.
+    #[cfg(unix)]
+    pub(crate) fn start_limited(home: &Path, blocks: u32) -> Self {
+        Self::spawn(limited(&treering(home, &SERVE), blocks))
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut text = String::new();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         while !text.ends_with("}\n") {

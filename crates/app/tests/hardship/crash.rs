@@ -136,6 +136,10 @@ impl Life {
     }
 
     fn account(&mut self) {
+        let home = std::fs::read_dir(&self.treering.home).unwrap();
+        let damaged =
+            home.filter(|it| it.as_ref().unwrap().file_name().to_string_lossy().contains("damaged"));
+        assert_eq!(damaged.count(), 0, "the log of a killed writer was called damaged");
         let stored = self.treering.turns().remove("victim").unwrap_or_default();
         let mut from = 0;
         for round in &mut self.rounds {

@@ -89,7 +89,11 @@ fn damaged(bytes: &[u8], certainly: bool, what: &str) {
         if command == "verify" && certainly {
             assert_eq!(ended.code, 1, "verify of {what}: {ended:?}");
         }
-        if ended.code != 0 && !(command == "verify" && ended.lists_problems()) {
+        // A page that reads as an empty table makes the store look empty; `verify` names what refers to its rows.
+        let looks_empty =
+            || !certainly && ended.complaint().error.starts_with("there is no conversation yet");
+        let lists_problems = || command == "verify" && ended.lists_problems();
+        if ended.code != 0 && !lists_problems() && !looks_empty() {
             ended.expect_complaint(home.path());
         }
         assert_eq!(changed(home.path(), &before), [""; 0], "{command} of {what}");

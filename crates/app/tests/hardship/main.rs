@@ -15,12 +15,15 @@
     reason = "all of this is test code, also what is not in a function marked as a test"
 )]
 
+mod backups;
 mod chance;
 mod crash;
 mod damage;
+mod logs;
 mod no_right;
 mod no_room;
 mod odd_input;
+mod other_user;
 mod processes;
 mod turns;
 mod writers;

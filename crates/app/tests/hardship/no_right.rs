@@ -51,6 +51,32 @@ fn a_read_only_home_with_a_log_alone_is_read_whole_or_refused() {
     place.allow(&treering.home);
 }
 
+/// Nothing can be copied aside here, and what is missing is told of all the same.
+#[test]
+fn a_damaged_log_in_a_read_only_home_is_told_of() {
+    let place = Unprivileged::new();
+    let treering = place.store("damaged", false);
+    let mut writer = Writer::start(&Treering::at(&treering.home), "k");
+    for turn in 3..6 {
+        writer.send(&line(&format!("t.{turn}.9")));
+        writer.acknowledgement();
+    }
+    writer.kill();
+    let log = treering.home.join("treering.db-wal");
+    let mut bytes = fs::read(&log).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    place.forbid(&treering.home, 0o555);
+    let before = files(&treering.home);
+    for command in ["stats", "verify"] {
+        let ended = treering.run(&[command], b"");
+        assert!(ended.errors.contains("is damaged"), "{ended:?}");
+        assert_eq!(ended.lists_problems(), command == "verify", "{ended:?}");
+    }
+    assert_eq!(changed(&treering.home, &before), [""; 0]);
+    place.allow(&treering.home);
+}
+
 /// Only the file is read-only; files beside it could be made, and are not left behind.
 #[test]
 fn a_read_only_file_is_read_and_left_alone() {
@@ -99,16 +125,17 @@ fn a_read_only_store_of_a_newer_or_another_program_is_named_so() {
 
 /// A place where the program runs as a user who may not write what was forbidden. Permissions do
 /// not bind root, so for root that is another user, who needs a copy of the program to run.
-struct Unprivileged {
+pub(crate) struct Unprivileged {
     folder: TempDir,
     program: PathBuf,
-    user: Option<u32>,
+    /// The user that it runs as, where that is not the user of the test.
+    pub(crate) user: Option<u32>,
 }
 
 impl Unprivileged {
     const NOBODY: u32 = 65534;
 
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         permit(folder.path(), 0o755);
         let mut place = Self { folder, program: env!("CARGO_BIN_EXE_treering").into(), user: None };
@@ -121,7 +148,7 @@ impl Unprivileged {
         place
     }
 
-    fn treering(&self, name: &str) -> Treering {
+    pub(crate) fn treering(&self, name: &str) -> Treering {
         Treering { program: self.program.clone(), home: self.folder.path().join(name), user: self.user }
     }
 

@@ -9,14 +9,14 @@ mod tokens;
 
 use std::collections::HashMap;
 
-use crate::brief::{Brief, Passage};
+use crate::brief::Passage;
 use crate::node::NodeContent;
 use dates::Date;
 use names::Names;
 use tokens::{Token, tokens};
 
 /// What can be checked in a text, each list in order of first mention and as it was written.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
     /// Paths and names of files.
     pub paths: Vec<String>,
@@ -56,13 +56,6 @@ impl Facts {
         let mut facts = Self::default();
         facts.read(text);
         facts.finish()
-    }
-
-    /// The facts of everything a node is written from: what was said and by whom, on which days,
-    /// tool calls, and what the children say.
-    #[must_use]
-    pub fn of_brief(brief: &Brief) -> Self {
-        Self::of_passages(&brief.passages)
     }
 
     /// The facts of some of the passages of a brief.

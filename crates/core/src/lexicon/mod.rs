@@ -74,6 +74,13 @@ impl Lexer {
     /// How many words are remembered at the most.
     const MOST: usize = 100_000;
 
+    /// About how much memory the words take that it remembers.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        // A word of average length, its entry in the table, and the free places of the table.
+        96 * self.met.len()
+    }
+
     /// The terms of a text, in order, each with its word.
     pub fn each_term(&mut self, text: &str, mut take: impl FnMut(&str, TermId)) {
         let (mut said, mut words) = (std::mem::take(&mut self.said), std::mem::take(&mut self.words));

@@ -79,7 +79,7 @@ impl Said<'_> {
     /// The line above what it says: where it lies, and who says it.
     fn head(&self) -> String {
         let mut head = String::new();
-        let (idx, at) = (self.message.idx.0, self.message.said.at);
+        let (idx, at) = (self.message.idx.0, self.message.body.at);
         match self.lead {
             Lead::None => {}
             // Writing to a string does not fail.
@@ -112,7 +112,7 @@ impl Said<'_> {
 
     /// What it says.
     pub(super) fn text(&self) -> &str {
-        let text = &self.message.said.text;
+        let text = &self.message.body.text;
         if self.slice.from == 0 && self.slice.until >= self.message.chars {
             return text;
         }
@@ -129,8 +129,8 @@ pub(super) fn tool_line(call: &ToolCall) -> String {
 
 /// Who speaks: a name that cannot be taken for anything else.
 fn label(message: &Message) -> String {
-    let role = message.said.role.as_str();
-    let Some(author) = &message.said.author else { return role.to_owned() };
+    let role = message.body.role.as_str();
+    let Some(author) = &message.body.author else { return role.to_owned() };
     let plain = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '\'');
     let name: String = author.chars().filter(plain).take(40).collect();
     let name = name.trim();

@@ -36,18 +36,21 @@ impl Grove<'_> {
 
     /// The nodes that match; those that were read before are not read again.
     pub(super) fn read_nodes(&mut self, filter: &NodeFilter) -> StoreResult<Vec<Arc<Node>>> {
-        let marks = self.reader.node_marks(self.key, filter)?;
-        let mut nodes: Vec<Option<Arc<Node>>> = marks.iter().map(|mark| self.tally.node(mark)).collect();
-        let unread = marks.iter().zip(&nodes).filter(|(_, node)| node.is_none());
-        let unread: Vec<(Level, u32)> = unread.map(|(mark, _)| (mark.level, mark.ordinal)).collect();
+        let versions = self.reader.node_versions(self.key.id, filter)?;
+        let mut nodes: Vec<Option<Arc<Node>>> =
+            versions.iter().map(|version| self.tally.node(&self.key.tenant, version)).collect();
+        let unread = versions.iter().zip(&nodes).filter(|(_, node)| node.is_none());
+        let unread: Vec<(Level, u32)> = unread.map(|(version, _)| (version.level, version.ordinal)).collect();
         for of_level in unread.chunk_by(|one, next| one.0 == next.0) {
             for run in runs(of_level.iter().map(|(_, ordinal)| *ordinal), 1) {
                 let ordinals = Some(Span::between(run.start, run.end));
                 let filter = NodeFilter { ordinals, ..NodeFilter::at(of_level[0].0) };
-                for node in self.reader.nodes(self.key, &filter)? {
+                for node in self.reader.nodes(self.key.id, &filter)? {
                     let place = (node.level(), node.ordinal());
-                    if let Ok(at) = marks.binary_search_by_key(&place, |mark| (mark.level, mark.ordinal)) {
-                        nodes[at] = Some(self.tally.put_node(&marks[at], node));
+                    let at =
+                        versions.binary_search_by_key(&place, |version| (version.level, version.ordinal));
+                    if let Ok(at) = at {
+                        nodes[at] = Some(self.tally.put_node(&self.key.tenant, &versions[at], node));
                     }
                 }
             }

@@ -198,7 +198,7 @@ fn write_items(grove: &Grove<'_>, items: &[Item], recalled: bool) -> Vec<Context
                 let said = if recalled { grove.recalled(slice, lead) } else { grove.said(slice, lead) };
                 let Some(said) = said else { continue };
                 let whole = item.grain >= Grain::Text && slice.from == 0 && slice.until >= said.message.chars;
-                let as_said = (whole && !recalled).then(|| (said.message.said.role, as_said(&said)));
+                let as_said = (whole && !recalled).then(|| (said.message.body.role, as_said(&said)));
                 (grove.told(&said, item.grain, recalled), as_said)
             }
         };

@@ -113,13 +113,13 @@ impl<'a> Grove<'a> {
             return Ok(());
         }
         let span = Span::between(MessageIdx(from.saturating_sub(1)), MessageIdx(wanted.end));
-        let read = self.reader.messages(self.key, span)?;
+        let read = self.reader.messages(self.key.id, span)?;
         let turns = (read.iter().map(|it| it.turn).min(), read.iter().map(|it| it.turn).max());
         self.messages.extend(read.into_iter().map(|message| (message.idx.0, Arc::new(message))));
         if self.conversation.totals.tool_calls > 0
             && let (Some(first), Some(last)) = turns
         {
-            for call in self.reader.tool_calls(self.key, Span::between(first, TurnNo(last.0 + 1)))? {
+            for call in self.reader.tool_calls(self.key.id, Span::between(first, TurnNo(last.0 + 1)))? {
                 let idx = call.before.0;
                 if wanted.contains(&idx) && !self.read.contains(&idx) && self.leads_to(&call) {
                     self.calls.entry(idx).or_default().push(call);
@@ -329,7 +329,7 @@ fn rising(costs: impl Iterator<Item = (Grain, u32)>) -> Costs {
 }
 
 pub(super) fn day_of(message: &Message) -> i64 {
-    message.said.at.as_micros().div_euclid(86_400_000_000)
+    message.body.at.as_micros().div_euclid(86_400_000_000)
 }
 
 impl Forest for Grove<'_> {

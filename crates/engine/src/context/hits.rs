@@ -100,7 +100,7 @@ impl Grove<'_> {
         let missing: Vec<u32> = wanted.filter(|idx| !self.messages.contains_key(idx)).collect();
         for run in runs(missing.into_iter(), CLOSE) {
             let span = Span::between(MessageIdx(run.start), MessageIdx(run.end));
-            let read = self.reader.messages(self.key, span)?;
+            let read = self.reader.messages(self.key.id, span)?;
             self.messages.extend(read.into_iter().map(|message| (message.idx.0, Arc::new(message))));
         }
         Ok(())
@@ -110,7 +110,7 @@ impl Grove<'_> {
     fn find_part(&mut self, idx: u32) {
         let (Some(asked), Some(message)) = (&self.asked, self.messages.get(&idx)) else { return };
         if message.chars as usize > PART_CHARS + PART_CHARS / 2 {
-            let part = || excerpt::best(&message.said.text, &asked.question, PART_CHARS);
+            let part = || excerpt::best(&message.body.text, &asked.question, PART_CHARS);
             self.parts.entry(idx).or_insert_with(part);
         }
     }

@@ -7,7 +7,6 @@ mod forms;
 mod grove;
 mod hits;
 mod lineage;
-mod past;
 mod tally;
 
 use std::time::Duration;
@@ -30,7 +29,6 @@ use grove::Grove;
 use hits::Asked;
 
 pub use forms::{Change, Context, ContextItem, ContextSection};
-pub(crate) use past::{Past, Stopped};
 pub(crate) use tally::Tally;
 
 /// The least budget that a context can be put together for.
@@ -88,7 +86,7 @@ impl Memory {
         let (seen, passage) = self.pass(request.conversation, patience)?;
         let waited_ms = u64::try_from(passage.waited.as_millis()).unwrap_or(u64::MAX);
         let key = self.key(request.conversation);
-        let conversation = seen.reader.conversation(&key)?;
+        let conversation = seen.reader.conversation(key.id)?;
         let conversation = conversation.ok_or_else(|| Error::no_conversation(request.conversation))?;
         let end = match request.as_of {
             None => conversation.totals.messages,
@@ -122,8 +120,8 @@ impl Memory {
         let turn = match request.as_of {
             Some(turn) => turn.0,
             None => {
-                let reader = self.store().reader()?;
-                let conversation = reader.conversation(&self.key(request.conversation))?;
+                let reader = self.reader()?;
+                let conversation = reader.conversation(request.conversation)?;
                 let turns =
                     conversation.ok_or_else(|| Error::no_conversation(request.conversation))?.totals.turns;
                 let Some(last) = turns.checked_sub(1) else { return Ok(None) };
@@ -143,7 +141,7 @@ impl Memory {
         conversation: &Conversation,
         turn: TurnNo,
     ) -> Result<u32> {
-        let found = reader.turns(key, Span::starting(turn, 1))?.pop();
+        let found = reader.turns(key.id, Span::starting(turn, 1))?.pop();
         let Some(found) = found.filter(|found| found.no == turn) else {
             let why = format!("the conversation has {} turns, counted from 0", conversation.totals.turns);
             return Err(Invalid::new(format!("turn {turn}"), why).into());
@@ -169,7 +167,7 @@ struct Assembly<'a> {
 impl Assembly<'_> {
     fn assemble(&self, end: u32, mut gate: GateOutcome) -> Result<Context> {
         let last = self.last_message(end)?;
-        let at = last.as_ref().map_or(self.conversation.started_at, |message| message.said.at);
+        let at = last.as_ref().map_or(self.conversation.started_at, |message| message.body.at);
         let is_past = end < self.conversation.totals.messages;
         let now = match is_past {
             true => at,
@@ -219,7 +217,7 @@ impl Assembly<'_> {
 
     fn last_message(&self, end: u32) -> Result<Option<treering_core::Message>> {
         let Some(last) = end.checked_sub(1) else { return Ok(None) };
-        Ok(self.seen.reader.messages(self.key, Span::starting(MessageIdx(last), 1))?.pop())
+        Ok(self.seen.reader.messages(self.key.id, Span::starting(MessageIdx(last), 1))?.pop())
     }
 
     /// Asks the question, where there is one and the profile has a use for it.
@@ -237,7 +235,7 @@ impl Assembly<'_> {
             ..Query::default()
         };
         let answer = match is_past {
-            true => self.memory.past(self.conversation.id, end, now).search_whole(&query)?,
+            true => self.memory.search_as_of(&query, self.conversation.id, end, now)?,
             false => self.memory.search_whole(&query)?,
         };
         let question = Question::new(text, now);
@@ -290,7 +288,7 @@ impl Assembly<'_> {
         if end >= totals.messages {
             return Ok(all);
         }
-        let later = self.seen.reader.messages(self.key, Span::starting(MessageIdx(end), usize::MAX))?;
+        let later = self.seen.reader.messages(self.key.id, Span::starting(MessageIdx(end), usize::MAX))?;
         Ok(all - later.iter().map(|message| u64::from(message.tokens + BESIDE)).sum::<u64>())
     }
 
@@ -308,7 +306,7 @@ impl Assembly<'_> {
             let until = from;
             from = from.saturating_sub(PAGE).max(least);
             let page =
-                self.seen.reader.messages(self.key, Span::between(MessageIdx(from), MessageIdx(until)))?;
+                self.seen.reader.messages(self.key.id, Span::between(MessageIdx(from), MessageIdx(until)))?;
             sizes.extend(page.iter().rev().map(|message| message.tokens + BESIDE));
         }
     }
@@ -330,7 +328,7 @@ impl Assembly<'_> {
         let tally = self.memory.tally();
         let last = now.end.checked_sub(1).and_then(|last| now.turn(MessageIdx(last)));
         let Some(before) = last.and_then(|turn| turn.checked_sub(1)) else { return Ok(0) };
-        let turns = self.seen.reader.turns(self.key, Span::starting(TurnNo(before), 1))?;
+        let turns = self.seen.reader.turns(self.key.id, Span::starting(TurnNo(before), 1))?;
         let Some(earlier) = turns.last().map(|turn| turn.until.0.min(now.end)) else { return Ok(0) };
         let head = tally.count(blocks::PREAMBLE);
         let mut grove = now.earlier(earlier);

@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use treering_core::node::{Slice, Window};
 use treering_core::packing::{Grain, Lead, Piece};
-use treering_core::ports::NodeMark;
-use treering_core::{ContentHash, ConversationKey, Message, Node, NodeId, Timestamp, Tokenizer, ToolCall};
+use treering_core::ports::NodeVersion;
+use treering_core::{
+    ContentHash, ConversationKey, Message, Node, NodeId, TenantId, Timestamp, Tokenizer, ToolCall,
+};
 
 use super::blocks::Said;
 
@@ -65,7 +67,7 @@ pub(crate) struct Tally {
     tokenizer: Arc<dyn Tokenizer>,
     counts: Memo<ContentHash, u32>,
     pieces: Memo<Written, Piece>,
-    nodes: Memo<u64, Arc<Node>>,
+    nodes: Memo<(TenantId, u64), Arc<Node>>,
     below: Memo<Written, Vec<Arc<Node>>>,
     said: Memo<(ConversationKey, Window), Arc<Sealed>>,
 }
@@ -109,14 +111,14 @@ impl Tally {
         }
     }
 
-    /// The node that has a mark, if it was read before.
-    pub(super) fn node(&self, mark: &NodeMark) -> Option<Arc<Node>> {
-        self.nodes.get(&mark.arrival).filter(|node| mark.fits(node))
+    /// The node with a version, if it was read before. Sequence numbers are counted for each tenant.
+    pub(super) fn node(&self, tenant: &TenantId, version: &NodeVersion) -> Option<Arc<Node>> {
+        self.nodes.get(&(tenant.clone(), version.seq)).filter(|node| version.matches(node))
     }
 
-    pub(super) fn put_node(&self, mark: &NodeMark, node: Node) -> Arc<Node> {
+    pub(super) fn put_node(&self, tenant: &TenantId, version: &NodeVersion, node: Node) -> Arc<Node> {
         let node = Arc::new(node);
-        self.nodes.put(mark.arrival, Arc::clone(&node));
+        self.nodes.put((tenant.clone(), version.seq), Arc::clone(&node));
         node
     }
 

@@ -8,8 +8,11 @@ use treering_core::fusion::presence;
 use treering_core::hash::ContentHash;
 use treering_core::lexicon::{Lexer, TermId, fold};
 use treering_core::node::Window;
+use treering_core::ports::{Change, Cursor, ItemRef};
 use treering_core::question::{asks, is_standing_wish};
-use treering_core::{ConversationId, Covers, Message, Node, Role, ThreadName, Timestamp, ToolCall};
+use treering_core::{
+    ConversationId, Covers, Level, Message, MessageIdx, Node, Role, ThreadName, Timestamp, ToolCall, TurnNo,
+};
 
 use super::postings::Postings;
 use super::text::{call_text, head, node_text};
@@ -105,17 +108,8 @@ pub(super) struct Arena {
     /// Items whose vectors are not there yet, by what they are vectors of.
     awaiting: HashMap<ContentHash, Vec<u32>>,
     pub(super) lexer: Lexer,
-    /// How far it has followed the store.
-    pub(super) seen: Seen,
-}
-
-/// How far an arena has followed the store: the last number of each kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Seen {
-    pub(super) messages: u64,
-    pub(super) calls: u64,
-    pub(super) nodes: u64,
-    pub(super) vectors: u64,
+    /// How far it has followed the change feed.
+    pub(super) cursor: Cursor,
 }
 
 /// The vector of something, or what it will be the vector of.
@@ -144,7 +138,36 @@ impl Arena {
             sum: vec![0.0; dims],
             awaiting: HashMap::new(),
             lexer: Lexer::default(),
-            seen: Seen::default(),
+            cursor: Cursor::start(),
+        }
+    }
+
+    /// About how much memory it takes.
+    pub(super) fn bytes(&self) -> usize {
+        // An empty arena, its tables of stems and the allocations around them.
+        const EMPTY: usize = 16 << 10;
+        let item = size_of::<Item>() + size_of::<u32>() + size_of::<f32>();
+        let shelf = |shelf: &Shelf| {
+            size_of::<Shelf>() + 4 * (shelf.items.len() + shelf.others.len() + shelf.sum.len()) + 128
+        };
+        EMPTY
+            + self.items.len() * item
+            + self.vectors.bytes()
+            + self.postings.bytes()
+            + self.shelves.iter().map(shelf).sum::<usize>()
+            + self.standing.len() * 40
+            + self.awaiting.len() * 72
+            + self.lexer.bytes()
+    }
+
+    /// The item as the store names it.
+    pub(super) fn item_ref(&self, item: u32) -> ItemRef {
+        let it = &self.items[item as usize];
+        let id = self.shelves[it.conversation as usize].id;
+        match Level::new(it.level) {
+            Some(level) => ItemRef::Node(id, level, it.number),
+            None if it.flags & CALL != 0 => ItemRef::ToolCall(id, TurnNo(it.number), it.order.into()),
+            None => ItemRef::Message(id, MessageIdx(it.number)),
         }
     }
 
@@ -152,10 +175,21 @@ impl Arena {
         self.shelf_of.get(&id).copied()
     }
 
+    /// Adds a change of the store.
+    pub(super) fn add(&mut self, change: &Change, sense: Sense) {
+        match change {
+            Change::Message(id, message) => self.add_message(*id, message, sense),
+            Change::ToolCall(id, call) => self.add_call(*id, call, sense),
+            Change::Node(id, node) => self.add_node(*id, node, sense),
+            Change::Vector(hash, vector) => self.add_vector(hash, vector),
+            Change::Log(..) => {}
+        }
+    }
+
     /// Adds a message. Messages of a conversation come in order.
-    pub(super) fn add_message(&mut self, id: ConversationId, message: &Message, sense: Sense) {
+    fn add_message(&mut self, id: ConversationId, message: &Message, sense: Sense) {
         let place = self.place_of(id);
-        let said = &message.said;
+        let said = &message.body;
         let text = head(&said.text);
         let (author, thread) = (self.author(said.author.as_deref()), self.thread(&message.thread));
         let number = self.items.len() as u32;
@@ -225,7 +259,7 @@ impl Arena {
     }
 
     /// Adds a tool call, instead of what stood at its place.
-    pub(super) fn add_call(&mut self, id: ConversationId, call: &ToolCall, sense: Sense) {
+    fn add_call(&mut self, id: ConversationId, call: &ToolCall, sense: Sense) {
         let thread = self.thread(&call.thread);
         let item = Item {
             at: call.call.at,
@@ -240,7 +274,7 @@ impl Arena {
     }
 
     /// Adds a node, instead of what stood at its place.
-    pub(super) fn add_node(&mut self, id: ConversationId, node: &Node, sense: Sense) {
+    fn add_node(&mut self, id: ConversationId, node: &Node, sense: Sense) {
         let item = Item {
             at: node.range_end,
             number: node.ordinal(),
@@ -325,7 +359,7 @@ impl Arena {
     }
 
     /// A vector has come: everything that waits for it gets it.
-    pub(super) fn add_vector(&mut self, of: &ContentHash, vector: &[f32]) {
+    fn add_vector(&mut self, of: &ContentHash, vector: &[f32]) {
         for item in self.awaiting.remove(of).into_iter().flatten() {
             self.set_vector(item, vector);
         }

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::Query;
+use treering_core::ports::ItemFilter;
+
 use super::arena::{Arena, GONE, Item, Shelf, role_code};
 
 /// Which items may be found.
@@ -63,10 +64,11 @@ impl Filter {
         }
     }
 
-    pub(super) fn of(arena: &Arena, query: &Query, wanted: &[treering_core::ConversationId]) -> Self {
+    pub(super) fn of(arena: &Arena, query: &ItemFilter) -> Self {
         let mut filter = Self { impossible: false, ..Self::nothing() };
-        if !wanted.is_empty() {
-            let places = wanted.iter().filter_map(|id| arena.shelf_place(*id)).collect();
+        if let Some(wanted) = &query.conversations {
+            let places: Vec<u32> = wanted.iter().filter_map(|id| arena.shelf_place(*id)).collect();
+            filter.impossible |= places.is_empty();
             filter.shelves = Some(Shelves::of(arena, places));
         }
         if let Some(thread) = &query.thread {

@@ -1,13 +1,15 @@
 //! Following the store: before each question an arena takes in what has come since the last one.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
 
-use treering_core::index::{VectorIndex, Vectors};
-use treering_core::ports::{Reader, StoreResult};
+use treering_core::index::VectorIndex;
+use treering_core::ports::{Change, ChangeFilter, Changes, Cursor, Reader, StoreResult};
 use treering_core::{ContentHash, Embedder, TenantId};
 
-use super::arena::{Arena, Seen, Sense};
+use super::arena::{Arena, Sense};
 use super::text::{call_text, content_hash, embedded_part, node_text};
 use crate::error::{Error, Result};
 use crate::memory::Memory;
@@ -24,13 +26,47 @@ struct Slot {
     arena: Arc<RwLock<Arena>>,
     /// Another one, of another model, is being made.
     is_replaced: bool,
+    /// When it was used last.
+    used: Instant,
+    /// Its size then.
+    bytes: usize,
+}
+
+impl Slot {
+    fn new(arena: Arc<RwLock<Arena>>) -> Self {
+        Self { arena, is_replaced: false, used: Instant::now(), bytes: 0 }
+    }
+}
+
+impl Arenas {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Slot>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a tenant's arena was used, and drops those that were used least recently while all of them together
+    /// take more than `most` bytes. The one in use stays, however large it is.
+    fn touch(&self, tenant: &TenantId, bytes: usize, most: usize) {
+        let mut slots = self.lock();
+        if let Some(slot) = slots.get_mut(tenant) {
+            (slot.used, slot.bytes) = (Instant::now(), bytes);
+        }
+        let mut total: usize = slots.values().map(|slot| slot.bytes).sum();
+        while total > most {
+            let others = slots.iter().filter(|(other, _)| *other != tenant);
+            let Some(oldest) = others.min_by_key(|(_, slot)| slot.used).map(|(other, _)| other.clone())
+            else {
+                break;
+            };
+            total -= slots.remove(&oldest).map_or(0, |slot| slot.bytes);
+        }
+    }
 }
 
 impl Memory {
     /// The index that search goes by: where nobody has chosen one, that of an embedder whose
     /// vectors need not be kept.
     pub(crate) fn index_in_use(&self, reader: &dyn Reader) -> StoreResult<VectorIndex> {
-        let chosen = reader.vector_index(self.tenant())?;
+        let chosen = reader.vector_index()?;
         Ok(chosen.unwrap_or_else(|| {
             let instant = self.embedders().find(|embedder| embedder.is_instant());
             VectorIndex::of(instant.unwrap_or_else(|| self.embedder()).name())
@@ -53,8 +89,8 @@ impl Memory {
     /// Everything that is searched, with what has come since the last question. After a change of
     /// the model the arena of the old one answers until that of the new one is made.
     pub(super) fn arena(&self) -> Result<Arc<RwLock<Arena>>> {
-        let model = self.index_in_use(&*self.store().reader()?)?.model;
-        let mut slots = self.slots();
+        let model = self.index_in_use(&*self.reader()?)?.model;
+        let mut slots = self.arenas().lock();
         if let Some(slot) = slots.get_mut(self.tenant()) {
             let arena = Arc::clone(&slot.arena);
             let (is_old, is_blind) = {
@@ -73,18 +109,24 @@ impl Memory {
             }
             drop(slots);
             self.follow(&arena)?;
+            self.touch(&arena);
             return Ok(arena);
         }
         drop(slots);
         let made = self.made_arena(&model)?;
-        let slot = || Slot { arena: Arc::clone(&made), is_replaced: false };
-        let arena = Arc::clone(&self.slots().entry(self.tenant().clone()).or_insert_with(slot).arena);
+        let slot = || Slot::new(Arc::clone(&made));
+        let arena = Arc::clone(&self.arenas().lock().entry(self.tenant().clone()).or_insert_with(slot).arena);
         // Another thread was quicker, and may have looked before the latest came.
-        if Arc::ptr_eq(&arena, &made) { Ok(arena) } else { self.arena() }
+        if !Arc::ptr_eq(&arena, &made) {
+            return self.arena();
+        }
+        self.touch(&arena);
+        Ok(arena)
     }
 
-    fn slots(&self) -> std::sync::MutexGuard<'_, HashMap<TenantId, Slot>> {
-        self.arenas().0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn touch(&self, arena: &RwLock<Arena>) {
+        let bytes = arena.read().unwrap_or_else(PoisonError::into_inner).bytes();
+        self.arenas().touch(self.tenant(), bytes, self.search_settings().memory_bytes);
     }
 
     fn made_arena(&self, model: &str) -> Result<Arc<RwLock<Arena>>> {
@@ -95,18 +137,29 @@ impl Memory {
 
     /// How many numbers the vectors of a model have. Those that are kept say so; where there is none yet, nobody beyond
     /// this machine is asked, and 0 says that nothing can be found by what it means.
-    fn dims_of(&self, model: &str) -> Result<usize> {
+    pub(super) fn dims_of(&self, model: &str) -> Result<usize> {
         let Some(embedder) = self.embedder_named(model) else { return Ok(0) };
         if !embedder.is_remote() {
             return Ok(embedder.dims());
         }
-        let (kept, _) = self.store().reader()?.vector_arrivals(self.tenant(), model, 0, 1)?;
-        Ok(kept.first().map_or(0, |(_, vector)| vector.len()))
+        let filter = ChangeFilter { vectors_of: Some(model), ..ChangeFilter::default() };
+        let reader = self.reader()?;
+        let mut after = Cursor::start();
+        loop {
+            let page = reader.changes(&after, &filter, PORTION)?;
+            if let Some(Change::Vector(_, vector)) = page.items.first() {
+                return Ok(vector.len());
+            }
+            if page.is_last {
+                return Ok(0);
+            }
+            after = page.cursor;
+        }
     }
 
     fn replace_arena(&self, model: &str) {
         let made = self.made_arena(model);
-        if let Some(slot) = self.slots().get_mut(self.tenant()) {
+        if let Some(slot) = self.arenas().lock().get_mut(self.tenant()) {
             slot.is_replaced = false;
             // Where it could not be made, the next question tries again.
             if let Ok(arena) = made {
@@ -115,22 +168,19 @@ impl Memory {
         }
     }
 
-    /// Takes in what has come before now. Other threads may do so at the same time.
+    /// Adds what was committed before now. Other threads may do so at the same time.
     fn follow(&self, arena: &RwLock<Arena>) -> Result<()> {
         loop {
-            let (model, dims, seen) = {
+            let (model, dims, cursor) = {
                 let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
-                (arena.model.clone(), arena.dims, arena.seen)
+                (arena.model.clone(), arena.dims, arena.cursor.clone())
             };
-            match self.come(&model, dims, seen)? {
+            match self.delta(&model, dims, &cursor)? {
                 None => return Ok(()),
-                Some(come) if come.messages.len() >= PORTION => {
-                    self.follow_far(arena, (&model, dims), come)?;
-                }
-                Some(come) => {
-                    let is_all = come.is_all();
-                    // What comes from now on is for the next question: where much comes, there is always more.
-                    if come.enter(arena) && is_all {
+                Some(delta) if !delta.is_last => self.follow_far(arena, (&model, dims), delta)?,
+                // What comes from now on is for the next question: where many write, there is always more.
+                Some(delta) => {
+                    if delta.enter(arena) {
                         return Ok(());
                     }
                 }
@@ -138,62 +188,52 @@ impl Memory {
         }
     }
 
-    /// Takes in much: while one portion is entered the next is read and embedded.
-    fn follow_far(&self, arena: &RwLock<Arena>, (model, dims): (&str, usize), first: Come) -> Result<()> {
+    /// Adds many pages: while one is entered the next is read and embedded.
+    fn follow_far(&self, arena: &RwLock<Arena>, (model, dims): (&str, usize), first: Delta) -> Result<()> {
         std::thread::scope(|scope| {
-            let (send, receive) = std::sync::mpsc::sync_channel::<Come>(1);
+            let (send, receive) = std::sync::mpsc::sync_channel::<Delta>(1);
             let reading = scope.spawn(move || {
                 let mut next = Some(first);
-                while let Some(come) = next.take() {
-                    let seen = come.now;
-                    if send.send(come).is_ok() {
-                        next = self.come(model, dims, seen)?;
+                while let Some(delta) = next.take() {
+                    let (cursor, is_last) = (delta.to.clone(), delta.is_last);
+                    if send.send(delta).is_ok() && !is_last {
+                        next = self.delta(model, dims, &cursor)?;
                     }
                 }
                 Ok(())
             });
-            receive.into_iter().for_each(|come| {
-                come.enter(arena);
+            receive.into_iter().for_each(|delta| {
+                delta.enter(arena);
             });
             reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
-    /// What has come after what was seen; nothing when that was all.
-    fn come(&self, model: &str, dims: usize, seen: Seen) -> Result<Option<Come>> {
+    /// The next page of the change feed after a cursor; nothing at its end.
+    fn delta(&self, model: &str, dims: usize, after: &Cursor) -> Result<Option<Delta>> {
+        let reader = self.reader()?;
         let embedder = self.embedder_named(model);
-        let (reader, tenant) = (self.store().reader()?, self.tenant());
-        let messages = reader.arrivals(tenant, seen.messages, PORTION)?;
-        let calls = reader.call_arrivals(tenant, seen.calls, PORTION)?;
-        let nodes = reader.node_arrivals(tenant, seen.nodes, PORTION)?;
         let is_kept = dims > 0 && embedder.is_some_and(|embedder| !embedder.is_instant());
-        let (vectors, through) = match is_kept {
-            true => reader.vector_arrivals(tenant, model, seen.vectors, PORTION)?,
-            false => (Vec::new(), 0),
-        };
-        let now =
-            Seen { messages: messages.through, calls: calls.through, nodes: nodes.through, vectors: through };
-        if now == seen {
+        let filter = ChangeFilter { vectors_of: is_kept.then_some(model), ..ChangeFilter::content() };
+        let changes = reader.changes(after, &filter, PORTION)?;
+        if changes.cursor == *after {
             return Ok(None);
         }
-        let of_calls: Vec<String> = calls.items.iter().map(|(.., call)| call_text(call)).collect();
-        let of_nodes: Vec<String> = nodes.items.iter().map(|(.., node)| node_text(node)).collect();
-        let said = messages.items.iter().map(|(.., message)| message.said.text.as_str());
-        let texts: Vec<&str> = said
-            .chain(of_calls.iter().map(String::as_str))
-            .chain(of_nodes.iter().map(String::as_str))
-            .map(embedded_part)
-            .collect();
-        let senses = self.senses(&*reader, (model, dims), embedder, &texts)?;
-        Ok(Some(Come {
-            messages: messages.items,
-            calls: calls.items,
-            nodes: nodes.items,
-            senses,
-            vectors,
-            seen,
-            now,
-        }))
+        let senses = self.senses_of(&*reader, (model, dims), &changes.items)?;
+        let Changes { items, cursor: to, is_last } = changes;
+        Ok(Some(Delta { items, senses, from: after.clone(), to, is_last }))
+    }
+
+    /// What the items of changes mean to a model, in their order.
+    pub(super) fn senses_of(
+        &self,
+        reader: &dyn Reader,
+        (model, dims): (&str, usize),
+        changes: &[Change],
+    ) -> Result<Vec<Sense>> {
+        let texts: Vec<Cow<'_, str>> = changes.iter().map(text_of).collect();
+        let parts: Vec<&str> = texts.iter().map(|text| embedded_part(text)).collect();
+        self.senses(reader, (model, dims), self.embedder_named(model), &parts)
     }
 
     /// What texts mean to a model: its vectors as far as they are there.
@@ -212,7 +252,7 @@ impl Memory {
             return Ok(vectors.into_iter().map(Sense::Known).collect());
         }
         let hashes: Vec<ContentHash> = texts.iter().map(|text| content_hash(text)).collect();
-        let kept = reader.vectors(self.tenant(), model, &hashes)?;
+        let kept = reader.vectors(model, &hashes)?;
         let sense = |((text, hash), kept): ((&&str, ContentHash), Option<Vec<f32>>)| match kept {
             Some(vector) if vector.len() == dims => Sense::Known(vector),
             _ if text.is_empty() => Sense::Known(vec![0.0; dims]),
@@ -222,47 +262,37 @@ impl Memory {
     }
 }
 
-/// What has come since the last question.
-struct Come {
-    messages: Vec<(u64, treering_core::ConversationId, treering_core::Message)>,
-    calls: Vec<(u64, treering_core::ConversationId, treering_core::ToolCall)>,
-    nodes: Vec<(u64, treering_core::ConversationId, treering_core::Node)>,
-    /// What each of them means, in this order.
+/// A page of the change feed with what its items mean.
+struct Delta {
+    items: Vec<Change>,
     senses: Vec<Sense>,
-    vectors: Vectors,
-    /// What it comes after, and how far it gets.
-    seen: Seen,
-    now: Seen,
+    /// The cursors before and after it.
+    from: Cursor,
+    to: Cursor,
+    is_last: bool,
 }
 
-impl Come {
-    /// Whether it was everything that was there when it was read.
-    fn is_all(&self) -> bool {
-        [self.messages.len(), self.calls.len(), self.nodes.len(), self.vectors.len()]
-            .iter()
-            .all(|it| *it < PORTION)
-    }
-
-    /// Enters it, unless the arena has seen other things meanwhile; tells whether it did.
+impl Delta {
+    /// Enters it, unless the index has followed further meanwhile; says whether it did.
     fn enter(self, arena: &RwLock<Arena>) -> bool {
         let mut arena = arena.write().unwrap_or_else(PoisonError::into_inner);
-        if arena.seen != self.seen {
+        if arena.cursor != self.from {
             return false;
         }
-        let mut senses = self.senses.into_iter();
-        for ((_, id, message), sense) in self.messages.iter().zip(senses.by_ref()) {
-            arena.add_message(*id, message, sense);
+        for (change, sense) in self.items.iter().zip(self.senses) {
+            arena.add(change, sense);
         }
-        for ((_, id, call), sense) in self.calls.iter().zip(senses.by_ref()) {
-            arena.add_call(*id, call, sense);
-        }
-        for ((_, id, node), sense) in self.nodes.iter().zip(senses.by_ref()) {
-            arena.add_node(*id, node, sense);
-        }
-        for (hash, vector) in &self.vectors {
-            arena.add_vector(hash, vector);
-        }
-        arena.seen = self.now;
+        arena.cursor = self.to;
         true
+    }
+}
+
+/// The text of a change that is searched; empty for a vector.
+fn text_of(change: &Change) -> Cow<'_, str> {
+    match change {
+        Change::Message(_, message) => Cow::Borrowed(&message.body.text),
+        Change::ToolCall(_, call) => Cow::Owned(call_text(call)),
+        Change::Node(_, node) => Cow::Owned(node_text(node)),
+        Change::Log(..) | Change::Vector(..) => Cow::Borrowed(""),
     }
 }

@@ -1,9 +1,11 @@
 //! Search: everything that was said and every node over it, by words and by meaning at once.
 
 mod arena;
+mod as_of;
 mod filter;
 mod follow;
 mod held;
+mod in_process;
 mod postings;
 mod rank;
 mod scan;
@@ -13,20 +15,21 @@ mod snippet;
 mod text;
 
 use std::borrow::Cow;
-use std::sync::{PoisonError, RwLock};
 
 use treering_core::fusion::Signals;
-use treering_core::ports::{NodeFilter, Span, StoreResult};
+use treering_core::lexicon::TermId;
+use treering_core::ports::{
+    Candidate, ConversationFilter, ConversationQuery, IndexError, IndexQuery, IndexSnapshot, Item,
+    ItemFilter, ItemRef, SearchIndex,
+};
 use treering_core::question::Question;
 use treering_core::{
-    ConversationId, ConversationKey, ConversationState, Level, Message, MessageIdx, Node, Role, ThreadName,
-    Timestamp, ToolCall, TurnNo,
+    ConversationId, ConversationState, Message, Node, Role, ThreadName, Timestamp, ToolCall,
 };
 
 use crate::error::{Error, Result};
 use crate::memory::Memory;
-use arena::{Arena, CALL};
-use filter::Filter;
+use in_process::InProcessIndex;
 
 pub(crate) use follow::Arenas;
 pub use snippet::Snippet;
@@ -87,11 +90,21 @@ pub enum Found {
     Node(Box<Node>),
 }
 
+impl From<Item> for Found {
+    fn from(item: Item) -> Self {
+        match item {
+            Item::Message(message) => Self::Message(message),
+            Item::ToolCall(call) => Self::Call(call),
+            Item::Node(node) => Self::Node(node),
+        }
+    }
+}
+
 impl Found {
     /// What it says.
     fn text(&self) -> Cow<'_, str> {
         match self {
-            Self::Message(message) => Cow::Borrowed(&message.said.text),
+            Self::Message(message) => Cow::Borrowed(&message.body.text),
             Self::Node(node) => Cow::Borrowed(&node.content.overview),
             Self::Call(call) => Cow::Owned(call_text(call)),
         }
@@ -131,98 +144,96 @@ impl Memory {
         self.find_all(query, true)
     }
 
-    /// The same without snippets, for who takes whole texts.
+    /// The same without snippets, for callers that take whole texts.
     pub(crate) fn search_whole(&self, query: &Query) -> Result<Answer> {
         self.find_all(query, false)
     }
 
     fn find_all(&self, query: &Query, with_snippets: bool) -> Result<Answer> {
-        let arena = self.arena()?;
-        let question = Question::new(&query.text, self.clock().now());
-        let (vector, words_only) = self.sense_of(&query.text, &arena);
-        let filter = self.filter(query, &arena)?;
-        let ranked = {
-            let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
-            rank::rank(&arena, &question, &vector, &filter, query.limit)
-        };
-        let mut hits = self.resolve(query, &arena, ranked)?;
+        let in_process = InProcessIndex(self);
+        let index: &dyn SearchIndex = self.store().search_index().unwrap_or(&in_process);
+        let index = index.snapshot(self.tenant())?;
+        let (mut answer, question) = self.find_in(query, &*index, self.clock().now())?;
         if with_snippets {
-            let lexer = &arena.read().unwrap_or_else(PoisonError::into_inner).lexer;
-            hits.iter_mut().for_each(|hit| hit.snippet = Snippet::of(&hit.found.text(), &question, lexer));
+            let matches = |line: &str, terms: &[TermId]| index.matches(line, terms);
+            let hits = answer.hits.iter_mut();
+            hits.for_each(|hit| hit.snippet = Snippet::of(&hit.found.text(), &question, &matches));
         }
-        Ok(Answer { hits, words_only })
+        Ok(answer)
     }
 
-    /// The filter of a query, in the terms of the arena.
-    fn filter(&self, query: &Query, arena: &RwLock<Arena>) -> Result<Filter> {
-        let mut wanted = query.conversations.clone();
+    /// The hits of a query in an index, without snippets.
+    fn find_in(
+        &self,
+        query: &Query,
+        index: &dyn IndexSnapshot,
+        now: Timestamp,
+    ) -> Result<(Answer, Question)> {
+        let question = Question::new(&query.text, now);
+        let (model, dims) = index.model();
+        let (vector, words_only) = self.sense_of(&query.text, model, dims);
+        let filter = self.filter(query)?;
+        let wanted = IndexQuery { question: &question, vector: &vector, filter: &filter, limit: query.limit };
+        let candidates = index.candidates(&wanted)?;
+        Ok((Answer { hits: self.resolve(query, &candidates)?, words_only }, question))
+    }
+
+    /// The filter of a query: the conversations of a folder or in some states are looked up.
+    fn filter(&self, query: &Query) -> Result<ItemFilter> {
+        let mut conversations = (!query.conversations.is_empty()).then(|| query.conversations.clone());
         if query.cwd.is_some() || !query.states.is_empty() {
-            let filter = treering_core::ports::ConversationFilter {
+            let filter = ConversationFilter {
                 cwd: query.cwd.clone(),
                 states: query.states.clone(),
                 after: None,
                 limit: usize::MAX,
             };
-            let found = self.store().reader()?.conversations(self.tenant(), &filter)?;
+            let found = self.reader()?.conversations(&ConversationQuery::List(&filter))?;
             let found = found.into_iter().map(|conversation| conversation.id);
-            wanted = match wanted.is_empty() {
-                true => found.collect(),
-                false => found.filter(|id| wanted.contains(id)).collect(),
-            };
-            if wanted.is_empty() {
-                return Ok(Filter::nothing());
-            }
+            let is_wanted = |id: &ConversationId| conversations.as_ref().is_none_or(|all| all.contains(id));
+            conversations = Some(found.filter(is_wanted).collect());
         }
-        let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
-        Ok(Filter::of(&arena, query, &wanted))
+        Ok(ItemFilter {
+            conversations,
+            thread: query.thread.clone(),
+            author: query.author.clone(),
+            role: query.role,
+            levels: query.levels.clone(),
+            since: query.since,
+            until: query.until,
+        })
     }
 
-    /// Reads what was ranked from the store: what is gone meanwhile is left out.
-    fn resolve(&self, query: &Query, arena: &RwLock<Arena>, ranked: Vec<rank::Ranked>) -> Result<Vec<Hit>> {
-        let reader = self.store().reader()?;
-        let mut hits = Vec::with_capacity(query.limit.min(ranked.len()));
-        for ranked in ranked {
+    /// Reads candidates from the store in one call; those that are gone meanwhile are left out.
+    fn resolve(&self, query: &Query, candidates: &[Candidate]) -> Result<Vec<Hit>> {
+        let is_wanted = |it: &&Candidate| query.min_score.is_none_or(|least| it.signals.score() >= least);
+        let candidates: Vec<&Candidate> = candidates.iter().filter(is_wanted).collect();
+        let reader = self.reader()?;
+        let mut hits = Vec::with_capacity(query.limit.min(candidates.len()));
+        for page in candidates.chunks(query.limit.max(1)) {
+            let refs: Vec<ItemRef> = page.iter().map(|candidate| candidate.item).collect();
+            let items = reader.items(&refs)?;
+            hits.extend(items.into_iter().zip(page).filter_map(|(item, candidate)| {
+                let (conversation, signals) = (candidate.item.conversation(), candidate.signals);
+                let (found, snippet) = (Found::from(item?), Snippet::default());
+                Some(Hit { conversation, found, score: signals.score(), signals, snippet })
+            }));
             if hits.len() >= query.limit {
                 break;
             }
-            if query.min_score.is_some_and(|least| ranked.score < least) {
-                continue;
-            }
-            let (id, item) = {
-                let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
-                let item = arena.items[ranked.item as usize];
-                (arena.shelves[item.conversation as usize].id, item)
-            };
-            let key = ConversationKey { tenant: self.tenant().clone(), id };
-            let found = found(&*reader, &key, &item)?;
-            let Some(found) = found else { continue };
-            let (score, signals) = (ranked.score, ranked.signals);
-            hits.push(Hit { conversation: id, found, score, signals, snippet: Snippet::default() });
         }
+        hits.truncate(query.limit);
         Ok(hits)
     }
 }
 
-fn found(
-    reader: &dyn treering_core::Reader,
-    key: &ConversationKey,
-    item: &arena::Item,
-) -> StoreResult<Option<Found>> {
-    let number = item.number;
-    if item.flags & CALL != 0 {
-        let turn = Span::between(TurnNo(number), TurnNo(number.saturating_add(1)));
-        let calls = reader.tool_calls(key, turn)?;
-        let call = calls.into_iter().find(|call| call.order == u32::from(item.order));
-        return Ok(call.map(|call| Found::Call(Box::new(call))));
+impl From<IndexError> for Error {
+    fn from(error: IndexError) -> Self {
+        match error {
+            IndexError::Store(error) => Self::Store(error),
+            IndexError::Provider(error) => Self::Provider(error),
+        }
     }
-    let Some(level) = Level::new(item.level) else {
-        let message = reader.messages(key, Span::starting(MessageIdx(number), 1))?.pop();
-        let message = message.filter(|message| message.idx.0 == number);
-        return Ok(message.map(|message| Found::Message(Box::new(message))));
-    };
-    let ordinals = Some(Span::between(number, number.saturating_add(1)));
-    let node = reader.nodes(key, &NodeFilter { ordinals, ..NodeFilter::at(level) })?.pop();
-    Ok(node.map(|node| Found::Node(Box::new(node))))
 }
 
 impl From<treering_core::ProviderError> for Error {

@@ -57,6 +57,13 @@ impl Postings {
         }
     }
 
+    /// About how much memory they take.
+    pub(super) fn bytes(&self) -> usize {
+        let sealed = |it: &Sealed| 12 * it.terms.len() + 2 * it.items.len();
+        let open = |items: &Vec<u16>| 48 + 2 * items.capacity();
+        self.sealed.iter().map(sealed).sum::<usize>() + self.open.values().map(open).sum::<usize>()
+    }
+
     /// How many items hold a term.
     pub(super) fn holding(&self, term: TermId) -> u32 {
         let sealed = self.sealed.iter().filter_map(|sealed| sealed.items(term));

@@ -24,22 +24,14 @@ const MOST_TERMS: usize = 32;
 /// How long after a time that a question names people still tell of it, in microseconds.
 const AFTERWARDS: i64 = 7 * 86_400_000_000;
 
-/// An item and how well it fits.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Ranked {
-    pub(super) item: u32,
-    pub(super) score: f32,
-    pub(super) signals: Signals,
-}
-
-/// The items that fit a question best.
+/// The items that fit a question best, the best first.
 pub(super) fn rank(
     arena: &Arena,
     question: &Question,
     vector: &[f32],
     filter: &Filter,
     limit: usize,
-) -> Vec<Ranked> {
+) -> Vec<(u32, Signals)> {
     if filter.impossible || limit == 0 || arena.items.is_empty() {
         return Vec::new();
     }
@@ -83,8 +75,7 @@ pub(super) fn rank(
         scored.truncate(limit);
     }
     scored.sort_unstable_by(order);
-    let ranked = scored.into_iter();
-    ranked.map(|(item, score)| Ranked { item, score, signals: asked.signals(item) }).collect()
+    scored.into_iter().map(|(item, _)| (item, asked.signals(item))).collect()
 }
 
 /// Adds the messages under the nodes that come first: what a node tells of may be said in words that

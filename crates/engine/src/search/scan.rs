@@ -30,6 +30,11 @@ impl Vectors {
         Self { dims, bytes: Vec::new(), scales: Vec::new(), bits: Vec::new() }
     }
 
+    /// About how much memory they take.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.capacity() + 4 * self.scales.capacity() + 8 * self.bits.capacity()
+    }
+
     const fn words(&self) -> usize {
         self.dims.div_ceil(64)
     }

@@ -1,24 +1,19 @@
 //! Sense: what a question means to the model of an index. A model beyond this machine is not waited for long, and one
 //! that does not answer is left in peace for a while: the words alone decide meanwhile.
 
-use std::sync::{PoisonError, RwLock, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
-use super::arena::Arena;
 use super::text;
 use crate::memory::Memory;
 
 impl Memory {
-    /// What a question means to the model of an arena, or why that cannot be said.
-    pub(super) fn sense_of(&self, text: &str, arena: &RwLock<Arena>) -> (Vec<f32>, Option<String>) {
-        let (model, dims) = {
-            let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
-            (arena.model.clone(), arena.dims)
-        };
-        let asked = match self.embedder_named(&model) {
+    /// The vector of a question by the model of an index, or why there is none.
+    pub(super) fn sense_of(&self, text: &str, model: &str, dims: usize) -> (Vec<f32>, Option<String>) {
+        let asked = match self.embedder_named(model) {
             Some(_) if dims == 0 => Err(format!("{model:?} has given no vector yet")),
-            Some(embedder) if embedder.is_remote() => self.ask_patiently(&model, text),
-            Some(_) => self.ask_for_vector(&model, text),
+            Some(embedder) if embedder.is_remote() => self.ask_patiently(model, text),
+            Some(_) => self.ask_for_vector(model, text),
             None => Err(format!("the vectors are of the model {model:?}, which is not configured here")),
         };
         match asked {

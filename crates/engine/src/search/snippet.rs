@@ -1,6 +1,6 @@
 //! Snippets: the part of a text that shows why it was found.
 
-use treering_core::lexicon::{Lexer, TermId};
+use treering_core::lexicon::TermId;
 use treering_core::question::Question;
 
 /// How long a snippet is at the most, in characters.
@@ -8,6 +8,9 @@ const LONGEST: usize = 240;
 
 /// How much of a text is looked at for one, in characters.
 const LOOKED_AT: usize = 20_000;
+
+/// Finds the words of a line that match one of some terms.
+pub(super) type Matches<'a> = dyn Fn(&str, &[TermId]) -> Vec<(usize, usize)> + 'a;
 
 /// A part of a text, and the places in it that match, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -19,13 +22,13 @@ pub struct Snippet {
 }
 
 impl Snippet {
-    /// The part of a text that holds most of a question's words. A lexer that has met them is quick.
-    pub(super) fn of(text: &str, question: &Question, lexer: &Lexer) -> Self {
+    /// The part of a text that holds most of a question's words.
+    pub(super) fn of(text: &str, question: &Question, matches: &Matches<'_>) -> Self {
         let head = text.char_indices().nth(LOOKED_AT).map_or(text, |(end, _)| &text[..end]);
         let line: String = head.split_whitespace().collect::<Vec<_>>().join(" ");
         let terms = question.terms.iter().filter(|term| !term.is_asking);
         let wanted: Vec<TermId> = terms.map(|term| term.id).collect();
-        let found = lexer.matches(&line, &wanted);
+        let found = matches(&line, &wanted);
         let (from, until) = window(&line, &found);
         let mut part = String::new();
         if from > 0 {
@@ -92,6 +95,8 @@ fn window(line: &str, found: &[(usize, usize)]) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
+    use treering_core::lexicon::Lexer;
+
     use super::*;
 
     #[test]
@@ -100,11 +105,13 @@ mod tests {
             Question::new("Which ports does staging use?", "2026-01-01T00:00:00Z".parse().unwrap());
         let text =
             format!("{} The staging\n\nport is 7410, é. {}", "word ".repeat(100), "other ".repeat(100));
-        let snippet = Snippet::of(&text, &question, &Lexer::default());
+        let lexer = Lexer::default();
+        let matches = |line: &str, terms: &[TermId]| lexer.matches(line, terms);
+        let snippet = Snippet::of(&text, &question, &matches);
         let marked = snippet.marked("[", "]");
         assert!(marked.contains("The [staging] [port] is 7410, é."), "{marked}");
         assert!(marked.starts_with('…') && marked.ends_with('…'), "{marked}");
-        assert_eq!(Snippet::of("short", &question, &Lexer::default()).text, "short");
-        assert_eq!(Snippet::of("", &question, &Lexer::default()), Snippet::default());
+        assert_eq!(Snippet::of("short", &question, &matches).text, "short");
+        assert_eq!(Snippet::of("", &question, &matches), Snippet::default());
     }
 }

@@ -2,19 +2,19 @@
 
 #![allow(dead_code, unreachable_pub)]
 
+pub mod sample;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use treering_core::capture::{Arrival, Entry};
 use treering_core::job::RetryPolicy;
 use treering_core::{
-    Clock, Commit, ConversationId, Embedder, Policy, Store, Summarizer, TenantId, Timestamp, Write,
+    Clock, CommitScope, ConversationId, Embedder, Policy, Store, Summarizer, TenantId, Timestamp, Write,
 };
-use treering_engine::{Memory, Parts, Scope, SpendSettings, WorkSettings, Worker};
+use treering_engine::{Memory, Parts, Scope, SearchSettings, SpendSettings, WorkSettings, Worker};
 use treering_providers::{Bpe, Extractive, StaticEmbedder};
 use treering_store::{EmbeddedStore, Sync};
-use treering_testkit::generate::Event;
 use treering_testkit::{FakeClock, Heads};
 
 /// The moment that test clocks show first.
@@ -58,9 +58,20 @@ pub fn parts(
     policy: Policy,
     summarizer: Arc<dyn Summarizer>,
     clock: Arc<dyn Clock>,
-    mut embedders: Vec<Arc<dyn Embedder>>,
+    embedders: Vec<Arc<dyn Embedder>>,
 ) -> Parts {
     let store = EmbeddedStore::open(folder, Sync::Normal).unwrap();
+    parts_over(Arc::new(store), policy, summarizer, clock, embedders)
+}
+
+/// The parts of a memory over a store that is already open.
+pub fn parts_over(
+    store: Arc<dyn Store>,
+    policy: Policy,
+    summarizer: Arc<dyn Summarizer>,
+    clock: Arc<dyn Clock>,
+    mut embedders: Vec<Arc<dyn Embedder>>,
+) -> Parts {
     let work = WorkSettings {
         concurrency: 2,
         batch_delay_ms: 0,
@@ -69,7 +80,7 @@ pub fn parts(
         query_timeout_ms: 5000,
     };
     Parts {
-        store: Arc::new(store),
+        store,
         tokenizer: Arc::new(Bpe::O200k),
         clock,
         summarizer,
@@ -79,6 +90,7 @@ pub fn parts(
         policy,
         work,
         spend: SpendSettings::default(),
+        search: SearchSettings::default(),
     }
 }
 
@@ -93,19 +105,9 @@ pub fn assert_sound(memory: &Memory) {
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
-/// What happens in a conversation, as it is appended.
-pub fn entry(memory: &Memory, event: &Event) -> Entry {
-    let (thread, what) = match event.clone() {
-        Event::Said(thread, said) => return memory.message(thread, said),
-        Event::Called(thread, call) => (thread, Arrival::ToolCall(call)),
-        Event::Answered(thread, call, outcome, at) => (thread, Arrival::ToolResult { call, outcome, at }),
-    };
-    Entry { thread, what }
-}
-
 /// Writes to the store in a folder as another process would, past the memory.
 pub fn commit(folder: &Path, writes: Vec<Write>) {
     let store = EmbeddedStore::open(folder, Sync::Normal).unwrap();
-    let commit = Commit { tenant: TenantId::default(), writes };
-    store.commit(Box::new(move |_| Ok(commit.clone()))).unwrap();
+    let scope = CommitScope::Tenant(TenantId::default());
+    store.commit(scope, Box::new(move |_| Ok(writes.clone()))).unwrap();
 }

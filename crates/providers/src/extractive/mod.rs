@@ -36,7 +36,7 @@ impl Summarizer for Extractive {
     }
 
     fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError> {
-        let source = Facts::of_brief(brief);
+        let source = brief.facts();
         let mut material = Material::of(brief);
         if material.units.is_empty() {
             material = Material::of_raw(brief);
@@ -47,7 +47,7 @@ impl Summarizer for Extractive {
         let budget = target.map_or_else(|| sentences(brief), |target| Budget::Chars(target - target / 32));
         let picks = choose(&material, &told, budget, brief.deduplicate, is_grounded);
         let mut content = NodeContent::default();
-        lists::facts(brief, &source, &mut content);
+        lists::facts(brief, source, &mut content);
         let before = brief.passages.iter().flat_map(|passage| match passage {
             Passage::Node(child) => child.content.topics.as_slice(),
             Passage::Said(_) | Passage::Tool(_) => &[],

@@ -24,7 +24,7 @@ fn brief(strategy: Strategy, length: Length, lines: &[&str]) -> Brief {
         }
     };
     let passages = lines.iter().map(passage).collect();
-    Brief { level: Level::FIRST, strategy, length, deduplicate: true, passages }
+    Brief::new(Level::FIRST, strategy, length, true, passages)
 }
 
 fn summarise(brief: &Brief) -> NodeContent {
@@ -114,7 +114,7 @@ fn parent(strategy: Strategy, length: Length) -> Brief {
     };
     let passages =
         vec![child(&TIDES), child(&TIDES), child(&["Ana: The harbour office bought a new radio."])];
-    Brief { level: Level::FIRST.above(), strategy, length, deduplicate: true, passages }
+    Brief::new(Level::FIRST.above(), strategy, length, true, passages)
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn levels_above_merge_what_the_children_say() {
         assert_eq!(content.files_mentioned, ["src/tide.rs"], "{strategy}");
         assert_eq!(content.overview.matches("SQLite").count(), 1, "{strategy}: {}", content.overview);
         assert!(content.overview.contains("radio"), "{strategy}: {}", content.overview);
-        assert!(accept(&content, &Facts::of_brief(&brief), brief.chars()).is_ok(), "{strategy}");
+        assert!(accept(&content, brief.facts(), brief.chars()).is_ok(), "{strategy}");
     }
 }
 
@@ -158,8 +158,8 @@ fn a_line_of_fragments_is_one_unit_and_told_whole() {
 
 fn check(brief: &Brief) {
     let content = summarise(brief);
-    let source = Facts::of_brief(brief);
-    let fidelity = fidelity(&Facts::of_content(&content), &source);
+    let source = brief.facts();
+    let fidelity = fidelity(&Facts::of_content(&content), source);
     assert_eq!(fidelity.invented, Vec::<String>::new(), "{}", content.overview);
     if let Some(target) = target(brief) {
         let most = target + target / 10;
@@ -194,7 +194,7 @@ proptest! {
         let passages: Vec<Passage> = passages.filter(|passage| {
             matches!(passage, Passage::Said(said) if said.text.chars().any(char::is_alphanumeric))
         }).collect();
-        check(&Brief { level: Level::FIRST, strategy, length: Length::Keep(share), deduplicate: true, passages });
+        check(&Brief::new(Level::FIRST, strategy, Length::Keep(share), true, passages));
     }
 
     #[test]
@@ -210,6 +210,6 @@ proptest! {
         let passages =
             texts.iter().enumerate().map(|(place, text)| said(Role::User, Some(speakers[place % 2]), text));
         let passages = passages.collect();
-        check(&Brief { level: Level::FIRST, strategy, length: Length::Keep(share), deduplicate: true, passages });
+        check(&Brief::new(Level::FIRST, strategy, Length::Keep(share), true, passages));
     }
 }

@@ -66,10 +66,10 @@ impl Summarizer for ModelSummarizer {
 
     fn summarise_metered(&self, brief: &Brief, meter: &dyn Meter) -> Result<NodeContent, ProviderError> {
         let chat = Metered { chat: &*self.chat, meter };
-        let source = Facts::of_brief(brief);
+        let source = brief.facts();
         let mut request = self.request(brief);
         let reply = chat.complete(&request)?;
-        let why = match take(&reply, read::content(&reply.text), brief, &source) {
+        let why = match take(&reply, read::content(&reply.text), brief, source) {
             Ok(content) => return Ok(content),
             Err(why) => why,
         };
@@ -82,8 +82,8 @@ impl Summarizer for ModelSummarizer {
         }
         let second = chat.complete(&request)?;
         // Who does not come to an end in twice the room either may have said enough all the same.
-        let take_part = |reply: &ChatReply| take(reply, read::content_of_cut(&reply.text), brief, &source);
-        let taken = take(&second, read::content(&second.text), brief, &source);
+        let take_part = |reply: &ChatReply| take(reply, read::content_of_cut(&reply.text), brief, source);
+        let taken = take(&second, read::content(&second.text), brief, source);
         taken.or_else(|again| take_part(&second).or_else(|_| take_part(&reply)).map_err(|_| again)).map_err(
             |again| {
                 let reason = format!("{} wrote nothing that can be used: {why}; then: {again}", self.name());

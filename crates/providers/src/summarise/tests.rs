@@ -39,13 +39,7 @@ impl Chat for Script {
 fn brief(text: &str) -> Brief {
     let at = Timestamp::from_micros(1_765_000_000_000_000);
     let said = Said { role: Role::User, author: Some("Ana".into()), at, text: text.into() };
-    Brief {
-        level: Level::FIRST,
-        strategy: Strategy::Detailed,
-        length: Length::Keep(0.5),
-        deduplicate: true,
-        passages: vec![Passage::Said(said)],
-    }
+    Brief::new(Level::FIRST, Strategy::Detailed, Length::Keep(0.5), true, vec![Passage::Said(said)])
 }
 
 const SAID: &str = "Ana put the gauge of Kerzavel into src/tide.rs on 9 December 2025. It reads every 20 minutes and \

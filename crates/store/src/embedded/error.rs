@@ -1,11 +1,13 @@
 //! From SQLite's errors to ones that say what to do.
 
+use std::io;
 use std::path::Path;
 
 use rusqlite::ErrorCode;
+use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
 use treering_core::StoreError;
 
-/// What an error of SQLite means for the store at `path`.
+/// The meaning of an SQLite error for the store at `path`.
 pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
     let path = path.to_path_buf();
     let detail = error.to_string();
@@ -15,7 +17,7 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
             ErrorCode::CannotOpen => StoreError::Failed { path, detail },
             ErrorCode::DiskFull => StoreError::Full { path },
             // No room for the index of the log.
-            ErrorCode::SystemIoFailure if failure.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE => {
+            ErrorCode::SystemIoFailure if failure.extended_code == SQLITE_IOERR_SHMSIZE => {
                 StoreError::Full { path }
             }
             ErrorCode::DatabaseCorrupt => StoreError::Corrupt { path, detail },
@@ -24,19 +26,58 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
                 detail: "it is not a Treering store, or its beginning was overwritten".into(),
             },
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
-                StoreError::Busy { path, seconds: super::open::PATIENCE.as_secs() }
+                StoreError::Busy { path, seconds: super::open::MAX_WAIT.as_secs() }
             }
             _ => StoreError::Failed { path, detail },
         },
-        // A row that does not have the type or the value that it was written with.
+        // A row without the type or the value that it was written with.
         rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
         | rusqlite::Error::InvalidColumnType(..)
-        | rusqlite::Error::Utf8Error(..) => StoreError::Corrupt { path, detail },
+        | rusqlite::Error::Utf8Error(..) => StoreError::Corrupt { path, detail: reason(error) },
         // Every row that is asked for by itself is one that another row refers to.
         rusqlite::Error::QueryReturnedNoRows => {
             StoreError::Corrupt { path, detail: "a row that another refers to is missing".into() }
         }
         _ => StoreError::Failed { path, detail },
     }
+}
+
+/// Why a row could not be read, without the number of the column.
+pub(super) fn reason(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::FromSqlConversionFailure(_, _, why) => why.to_string(),
+        rusqlite::Error::IntegralValueOutOfRange(_, value) => format!("{value} is out of range"),
+        rusqlite::Error::InvalidColumnType(_, column, _) => format!("{column} has the wrong type"),
+        other => other.to_string(),
+    }
+}
+
+/// Whether a write failed below SQLite, or met damage: nothing may be written after it.
+pub(super) fn is_io_failure(error: &rusqlite::Error) -> bool {
+    match error {
+        rusqlite::Error::SqliteFailure(failure, _) => match failure.code {
+            ErrorCode::SystemIoFailure => failure.extended_code != SQLITE_IOERR_SHMSIZE,
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => true,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// An error of the file system while a store's files are handled.
+pub(super) fn explain_io(path: &Path, what: &str, error: &io::Error) -> StoreError {
+    let (path, detail) = (path.to_path_buf(), format!("{what}: {error}"));
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            StoreError::ReadOnly { path, detail }
+        }
+        io::ErrorKind::StorageFull => StoreError::Full { path },
+        _ => StoreError::Failed { path, detail },
+    }
+}
+
+/// The system gave no thread.
+pub(super) fn no_thread(error: &io::Error) -> StoreError {
+    StoreError::Failed { path: Default::default(), detail: format!("cannot start a thread: {error}") }
 }

@@ -1,54 +1,51 @@
-//! The embedded store: one SQLite file in write-ahead mode, no server, several processes at
-//! once.
+//! The embedded store: one SQLite file in write-ahead mode, no server, several processes at once.
 //!
-//! Writers of a process share one connection through a queue (see `queue`), readers take one of
-//! a small pool. A commit is durable when it returns; `Sync` says how durable.
+//! One thread owns the writing connection and commits in groups (`writer`), a second connection checkpoints
+//! (`checkpointer`), readers take a connection from a small pool. A commit is durable when it returns; `Sync` says
+//! against what. After an I/O error the store stops (`health`).
 
-mod ahead;
-mod carry;
+mod backup;
+mod check;
+mod checkpointer;
+mod checksum;
 mod codes;
-mod conversations;
 mod error;
-mod follow;
-mod gather;
-mod log;
+mod health;
 mod open;
-mod places;
-mod queue;
 mod read;
-mod ready;
 mod schema;
-mod spend;
-mod threads;
-mod tree_read;
-mod tree_write;
-mod turns;
-mod vfs;
-mod vigil;
+mod unwritable;
+mod wal;
+mod watch;
 mod write;
+mod writer;
 
-use std::cell::RefCell;
+pub use backup::BackupContents;
+
 use std::fs;
-use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
-use treering_core::StoreError;
-use treering_core::ports::{Description, Plan, Reader, Store, StoreResult};
+use rusqlite::{Connection, Row, TransactionBehavior};
+use treering_core::job::BatchSizes;
+use treering_core::ports::{
+    CommitScope, Cursor, Description, JobFilter, Maintenance, Plan, Reader, Revision, Store, StoreResult,
+};
+use treering_core::{Job, StoreError, TenantId, Timestamp, Write};
 
-use ahead::Planned;
-use carry::Carrier;
-use conversations::Kept;
-use error::explain;
-use open::{beside, make_folder, open_unwritable, open_writer, prepare, refuse_others};
-use queue::Batch;
-use read::{Access, View};
-use tree_read::Tasks;
-use write::Writer;
+use checkpointer::Checkpointer;
+use error::{explain, explain_io};
+use health::Health;
+use open::{Lock, check_application_id, make_folder, open_existing, open_reader, open_writer, sidecar_path};
+use read::View;
+use unwritable::FileState;
+use wal::Finding;
+use watch::Watch;
+use writer::Writer;
 
-/// Readers that are kept open for the next one.
+/// Reading connections that are kept open.
 const POOLED_READERS: usize = 8;
 
 /// What a commit has survived when it returns.
@@ -64,56 +61,64 @@ pub enum Sync {
 /// A store in one file.
 pub struct EmbeddedStore {
     path: PathBuf,
-    /// Closed before the writer: whoever closes last carries the log over into the file, and
-    /// readers cannot.
     readers: Mutex<Vec<Connection>>,
-    /// Ended before the writer is closed, for the same reason.
-    carrier: Carrier,
-    writer: Option<Mutex<Connection>>,
-    /// What is kept of what the writer wrote.
-    kept: Kept,
-    queue: queue::Queue,
-    sync: Sync,
-    log: log::Log,
-    tasks: Tasks,
+    watch: Arc<Watch>,
+    /// Why the store can only be read, where it cannot be written.
+    writer: Result<Writer, StoreError>,
+    health: Arc<Health>,
+    /// What was wrong with the log when this process opened it first.
+    found: Option<Finding>,
+    /// Released last.
+    _lock: Lock,
 }
 
 impl EmbeddedStore {
     /// The name of the store's file in its folder.
     pub const FILE: &'static str = "treering.db";
 
-    /// Opens the store in `folder`, making both where they are missing. A store that this user
-    /// cannot write to is opened for reading.
+    /// Opens the store in `folder`, and creates both where they are missing. A store that cannot be written to, for want
+    /// of rights or of space, is opened for reading.
     pub fn open(folder: &Path, sync: Sync) -> StoreResult<Self> {
         let path = folder.join(Self::FILE);
         make_folder(folder, &path)?;
-        let carrier = Carrier::default();
-        let writer = match open_writer(&path) {
-            Ok(mut connection) => {
-                carrier.watch(&mut connection).map_err(|error| explain(&path, &error))?;
-                Some(Mutex::new(connection))
+        let mut lock = Lock::acquire(folder);
+        let (health, watch) = (Arc::new(Health::default()), Arc::new(Watch::default()));
+        wal::check_database(&path)?;
+        let mut found = None;
+        let checked = match lock.is_exclusive {
+            true => wal::check_before_recovery(&path).map(|finding| found = finding),
+            false => Ok(()),
+        };
+        let writer = match checked.and_then(|()| open_writer(&path, sync, lock.is_exclusive)) {
+            Ok(connection) => {
+                let checkpointer = Checkpointer::start(&path, sync, Arc::clone(&health))?;
+                let (health, watch) = (Arc::clone(&health), Arc::clone(&watch));
+                Ok(Writer::start(&path, connection, checkpointer, health, watch)?)
             }
-            Err(StoreError::ReadOnly { .. }) if path.exists() => None,
+            Err(error @ (StoreError::ReadOnly { .. } | StoreError::Full { .. })) if path.exists() => {
+                Err(error)
+            }
             Err(error) => return Err(error),
         };
-        let (kept, queue, log, readers, tasks) = Default::default();
-        let store = Self { path, writer, kept, queue, sync, log, carrier, readers, tasks };
-        if store.writer.is_none() {
-            let reader = store.open_reader()?;
-            refuse_others(&reader, &store.path)?;
-            let found = schema::version(&reader).map_err(|error| explain(&store.path, &error))?;
-            if found != schema::NEWEST {
-                return Err(StoreError::ReadOnly {
-                    path: store.path,
-                    detail: format!(
-                        "it has schema version {found} and must be brought to {}",
-                        schema::NEWEST
-                    ),
-                });
-            }
-            store.give_back(reader);
+        lock.share();
+        let store = Self { path, readers: Mutex::default(), watch, writer, health, found, _lock: lock };
+        if let Err(error) = &store.writer {
+            // Without space for a migration, the space is what matters.
+            let is_full = matches!(error, StoreError::Full { .. });
+            store.check_readable().map_err(|unreadable| if is_full { error.clone() } else { unreadable })?;
         }
         Ok(store)
+    }
+
+    /// Replaces the store in `folder` by a backup, and creates the folder where it is missing. Nobody may have the store
+    /// open. The store that was there is kept beside it; returns where.
+    pub fn restore(folder: &Path, from: &Path) -> StoreResult<Option<PathBuf>> {
+        backup::restore(folder, &folder.join(Self::FILE), from)
+    }
+
+    /// Reads all of a backup, and says what it holds. One that is damaged, no store, or of a newer version is refused.
+    pub fn inspect_backup(file: &Path) -> StoreResult<BackupContents> {
+        backup::inspect(file)
     }
 
     /// The store's file.
@@ -122,211 +127,197 @@ impl EmbeddedStore {
         &self.path
     }
 
-    fn open_reader(&self) -> StoreResult<Connection> {
-        let open = || -> rusqlite::Result<Connection> {
-            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let mut reader = match &self.writer {
-                Some(_) => Connection::open_with_flags(&self.path, flags)?,
-                None => open_unwritable(&self.path, flags)?,
-            };
-            prepare(&mut reader)?;
-            Ok(reader)
-        };
-        open().map_err(|error| match error.sqlite_error_code() {
-            Some(ErrorCode::CannotOpen) if self.writer.is_none() => StoreError::ReadOnly {
-                path: self.path.clone(),
-                detail: "turns are in its log, which can be read only where its index can be written".into(),
-            },
-            _ => explain(&self.path, &error),
-        })
-    }
-
-    fn writer(&self) -> StoreResult<&Mutex<Connection>> {
-        self.writer.as_ref().ok_or_else(|| {
-            let detail = "this user cannot write to it".into();
-            StoreError::ReadOnly { path: self.path.clone(), detail }
-        })
-    }
-
-    fn give_back(&self, reader: Connection) {
-        let mut pool = lock(&self.readers);
-        if pool.len() < POOLED_READERS {
-            pool.push(reader);
-        }
-    }
-
-    /// Applies a batch in one transaction and one sync. Where one of its plans cannot be written,
-    /// each is applied on its own, so that it alone fails.
-    fn apply(&self, writer: &mut Connection, batch: &mut Batch<'_>) -> Vec<StoreResult<()>> {
-        let together = self.transact(writer, |transaction| {
-            let mut results = Vec::new();
-            while let Some(plan) = batch.next() {
-                results.push(transaction.write(plan)?);
-            }
-            Ok(results)
-        });
-        match together {
-            Ok(results) => results,
-            Err(error) if !is_own_fault(&error) => vec![Err(error); batch.give_all()],
-            Err(error) if batch.given().len() <= 1 => vec![Err(error)],
-            Err(_) => {
-                let alone =
-                    |plan: &mut Planned| self.transact(writer, |transaction| transaction.write(plan))?;
-                batch.given().iter_mut().map(alone).collect()
-            }
-        }
-    }
-
-    /// Runs what writes in a transaction; on an error nothing of it is kept.
-    fn transact<T>(
-        &self,
-        writer: &mut Connection,
-        write: impl FnOnce(&Open<'_, '_>) -> StoreResult<T>,
-    ) -> StoreResult<T> {
-        let failed = |error: rusqlite::Error| explain(&self.path, &error);
-        let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-        let kept = &self.kept;
-        kept.begin(&transaction).map_err(failed)?;
-        let writer = RefCell::new(Writer::new(&transaction, kept));
-        let open =
-            Open { path: &self.path, connection: &transaction, tasks: &self.tasks, kept, writer: &writer };
-        let written = write(&open).and_then(|written| {
-            writer.borrow_mut().settle().map_err(failed)?;
-            Ok(written)
-        });
-        drop(writer);
-        let committed = written.and_then(|written| {
-            transaction.commit().map_err(failed)?;
-            self.log.advance();
-            Ok(written)
-        });
-        if committed.is_err() {
-            kept.forget();
-        }
-        committed
-    }
-
-    fn make_durable(&self) -> StoreResult<()> {
-        if self.sync == Sync::Normal {
+    /// Refuses a store that can only be read and is not of this version.
+    fn check_readable(&self) -> StoreResult<()> {
+        let reader = self.pooled()?;
+        check_application_id(&reader, &self.path)?;
+        let found = schema::version(&reader).map_err(|error| explain(&self.path, &error))?;
+        if found == schema::NEWEST {
             return Ok(());
         }
-        self.log.sync(&beside(&self.path, "-wal")).map_err(|error| match error.kind() {
-            io::ErrorKind::StorageFull => StoreError::Full { path: self.path.clone() },
-            _ => {
-                let detail = format!("the disk did not confirm the write: {error}");
-                StoreError::Failed { path: self.path.clone(), detail }
-            }
-        })
+        let detail = format!("it has schema version {found} and must be migrated to {}", schema::NEWEST);
+        Err(StoreError::ReadOnly { path: self.path.clone(), detail })
     }
-}
 
-/// An open transaction.
-struct Open<'a, 'w> {
-    path: &'a Path,
-    connection: &'w Connection,
-    tasks: &'a Tasks,
-    kept: &'a Kept,
-    writer: &'a RefCell<Writer<'w>>,
-}
+    /// Damaged logs, one sentence each: those that were copied aside, and that of a store that can only be read.
+    fn damaged_logs(&self) -> Vec<String> {
+        let aside = wal::set_aside(&self.path).into_iter().filter(Finding::is_damage);
+        let live = self.writer.is_err().then(|| wal::live_damage(&self.path)).flatten();
+        aside.map(|finding| finding.describe()).chain(live.map(|live| live.describe_live())).collect()
+    }
 
-impl Open<'_, '_> {
-    /// Writes what a plan decides. `Ok(Err(_))` when it refused and wrote nothing.
-    fn write(&self, plan: &mut Planned) -> StoreResult<StoreResult<()>> {
-        let view = View::planning(self, self.path, self.tasks, self.kept);
-        match plan.decide(&view, self.path, self.kept) {
-            Ok(ready) => {
-                let applied = self.writer.borrow_mut().apply(ready);
-                applied.map(Ok).map_err(|error| explain(self.path, &error))
-            }
-            Err(refused) => Ok(Err(refused)),
+    fn open_reader(&self) -> StoreResult<Connection> {
+        open_reader(&self.path).map_err(|error| explain(&self.path, &error))
+    }
+
+    fn writer(&self) -> StoreResult<&Writer> {
+        self.writer.as_ref().map_err(Clone::clone)
+    }
+
+    /// A connection inside a read transaction.
+    fn pooled(&self) -> StoreResult<Pooled<'_>> {
+        if self.writer.is_err() {
+            let (connection, state) = unwritable::begin(&self.path)?;
+            return Ok(Pooled { store: self, connection: Some(connection), state });
         }
-    }
-}
-
-/// Whoever reads in an open transaction reads what is written in it.
-impl Access for &Open<'_, '_> {
-    fn open(&self) -> rusqlite::Result<&Connection> {
-        self.writer.borrow_mut().settle()?;
-        Ok(self.connection)
-    }
-}
-
-/// What does not follow, as it should, from what it is made from.
-fn derived_problems(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    Ok([places::check(connection)?, conversations::check(connection)?].concat())
-}
-
-/// Whether a commit failed for what was in it, and not for the state of the store.
-fn is_own_fault(error: &StoreError) -> bool {
-    matches!(error, StoreError::Failed { .. } | StoreError::Corrupt { .. } | StoreError::Refused(_))
-}
-
-impl Store for EmbeddedStore {
-    fn commit(&self, plan: Plan) -> StoreResult<()> {
-        let writer = self.writer()?;
-        let mut plan = Planned::new(plan);
-        if self.queue.is_led() {
-            plan.look_ahead(&self.path, &self.tasks, &self.kept);
-        }
-        self.queue.commit(plan, |batch| self.apply(&mut lock(writer), batch), || self.make_durable())?;
-        self.carrier.carry(&self.path);
-        Ok(())
-    }
-
-    fn reader(&self) -> StoreResult<Box<dyn Reader + '_>> {
-        let pooled = lock(&self.readers).pop();
-        let connection = match pooled {
+        let connection = match lock(&self.readers).pop() {
             Some(connection) => connection,
             None => self.open_reader()?,
         };
-        let begun = connection.prepare_cached("BEGIN").and_then(|mut s| s.execute([]));
+        let begun = connection.prepare_cached("BEGIN").and_then(|mut begin| begin.execute([]));
         begun.map_err(|error| explain(&self.path, &error))?;
-        let connection = Pooled { store: self, connection: Some(connection) };
-        Ok(Box::new(View::new(connection, &self.path, &self.tasks)))
+        Ok(Pooled { store: self, connection: Some(connection), state: None })
+    }
+
+    fn query<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> StoreResult<T> {
+        let pooled = self.pooled()?;
+        let read = read(&pooled);
+        pooled.check_unchanged()?;
+        read.map_err(|error| explain(&self.path, &error))
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn commit(&self, scope: CommitScope, plan: Plan) -> StoreResult<()> {
+        self.writer()?.commit(scope, plan)
+    }
+
+    fn reader(&self, tenant: &TenantId) -> StoreResult<Box<dyn Reader + '_>> {
+        let pooled = self.pooled()?;
+        let state = pooled.state;
+        Ok(Box::new(View::with_state(pooled, &self.path, tenant, state)?))
+    }
+
+    fn lease(
+        &self,
+        tenant: &TenantId,
+        filter: &JobFilter,
+        worker: &str,
+        sizes: BatchSizes,
+    ) -> StoreResult<Vec<Job>> {
+        let Some(now) = filter.due else { return Ok(Vec::new()) };
+        // A look costs less than the write lock, and mostly nothing is due.
+        if !self.query(|connection| read::has_due_jobs(connection, now, tenant))? {
+            return Ok(Vec::new());
+        }
+        let (filter, worker) = (JobFilter { limit: sizes.largest(), ..filter.clone() }, worker.to_owned());
+        let leased = Arc::new(Mutex::new(Vec::new()));
+        let slot = Arc::clone(&leased);
+        let plan = move |reader: &dyn Reader| {
+            let mut jobs = sizes.take(reader.jobs(&filter)?);
+            jobs.iter_mut().for_each(|job| job.lease(&worker, now));
+            lock(&slot).clone_from(&jobs);
+            Ok(jobs.into_iter().map(Write::PutJob).collect())
+        };
+        self.commit(CommitScope::Tenant(tenant.clone()), Box::new(plan))?;
+        let leased = std::mem::take(&mut *lock(&leased));
+        Ok(leased)
+    }
+
+    fn tenant_with_due_jobs(
+        &self,
+        now: Timestamp,
+        after: Option<&TenantId>,
+    ) -> StoreResult<Option<TenantId>> {
+        self.query(|connection| read::tenant_with_due_jobs(connection, now, after))
+    }
+
+    fn cursors(&self) -> StoreResult<Vec<(TenantId, Cursor)>> {
+        let sql = "SELECT name, seq FROM tenants";
+        self.query(|connection| {
+            let read = |row: &Row<'_>| Ok((tenant(row)?, read::cursor(row.get(1)?)));
+            connection.prepare_cached(sql)?.query_map([], read)?.collect()
+        })
+    }
+
+    fn revision(&self) -> Revision {
+        self.watch.revision()
+    }
+
+    fn wait(&self, seen: Revision, timeout: Duration) -> Revision {
+        match &self.writer {
+            Ok(_) => self.watch.wait(seen, timeout, || self.open_reader().ok()),
+            // A connection that reads the file as it stands notices nothing.
+            Err(_) => self.watch.wait_for_files(seen, timeout, || FileState::of(&self.path)),
+        }
+    }
+
+    fn wake(&self) {
+        self.watch.notify();
+    }
+
+    fn maintenance(&self) -> &dyn Maintenance {
+        self
+    }
+
+    fn concurrency(&self) -> usize {
+        POOLED_READERS
+    }
+}
+
+impl Maintenance for EmbeddedStore {
+    fn tenants(&self) -> StoreResult<Vec<TenantId>> {
+        let sql = "SELECT name FROM tenants ORDER BY name";
+        self.query(|connection| connection.prepare_cached(sql)?.query_map([], tenant)?.collect())
     }
 
     fn check(&self) -> StoreResult<Vec<String>> {
-        let reader = self.open_reader()?;
-        let found = || -> rusqlite::Result<Vec<String>> {
-            let mut problems: Vec<String> = reader
-                .prepare("PRAGMA integrity_check")?
-                .query_map([], |row| row.get::<_, String>(0))?
-                .filter(|line| !matches!(line, Ok(text) if text == "ok"))
-                .collect::<Result<_, _>>()?;
-            let mut orphans = reader.prepare("PRAGMA foreign_key_check")?;
-            let rows = orphans.query_map([], |row| {
-                Ok(format!("a row of {} belongs to no conversation", row.get::<_, String>(0)?))
-            })?;
-            problems.extend(rows.collect::<Result<Vec<_>, _>>()?);
-            problems.extend(derived_problems(&reader)?);
-            Ok(problems)
-        };
-        match found().map_err(|error| explain(&self.path, &error)) {
-            Err(StoreError::Corrupt { detail, .. }) => Ok(vec![detail]),
-            other => other,
+        let mut problems = self.damaged_logs();
+        match self.query(check::problems) {
+            Err(StoreError::Corrupt { detail, .. }) => problems.push(detail),
+            other => problems.extend(other?),
         }
+        Ok(problems)
     }
 
     fn repair(&self) -> StoreResult<Vec<String>> {
-        let failed = |error: rusqlite::Error| explain(&self.path, &error);
-        // Nobody waits while all is well.
-        if derived_problems(&self.open_reader()?).map_err(failed)?.is_empty() {
-            return Ok(Vec::new());
+        self.writer()?;
+        let repair = || -> rusqlite::Result<Vec<String>> {
+            let mut connection = open_existing(&self.path, Sync::Full)?;
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let repaired = check::repair(&transaction)?;
+            transaction.commit()?;
+            Ok(repaired)
+        };
+        repair().map_err(|error| explain(&self.path, &error))
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let incomplete = wal::set_aside(&self.path).into_iter().filter(|finding| !finding.is_damage());
+        let mut warnings = self.damaged_logs();
+        warnings.extend(incomplete.map(|finding| finding.describe()));
+        warnings
+    }
+
+    fn open_warnings(&self) -> Vec<String> {
+        let mut warnings = self.damaged_logs();
+        warnings.extend(self.found.as_ref().filter(|found| !found.is_damage()).map(Finding::describe));
+        warnings
+    }
+
+    fn failure(&self) -> Option<StoreError> {
+        self.health.failure()
+    }
+
+    fn backup(&self, to: &Path) -> StoreResult<()> {
+        if self.writer.is_ok() {
+            return backup::backup(&self.open_reader()?, &self.path, to);
         }
-        let mut writer = lock(self.writer()?);
-        let repaired = self.transact(&mut writer, |open| {
-            let places = places::repair(open.connection).map_err(failed)?;
-            let hours = conversations::repair(open.connection).map_err(failed)?;
-            Ok([places, hours].concat())
-        })?;
-        self.kept.forget();
-        drop(writer);
-        self.make_durable()?;
-        Ok(repaired)
+        let (connection, state) = unwritable::begin(&self.path)?;
+        // A backup needs a transaction of its own.
+        connection.execute_batch("COMMIT").map_err(|error| explain(&self.path, &error))?;
+        backup::backup(&connection, &self.path, to)?;
+        match state.map_or(Ok(()), |state| state.check_unchanged(&self.path)) {
+            Ok(()) => Ok(()),
+            Err(changed) => fs::remove_file(to).map_or_else(
+                |error| Err(explain_io(to, "cannot remove a backup that is not consistent", &error)),
+                |()| Err(changed),
+            ),
+        }
     }
 
     fn describe(&self) -> StoreResult<Description> {
-        let size = |suffix: &str| fs::metadata(beside(&self.path, suffix)).map_or(0, |file| file.len());
+        let size = |suffix: &str| fs::metadata(sidecar_path(&self.path, suffix)).map_or(0, |file| file.len());
         Ok(Description {
             kind: "embedded",
             location: self.path.display().to_string(),
@@ -336,11 +327,32 @@ impl Store for EmbeddedStore {
     }
 }
 
+fn tenant(row: &Row<'_>) -> rusqlite::Result<TenantId> {
+    TenantId::new(row.get::<_, String>(0)?)
+        .map_err(|why| rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, why.into()))
+}
+
+impl Drop for EmbeddedStore {
+    /// The last connection to close empties the log, which only the writer can.
+    fn drop(&mut self) {
+        lock(&self.readers).clear();
+        self.watch.close();
+    }
+}
+
 /// A connection inside a read transaction; it goes back to the pool.
 struct Pooled<'a> {
     store: &'a EmbeddedStore,
     /// Present until it is dropped.
     connection: Option<Connection>,
+    /// The state of the files that reads are checked against, where nothing keeps others from changing them.
+    state: Option<FileState>,
+}
+
+impl Pooled<'_> {
+    fn check_unchanged(&self) -> StoreResult<()> {
+        self.state.map_or(Ok(()), |state| state.check_unchanged(&self.store.path))
+    }
 }
 
 impl Deref for Pooled<'_> {
@@ -353,15 +365,17 @@ impl Deref for Pooled<'_> {
 
 impl Drop for Pooled<'_> {
     fn drop(&mut self) {
-        if let Some(connection) = self.connection.take()
-            && connection.prepare_cached("COMMIT").and_then(|mut s| s.execute([])).is_ok()
-        {
-            self.store.give_back(connection);
+        let Some(connection) = self.connection.take() else { return };
+        // A store that can only be read has no pool: whether a log has to be read changes from time to time.
+        let ended = connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
+        let mut pool = lock(&self.store.readers);
+        if ended.is_ok() && self.store.writer.is_ok() && pool.len() < POOLED_READERS {
+            pool.push(connection);
         }
     }
 }
 
-/// A panic in a plan is caught before it can leave a connection half-used, so poison is ignored.
+/// No lock is held while a plan runs, so that a poisoned one still guards sound data.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,6 @@
 //! Opening the store's file, for writing and for reading, and saying why it cannot be opened.
 
-use std::ffi::CStr;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,11 +10,62 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use treering_core::StoreError;
 use treering_core::ports::StoreResult;
 
-use super::error::explain;
-use super::{schema, vfs};
+use super::error::{explain, explain_io};
+use super::{Sync, checksum, schema};
 
-/// How long a writer waits for other processes before it gives up.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a connection waits for other processes.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// The file that processes lock while they have the store open. SQLite's own files must not be opened beside it.
+const LOCK: &str = "treering.lock";
+
+/// A lock on the store: shared while it is open, exclusive while the first process opens it.
+pub(super) struct Lock {
+    file: Option<File>,
+    /// Whether no other process has the store open.
+    pub(super) is_exclusive: bool,
+}
+
+impl Lock {
+    /// Locks the store in a folder, exclusively if nobody else has it open. Where locks cannot be had (a read-only
+    /// folder, a file system without them) the lock is neither.
+    pub(super) fn acquire(folder: &Path) -> Self {
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        private(&mut options);
+        let Ok(file) = options.open(folder.join(LOCK)) else {
+            return Self { file: None, is_exclusive: false };
+        };
+        let is_exclusive = match file.try_lock() {
+            Ok(()) => true,
+            Err(TryLockError::WouldBlock) => {
+                drop(file.lock_shared());
+                false
+            }
+            Err(TryLockError::Error(_)) => false,
+        };
+        Self { file: Some(file), is_exclusive }
+    }
+
+    /// Refuses to go on where another process has the store open, or where that cannot be known.
+    pub(super) fn check_exclusive(&self, path: &Path) -> StoreResult<()> {
+        let path = path.to_path_buf();
+        match &self.file {
+            Some(_) if self.is_exclusive => Ok(()),
+            Some(_) => Err(StoreError::InUse { path }),
+            None => Err(StoreError::ReadOnly { path, detail: "no write access".into() }),
+        }
+    }
+
+    /// Lets other processes open the store too.
+    pub(super) fn share(&mut self) {
+        if let Some(file) = self.file.as_ref().filter(|_| self.is_exclusive) {
+            drop(file.unlock());
+            drop(file.lock_shared());
+        }
+        self.is_exclusive = false;
+    }
+}
 
 /// Makes the store's folder, for this user alone: conversations are private.
 pub(super) fn make_folder(folder: &Path, path: &Path) -> StoreResult<()> {
@@ -26,84 +76,74 @@ pub(super) fn make_folder(folder: &Path, path: &Path) -> StoreResult<()> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).map_err(|error| {
-        let (path, detail) = (path.to_path_buf(), format!("cannot make {}: {error}", folder.display()));
-        match error.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                StoreError::ReadOnly { path, detail }
-            }
-            io::ErrorKind::StorageFull => StoreError::Full { path },
-            _ => StoreError::Failed { path, detail },
-        }
-    })
+    let what = format!("cannot make {}", folder.display());
+    builder.create(folder).map_err(|error| explain_io(path, &what, &error))
 }
 
-/// Opens the file for writing, making it where it is missing.
-pub(super) fn open_writer(path: &Path) -> StoreResult<Connection> {
+/// Gives a file that is created rights for this user alone.
+pub(super) fn private(options: &mut fs::OpenOptions) {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+}
+
+/// Opens the file for writing, and creates it where it is missing. `is_first` says that no other process has it open:
+/// then its log is emptied first.
+pub(super) fn open_writer(path: &Path, sync: Sync, is_first: bool) -> StoreResult<Connection> {
     let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
         // SQLite says only "unable to open"; the file system knows why.
         Some(ErrorCode::CannotOpen) => cannot_open(path),
         _ => explain(path, &error),
     };
+    create_private(path);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    make_private(path);
-    let mut connection = open_in_way(path, flags, vfs::gathering()).map_err(failed)?;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     // Asked before anything is read: a connection that only reads would leave a log behind.
     if connection.is_readonly("main").map_err(failed)? {
         return Err(StoreError::ReadOnly { path: path.to_path_buf(), detail: "no write access".into() });
     }
-    // Until it is known whose file this is, closing it must not carry its log over.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log(path)).map_err(failed)?;
-    prepare(&mut connection).map_err(failed)?;
-    refuse_others(&connection, path)?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(failed)?;
-    // Nothing is written before its commit: what of a transaction that is taken back was gathered must not reach the
-    // log later, where others may have written meanwhile.
-    connection.pragma_update(None, "cache_spill", false).map_err(failed)?;
+    // Until it is known whose file this is, closing it must not checkpoint its log.
+    let keep_log =
+        |keep| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map(drop);
+    keep_log(has_log(path)).map_err(failed)?;
+    configure(&connection).map_err(failed)?;
+    check_application_id(&connection, path)?;
+    keep_log(false).map_err(failed)?;
     write_ahead(&connection).map_err(failed)?;
-    set_syncs(&connection).map_err(failed)?;
-    // Most of what is written is new, and after a commit in which pages were shared out SQLite goes through all that it
-    // has room for: more of it makes each append slower.
-    connection.pragma_update(None, "cache_size", -4_000).map_err(failed)?;
+    set_durability(&connection, sync).map_err(failed)?;
     connection.pragma_update(None, "journal_size_limit", 64 << 20).map_err(failed)?;
-    match schema::migrate(&mut connection).map_err(failed)? {
-        Ok(()) => Ok(connection),
-        Err(found) => Err(StoreError::TooNew { path: path.to_path_buf(), found, known: schema::NEWEST }),
+    if is_first {
+        // Whatever a crash left in the log goes into the database before anything is acknowledged on top of it.
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(failed)?;
     }
-}
-
-/// Opens the file once more, to carry its log over.
-pub(super) fn open_carrier(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = open_in_way(path, flags, vfs::giving_way())?;
-    prepare(&mut connection)?;
-    set_syncs(&connection)?;
+    // Migrations rebuild tables, so that constraints hold only after them.
+    connection.pragma_update(None, "foreign_keys", false).map_err(failed)?;
+    match schema::migrate(&mut connection).map_err(failed)? {
+        Ok(()) => {}
+        Err(found) => {
+            return Err(StoreError::TooNew { path: path.to_path_buf(), found, known: schema::NEWEST });
+        }
+    }
+    connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
     Ok(connection)
 }
 
-/// Opens the file in a way of ours, if there is one.
-fn open_in_way(path: &Path, flags: OpenFlags, way: Option<&CStr>) -> rusqlite::Result<Connection> {
-    match way {
-        Some(way) => Connection::open_with_flags_and_vfs(path, flags, way),
-        None => Connection::open_with_flags(path, flags),
-    }
-}
-
-/// What SQLite is to sync: the log before it is carried over, and the file after it. Commits are
-/// synced by `log`, which lets others write meanwhile.
-fn set_syncs(connection: &Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "synchronous", "NORMAL")?;
+/// How commits and checkpoints are synced.
+pub(super) fn set_durability(connection: &Connection, sync: Sync) -> rusqlite::Result<()> {
+    let level = match sync {
+        Sync::Full => "FULL",
+        Sync::Normal => "NORMAL",
+    };
+    connection.pragma_update(None, "synchronous", level)?;
     connection.pragma_update(None, "fullfsync", true)
 }
 
-/// Makes the file for this user alone, whatever folder it is in; SQLite gives the files beside it
-/// the same rights. Where it cannot be made, opening it says why.
-fn make_private(path: &Path) {
+/// Creates the file for this user alone, whatever folder it is in; SQLite gives the files beside it the same rights.
+/// Where it cannot be created, opening it says why.
+fn create_private(path: &Path) {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    private(&mut options);
     drop(options.open(path));
 }
 
@@ -120,10 +160,10 @@ fn cannot_open(path: &Path) -> StoreError {
     StoreError::ReadOnly { path, detail }
 }
 
-/// A file of another program or of a newer Treering is left alone.
-pub(super) fn refuse_others(connection: &Connection, path: &Path) -> StoreResult<()> {
+/// Refuses a file of another program or of a newer Treering.
+pub(super) fn check_application_id(connection: &Connection, path: &Path) -> StoreResult<()> {
     let read = || -> rusqlite::Result<(i64, i64, u32)> {
-        // The tables first: whoever makes the store meanwhile makes them together with the rest.
+        // The tables first: another process that creates the store creates them together with the rest.
         let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         let id = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
         Ok((tables, id, schema::version(connection)?))
@@ -140,49 +180,51 @@ pub(super) fn refuse_others(connection: &Connection, path: &Path) -> StoreResult
 }
 
 /// Settings that every connection needs.
-pub(super) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
-    connection.busy_handler(Some(wait_a_little))?;
+pub(super) fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(MAX_WAIT)?;
     connection.set_prepared_statement_cache_capacity(64);
-    // Plans that do not depend on the values bound to them: otherwise SQLite compiles a cached
-    // statement again for every call.
+    // Query plans that do not depend on bound values: otherwise SQLite compiles a cached statement again for every
+    // call.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "cache_size", -16_000)?;
-    connection.pragma_update(None, "temp_store", "MEMORY")
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    checksum::register(connection)
 }
 
-/// Turns write-ahead mode on. Two processes that do so at once make SQLite answer "busy" without
-/// asking the busy handler, so it is asked here.
+/// Turns write-ahead mode on. When two processes do so at once, SQLite answers "busy" without calling the busy handler.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
-    let mut tries = 0;
+    const PAUSE: Duration = Duration::from_millis(10);
+    let mut waited = Duration::ZERO;
     loop {
         match connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0)) {
-            Err(error)
-                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && wait_a_little(tries) =>
-            {
-                tries += 1;
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && waited < MAX_WAIT => {
+                std::thread::sleep(PAUSE);
+                waited += PAUSE;
             }
             other => return other.map(drop),
         }
     }
 }
 
-/// Waits for another process: briefly at first, so that short writes cost little, and with an
-/// uneven step, so that two who wait do not keep meeting.
-fn wait_a_little(tries: i32) -> bool {
-    const STEPS_MICROS: [u64; 8] = [100, 230, 470, 910, 1700, 2900, 4300, 6100];
-    let place = usize::try_from(tries).unwrap_or(0);
-    let step = STEPS_MICROS[place.min(STEPS_MICROS.len() - 1)];
-    std::thread::sleep(Duration::from_micros(step + u64::from(std::process::id() % 7) * 50));
-    let longest = STEPS_MICROS[STEPS_MICROS.len() - 1];
-    (place as u128) < PATIENCE.as_micros() / u128::from(longest)
+/// Opens one more connection for writing to a store that is open.
+pub(super) fn open_existing(path: &Path, sync: Sync) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    configure(&connection)?;
+    set_durability(&connection, sync)?;
+    Ok(connection)
 }
 
-/// Opens a file in a place where nothing can be written. Without its log beside it, the file is
-/// all there is; with one, SQLite has to be able to read both.
-pub(super) fn open_unwritable(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
-    if has_log(path) {
-        return Connection::open_with_flags(path, flags);
-    }
+/// Opens a connection for reading.
+pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    configure(&connection)?;
+    Ok(connection)
+}
+
+/// Opens a file that nobody changes meanwhile.
+pub(super) fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
     let escaped: String = path
         .to_string_lossy()
         .chars()
@@ -194,17 +236,23 @@ pub(super) fn open_unwritable(path: &Path, flags: OpenFlags) -> rusqlite::Result
         })
         .collect();
     let uri = format!("file:{escaped}?immutable=1");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
 }
 
-/// Whether some of what is stored may be in the log only.
-fn has_log(path: &Path) -> bool {
-    fs::metadata(beside(path, "-wal")).is_ok_and(|file| file.len() > 0)
+/// Whether some of the commits may be in the log only.
+pub(super) fn has_log(path: &Path) -> bool {
+    fs::metadata(sidecar_path(path, "-wal")).is_ok_and(|file| file.len() > 0)
 }
 
-/// The file that SQLite keeps beside the store's.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+/// The path of a file that lies beside the store's, with a suffix.
+pub(super) fn sidecar_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.to_path_buf().into_os_string();
     name.push(suffix);
     name.into()
+}
+
+/// Makes the entries of a folder durable.
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }

@@ -1,28 +1,33 @@
 //! The schema of the embedded store and its forward migrations.
 //!
-//! Each migration is one step from a version to the next, never changed once released: a file
-//! of every released version is kept in `tests/fixtures` and opened by the tests.
+//! Each migration is one step from a version to the next, never changed once released: a file of every released version
+//! is kept in `tests/fixtures` and opened by the tests. A new file skips the steps up to version 8.
 
 use rusqlite::{Connection, TransactionBehavior};
 
 /// Marks our files among all SQLite files ("TRNG").
 pub(super) const APPLICATION_ID: i64 = 0x5452_4e47;
 
-const MIGRATIONS: &[&str] = &[
-    include_str!("schema/0001_ground_truth.sql"),
-    include_str!("schema/0002_tree.sql"),
-    include_str!("schema/0003_vectors.sql"),
-    include_str!("schema/0004_spend.sql"),
-    include_str!("schema/0005_quotas.sql"),
-    include_str!("schema/0006_places.sql"),
-    include_str!("schema/0007_fewer_pages.sql"),
+/// Creates all tables of version 8.
+const TABLES_8: &str = include_str!("schema/0008_tables.sql");
+
+/// The statements that lead to each version from the one before.
+const MIGRATIONS: &[&[&str]] = &[
+    &[include_str!("schema/0001_ground_truth.sql")],
+    &[include_str!("schema/0002_tree.sql")],
+    &[include_str!("schema/0003_vectors.sql")],
+    &[include_str!("schema/0004_spend.sql")],
+    &[include_str!("schema/0005_quotas.sql")],
+    &[include_str!("schema/0006_places.sql")],
+    &[include_str!("schema/0007_fewer_pages.sql")],
+    &[include_str!("schema/0008_rename.sql"), TABLES_8, include_str!("schema/0008_copy.sql")],
 ];
 
 /// The newest version this program knows.
 pub(super) const NEWEST: u32 = MIGRATIONS.len() as u32;
 
-/// Brings the file to the newest version. Processes that open it together wait for the first.
-/// `Err(Some(found))` when the file is of a version that is not known yet.
+/// Brings the file to the newest version in one transaction. Processes that open it together wait for the first.
+/// `Ok(Err(found))` when the file has a version that is not known yet.
 pub(super) fn migrate(connection: &mut Connection) -> Result<Result<(), u32>, rusqlite::Error> {
     if version(connection)? == NEWEST {
         return Ok(Ok(()));
@@ -32,13 +37,42 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<Result<(), u32>, ru
     if found > NEWEST {
         return Ok(Err(found));
     }
-    for migration in &MIGRATIONS[found as usize..] {
-        transaction.execute_batch(migration)?;
+    let before = ground_truth(&transaction, found)?;
+    apply(&transaction, found)?;
+    if ground_truth(&transaction, NEWEST)? != before {
+        return Err(rusqlite::Error::QueryReturnedNoRows);
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", NEWEST)?;
     transaction.commit()?;
     Ok(Ok(()))
+}
+
+/// An empty database with the schema of this version.
+pub(super) fn blank() -> rusqlite::Result<Connection> {
+    let connection = Connection::open_in_memory()?;
+    connection.pragma_update(None, "foreign_keys", false)?;
+    super::checksum::register(&connection)?;
+    apply(&connection, 0)?;
+    Ok(connection)
+}
+
+/// Runs the statements that lead from a version to the newest; version 0 is an empty file.
+fn apply(connection: &Connection, found: u32) -> rusqlite::Result<()> {
+    let done = if found == 0 { 8 } else { found as usize };
+    let first = if found == 0 { &[TABLES_8][..] } else { &[] };
+    let steps = MIGRATIONS[done..].iter().copied().flatten();
+    first.iter().chain(steps).try_for_each(|statements| connection.execute_batch(statements))
+}
+
+/// How many rows of ground truth there are: no migration may lose one.
+pub(super) fn ground_truth(connection: &Connection, version: u32) -> rusqlite::Result<(i64, i64, i64)> {
+    if version == 0 {
+        return Ok((0, 0, 0));
+    }
+    let sql = "SELECT (SELECT count(*) FROM conversations), (SELECT count(*) FROM messages),
+        (SELECT count(*) FROM tool_calls)";
+    connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
 }
 
 pub(super) fn version(connection: &Connection) -> Result<u32, rusqlite::Error> {

@@ -1,0 +1,209 @@
+//! Backups: made while others write, and put back.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::damage::alter;
+use crate::logs::{flipped, killed_home};
+use crate::processes::{FILE, Treering, Writer, changed, files};
+use crate::turns::{line, parsed};
+
+fn backup(treering: &Treering, file: &Path) -> Value {
+    parsed(&treering.run(&["backup", file.to_str().unwrap()], b"").expect_success())
+}
+
+fn restore(treering: &Treering, file: &Path) -> Value {
+    parsed(&treering.run(&["restore", "--yes", file.to_str().unwrap()], b"").expect_success())
+}
+
+/// A store with so many turns, in a home of its own.
+fn store(home: &Path, turns: usize) -> Treering {
+    let treering = Treering::at(home);
+    let input: String = (0..turns).map(|no| line(&format!("t.{no}.9"))).collect();
+    treering.run(&["append", "--key", "k"], input.as_bytes()).expect_success();
+    treering
+}
+
+#[test]
+fn backups_under_load_hold_what_was_acknowledged_before() {
+    const WRITERS: usize = 3;
+    let folder = tempfile::tempdir().unwrap();
+    let treering = Treering::at(&folder.path().join("home"));
+    let acknowledged: [AtomicUsize; WRITERS] = Default::default();
+    let writing = AtomicBool::new(true);
+    let mut backups: Vec<(PathBuf, Vec<usize>)> = Vec::new();
+    thread::scope(|scope| {
+        for (no, acknowledged) in acknowledged.iter().enumerate() {
+            let mut writer = Writer::start(&treering, &format!("w{no}"));
+            let writing = &writing;
+            scope.spawn(move || {
+                for turn in (0..).take_while(|_| writing.load(Ordering::SeqCst)) {
+                    writer.send(&line(&format!("w{no}.{turn}.50")));
+                    writer.acknowledgement();
+                    acknowledged.fetch_add(1, Ordering::SeqCst);
+                }
+                writer.finish().expect_success();
+            });
+        }
+        while acknowledged.iter().any(|it| it.load(Ordering::SeqCst) == 0) {
+            thread::yield_now();
+        }
+        for round in 0..5 {
+            let before = acknowledged.iter().map(|it| it.load(Ordering::SeqCst)).collect();
+            let file = folder.path().join(format!("{round}.db"));
+            backup(&treering, &file);
+            backups.push((file, before));
+        }
+        writing.store(false, Ordering::SeqCst);
+    });
+    for (round, (file, before)) in backups.iter().enumerate() {
+        let copy = Treering::at(&folder.path().join(format!("copy-{round}")));
+        assert_eq!(restore(&copy, file)["replaced"], Value::Null);
+        copy.verify();
+        let turns = copy.turns();
+        for (no, before) in before.iter().enumerate() {
+            let found = &turns[&format!("w{no}")];
+            let written = (0..found.len()).map(|turn| format!("w{no}.{turn}.50"));
+            assert!(found.iter().cloned().eq(written), "backup {round} has gaps");
+            assert!(found.len() >= *before, "backup {round} lacks turns of writer {no}");
+        }
+    }
+}
+
+#[test]
+fn a_backup_is_private_and_overwrites_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (treering, out) = (store(&folder.path().join("home"), 3), folder.path().join("out"));
+    fs::create_dir(&out).unwrap();
+    let file = out.join("a.db");
+    let made = backup(&treering, &file);
+    assert_eq!((&made["conversations"], &made["messages"]), (&1.into(), &6.into()));
+    assert_eq!(made["bytes"], fs::metadata(&file).unwrap().len());
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let before = files(&out);
+    let refused = treering.run(&["backup", file.to_str().unwrap()], b"");
+    assert!(refused.code == 1 && refused.complaint().error.contains("exists"), "{refused:?}");
+    let nowhere = out.join("none").join("a.db");
+    treering.run(&["backup", nowhere.to_str().unwrap()], b"").complaint();
+    assert_eq!(changed(&out, &before), [""; 0], "nothing partial is left either");
+}
+
+#[test]
+fn the_store_that_is_replaced_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let treering = store(&folder.path().join("home"), 3);
+    let file = folder.path().join("three.db");
+    backup(&treering, &file);
+    // A killed writer leaves its last turns in the log.
+    let mut writer = Writer::start(&treering, "k");
+    writer.send(&line("u.0.9"));
+    writer.acknowledgement();
+    writer.kill();
+    let unanswered = treering.run(&["restore", file.to_str().unwrap()], b"");
+    assert!(unanswered.code == 1 && unanswered.errors.contains("--yes"), "{unanswered:?}");
+    let restored = restore(&treering, &file);
+    assert_eq!((&restored["conversations"], &restored["messages"]), (&1.into(), &6.into()));
+    assert!(restored["modified"].is_string() && restored["schema_version"].is_u64(), "{restored}");
+    assert_eq!(treering.turns()["k"].len(), 3);
+    treering.verify();
+    let kept = PathBuf::from(restored["replaced"].as_str().unwrap());
+    assert_eq!(kept.parent(), Some(&*treering.home));
+    assert_eq!(restore(&treering, &kept)["messages"], 8, "what was kept is a backup too");
+    assert_eq!(treering.turns()["k"].len(), 4);
+    treering.verify();
+}
+
+#[test]
+fn what_is_no_sound_store_is_not_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let treering = store(&at("home"), 3);
+    let good = at("good.db");
+    backup(&treering, &good);
+    let whole = fs::read(&good).unwrap();
+    let text = whole.windows(14).position(|it| it == b"The answer to ").unwrap();
+    let damaged = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let files_and_words: BTreeMap<&str, (Vec<u8>, &str)> = BTreeMap::from([
+        ("empty", (Vec::new(), "not a Treering store")),
+        ("noise", (vec![7; 9000], "not a Treering store")),
+        ("cut", (whole[..whole.len() / 2].to_vec(), "damaged")),
+        ("tree", (damaged(whole.len() / 2 / 4096 * 4096), "damaged")),
+        ("text", (damaged(text), "not what was stored")),
+    ]);
+    for (name, (bytes, _)) in &files_and_words {
+        fs::write(at(name), bytes).unwrap();
+    }
+    let mut cases: Vec<(PathBuf, &str)> =
+        files_and_words.iter().map(|(name, (_, word))| (at(name), *word)).collect();
+    for (name, script, word) in [
+        ("newer", "PRAGMA user_version = 999", "999"),
+        ("other", "CREATE TABLE songs (name)", "another program"),
+    ] {
+        fs::create_dir(at(name)).unwrap();
+        if name == "newer" {
+            fs::copy(&good, at(name).join(FILE)).unwrap();
+        }
+        alter(&at(name), script);
+        cases.push((at(name).join(FILE), word));
+    }
+    fs::copy(&good, at("logged")).unwrap();
+    fs::write(at("logged-wal"), "x").unwrap();
+    cases.push((at("logged"), "log"));
+    cases.push((at("missing"), "no such file"));
+    cases.push((treering.home.join(FILE), "the store itself"));
+    let before = files(&treering.home);
+    for (file, word) in cases {
+        let refused = treering.run(&["restore", "--yes", file.to_str().unwrap()], b"");
+        let complaint = refused.expect_complaint(&file);
+        assert!(complaint.error.contains(word), "{}: {complaint:?}", file.display());
+        assert_eq!(changed(&treering.home, &before), [""; 0], "{}", file.display());
+    }
+}
+
+#[test]
+fn a_home_that_is_open_is_not_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let treering = store(&folder.path().join("home"), 3);
+    let file = folder.path().join("three.db");
+    backup(&treering, &file);
+    let mut writer = Writer::start(&treering, "k");
+    writer.send(&line("u.0.9"));
+    writer.acknowledgement();
+    let refused = treering.run(&["restore", "--yes", file.to_str().unwrap()], b"");
+    let complaint = refused.expect_complaint(&treering.home);
+    assert!(complaint.error.contains("another process"), "{complaint:?}");
+    writer.send(&line("u.1.9"));
+    writer.acknowledgement();
+    writer.finish().expect_success();
+    assert_eq!(treering.turns()["k"].len(), 5);
+    treering.verify();
+}
+
+/// The remedy that the warning about a damaged log names.
+#[test]
+fn restoring_a_backup_ends_the_warnings_of_a_damaged_log() {
+    let killed = killed_home();
+    let home = flipped(killed.path(), 10_000, 0);
+    let treering = Treering::at(home.path());
+    assert!(treering.run(&["sessions"], b"").errors.contains("the log was damaged"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("good.db");
+    backup(&Treering::at(killed.path()), &file);
+    restore(&treering, &file);
+    treering.run(&["sessions"], b"").expect_success();
+    treering.verify();
+    // A database that is gone is replaced as well.
+    fs::remove_file(home.path().join(FILE)).unwrap();
+    assert!(restore(&treering, &file)["replaced"].is_null());
+    treering.verify();
+}

@@ -1,0 +1,201 @@
+//! Write-ahead logs that a killed writer left behind, whole and damaged.
+
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+use treering::{Memory, Options};
+
+use crate::chance::Chance;
+use crate::processes::{FILE, Treering, Writer, changed, files};
+use crate::turns::{line, parsed, positions};
+
+const LOG: &str = "treering.db-wal";
+const TURNS: usize = 200;
+/// Turns of one commit, at the most.
+const PORTION: usize = 4;
+const HEADER: usize = 32;
+const FRAME: usize = 24 + 4096;
+
+/// A home whose writer was killed when all its turns were acknowledged.
+pub(crate) fn killed_home() -> TempDir {
+    let home = tempfile::tempdir().unwrap();
+    let mut writer = Writer::start(&Treering::at(home.path()), "k");
+    let ids: Vec<String> = (0..TURNS).map(|no| format!("t.{no}.9")).collect();
+    for portion in ids.chunks(PORTION) {
+        writer.send(&portion.iter().map(|id| line(id)).collect::<String>());
+        let mut messages = 0;
+        while messages < 2 * portion.len() {
+            messages += positions(&writer.acknowledgement()).len();
+        }
+    }
+    writer.kill();
+    home
+}
+
+/// A copy of a home in which one byte of the log is another.
+pub(crate) fn flipped(home: &Path, at: usize, bit: usize) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for (name, mut bytes) in files(home) {
+        if name == LOG {
+            bytes[at] ^= 1 << bit;
+        }
+        fs::write(copy.path().join(name), bytes).unwrap();
+    }
+    copy
+}
+
+/// The frames of a log, and the first frame of its last commit.
+fn frames(log: &[u8]) -> (usize, usize) {
+    let count = (log.len() - HEADER) / FRAME;
+    let is_commit = |frame: &usize| log[HEADER + frame * FRAME + 4..][..4] != [0; 4];
+    let commits: Vec<usize> = (0..count).filter(is_commit).collect();
+    assert_eq!(commits.last(), Some(&(count - 1)), "the log ends with a commit");
+    (count, commits[commits.len() - 2] + 1)
+}
+
+/// Every word of the header, and every field and three bytes of the page in frames over the whole log.
+fn places(log: &[u8]) -> Vec<usize> {
+    const IN_FRAME: [usize; 9] = [3, 7, 11, 15, 19, 23, 24, 24 + 2000, FRAME - 1];
+    let (count, last) = frames(log);
+    let some = [0, 1, count / 4, count / 2, count * 3 / 4, last - 1, last, count - 1];
+    let in_frames = some.into_iter().flat_map(|frame| IN_FRAME.map(|at| HEADER + frame * FRAME + at));
+    (0..8).map(|word| 4 * word + 2).chain(in_frames).collect()
+}
+
+fn open(home: &Path) -> Memory {
+    let tokenizer = "cl100k".parse().unwrap();
+    treering::open_with(home, Options { tokenizer, ..Options::default() }).unwrap()
+}
+
+#[test]
+fn no_flipped_bit_of_a_log_loses_turns_in_silence() {
+    let home = killed_home();
+    let log = fs::read(home.path().join(LOG)).unwrap();
+    let (count, last) = frames(&log);
+    let places = places(&log);
+    assert!(places.len() >= 40);
+    for (no, at) in places.into_iter().enumerate() {
+        let copy = flipped(home.path(), at, no % 8);
+        let memory = open(copy.path());
+        let report = memory.verify(|_| ()).unwrap();
+        let missing = 2 * TURNS as u64 - report.messages;
+        let told = memory.open_warnings();
+        let of_log = report.problems.iter().filter(|problem| problem.what.contains("the log was damaged"));
+        let what = format!("byte {at}, {missing} messages missing: {told:?} {:?}", report.problems);
+        // The last commits may be those of the worker, which adds no messages.
+        let is_before_turns = at < HEADER + (count * 3 / 4 + 1) * FRAME;
+        assert!(missing > 0 || !is_before_turns, "every frame counts: {what}");
+        assert!(!told.is_empty() && !memory.warnings().is_empty(), "silent: {what}");
+        if at < HEADER + last * FRAME {
+            assert_eq!(of_log.count(), 1, "{what}");
+        } else {
+            assert!(missing <= 2 * PORTION as u64, "{what}");
+            assert_eq!(of_log.count() + report.warnings.len(), 1, "{what}: {:?}", report.warnings);
+        }
+        assert_eq!(fs::read_dir(copy.path()).unwrap().filter(|it| is_aside(it.as_ref().unwrap())).count(), 1);
+        drop(memory);
+        // Later openings tell of damage too, and of nothing that was only incomplete.
+        let told_again = open(copy.path()).open_warnings();
+        assert_eq!(told_again.is_empty(), report.is_clean(), "{what}");
+    }
+}
+
+fn is_aside(entry: &fs::DirEntry) -> bool {
+    entry.file_name().to_string_lossy().starts_with("treering.db-wal.")
+}
+
+#[test]
+fn commands_tell_of_a_damaged_log_until_its_copy_is_deleted() {
+    let home = killed_home();
+    let log = fs::read(home.path().join(LOG)).unwrap();
+    let (count, _) = frames(&log);
+    let damaged = flipped(home.path(), HEADER + count / 2 * FRAME + 1000, 3);
+    let treering = Treering::at(damaged.path());
+    for command in ["sessions", "stats", "status", "verify"] {
+        let ended = treering.run(&[command], b"");
+        let warning = parsed(&ended.errors)["warning"].as_str().unwrap().to_owned();
+        assert!(warning.contains("the log was damaged") && warning.contains(".damaged-"), "{warning}");
+        assert_eq!(ended.code, i32::from(command == "verify"), "{ended:?}");
+        assert_eq!(ended.lists_problems(), command == "verify", "{ended:?}");
+    }
+    let doctor = treering.run(&["doctor", "--offline"], b"");
+    assert!(doctor.code == 1 && doctor.output.contains("the log was damaged"), "{doctor:?}");
+    for entry in fs::read_dir(damaged.path()).unwrap().map(Result::unwrap).filter(is_aside) {
+        fs::remove_file(entry.path()).unwrap();
+    }
+    treering.verify();
+    treering.run(&["doctor", "--offline"], b"").expect_success();
+
+    let incomplete = flipped(home.path(), HEADER + (count - 1) * FRAME + 1000, 3);
+    let treering = Treering::at(incomplete.path());
+    let first = treering.run(&["sessions"], b"");
+    assert!(first.code == 0 && first.errors.contains("incomplete commit"), "{first:?}");
+    let second = treering.run(&["sessions"], b"");
+    assert!(second.code == 0 && second.errors.is_empty(), "{second:?}");
+    let verified = treering.run(&["verify"], b"");
+    assert!(verified.code == 0 && verified.output.contains("incomplete commit"), "{verified:?}");
+    let doctor = treering.run(&["doctor", "--offline"], b"");
+    assert!(doctor.code == 0 && doctor.output.contains("incomplete commit"), "{doctor:?}");
+}
+
+/// The log of a killed writer is not damaged, even when a second writer went on and was killed too.
+#[test]
+fn the_log_of_killed_writers_is_not_called_damaged() {
+    let mut chance = Chance::seeded();
+    for round in 0..5 {
+        let home = tempfile::tempdir().unwrap();
+        let treering = Treering::at(home.path());
+        let mut survivor = Writer::start(&treering, "survivor");
+        survivor.send(&line("s.0.1"));
+        survivor.acknowledgement();
+        for victim in 0..2 {
+            let mut writer = Writer::start(&treering, "victim");
+            writer.send(&line(&format!("v{victim}.0.1")));
+            writer.acknowledgement();
+            writer.send(&(1..200).map(|no| line(&format!("v{victim}.{no}.800"))).collect::<String>());
+            chance.pause(60_000);
+            writer.kill();
+            survivor.send(&line(&format!("s.{}.1", victim + 1)));
+            survivor.acknowledgement();
+        }
+        survivor.kill();
+        let memory = open(home.path());
+        let told = memory.warnings();
+        assert!(told.iter().all(|warning| !warning.contains("damaged:")), "round {round}: {told:?}");
+        let report = memory.verify(|_| ()).unwrap();
+        assert!(report.is_clean(), "round {round}: {:?}", report.problems);
+        drop(memory);
+        assert_eq!(treering.turns()["survivor"], ["s.0.1", "s.1.1", "s.2.1"], "round {round}");
+    }
+}
+
+#[test]
+fn a_log_without_its_database_is_refused_and_left_alone() {
+    for (is_emptied, is_open) in [(false, false), (true, false), (false, true)] {
+        let home = tempfile::tempdir().unwrap();
+        let treering = Treering::at(home.path());
+        let mut writer = Writer::start(&treering, "k");
+        writer.send(&line("t.0.9"));
+        writer.acknowledgement();
+        let mut open = Some(writer);
+        if !is_open {
+            open.take().unwrap().kill();
+        }
+        match is_emptied {
+            true => fs::write(home.path().join(FILE), "").unwrap(),
+            false => fs::remove_file(home.path().join(FILE)).unwrap(),
+        }
+        let before = files(home.path());
+        let commands: [&[&str]; 7] =
+            [&["sessions"], &["show"], &["export"], &["verify"], &["search", "x"], &["work"], &["append"]];
+        for args in commands {
+            let complaint = treering.run(args, line("x.0.1").as_bytes()).expect_complaint(home.path());
+            assert!(complaint.error.contains("database is missing or empty"), "{args:?}: {complaint:?}");
+        }
+        let doctor = treering.run(&["doctor", "--offline"], b"");
+        assert!(doctor.code == 1 && doctor.output.contains("missing or empty"), "{doctor:?}");
+        assert_eq!(changed(home.path(), &before), [""; 0]);
+        drop(open.map(Writer::kill));
+    }
+}

@@ -1,0 +1,155 @@
+//! A reader that may not write, beside a writer of another user.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use crate::no_right::Unprivileged;
+use crate::processes::{FILE, Treering, Writer, permit};
+use crate::turns::{line, parsed, turns_of};
+
+/// A home of three turns that the reader may read and not write. None where the test runs as a user who cannot become
+/// another one.
+fn shared_home(place: &Unprivileged) -> Option<(Treering, Treering)> {
+    if place.user.is_none() {
+        eprintln!("SKIPPED: only root can run a reader as another user");
+        return None;
+    }
+    let reader = place.treering("shared");
+    let writer = Treering::at(&reader.home);
+    append(&writer, 0, 3);
+    permit(&reader.home, 0o755);
+    // SQLite gives the log and its index the same permissions.
+    permit(&reader.home.join(FILE), 0o644);
+    Some((reader, writer))
+}
+
+fn id(turn: usize) -> String {
+    format!("t.{turn}.9")
+}
+
+/// Appends turns in a process of its own, which closes the store.
+fn append(writer: &Treering, from: usize, until: usize) {
+    let input: String = (from..until).map(|turn| line(&id(turn))).collect();
+    writer.run(&["append", "--key", "k"], input.as_bytes()).expect_success();
+}
+
+fn has_log(home: &Path) -> bool {
+    home.join("treering.db-wal").exists()
+}
+
+#[test]
+fn a_reader_follows_a_writer_that_appends_closes_and_appends_again() {
+    let place = Unprivileged::new();
+    let Some((reader, writer)) = shared_home(&place) else { return };
+    let mut tail = Follower::start(&reader);
+    let mut turns = 3;
+    for _ in 0..3 {
+        let mut open = Writer::start(&writer, "k");
+        for _ in 0..3 {
+            open.send(&line(&id(turns)));
+            open.acknowledgement();
+            turns += 1;
+        }
+        assert!(has_log(&reader.home));
+        assert_eq!(reader.turns()["k"].len(), turns, "with the log");
+        reader.verify();
+        tail.follow(turns);
+        open.finish().expect_success();
+        append(&writer, turns, turns + 1);
+        turns += 1;
+        tail.follow(turns);
+        assert_eq!(reader.turns()["k"].len(), turns, "after the writer closed");
+        reader.verify();
+    }
+    drop(tail);
+    append(&writer, turns, turns + 1);
+    assert!(!has_log(&reader.home), "the last to close empties the log");
+    assert_eq!(reader.turns()["k"].len(), turns + 1);
+    let complaint =
+        reader.run(&["append", "--key", "k"], line("x.0.1").as_bytes()).expect_complaint(&reader.home);
+    assert!(complaint.error.contains("read-only"), "{complaint:?}");
+    assert_eq!(fs::read_dir(&reader.home).unwrap().count(), 2, "the store and its lock");
+}
+
+/// Whatever a reader meets while writers come and go, it is not called damage, and what it shows is whole.
+#[test]
+fn a_reader_never_takes_a_busy_store_for_a_damaged_one() {
+    const ROUNDS: usize = 12;
+    let place = Unprivileged::new();
+    let Some((reader, writer)) = shared_home(&place) else { return };
+    let (writing, acknowledged) = (AtomicBool::new(true), AtomicUsize::new(3));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                append(&writer, 3 + round * 5, 8 + round * 5);
+                acknowledged.store(8 + round * 5, Ordering::SeqCst);
+            }
+            writing.store(false, Ordering::SeqCst);
+        });
+        let mut whole = 0;
+        while writing.load(Ordering::SeqCst) || whole == 0 {
+            let before = acknowledged.load(Ordering::SeqCst);
+            for command in ["export", "verify"] {
+                let ended = reader.run(&[command], b"");
+                if ended.code != 0 {
+                    let complaint = ended.complaint();
+                    let is_passing = complaint.error.contains("while it was read")
+                        || complaint.error.contains("where its index can be written");
+                    assert!(is_passing, "{command}: {complaint:?}");
+                    continue;
+                }
+                whole += 1;
+                if command == "export" {
+                    let turns = turns_of(&ended.output).remove("k").unwrap();
+                    assert!(turns.iter().cloned().eq((0..turns.len()).map(id)), "{turns:?}");
+                    assert!(turns.len() >= before, "{} of {before} turns", turns.len());
+                } else {
+                    assert_eq!(parsed(&ended.output)["clean"], true, "{}", ended.output);
+                }
+            }
+        }
+    });
+    assert_eq!(reader.turns()["k"].len(), 3 + ROUNDS * 5);
+}
+
+/// `treering tail`, which has the store open all the while.
+struct Follower {
+    process: Child,
+    lines: BufReader<std::process::ChildStdout>,
+    turns: usize,
+}
+
+impl Follower {
+    /// Follows what comes after the three turns that are there.
+    fn start(reader: &Treering) -> Self {
+        let mut command = reader.command(&["tail"]);
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(process.stderr.take().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.contains("following"), "{said}");
+        let lines = BufReader::new(process.stdout.take().unwrap());
+        Self { process, lines, turns: 3 }
+    }
+
+    /// Waits until so many turns were told of, and the context after the last of them.
+    fn follow(&mut self, turns: usize) {
+        let mut event = String::new();
+        while self.turns < turns || event != "context" {
+            let mut line = String::new();
+            assert!(self.lines.read_line(&mut line).unwrap() > 0, "it ended after {} turns", self.turns);
+            parsed(&line)["event"].as_str().unwrap().clone_into(&mut event);
+            self.turns += usize::from(event == "turn");
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}

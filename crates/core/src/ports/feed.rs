@@ -1,0 +1,99 @@
+//! The change feed: everything that was written to a tenant, in the order of its commits.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::commit::LogLine;
+use crate::error::Invalid;
+use crate::hash::ContentHash;
+use crate::ids::ConversationId;
+use crate::message::Message;
+use crate::node::Node;
+use crate::tool::ToolCall;
+
+/// A position in the change feed of a tenant. Opaque: only the store that returned it can interpret it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Cursor(String);
+
+impl Cursor {
+    const MAX_LEN: usize = 64;
+
+    /// The position before the first change.
+    #[must_use]
+    pub const fn start() -> Self {
+        Self(String::new())
+    }
+
+    /// The text of the cursor, which [`Cursor::from_str`] reads back.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        if text.len() > Self::MAX_LEN || !text.chars().all(|c| c.is_ascii_graphic()) {
+            let why = "a cursor is a short text without spaces, as an earlier answer returned it";
+            return Err(Invalid::new(format!("cursor {text:?}"), why));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// Which kinds of changes a follower wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ChangeFilter<'a> {
+    /// Messages.
+    pub messages: bool,
+    /// Tool calls.
+    pub tool_calls: bool,
+    /// Nodes.
+    pub nodes: bool,
+    /// Log lines about conversations.
+    pub log: bool,
+    /// Vectors of this model.
+    pub vectors_of: Option<&'a str>,
+}
+
+impl ChangeFilter<'_> {
+    /// Everything that is searched: messages, tool calls and nodes.
+    #[must_use]
+    pub const fn content() -> Self {
+        Self { messages: true, tool_calls: true, nodes: true, log: false, vectors_of: None }
+    }
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// A message was added.
+    Message(ConversationId, Message),
+    /// A tool call was added, or got its result.
+    ToolCall(ConversationId, ToolCall),
+    /// A node was written.
+    Node(ConversationId, Box<Node>),
+    /// A log line about a conversation was added.
+    Log(ConversationId, LogLine),
+    /// A vector was stored for this content.
+    Vector(ContentHash, Vec<f32>),
+}
+
+/// A page of the change feed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Changes {
+    /// The changes in the order of their commits. An item that changed twice appears once, at its latest place.
+    pub items: Vec<Change>,
+    /// The position after this page.
+    pub cursor: Cursor,
+    /// Whether the page ends at the end of the feed.
+    pub is_last: bool,
+}

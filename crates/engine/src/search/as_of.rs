@@ -1,0 +1,43 @@
+//! Search in the past: an index over one conversation as it was, made for one question.
+
+use std::sync::{Arc, RwLock};
+
+use treering_core::ports::{Change, NodeFilter, Span};
+use treering_core::{ConversationId, MessageIdx, Timestamp, TurnNo};
+
+use super::arena::Arena;
+use super::in_process::ArenaSnapshot;
+use super::{Answer, Query};
+use crate::error::Result;
+use crate::memory::Memory;
+
+impl Memory {
+    /// The hits of a query in one conversation as it was when it had `end` messages, without snippets.
+    pub(crate) fn search_as_of(
+        &self,
+        query: &Query,
+        id: ConversationId,
+        end: u32,
+        now: Timestamp,
+    ) -> Result<Answer> {
+        let reader = self.reader()?;
+        let model = self.index_in_use(&*reader)?.model;
+        let dims = self.dims_of(&model)?;
+        let messages = reader.messages(id, Span::between(MessageIdx(0), MessageIdx(end)))?;
+        let mut calls = reader.tool_calls(id, Span::starting(TurnNo(0), usize::MAX))?;
+        calls.retain(|call| call.before.0 < end);
+        let mut nodes = reader.nodes(id, &NodeFilter::default())?;
+        nodes.retain(|node| node.task.is_sealed_at(MessageIdx(end), node.source.until));
+        let messages = messages.into_iter().map(|message| Change::Message(id, message));
+        let calls = calls.into_iter().map(|call| Change::ToolCall(id, call));
+        let nodes = nodes.into_iter().map(|node| Change::Node(id, Box::new(node)));
+        let changes: Vec<Change> = messages.chain(calls).chain(nodes).collect();
+        let mut index = Arena::new(&model, dims);
+        for (change, sense) in changes.iter().zip(self.senses_of(&*reader, (&model, dims), &changes)?) {
+            index.add(change, sense);
+        }
+        drop(reader);
+        let index = ArenaSnapshot::new(Arc::new(RwLock::new(index)));
+        Ok(self.find_in(query, &index, now)?.0)
+    }
+}

@@ -1,0 +1,67 @@
+//! The in-process index behind the port: an arena that follows the store.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use treering_core::TenantId;
+use treering_core::lexicon::TermId;
+use treering_core::ports::{Candidate, IndexError, IndexQuery, IndexSnapshot, SearchIndex, StoreResult};
+
+use super::arena::Arena;
+use super::filter::Filter;
+use super::rank::rank;
+use crate::error::Error;
+use crate::memory::Memory;
+
+/// The indexes of a process.
+pub(super) struct InProcessIndex<'a>(pub(super) &'a Memory);
+
+impl SearchIndex for InProcessIndex<'_> {
+    fn snapshot(&self, tenant: &TenantId) -> Result<Box<dyn IndexSnapshot + '_>, IndexError> {
+        let arena = self.0.of_tenant(tenant.clone()).arena();
+        let arena = arena.map_err(|error| match error {
+            Error::Store(error) => IndexError::Store(error),
+            Error::Provider(error) => IndexError::Provider(error),
+            other => IndexError::Store(treering_core::Invalid::new("index", other.to_string()).into()),
+        })?;
+        Ok(Box::new(ArenaSnapshot::new(arena)))
+    }
+}
+
+/// An arena, for one question.
+pub(super) struct ArenaSnapshot {
+    arena: Arc<RwLock<Arena>>,
+    model: String,
+    dims: usize,
+}
+
+impl ArenaSnapshot {
+    pub(super) fn new(arena: Arc<RwLock<Arena>>) -> Self {
+        let (model, dims) = {
+            let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
+            (arena.model.clone(), arena.dims)
+        };
+        Self { arena, model, dims }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Arena> {
+        self.arena.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl IndexSnapshot for ArenaSnapshot {
+    fn model(&self) -> (&str, usize) {
+        (&self.model, self.dims)
+    }
+
+    fn candidates(&self, query: &IndexQuery<'_>) -> StoreResult<Vec<Candidate>> {
+        let arena = self.read();
+        let filter = Filter::of(&arena, query.filter);
+        let ranked = rank(&arena, query.question, query.vector, &filter, query.limit);
+        let candidate = |(item, signals)| Candidate { item: arena.item_ref(item), signals };
+        Ok(ranked.into_iter().map(candidate).collect())
+    }
+
+    fn matches(&self, line: &str, terms: &[TermId]) -> Vec<(usize, usize)> {
+        self.read().lexer.matches(line, terms)
+    }
+}

@@ -1,0 +1,356 @@
+//! The worker: takes due jobs under a lease, runs them, and commits what they made together with
+//! what follows from it. Several workers, in one process or many, share the work.
+
+mod run;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use treering_core::job::BatchSizes;
+use treering_core::ports::JobFilter;
+use treering_core::{Advice, ConversationId, Job, ProviderError, TenantId};
+
+use crate::embed;
+use crate::error::{Error, Result};
+use crate::faults::{self, Fault};
+use crate::leases::Leases;
+use crate::memory::Memory;
+
+/// How many jobs a thread takes at once from a summariser on this machine.
+const LOCAL_BATCH: usize = 4;
+/// How many texts' jobs are embedded at once.
+const EMBEDDED_AT_ONCE: usize = 32;
+/// How often a worker in a pause looks whether it should stop.
+const PAUSE_STEP: Duration = Duration::from_millis(100);
+/// How often an idle worker looks for work that other processes planned.
+const IDLE: Duration = Duration::from_millis(500);
+/// How often who waits for a worker looks whether it has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Which jobs to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Scope {
+    /// Only those of this conversation.
+    pub conversation: Option<ConversationId>,
+    /// Only those up to this height: 0 for turns, then the levels.
+    pub up_to: Option<u8>,
+    /// Only those of exactly this height.
+    pub only: Option<u8>,
+}
+
+/// What became of one run of a job.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ran {
+    /// It is done.
+    Done,
+    /// Somebody else had done it, or what it works on is gone.
+    Moot,
+    /// It failed, and is tried again or was given up.
+    Failed(ProviderError),
+}
+
+/// How much a worker did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Worked {
+    /// Jobs that are done.
+    pub done: u32,
+    /// Runs that failed.
+    pub failed: u32,
+}
+
+/// Jobs of one tenant that were leased together.
+struct Batch {
+    memory: Memory,
+    jobs: Vec<Job>,
+}
+
+/// Whose jobs a worker runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tenants {
+    /// Those of the memory's own tenant.
+    Own,
+    /// Those of every tenant of the store, a batch of each in turn.
+    All,
+}
+
+/// Runs the jobs of a memory.
+#[derive(Clone)]
+pub struct Worker {
+    memory: Memory,
+    tenants: Tenants,
+    leases: Arc<Leases>,
+    /// The tenant that had its turn last.
+    last: Arc<Mutex<Option<TenantId>>>,
+    /// Held while a fallback summariser writes.
+    stand_in: Arc<Mutex<()>>,
+}
+
+impl Worker {
+    /// A worker for the memory's own tenant.
+    pub fn new(memory: Memory) -> Result<Self> {
+        Self::with(memory, Tenants::Own)
+    }
+
+    /// A worker for every tenant of the memory's store.
+    pub fn for_all_tenants(memory: Memory) -> Result<Self> {
+        Self::with(memory, Tenants::All)
+    }
+
+    fn with(memory: Memory, tenants: Tenants) -> Result<Self> {
+        let mut random = [0; 6];
+        getrandom::fill(&mut random).map_err(|error| {
+            treering_core::Invalid::new("worker", format!("the system gives no randomness: {error}"))
+        })?;
+        let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let leases = Arc::new(Leases::new(format!("{}-{digits}", std::process::id())));
+        Ok(Self { memory, tenants, leases, last: Arc::default(), stand_in: Arc::default() })
+    }
+
+    /// Runs due jobs, several at once, until none is due any more. Calls `after` for each run.
+    pub fn run(&self, scope: &Scope, after: &(dyn Fn(&Job, &Ran) + Sync)) -> Result<Worked> {
+        self.run_until(&AtomicBool::new(false), scope, after)
+    }
+
+    /// The same, until `stop` is set: jobs at hand are finished, no other is taken.
+    pub fn run_until(
+        &self,
+        stop: &AtomicBool,
+        scope: &Scope,
+        after: &(dyn Fn(&Job, &Ran) + Sync),
+    ) -> Result<Worked> {
+        // Threads cost more than a look, and a worker in the background looks after every commit.
+        let Some(first) = self.lease(scope)? else { return Ok(Worked::default()) };
+        let (worked, first) = (Mutex::new(Worked::default()), Mutex::new(Some(first)));
+        let running = AtomicBool::new(true);
+        let settings = self.memory.work();
+        let first_error = thread::scope(|threads| {
+            let keeper = threads.spawn(|| self.leases.keep(self.memory.store(), &running));
+            let work = || self.work(scope, after, &worked, &first, [&running, stop]);
+            let hands: Vec<_> = (0..settings.concurrency.max(1)).map(|_| threads.spawn(work)).collect();
+            let ends: Vec<Result<()>> =
+                hands.into_iter().map(|hand| hand.join().unwrap_or_else(panicked)).collect();
+            running.store(false, Ordering::Release);
+            self.memory.store().wake();
+            drop(keeper.join());
+            ends.into_iter().find_map(Result::err)
+        });
+        match first_error {
+            Some(error) => Err(error),
+            None => Ok(*lock(&worked)),
+        }
+    }
+
+    /// Runs jobs in the background until the handle is dropped.
+    pub fn spawn(self) -> WorkerHandle {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (leases, memory, asked) = (Arc::clone(&self.leases), self.memory.clone(), Arc::clone(&stop));
+        let thread = thread::spawn(move || {
+            let mut reindexing = Reindexing::new(&self);
+            while !asked.load(Ordering::Acquire) {
+                let revision = self.memory.store().revision();
+                // A store that stopped refuses every lease until it is reopened.
+                if self.memory.failure().is_some() {
+                    self.memory.store().wait(revision, IDLE);
+                    continue;
+                }
+                let worked = self.run_until(&asked, &Scope::default(), &|_, _| {});
+                if worked.is_err() || worked.is_ok_and(|worked| worked == Worked::default()) {
+                    reindexing.step(&self.memory);
+                    self.memory.store().wait(revision, IDLE);
+                }
+            }
+        });
+        WorkerHandle { stop, leases, memory, thread: Some(thread) }
+    }
+
+    /// One thread's share of the work. The first batch is leased already.
+    fn work(
+        &self,
+        scope: &Scope,
+        after: &(dyn Fn(&Job, &Ran) + Sync),
+        worked: &Mutex<Worked>,
+        first: &Mutex<Option<Batch>>,
+        [running, stop]: [&AtomicBool; 2],
+    ) -> Result<()> {
+        let remote = !self.memory.works_at_once();
+        let goes_on = || running.load(Ordering::Acquire) && !stop.load(Ordering::Acquire);
+        loop {
+            let revision = self.memory.store().revision();
+            let batch = match lock(first).take() {
+                // Leased already: it is run also when the worker was asked to stop meanwhile.
+                Some(batch) => Some(batch),
+                None if goes_on() => self.lease(scope)?,
+                None => return Ok(()),
+            };
+            let Some(Batch { memory, jobs }) = batch else {
+                // Jobs that others run may plan more: the work is over when nobody has any left.
+                if self.leases.is_empty() {
+                    return Ok(());
+                }
+                self.memory.store().wait(revision, Duration::from_millis(20));
+                continue;
+            };
+            let mut pause_ms = if remote { self.memory.work().batch_delay_ms } else { 0 };
+            let (embeddings, others): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(embed::is_embedding);
+            let together = std::iter::once(embeddings).filter(|jobs| !jobs.is_empty());
+            for jobs in together.chain(others.into_iter().map(|job| vec![job])) {
+                let ran = self.run_jobs(&memory, &jobs);
+                self.leases.remove(&memory, &jobs);
+                self.memory.store().wake();
+                let ran = ran.inspect_err(|_| running.store(false, Ordering::Release))?;
+                for (job, ran) in jobs.iter().zip(&ran) {
+                    match ran {
+                        Ran::Done => lock(worked).done += 1,
+                        Ran::Failed(ProviderError { advice: Advice::Wait(ms), .. }) => {
+                            pause_ms = pause_ms.max(*ms);
+                            continue;
+                        }
+                        Ran::Failed(_) => lock(worked).failed += 1,
+                        Ran::Moot => {}
+                    }
+                    after(job, ran);
+                }
+            }
+            let until = Instant::now() + Duration::from_millis(pause_ms);
+            while goes_on() && Instant::now() < until {
+                thread::sleep(PAUSE_STEP.min(until.saturating_duration_since(Instant::now())));
+            }
+        }
+    }
+
+    /// The jobs of a scope that are due now.
+    fn due(&self, scope: &Scope, limit: usize) -> JobFilter {
+        let heights = match (scope.only, scope.up_to) {
+            (Some(only), _) => Some((only, only)),
+            (None, Some(most)) => Some((0, most)),
+            (None, None) => None,
+        };
+        let due = Some(self.memory.clock().now());
+        JobFilter { conversation: scope.conversation, heights, due, ..JobFilter::all(limit) }
+    }
+
+    /// Leases a batch of due jobs: many turns to embed, or else a few others.
+    fn lease(&self, scope: &Scope) -> Result<Option<Batch>> {
+        let others = if self.memory.works_at_once() { LOCAL_BATCH } else { 1 };
+        let sizes = BatchSizes { turns: EMBEDDED_AT_ONCE, others };
+        let filter = self.due(scope, sizes.largest());
+        let lease = |memory: &Memory| -> Result<Option<Batch>> {
+            let jobs = memory.store().lease(memory.tenant(), &filter, self.leases.worker(), sizes)?;
+            self.leases.add(memory, &jobs);
+            faults::reach(Fault::Leased);
+            Ok((!jobs.is_empty()).then(|| Batch { memory: memory.clone(), jobs }))
+        };
+        match self.tenants {
+            Tenants::Own => lease(&self.memory),
+            Tenants::All => self.lease_in_turn(lease),
+        }
+    }
+
+    /// Leases a batch from the next tenant that has one, after the one that had its turn last.
+    fn lease_in_turn(&self, lease: impl Fn(&Memory) -> Result<Option<Batch>>) -> Result<Option<Batch>> {
+        let (store, now) = (self.memory.store(), self.memory.clock().now());
+        let mut last = lock(&self.last);
+        let started_at = last.clone();
+        loop {
+            let next = store.tenant_with_due_jobs(now, last.as_ref())?;
+            // A round ends where it began, or at its second end.
+            let is_round = next.is_none() && last.is_none();
+            last.clone_from(&next);
+            if let Some(tenant) = &next
+                && let Some(batch) = lease(&self.memory.of_tenant(tenant.clone()))?
+            {
+                return Ok(Some(batch));
+            }
+            if is_round || (next.is_some() && next == started_at) {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// The tenants whose vectors may still be of another model than the configured one. New tenants begin with that.
+struct Reindexing {
+    waiting: VecDeque<TenantId>,
+    /// Not before this moment, after a failure.
+    not_before: Instant,
+}
+
+impl Reindexing {
+    fn new(worker: &Worker) -> Self {
+        let waiting = match worker.tenants {
+            Tenants::Own => vec![worker.memory.tenant().clone()],
+            Tenants::All => worker.memory.store().maintenance().tenants().unwrap_or_default(),
+        };
+        Self { waiting: waiting.into(), not_before: Instant::now() }
+    }
+
+    /// Brings one tenant to the configured model, if its search does not use it yet. A failure is tried again later, and
+    /// `status` shows that it is not done.
+    fn step(&mut self, memory: &Memory) {
+        if Instant::now() < self.not_before {
+            return;
+        }
+        let Some(tenant) = self.waiting.pop_front() else { return };
+        let of_tenant = memory.of_tenant(tenant.clone());
+        let done = of_tenant.wants_reindexing().and_then(|wants| match wants {
+            true => of_tenant.reindex(&mut |_| ()).map(drop),
+            false => Ok(()),
+        });
+        if done.is_err() {
+            self.waiting.push_back(tenant);
+            self.not_before = Instant::now() + Duration::from_millis(memory.work().retry.base_delay_ms);
+        }
+    }
+}
+
+/// A worker in the background. It stops, after the jobs at hand, when this is dropped.
+#[must_use]
+pub struct WorkerHandle {
+    stop: Arc<AtomicBool>,
+    leases: Arc<Leases>,
+    memory: Memory,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl WorkerHandle {
+    /// Has it take no more jobs. It is not waited for.
+    pub fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.memory.store().wake();
+    }
+
+    /// Stops it, and waits for the jobs at hand until a moment at the most. Those that still run then are given back
+    /// for another worker to take; their calls are left alone, and what they bring harms nothing. How many these are.
+    pub fn stop_by(mut self, deadline: Instant) -> Result<usize> {
+        self.ask_to_stop();
+        let Some(thread) = self.thread.take() else { return Ok(0) };
+        while !thread.is_finished() {
+            if Instant::now() >= deadline {
+                return self.leases.give_back();
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+        Ok(0)
+    }
+}
+
+impl Drop for WorkerHandle {
+    fn drop(&mut self) {
+        self.ask_to_stop();
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn panicked(_: Box<dyn std::any::Any + Send>) -> Result<()> {
+    let why = "a thread of it panicked; its jobs run again when their leases end";
+    Err(Error::Invalid(treering_core::Invalid::new("worker", why)))
+}

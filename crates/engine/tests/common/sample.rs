@@ -1,0 +1,133 @@
+//! A small store with something in every table: two tenants, tool calls, threads, nodes of two levels, jobs of every
+//! kind, kept vectors, spend and a log.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use treering_core::ports::{NodeFilter, Store};
+use treering_core::spend::{Charge, Money, Spent};
+use treering_core::{
+    CommitScope, ConversationId, Embedder, Entry, EntryKind, Job, JobKind, Json, Level, Naming, NewMessage,
+    NewToolCall, Policy, Role, TenantId, ThreadName, ToolResult, Write,
+};
+use treering_engine::{Incoming, Matching, Memory, NewConversation, Scope, Target, Worker};
+use treering_providers::StaticEmbedder;
+use treering_store::{EmbeddedStore, Sync};
+use treering_testkit::generate::external;
+use treering_testkit::{Bags, FakeClock, Heads};
+
+use super::{parts, start};
+
+/// The name of the second tenant.
+pub const OTHER_TENANT: &str = "acme";
+
+/// The memory of such a store, with the embedder whose vectors it keeps.
+pub fn open(folder: &Path) -> Memory {
+    let assignments = ["window_chars=200", "min_flush_chars=0", "group_children=2", "group_chars=off"];
+    let policy = Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap();
+    let clock = Arc::new(FakeClock::at(start().plus_micros(86_400_000_000)));
+    let embedders: Vec<Arc<dyn Embedder>> =
+        vec![Arc::new(Bags::named("bags")), Arc::new(StaticEmbedder::new())];
+    let mut parts = parts(folder, policy, Arc::new(Heads::default()), clock, embedders);
+    // Two threads would share out sequence numbers in an order that depends on the scheduler.
+    parts.work.concurrency = 1;
+    Memory::new(parts, TenantId::default())
+}
+
+/// Runs every job that is due.
+pub fn work(memory: &Memory) {
+    Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+}
+
+/// Writes the store into a folder.
+pub fn write(folder: &Path) {
+    let memory = open(folder);
+    let other = memory.of_tenant(TenantId::new(OTHER_TENANT).unwrap());
+    let harbour = append(&memory, "harbour", turns("harbour", 0..6));
+    append(&memory, "harbour", branch());
+    append(&other, "depot", turns("depot", 0..3));
+    work(&memory);
+    work(&other);
+    // What is appended now keeps its jobs.
+    append(&memory, "quay", turns("quay", 0..2));
+    let node = {
+        let store = EmbeddedStore::open(folder, Sync::Normal).unwrap();
+        let reader = store.reader(&TenantId::default()).unwrap();
+        reader.nodes(harbour, &NodeFilter::at(Level::FIRST)).unwrap().remove(0)
+    };
+    let job = Job::plan(harbour, JobKind::EmbedNode(node.level(), node.ordinal(), node.id), start());
+    let charge = |conversation| Charge {
+        at: start(),
+        conversation,
+        model: "openai/gpt-4o-mini".into(),
+        spent: Spent { calls: 2, tokens_in: 900, tokens_out: 120, money: Money(207_000), unpriced: 0 },
+    };
+    commit(
+        folder,
+        vec![Write::AddJob(job), Write::AddSpend(charge(Some(harbour))), Write::AddSpend(charge(None))],
+    );
+}
+
+/// Appends one more turn to a conversation.
+pub fn append_turn(memory: &Memory, name: &str, number: i64) {
+    append(memory, name, turns(name, number..number + 1));
+}
+
+fn commit(folder: &Path, writes: Vec<Write>) {
+    let store = EmbeddedStore::open(folder, Sync::Normal).unwrap();
+    let scope = CommitScope::Tenant(TenantId::default());
+    store.commit(scope, Box::new(move |_| Ok(writes.clone()))).unwrap();
+}
+
+fn append(memory: &Memory, name: &str, entries: Vec<Entry>) -> ConversationId {
+    let about = NewConversation {
+        external_id: Some(external(name)),
+        title: Some(name.to_owned()),
+        naming: Naming::Source,
+        cwd: Some(format!("/projects/{name}")),
+        project_path: Some("/projects".to_owned()),
+        ..NewConversation::default()
+    };
+    let incoming = Incoming { target: Target::Named(about), entries, matching: Matching::None };
+    memory.append(incoming).unwrap().conversation.id
+}
+
+/// Turns of a question, a tool call with its result, and an answer.
+fn turns(name: &str, numbers: std::ops::Range<i64>) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for number in numbers {
+        let at = start().plus_micros(number * 60_000_000);
+        let ask = format!("What is the depth at berth {number} of the {name} after the dredging in spring?");
+        let answer =
+            format!("Berth {number} of the {name} is {number}.4 m deep; the survey was done on Monday.");
+        let said = |role, text: String, id: &str| {
+            let external_id = Some(external(&format!("{name}-{id}-{number}")));
+            let author = (role == Role::User).then(|| "mara".to_owned());
+            NewMessage { external_id, author, ..NewMessage::new(role, text, at) }
+        };
+        let outcome = ToolResult {
+            result: Json::string(&format!("{number}.4 m at berth {number}")),
+            success: Some(true),
+            duration_ms: Some(12),
+        };
+        let call = NewToolCall {
+            name: "read_gauge".into(),
+            args: Json::new(&format!("{{\"berth\":{number},\"of\":\"{name}\"}}")).unwrap(),
+            outcome: Some(outcome),
+            at,
+            external_id: Some(external(&format!("{name}-call-{number}"))),
+        };
+        entries.push(Entry::message(ThreadName::main(), said(Role::User, ask, "ask")));
+        entries.push(EntryKind::ToolCall(call).into());
+        entries.push(Entry::message(ThreadName::main(), said(Role::Assistant, answer, "answer")));
+    }
+    entries
+}
+
+/// A thread beside the main one.
+fn branch() -> Vec<Entry> {
+    let thread = ThreadName::new("idea").unwrap();
+    let at = start().plus_micros(600_000_000);
+    let said = |role, text: &str| Entry::message(thread.clone(), NewMessage::new(role, text, at));
+    vec![said(Role::User, "And if we moved the gauge?"), said(Role::Assistant, "Then it reads 0.2 m less.")]
+}

@@ -1,0 +1,44 @@
+//! Stores that every released version left behind: they open, verify clean, and go on.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::{assert_sound, sample};
+use treering_store::EmbeddedStore;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures")
+}
+
+#[test]
+fn stores_of_every_released_version_verify_clean() {
+    let mut fixtures: Vec<PathBuf> =
+        std::fs::read_dir(folder()).unwrap().map(|it| it.unwrap().path()).collect();
+    fixtures.sort();
+    assert_eq!(fixtures.len(), 8);
+    for fixture in fixtures {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::copy(&fixture, home.path().join(EmbeddedStore::FILE)).unwrap();
+        let memory = sample::open(home.path());
+        let report = memory.verify(|_| ()).unwrap();
+        assert!(report.is_clean(), "{}: {:#?}", fixture.display(), report.problems);
+        sample::work(&memory);
+        assert_sound(&memory);
+        assert!(memory.repair().unwrap().trees.is_empty(), "{}", fixture.display());
+        assert_sound(&memory);
+    }
+}
+
+/// Writes the store of the present version into the fixtures. Run once for each version of the schema, before it is
+/// released: `cargo test -p treering-engine --test fixtures -- --ignored`. The file of a released version stays as it is.
+#[test]
+#[ignore = "writes a fixture"]
+fn write_the_fixture_of_this_version() {
+    let home = tempfile::tempdir().unwrap();
+    sample::write(home.path());
+    let file = home.path().join(EmbeddedStore::FILE);
+    std::fs::copy(file, folder().join("schema-0008.sqlite")).unwrap();
+}

@@ -1,0 +1,138 @@
+//! Power loss: durability is proven, not asserted. Workloads run on a disk that records every write and sync; then the
+//! memory is opened from states that a power cut could have left behind, with torn, lost and reordered writes.
+//! In each of them every acknowledged turn is there word for word, no append is half there, `verify` is clean, and the
+//! program goes on.
+//!
+//! `TREERING_CRASH_STATES=10000` explores that many states and prints a table (with `--nocapture`);
+//! `TREERING_CRASH_SEED` draws other states. A failing state is kept in a folder, and its seed is printed.
+
+#![cfg(unix)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "all of this is test code, also outside of functions marked as tests"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod faults;
+mod turns;
+mod workloads;
+
+use std::path::Path;
+
+use common::assert_sound;
+use treering_engine::Memory;
+use treering_testkit::disk::{CrashState, explore};
+use turns::{append, label, stored, transcript};
+use workloads::Workload;
+
+/// States of a run that is not asked for more, over all workloads.
+const SHORT_RUN: usize = 420;
+
+/// The share of all states, in per cent, that faults get.
+const FAULT_SHARE: usize = 30;
+
+/// The share of all states, in per cent, that a kill after a failed sync gets.
+const KILL_SHARE: usize = 10;
+
+/// States over all workloads, and whether this is the long run.
+fn budget() -> (usize, bool) {
+    match std::env::var("TREERING_CRASH_STATES") {
+        Ok(states) => (states.parse().unwrap(), true),
+        Err(_) => (SHORT_RUN, false),
+    }
+}
+
+/// Explores crash states of a workload and prints a row of the table.
+fn run(workload: &Workload, states: usize) {
+    let check = |state: &CrashState, folder: &Path| check(workload, state, folder);
+    let explored = explore(&workload.log, &workload.name, states, &check).unwrap();
+    // Everything in a store of an older version was acknowledged before the recording began.
+    let older = workload.transcript.as_ref().map_or(0, Vec::len) * explored.states;
+    println!(
+        "{:32} {:6} states {:8} acknowledged turns checked {:6} recorded steps",
+        workload.name,
+        explored.states,
+        explored.acknowledged + older,
+        explored.entries
+    );
+}
+
+/// The promises that hold in every crash state.
+fn check(workload: &Workload, state: &CrashState, folder: &Path) {
+    let memory = workload.setup.open(folder).unwrap();
+    assert_sound(&memory);
+    let before = contents(workload, &memory);
+    if let Some(expected) = &workload.transcript {
+        assert_eq!(before, *expected, "the store of the older version has lost something");
+    }
+    for label in &state.acknowledged {
+        assert!(before.contains(label), "turn {label} was acknowledged and is lost");
+    }
+    let one_more = label("after", 0, 0);
+    append(&memory, &one_more).unwrap();
+    // Jobs that the power cut interrupted resume.
+    workloads::work(&memory);
+    drop(memory);
+    let memory = workload.setup.open(folder).unwrap();
+    let (new, old): (Vec<String>, _) =
+        contents(workload, &memory).into_iter().partition(|turn| turn.contains(&one_more));
+    assert!(!new.is_empty(), "the turn after the power cut is lost");
+    assert_eq!(old, before);
+    assert_sound(&memory);
+}
+
+/// The turns of a memory: their labels, or all of their text where a store was not filled by a workload.
+fn contents(workload: &Workload, memory: &Memory) -> Vec<String> {
+    match workload.transcript {
+        Some(_) => transcript(memory),
+        None => stored(memory).into_iter().collect(),
+    }
+}
+
+#[test]
+fn acknowledged_turns_survive_every_power_cut() {
+    let (all_states, is_long) = budget();
+    let recorded = [
+        workloads::one_writer(),
+        workloads::sixteen_writers(),
+        workloads::sealing(),
+        workloads::checkpoints(),
+        workloads::import(),
+        workloads::index(),
+    ];
+    let mut fixtures = workloads::fixtures();
+    if !is_long {
+        // The latest version may need no migration.
+        fixtures.drain(..fixtures.len() - 2);
+    }
+    let migrations: Vec<Workload> = fixtures.iter().map(|fixture| workloads::migration(fixture)).collect();
+    let states = all_states * (100 - FAULT_SHARE - KILL_SHARE) / 100;
+    let of_migrations = states / 10;
+    for workload in &migrations {
+        run(workload, of_migrations.div_ceil(migrations.len()));
+    }
+    for workload in &recorded {
+        run(workload, (states - of_migrations).div_ceil(recorded.len()));
+    }
+    if is_long {
+        run(&workloads::long_log(), states / 50);
+    }
+}
+
+#[test]
+fn acknowledged_turns_survive_failed_writes_and_syncs() {
+    let (all_states, _) = budget();
+    let recorded: Vec<Workload> = faults::all().into_iter().map(faults::one_fault).collect();
+    for workload in &recorded {
+        run(workload, (all_states * FAULT_SHARE / 100).div_ceil(recorded.len()));
+    }
+}
+
+#[test]
+fn acknowledged_turns_survive_a_kill_after_a_failed_sync() {
+    let (all_states, _) = budget();
+    run(&faults::kill_after_failed_sync(), all_states * KILL_SHARE / 100);
+}

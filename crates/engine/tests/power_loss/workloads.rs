@@ -1,0 +1,229 @@
+//! The workloads whose file operations are recorded, without faults.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use rusqlite::Connection;
+use treering_core::TenantId;
+use treering_core::{Embedder, Policy, StoreError};
+use treering_engine::{Memory, Scope, Worker};
+use treering_providers::StaticEmbedder;
+use treering_store::{EmbeddedStore, Sync};
+use treering_testkit::disk::{Disk, Log, scratch_folder};
+use treering_testkit::{Bags, FakeClock, Heads};
+
+use crate::common::{parts_over, start};
+use crate::turns::{append, label, transcript};
+
+/// A recording, and how its crash states are opened and checked.
+pub(crate) struct Workload {
+    pub(crate) name: String,
+    pub(crate) log: Log,
+    pub(crate) setup: Setup,
+    /// The transcript that a migrated store must have; other stores hold labelled turns.
+    pub(crate) transcript: Option<Vec<String>>,
+}
+
+/// How a memory is put together.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    pub(crate) policy: Policy,
+    pub(crate) embedders: Vec<Arc<dyn Embedder>>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { policy: Policy::default(), embedders: vec![Arc::new(StaticEmbedder::new())] }
+    }
+}
+
+impl Setup {
+    /// Opens the store in a folder so that a commit survives a power cut.
+    pub(crate) fn open(&self, folder: &Path) -> Result<Memory, StoreError> {
+        // Later than every lease of the workload, so that a crashed worker's jobs are free again.
+        self.open_at(folder, 3_600_000_000)
+    }
+
+    fn open_at(&self, folder: &Path, micros: i64) -> Result<Memory, StoreError> {
+        let store = EmbeddedStore::open(folder, Sync::Full)?;
+        let clock = Arc::new(FakeClock::at(start().plus_micros(micros)));
+        let (policy, embedders) = (self.policy.clone(), self.embedders.clone());
+        let parts = parts_over(Arc::new(store), policy, Arc::new(Heads::default()), clock, embedders);
+        Ok(Memory::new(parts, TenantId::default()))
+    }
+}
+
+/// A workload in progress.
+pub(crate) struct Bench {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) disk: Disk,
+    pub(crate) setup: Setup,
+}
+
+impl Bench {
+    pub(crate) fn new(setup: Setup) -> Self {
+        Self::with_fixture(setup, None)
+    }
+
+    fn with_fixture(setup: Setup, fixture: Option<&Path>) -> Self {
+        let folder = scratch_folder().unwrap();
+        if let Some(fixture) = fixture {
+            std::fs::copy(fixture, folder.path().join(EmbeddedStore::FILE)).unwrap();
+        }
+        let disk = Disk::watch(folder.path()).unwrap();
+        Self { folder, disk, setup }
+    }
+
+    pub(crate) fn open(&self) -> Memory {
+        self.setup.open_at(self.folder.path(), 0).unwrap()
+    }
+
+    /// Appends turns and notes each acknowledgement.
+    fn append_all(
+        &self,
+        memory: &Memory,
+        conversation: &str,
+        writer: usize,
+        numbers: std::ops::Range<usize>,
+    ) {
+        for number in numbers {
+            let label = label(conversation, writer, number);
+            append(memory, &label).unwrap();
+            self.disk.acknowledge(&label);
+        }
+    }
+
+    /// Checkpoints as another process would.
+    pub(crate) fn checkpoint(&self, mode: &str) -> rusqlite::Result<()> {
+        let connection = Connection::open(self.folder.path().join(EmbeddedStore::FILE))?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()))
+    }
+
+    pub(crate) fn finish(self, name: &str) -> Workload {
+        Workload { name: name.into(), log: self.disk.log(), setup: self.setup, transcript: None }
+    }
+}
+
+pub(crate) fn one_writer() -> Workload {
+    let bench = Bench::new(Setup::default());
+    bench.append_all(&bench.open(), "alone", 0, 0..60);
+    bench.finish("one writer")
+}
+
+/// Each writer has a conversation of its own, and all share another.
+pub(crate) fn sixteen_writers() -> Workload {
+    let bench = Bench::new(Setup::default());
+    let memory = bench.open();
+    thread::scope(|scope| {
+        for writer in 0..16 {
+            let (bench, memory) = (&bench, &memory);
+            scope.spawn(move || {
+                for number in 0..4 {
+                    bench.append_all(memory, &format!("own{writer}"), writer, number..number + 1);
+                    bench.append_all(memory, "shared", writer, number..number + 1);
+                }
+            });
+        }
+    });
+    drop(memory);
+    bench.finish("sixteen writers")
+}
+
+/// Small windows and groups, so that nodes of several levels are written.
+fn growing() -> Setup {
+    let assignments = ["window_chars=400", "min_flush_chars=0", "group_children=2", "group_chars=off"];
+    let policy = Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap();
+    Setup { policy, ..Setup::default() }
+}
+
+pub(crate) fn work(memory: &Memory) {
+    Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+}
+
+pub(crate) fn sealing() -> Workload {
+    let bench = Bench::new(growing());
+    let memory = bench.open();
+    for round in 0..6 {
+        bench.append_all(&memory, "grows", 0, round * 5..(round + 1) * 5);
+        work(&memory);
+    }
+    drop(memory);
+    bench.finish("sealing and nodes")
+}
+
+/// The WAL is checkpointed in every way, and by closing the store.
+pub(crate) fn checkpoints() -> Workload {
+    let bench = Bench::new(Setup::default());
+    let mut from = 0;
+    for _ in 0..3 {
+        let memory = bench.open();
+        for mode in ["PASSIVE", "RESTART", "TRUNCATE", "FULL"] {
+            bench.append_all(&memory, "alone", 0, from..from + 5);
+            from += 5;
+            bench.checkpoint(mode).unwrap();
+        }
+        bench.append_all(&memory, "alone", 0, from..from + 2);
+        from += 2;
+    }
+    bench.finish("checkpoints")
+}
+
+/// So many turns that the store checkpoints its log by itself.
+pub(crate) fn long_log() -> Workload {
+    let bench = Bench::new(Setup::default());
+    bench.append_all(&bench.open(), "alone", 0, 0..1600);
+    bench.finish("a long log")
+}
+
+pub(crate) fn import() -> Workload {
+    let bench = Bench::new(Setup::default());
+    let memory = bench.open();
+    bench.append_all(&memory, "alone", 0, 0..3);
+    bench.append_all(&memory, "import", 0, 0..1);
+    bench.append_all(&memory, "import", 0, 0..1);
+    bench.append_all(&memory, "alone", 0, 3..6);
+    drop(memory);
+    bench.finish("an import, replayed")
+}
+
+/// The stores that every released version has left behind, in the order of the versions.
+pub(crate) fn fixtures() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures");
+    let mut fixtures: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    fixtures.sort();
+    fixtures
+}
+
+/// A store of an older version is opened and migrated. Everything in it was acknowledged long ago.
+pub(crate) fn migration(fixture: &Path) -> Workload {
+    let bench = Bench::with_fixture(Setup::default(), Some(fixture));
+    let memory = bench.open();
+    let transcript = Some(transcript(&memory));
+    drop(memory);
+    let name = format!("migration of {}", fixture.file_stem().unwrap().display());
+    Workload { transcript, ..bench.finish(&name) }
+}
+
+/// Vectors that are kept, and a change of the model that makes them.
+pub(crate) fn index() -> Workload {
+    let (first, second): (Arc<dyn Embedder>, Arc<dyn Embedder>) =
+        (Arc::new(Bags::named("first")), Arc::new(Bags::named("second")));
+    let bench = Bench::new(Setup { embedders: vec![first.clone(), second.clone()], ..Setup::default() });
+    let memory = bench.open();
+    for round in 0..4 {
+        bench.append_all(&memory, "indexed", 0, round * 5..(round + 1) * 5);
+        work(&memory);
+    }
+    drop(memory);
+    let bench = Bench { setup: Setup { embedders: vec![second, first], ..Setup::default() }, ..bench };
+    let memory = bench.open();
+    bench.append_all(&memory, "indexed", 0, 20..23);
+    memory.reindex(&mut |_| ()).unwrap();
+    bench.append_all(&memory, "indexed", 0, 23..26);
+    work(&memory);
+    drop(memory);
+    bench.finish("index and reindex")
+}

@@ -1,0 +1,152 @@
+//! A memory whose store met an I/O error: writes are refused until it is reopened, reads and contexts go on, and the
+//! worker waits.
+
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use treering_core::job::BatchSizes;
+use treering_core::ports::{CommitScope, Cursor, JobFilter, Maintenance, Plan, Revision, Store, StoreResult};
+use treering_core::{
+    ConversationId, Entry, ExternalId, Job, NewMessage, Policy, Reader, Role, StoreError, TenantId,
+    ThreadName, Timestamp,
+};
+use treering_engine::{ContextRequest, Error, Incoming, Matching, Memory, NewConversation, Query, Target};
+use treering_providers::StaticEmbedder;
+use treering_store::{EmbeddedStore, Sync};
+use treering_testkit::disk::{Disk, Fault, FaultKind, FaultPoint, FileRole, scratch_folder};
+use treering_testkit::{FakeClock, Heads};
+
+use common::{parts_over, start};
+
+/// A store that counts leases and tells of every wait.
+struct Counting {
+    inner: EmbeddedStore,
+    leases: Arc<AtomicUsize>,
+    waits: Mutex<Sender<()>>,
+}
+
+impl Store for Counting {
+    fn commit(&self, scope: CommitScope, plan: Plan) -> StoreResult<()> {
+        self.inner.commit(scope, plan)
+    }
+
+    fn reader(&self, tenant: &TenantId) -> StoreResult<Box<dyn Reader + '_>> {
+        self.inner.reader(tenant)
+    }
+
+    fn lease(
+        &self,
+        tenant: &TenantId,
+        filter: &JobFilter,
+        worker: &str,
+        sizes: BatchSizes,
+    ) -> StoreResult<Vec<Job>> {
+        self.leases.fetch_add(1, Ordering::SeqCst);
+        self.inner.lease(tenant, filter, worker, sizes)
+    }
+
+    fn tenant_with_due_jobs(
+        &self,
+        now: Timestamp,
+        after: Option<&TenantId>,
+    ) -> StoreResult<Option<TenantId>> {
+        self.inner.tenant_with_due_jobs(now, after)
+    }
+
+    fn cursors(&self) -> StoreResult<Vec<(TenantId, Cursor)>> {
+        self.inner.cursors()
+    }
+
+    fn revision(&self) -> Revision {
+        self.inner.revision()
+    }
+
+    fn wait(&self, _: Revision, _: Duration) -> Revision {
+        // Nobody may be listening any more.
+        let _ = self.waits.lock().unwrap().send(());
+        self.inner.revision()
+    }
+
+    fn wake(&self) {
+        self.inner.wake();
+    }
+
+    fn maintenance(&self) -> &dyn Maintenance {
+        self.inner.maintenance()
+    }
+
+    fn concurrency(&self) -> usize {
+        self.inner.concurrency()
+    }
+}
+
+fn open(folder: &Path) -> (Memory, Arc<AtomicUsize>, Receiver<()>) {
+    let (leases, (sender, waits)) = (Arc::<AtomicUsize>::default(), channel());
+    let inner = EmbeddedStore::open(folder, Sync::Full).unwrap();
+    let store = Counting { inner, leases: Arc::clone(&leases), waits: Mutex::new(sender) };
+    let clock = Arc::new(FakeClock::at(start()));
+    let embedders: Vec<Arc<dyn treering_core::Embedder>> = vec![Arc::new(StaticEmbedder::new())];
+    let parts = parts_over(Arc::new(store), Policy::default(), Arc::new(Heads::default()), clock, embedders);
+    (Memory::new(parts, TenantId::default()), leases, waits)
+}
+
+fn say(memory: &Memory, text: &str) -> Result<ConversationId, Error> {
+    let key = ExternalId::new("gates").unwrap();
+    let target = Target::Named(NewConversation { external_id: Some(key), ..NewConversation::default() });
+    let message = NewMessage::new(Role::User, text, memory.clock().now());
+    let entries = vec![Entry::message(ThreadName::main(), message)];
+    Ok(memory.append(Incoming { target, entries, matching: Matching::None })?.conversation.id)
+}
+
+#[test]
+fn a_failed_sync_stops_writes_and_the_worker_and_nothing_else() {
+    let folder = scratch_folder().unwrap();
+    let disk = Disk::watch(folder.path()).unwrap();
+    let (memory, leases, waits) = open(folder.path());
+    let text = |number: usize| format!("How is gate {number}? {}", "We wait at the lock. ".repeat(30));
+    let mut number = 0;
+    // Until there is work that a context would wait for.
+    let id = loop {
+        let id = say(&memory, &text(number)).unwrap();
+        number += 1;
+        if !memory.gate(id).unwrap().is_clear() {
+            break id;
+        }
+    };
+    assert!(memory.failure().is_none());
+    disk.inject(Fault { role: FileRole::Wal, point: FaultPoint::Sync, skip: 0, kind: FaultKind::Io });
+    for _ in 0..2 {
+        let refused = say(&memory, &text(number)).unwrap_err();
+        assert!(matches!(refused, Error::Store(StoreError::Stopped { .. })), "{refused}");
+        assert!(refused.hint().unwrap().contains("restart"), "{refused}");
+    }
+    assert_eq!(disk.faults_struck(), 1, "the second write never reached the disk");
+    assert!(matches!(memory.failure(), Some(Error::Store(StoreError::Stopped { .. }))));
+
+    let before = leases.load(Ordering::SeqCst);
+    let worker = memory.work_in_background().unwrap();
+    (0..3).for_each(|_| waits.recv().unwrap());
+    assert_eq!(leases.load(Ordering::SeqCst), before, "the worker waits");
+    let found = memory.search(&Query { text: "gate 0".into(), limit: 1, ..Query::default() }).unwrap();
+    assert_eq!(found.hits.len(), 1);
+    // However patient it is: nobody here will do the work.
+    let patience = Some(Duration::from_secs(100_000));
+    let request = ContextRequest { patience, ..ContextRequest::new(id) };
+    let context = memory.context(&request).unwrap();
+    assert!(context.receipt.gate.degraded, "{:?}", context.receipt.gate);
+    drop(worker);
+
+    drop(memory);
+    let (reopened, ..) = open(folder.path());
+    assert!(reopened.failure().is_none());
+    say(&reopened, &text(number)).unwrap();
+    let report = reopened.verify(|_| ()).unwrap();
+    assert!(report.is_clean(), "{:?}", report.problems);
+}

@@ -1,0 +1,153 @@
+//! Many tenants in one store: one worker serves them in turn, search memory is bounded, and no cache crosses a tenant.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use common::{assert_sound, parts, start};
+use tempfile::TempDir;
+use treering_core::ports::{ConversationFilter, JobFilter};
+use treering_core::{
+    ConversationId, Entry, JobState, NewMessage, Policy, Role, TenantId, ThreadName, Timestamp,
+};
+use treering_engine::{
+    ContextRequest, Incoming, Matching, Memory, NewConversation, Query, Scope, SearchSettings, Target, Worker,
+};
+use treering_providers::StaticEmbedder;
+use treering_testkit::generate::external;
+use treering_testkit::{Bags, FakeClock, Heads};
+
+/// A memory whose search indexes may take so many bytes. With kept vectors every turn makes a job.
+fn memory(memory_bytes: usize, has_jobs: bool) -> (Memory, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(start()));
+    let embedders: Vec<Arc<dyn treering_core::Embedder>> =
+        if has_jobs { vec![Arc::new(Bags::default())] } else { vec![Arc::new(StaticEmbedder::new())] };
+    let mut parts = parts(folder.path(), Policy::default(), Arc::new(Heads::default()), clock, embedders);
+    parts.search = SearchSettings { memory_bytes };
+    parts.work.concurrency = 1;
+    (Memory::new(parts, TenantId::default()), folder)
+}
+
+fn tenant(number: usize) -> TenantId {
+    TenantId::new(format!("tenant-{number}")).unwrap()
+}
+
+/// Appends turns to a conversation that has the same key and id for every tenant.
+fn append(memory: &Memory, turns: std::ops::Range<usize>) -> ConversationId {
+    let about = NewConversation {
+        id: Some(ConversationId::from_bytes([7; 16])),
+        external_id: Some(external("talk")),
+        ..NewConversation::default()
+    };
+    let name = memory.tenant().to_string();
+    let entries = turns.flat_map(|turn| {
+        let at = Timestamp::from_micros(start().as_micros() + turn as i64 * 1_000_000);
+        [
+            (Role::User, format!("{name} asks for berth {turn}")),
+            (Role::Assistant, format!("berth {turn} is free")),
+        ]
+        .map(|(role, text)| Entry::message(ThreadName::main(), NewMessage::new(role, text, at)))
+    });
+    let incoming =
+        Incoming { target: Target::Named(about), entries: entries.collect(), matching: Matching::None };
+    memory.append(incoming).unwrap().conversation.id
+}
+
+fn search(memory: &Memory, text: &str) -> Vec<String> {
+    let query = Query { text: text.into(), limit: 3, ..Query::default() };
+    let hits = memory.search(&query).unwrap().hits;
+    hits.iter().map(|hit| hit.snippet.text.clone()).collect()
+}
+
+#[test]
+fn one_worker_serves_all_tenants_in_turn() {
+    const TURNS: usize = 100;
+    let (memory, _folder) = memory(512 << 20, true);
+    for number in 0..3 {
+        append(&memory.of_tenant(tenant(number)), 0..TURNS);
+    }
+    // Which tenant a job belonged to is seen in what is left of each tenant's jobs after it.
+    let left = |number| memory.of_tenant(tenant(number)).jobs(&JobFilter::all(usize::MAX)).unwrap().len();
+    assert!((0..3).all(|number| left(number) == TURNS), "a job for each turn");
+    let seen = Mutex::new(Vec::new());
+    let worker = Worker::for_all_tenants(memory.clone()).unwrap();
+    let after = |_: &_, _: &_| {
+        let all = [left(0), left(1), left(2)];
+        let mut seen = seen.lock().unwrap();
+        if seen.last() != Some(&all) {
+            seen.push(all);
+        }
+    };
+    let worked = worker.run(&Scope::default(), &after).unwrap();
+    assert_eq!(worked.done as usize, 3 * TURNS);
+    for all in seen.into_inner().unwrap() {
+        let (least, most) = (*all.iter().min().unwrap(), *all.iter().max().unwrap());
+        assert!(most - least <= 32, "one tenant is a batch ahead of another at most: {all:?}");
+    }
+    assert_sound(&memory);
+}
+
+#[test]
+fn a_worker_of_one_tenant_leaves_the_others_alone() {
+    let (memory, _folder) = memory(512 << 20, true);
+    for number in 0..2 {
+        append(&memory.of_tenant(tenant(number)), 0..5);
+    }
+    let first = memory.of_tenant(tenant(0));
+    Worker::new(first.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+    let left = |memory: &Memory| memory.jobs(&JobFilter::all(usize::MAX)).unwrap().len();
+    assert_eq!((left(&first), left(&memory.of_tenant(tenant(1)))), (0, 5));
+}
+
+#[test]
+fn a_worker_that_is_asked_to_stop_leaves_no_lease() {
+    let (memory, _folder) = memory(512 << 20, true);
+    append(&memory, 0..80);
+    let worker = Worker::new(memory.clone()).unwrap();
+    worker.run_until(&AtomicBool::new(true), &Scope::default(), &|_, _| {}).unwrap();
+    let left = memory.jobs(&JobFilter::all(usize::MAX)).unwrap();
+    assert!(
+        !left.is_empty() && left.iter().all(|job| matches!(job.state, JobState::Waiting { .. })),
+        "{left:?}"
+    );
+}
+
+/// Conversations of the same id with nodes of the same numbers: a cache without the tenant in its key would mix them.
+#[test]
+fn no_cache_hands_one_tenant_the_item_of_another() {
+    let (memory, _folder) = memory(512 << 20, false);
+    let memories = [0, 1].map(|number| memory.of_tenant(tenant(number)));
+    for memory in &memories {
+        append(memory, 0..400);
+        Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+    }
+    for _ in 0..2 {
+        for (memory, other) in [(&memories[0], "tenant-1"), (&memories[1], "tenant-0")] {
+            let id = memory.sessions(&ConversationFilter::all(1)).unwrap()[0].conversation.id;
+            let request = ContextRequest { query: Some("berth 17".into()), ..ContextRequest::new(id) };
+            let context = memory.context(&request).unwrap().markdown();
+            assert!(context.contains(memory.tenant().as_str()) && !context.contains(other), "{context}");
+            let hits = search(memory, "who asks for berth 17");
+            assert!(!hits.is_empty() && hits.iter().all(|hit| !hit.contains(other)), "{hits:?}");
+        }
+    }
+    assert_sound(&memory);
+}
+
+/// With room for no more than one index, each search builds the index of its tenant again, and finds everything.
+#[test]
+fn search_finds_everything_after_its_index_was_evicted() {
+    let (memory, _folder) = memory(1, false);
+    let memories = [0, 1, 2].map(|number| memory.of_tenant(tenant(number)));
+    for round in 0..3 {
+        for memory in &memories {
+            append(memory, 10 * round..10 * (round + 1));
+            let hits = search(memory, &format!("berth {}", 10 * round + 4));
+            assert!(hits[0].contains(&format!("berth {}", 10 * round + 4)), "{hits:?}");
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Damage to what is made from messages and tool calls, and to the tables themselves.
+
+use super::AfterRepair::{Clean, Only, Same};
+use super::Damage;
+
+pub(super) const NODES: &[Damage] = &[
+    Damage {
+        kind: "an orphan",
+        plant: "UPDATE nodes SET conversation = 99 WHERE conversation = 1 AND level = 1 AND ordinal = 1",
+        finds: &[
+            "store: node l1-c4f670d320e56f1e-20270115 belongs to no conversation of its tenant",
+            "harbour: level 1: node 1 has neither content nor a job",
+            "harbour: level 2: group 0 covers 2 nodes and has 1",
+            "harbour: messages #2–#3 of main are in no window",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a gap",
+        plant: "DELETE FROM nodes WHERE conversation = 1 AND level = 1 AND ordinal = 1",
+        finds: &[
+            "harbour: level 1: node 1 has neither content nor a job",
+            "harbour: level 2: group 0 covers 2 nodes and has 1",
+            "harbour: messages #2–#3 of main are in no window",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a group is missing",
+        plant: "DELETE FROM nodes WHERE conversation = 1 AND level = 2 AND ordinal = 0",
+        finds: &[
+            "harbour: level 2: node 0 has neither content nor a job",
+            "harbour: level 2: group 0 has children but was never planned",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "the children are gone",
+        plant: "DELETE FROM nodes WHERE conversation = 1 AND level = 1 AND ordinal IN (2, 3)",
+        finds: &[
+            "harbour: level 1: 2 nodes have neither content nor a job, the first is 2",
+            "harbour: level 2: group 1 covers 2 nodes and has 0",
+            "harbour: messages #4–#7 of main are in no window",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a parent that does not exist",
+        plant: "UPDATE nodes SET parent = 77 WHERE conversation = 1 AND level = 1 AND ordinal = 1",
+        finds: &[
+            "harbour: level 2: group 77 has children but was never planned",
+            "harbour: level 2: group 0 covers 2 nodes and has 1",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a parent that is no number",
+        plant: "UPDATE nodes SET parent = -1 WHERE conversation = 1 AND level = 1 AND ordinal = 1",
+        finds: &[
+            "store: conversation harbour: node l1-c4f670d320e56f1e-20270115 cannot be read: -1 is out of \
+             range",
+            "harbour: cannot be read further: -1 is out of range",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "one that was never sealed",
+        plant: "INSERT INTO nodes SELECT NULL, tenant, 999, conversation, level, 55, 'copy', NULL, dirty, \
+                range_start, range_end, first_idx, until_idx, messages, turns, raw_chars, raw_tokens, \
+                source_chars, made_by, made_at, took_ms, chars, tokens, grounded, retained, checksum, \
+                task, content, invented FROM nodes WHERE conversation = 1 AND level = 1 AND ordinal = 1",
+        finds: &[
+            "store: conversation harbour: node copy is not what was stored: its checksum differs",
+            "store: conversation harbour: node copy has sequence number 999, and the latest of its tenant \
+             is 104",
+            "harbour: level 2: group 0 covers 2 nodes and has 1",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "dirty without a job",
+        plant: "UPDATE nodes SET dirty = 1 WHERE conversation = 1 AND level = 2 AND ordinal = 0",
+        finds: &["harbour: level 2: number 0 is dirty and has no job"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "changed text",
+        plant: "UPDATE nodes SET content = json_set(content, '$.overview', 'x') WHERE conversation = 1 \
+                AND level = 1 AND ordinal = 1",
+        finds: &[
+            "store: conversation harbour: node l1-c4f670d320e56f1e-20270115 is not what was stored: its \
+             checksum differs",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "changed decisions",
+        plant: "UPDATE nodes SET content = json_set(content, '$.decisions', json_array('x')) WHERE \
+                conversation = 1 AND level = 1 AND ordinal = 1",
+        finds: &[
+            "store: conversation harbour: node l1-c4f670d320e56f1e-20270115 is not what was stored: its \
+             checksum differs",
+            "harbour: no vector and no job to embed node l1-c4f670d320e56f1e-20270115",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "content that cannot be read",
+        plant: "UPDATE nodes SET content = 'x' WHERE conversation = 1 AND level = 1 AND ordinal = 1",
+        finds: &[
+            "store: conversation harbour: node l1-c4f670d320e56f1e-20270115 is not what was stored: its \
+             checksum differs",
+            "harbour: cannot be read further: expected value at line 1 column 1",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a changed time",
+        plant: "UPDATE nodes SET range_end = range_end + 1 WHERE conversation = 1 AND level = 2 AND \
+                ordinal = 0",
+        finds: &[
+            "store: conversation harbour: node l2-3651794eab75a71e-20270115 is not what was stored: its \
+             checksum differs",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "changed figures",
+        plant: "UPDATE nodes SET grounded = 0.5, tokens = 1 WHERE conversation = 1 AND level = 2 AND \
+                ordinal = 0",
+        finds: &[
+            "store: conversation harbour: node l2-3651794eab75a71e-20270115 is not what was stored: its \
+             checksum differs",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a sequence number of a message",
+        plant: "UPDATE nodes SET seq = 1 WHERE conversation = 1 AND level = 2 AND ordinal = 0",
+        finds: &[
+            "store: conversation harbour: node l2-3651794eab75a71e-20270115 has sequence number 1, which \
+             a message has too",
+        ],
+        after_repair: Clean,
+    },
+];
+
+pub(super) const JOBS: &[Damage] = &[
+    Damage {
+        kind: "an orphan",
+        plant: "INSERT INTO jobs (tenant, conversation, height, place, id, kind, state, moment, failures, \
+                planned_at, work) SELECT tenant, 99, height, place, id, kind, state, moment, failures, \
+                planned_at, work FROM jobs WHERE kind = 0 AND place = 0",
+        finds: &["store: job 06c7242e3247 belongs to no conversation of its tenant"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "all are gone",
+        plant: "DELETE FROM jobs",
+        finds: &[
+            "quay: level 1: node 0 has neither content nor a job",
+            "quay: messages #0–#1 of main are in no window",
+            "quay: no vector and no job to embed turn 0",
+            "quay: no vector and no job to embed turn 1",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "the same work twice",
+        plant: "INSERT INTO jobs (tenant, conversation, height, place, id, kind, state, moment, failures, \
+                planned_at, work) SELECT tenant, conversation, height, place, zeroblob(16), kind, state, \
+                moment, failures, planned_at, work FROM jobs WHERE kind = 0 AND place = 0",
+        finds: &["quay: job 000000000000 does the same as job 06c7242e3247: embed turn 0"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a turn that does not exist",
+        plant: "INSERT INTO jobs (tenant, conversation, height, place, id, kind, state, moment, failures, \
+                planned_at, work) SELECT tenant, conversation, height, 99, zeroblob(16), kind, state, \
+                moment, failures, planned_at, '99' FROM jobs WHERE kind = 0 AND place = 0",
+        finds: &["quay: job 000000000000 has nothing to work on: embed turn 99"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a node that does not exist",
+        plant: "INSERT INTO jobs (tenant, conversation, height, place, id, kind, state, moment, failures, \
+                planned_at, work) SELECT tenant, conversation, height, 99, zeroblob(16), kind, state, \
+                moment, failures, planned_at, '\"l1-gone\"' FROM jobs WHERE kind = 2",
+        finds: &["harbour: job 000000000000 has nothing to work on: embed node l1-gone"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a window that was never sealed",
+        plant: "INSERT INTO jobs (tenant, conversation, height, place, id, kind, state, moment, failures, \
+                planned_at, work) SELECT tenant, conversation, height, 99, zeroblob(16), kind, state, \
+                moment, failures, planned_at, json_set(work, '$.ordinal', 99) FROM jobs WHERE kind = 1",
+        finds: &["quay: job 000000000000 has nothing to work on: summarise messages #0–#1 (level 1)"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "another place than its work",
+        plant: "UPDATE jobs SET place = 55 WHERE kind = 0 AND place = 0",
+        finds: &[
+            "store: conversation quay: job 06c7242e3247 cannot be read: its work is at another place than \
+             the job",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a kind that does not exist",
+        plant: "UPDATE jobs SET kind = 9 WHERE kind = 0 AND place = 0",
+        finds: &[
+            "store: conversation quay: job 06c7242e3247 cannot be read: no such kind of job",
+            "quay: cannot be read further: no such kind of job",
+        ],
+        after_repair: Clean,
+    },
+];
+
+pub(super) const LOG: &[Damage] = &[
+    Damage {
+        kind: "an orphan",
+        plant: "UPDATE log SET conversation = 99 WHERE pk = 3",
+        finds: &["store: log line 3 belongs to no conversation of its tenant"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "an event that does not exist",
+        plant: "UPDATE log SET event = 42 WHERE pk = 3",
+        finds: &["store: conversation harbour: log line 3 cannot be read: no such event"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a sequence number of a message",
+        plant: "UPDATE log SET seq = 1 WHERE pk = 3",
+        finds: &["store: conversation harbour: log line 3 has sequence number 1, which a message has too"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a sequence number beyond the counter",
+        plant: "UPDATE log SET seq = 999 WHERE pk = 3",
+        finds: &["store: conversation harbour: log line 3 has sequence number 999, and the latest of its \
+             tenant is 104"],
+        after_repair: Clean,
+    },
+];
+
+pub(super) const VECTORS: &[Damage] = &[
+    Damage {
+        kind: "an orphan",
+        plant: "UPDATE vectors SET model = 99 WHERE pk = 4",
+        finds: &[
+            "store: tenant default: vector 99daf67c2898 belongs to no model of its tenant",
+            "harbour: no vector and no job to embed turn 1",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "one is missing",
+        plant: "DELETE FROM vectors WHERE pk = 4",
+        finds: &["harbour: no vector and no job to embed turn 1"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a broken length",
+        plant: "UPDATE vectors SET vector = zeroblob(3) WHERE pk = 4",
+        finds: &[
+            "store: tenant default: vector 99daf67c2898 of model bags cannot be read: it has a broken \
+             length",
+            "harbour: cannot be read further: a vector of broken length",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "another number of dimensions",
+        plant: "UPDATE vectors SET vector = zeroblob(8) WHERE pk = 4",
+        finds: &[
+            "store: tenant default: vector 99daf67c2898 of model bags has another number of dimensions \
+             than others",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a sequence number of a message",
+        plant: "UPDATE vectors SET seq = 1 WHERE pk = 4",
+        finds: &["store: tenant default: vector 99daf67c2898 of model bags has sequence number 1, which a \
+             message has too"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a model that is neither in use nor the next one",
+        plant: "INSERT INTO vector_models (tenant, model) VALUES (1, 'old'); INSERT INTO vectors (tenant, \
+                seq, model, hash, vector) VALUES (1, 105, last_insert_rowid(), zeroblob(16), \
+                zeroblob(8)); UPDATE tenants SET seq = 105 WHERE pk = 1",
+        finds: &["store: tenant default: model old has vectors, and it is neither in use nor the next one"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a model without a tenant",
+        plant: "INSERT INTO vector_models (tenant, model) VALUES (99, 'old')",
+        finds: &["store: model old belongs to no tenant"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "no word of which model is in use",
+        plant: "DELETE FROM vector_indexes WHERE tenant = 1",
+        finds: &["store: tenant default: model bags has vectors, and it is neither in use nor the next one"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "an index without a tenant",
+        plant: "INSERT INTO vector_indexes VALUES (99, 'old', NULL, 0)",
+        finds: &["store: the vector index belongs to no tenant"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "an index that is further than the feed",
+        plant: "UPDATE vector_indexes SET next_model = 'new', next_seq = 999 WHERE tenant = 2",
+        finds: &[
+            "store: tenant acme: the index of model new is said to be done up to sequence number 999, and \
+             the latest is 36",
+        ],
+        after_repair: Clean,
+    },
+];
+
+/// The constraints themselves. Where one is gone, what it kept away is looked for.
+pub(super) const TABLES: &[Damage] = &[
+    Damage {
+        kind: "an index is missing",
+        plant: "DROP INDEX nodes_parent",
+        finds: &["store: the index nodes_parent is missing"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a trigger of other hands",
+        plant: "CREATE TRIGGER other AFTER INSERT ON messages BEGIN DELETE FROM messages; END",
+        finds: &["store: the trigger other is not one of this program"],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a table is missing",
+        plant: "DROP TABLE spend",
+        finds: &["store: the index spend_conversation is missing", "store: the table spend is missing"],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a table without its constraints, and a duplicate in it",
+        plant: "CREATE TABLE copy AS SELECT * FROM jobs; INSERT INTO copy (pk, tenant, conversation, \
+                height, place, id, kind, state, moment, failures, planned_at, work) SELECT 99, tenant, \
+                conversation, height, place, id, kind, state, moment, failures, planned_at, work FROM \
+                jobs WHERE kind = 2; DROP TABLE jobs; CREATE TABLE jobs (pk INTEGER PRIMARY KEY, tenant \
+                INTEGER NOT NULL, conversation INTEGER NOT NULL, height INTEGER NOT NULL, place INTEGER \
+                NOT NULL, id BLOB NOT NULL, kind INTEGER NOT NULL, state INTEGER NOT NULL, moment INTEGER \
+                NOT NULL, failures INTEGER NOT NULL, planned_at INTEGER NOT NULL, worker TEXT, error \
+                TEXT, work TEXT NOT NULL); INSERT INTO jobs (pk, tenant, conversation, height, place, id, \
+                kind, state, moment, failures, planned_at, work) SELECT pk, tenant, conversation, \
+                height, place, id, kind, state, moment, failures, planned_at, work FROM copy; DROP TABLE \
+                copy; CREATE INDEX jobs_height ON jobs (tenant, height)",
+        finds: &[
+            "store: the table jobs is not as this version creates it",
+            "store: conversation harbour: job ab5d051f3612 has the same height, place, id as another job",
+            "harbour: job ab5d051f3612 does the same as job ab5d051f3612: embed node \
+             l1-db52f9ebdcbcf1db-20270115",
+        ],
+        after_repair: Only(&["store: the table jobs is not as this version creates it"]),
+    },
+];

@@ -1,0 +1,439 @@
+//! Damage to what nothing else tells, and to what is counted from it.
+
+use super::AfterRepair::{Clean, Only, Same};
+use super::Damage;
+
+pub(super) const TENANTS: &[Damage] = &[
+    Damage {
+        kind: "a tenant is missing: its conversation has no owner",
+        plant: "INSERT INTO conversations (tenant, id, slug, naming, participants, started_at, \
+                last_activity, state, messages, turns, tool_calls, chars, tokens, threads, policy, \
+                growth, checksum) SELECT 99, id, slug, naming, participants, started_at, last_activity, \
+                state, messages, turns, tool_calls, chars, tokens, threads, policy, growth, checksum FROM \
+                conversations WHERE slug = 'quay'",
+        finds: &["store: conversation quay belongs to no tenant"],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a name that no tenant can have",
+        plant: "INSERT INTO tenants (name) VALUES ('No Such Name')",
+        finds: &[
+            "store: tenant \"No Such Name\": a tenant is 1 to 64 of a-z, 0-9, '-', '_' and '.'",
+            "store: cannot be read further: tenant \"No Such Name\": a tenant is 1 to 64 of a-z, 0-9, \
+             '-', '_' and '.'",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a counter that is behind",
+        plant: "UPDATE tenants SET seq = 103 WHERE name = 'default'",
+        finds: &[
+            "store: conversation quay: log line 59 has sequence number 104, and the latest of its tenant \
+             is 103",
+        ],
+        after_repair: Clean,
+    },
+];
+
+/// What a person or a source said about a conversation cannot be made anew; counts, times and growth can.
+pub(super) const CONVERSATIONS: &[Damage] = &[
+    Damage {
+        kind: "a changed title",
+        plant: "UPDATE conversations SET title = 'x' WHERE slug = 'harbour'",
+        finds: &[
+            "store: conversation harbour has a record that is not what was stored: its checksum differs",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a changed slug",
+        plant: "UPDATE conversations SET slug = 'y' WHERE slug = 'depot'",
+        finds: &["store: conversation acme/y has a record that is not what was stored: its checksum differs"],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a changed folder",
+        plant: "UPDATE conversations SET cwd = '/x' WHERE slug = 'harbour'",
+        finds: &[
+            "store: conversation harbour has a record that is not what was stored: its checksum differs",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a changed project",
+        plant: "UPDATE conversations SET project_path = '/x' WHERE slug = 'harbour'",
+        finds: &[
+            "store: conversation harbour has a record that is not what was stored: its checksum differs",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a changed external id",
+        plant: "UPDATE conversations SET external_id = 'x' WHERE slug = 'harbour'",
+        finds: &[
+            "store: conversation harbour has a record that is not what was stored: its checksum differs",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a changed state",
+        plant: "UPDATE conversations SET state = 1 WHERE slug = 'harbour'",
+        finds: &[
+            "store: conversation harbour has a record that is not what was stored: its checksum differs",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a changed policy",
+        plant: "UPDATE conversations SET policy = '[\"turns=3\"]' WHERE slug = 'quay'",
+        finds: &["store: conversation quay has a record that is not what was stored: its checksum differs"],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a state that does not exist",
+        plant: "UPDATE conversations SET state = 9 WHERE slug = 'depot'",
+        finds: &[
+            "store: conversation acme/depot has a record that is not what was stored: its checksum differs",
+            "store: tenant acme: cannot be read further: no such state",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "threads that cannot be read",
+        plant: "UPDATE conversations SET threads = '{' WHERE slug = 'depot'",
+        finds: &[
+            "store: conversation acme/depot cannot be read: invalid type: map, expected a sequence at \
+             line 1 column 0",
+            "store: tenant acme: cannot be read further: invalid type: map, expected a sequence at line 1 \
+             column 0",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "growth that cannot be read",
+        plant: "UPDATE conversations SET growth = '{' WHERE slug = 'depot'",
+        finds: &[
+            "store: conversation acme/depot cannot be read: invalid type: map, expected a tuple of size 5 \
+             at line 1 column 0",
+            "store: tenant acme: cannot be read further: invalid type: map, expected a tuple of size 5 at \
+             line 1 column 0",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "growth that is behind",
+        plant: "UPDATE conversations SET growth = json_set(growth, '$[0]', 1) WHERE slug = 'depot'",
+        finds: &["acme/depot: the tree has grown through 1 of 6 messages"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a count of messages that is too high",
+        plant: "UPDATE conversations SET messages = messages + 1 WHERE slug = 'harbour'",
+        finds: &[
+            "harbour: the conversation says 15 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens and \
+             has 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens",
+            "harbour: the tree has grown through 14 of 15 messages",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a count of turns that is too low",
+        plant: "UPDATE conversations SET turns = turns - 1 WHERE slug = 'depot'",
+        finds: &[
+            "acme/depot: the conversation says 6 messages, 2 turns, 3 tool calls, 411 chars, 120 tokens \
+             and has 6 messages, 3 turns, 3 tool calls, 411 chars, 120 tokens",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a count of tool calls that is too low",
+        plant: "UPDATE conversations SET tool_calls = 5 WHERE slug = 'harbour'",
+        finds: &[
+            "harbour: the conversation says 14 messages, 7 turns, 5 tool calls, 897 chars, 257 tokens and \
+             has 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a count of tool calls that is too high: one may be lost",
+        plant: "UPDATE conversations SET tool_calls = 7 WHERE slug = 'harbour'",
+        finds: &[
+            "harbour: the conversation says 14 messages, 7 turns, 7 tool calls, 897 chars, 257 tokens and \
+             has 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "wrong sums",
+        plant: "UPDATE conversations SET chars = 1, tokens = 1 WHERE slug = 'depot'",
+        finds: &[
+            "acme/depot: the conversation says 6 messages, 3 turns, 3 tool calls, 1 chars, 1 tokens and \
+             has 6 messages, 3 turns, 3 tool calls, 411 chars, 120 tokens",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a wrong start",
+        plant: "UPDATE conversations SET started_at = started_at - 60000000 WHERE slug = 'harbour'",
+        finds: &[
+            "harbour: the conversation says it lasted from 2027-01-15T07:59:00Z to 2027-01-15T08:10:00Z, \
+             and it did from 2027-01-15T08:00:00Z to 2027-01-15T08:10:00Z",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a wrong end",
+        plant: "UPDATE conversations SET last_activity = last_activity + 60000000 WHERE slug = 'harbour'",
+        finds: &[
+            "harbour: the conversation says it lasted from 2027-01-15T08:00:00Z to 2027-01-15T08:11:00Z, \
+             and it did from 2027-01-15T08:00:00Z to 2027-01-15T08:10:00Z",
+        ],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a thread with another latest turn",
+        plant: "UPDATE conversations SET threads = replace(threads, ',2,1,1,', ',2,0,1,') WHERE slug = \
+                'harbour'",
+        finds: &["harbour: thread \"main\" has another latest turn than it says"],
+        after_repair: Clean,
+    },
+    Damage {
+        kind: "a thread that forks from nowhere",
+        plant: "UPDATE conversations SET threads = replace(threads, '\"main\",11', '\"gone\",11') WHERE \
+                slug = 'harbour'",
+        finds: &["harbour: thread \"idea\" forks from nowhere"],
+        after_repair: Same,
+    },
+];
+
+/// Ground truth: named, and left as it is. Only the vectors that are missing for it are made.
+pub(super) const MESSAGES: &[Damage] = &[
+    Damage {
+        kind: "an orphan",
+        plant: "UPDATE messages SET conversation = 99 WHERE external_id = 'harbour-ask-3'",
+        finds: &[
+            "store: message #6 belongs to no conversation of its tenant",
+            "harbour: message #6 is missing",
+            "harbour: the conversation says 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens and \
+             has 13 messages, 7 turns, 6 tool calls, 824 chars, 239 tokens",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a gap",
+        plant: "DELETE FROM messages WHERE external_id LIKE 'harbour-%-3'",
+        finds: &[
+            "harbour: messages #6 to #7 are missing",
+            "harbour: the conversation says 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens and \
+             has 12 messages, 7 turns, 6 tool calls, 756 chars, 217 tokens",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "the last one is lost",
+        plant: "DELETE FROM messages WHERE conversation = 1 AND idx = 13",
+        finds: &[
+            "harbour: thread \"idea\" has another latest turn than it says",
+            "harbour: the conversation says 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens and \
+             has 13 messages, 7 turns, 6 tool calls, 872 chars, 247 tokens",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "changed text",
+        plant: "UPDATE messages SET text = 'How deep is it?' WHERE external_id = 'harbour-ask-3'",
+        finds: &[
+            "harbour: message #6 is not what was stored: its hash differs",
+            "harbour: message #6 has another number of characters",
+            "harbour: no vector and no job to embed turn 3",
+        ],
+        after_repair: Only(&[
+            "harbour: message #6 is not what was stored: its hash differs",
+            "harbour: message #6 has another number of characters",
+        ]),
+    },
+    Damage {
+        kind: "a changed author",
+        plant: "UPDATE messages SET author = 'x' WHERE external_id = 'harbour-ask-3'",
+        finds: &[
+            "store: conversation harbour: message #6 is not what was stored: its checksum differs",
+            "harbour: message #6 is not what was stored: its hash differs",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a changed external id",
+        plant: "UPDATE messages SET external_id = 'x' WHERE external_id = 'harbour-ask-3'",
+        finds: &["store: conversation harbour: message #6 is not what was stored: its checksum differs"],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a changed time",
+        plant: "UPDATE messages SET at = at - 1 WHERE external_id = 'harbour-ask-3'",
+        finds: &["store: conversation harbour: message #6 is not what was stored: its checksum differs"],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "parts that are not JSON",
+        plant: "UPDATE messages SET parts = '{' WHERE external_id = 'harbour-ask-3'",
+        finds: &[
+            "store: conversation harbour: message #6 has parts that are not JSON",
+            "harbour: cannot be read further: JSON \"{\": EOF while parsing an object at line 1 column 1",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a role that does not exist",
+        plant: "UPDATE messages SET role = 9 WHERE external_id = 'depot-ask-1'",
+        finds: &[
+            "store: conversation acme/depot: message #2 is not what was stored: its checksum differs",
+            "acme/depot: cannot be read further: no such role",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a thread that does not exist",
+        plant: "UPDATE messages SET thread = 7 WHERE external_id = 'depot-ask-1'",
+        finds: &[
+            "store: conversation acme/depot: message #2 is not what was stored: its checksum differs",
+            "acme/depot: cannot be read further: no such thread",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a duplicate external id, once the index is gone",
+        plant: "DROP INDEX messages_external; UPDATE messages SET external_id = 'harbour-ask-2' WHERE \
+                external_id = 'harbour-ask-3'",
+        finds: &[
+            "store: the index messages_external is missing",
+            "store: conversation harbour: message #6 has the same external_id as another message",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a sequence number beyond the counter",
+        plant: "UPDATE messages SET seq = 999 WHERE external_id = 'harbour-ask-3'",
+        finds: &["store: conversation harbour: message #6 has sequence number 999, and the latest of its \
+             tenant is 104"],
+        after_repair: Clean,
+    },
+];
+
+/// Ground truth: named, and left as it is.
+pub(super) const TOOL_CALLS: &[Damage] = &[
+    Damage {
+        kind: "an orphan",
+        plant: "UPDATE tool_calls SET conversation = 99 WHERE external_id = 'harbour-call-3'",
+        finds: &[
+            "store: tool call 0 of turn 3 belongs to no conversation of its tenant",
+            "harbour: the conversation says 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens and \
+             has 14 messages, 7 turns, 5 tool calls, 897 chars, 257 tokens",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a gap",
+        plant: "UPDATE tool_calls SET place = 1 WHERE external_id = 'harbour-call-3'",
+        finds: &[
+            "store: conversation harbour: tool call 1 of turn 3 is not what was stored: its checksum \
+             differs",
+            "harbour: turn 3 has no tool call 0",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "one is lost",
+        plant: "DELETE FROM tool_calls WHERE external_id = 'harbour-call-3'",
+        finds: &[
+            "harbour: the conversation says 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens and \
+             has 14 messages, 7 turns, 5 tool calls, 897 chars, 257 tokens",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a changed name",
+        plant: "UPDATE tool_calls SET name = 'x' WHERE external_id = 'quay-call-1'",
+        finds: &[
+            "store: conversation quay: tool call 0 of turn 1 is not what was stored: its checksum differs",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "changed arguments",
+        plant: "UPDATE tool_calls SET args = '{}' WHERE external_id = 'quay-call-1'",
+        finds: &[
+            "store: conversation quay: tool call 0 of turn 1 is not what was stored: its checksum differs",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a changed result",
+        plant: "UPDATE tool_calls SET result = '\"x\"' WHERE external_id = 'quay-call-1'",
+        finds: &[
+            "store: conversation quay: tool call 0 of turn 1 is not what was stored: its checksum differs",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "changed success",
+        plant: "UPDATE tool_calls SET success = 0 WHERE external_id = 'quay-call-1'",
+        finds: &[
+            "store: conversation quay: tool call 0 of turn 1 is not what was stored: its checksum differs",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a changed external id",
+        plant: "UPDATE tool_calls SET external_id = 'x' WHERE external_id = 'quay-call-1'",
+        finds: &[
+            "store: conversation quay: tool call 0 of turn 1 is not what was stored: its checksum differs",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "arguments that are not JSON",
+        plant: "UPDATE tool_calls SET args = 'x' WHERE external_id = 'depot-call-1'",
+        finds: &[
+            "store: conversation acme/depot: tool call 0 of turn 1 is not what was stored: its checksum \
+             differs",
+            "acme/depot: cannot be read further: JSON \"x\": expected value at line 1 column 1",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a duplicate external id, once the index is gone",
+        plant: "DROP INDEX tool_calls_external; UPDATE tool_calls SET external_id = 'quay-call-0' WHERE \
+                external_id = 'quay-call-1'",
+        finds: &[
+            "store: the index tool_calls_external is missing",
+            "store: conversation quay: tool call 0 of turn 1 has the same external_id as another tool call",
+        ],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a sequence number of a message",
+        plant: "UPDATE tool_calls SET seq = 1 WHERE external_id = 'quay-call-1'",
+        finds: &[
+            "store: conversation quay: tool call 0 of turn 1 has sequence number 1, which a message has \
+             too",
+        ],
+        after_repair: Same,
+    },
+];
+
+/// What was paid follows from nothing else that is stored.
+pub(super) const SPEND: &[Damage] = &[
+    Damage {
+        kind: "a conversation that does not exist",
+        plant: "UPDATE spend SET conversation = zeroblob(16) WHERE length(conversation) > 0",
+        finds: &["store: tenant default: what model openai/gpt-4o-mini cost on 2027-01-15 belongs to no \
+             conversation of its tenant"],
+        after_repair: Same,
+    },
+    Damage {
+        kind: "a tenant that does not exist",
+        plant: "UPDATE spend SET tenant = 99 WHERE length(conversation) = 0",
+        finds: &["store: tenant 99: what model openai/gpt-4o-mini cost on 2027-01-15 belongs to no tenant"],
+        after_repair: Same,
+    },
+];

@@ -1,0 +1,232 @@
+//! `verify` finds what it promises: damage of every kind is planted in every table behind the program's back, named
+//! exactly, and, where it is derived, repaired. Messages and tool calls are never touched.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod derived;
+mod ground_truth;
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use common::sample;
+use rusqlite::Connection;
+use treering_core::TenantId;
+use treering_engine::{Memory, Scope, Worker};
+use treering_store::EmbeddedStore;
+
+/// Damage of one kind.
+struct Damage {
+    kind: &'static str,
+    /// The statements that do it.
+    plant: &'static str,
+    /// What `verify` says.
+    finds: &'static [&'static str],
+    after_repair: AfterRepair,
+}
+
+/// What `verify` says once `repair` and the jobs it planned have run.
+enum AfterRepair {
+    Clean,
+    /// What it said before: nothing tells what was there.
+    Same,
+    Only(&'static [&'static str]),
+}
+
+/// Plants each damage in a store of its own, and compares every sentence.
+fn check(table: &str, damages: &[Damage]) {
+    for Damage { kind, plant, finds, after_repair } in damages {
+        let home = sample_store();
+        let file = home.path().join(EmbeddedStore::FILE);
+        execute(&file, plant).unwrap();
+        let memory = sample::open(home.path());
+        assert_eq!(problems(&memory), *finds, "{table}: {kind}");
+        let before = ground_truth(&file);
+        memory.repair().unwrap();
+        work(&memory);
+        let left = match after_repair {
+            AfterRepair::Clean => &[][..],
+            AfterRepair::Same => finds,
+            AfterRepair::Only(left) => left,
+        };
+        assert_eq!(problems(&memory), *left, "{table}: {kind}, after the repair");
+        assert!(ground_truth(&file) == before, "{table}: {kind}: messages or tool calls were touched");
+    }
+}
+
+/// A copy of the store with something in every table.
+fn sample_store() -> tempfile::TempDir {
+    static STORE: OnceLock<Vec<u8>> = OnceLock::new();
+    let make = || {
+        let home = tempfile::tempdir().unwrap();
+        sample::write(home.path());
+        std::fs::read(home.path().join(EmbeddedStore::FILE)).unwrap()
+    };
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join(EmbeddedStore::FILE), STORE.get_or_init(make)).unwrap();
+    home
+}
+
+/// Runs statements on a store that nobody has open, without foreign keys.
+fn execute(file: &Path, sql: &str) -> rusqlite::Result<()> {
+    let connection = Connection::open(file)?;
+    connection.pragma_update(None, "foreign_keys", false)?;
+    connection.pragma_update(None, "ignore_check_constraints", true)?;
+    connection.execute_batch(sql)
+}
+
+fn problems(memory: &Memory) -> Vec<String> {
+    memory.verify(|_| ()).unwrap().problems.iter().map(ToString::to_string).collect()
+}
+
+/// Runs the jobs of every tenant. Workers stop at damage that stays.
+fn work(memory: &Memory) {
+    for tenant in [TenantId::default(), TenantId::new(sample::OTHER_TENANT).unwrap()] {
+        let worker = Worker::new(memory.of_tenant(tenant)).unwrap();
+        drop(worker.run(&Scope::default(), &|_, _| {}));
+    }
+}
+
+/// Every value of every message and tool call.
+fn ground_truth(file: &Path) -> Vec<String> {
+    let connection = Connection::open(file).unwrap();
+    let mut rows = Vec::new();
+    for table in ["messages", "tool_calls"] {
+        let mut statement = connection.prepare(&format!("SELECT * FROM {table} ORDER BY pk")).unwrap();
+        let columns = statement.column_count();
+        let read = |row: &rusqlite::Row<'_>| -> rusqlite::Result<String> {
+            (0..columns).map(|place| Ok(format!("{:?}|", row.get_ref(place)?))).collect()
+        };
+        rows.extend(statement.query_map([], read).unwrap().map(Result::unwrap));
+    }
+    rows
+}
+
+#[test]
+fn a_store_without_damage_is_clean() {
+    let home = sample_store();
+    let memory = sample::open(home.path());
+    let report = memory.verify(|_| ()).unwrap();
+    assert!(report.is_clean() && report.leftovers.is_empty(), "{report:#?}");
+    assert_eq!((report.conversations, report.messages, report.tool_calls, report.nodes), (3, 24, 11, 9));
+    assert_eq!(memory.repair().unwrap(), treering_engine::Repaired::default());
+}
+
+#[test]
+fn damage_to_tenants_is_found() {
+    check("tenants", ground_truth::TENANTS);
+}
+
+#[test]
+fn damage_to_conversations_is_found() {
+    check("conversations", ground_truth::CONVERSATIONS);
+}
+
+#[test]
+fn damage_to_messages_is_found() {
+    check("messages", ground_truth::MESSAGES);
+}
+
+#[test]
+fn damage_to_tool_calls_is_found() {
+    check("tool_calls", ground_truth::TOOL_CALLS);
+}
+
+#[test]
+fn damage_to_nodes_is_found() {
+    check("nodes", derived::NODES);
+}
+
+#[test]
+fn damage_to_jobs_is_found() {
+    check("jobs", derived::JOBS);
+}
+
+#[test]
+fn damage_to_log_is_found() {
+    check("log", derived::LOG);
+}
+
+#[test]
+fn damage_to_vectors_is_found() {
+    check("vectors", derived::VECTORS);
+}
+
+#[test]
+fn damage_to_spend_is_found() {
+    check("spend", ground_truth::SPEND);
+}
+
+#[test]
+fn damage_to_tables_is_found() {
+    check("tables", derived::TABLES);
+}
+
+/// Content that is replaced leaves its vector behind, in case it comes back. That is no damage, and a repair removes it.
+#[test]
+fn a_vector_without_an_owner_is_a_leftover() {
+    let home = sample_store();
+    let plant = "INSERT INTO vectors (tenant, seq, model, hash, vector)
+        SELECT pk, seq + 1, 1, zeroblob(16), zeroblob(384) FROM tenants WHERE pk = 1;
+        UPDATE tenants SET seq = seq + 1 WHERE pk = 1";
+    execute(&home.path().join(EmbeddedStore::FILE), plant).unwrap();
+    let memory = sample::open(home.path());
+    let leftovers = |memory: &Memory| -> Vec<String> {
+        let report = memory.verify(|_| ()).unwrap();
+        assert!(report.is_clean(), "{:#?}", report.problems);
+        report.leftovers.iter().map(ToString::to_string).collect()
+    };
+    let expected = "store: tenant default: vectors of model bags for text that is not there any more: 1";
+    assert_eq!(leftovers(&memory), [expected]);
+    let removed = "tenant default: vectors for text that is not there any more, removed: 1";
+    assert_eq!(memory.repair().unwrap().store, [removed]);
+    assert_eq!(leftovers(&memory), [""; 0]);
+}
+
+/// Duplicates that constraints refuse, so that they cannot be planted while the tables are as this version creates them.
+#[test]
+fn duplicates_are_refused_by_the_store() {
+    let home = sample_store();
+    let file = home.path().join(EmbeddedStore::FILE);
+    for duplicate in [
+        "INSERT INTO tenants (name) VALUES ('default')",
+        "UPDATE conversations SET id = (SELECT id FROM conversations WHERE slug = 'harbour') WHERE slug = 'quay'",
+        "UPDATE conversations SET slug = 'harbour' WHERE slug = 'quay'",
+        "UPDATE conversations SET external_id = 'harbour' WHERE slug = 'quay'",
+        "UPDATE messages SET idx = 5 WHERE conversation = 1 AND idx = 6",
+        "UPDATE messages SET seq = 1 WHERE conversation = 1 AND idx = 6",
+        "UPDATE messages SET external_id = 'harbour-ask-2' WHERE external_id = 'harbour-ask-3'",
+        "UPDATE tool_calls SET turn = 2 WHERE external_id = 'harbour-call-3'",
+        "UPDATE tool_calls SET external_id = 'harbour-call-2' WHERE external_id = 'harbour-call-3'",
+        "UPDATE nodes SET ordinal = 0 WHERE conversation = 1 AND level = 1 AND ordinal = 1",
+        "UPDATE nodes SET id = (SELECT id FROM nodes WHERE conversation = 1 AND level = 2 AND ordinal = 0)
+            WHERE conversation = 1 AND level = 1 AND ordinal = 1",
+        "INSERT INTO jobs SELECT 99, tenant, conversation, height, place, id, kind, state, moment, failures, planned_at,
+            worker, error, work FROM jobs LIMIT 1",
+        "UPDATE log SET seq = (SELECT seq FROM log WHERE pk = 1) WHERE pk = 2",
+        "INSERT INTO vector_models (tenant, model) VALUES (1, 'bags')",
+        "INSERT INTO vectors SELECT 99, tenant, 999, model, hash, vector FROM vectors LIMIT 1",
+        "INSERT INTO vector_indexes VALUES (1, 'old', NULL, 0)",
+        "INSERT INTO spend SELECT * FROM spend",
+    ] {
+        let refusal = execute(&file, duplicate).unwrap_err().to_string();
+        assert!(refusal.contains("UNIQUE constraint failed"), "{duplicate}: {refusal}");
+    }
+    assert_eq!(problems(&sample::open(home.path())), [""; 0]);
+}
+
+/// What comes to a conversation or a tool call after it was changed does not make it sound again.
+#[test]
+fn later_writes_do_not_hide_damage() {
+    let home = sample_store();
+    let file = home.path().join(EmbeddedStore::FILE);
+    execute(&file, "UPDATE conversations SET title = 'x' WHERE slug = 'harbour'").unwrap();
+    let memory = sample::open(home.path());
+    sample::append_turn(&memory, "harbour", 6);
+    work(&memory);
+    let changed =
+        "store: conversation harbour has a record that is not what was stored: its checksum differs";
+    assert_eq!(problems(&memory), [changed]);
+}

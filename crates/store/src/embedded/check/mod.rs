@@ -1,0 +1,236 @@
+//! Finds what is wrong with the store itself, row by row, and repairs what is derived.
+//!
+//! Every table is read as a stream. Sentences name the row; what conversations say about themselves, and whether their
+//! trees are complete, is for the engine to check.
+
+mod names;
+mod sequence;
+mod shape;
+
+use std::collections::{BTreeMap, HashSet};
+
+use rusqlite::{Connection, Row};
+use treering_core::TenantId;
+
+use super::checksum::COVERED;
+use super::error::reason;
+use super::read::{Record, is_of_growth};
+use names::{DERIVED, kind_of, name_of};
+use shape::Shape;
+
+/// Stands for the table of a finding about how far the tree of a conversation has grown.
+const GROWTH: &str = "growth";
+
+/// A row that is wrong.
+struct Finding {
+    table: String,
+    rowid: i64,
+    what: String,
+}
+
+/// A condition that no row `x` of a table meets, and what is said of one that does.
+struct Rule {
+    table: &'static str,
+    wrong: &'static str,
+    says: &'static str,
+}
+
+const RULES: [Rule; 3] = [
+    Rule {
+        table: "messages",
+        wrong: "x.parts IS NOT NULL AND NOT json_valid(x.parts)",
+        says: "has parts that are not JSON",
+    },
+    Rule {
+        table: "vector_models",
+        wrong: "NOT EXISTS (SELECT 1 FROM vector_indexes i WHERE i.tenant = x.tenant
+            AND x.model IN (i.model, i.next_model))",
+        says: "has vectors, and it is neither in use nor the next one",
+    },
+    Rule {
+        table: "vectors",
+        wrong: "length(x.hash) <> 16 OR length(x.vector) % 4 <> 0 OR length(x.vector) = 0",
+        says: "cannot be read: it has a broken length",
+    },
+];
+
+/// Problems that a read of every row finds, one sentence each.
+pub(super) fn problems(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut problems: Vec<String> = connection
+        .prepare("PRAGMA integrity_check")?
+        .query_map([], |row| row.get::<_, String>(0))?
+        .filter(|line| !matches!(line, Ok(text) if text == "ok"))
+        .collect::<Result<_, _>>()?;
+    let shape = Shape::read(connection)?;
+    problems.extend(shape.problems.iter().cloned());
+    if shape.lacks_tables {
+        return Ok(problems);
+    }
+    problems.extend(findings(connection, &shape)?.into_iter().map(|finding| finding.what));
+    problems.extend(unnamed_tenants(connection)?);
+    problems.extend(unowned_spend(connection)?);
+    problems.extend(sequence::problems(connection)?);
+    Ok(problems)
+}
+
+/// Rows that are wrong, each once.
+fn findings(connection: &Connection, shape: &Shape) -> rusqlite::Result<Vec<Finding>> {
+    let mut findings = orphans(connection)?;
+    findings.extend(shape.duplicates(connection)?);
+    findings.extend(changed_rows(connection)?);
+    for rule in &RULES {
+        let sql =
+            format!("SELECT x.rowid, {} FROM {} x WHERE {}", name_of(rule.table), rule.table, rule.wrong);
+        let finding = |row: &Row<'_>| finding(rule.table, row, rule.says);
+        findings.extend(connection.prepare(&sql)?.query_map([], finding)?.collect::<Result<Vec<_>, _>>()?);
+    }
+    findings.extend(odd_vectors(connection)?);
+    findings.extend(unreadable_rows(connection)?);
+    let mut seen = HashSet::new();
+    findings.retain(|finding| seen.insert((finding.table.clone(), finding.rowid)));
+    Ok(findings)
+}
+
+/// A finding about the row whose number and name come first in a result.
+fn finding(table: &str, row: &Row<'_>, says: &str) -> rusqlite::Result<Finding> {
+    let name: String = row.get(1)?;
+    Ok(Finding { table: table.to_owned(), rowid: row.get(0)?, what: format!("{name} {says}") })
+}
+
+/// Rows whose owner is missing.
+fn orphans(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+    let mut statement = connection.prepare("PRAGMA foreign_key_check")?;
+    let mut rows = statement.query([])?;
+    let mut findings = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (table, owner): (String, String) = (row.get(0)?, row.get(2)?);
+        // Rows of `spend` have no number; they are looked at on their own.
+        let Some(rowid) = row.get::<_, Option<i64>>(1)? else { continue };
+        let sql = format!("SELECT x.rowid, {} FROM {table} x WHERE x.rowid = ?1", name_of(&table));
+        let says = format!("belongs to no {}", kind_of(&owner));
+        let found = connection.prepare_cached(&sql)?.query_row([rowid], |row| finding(&table, row, &says))?;
+        findings.push(found);
+    }
+    Ok(findings)
+}
+
+/// Rows that do not have the checksum they were written with.
+fn changed_rows(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for (table, columns) in COVERED {
+        let sql = format!(
+            "SELECT x.rowid, {} FROM {table} x WHERE checksum IS NOT checksum({columns}) ORDER BY x.rowid",
+            name_of(table)
+        );
+        let says = match table {
+            "conversations" => "has a record that is not what was stored: its checksum differs",
+            _ => "is not what was stored: its checksum differs",
+        };
+        let finding = |row: &Row<'_>| finding(table, row, says);
+        findings.extend(connection.prepare(&sql)?.query_map([], finding)?.collect::<Result<Vec<_>, _>>()?);
+    }
+    Ok(findings)
+}
+
+/// Vectors of another length than most of their model.
+fn odd_vectors(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+    let sql =
+        "SELECT model, length(vector) FROM vectors GROUP BY model, length(vector) ORDER BY model, count(*)";
+    let mut lengths: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        lengths.entry(row.get(0)?).or_default().push(row.get(1)?);
+    }
+    let mut findings = Vec::new();
+    for (model, lengths) in lengths {
+        let Some((usual, [_, ..])) = lengths.split_last() else { continue };
+        let sql = format!(
+            "SELECT x.rowid, {} FROM vectors x WHERE x.model = ?1 AND length(x.vector) <> ?2",
+            name_of("vectors")
+        );
+        let finding = |row: &Row<'_>| finding("vectors", row, "has another number of dimensions than others");
+        let mut statement = connection.prepare(&sql)?;
+        findings.extend(statement.query_map([model, *usual], finding)?.collect::<Result<Vec<_>, _>>()?);
+    }
+    Ok(findings)
+}
+
+/// Rows without a checksum over all of their columns whose values this program cannot have written.
+fn unreadable_rows(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for record in Record::ALL {
+        let table = record.table();
+        let mut statement = connection.prepare(&record.select(&name_of(table)))?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            if let Err(why) = record.read(row) {
+                let (rowid, name): (i64, String) = record.label(row)?;
+                let table = if is_of_growth(&why) { GROWTH } else { table };
+                let what = format!("{name} cannot be read: {}", reason(&why));
+                findings.push(Finding { table: table.to_owned(), rowid, what });
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// Tenants with a name that no tenant can have.
+fn unnamed_tenants(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection.prepare("SELECT name FROM tenants ORDER BY pk")?;
+    let names = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    let invalid = |name: &String| TenantId::new(name.clone()).err().map(|why| why.to_string());
+    Ok(names.iter().filter_map(invalid).collect())
+}
+
+/// Spend that no tenant or no conversation of its tenant had. What was paid is not derived from anything, so that it
+/// is only named.
+fn unowned_spend(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let sql = "SELECT t.name, x.tenant, date(x.day * 86400, 'unixepoch'), x.model
+        FROM spend x LEFT JOIN tenants t ON t.pk = x.tenant
+        WHERE t.pk IS NULL OR (length(x.conversation) > 0 AND NOT EXISTS (SELECT 1 FROM conversations c
+            WHERE c.tenant = x.tenant AND c.id = x.conversation))";
+    let sentence = |row: &Row<'_>| -> rusqlite::Result<String> {
+        let (name, number): (Option<String>, i64) = (row.get(0)?, row.get(1)?);
+        let (day, model): (Option<String>, String) = (row.get(2)?, row.get(3)?);
+        let owner = kind_of(if name.is_some() { "conversations" } else { "tenants" });
+        let tenant = name.unwrap_or_else(|| number.to_string());
+        let day = day.unwrap_or_else(|| "an impossible day".to_owned());
+        Ok(format!("tenant {tenant}: what model {model} cost on {day} belongs to no {owner}"))
+    };
+    connection.prepare(sql)?.query_map([], sentence)?.collect()
+}
+
+/// Removes derived rows that are wrong, so that the engine makes them anew, and sets sequence numbers right. Returns
+/// what it did.
+pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut repaired = Vec::new();
+    let shape = Shape::read(connection)?;
+    if shape.lacks_tables {
+        return Ok(repaired);
+    }
+    for finding in findings(connection, &shape)? {
+        if finding.table == GROWTH {
+            // The engine finds nodes that were never sealed, and grows the tree anew.
+            let sql = "UPDATE conversations SET growth = '[0,[],[],[],[]]' WHERE pk = ?1";
+            connection.execute(sql, [finding.rowid])?;
+            repaired.push(format!("{}; its tree begins anew", finding.what));
+        }
+        if !DERIVED.contains(&finding.table.as_str()) {
+            continue;
+        }
+        if finding.table == "vector_models" {
+            connection.execute("DELETE FROM vectors WHERE model = ?1", [finding.rowid])?;
+        }
+        connection.execute(&format!("DELETE FROM {} WHERE rowid = ?1", finding.table), [finding.rowid])?;
+        repaired.push(format!("{}; it was removed", finding.what));
+    }
+    for (name, sql) in &shape.missing_indexes {
+        // Two rows of ground truth with the same key stay, and are named by every check.
+        if connection.execute_batch(&format!("DROP INDEX IF EXISTS {name}; {sql}")).is_ok() {
+            repaired.push(format!("the index {name} was created"));
+        }
+    }
+    repaired.extend(sequence::repair(connection)?);
+    Ok(repaired)
+}

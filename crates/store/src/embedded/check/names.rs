@@ -1,0 +1,65 @@
+//! How a row is called in a sentence: SQL expressions over the row `x` of a table.
+
+use treering_core::TenantId;
+
+/// The tables whose rows are derived from messages and tool calls, or can be dropped without losing any of them.
+pub(super) const DERIVED: [&str; 6] = ["nodes", "jobs", "log", "vectors", "vector_models", "vector_indexes"];
+
+/// The expression that names a row of a table, e.g. `conversation told: message #3`.
+pub(super) fn name_of(table: &str) -> String {
+    let item = match table {
+        "tenants" => return "'tenant ' || x.name".to_owned(),
+        "conversations" => return format!("'conversation ' || {}", slug("x.tenant", "x.slug")),
+        "vector_models" => "'model ' || x.model",
+        "vector_indexes" => "'the vector index'",
+        "vectors" => {
+            "'vector ' || substr(lower(hex(x.hash)), 1, 12) || ifnull(' of model ' ||
+                (SELECT m.model FROM vector_models m WHERE m.pk = x.model), '')"
+        }
+        "messages" => "'message #' || x.idx",
+        "tool_calls" => "'tool call ' || x.place || ' of turn ' || x.turn",
+        "nodes" => "'node ' || x.id",
+        "jobs" => "'job ' || substr(lower(hex(x.id)), 1, 12)",
+        _ => "'log line ' || x.pk",
+    };
+    let owner = match table {
+        "vector_models" | "vector_indexes" | "vectors" => tenant(),
+        _ => conversation(),
+    };
+    format!("{owner} || {item}")
+}
+
+/// What a row of a table is called where only its kind matters.
+pub(super) fn kind_of(table: &str) -> &'static str {
+    match table {
+        "tenants" => "tenant",
+        "conversations" => "conversation of its tenant",
+        "vector_models" => "model of its tenant",
+        "messages" => "message",
+        "tool_calls" => "tool call",
+        "nodes" => "node",
+        "jobs" => "job",
+        "vectors" => "vector",
+        "vector_indexes" => "vector index",
+        _ => "log line",
+    }
+}
+
+fn conversation() -> String {
+    let slug = slug("c.tenant", "c.slug");
+    format!(
+        "ifnull('conversation ' || (SELECT {slug} FROM conversations c WHERE c.pk = x.conversation) || ': ', '')"
+    )
+}
+
+fn tenant() -> String {
+    "ifnull('tenant ' || (SELECT t.name FROM tenants t WHERE t.pk = x.tenant) || ': ', '')".to_owned()
+}
+
+/// A slug behind its tenant, where that is not the default one.
+fn slug(tenant: &str, slug: &str) -> String {
+    let default = TenantId::default();
+    format!(
+        "ifnull((SELECT t.name || '/' FROM tenants t WHERE t.pk = {tenant} AND t.name <> '{default}'), '') || {slug}"
+    )
+}

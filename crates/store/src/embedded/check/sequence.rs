@@ -1,0 +1,118 @@
+//! Sequence numbers: no two rows of a tenant have the same one, and none is beyond the counter of its tenant.
+
+use rusqlite::{Connection, params};
+
+use super::names::{DERIVED, kind_of, name_of};
+
+/// The tables of the change feed, ground truth first.
+const FEED: [&str; 5] = ["messages", "tool_calls", "nodes", "log", "vectors"];
+
+pub(super) fn problems(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut problems = beyond(connection)?;
+    for twice in used_twice(connection)? {
+        problems.push(format!(
+            "{} has sequence number {}, which a {} has too",
+            twice.name,
+            twice.seq,
+            kind_of(twice.other)
+        ));
+    }
+    problems.extend(unfinished(connection)?);
+    Ok(problems)
+}
+
+/// Rows beyond the counter of their tenant: a later write would get the same number.
+fn beyond(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut problems = Vec::new();
+    for table in FEED {
+        let sql = format!(
+            "SELECT {}, max(x.seq), o.seq FROM tenants o JOIN {table} x ON x.tenant = o.pk AND x.seq > o.seq
+            GROUP BY o.pk",
+            name_of(table)
+        );
+        let sentence = |row: &rusqlite::Row<'_>| -> rusqlite::Result<String> {
+            let (name, seq, latest): (String, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(format!("{name} has sequence number {seq}, and the latest of its tenant is {latest}"))
+        };
+        problems.extend(connection.prepare(&sql)?.query_map([], sentence)?.collect::<Result<Vec<_>, _>>()?);
+    }
+    Ok(problems)
+}
+
+/// A row whose sequence number a row of an earlier table has.
+struct Twice {
+    table: &'static str,
+    rowid: i64,
+    name: String,
+    seq: i64,
+    other: &'static str,
+}
+
+fn used_twice(connection: &Connection) -> rusqlite::Result<Vec<Twice>> {
+    let mut found = Vec::new();
+    for (place, table) in FEED.into_iter().enumerate() {
+        for other in FEED.into_iter().take(place) {
+            let sql = format!(
+                "SELECT x.rowid, {}, x.seq FROM {table} x
+                WHERE EXISTS (SELECT 1 FROM {other} y WHERE y.tenant = x.tenant AND y.seq = x.seq)",
+                name_of(table)
+            );
+            let read = |row: &rusqlite::Row<'_>| {
+                Ok(Twice { table, rowid: row.get(0)?, name: row.get(1)?, seq: row.get(2)?, other })
+            };
+            found.extend(connection.prepare(&sql)?.query_map([], read)?.collect::<Result<Vec<_>, _>>()?);
+        }
+    }
+    Ok(found)
+}
+
+/// Changes of the model that claim to have come further than the change feed goes.
+fn unfinished(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let sql = "SELECT t.name, i.next_model, i.next_seq, t.seq FROM vector_indexes i JOIN tenants t ON t.pk = i.tenant
+        WHERE i.next_seq > t.seq OR i.next_seq < 0";
+    let sentence = |row: &rusqlite::Row<'_>| -> rusqlite::Result<String> {
+        let (tenant, next): (String, Option<String>) = (row.get(0)?, row.get(1)?);
+        let (done, latest): (i64, i64) = (row.get(2)?, row.get(3)?);
+        let next = next.unwrap_or_else(|| "none".to_owned());
+        Ok(format!(
+            "tenant {tenant}: the index of model {next} is said to be done up to sequence number {done}, and the \
+             latest is {latest}"
+        ))
+    };
+    connection.prepare(sql)?.query_map([], sentence)?.collect()
+}
+
+/// Sets counters to the latest number, and gives derived rows new numbers where theirs are used twice.
+pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut repaired = Vec::new();
+    if !beyond(connection)?.is_empty() {
+        for table in FEED {
+            let latest = format!("(SELECT max(x.seq) FROM {table} x WHERE x.tenant = tenants.pk)");
+            connection.execute(&format!("UPDATE tenants SET seq = max(seq, ifnull({latest}, 0))"), [])?;
+        }
+        repaired.push("the sequence numbers of tenants were set to the latest".to_owned());
+    }
+    // A row that shares its number with rows of several tables is found for each of them.
+    let mut renumbered = Vec::new();
+    for twice in used_twice(connection)?.into_iter().filter(|twice| DERIVED.contains(&twice.table)) {
+        if renumbered.contains(&(twice.table, twice.rowid)) {
+            continue;
+        }
+        let owner = format!("(SELECT tenant FROM {} WHERE rowid = ?1)", twice.table);
+        connection.execute(&format!("UPDATE tenants SET seq = seq + 1 WHERE pk = {owner}"), [twice.rowid])?;
+        let next = format!(
+            "UPDATE {table} SET seq = (SELECT t.seq FROM tenants t WHERE t.pk = tenant) WHERE rowid = ?1",
+            table = twice.table
+        );
+        connection.execute(&next, params![twice.rowid])?;
+        repaired.push(format!("{} got a sequence number of its own", twice.name));
+        renumbered.push((twice.table, twice.rowid));
+    }
+    if !unfinished(connection)?.is_empty() {
+        let sql = "UPDATE vector_indexes SET next_seq = 0
+            WHERE next_seq > (SELECT t.seq FROM tenants t WHERE t.pk = tenant) OR next_seq < 0";
+        connection.execute(sql, [])?;
+        repaired.push("the change to another model begins again".to_owned());
+    }
+    Ok(repaired)
+}

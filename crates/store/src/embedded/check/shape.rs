@@ -1,0 +1,106 @@
+//! Compares the tables and indexes of a file with those that this version creates. Constraints that were taken out of
+//! the file no longer keep duplicates away, so that they are looked for.
+
+use std::collections::BTreeMap;
+
+use rusqlite::Connection;
+
+use super::Finding;
+use super::names::{kind_of, name_of};
+use crate::embedded::schema;
+
+/// The difference between a file and the schema of this version.
+pub(super) struct Shape {
+    /// One sentence for each difference.
+    pub(super) problems: Vec<String>,
+    /// The statements that create the indexes which are missing, by name.
+    pub(super) missing_indexes: BTreeMap<String, String>,
+    /// Whether a table is missing, so that nothing else can be looked for.
+    pub(super) lacks_tables: bool,
+    /// The keys that may occur twice: a table and its columns.
+    unguarded: Vec<(String, Vec<String>)>,
+}
+
+impl Shape {
+    pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
+        let reference = schema::blank()?;
+        let (expected, found) = (objects(&reference)?, objects(connection)?);
+        let mut shape = Self {
+            problems: Vec::new(),
+            missing_indexes: BTreeMap::new(),
+            lacks_tables: false,
+            unguarded: Vec::new(),
+        };
+        for ((kind, name), (table, sql)) in &expected {
+            match found.get(&(kind.clone(), name.clone())) {
+                Some(there) if there.1 == *sql => continue,
+                Some(_) => {
+                    shape.problems.push(format!("the {kind} {name} is not as this version creates it"));
+                }
+                None => shape.problems.push(format!("the {kind} {name} is missing")),
+            }
+            if kind == "index" {
+                shape.missing_indexes.insert(name.clone(), sql.clone());
+            }
+            shape.lacks_tables |= kind == "table" && !found.contains_key(&(kind.clone(), name.clone()));
+            shape.unguarded.extend(unique_keys(&reference, table)?);
+        }
+        let others = found.keys().filter(|object| !expected.contains_key(*object));
+        shape
+            .problems
+            .extend(others.map(|(kind, name)| format!("the {kind} {name} is not one of this program")));
+        shape.unguarded.sort();
+        shape.unguarded.dedup();
+        Ok(shape)
+    }
+
+    /// Rows with a key that an earlier row has.
+    pub(super) fn duplicates(&self, connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        // Rows of `spend` have no number of their own; its key is its order, so that no other row can have it.
+        for (table, key) in self.unguarded.iter().filter(|(table, _)| table != "spend" && table != "requests")
+        {
+            let own = key.iter().filter(|column| *column != "tenant" && *column != "conversation");
+            let own = own.map(String::as_str).collect::<Vec<_>>().join(", ");
+            let group = key.iter().map(|column| format!("x.{column}")).collect::<Vec<_>>().join(", ");
+            let present = key.iter().map(|column| format!("x.{column} IS NOT NULL"));
+            let present = present.collect::<Vec<_>>().join(" AND ");
+            let sql = format!(
+                "SELECT max(x.rowid), {} FROM {table} x WHERE {present} GROUP BY {group} HAVING count(*) > 1",
+                name_of(table)
+            );
+            let mut statement = connection.prepare(&sql)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let name: String = row.get(1)?;
+                let what = format!("{name} has the same {own} as another {}", kind_of(table));
+                findings.push(Finding { table: table.clone(), rowid: row.get(0)?, what });
+            }
+        }
+        Ok(findings)
+    }
+}
+
+/// The tables, indexes, views and triggers of a database by kind and name, each with its table and its definition.
+fn objects(connection: &Connection) -> rusqlite::Result<BTreeMap<(String, String), (String, String)>> {
+    let sql =
+        "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
+    let mut statement = connection.prepare(sql)?;
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(((row.get(0)?, row.get(1)?), (row.get(2)?, row.get::<_, Option<String>>(3)?.unwrap_or_default())))
+    };
+    statement.query_map([], read)?.collect()
+}
+
+/// The columns of each unique key of a table.
+fn unique_keys(reference: &Connection, table: &str) -> rusqlite::Result<Vec<(String, Vec<String>)>> {
+    let sql = "SELECT name FROM pragma_index_list(?1) WHERE \"unique\"";
+    let mut statement = reference.prepare(sql)?;
+    let indexes: Vec<String> = statement.query_map([table], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let columns = |index: &String| {
+        let mut statement = reference.prepare("SELECT name FROM pragma_index_info(?1) ORDER BY seqno")?;
+        let columns = statement.query_map([index], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        Ok((table.to_owned(), columns))
+    };
+    indexes.iter().map(columns).collect()
+}

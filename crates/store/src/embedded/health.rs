@@ -1,0 +1,27 @@
+//! Fail-stop: after an I/O error on the write path the store refuses to write until it is reopened. What the operating
+//! system kept of the failed write is unknown, so that a later success would prove nothing.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+use treering_core::StoreError;
+
+#[derive(Default)]
+pub(super) struct Health(Mutex<Option<StoreError>>);
+
+impl Health {
+    /// Why writes are refused.
+    pub(super) fn failure(&self) -> Option<StoreError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Stops all writes because of an error; the first one is kept. Returns what to answer.
+    pub(super) fn fail(&self, path: &Path, error: &rusqlite::Error, connection: &Connection) -> StoreError {
+        // Closing must not touch the files any more. Where even this fails, SQLite's own checks remain.
+        drop(connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true));
+        let failure = StoreError::Stopped { path: path.to_path_buf(), detail: error.to_string() };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure).clone()
+    }
+}

@@ -1,0 +1,111 @@
+//! Reads conversations.
+
+use std::ops::Deref;
+
+use rusqlite::{Connection, Row, params};
+use treering_core::conversation::Totals;
+use treering_core::ports::{ConversationFilter, ConversationQuery, StoreResult};
+use treering_core::{Conversation, ConversationId, Timestamp};
+
+use super::{View, external_id, parsed, rows, threads, timestamp, unreadable, unsigned};
+use crate::embedded::codes;
+
+pub(super) const COLUMNS: &str =
+    "id, slug, title, participants, cwd, project_path, started_at, last_activity,
+    state, external_id, messages, turns, tool_calls, chars, tokens, naming, threads, policy, growth";
+
+/// The place of the growth among [`COLUMNS`].
+pub(super) const GROWTH: usize = 18;
+
+impl<C: Deref<Target = Connection>> View<'_, C> {
+    pub(super) fn read_conversations(&self, query: &ConversationQuery<'_>) -> StoreResult<Vec<Conversation>> {
+        let by =
+            |column: &str| format!("SELECT {COLUMNS} FROM conversations WHERE tenant = ?1 AND {column} = ?2");
+        match query {
+            ConversationQuery::Id(id) => {
+                self.many(&by("id"), params![self.tenant, id.as_bytes()], conversation)
+            }
+            ConversationQuery::ExternalId(id) => {
+                self.many(&by("external_id"), params![self.tenant, id.as_str()], conversation)
+            }
+            ConversationQuery::Slug(slug) => self.many(&by("slug"), params![self.tenant, slug], conversation),
+            ConversationQuery::IdPrefix(prefix, limit) => self.read_by_id_prefix(prefix, *limit),
+            ConversationQuery::List(filter) => self.list_conversations(filter),
+        }
+    }
+
+    fn read_by_id_prefix(&self, prefix: &str, limit: usize) -> StoreResult<Vec<Conversation>> {
+        let bound = |pad: &str| format!("{prefix}{}", pad.repeat(32_usize.saturating_sub(prefix.len())));
+        let bounds = (bound("0").parse::<ConversationId>(), bound("f").parse::<ConversationId>());
+        let (Ok(least), Ok(greatest)) = bounds else { return Ok(Vec::new()) };
+        let sql = format!(
+            "SELECT {COLUMNS} FROM conversations WHERE tenant = ?1 AND id BETWEEN ?2 AND ?3 ORDER BY id LIMIT ?4"
+        );
+        let params = params![self.tenant, least.as_bytes(), greatest.as_bytes(), rows(limit)];
+        self.many(&sql, params, conversation)
+    }
+
+    fn list_conversations(&self, filter: &ConversationFilter) -> StoreResult<Vec<Conversation>> {
+        let states: u32 = match filter.states.as_slice() {
+            [] => u32::MAX,
+            some => some.iter().map(|state| 1 << codes::state_code(*state)).sum(),
+        };
+        let (after_at, after_id) = filter.after.map_or((None, None), |(at, id)| (Some(at), Some(id)));
+        let in_cwd = if filter.cwd.is_some() { "cwd = ?3" } else { "?3 IS NULL" };
+        let sql = format!(
+            "SELECT {COLUMNS} FROM conversations
+            WHERE tenant = ?1 AND (1 << state) & ?2 AND {in_cwd} AND last_activity <= ?7
+                AND (?4 IS NULL OR last_activity < ?4 OR (last_activity = ?4 AND id > ?5))
+            ORDER BY last_activity DESC, id LIMIT ?6"
+        );
+        let params = params![
+            self.tenant,
+            states,
+            filter.cwd,
+            after_at.map(Timestamp::as_micros),
+            after_id.as_ref().map(ConversationId::as_bytes),
+            rows(filter.limit),
+            after_at.map_or(i64::MAX, Timestamp::as_micros)
+        ];
+        self.many(&sql, params, conversation)
+    }
+
+    pub(super) fn read_totals(&self) -> StoreResult<(u32, Totals)> {
+        let sql = "SELECT count(*), ifnull(sum(messages), 0), ifnull(sum(turns), 0),
+                ifnull(sum(tool_calls), 0), ifnull(sum(chars), 0), ifnull(sum(tokens), 0)
+            FROM conversations WHERE tenant = ?1";
+        let sums = self.one(sql, [self.tenant], |row| Ok((row.get(0)?, totals(row, 1)?)))?;
+        Ok(sums.unwrap_or_default())
+    }
+}
+
+fn totals(row: &Row<'_>, from: usize) -> rusqlite::Result<Totals> {
+    Ok(Totals {
+        messages: row.get(from)?,
+        turns: row.get(from + 1)?,
+        tool_calls: row.get(from + 2)?,
+        chars: unsigned(row, from + 3)?,
+        tokens: unsigned(row, from + 4)?,
+    })
+}
+
+/// A conversation from [`COLUMNS`].
+pub(super) fn conversation(row: &Row<'_>) -> rusqlite::Result<Conversation> {
+    Ok(Conversation {
+        id: ConversationId::from_bytes(row.get(0)?),
+        slug: row.get(1)?,
+        title: row.get(2)?,
+        participants: parsed(row, 3)?,
+        cwd: row.get(4)?,
+        project_path: row.get(5)?,
+        started_at: timestamp(row, 6)?,
+        last_activity: timestamp(row, 7)?,
+        state: codes::state(row.get(8)?).ok_or_else(|| unreadable(8, "no such state"))?,
+        external_id: external_id(row, 9)?,
+        totals: totals(row, 10)?,
+        threads: threads::read(row, 16)?,
+        policy: parsed(row, 17)?,
+        growth: parsed(row, GROWTH)?,
+        naming: codes::naming(row.get(15)?).ok_or_else(|| unreadable(15, "no such naming"))?,
+    })
+}

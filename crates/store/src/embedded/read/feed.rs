@@ -1,0 +1,170 @@
+//! Reads the change feed and vectors. Every row of the feed has the sequence number of its last write, counted for
+//! each tenant inside its commits, so that no smaller number appears later.
+
+use std::ops::Deref;
+
+use rusqlite::{Connection, Row, params};
+use treering_core::index::{Rebuild, VectorIndex};
+use treering_core::ports::{Change, ChangeFilter, Changes, Cursor, StoreResult};
+use treering_core::{ContentHash, ConversationId, Invalid, ThreadName};
+
+use super::jobs::{LOG_LINE, log_line};
+use super::messages::{MESSAGE, TOOL_CALL, message, tool_call};
+use super::tree::{node, node_columns};
+use super::{View, rows, threads, unreadable};
+
+/// A change and its sequence number.
+type Numbered = (i64, Change);
+
+impl<C: Deref<Target = Connection>> View<'_, C> {
+    pub(super) fn read_changes(
+        &self,
+        after: &Cursor,
+        filter: &ChangeFilter<'_>,
+        limit: usize,
+    ) -> StoreResult<Changes> {
+        let after = sequence_number(after)?;
+        let latest = self.one("SELECT seq FROM tenants WHERE pk = ?1", [self.tenant], |row| row.get(0))?;
+        let latest: i64 = latest.unwrap_or(0);
+        let model = filter.vectors_of.map(|model| self.model(model)).transpose()?.flatten();
+        let wanted = [
+            (filter.messages, "messages"),
+            (filter.tool_calls, "tool_calls"),
+            (filter.nodes, "nodes"),
+            (filter.log, "log"),
+            (model.is_some(), "vectors"),
+        ];
+        // The numbers come from indexes alone, and say how far the rows have to be read.
+        let mut numbers = Vec::new();
+        for (_, table) in wanted.iter().filter(|(is_wanted, _)| *is_wanted) {
+            let sql = format!("SELECT seq FROM {table} WHERE tenant = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3");
+            let params = params![self.tenant, after, rows(limit.saturating_add(1))];
+            numbers.extend(self.many(&sql, params, |row| row.get::<_, i64>(0))?);
+        }
+        numbers.sort_unstable();
+        let until = match limit.checked_sub(1).map(|last| numbers.get(last)) {
+            _ if numbers.len() <= limit => latest.max(after),
+            Some(Some(last)) => *last,
+            _ => after,
+        };
+        let mut changes = Vec::new();
+        for (_, table) in wanted.iter().filter(|(is_wanted, _)| *is_wanted) {
+            changes.extend(self.read_changes_of(table, (after, until), model)?);
+        }
+        changes.sort_by_key(|(seq, _)| *seq);
+        Ok(Changes {
+            items: changes.into_iter().map(|(_, change)| change).collect(),
+            cursor: cursor(until),
+            is_last: until >= latest,
+        })
+    }
+
+    fn read_changes_of(
+        &self,
+        table: &str,
+        (after, until): (i64, i64),
+        model: Option<i64>,
+    ) -> StoreResult<Vec<Numbered>> {
+        let of_conversations = |columns: &str, alias: &str| {
+            format!(
+                "SELECT {columns}, {alias}.seq, c.id, c.threads
+                FROM {table} {alias} CROSS JOIN conversations c ON c.pk = {alias}.conversation
+                WHERE {alias}.tenant = ?1 AND {alias}.seq > ?2 AND {alias}.seq <= ?3 ORDER BY {alias}.seq"
+            )
+        };
+        let params = params![self.tenant, after, until];
+        let mut names = ThreadNames::default();
+        match table {
+            "messages" => self.many(&of_conversations(MESSAGE, "m"), params, |row| {
+                let id = names.read(row, 14)?;
+                Ok((row.get(13)?, Change::Message(id, message(row, &names.names)?)))
+            }),
+            "tool_calls" => self.many(&of_conversations(TOOL_CALL, "t"), params, |row| {
+                let id = names.read(row, 12)?;
+                Ok((row.get(11)?, Change::ToolCall(id, tool_call(row, &names.names)?)))
+            }),
+            "nodes" => self.many(&of_conversations(&node_columns(), "n"), params, |row| {
+                let id = ConversationId::from_bytes(row.get(24)?);
+                Ok((row.get(23)?, Change::Node(id, Box::new(node(row)?))))
+            }),
+            "log" => self.many(&of_conversations(LOG_LINE, "l"), params, |row| {
+                let id = ConversationId::from_bytes(row.get(7)?);
+                Ok((row.get(6)?, Change::Log(id, log_line(row)?)))
+            }),
+            _ => {
+                let sql = "SELECT seq, hash, vector FROM vectors
+                    WHERE tenant = ?1 AND seq > ?2 AND seq <= ?3 AND model = ?4 ORDER BY seq";
+                self.many(sql, params![self.tenant, after, until, model], |row| {
+                    let hash = ContentHash::from_bytes(row.get(1)?);
+                    Ok((row.get(0)?, Change::Vector(hash, vector(row, 2)?)))
+                })
+            }
+        }
+    }
+
+    pub(super) fn read_vector_index(&self) -> StoreResult<Option<VectorIndex>> {
+        let sql = "SELECT model, next_model, next_seq FROM vector_indexes WHERE tenant = ?1";
+        self.one(sql, [self.tenant], |row| {
+            let done = cursor(row.get(2)?);
+            let next: Option<String> = row.get(1)?;
+            Ok(VectorIndex { model: row.get(0)?, next: next.map(|model| Rebuild { model, done }) })
+        })
+    }
+
+    fn model(&self, model: &str) -> StoreResult<Option<i64>> {
+        let sql = "SELECT pk FROM vector_models WHERE tenant = ?1 AND model = ?2";
+        self.one(sql, params![self.tenant, model], |row| row.get(0))
+    }
+
+    pub(super) fn read_vectors(&self, model: &str, of: &[ContentHash]) -> StoreResult<Vec<Option<Vec<f32>>>> {
+        let Some(model) = self.model(model)? else { return Ok(vec![None; of.len()]) };
+        let sql = "SELECT vector FROM vectors WHERE tenant = ?1 AND model = ?2 AND hash = ?3";
+        let read = |hash: &ContentHash| {
+            self.one(sql, params![self.tenant, model, hash.as_bytes()], |row| vector(row, 0))
+        };
+        of.iter().map(read).collect()
+    }
+}
+
+/// The threads of the conversation that was read last: the next row is mostly of the same one.
+#[derive(Default)]
+struct ThreadNames {
+    of: Option<ConversationId>,
+    names: Vec<ThreadName>,
+}
+
+impl ThreadNames {
+    /// The conversation whose id stands at a place and its threads behind it.
+    fn read(&mut self, row: &Row<'_>, place: usize) -> rusqlite::Result<ConversationId> {
+        let id = ConversationId::from_bytes(row.get(place)?);
+        if self.of != Some(id) {
+            self.names = threads::read(row, place + 1)?.into_iter().map(|thread| thread.name).collect();
+            self.of = Some(id);
+        }
+        Ok(id)
+    }
+}
+
+/// The cursor after a sequence number.
+pub(in crate::embedded) fn cursor(seq: i64) -> Cursor {
+    if seq == 0 { Cursor::start() } else { seq.to_string().parse().unwrap_or_default() }
+}
+
+/// The sequence number that a cursor of this store stands for.
+pub(in crate::embedded) fn sequence_number(cursor: &Cursor) -> Result<i64, Invalid> {
+    if *cursor == Cursor::start() {
+        return Ok(0);
+    }
+    let number = cursor.as_str().parse().ok().filter(|number| *number >= 0);
+    number
+        .ok_or_else(|| Invalid::new(format!("cursor {:?}", cursor.as_str()), "this store did not return it"))
+}
+
+fn vector(row: &Row<'_>, place: usize) -> rusqlite::Result<Vec<f32>> {
+    let bytes = row.get_ref(place)?.as_blob()?;
+    let (numbers, rest) = bytes.as_chunks::<4>();
+    if !rest.is_empty() {
+        return Err(unreadable(place, "a vector of broken length"));
+    }
+    Ok(numbers.iter().map(|number| f32::from_le_bytes(*number)).collect())
+}

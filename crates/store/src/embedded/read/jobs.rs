@@ -1,0 +1,173 @@
+//! Reads jobs and the log of their work.
+
+use std::ops::Deref;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
+use treering_core::commit::LogLine;
+use treering_core::job::LEASE_MS;
+use treering_core::ports::{JobFilter, LogFilter, StoreResult};
+use treering_core::{
+    ContentHash, ConversationId, Job, JobId, JobKind, JobState, Level, TenantId, Timestamp, TurnNo,
+};
+
+use super::{View, parsed, rows, timestamp, unreadable};
+use crate::embedded::codes;
+
+pub(super) const JOB: &str =
+    "j.id, j.kind, j.height, j.state, j.moment, j.failures, j.planned_at, j.worker, j.error, j.work,
+    c.id, j.place";
+
+pub(super) const LOG_LINE: &str = "l.at, c.id, l.job, l.event, l.text, l.took_ms";
+
+/// Whether the moment of a job has come. The lease of a clock that was set back since ends impossibly late, and counts
+/// as ended.
+const IS_DUE: &str = "((j.state = 0 AND (j.moment <= ? OR j.failures = 0))
+    OR (j.state = 1 AND (j.moment <= ? OR j.moment > ?)))";
+
+/// Whether nothing lower of the job's conversation is unfinished.
+const IS_LOWEST: &str = "NOT EXISTS (SELECT 1 FROM jobs k WHERE k.tenant = j.tenant
+    AND k.conversation = j.conversation AND k.height < j.height AND k.state < 2)";
+
+/// The values of [`IS_DUE`].
+fn due_params(now: Timestamp) -> [Value; 3] {
+    let impossible = now.plus_micros(2 * LEASE_MS as i64 * 1000);
+    [now, now, impossible].map(|at| Value::from(at.as_micros()))
+}
+
+/// Whether a tenant has a job whose moment has come.
+pub(in crate::embedded) fn has_due_jobs(
+    connection: &Connection,
+    now: Timestamp,
+    tenant: &TenantId,
+) -> rusqlite::Result<bool> {
+    let sql = format!(
+        "SELECT 1 FROM jobs j WHERE j.tenant = (SELECT pk FROM tenants WHERE name = ?) AND {IS_DUE} LIMIT 1"
+    );
+    let name = [Value::from(tenant.as_str().to_owned())];
+    connection.prepare_cached(&sql)?.exists(params_from_iter(name.into_iter().chain(due_params(now))))
+}
+
+/// The next tenant with a job whose moment has come. Visits only tenants that have jobs.
+pub(in crate::embedded) fn tenant_with_due_jobs(
+    connection: &Connection,
+    now: Timestamp,
+    after: Option<&TenantId>,
+) -> rusqlite::Result<Option<TenantId>> {
+    let sql = format!(
+        "WITH RECURSIVE visited (pk) AS (
+            SELECT min(tenant) FROM jobs
+            WHERE tenant > ifnull((SELECT pk FROM tenants WHERE name = ?), 0)
+            UNION ALL
+            SELECT (SELECT min(tenant) FROM jobs WHERE tenant > visited.pk) FROM visited WHERE pk IS NOT NULL
+        )
+        SELECT t.name FROM visited v JOIN tenants t ON t.pk = v.pk
+        WHERE EXISTS (SELECT 1 FROM jobs j WHERE j.tenant = v.pk AND {IS_DUE}) LIMIT 1"
+    );
+    let params = [Value::from(after.map_or("", |tenant| tenant.as_str()).to_owned())];
+    let params = params_from_iter(params.into_iter().chain(due_params(now)));
+    connection.prepare_cached(&sql)?.query_row(params, crate::embedded::tenant).optional()
+}
+
+impl<C: Deref<Target = Connection>> View<'_, C> {
+    pub(super) fn read_jobs(&self, filter: &JobFilter) -> StoreResult<Vec<Job>> {
+        // Either way an index gives the jobs in their order, and reading ends at the limit.
+        let (from, order) = match filter.conversation {
+            Some(_) => ("conversations c CROSS JOIN jobs j", "j.height, j.place, j.pk"),
+            None => ("jobs j CROSS JOIN conversations c", "j.height, j.pk"),
+        };
+        let mut sql = format!(
+            "SELECT {JOB} FROM {from} ON c.pk = j.conversation AND c.tenant = j.tenant WHERE j.tenant = ?"
+        );
+        let mut params: Vec<Value> = vec![self.tenant.into()];
+        if let Some(id) = filter.conversation {
+            sql.push_str(" AND c.tenant = ? AND c.id = ?");
+            params.extend([self.tenant.into(), id.as_bytes().to_vec().into()]);
+        }
+        if let Some((least, most)) = filter.heights {
+            sql.push_str(" AND j.height BETWEEN ? AND ?");
+            params.extend([i64::from(least).into(), i64::from(most).into()]);
+        }
+        if let Some(prefix) = &filter.id_prefix {
+            sql.push_str(" AND hex(j.id) LIKE ?");
+            params.push(format!("{}%", digits(prefix)).into());
+        }
+        if let Some((place, id)) = &filter.only {
+            sql.push_str(" AND j.place = ? AND j.id = ?");
+            params.extend([i64::from(*place).into(), id.0.as_bytes().to_vec().into()]);
+        }
+        if let Some(now) = filter.due {
+            sql.push_str(&format!(" AND {IS_DUE} AND {IS_LOWEST}"));
+            params.extend(due_params(now));
+        }
+        sql.push_str(&format!(" ORDER BY {order} LIMIT ?"));
+        params.push(rows(filter.limit).into());
+        self.many(&sql, params_from_iter(params), job)
+    }
+
+    pub(super) fn read_log(&self, filter: &LogFilter) -> StoreResult<Vec<LogLine>> {
+        let mut sql = format!(
+            "SELECT {LOG_LINE} FROM log l LEFT JOIN conversations c ON c.pk = l.conversation WHERE l.tenant = ?"
+        );
+        let mut params: Vec<Value> = vec![self.tenant.into()];
+        if let Some(id) = filter.conversation {
+            sql.push_str(" AND c.id = ?");
+            params.push(id.as_bytes().to_vec().into());
+        }
+        if let Some(prefix) = &filter.job_prefix {
+            sql.push_str(" AND hex(l.job) LIKE ?");
+            params.push(format!("{}%", digits(prefix)).into());
+        }
+        sql.push_str(" ORDER BY l.seq DESC LIMIT ?");
+        params.push(rows(filter.limit).into());
+        let mut lines = self.many(&sql, params_from_iter(params), log_line)?;
+        lines.reverse();
+        Ok(lines)
+    }
+}
+
+/// A log line from the columns [`LOG_LINE`].
+pub(super) fn log_line(row: &Row<'_>) -> rusqlite::Result<LogLine> {
+    Ok(LogLine {
+        at: timestamp(row, 0)?,
+        conversation: row.get::<_, Option<_>>(1)?.map(ConversationId::from_bytes),
+        job: JobId(ContentHash::from_bytes(row.get(2)?)),
+        event: codes::event(row.get(3)?).ok_or_else(|| unreadable(3, "no such event"))?,
+        text: row.get(4)?,
+        took_ms: row.get::<_, Option<i64>>(5)?.map(i64::unsigned_abs),
+    })
+}
+
+/// The digits of a hexadecimal prefix, so that nothing else gets into a pattern.
+fn digits(prefix: &str) -> String {
+    prefix.chars().map(|c| if c.is_ascii_hexdigit() { c.to_ascii_uppercase() } else { '-' }).collect()
+}
+
+/// A job from the columns [`JOB`].
+pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
+    let height: u8 = row.get(2)?;
+    let kind = match row.get(1)? {
+        0 => JobKind::EmbedTurn(TurnNo(parsed(row, 9)?)),
+        1 => JobKind::Summarise(parsed(row, 9)?),
+        2 => {
+            let level = Level::new(height).ok_or_else(|| unreadable(2, "no such level"))?;
+            JobKind::EmbedNode(level, row.get(11)?, parsed(row, 9)?)
+        }
+        _ => return Err(unreadable(1, "no such kind of job")),
+    };
+    let state = match row.get(3)? {
+        0 => JobState::Waiting { not_before: timestamp(row, 4)? },
+        1 => JobState::Leased { worker: row.get(7)?, until: timestamp(row, 4)? },
+        2 => JobState::Dead,
+        _ => return Err(unreadable(3, "no such state")),
+    };
+    Ok(Job {
+        id: JobId(ContentHash::from_bytes(row.get(0)?)),
+        conversation: ConversationId::from_bytes(row.get(10)?),
+        kind,
+        state,
+        failures: row.get(5)?,
+        planned_at: timestamp(row, 6)?,
+        error: row.get(8)?,
+    })
+}

@@ -1,0 +1,232 @@
+//! Reads of one tenant through one connection: a pooled one inside a read transaction, or the writer's while a commit
+//! is planned.
+
+mod conversations;
+mod feed;
+mod jobs;
+mod ledger;
+mod messages;
+mod records;
+pub(super) mod threads;
+mod tree;
+
+pub(super) use feed::{cursor, sequence_number};
+pub(super) use jobs::{has_due_jobs, tenant_with_due_jobs};
+pub(super) use records::{Record, is_of_growth};
+
+use std::cell::RefCell;
+use std::ops::Deref;
+use std::path::Path;
+use std::rc::Rc;
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use treering_core::commit::LogLine;
+use treering_core::conversation::Totals;
+use treering_core::index::VectorIndex;
+use treering_core::ports::{
+    ChangeFilter, Changes, ConversationQuery, Cursor, ExistingItem, Item, ItemRef, JobFilter, Ledger,
+    LevelTotals, LogFilter, NodeFilter, NodeVersion, Reader, Span, StoreResult,
+};
+use treering_core::{
+    ContentHash, Conversation, ConversationId, ExternalId, Job, Json, Message, MessageIdx, Node, NodeId,
+    TenantId, ThreadName, Timestamp, ToolCall, Turn, TurnNo,
+};
+
+use super::error::explain;
+use super::unwritable::FileState;
+
+/// A tenant's data through a connection, owned or borrowed.
+pub(super) struct View<'a, C> {
+    connection: C,
+    path: &'a Path,
+    /// The state of the files that reads are checked against, where nothing keeps others from changing them.
+    state: Option<FileState>,
+    /// The number of the tenant's row; 0, which no row has, where there is none.
+    tenant: i64,
+    /// The conversation that was looked up last: most reads in a row are of one.
+    last: RefCell<Option<(ConversationId, Rc<ConversationRow>)>>,
+}
+
+/// The part of a conversation's row that its messages refer to.
+pub(super) struct ConversationRow {
+    pk: i64,
+    /// The names of its threads by number.
+    threads: Vec<ThreadName>,
+}
+
+impl<'a, C: Deref<Target = Connection>> View<'a, C> {
+    pub(super) fn new(connection: C, path: &'a Path, tenant: &TenantId) -> StoreResult<Self> {
+        Self::with_state(connection, path, tenant, None)
+    }
+
+    pub(super) fn with_state(
+        connection: C,
+        path: &'a Path,
+        tenant: &TenantId,
+        state: Option<FileState>,
+    ) -> StoreResult<Self> {
+        let mut view = Self { connection, path, state, tenant: 0, last: RefCell::new(None) };
+        let sql = "SELECT pk FROM tenants WHERE name = ?1";
+        view.tenant = view.one(sql, [tenant.as_str()], |row| row.get(0))?.unwrap_or(0);
+        Ok(view)
+    }
+
+    fn one<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> StoreResult<Option<T>> {
+        let row = || self.connection.prepare_cached(sql)?.query_row(params, read).optional();
+        self.checked(row())
+    }
+
+    fn many<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> StoreResult<Vec<T>> {
+        let rows = || -> rusqlite::Result<Vec<T>> {
+            self.connection.prepare_cached(sql)?.query_map(params, read)?.collect()
+        };
+        self.checked(rows())
+    }
+
+    /// What was read, if the files are still what they were; whatever went wrong otherwise is no damage.
+    fn checked<T>(&self, read: rusqlite::Result<T>) -> StoreResult<T> {
+        self.state.map_or(Ok(()), |state| state.check_unchanged(self.path))?;
+        read.map_err(|error| explain(self.path, &error))
+    }
+
+    fn row(&self, id: ConversationId) -> StoreResult<Option<Rc<ConversationRow>>> {
+        if let Some((_, row)) = self.last.borrow().as_ref().filter(|(last, _)| *last == id) {
+            return Ok(Some(Rc::clone(row)));
+        }
+        let sql = "SELECT pk, threads FROM conversations WHERE tenant = ?1 AND id = ?2";
+        let row = self.one(sql, params![self.tenant, id.as_bytes()], |row| {
+            let threads = threads::read(row, 1)?.into_iter().map(|thread| thread.name).collect();
+            Ok(Rc::new(ConversationRow { pk: row.get(0)?, threads }))
+        })?;
+        self.last.replace(row.clone().map(|row| (id, row)));
+        Ok(row)
+    }
+}
+
+impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
+    fn conversations(&self, query: &ConversationQuery<'_>) -> StoreResult<Vec<Conversation>> {
+        self.read_conversations(query)
+    }
+
+    fn turns(&self, id: ConversationId, span: Span<TurnNo>) -> StoreResult<Vec<Turn>> {
+        self.read_turns(id, span)
+    }
+
+    fn messages(&self, id: ConversationId, span: Span<MessageIdx>) -> StoreResult<Vec<Message>> {
+        self.read_messages(id, span)
+    }
+
+    fn tool_calls(&self, id: ConversationId, span: Span<TurnNo>) -> StoreResult<Vec<ToolCall>> {
+        self.read_tool_calls(id, span)
+    }
+
+    fn items(&self, refs: &[ItemRef]) -> StoreResult<Vec<Option<Item>>> {
+        refs.iter().map(|item| self.read_item(item)).collect()
+    }
+
+    fn existing(&self, id: ConversationId, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ExistingItem>>> {
+        self.read_existing(id, ids)
+    }
+
+    fn owners(&self, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ConversationId>>> {
+        self.read_owners(ids)
+    }
+
+    fn nodes(&self, id: ConversationId, filter: &NodeFilter) -> StoreResult<Vec<Node>> {
+        self.read_nodes(id, filter)
+    }
+
+    fn node_versions(&self, id: ConversationId, filter: &NodeFilter) -> StoreResult<Vec<NodeVersion>> {
+        self.read_node_versions(id, filter)
+    }
+
+    fn nodes_by_id_prefix(&self, prefix: &str, limit: usize) -> StoreResult<Vec<(ConversationId, NodeId)>> {
+        self.read_nodes_by_id(prefix, limit)
+    }
+
+    fn jobs(&self, filter: &JobFilter) -> StoreResult<Vec<Job>> {
+        self.read_jobs(filter)
+    }
+
+    fn log(&self, filter: &LogFilter) -> StoreResult<Vec<LogLine>> {
+        self.read_log(filter)
+    }
+
+    fn changes(&self, after: &Cursor, filter: &ChangeFilter<'_>, limit: usize) -> StoreResult<Changes> {
+        self.read_changes(after, filter, limit)
+    }
+
+    fn vector_index(&self) -> StoreResult<Option<VectorIndex>> {
+        self.read_vector_index()
+    }
+
+    fn vectors(&self, model: &str, of: &[ContentHash]) -> StoreResult<Vec<Option<Vec<f32>>>> {
+        self.read_vectors(model, of)
+    }
+
+    fn totals(&self) -> StoreResult<(u32, Totals)> {
+        self.read_totals()
+    }
+
+    fn level_totals(&self, conversation: Option<ConversationId>) -> StoreResult<Vec<LevelTotals>> {
+        self.read_level_totals(conversation)
+    }
+
+    fn ledger(&self) -> &dyn Ledger {
+        self
+    }
+}
+
+fn rows(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+fn end(until: Option<u32>) -> i64 {
+    until.map_or(i64::MAX, i64::from)
+}
+
+fn timestamp(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
+    row.get(at).map(Timestamp::from_micros)
+}
+
+fn unsigned(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(at).map(i64::unsigned_abs)
+}
+
+/// A value that the column cannot have been written with.
+fn unreadable<E>(at: usize, why: E) -> rusqlite::Error
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    rusqlite::Error::FromSqlConversionFailure(at, Type::Text, why.into())
+}
+
+fn external_id(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<ExternalId>> {
+    row.get::<_, Option<String>>(at)?.map(ExternalId::new).transpose().map_err(|why| unreadable(at, why))
+}
+
+fn json(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Json>> {
+    let Some(text) = row.get_ref(at)?.as_str_or_null()? else { return Ok(None) };
+    Json::new(text).map(Some).map_err(|why| unreadable(at, why))
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(row: &Row<'_>, at: usize) -> rusqlite::Result<T> {
+    serde_json::from_str(row.get_ref(at)?.as_str()?).map_err(|why| unreadable(at, why))
+}
+
+/// The name of the thread whose number is in the row.
+fn thread(row: &Row<'_>, at: usize, names: &[ThreadName]) -> rusqlite::Result<ThreadName> {
+    let no: u32 = row.get(at)?;
+    names.get(no as usize).cloned().ok_or_else(|| unreadable(at, "no such thread"))
+}

@@ -1,0 +1,77 @@
+//! Rows that a check reads as the program does, to find those that it cannot have written.
+
+use rusqlite::Row;
+
+use super::conversations::{self, conversation};
+use super::jobs::{self, job, log_line};
+use super::tree::{node, node_columns};
+use super::unreadable;
+
+/// A table whose rows have columns that no checksum covers.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::embedded) enum Record {
+    Conversation,
+    Node,
+    Job,
+    LogLine,
+}
+
+impl Record {
+    pub(in crate::embedded) const ALL: [Self; 4] = [Self::Conversation, Self::Node, Self::Job, Self::LogLine];
+
+    pub(in crate::embedded) const fn table(self) -> &'static str {
+        match self {
+            Self::Conversation => "conversations",
+            Self::Node => "nodes",
+            Self::Job => "jobs",
+            Self::LogLine => "log",
+        }
+    }
+
+    /// A query for every row with its number and its name, which is an expression over `x`.
+    pub(in crate::embedded) fn select(self, name: &str) -> String {
+        let owned = |columns: &str, alias: &str, table: &str| {
+            format!(
+                "SELECT {columns}, x.rowid, {name} FROM {table} x JOIN {table} {alias} ON {alias}.rowid = x.rowid
+                LEFT JOIN conversations c ON c.pk = x.conversation"
+            )
+        };
+        match self {
+            Self::Conversation => {
+                format!("SELECT {}, x.rowid, {name} FROM conversations x", conversations::COLUMNS)
+            }
+            Self::Node => owned(&node_columns(), "n", "nodes"),
+            Self::Job => owned(&format!("{}, j.height, j.place", jobs::JOB), "j", "jobs"),
+            Self::LogLine => owned(jobs::LOG_LINE, "l", "log"),
+        }
+    }
+
+    /// Reads the row as the program does.
+    pub(in crate::embedded) fn read(self, row: &Row<'_>) -> rusqlite::Result<()> {
+        match self {
+            Self::Conversation => conversation(row).map(drop),
+            Self::Node => node(row).map(drop),
+            Self::LogLine => log_line(row).map(drop),
+            Self::Job => {
+                let job = job(row)?;
+                let (height, place): (u8, u32) = (row.get(12)?, row.get(13)?);
+                // A job is found again by its height and place, also to remove it.
+                match (job.kind.height(), job.kind.place()) == (height, place) {
+                    true => Ok(()),
+                    false => Err(unreadable(12, "its work is at another place than the job")),
+                }
+            }
+        }
+    }
+
+    /// The number and the name of a row.
+    pub(in crate::embedded) fn label(self, row: &Row<'_>) -> rusqlite::Result<(i64, String)> {
+        let columns = row.as_ref().column_count();
+        Ok((row.get(columns - 2)?, row.get(columns - 1)?))
+    }
+}
+
+/// Whether a conversation cannot be read for how far its tree has grown, which is derived.
+pub(in crate::embedded) fn is_of_growth(error: &rusqlite::Error) -> bool {
+    matches!(error, rusqlite::Error::FromSqlConversionFailure(conversations::GROWTH, ..))
+}

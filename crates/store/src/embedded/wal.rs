@@ -1,0 +1,364 @@
+//! Reads a write-ahead log as SQLite's recovery does, to find damage that recovery would drop in silence.
+//!
+//! Recovery ends at the first frame that does not fit. That is right for the unfinished tail of a crash. But when
+//! commits of the same generation lie behind such a frame, the log was damaged, and those commits would be lost. Such a
+//! log is copied aside before SQLite opens it.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use treering_core::StoreError;
+use treering_core::ports::StoreResult;
+
+use super::error::explain_io;
+use super::open::{private, sidecar_path, sync_folder};
+
+const HEADER: usize = 32;
+const FRAME_HEADER: usize = 24;
+/// The page size where the header does not say.
+const PAGE_SIZE: usize = 4096;
+
+/// How a log ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// At its last whole commit, or in one that was never finished.
+    Clean,
+    /// In a commit that is not whole: a crash in the middle of it, or damage.
+    Incomplete,
+    /// Before commits that can no longer be reached: damage.
+    Damaged {
+        /// How many commits these are at least; 0 where that is not known.
+        commits: usize,
+    },
+}
+
+/// A log with something wrong at its end.
+#[derive(Debug, Clone)]
+pub(super) struct Finding {
+    pub(super) log: PathBuf,
+    pub(super) ending: Ending,
+}
+
+impl Finding {
+    pub(super) const fn is_damage(&self) -> bool {
+        matches!(self.ending, Ending::Damaged { .. })
+    }
+
+    /// A sentence about a log that was copied aside.
+    pub(super) fn describe(&self) -> String {
+        let log = self.log.display();
+        match self.ending {
+            Ending::Damaged { commits } => format!(
+                "the log was damaged: {} could not be read and may be missing. Its copy is {log}; restore a backup or \
+                 import the sources again, then delete the copy",
+                at_least(commits)
+            ),
+            Ending::Clean | Ending::Incomplete => format!(
+                "the log ended in an incomplete commit, as after a crash in the middle of one. It was never \
+                 acknowledged, unless the log was damaged later. Its copy is {log}; delete it when you do not need it"
+            ),
+        }
+    }
+
+    /// A sentence about a log that lies beside its database.
+    pub(super) fn describe_live(&self) -> String {
+        let Ending::Damaged { commits } = self.ending else { return self.describe() };
+        let log = self.log.display();
+        format!("the log {log} is damaged: {} cannot be read and may be missing", at_least(commits))
+    }
+}
+
+fn at_least(commits: usize) -> String {
+    match commits {
+        0 | 1 => "at least 1 commit".into(),
+        more => format!("at least {more} commits"),
+    }
+}
+
+/// Refuses a log whose database is gone: SQLite would delete it.
+pub(super) fn check_database(path: &Path) -> StoreResult<()> {
+    let log = sidecar_path(path, "-wal");
+    // In this order: whoever creates a store writes the database before the log.
+    let has_log = fs::metadata(&log).is_ok_and(|file| file.len() > 0);
+    if !has_log || fs::metadata(path).is_ok_and(|file| file.len() > 0) {
+        return Ok(());
+    }
+    let contents = read(&log).map_err(|error| explain_io(path, "cannot read its log", &error))?;
+    let (name, commits) = (log.display(), contents.commits);
+    let detail = format!(
+        "the database is missing or empty, but its log {name} holds {commits} commits; put the database back beside \
+         the log, or restore a backup with `treering restore`"
+    );
+    Err(StoreError::Corrupt { path: path.to_path_buf(), detail })
+}
+
+/// Prepares a log that a crash left behind: keeps a copy where something is wrong with its end, and makes it durable.
+/// Nobody else may have the store open.
+pub(super) fn check_before_recovery(path: &Path) -> StoreResult<Option<Finding>> {
+    let log = sidecar_path(path, "-wal");
+    if !fs::metadata(&log).is_ok_and(|file| file.len() > 0) {
+        return Ok(None);
+    }
+    let ending = read(&log).map_err(|error| explain_io(path, "cannot read its log", &error))?.ending;
+    let kind = match ending {
+        Ending::Clean => None,
+        Ending::Incomplete => Some("incomplete"),
+        Ending::Damaged { .. } => Some("damaged"),
+    };
+    let mut found = None;
+    if let Some(kind) = kind {
+        let aside = free_name(path, &format!("-wal.{kind}"));
+        let what = "cannot keep a copy of its damaged log";
+        copy_private(&log, &aside).map_err(|error| explain_io(path, what, &error))?;
+        found = Some(Finding { log: aside, ending });
+    }
+    make_durable(path, &log).map_err(|error| explain_io(path, "cannot make its log durable", &error))?;
+    Ok(found)
+}
+
+/// A name beside the store's file that is not taken: the suffix, and the seconds of this moment.
+pub(super) fn free_name(path: &Path, suffix: &str) -> PathBuf {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let name = |seconds| sidecar_path(path, &format!("{suffix}-{seconds}"));
+    (now..).map(name).find(|name| !name.exists()).unwrap_or_else(|| name(now))
+}
+
+/// Replaces a log by a synced copy. After a failed sync its pages may be readable and yet not be on the disk, and the
+/// system would not write them again.
+fn make_durable(path: &Path, log: &Path) -> io::Result<()> {
+    let copy = sidecar_path(path, "-wal.copy");
+    copy_private(log, &copy)?;
+    fs::rename(&copy, log)?;
+    path.parent().map_or(Ok(()), sync_folder)
+}
+
+/// The logs that were copied aside, the oldest first.
+pub(super) fn set_aside(path: &Path) -> Vec<Finding> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
+    let prefix = format!("{}-wal.", name.to_string_lossy());
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<Finding> = entries
+        .filter_map(|entry| {
+            let (log, name) = (entry.path(), entry.file_name());
+            let kind = name.to_str()?.strip_prefix(&prefix)?;
+            // The name counts, so that damage to the copy hides nothing.
+            let ending = match kind.split_once('-')?.0 {
+                "incomplete" => Ending::Incomplete,
+                "damaged" => match read(&log) {
+                    Ok(Contents { ending: ending @ Ending::Damaged { .. }, .. }) => ending,
+                    _ => Ending::Damaged { commits: 0 },
+                },
+                _ => return None,
+            };
+            Some(Finding { log, ending })
+        })
+        .collect();
+    found.sort_by(|a, b| a.log.cmp(&b.log));
+    found
+}
+
+/// Moves the logs that were copied aside to those of another file.
+pub(super) fn move_set_aside(path: &Path, to: &Path) -> io::Result<()> {
+    let store = path.file_name().unwrap_or_default().to_string_lossy();
+    for Finding { log, .. } in set_aside(path) {
+        let name = log.file_name().unwrap_or_default().to_string_lossy();
+        let suffix = name.strip_prefix(&*store).unwrap_or_default();
+        fs::rename(&log, sidecar_path(to, suffix))?;
+    }
+    Ok(())
+}
+
+/// Damage in the log of a store that can only be read, while others may write to it.
+pub(super) fn live_damage(path: &Path) -> Option<Finding> {
+    let log = sidecar_path(path, "-wal");
+    let header = || -> io::Result<[u8; HEADER]> {
+        let mut header = [0; HEADER];
+        File::open(&log)?.read_exact(&mut header)?;
+        Ok(header)
+    };
+    let before = header().ok()?;
+    let ending = read(&log).ok()?.ending;
+    // A log that was started over meanwhile is a mixture of two.
+    let is_same = header().is_ok_and(|after| after == before);
+    let finding = Finding { log, ending };
+    Some(finding).filter(|finding| is_same && finding.is_damage())
+}
+
+pub(super) fn copy_private(from: &Path, to: &Path) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    private(&mut options);
+    let mut copy = options.open(to)?;
+    io::copy(&mut File::open(from)?, &mut copy)?;
+    copy.sync_all()
+}
+
+/// What a log holds.
+struct Contents {
+    /// Commits that recovery finds.
+    commits: usize,
+    ending: Ending,
+}
+
+/// A frame of the log.
+#[derive(Clone, Copy)]
+struct Frame {
+    salts: [u32; 2],
+    is_commit: bool,
+    /// Whether recovery reads it.
+    is_valid: bool,
+    /// Whether it was written after the frame before it, by the same writer.
+    continues: bool,
+}
+
+/// Reads a log from its beginning to its end.
+fn read(log: &Path) -> io::Result<Contents> {
+    let mut file = BufReader::with_capacity(1 << 20, File::open(log)?);
+    let mut header = [0; HEADER];
+    if read_full(&mut file, &mut header)? < HEADER {
+        return Ok(Contents { commits: 0, ending: Ending::Clean });
+    }
+    let is_big_endian = word(&header, 0) & 1 == 1;
+    let page_size = word(&header, 8) as usize;
+    let sum = checksum([0, 0], &header[..24], is_big_endian);
+    let mut is_sound = word(&header, 0) & !1 == 0x377f_0682 && sum == [word(&header, 24), word(&header, 28)];
+    let is_size = page_size.is_power_of_two() && (512..=65536).contains(&page_size);
+    is_sound &= is_size;
+    let page_size = if is_size { page_size } else { PAGE_SIZE };
+    let mut chain = Chain { sums: [sum; 2], is_whole: is_sound, is_big_endian };
+    let mut salts = is_sound.then_some([word(&header, 16), word(&header, 20)]);
+    let (mut frames, mut bytes) = (Vec::new(), vec![0; FRAME_HEADER + page_size]);
+    while read_full(&mut file, &mut bytes)? == bytes.len() {
+        let of_frame = [word(&bytes, 8), word(&bytes, 12)];
+        // A damaged header does not know its generation, but its first frame does.
+        frames.push(chain.add(&bytes, *salts.get_or_insert(of_frame)));
+    }
+    let commits = frames.iter().filter(|frame| frame.is_valid && frame.is_commit).count();
+    let ending = match ending(&frames, salts.unwrap_or_default()) {
+        // The header is synced before the first frame is written.
+        Ending::Incomplete if !is_sound => Ending::Damaged { commits: 1 },
+        Ending::Clean if !is_size && header != [0; HEADER] => Ending::Damaged { commits: 1 },
+        other => other,
+    };
+    Ok(Contents { commits, ending })
+}
+
+/// The checksums from frame to frame.
+struct Chain {
+    /// The checksum of the last frame: as it is stored, and as it should be.
+    sums: [[u32; 2]; 2],
+    /// Whether every frame so far is valid.
+    is_whole: bool,
+    is_big_endian: bool,
+}
+
+impl Chain {
+    fn add(&mut self, bytes: &[u8], salts: [u32; 2]) -> Frame {
+        let sum_after = |sum| {
+            let sum = checksum(sum, &bytes[..8], self.is_big_endian);
+            checksum(sum, &bytes[FRAME_HEADER..], self.is_big_endian)
+        };
+        let (of_frame, stored) = ([word(bytes, 8), word(bytes, 12)], [word(bytes, 16), word(bytes, 20)]);
+        let [after_stored, after_computed] = match self.is_whole {
+            true => [sum_after(self.sums[0]); 2],
+            false => self.sums.map(sum_after),
+        };
+        let continues = stored == after_stored || stored == after_computed;
+        self.is_whole &= continues && of_frame == salts;
+        self.sums = [stored, after_stored];
+        let is_commit = word(bytes, 4) != 0;
+        Frame { salts: of_frame, is_commit, is_valid: self.is_whole, continues }
+    }
+}
+
+/// How a log with these frames ends. Frames of its generation that recovery does not reach are damaged, lie behind a
+/// damaged one, or are leftovers of writers that were killed in the middle of a commit: later commits overwrote only
+/// their beginning. A writer leaves at most one commit, at the end of its frames.
+fn ending(frames: &[Frame], salts: [u32; 2]) -> Ending {
+    // One of the two salts may itself be damaged: the second is random for each generation, so that a frame which shares
+    // one of them is of the same generation.
+    let is_same =
+        |frame: &Frame| frame.salts != [0, 0] && (frame.salts[0] == salts[0] || frame.salts[1] == salts[1]);
+    let is_lost = |frame: &Frame| !frame.is_valid && is_same(frame);
+    let commits = frames.iter().filter(|frame| is_lost(frame) && frame.is_commit).count();
+    let is_damaged = frames
+        .windows(2)
+        .any(|pair| is_lost(&pair[0]) && is_lost(&pair[1]) && pair[0].is_commit && pair[1].continues);
+    match frames.iter().any(is_lost) {
+        _ if is_damaged => Ending::Damaged { commits },
+        true => Ending::Incomplete,
+        false => Ending::Clean,
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// SQLite's checksum of a log: two sums that each take in the other, over pairs of words.
+fn checksum([mut a, mut b]: [u32; 2], bytes: &[u8], is_big_endian: bool) -> [u32; 2] {
+    for pair in bytes.as_chunks::<8>().0 {
+        let word = |at: usize| {
+            let word = [pair[at], pair[at + 1], pair[at + 2], pair[at + 3]];
+            if is_big_endian { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) }
+        };
+        a = a.wrapping_add(word(0)).wrapping_add(b);
+        b = b.wrapping_add(word(4)).wrapping_add(a);
+    }
+    [a, b]
+}
+
+/// Fills the buffer as far as the file goes.
+fn read_full(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..])? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Frames of one letter each: `v` valid, `l` lost, `o` of an older generation; a capital is a commit, and `|` stands
+    /// before a frame that another writer wrote.
+    fn check(frames: &str, expected: Ending) {
+        let mut made: Vec<Frame> = Vec::new();
+        let mut continues = true;
+        for letter in frames.chars() {
+            if letter == '|' {
+                continues = false;
+                continue;
+            }
+            let salts = if letter.eq_ignore_ascii_case(&'o') { [6, 1] } else { [7, 2] };
+            let (is_commit, is_valid) = (letter.is_uppercase(), letter.eq_ignore_ascii_case(&'v'));
+            made.push(Frame { salts, is_commit, is_valid, continues });
+            continues = true;
+        }
+        assert_eq!(ending(&made, [7, 2]), expected, "{frames}");
+    }
+
+    #[test]
+    fn what_a_crash_leaves_is_no_damage() {
+        for clean in ["", "vvV", "vvVvv", "vVvV|ooOoO"] {
+            check(clean, Ending::Clean);
+        }
+        // The last commit is torn, or the tails of killed writers lie behind the last commit.
+        for incomplete in ["vVlll", "vVl|lL", "vVll", "V|llL", "V|llL|lL|lL", "V|L|L|oO"] {
+            check(incomplete, Ending::Incomplete);
+        }
+    }
+
+    #[test]
+    fn commits_behind_a_damaged_frame_are_damage() {
+        check("vVlLlL", Ending::Damaged { commits: 2 });
+        check("|lLlLlL", Ending::Damaged { commits: 3 });
+        check("vV|LlL|oO", Ending::Damaged { commits: 2 });
+    }
+}

@@ -1,0 +1,112 @@
+//! Noticing commits: those of this process at once, those of other processes by polling SQLite's `data_version`.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use treering_core::ports::Revision;
+
+use super::unwritable::FileState;
+
+/// How often other processes' commits are looked for while somebody waits.
+const POLL: Duration = Duration::from_millis(25);
+
+#[derive(Default)]
+pub(super) struct Watch {
+    state: Mutex<State>,
+    committed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    revision: u64,
+    /// The files as they were at the last poll, where no connection can be polled.
+    files: Option<FileState>,
+    /// A connection for polling, opened by the first who waits.
+    connection: Option<Connection>,
+    data_version: Option<i64>,
+}
+
+impl Watch {
+    pub(super) fn revision(&self) -> Revision {
+        Revision(self.lock().revision)
+    }
+
+    /// Notes a commit of this process.
+    pub(super) fn notify(&self) {
+        self.lock().revision += 1;
+        self.committed.notify_all();
+    }
+
+    /// Closes the connection for polling.
+    pub(super) fn close(&self) {
+        self.lock().connection = None;
+    }
+
+    /// Waits for a commit after `seen`. `open` opens a connection for polling.
+    pub(super) fn wait(
+        &self,
+        seen: Revision,
+        timeout: Duration,
+        open: impl Fn() -> Option<Connection>,
+    ) -> Revision {
+        self.wait_with(seen, timeout, |state| state.poll(&open))
+    }
+
+    /// The same for a store that can only be read: polls the state of its files.
+    pub(super) fn wait_for_files(
+        &self,
+        seen: Revision,
+        timeout: Duration,
+        files: impl Fn() -> FileState,
+    ) -> Revision {
+        self.wait_with(seen, timeout, |state| {
+            let files = files();
+            if state.files.replace(files) != Some(files) {
+                state.revision += 1;
+            }
+        })
+    }
+
+    fn wait_with(&self, seen: Revision, timeout: Duration, poll: impl Fn(&mut State)) -> Revision {
+        let started = Instant::now();
+        let mut state = self.lock();
+        loop {
+            if state.revision == seen.0 {
+                poll(&mut state);
+            }
+            let left = timeout.saturating_sub(started.elapsed());
+            if state.revision != seen.0 || left.is_zero() {
+                return Revision(state.revision);
+            }
+            let waited = self.committed.wait_timeout(state, left.min(POLL));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Raises the revision if another connection has committed since the last poll.
+    fn poll(&mut self, open: impl Fn() -> Option<Connection>) {
+        if self.connection.is_none() {
+            self.connection = open();
+        }
+        let Some(connection) = &self.connection else { return };
+        let version = connection
+            .prepare_cached("PRAGMA data_version")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)));
+        match version {
+            Ok(version) => {
+                let before = self.data_version.replace(version);
+                if before != Some(version) {
+                    self.revision += 1;
+                }
+            }
+            Err(_) => self.connection = None,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Writes conversations.
+
+use rusqlite::params;
+use treering_core::Conversation;
+
+use super::{Commit, ConversationRow, Result, json_text};
+use crate::embedded::codes::{naming_code, state_code};
+use crate::embedded::read::threads;
+
+/// Mostly a conversation has only grown. Its names are then left alone, and with them their indexes. A record that was
+/// changed by other hands keeps its old checksum, so that it is still found.
+const GROW: &str =
+    "UPDATE conversations SET title = ?3, participants = ?4, started_at = ?5, last_activity = ?6,
+        state = ?7, messages = ?8, turns = ?9, tool_calls = ?10, chars = ?11, tokens = ?12, naming = ?13,
+        threads = ?14, policy = ?15, growth = ?16,
+        checksum = iif(checksum IS checksum(id, slug, title, naming, participants, cwd, project_path, state,
+            external_id, policy), checksum(id, slug, ?3, ?13, ?4, cwd, project_path, ?7, external_id, ?15), checksum)
+    WHERE tenant = ?1 AND id = ?2 AND slug = ?17 AND cwd IS ?18 AND project_path IS ?19 AND external_id IS ?20
+    RETURNING pk";
+
+const PUT: &str = "INSERT INTO conversations (tenant, id, title, participants, started_at, last_activity, state,
+        messages, turns, tool_calls, chars, tokens, naming, threads, policy, growth, slug, cwd, project_path,
+        external_id, checksum)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20,
+        checksum(?2, ?17, ?3, ?13, ?4, ?18, ?19, ?7, ?20, ?15))
+    ON CONFLICT (tenant, id) DO UPDATE SET title = ?3, participants = ?4, started_at = ?5, last_activity = ?6,
+        state = ?7, messages = ?8, turns = ?9, tool_calls = ?10, chars = ?11, tokens = ?12, naming = ?13,
+        threads = ?14, policy = ?15, growth = ?16, slug = ?17, cwd = ?18, project_path = ?19, external_id = ?20,
+        checksum = checksum(?2, ?17, ?3, ?13, ?4, ?18, ?19, ?7, ?20, ?15)
+    RETURNING pk";
+
+impl Commit<'_> {
+    pub(super) fn put_conversation(&mut self, it: &Conversation) -> Result<()> {
+        let (participants, threads) = (json_text(&it.participants)?, threads::write(&it.threads)?);
+        let (policy, growth) = (json_text(&it.policy)?, json_text(&it.growth)?);
+        let params = params![
+            self.tenant,
+            it.id.as_bytes(),
+            it.title,
+            participants,
+            it.started_at.as_micros(),
+            it.last_activity.as_micros(),
+            state_code(it.state),
+            it.totals.messages,
+            it.totals.turns,
+            it.totals.tool_calls,
+            it.totals.chars as i64,
+            it.totals.tokens as i64,
+            naming_code(it.naming),
+            threads,
+            policy,
+            growth,
+            it.slug,
+            it.cwd,
+            it.project_path,
+            it.external_id.as_ref().map(|id| id.as_str()),
+        ];
+        let pk = |sql| self.connection.prepare_cached(sql)?.query_row(params, |row| row.get(0));
+        let pk = match pk(GROW) {
+            Err(rusqlite::Error::QueryReturnedNoRows) => pk(PUT)?,
+            grown => grown?,
+        };
+        let threads = it.threads.iter().map(|thread| thread.name.clone()).collect();
+        self.last = Some(ConversationRow { id: it.id, pk, threads });
+        Ok(())
+    }
+}

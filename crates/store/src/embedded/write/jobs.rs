@@ -1,0 +1,110 @@
+//! Writes jobs and the log of their work.
+
+use rusqlite::params;
+use serde_json::json;
+use treering_core::commit::LogLine;
+use treering_core::{Job, JobKind, JobState};
+
+use super::{Commit, Result, json_text};
+use crate::embedded::codes::{event_code, job_kind_code, job_state_code};
+
+/// Minimum number of log lines that are kept.
+const KEPT_LINES: i64 = 100_000;
+
+impl Commit<'_> {
+    pub(super) fn add_job(&mut self, job: &Job) -> Result<()> {
+        let sql = "INSERT INTO jobs (tenant, conversation, height, place, id, kind, state, moment, failures,
+                planned_at, worker, error, work)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+            ON CONFLICT (tenant, conversation, height, place, id) DO NOTHING";
+        let (conversation, (moment, worker)) = (self.pk(job.conversation)?, lease_of(job));
+        self.execute(
+            sql,
+            params![
+                self.tenant,
+                conversation,
+                job.kind.height(),
+                job.kind.place(),
+                job.id.0.as_bytes(),
+                job_kind_code(&job.kind),
+                job_state_code(&job.state),
+                moment,
+                job.failures,
+                job.planned_at.as_micros(),
+                worker,
+                job.error,
+                work_of(&job.kind)?,
+            ],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn put_job(&mut self, job: &Job) -> Result<()> {
+        let sql = "UPDATE jobs SET state = ?6, moment = ?7, failures = ?8, worker = ?9, error = ?10
+            WHERE tenant = ?1 AND conversation = ?2 AND height = ?3 AND place = ?4 AND id = ?5";
+        let (conversation, (moment, worker)) = (self.pk(job.conversation)?, lease_of(job));
+        self.execute(
+            sql,
+            params![
+                self.tenant,
+                conversation,
+                job.kind.height(),
+                job.kind.place(),
+                job.id.0.as_bytes(),
+                job_state_code(&job.state),
+                moment,
+                job.failures,
+                worker,
+                job.error,
+            ],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn remove_job(&mut self, job: &Job) -> Result<()> {
+        let sql = "DELETE FROM jobs
+            WHERE tenant = ?1 AND conversation = ?2 AND height = ?3 AND place = ?4 AND id = ?5";
+        let (conversation, id) = (self.pk(job.conversation)?, job.id.0.as_bytes());
+        self.execute(sql, params![self.tenant, conversation, job.kind.height(), job.kind.place(), id])?;
+        Ok(())
+    }
+
+    pub(super) fn add_log(&mut self, line: &LogLine) -> Result<()> {
+        let sql = "INSERT INTO log (tenant, seq, conversation, at, job, event, took_ms, text)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        let conversation = line.conversation.map(|id| self.pk(id)).transpose()?;
+        let seq = self.next_seq();
+        let pk = self.connection.prepare_cached(sql)?.insert(params![
+            self.tenant,
+            seq,
+            conversation,
+            line.at.as_micros(),
+            line.job.0.as_bytes(),
+            event_code(line.event),
+            line.took_ms.map(|ms| ms as i64),
+            line.text,
+        ])?;
+        if pk % 1000 == 0 {
+            self.execute("DELETE FROM log WHERE pk < ?1", [pk - KEPT_LINES])?;
+        }
+        Ok(())
+    }
+}
+
+/// The moment and the worker that belong to a state.
+fn lease_of(job: &Job) -> (i64, Option<&str>) {
+    match &job.state {
+        JobState::Waiting { not_before } => (not_before.as_micros(), None),
+        JobState::Leased { worker, until } => (until.as_micros(), Some(worker)),
+        JobState::Dead => (0, None),
+    }
+}
+
+/// The work of a job as its row has it.
+fn work_of(kind: &JobKind) -> Result<String> {
+    Ok(match kind {
+        JobKind::EmbedTurn(turn) => json!(turn.0).to_string(),
+        JobKind::EmbedNode(.., node) => json!(node.as_str()).to_string(),
+        JobKind::Summarise(task) => json_text(task)?,
+    })
+}

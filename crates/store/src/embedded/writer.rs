@@ -1,0 +1,202 @@
+//! The writing thread: owns the one writing connection and commits in groups. Commits that wait together share a
+//! transaction and its sync, each in a savepoint, so that one that fails leaves the others alone.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use rusqlite::hooks::Wal;
+use rusqlite::{Connection, TransactionBehavior};
+use treering_core::ports::{CommitScope, Plan, StoreResult};
+use treering_core::{Invalid, StoreError};
+
+use super::checkpointer::Checkpointer;
+use super::error::{explain, is_io_failure, no_thread};
+use super::health::Health;
+use super::read::View;
+use super::watch::Watch;
+use super::write;
+
+/// The most commits that share one sync, so that nobody waits for an endless group.
+const MAX_GROUP: usize = 256;
+
+/// The sending side of the writing thread. Dropping it finishes the waiting commits and closes the connection.
+pub(super) struct Writer {
+    requests: Option<Sender<Request>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// One commit that waits.
+struct Request {
+    scope: CommitScope,
+    plan: Plan,
+    reply: SyncSender<StoreResult<()>>,
+}
+
+impl Writer {
+    pub(super) fn start(
+        path: &Path,
+        mut connection: Connection,
+        checkpointer: Checkpointer,
+        health: Arc<Health>,
+        watch: Arc<Watch>,
+    ) -> StoreResult<Self> {
+        let wal_pages = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&wal_pages);
+        // Also turns SQLite's own checkpoints off, which would run inside commits.
+        let hook = move |_: &mut Wal, pages: i32| {
+            seen.store(usize::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        };
+        connection.wal_hook(Some(hook)).map_err(|error| explain(path, &error))?;
+        let (requests, received) = channel();
+        let group = GroupCommit { path: path.into(), connection, checkpointer, wal_pages, health, watch };
+        let thread = thread::Builder::new()
+            .name("treering-writer".into())
+            .spawn(move || group.run(&received))
+            .map_err(|error| no_thread(&error))?;
+        Ok(Self { requests: Some(requests), thread: Some(thread) })
+    }
+
+    /// Commits a plan; durable when it returns.
+    pub(super) fn commit(&self, scope: CommitScope, plan: Plan) -> StoreResult<()> {
+        let (reply, answer) = sync_channel(1);
+        let request = Request { scope, plan, reply };
+        let sent = self.requests.as_ref().is_some_and(|requests| requests.send(request).is_ok());
+        match answer.recv() {
+            Ok(answer) if sent => answer,
+            _ => Err(Invalid::new("commit", "the store was closed").into()),
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// What the thread owns.
+struct GroupCommit {
+    path: PathBuf,
+    /// Ends first: the last connection to close empties the log, which no other can do.
+    checkpointer: Checkpointer,
+    connection: Connection,
+    wal_pages: Arc<AtomicUsize>,
+    health: Arc<Health>,
+    watch: Arc<Watch>,
+}
+
+impl GroupCommit {
+    fn run(mut self, requests: &Receiver<Request>) {
+        while let Ok(first) = requests.recv() {
+            let mut answered = Vec::new();
+            let waiting = std::iter::once(first).chain(std::iter::from_fn(|| requests.try_recv().ok()));
+            let committed = match self.health.failure() {
+                Some(failure) => {
+                    answered.extend(waiting.map(|request| (request.reply, Ok(()))));
+                    Err(failure)
+                }
+                None => self.commit(waiting.take(MAX_GROUP), &mut answered),
+            };
+            for (reply, outcome) in answered {
+                // A caller that is gone needs no answer.
+                let _ = reply.send(committed.clone().and(outcome));
+            }
+            if self.health.failure().is_none() {
+                self.checkpointer.checkpoint(self.wal_pages.load(Ordering::Relaxed));
+            }
+        }
+    }
+
+    /// Commits a group. An error is one that all of them met; what each met alone is in `answered`.
+    fn commit(
+        &mut self,
+        group: impl Iterator<Item = Request>,
+        answered: &mut Vec<(SyncSender<StoreResult<()>>, StoreResult<()>)>,
+    ) -> StoreResult<()> {
+        let mut failed = None;
+        let committed = (|| {
+            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let before = transaction.total_changes();
+            for mut request in group {
+                let outcome = apply(&self.path, &transaction, &mut request);
+                let (outcome, error) = match outcome {
+                    Ok(()) => (Ok(()), None),
+                    Err(Refusal::Plan(refused)) => (Err(refused), None),
+                    Err(Refusal::Sqlite(error)) => (Err(explain(&self.path, &error)), Some(error)),
+                };
+                answered.push((request.reply, outcome));
+                // SQLite has rolled everything back, or nothing more may be written.
+                if let Some(error) = error.filter(|e| transaction.is_autocommit() || is_io_failure(e)) {
+                    return Err(error);
+                }
+            }
+            let changed = transaction.total_changes() != before;
+            transaction.commit()?;
+            Ok(changed)
+        })();
+        match committed {
+            Ok(true) => self.watch.notify(),
+            Ok(false) => {}
+            Err(error) if is_io_failure(&error) => {
+                failed = Some(self.health.fail(&self.path, &error, &self.connection));
+            }
+            Err(error) => failed = Some(explain(&self.path, &error)),
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Why one commit of a group failed.
+enum Refusal {
+    /// Its plan refused.
+    Plan(StoreError),
+    /// Its writes failed.
+    Sqlite(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Refusal {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+/// Plans and writes one commit inside the open transaction; on an error nothing of it is kept.
+fn apply(path: &Path, connection: &Connection, request: &mut Request) -> Result<(), Refusal> {
+    let execute = |sql: &str| connection.prepare_cached(sql)?.execute([]).map(drop);
+    execute("SAVEPOINT plan")?;
+    let applied = plan_and_write(path, connection, request);
+    if applied.is_err() && !connection.is_autocommit() {
+        execute("ROLLBACK TO plan")?;
+    }
+    if !connection.is_autocommit() {
+        execute("RELEASE plan")?;
+    }
+    applied
+}
+
+fn plan_and_write(path: &Path, connection: &Connection, request: &mut Request) -> Result<(), Refusal> {
+    let Request { scope, plan, .. } = request;
+    let view = View::new(connection, path, scope.tenant()).map_err(Refusal::Plan)?;
+    let planned = catch_unwind(AssertUnwindSafe(|| plan(&view)));
+    let writes = planned.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(Refusal::Plan)?;
+    if let Some(write) = writes.iter().find(|write| !scope.permits(write)) {
+        let why = format!("it is outside the scope of the commit: {scope:?}");
+        return Err(Refusal::Plan(Invalid::new(format!("write {write:?}"), why).into()));
+    }
+    Ok(write::apply(connection, scope.tenant(), &writes)?)
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> StoreError {
+    let why = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let why = why.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    Invalid::new("commit", format!("its plan panicked: {why}")).into()
+}

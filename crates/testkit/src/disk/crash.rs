@@ -1,0 +1,367 @@
+//! Crash states: the files that a power cut at some point of a recording could have left behind.
+//!
+//! A sync makes earlier writes of its file durable. Of the writes and truncates since, each may be lost, whole
+//! or torn into sectors, independently of the others, so that their order is not kept. Directory
+//! entries follow the same rule with the sync of their folder. The `-shm` file is never there.
+
+use std::collections::BTreeMap;
+
+use super::log::{Entry, FileId, Log};
+use super::rng::Rng;
+
+/// The unit that a disk writes whole or not at all, in bytes.
+const SECTOR: u64 = 512;
+
+/// The rule by which the unsynced operations of a crash state survive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pattern {
+    /// None does.
+    Nothing,
+    /// All do, as when only the process ends.
+    Everything,
+    /// All but one do.
+    AllButOne,
+    /// One does.
+    OnlyOne,
+    /// Those up to some point do, and the next is torn: the disk kept the order.
+    InOrder,
+    /// Each does by chance.
+    Subset,
+    /// Each does by chance, and many are torn.
+    Torn,
+}
+
+impl Pattern {
+    /// All patterns. A run takes them in turn.
+    pub const ALL: [Self; 7] = [
+        Self::Nothing,
+        Self::Everything,
+        Self::AllButOne,
+        Self::OnlyOne,
+        Self::InOrder,
+        Self::Subset,
+        Self::Torn,
+    ];
+}
+
+/// One crash state that is to be explored.
+#[derive(Debug, Clone)]
+pub struct Probe {
+    /// The number of the probe in its run.
+    pub number: usize,
+    /// The power is cut after this many entries of the log.
+    pub cut: usize,
+    /// The rule by which unsynced operations survive.
+    pub pattern: Pattern,
+    rng: Rng,
+}
+
+impl Probe {
+    /// The probe with this number. It depends on the log's length, the seed and the name, not on the number of probes.
+    #[must_use]
+    pub fn draw(log: &Log, seed: u64, name: &str, number: usize) -> Self {
+        let mut rng = Rng::for_part(seed, name, number as u64);
+        // Directly after an acknowledgement is the moment that matters most.
+        let marked = log.cuts_after_acknowledgements();
+        let cut = match !marked.is_empty() && rng.once_in(3) {
+            true => marked[rng.below(marked.len())],
+            false => log.first_cut + rng.below(log.entries.len() + 1 - log.first_cut),
+        };
+        Self { number, cut, pattern: Pattern::ALL[number % Pattern::ALL.len()], rng }
+    }
+}
+
+/// The files that a power cut left behind.
+#[derive(Debug, Clone)]
+pub struct CrashState {
+    /// The probe that led here.
+    pub probe: Probe,
+    /// The files by name.
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// The labels that were acknowledged before the cut.
+    pub acknowledged: Vec<String>,
+}
+
+/// The fate of an unsynced operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Lost,
+    Whole,
+    /// Only some sectors of the write arrived; the seed tells which.
+    Torn(u64),
+    /// The file grew, but the data did not arrive: the new part reads as zeros.
+    LengthOnly,
+}
+
+/// How certain it is that an operation survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It was synced.
+    Durable,
+    /// It was not synced yet.
+    Pending,
+    /// A sync of it failed, or the disk lied about it: no later sync makes it durable.
+    Doubtful,
+}
+
+/// A file during the replay.
+#[derive(Debug, Clone, Default)]
+struct Image {
+    /// The content before the first operation that is not durable.
+    base: Vec<u8>,
+    /// The operations since, by their place in the log.
+    tail: Vec<(usize, Standing)>,
+}
+
+impl Image {
+    /// Moves the pending operations before `start` to another standing.
+    fn settle(&mut self, start: usize, standing: Standing) {
+        for (place, old) in &mut self.tail {
+            if *place < start && *old == Standing::Pending {
+                *old = standing;
+            }
+        }
+    }
+}
+
+/// Walks through a log and keeps, at each point, what is durable and what may be lost.
+pub struct Replay<'a> {
+    log: &'a Log,
+    position: usize,
+    files: Vec<Image>,
+    directory: BTreeMap<String, FileId>,
+    /// Changes of the directory that were not synced, by their place in the log.
+    directory_tail: Vec<usize>,
+}
+
+impl<'a> Replay<'a> {
+    /// Stands before the first entry.
+    #[must_use]
+    pub fn new(log: &'a Log) -> Self {
+        let (files, directory, directory_tail) = Default::default();
+        Self { log, position: 0, files, directory, directory_tail }
+    }
+
+    /// Goes forward to a cut. Cuts must rise.
+    pub fn advance(&mut self, cut: usize) {
+        while self.position < cut {
+            self.step(self.position);
+            self.position += 1;
+        }
+    }
+
+    fn step(&mut self, place: usize) {
+        match &self.log.entries[place] {
+            Entry::Found { file, name, bytes } => {
+                self.image(*file).base.clone_from(bytes);
+                let log = self.log;
+                self.directory_tail.retain(|place| name_of(&log.entries[*place]) != Some(name));
+                self.directory.insert(name.clone(), *file);
+            }
+            Entry::Created { file, .. } => {
+                self.image(*file);
+                self.directory_tail.push(place);
+            }
+            Entry::Deleted { .. } => self.directory_tail.push(place),
+            Entry::Write { file, is_lie, .. } | Entry::Truncate { file, is_lie, .. } => {
+                let standing = if *is_lie { Standing::Doubtful } else { Standing::Pending };
+                self.image(*file).tail.push((place, standing));
+            }
+            Entry::Sync { file, start } => {
+                self.image(*file).settle(*start, Standing::Durable);
+                self.fold(*file);
+            }
+            Entry::FailedSync { file, start } => self.image(*file).settle(*start, Standing::Doubtful),
+            Entry::DirectorySync { start } => {
+                let (synced, tail): (Vec<usize>, _) =
+                    self.directory_tail.iter().partition(|place| **place < *start);
+                self.directory_tail = tail;
+                for place in synced {
+                    change_directory(&mut self.directory, &self.log.entries[place]);
+                }
+            }
+            Entry::Acknowledged { .. } => {}
+        }
+    }
+
+    fn image(&mut self, file: FileId) -> &mut Image {
+        if self.files.len() <= file.0 {
+            self.files.resize_with(file.0 + 1, Image::default);
+        }
+        &mut self.files[file.0]
+    }
+
+    /// Applies the durable operations that nothing uncertain precedes.
+    fn fold(&mut self, file: FileId) {
+        let image = &mut self.files[file.0];
+        let durable = image.tail.iter().take_while(|(_, standing)| *standing == Standing::Durable).count();
+        for (place, _) in image.tail.drain(..durable) {
+            change_content(&mut image.base, &self.log.entries[place], Fate::Whole);
+        }
+    }
+
+    /// The operations whose survival is open, by their place in the log.
+    #[must_use]
+    fn open_operations(&self) -> Vec<usize> {
+        let tails = self.files.iter().flat_map(|image| &image.tail);
+        let uncertain = tails.filter(|(_, standing)| *standing != Standing::Durable);
+        let mut places: Vec<usize> = uncertain.map(|(place, _)| *place).collect();
+        places.extend(&self.directory_tail);
+        places.sort_unstable();
+        places
+    }
+
+    /// The crash state of a probe, whose cut must not lie behind.
+    pub fn crash(&mut self, probe: &Probe) -> CrashState {
+        self.advance(probe.cut);
+        let mut rng = probe.rng.clone();
+        let fates = draw_fates(probe.pattern, &self.open_operations(), &mut rng);
+        let acknowledged = self.log.acknowledged(probe.cut).map(str::to_owned).collect();
+        CrashState { probe: probe.clone(), files: self.files_with(&fates), acknowledged }
+    }
+
+    /// The files as a process reads them at this point.
+    pub(super) fn readable(&self) -> BTreeMap<String, Vec<u8>> {
+        self.files_with(&self.all_whole())
+    }
+
+    /// The files that a process finds at this point, by name.
+    pub(super) fn readable_names(&self) -> BTreeMap<String, FileId> {
+        self.directory_with(&self.all_whole())
+    }
+
+    fn all_whole(&self) -> BTreeMap<usize, Fate> {
+        self.open_operations().into_iter().map(|place| (place, Fate::Whole)).collect()
+    }
+
+    fn directory_with(&self, fates: &BTreeMap<usize, Fate>) -> BTreeMap<String, FileId> {
+        let mut directory = self.directory.clone();
+        for place in &self.directory_tail {
+            if fates.get(place).is_some_and(|fate| *fate != Fate::Lost) {
+                change_directory(&mut directory, &self.log.entries[*place]);
+            }
+        }
+        directory
+    }
+
+    fn files_with(&self, fates: &BTreeMap<usize, Fate>) -> BTreeMap<String, Vec<u8>> {
+        let content = |file: FileId| {
+            let image = &self.files[file.0];
+            let mut bytes = image.base.clone();
+            for (place, standing) in &image.tail {
+                let fate = match standing {
+                    Standing::Durable => Fate::Whole,
+                    Standing::Pending | Standing::Doubtful => fates.get(place).copied().unwrap_or(Fate::Lost),
+                };
+                change_content(&mut bytes, &self.log.entries[*place], fate);
+            }
+            bytes
+        };
+        self.directory_with(fates).into_iter().map(|(name, file)| (name, content(file))).collect()
+    }
+}
+
+/// Draws a fate for each open operation.
+fn draw_fates(pattern: Pattern, open: &[usize], rng: &mut Rng) -> BTreeMap<usize, Fate> {
+    let chosen = rng.below(open.len());
+    let mut fate_of = |number: usize| match pattern {
+        Pattern::Nothing => Fate::Lost,
+        Pattern::Everything => Fate::Whole,
+        Pattern::AllButOne if number == chosen => Fate::Lost,
+        Pattern::AllButOne => Fate::Whole,
+        Pattern::OnlyOne if number == chosen => Fate::Whole,
+        Pattern::OnlyOne => Fate::Lost,
+        Pattern::InOrder if number < chosen => Fate::Whole,
+        Pattern::InOrder if number == chosen => Fate::Torn(rng.next_u64()),
+        Pattern::InOrder => Fate::Lost,
+        Pattern::Subset => {
+            if rng.once_in(2) {
+                Fate::Lost
+            } else {
+                Fate::Whole
+            }
+        }
+        Pattern::Torn => match rng.below(8) {
+            0 | 1 => Fate::Lost,
+            2 => Fate::LengthOnly,
+            3 | 4 => Fate::Torn(rng.next_u64()),
+            _ => Fate::Whole,
+        },
+    };
+    open.iter().enumerate().map(|(number, place)| (*place, fate_of(number))).collect()
+}
+
+/// The name whose directory entry is changed.
+fn name_of(entry: &Entry) -> Option<&str> {
+    match entry {
+        Entry::Created { name, .. } | Entry::Deleted { name } => Some(name),
+        _ => None,
+    }
+}
+
+fn change_directory(directory: &mut BTreeMap<String, FileId>, entry: &Entry) {
+    match entry {
+        Entry::Created { file, name } => drop(directory.insert(name.clone(), *file)),
+        Entry::Deleted { name } => drop(directory.remove(name)),
+        _ => {}
+    }
+}
+
+fn change_content(content: &mut Vec<u8>, entry: &Entry, fate: Fate) {
+    match entry {
+        Entry::Truncate { size, .. } if fate != Fate::Lost => content.resize(*size as usize, 0),
+        Entry::Write { offset, bytes, .. } => match fate {
+            Fate::Lost => {}
+            Fate::Whole => put(content, *offset, bytes),
+            Fate::LengthOnly => grow(content, *offset as usize + bytes.len()),
+            Fate::Torn(seed) => put_torn(content, *offset, bytes, seed),
+        },
+        _ => {}
+    }
+}
+
+fn grow(content: &mut Vec<u8>, length: usize) {
+    if content.len() < length {
+        content.resize(length, 0);
+    }
+}
+
+fn put(content: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
+    let (from, to) = (offset as usize, offset as usize + bytes.len());
+    grow(content, to);
+    content[from..to].copy_from_slice(bytes);
+}
+
+/// Writes the sectors that the seed chooses: the first ones, the last ones, or some of them.
+fn put_torn(content: &mut Vec<u8>, offset: u64, bytes: &[u8], seed: u64) {
+    let mut rng = Rng::new(seed);
+    let sectors = sectors_of(offset, bytes.len());
+    let (kind, border) = (rng.below(3), rng.below(sectors.len()));
+    for (number, (from, to)) in sectors.into_iter().enumerate() {
+        let arrives = match kind {
+            0 => number < border,
+            1 => number >= border,
+            _ => rng.once_in(2),
+        };
+        if arrives {
+            put(content, offset + from as u64, &bytes[from..to]);
+        }
+    }
+}
+
+/// The parts of a write that lie in one sector of the file each.
+fn sectors_of(offset: u64, length: usize) -> Vec<(usize, usize)> {
+    let mut sectors = Vec::new();
+    let mut from = 0;
+    while from < length {
+        let in_sector = (SECTOR - (offset + from as u64) % SECTOR) as usize;
+        let to = length.min(from + in_sector);
+        sectors.push((from, to));
+        from = to;
+    }
+    sectors
+}
+
+#[cfg(test)]
+#[path = "crash_tests.rs"]
+mod tests;
