@@ -15,11 +15,11 @@ use super::error::{explain, is_io_failure, no_thread};
 use super::health::Health;
 use super::open::open_existing;
 
-/// The log is checkpointed from this many pages on (16 MiB).
-const LONG_PAGES: usize = 4_000;
+/// The log is checkpointed from this many pages on, as SQLite does it by default.
+const LONG_PAGES: usize = 1_000;
 /// From this many pages on, writers wait for the checkpoint. Otherwise the log would grow without end while they never
 /// pause.
-const TOO_LONG_PAGES: usize = 2 * LONG_PAGES;
+const TOO_LONG_PAGES: usize = 4 * LONG_PAGES;
 /// How long writers wait for readers of an old snapshot while the log is too long.
 const MAX_WAIT: Duration = Duration::from_millis(250);
 
