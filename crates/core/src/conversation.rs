@@ -169,3 +169,30 @@ pub struct Fork {
     /// The last message it shares with it; nothing when it shares none.
     pub after: Option<MessageIdx>,
 }
+
+/// What is known about a conversation before its first message.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NewConversation {
+    /// The id it must have; otherwise it follows from the external id or is drawn.
+    pub id: Option<ConversationId>,
+    /// Its identity at its source.
+    pub external_id: Option<ExternalId>,
+    /// The name it would like.
+    pub slug: Option<String>,
+    /// What it is called at its source.
+    pub title: Option<String>,
+    /// Who gave it that title.
+    pub naming: Naming,
+    /// Who takes part.
+    pub participants: Vec<String>,
+    /// Where it took place, normalised.
+    pub cwd: Option<String>,
+    /// The project that folder belongs to.
+    pub project_path: Option<String>,
+    /// The state it is left in.
+    pub state: ConversationState,
+    /// The moment it starts; with messages in it, the earliest of theirs.
+    pub started_at: Option<Timestamp>,
+    /// The parameters of the policy that are set for it alone.
+    pub policy: Vec<Assignment>,
+}

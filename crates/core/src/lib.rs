@@ -13,6 +13,7 @@ pub mod common;
 pub mod conversation;
 pub mod error;
 pub mod excerpt;
+pub mod export;
 pub mod facts;
 pub mod fusion;
 pub mod gate;
@@ -47,8 +48,9 @@ pub mod windowing;
 
 pub use capture::{Entry, EntryKind, ForkPoint};
 pub use commit::Write;
-pub use conversation::{Conversation, ConversationState, Naming, Thread};
+pub use conversation::{Conversation, ConversationState, Naming, NewConversation, Thread};
 pub use error::{Advice, FailedCall, Invalid, ProviderError, StoreError};
+pub use export::ExportItem;
 pub use hash::ContentHash;
 pub use ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, ThreadName, TurnNo};
 pub use job::{Job, JobId, JobKind, JobState};

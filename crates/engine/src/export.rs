@@ -4,25 +4,10 @@ use std::result::Result;
 
 use treering_core::conversation::Thread;
 use treering_core::ports::{ConversationFilter, ConversationQuery, Span};
-use treering_core::{
-    Conversation, ConversationId, Message, MessageIdx, Reader, ThreadName, ToolCall, TurnNo,
-};
+use treering_core::{Conversation, ConversationId, ExportItem, MessageIdx, Reader, ThreadName, TurnNo};
 
 use crate::error::Error;
 use crate::memory::Memory;
-
-/// One item of an export.
-#[derive(Debug, Clone, Copy)]
-pub enum Exported<'a> {
-    /// A conversation begins; the items that follow belong to it.
-    Conversation(&'a Conversation),
-    /// A thread leaves another.
-    Thread(&'a Thread),
-    /// A message.
-    Message(&'a Message),
-    /// A tool call.
-    ToolCall(&'a ToolCall),
-}
 
 impl Memory {
     /// Hands over these conversations, or all of them where none is named, as they are at one moment. Appending the items
@@ -30,7 +15,7 @@ impl Memory {
     pub fn export<E: From<Error>>(
         &self,
         chosen: &[ConversationId],
-        mut take: impl FnMut(Exported<'_>) -> Result<(), E>,
+        mut take: impl FnMut(ExportItem<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         const PAGE: usize = 200;
         let reader = self.reader().map_err(Error::from)?;
@@ -57,10 +42,10 @@ impl Memory {
         &self,
         reader: &dyn Reader,
         conversation: &Conversation,
-        take: &mut dyn FnMut(Exported<'_>) -> Result<(), E>,
+        take: &mut dyn FnMut(ExportItem<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         const PAGE: usize = 500;
-        take(Exported::Conversation(conversation))?;
+        take(ExportItem::Conversation(conversation))?;
         let id = conversation.id;
         let all = Span::starting(TurnNo(0), usize::MAX);
         let mut calls = reader.tool_calls(id, all).map_err(Error::from)?;
@@ -74,10 +59,10 @@ impl Memory {
             for message in &page {
                 while let Some(call) = calls.next_if(|call| call.before <= message.idx) {
                     threads.open(&call.thread, take)?;
-                    take(Exported::ToolCall(call))?;
+                    take(ExportItem::ToolCall(call))?;
                 }
                 threads.open(&message.thread, take)?;
-                take(Exported::Message(message))?;
+                take(ExportItem::Message(message))?;
                 next = MessageIdx(message.idx.0 + 1);
             }
             if page.len() < PAGE {
@@ -86,7 +71,7 @@ impl Memory {
         }
         for call in calls {
             threads.open(&call.thread, take)?;
-            take(Exported::ToolCall(call))?;
+            take(ExportItem::ToolCall(call))?;
         }
         conversation.threads.last().map_or(Ok(()), |last| threads.open(&last.name, take))
     }
@@ -102,11 +87,11 @@ impl Threads<'_> {
     fn open<E>(
         &mut self,
         name: &ThreadName,
-        take: &mut dyn FnMut(Exported<'_>) -> Result<(), E>,
+        take: &mut dyn FnMut(ExportItem<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let place = self.all.iter().position(|thread| thread.name == *name).unwrap_or(0);
         for thread in self.all.iter().take(place + 1).skip(self.opened).filter(|it| it.fork.is_some()) {
-            take(Exported::Thread(thread))?;
+            take(ExportItem::Thread(thread))?;
         }
         self.opened = self.opened.max(place + 1);
         Ok(())

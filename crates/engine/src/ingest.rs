@@ -6,45 +6,18 @@ use std::collections::HashMap;
 use treering_core::capture::{Captured, CountedEntry, Outcome, capture, ids_of};
 use treering_core::conversation::Totals;
 use treering_core::growth::Growth;
-use treering_core::parameters::Assignment;
 use treering_core::ports::{ExistingItem, Span, StoreResult};
 use treering_core::slug::{as_slug, slug_of};
 use treering_core::{
     CommitScope, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState, Entry,
-    EntryKind, ExternalId, Invalid, MessageIdx, Naming, Reader, Timestamp, Write,
+    EntryKind, ExternalId, Invalid, MessageIdx, Naming, NewConversation, Reader, Timestamp, Write,
 };
 
+use crate::cwd::normalise_cwd;
 use crate::embed;
 use crate::error::Result;
 use crate::grow::{Grower, policy_of};
 use crate::memory::Memory;
-
-/// What is known about a conversation before its first message.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NewConversation {
-    /// The id it must have; otherwise it follows from the external id or is drawn.
-    pub id: Option<ConversationId>,
-    /// Its identity at its source.
-    pub external_id: Option<ExternalId>,
-    /// The name it would like.
-    pub slug: Option<String>,
-    /// What it is called at its source.
-    pub title: Option<String>,
-    /// Who gave it that title.
-    pub naming: Naming,
-    /// Who takes part.
-    pub participants: Vec<String>,
-    /// Where it took place, normalised.
-    pub cwd: Option<String>,
-    /// The project that folder belongs to.
-    pub project_path: Option<String>,
-    /// The state it is left in.
-    pub state: ConversationState,
-    /// The moment it starts; with messages in it, the earliest of theirs.
-    pub started_at: Option<Timestamp>,
-    /// The parameters of the policy that are set for it alone.
-    pub policy: Vec<Assignment>,
-}
 
 /// Which conversation entries belong to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,7 +80,10 @@ impl Memory {
     }
 
     fn planner(&self, incoming: Incoming) -> Result<Planner> {
-        let Incoming { target, entries, matching } = incoming;
+        let Incoming { mut target, entries, matching } = incoming;
+        if let Target::Named(about) | Target::Lineage(about) = &mut target {
+            normalise(about);
+        }
         let drawn = match &target {
             Target::Named(NewConversation { id: None, external_id: None, .. }) => Some(draw_id()?),
             _ => None,
@@ -118,6 +94,14 @@ impl Memory {
         let entries = entries.into_iter().map(|entry| Ok(entry.counted(&tokens)?)).collect::<Result<_>>()?;
         let (memory, now) = (self.clone(), self.clock().now());
         Ok(Planner { memory, now, drawn, target, matching, entries, first, latest })
+    }
+}
+
+/// Gives a folder its one spelling. A conversation that comes with its id was exported, and its folder may be one of
+/// another machine.
+fn normalise(about: &mut NewConversation) {
+    if let (None, Some(cwd)) = (about.id, &mut about.cwd) {
+        *cwd = normalise_cwd(cwd);
     }
 }
 

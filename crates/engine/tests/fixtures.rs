@@ -7,10 +7,10 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::{assert_sound, sample};
-use treering_store::EmbeddedStore;
+use treering_stores::EmbeddedStore;
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../stores/tests/fixtures")
 }
 
 #[test]

@@ -29,7 +29,7 @@ use treering_engine::{
     WorkSettings, Worker,
 };
 use treering_providers::{Bpe, Extractive, StaticEmbedder};
-use treering_store::{EmbeddedStore, Sync};
+use treering_stores::{EmbeddedStore, Sync};
 use treering_testkit::generate::external;
 use treering_testkit::{Bags, FakeClock, Heads};
 

@@ -19,7 +19,7 @@ use treering_core::{
 };
 use treering_engine::{ContextRequest, Error, Incoming, Matching, Memory, NewConversation, Query, Target};
 use treering_providers::StaticEmbedder;
-use treering_store::{EmbeddedStore, Sync};
+use treering_stores::{EmbeddedStore, Sync};
 use treering_testkit::disk::{Disk, Fault, FaultKind, FaultPoint, FileRole, scratch_folder};
 use treering_testkit::{FakeClock, Heads};
 

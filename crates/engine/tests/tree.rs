@@ -21,7 +21,7 @@ use treering_core::{
 use treering_engine::{
     Incoming, Matching, Memory, NewConversation, Ran, Scale, Scope, Target, Update, Worker,
 };
-use treering_store::EmbeddedStore;
+use treering_stores::EmbeddedStore;
 use treering_testkit::generate::{conversation, external};
 use treering_testkit::{FakeClock, Heads};
 

@@ -14,7 +14,7 @@ use treering_core::{
 };
 use treering_engine::{Memory, Parts, Scope, SearchSettings, SpendSettings, WorkSettings, Worker};
 use treering_providers::{Bpe, Extractive, StaticEmbedder};
-use treering_store::{EmbeddedStore, Sync};
+use treering_stores::{EmbeddedStore, Sync};
 use treering_testkit::{FakeClock, Heads};
 
 /// The moment that test clocks show first.

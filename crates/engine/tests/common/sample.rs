@@ -12,7 +12,7 @@ use treering_core::{
 };
 use treering_engine::{Incoming, Matching, Memory, NewConversation, Scope, Target, Worker};
 use treering_providers::StaticEmbedder;
-use treering_store::{EmbeddedStore, Sync};
+use treering_stores::{EmbeddedStore, Sync};
 use treering_testkit::generate::external;
 use treering_testkit::{Bags, FakeClock, Heads};
 

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use treering_core::growth::Growth;
 use treering_core::ports::ConversationFilter;
 use treering_core::{
-    Conversation, Entry, EntryKind, Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult,
+    Conversation, Entry, EntryKind, ExportItem, Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp,
+    ToolResult,
 };
-use treering_engine::{Error, Exported, Incoming, Matching, Memory, NewConversation, Target};
+use treering_engine::{Error, Incoming, Matching, Memory, NewConversation, Target};
 use treering_testkit::disk::Rng;
 use treering_testkit::generate::{external, sentence};
 
@@ -110,14 +111,14 @@ pub(crate) fn stored(memory: &Memory) -> BTreeSet<String> {
         memory
             .export::<Error>(&[session.conversation.id], |exported| {
                 match exported {
-                    Exported::Message(message) => {
+                    ExportItem::Message(message) => {
                         take(Part::Message(message.body.role, message.body.text.clone()));
                     }
-                    Exported::ToolCall(tool) => take(Part::ToolCall {
+                    ExportItem::ToolCall(tool) => take(Part::ToolCall {
                         args: plain(&tool.call.args),
                         result: plain(&tool.call.outcome.as_ref().unwrap().result),
                     }),
-                    Exported::Thread(_) | Exported::Conversation(_) => {}
+                    ExportItem::Thread(_) | ExportItem::Conversation(_) => {}
                 }
                 Ok(())
             })
@@ -154,7 +155,7 @@ pub(crate) fn transcript(memory: &Memory) -> Vec<String> {
         memory
             .export::<Error>(&[session.conversation.id], |exported| {
                 lines.push(match exported {
-                    Exported::Conversation(conversation) => {
+                    ExportItem::Conversation(conversation) => {
                         let growth = Growth::default();
                         format!("{:?}", Conversation { growth, ..conversation.clone() })
                     }

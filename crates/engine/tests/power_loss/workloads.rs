@@ -9,7 +9,7 @@ use treering_core::TenantId;
 use treering_core::{Embedder, Policy, StoreError};
 use treering_engine::{Memory, Scope, Worker};
 use treering_providers::StaticEmbedder;
-use treering_store::{EmbeddedStore, Sync};
+use treering_stores::{EmbeddedStore, Sync};
 use treering_testkit::disk::{Disk, Log, scratch_folder};
 use treering_testkit::{Bags, FakeClock, Heads};
 
@@ -190,7 +190,7 @@ pub(crate) fn import() -> Workload {
 
 /// The stores that every released version has left behind, in the order of the versions.
 pub(crate) fn fixtures() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../stores/tests/fixtures");
     let mut fixtures: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     fixtures.sort();

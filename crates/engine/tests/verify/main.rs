@@ -15,7 +15,7 @@ use common::sample;
 use rusqlite::Connection;
 use treering_core::TenantId;
 use treering_engine::{Memory, Scope, Worker};
-use treering_store::EmbeddedStore;
+use treering_stores::EmbeddedStore;
 
 /// Damage of one kind.
 struct Damage {

@@ -1,0 +1,276 @@
+//! The figures of contexts: how long one takes in a conversation of 10,000 turns, also while a provider does not do its
+//! work, and how much of one the next turn can reuse.
+//!
+//! `cargo bench --bench context`, or a part of it: `-- assembly`, `outage`, `stability`
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use treering::import::{Options as ImportOptions, Runner};
+use treering::{
+    Bpe, ContextRequest, EmbeddedStore, Entry, Extractive, Incoming, Matching, Memory, Models,
+    NewConversation, NewMessage, Options, Parts, Policy, ProviderOptions, Role, Scope, StaticEmbedder, Sync,
+    Target, TenantId, ThreadName, WorkSettings, Worker, WorkerHandle,
+};
+use treering_core::ports::ConversationFilter;
+use treering_core::{Clock, ConversationId, ExternalId, Timestamp, Tokenizer as _, TurnNo};
+use treering_providers::ModelSummarizer;
+use treering_testkit::FakeClock;
+use treering_testkit::fault_server::{Act, FaultServer};
+use treering_testkit::generate::sentence;
+use treering_testkit::parts::measure;
+
+fn main() {
+    println!("{:<66}{:>12}{:>12}{:>10}", "", "measured", "goal", "");
+    measure(&[("assembly", assembly), ("outage", outage), ("stability", stability)]);
+}
+
+fn row(what: &str, measured: f64, goal: &str, met: bool) {
+    let mark = if met { "" } else { "MISSED" };
+    println!("  {what:<64}{measured:>12.2}{goal:>12}{mark:>10}");
+}
+
+fn open(home: &Path) -> Memory {
+    treering::open_with(home, Options { sync: Sync::Normal, ..Options::default() }).unwrap()
+}
+
+/// Contexts of 8,000 tokens over 10,000 turns and their tree, each with a question of its own.
+fn assembly() {
+    let home = tempfile::tempdir().unwrap();
+    let memory = open(home.path());
+    let id = fill(&memory, 10_000);
+    Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+    let nodes = memory.tree(id).unwrap().nodes.len();
+    println!("  10,000 turns under {nodes} nodes, budget 8,000");
+    let mut state = 4242;
+    let mut measure = |asks: bool| {
+        let mut took: Vec<Duration> = (0..400)
+            .map(|_| {
+                let mut request = ContextRequest::new(id);
+                request.query = asks.then(|| sentence(&mut state, 8));
+                let start = Instant::now();
+                let context = memory.context(&request).unwrap();
+                let took = start.elapsed();
+                assert!(context.receipt.tokens <= 8000 && context.receipt.tokens > 7200);
+                took
+            })
+            .collect();
+        took.sort_unstable();
+        (took[200].as_secs_f64() * 1e3, took[396].as_secs_f64() * 1e3)
+    };
+    measure(true);
+    let (p50, p99) = measure(true);
+    row("assembly with a question, p50, ms", p50, "≤ 5", p50 <= 5.0);
+    row("assembly with a question, p99, ms", p99, "≤ 15", p99 <= 15.0);
+    let (p50, p99) = measure(false);
+    row("standing context, p50, ms", p50, "≤ 5", p50 <= 5.0);
+    row("standing context, p99, ms", p99, "≤ 15", p99 <= 15.0);
+}
+
+/// A conversation that a provider has written the summaries of, and then ten minutes of simulated time in which it goes on
+/// writing them, refuses, or hangs, side by side: how long a turn takes to be stored, and the context after it.
+fn outage() {
+    const TURNS: usize = 600;
+    let mut state = 99;
+    // Half as long as a window, as the detailed manner asks for.
+    let overview: Vec<String> = (0..12).map(|_| format!("{}.", sentence(&mut state, 40))).collect();
+    let summary = json!({"overview": overview.join(" "), "key_findings": [sentence(&mut state, 12)],
+        "decisions": [], "action_items": [], "unresolved": [], "topics": []});
+    let answer = json!({"choices": [{"message": {"content": summary.to_string()}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 900, "completion_tokens": 80}});
+    let acts = [Act::json(&answer), Act::refuse(500, "down"), Act::Hang(Duration::from_secs(3600))];
+    let homes = acts.map(|act| {
+        let mut home = Troubled::open(FaultServer::start([Act::json(&answer)]));
+        home.until_asked(act);
+        home
+    });
+    let mut took: [[Vec<Duration>; 2]; 3] = Default::default();
+    for turn in 0..TURNS {
+        // A second passes, in which a worker may do what is due.
+        homes.iter().for_each(|home| home.clock.set(at(turn as i64)));
+        std::thread::sleep(Duration::from_millis(110));
+        let text = format!("{}.", sentence(&mut state, 40));
+        // Each in turn is the first.
+        for place in (0..homes.len()).map(|place| (place + turn) % homes.len()) {
+            let (append, context) = homes[place].turn(turn as i64, &text, None);
+            took[place][0].push(append);
+            took[place][1].push(context);
+        }
+    }
+    for home in homes {
+        let stored = home.memory.stats().unwrap().totals;
+        assert_eq!(stored.messages as usize, 2 * (TURNS + HISTORY + UNTIL_ASKED), "nothing is lost");
+        // A call that hangs is left alone; it ends with the process.
+        home.worker.unwrap().stop_by(Instant::now()).unwrap();
+    }
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let mean = |times: &[Duration]| ms(times.iter().sum()) / TURNS as f64;
+    took.iter_mut().flatten().for_each(|times| times.sort_unstable());
+    for (what, which) in [("append", 0), ("context", 1)] {
+        for (share, most) in [(Some(50), 0.5), (Some(90), 0.5), (Some(99), 1.0), (None, 0.5)] {
+            let of = |times: &Vec<Duration>| {
+                share.map_or_else(|| mean(times), |share: usize| ms(times[TURNS * share / 100]))
+            };
+            let [healthy, refusing, hanging] = [0, 1, 2].map(|home: usize| of(&took[home][which]));
+            let figure = share.map_or("mean".to_owned(), |share| format!("p{share}"));
+            println!("  {:<64}{healthy:>12.2}", format!("{what} with a provider that answers, {figure}, ms"));
+            for (trouble, ms) in [("refuses", refusing), ("hangs", hanging)] {
+                let (more, what) =
+                    (ms - healthy, format!("what it takes longer with one that {trouble}, ms"));
+                row(&what, more, &format!("≤ {most}"), more <= most);
+            }
+        }
+    }
+}
+
+/// Turns that are stored, and their summaries written, before the trouble begins.
+const HISTORY: usize = 600;
+
+/// Turns that are stored before anything is measured, so that the trouble is known.
+const UNTIL_ASKED: usize = 10;
+
+/// A memory whose summaries a server on loopback writes, or does not, and whose time passes by hand.
+struct Troubled {
+    memory: Memory,
+    clock: Arc<FakeClock>,
+    server: FaultServer,
+    worker: Option<WorkerHandle>,
+    _home: tempfile::TempDir,
+}
+
+impl Troubled {
+    fn open(server: FaultServer) -> Self {
+        let mut providers = ProviderOptions::default();
+        providers.providers.get_mut("compatible").unwrap().base_url = server.url().to_owned();
+        let chat = Models::new(providers).chat("compatible", "m").unwrap();
+        let (home, clock) = (tempfile::tempdir().unwrap(), Arc::new(FakeClock::at(at(0))));
+        let parts = Parts {
+            store: Arc::new(EmbeddedStore::open(home.path(), Sync::Normal).unwrap()),
+            tokenizer: Arc::new(Bpe::O200k),
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            summarizer: Arc::new(ModelSummarizer::new(chat, 0.3, Default::default())),
+            stand_in: Some(Arc::new(Extractive)),
+            embedder: Arc::new(StaticEmbedder::new()),
+            other_embedders: Vec::new(),
+            policy: Policy::default(),
+            work: WorkSettings { batch_delay_ms: 0, ..WorkSettings::default() },
+            spend: Default::default(),
+            search: Default::default(),
+        };
+        let memory = Memory::new(parts, TenantId::default());
+        let this = Self { memory, clock, server, worker: None, _home: home };
+        let mut state = 7;
+        for turn in 0..HISTORY {
+            let text = format!("{}.", sentence(&mut state, 40));
+            this.turn(-60 * (HISTORY - turn) as i64, &text, Some(Duration::ZERO));
+        }
+        Worker::new(this.memory.clone()).unwrap().run(&Scope::default(), &|_, _| ()).unwrap();
+        this
+    }
+
+    /// Has the server act otherwise, lets a window seal, and the provider be asked for its summary, 20 seconds before
+    /// what is measured.
+    fn until_asked(&mut self, act: Act) {
+        self.server.follow([act]);
+        let before = self.server.asked().len();
+        self.worker = Some(self.memory.work_in_background().unwrap());
+        for _ in 0..UNTIL_ASKED {
+            self.turn(-20, &"They wrote about the gauge and the tide. ".repeat(20), Some(Duration::ZERO));
+        }
+        while self.server.asked().len() == before {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Stores a turn at a second, and puts a context together.
+    fn turn(&self, second: i64, text: &str, patience: Option<Duration>) -> (Duration, Duration) {
+        self.clock.set(at(second));
+        let said = |role: Role| NewMessage::new(role, text, self.clock.now());
+        let entries = [Role::User, Role::Assistant];
+        let entries = entries.map(|role| Entry::message(ThreadName::main(), said(role))).into();
+        let external_id = Some(ExternalId::new("bench").unwrap());
+        let target = Target::Named(NewConversation { external_id, ..NewConversation::default() });
+        let started = Instant::now();
+        let id = self
+            .memory
+            .append(Incoming { target, entries, matching: Matching::None })
+            .unwrap()
+            .conversation
+            .id;
+        let append = started.elapsed();
+        let started = Instant::now();
+        drop(self.memory.context(&ContextRequest { patience, ..ContextRequest::new(id) }).unwrap());
+        (append, started.elapsed())
+    }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_micros((1_700_000_000 + second) * 1_000_000)
+}
+
+/// Conversations that grow turn by turn: how much of each context the one before begins with.
+fn stability() {
+    let named = std::env::var_os("TREERING_DATA").map(PathBuf::from);
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let data = named.unwrap_or(beside).join("locomo-dev");
+    let Ok(files) = std::fs::read_dir(&data) else {
+        return println!("  stability: skipped, set TREERING_DATA to the folder that has locomo-dev");
+    };
+    let mut shares = Vec::new();
+    for file in files.flatten() {
+        let home = tempfile::tempdir().unwrap();
+        let memory = open(home.path());
+        let runner = Runner { memory: &memory, options: ImportOptions::default() };
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        runner.text("haystack.json", text).unwrap();
+        Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+        let conversation = memory.sessions(&ConversationFilter::all(1)).unwrap().remove(0).conversation;
+        let mut before = String::new();
+        for turn in 0..conversation.totals.turns {
+            let request =
+                ContextRequest { as_of: Some(TurnNo(turn)), ..ContextRequest::new(conversation.id) };
+            let context = memory.context(&request).unwrap();
+            let text = context.markdown();
+            if turn > 0 {
+                shares.push(reused(&before, &text));
+            }
+            before = text;
+        }
+    }
+    let mean = 100.0 * shares.iter().sum::<f64>() / shares.len() as f64;
+    shares.sort_unstable_by(f64::total_cmp);
+    row("locomo-dev turn by turn, 8,000 tokens: reusable prefix, mean %", mean, "≥ 85", mean >= 85.0);
+    println!("  {:<64}{:>12.2}", "the same, worst tenth, %", 100.0 * shares[shares.len() / 10]);
+}
+
+/// The share of a text's tokens that lies in what another begins with, too.
+fn reused(before: &str, now: &str) -> f64 {
+    let same = before.bytes().zip(now.bytes()).take_while(|(one, other)| one == other).count();
+    let end = (0..=same).rev().find(|end| now.is_char_boundary(*end)).unwrap_or(0);
+    f64::from(Bpe::O200k.count(&now[..end])) / f64::from(Bpe::O200k.count(now).max(1))
+}
+
+fn fill(memory: &Memory, turns: usize) -> ConversationId {
+    let external_id = Some(ExternalId::new("bench").unwrap());
+    let target = Target::Named(NewConversation { external_id, ..NewConversation::default() });
+    let mut state = 77;
+    let mut id = None;
+    for start in (0..turns).step_by(500) {
+        let mut entries = Vec::new();
+        for turn in start..(start + 500).min(turns) {
+            for (role, seconds) in [(Role::User, 0), (Role::Assistant, 20)] {
+                let at = 1_700_000_000 + turn as i64 * 60 + seconds;
+                let text = format!("{}.", sentence(&mut state, 40));
+                let said = NewMessage::new(role, text, Timestamp::from_micros(at * 1_000_000));
+                entries.push(Entry::message(ThreadName::main(), said));
+            }
+        }
+        let incoming = Incoming { target: target.clone(), entries, matching: Matching::None };
+        id = Some(memory.append(incoming).unwrap().conversation.id);
+    }
+    id.unwrap()
+}

@@ -1,0 +1,281 @@
+//! The figures of the store: durable appends, many writers, imports, opening. Each is measured
+//! against a bare SQLite in the same run, since machines differ and are noisy.
+//!
+//! `cargo bench --bench figures`, or a part of it: `-- appends`, `writers`, `import`, `opening`
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, params};
+use treering::import::{Options, Runner};
+use treering::{Entry, Incoming, Matching, Memory, NewConversation, NewMessage, Role, Target, ThreadName};
+use treering_core::ports::ConversationFilter;
+use treering_core::{ConversationId, ExternalId, Timestamp};
+use treering_testkit::parts::measure;
+
+fn main() {
+    println!("{:<58}{:>12}{:>12}{:>9}{:>9}", "", "bare SQLite", "Treering", "ratio", "goal");
+    measure(&[
+        ("appends", durable_appends),
+        ("writers", many_writers),
+        ("import", import_locomo),
+        ("opening", open_and_list),
+    ]);
+}
+
+fn row(what: &str, bare: &str, ours: &str, ratio: &str, goal: &str, reached: bool) {
+    let mark = if reached { "" } else { "  MISSED" };
+    println!("{what:<58}{bare:>12}{ours:>12}{ratio:>9}{goal:>9}{mark}");
+}
+
+fn micros(time: Duration) -> String {
+    format!("{:.0} µs", time.as_secs_f64() * 1e6)
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}
+
+fn percentile(times: &mut [Duration], share: f64) -> Duration {
+    times.sort_unstable();
+    times[((times.len() - 1) as f64 * share) as usize]
+}
+
+/// A file in a database as anybody would open it for durable writes.
+fn bare(path: &Path) -> Connection {
+    let connection = Connection::open(path).unwrap();
+    connection.pragma_update(None, "journal_mode", "WAL").unwrap();
+    connection.pragma_update(None, "synchronous", "FULL").unwrap();
+    connection
+}
+
+/// English-like text of a size, different each time.
+fn text(seed: usize, size: usize) -> String {
+    const WORDS: [&str; 16] = [
+        "harbour", "tide", "the", "gauge", "a", "berth", "reserve", "and", "model", "of", "window", "sill",
+        "skipper", "morning", "seven", "is",
+    ];
+    let mut state = seed as u64 ^ 0x9e37_79b9_7f4a_7c15;
+    let mut text = String::with_capacity(size + 8);
+    while text.len() < size {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        text.push_str(WORDS[(state >> 60) as usize]);
+        text.push(' ');
+    }
+    text.truncate(size);
+    text
+}
+
+/// What is said in a turn of 1.5 KB.
+fn said(seed: usize) -> [NewMessage; 2] {
+    let at = Timestamp::from_micros(1_700_000_000_000_000 + seed as i64 * 1_000_000);
+    [(Role::User, 500), (Role::Assistant, 1000)]
+        .map(|(role, size)| NewMessage::new(role, text(seed, size), at))
+}
+
+fn append(memory: &Memory, target: Target, said: [NewMessage; 2]) -> ConversationId {
+    let entries = said.map(|said| Entry::message(ThreadName::main(), said)).into();
+    memory.append(Incoming { target, entries, matching: Matching::None }).unwrap().conversation.id
+}
+
+/// One writer, one conversation: a turn of 1.5 KB against one insert of the same bytes.
+fn durable_appends() {
+    const ROUNDS: usize = 30;
+    const PER_ROUND: usize = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let plain = bare(&folder.path().join("bare.db"));
+    plain.execute("CREATE TABLE turns (id INTEGER PRIMARY KEY, body TEXT)", []).unwrap();
+    let memory = treering::open(&folder.path().join("home")).unwrap();
+    let id = append(&memory, Target::Named(NewConversation::default()), said(0));
+    let (mut bare_times, mut our_times) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        for seed in 0..PER_ROUND {
+            let body = text(seed + round * PER_ROUND, 1500);
+            let start = Instant::now();
+            plain.prepare_cached("INSERT INTO turns (body) VALUES (?1)").unwrap().execute([&body]).unwrap();
+            bare_times.push(start.elapsed());
+        }
+        for seed in 0..PER_ROUND {
+            let said = said(seed + round * PER_ROUND);
+            let start = Instant::now();
+            append(&memory, Target::Existing(id), said);
+            our_times.push(start.elapsed());
+        }
+    }
+    for (name, share) in [("p50", 0.5), ("p99", 0.99)] {
+        let (bare, ours) = (percentile(&mut bare_times, share), percentile(&mut our_times, share));
+        let ratio = ours.as_secs_f64() / bare.as_secs_f64();
+        let (goal, reached) = if share == 0.5 { ("≤ 1.5", ratio <= 1.5) } else { ("", true) };
+        let what = format!("durable append of a 1.5 KB turn, {name}");
+        row(&what, &micros(bare), &micros(ours), &format!("{ratio:.2}"), goal, reached);
+    }
+}
+
+/// Sixteen writers against one, each with a conversation of its own, and all with the same one; in a store that is new to
+/// each of them, and in one that they all have written to before, whose jobs nobody does.
+fn many_writers() {
+    const ROUNDS: usize = 9;
+    for (used, store) in [(false, "new store"), (true, "used store")] {
+        for (shared, what) in [(false, "a conversation each"), (true, "one for all")] {
+            let home = tempfile::tempdir().unwrap();
+            let memory = treering::open(home.path()).unwrap();
+            let rate = |writers: usize, each: usize| match used {
+                true => append_rate(&memory, writers, shared, each),
+                false => {
+                    let home = tempfile::tempdir().unwrap();
+                    append_rate(&treering::open(home.path()).unwrap(), writers, shared, each)
+                }
+            };
+            if used {
+                rate(WRITERS, 800);
+            }
+            // One is held against the other a moment later, since the machine is not the same from second to second.
+            let mut rounds: Vec<(f64, f64)> =
+                (0..ROUNDS).map(|_| (rate(1, 1000), rate(WRITERS, 400))).collect();
+            rounds.sort_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
+            let (one, many) = rounds[ROUNDS / 2];
+            let ratio = many / one;
+            row(
+                &format!("appends/s of 1 and of 16 writers, {store}, {what}"),
+                &format!("{one:.0}"),
+                &format!("{many:.0}"),
+                &format!("{ratio:.2}"),
+                "≥ 3.0",
+                ratio >= 3.0,
+            );
+        }
+    }
+}
+
+const WRITERS: usize = 16;
+
+/// How many turns a second so many writers append together, so many each.
+fn append_rate(memory: &Memory, writers: usize, shared: bool, each: usize) -> f64 {
+    let named = |number: usize| {
+        let external_id = Some(ExternalId::new(format!("writer {number}")).unwrap());
+        Target::Named(NewConversation { external_id, ..NewConversation::default() })
+    };
+    let targets: Vec<Target> =
+        (0..WRITERS).map(|number| Target::Existing(append(memory, named(number), said(number)))).collect();
+    let ready = Barrier::new(writers + 1);
+    let start = std::thread::scope(|scope| {
+        for writer in 0..writers {
+            let target = targets[if shared { 0 } else { writer }].clone();
+            let (memory, ready) = (memory.clone(), &ready);
+            scope.spawn(move || {
+                let turns: Vec<[NewMessage; 2]> = (0..each).map(said).collect();
+                ready.wait();
+                for said in turns {
+                    append(&memory, target.clone(), said);
+                }
+            });
+        }
+        ready.wait();
+        Instant::now()
+    });
+    (writers * each) as f64 / start.elapsed().as_secs_f64()
+}
+
+fn data(name: &str) -> Option<PathBuf> {
+    let root = std::env::var_os("TREERING_DATA")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);
+    let folder = root.join(name);
+    folder.is_dir().then_some(folder)
+}
+
+/// A cold import of five long chats against a bare insert of the same rows.
+fn import_locomo() {
+    const ROUNDS: usize = 15;
+    let Some(source) = data("locomo-dev") else {
+        return println!("import of locomo-dev: skipped, set TREERING_DATA to the folder that has it");
+    };
+    let scratch = tempfile::tempdir().unwrap();
+    let import = |home: &Path| {
+        let memory = treering::open(home).unwrap();
+        let runner = Runner { memory: &memory, options: Options::default() };
+        let report = runner.run(&Runner::files(std::slice::from_ref(&source)).unwrap(), |_| ()).unwrap();
+        assert!(report.files.iter().all(|file| file.error.is_none()));
+        memory
+    };
+    let sample = import(&scratch.path().join("sample"));
+    let conversations: Vec<Vec<treering_core::Message>> = sample
+        .sessions(&ConversationFilter::all(100))
+        .unwrap()
+        .iter()
+        .map(|s| {
+            let all = treering_core::ports::Span::starting(treering_core::MessageIdx(0), usize::MAX);
+            sample.messages(s.conversation.id, all).unwrap()
+        })
+        .collect();
+    let (mut bare_times, mut our_times) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let start = Instant::now();
+        bulk_insert(&scratch.path().join(format!("bare-{round}.db")), &conversations);
+        bare_times.push(start.elapsed());
+        let start = Instant::now();
+        drop(import(&scratch.path().join(format!("home-{round}"))));
+        our_times.push(start.elapsed());
+    }
+    let (bare, ours) = (percentile(&mut bare_times, 0.5), percentile(&mut our_times, 0.5));
+    let ratio = ours.as_secs_f64() / bare.as_secs_f64();
+    let messages: usize = conversations.iter().map(Vec::len).sum();
+    let what = format!("import of locomo-dev from cold ({messages} messages)");
+    row(&what, &millis(bare), &millis(ours), &format!("{ratio:.2}"), "≤ 3.0", ratio <= 3.0);
+}
+
+/// The same rows in a table of the same shape, one transaction per conversation.
+fn bulk_insert(path: &Path, conversations: &[Vec<treering_core::Message>]) {
+    let mut plain = bare(path);
+    plain
+        .execute_batch(
+            "CREATE TABLE messages (id INTEGER PRIMARY KEY, conversation INTEGER, idx INTEGER, role TEXT,
+                author TEXT, at INTEGER, external_id TEXT, text TEXT)",
+        )
+        .unwrap();
+    for (number, messages) in conversations.iter().enumerate() {
+        let transaction = plain.transaction().unwrap();
+        for message in messages {
+            let said = &message.body;
+            let external = said.external_id.as_ref().map(|id| id.as_str());
+            let sql = "INSERT INTO messages (conversation, idx, role, author, at, external_id, text)
+                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+            let at = said.at.as_micros();
+            let role = said.role.as_str();
+            let params = params![number as i64, message.idx.0, role, said.author, at, external, said.text];
+            transaction.prepare_cached(sql).unwrap().execute(params).unwrap();
+        }
+        transaction.commit().unwrap();
+    }
+}
+
+/// Opening a store of 100,000 turns and listing its conversations.
+fn open_and_list() {
+    const CONVERSATIONS: usize = 1000;
+    const TURNS: usize = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let memory = treering::open(folder.path()).unwrap();
+    for conversation in 0..CONVERSATIONS {
+        let entries = (0..TURNS)
+            .flat_map(|seed| said(conversation * TURNS + seed))
+            .map(|said| Entry::message(ThreadName::main(), said))
+            .collect();
+        let target = Target::Named(NewConversation::default());
+        memory.append(Incoming { target, entries, matching: Matching::None }).unwrap();
+    }
+    drop(memory);
+    let mut times: Vec<Duration> = (0..20)
+        .map(|_| {
+            let start = Instant::now();
+            let memory = Arc::new(treering::open(folder.path()).unwrap());
+            let listed = memory.sessions(&ConversationFilter::all(CONVERSATIONS)).unwrap();
+            assert_eq!(listed.len(), CONVERSATIONS);
+            start.elapsed()
+        })
+        .collect();
+    let time = percentile(&mut times, 0.5);
+    let what = "opening 100,000 turns and listing all 1,000 conversations";
+    row(what, "", &millis(time), "", "< 50 ms", time < Duration::from_millis(50));
+}

@@ -1,0 +1,248 @@
+//! `treering append`
+
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+
+use treering_core::{
+    Entry, EntryKind, ExternalId, ForkPoint, MessageIdx, NewMessage, Role, ThreadName, Timestamp,
+};
+use treering_engine::{Appended, Incoming, Matching, Memory, NewConversation, Target, normalise_cwd};
+
+use super::Failure;
+use super::output::{BOLD, Output, count, paint};
+use super::work::catch_up;
+use treering::jsonl::{self, Line};
+use treering_server::views::AppendedView;
+
+/// The most lines that share a commit.
+const LARGEST_PORTION: usize = 256;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Without --user, --assistant or --text, JSON lines are read from standard input:
+  {\"type\":\"turn\",\"user\":\"…\",\"assistant\":\"…\",\"tool_calls\":[{\"name\":\"…\",\"args\":{},\"result\":…}]}
+  {\"type\":\"message\",\"role\":\"user\",\"text\":\"…\",\"external_id\":\"…\"}
+  {\"role\":\"user\",\"content\":\"…\"}
+Each line is durable once its acknowledgement is printed.")]
+pub(super) struct Args {
+    /// The conversation: slug, id, or the first digits of an id [default: a new one]
+    conversation: Option<String>,
+    /// Finds the conversation by an external id, and makes it where it is missing
+    #[arg(long, value_name = "ID", conflicts_with = "conversation")]
+    key: Option<String>,
+    /// What the user said
+    #[arg(long, value_name = "TEXT")]
+    user: Option<String>,
+    /// What the assistant answered
+    #[arg(long, value_name = "TEXT")]
+    assistant: Option<String>,
+    /// A tool call of the turn, as JSON: {"name":…,"args":…,"result":…}
+    #[arg(long = "tool", value_name = "JSON")]
+    tools: Vec<String>,
+    /// The text of a single message; `-` reads it from standard input
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["user", "assistant", "tools"])]
+    text: Option<String>,
+    /// Who said --text
+    #[arg(long, value_name = "ROLE", default_value = "user", value_parser = |text: &str| text.parse::<Role>())]
+    role: Role,
+    /// The name of who said --text or --user
+    #[arg(long, value_name = "NAME")]
+    author: Option<String>,
+    /// The thread it belongs to
+    #[arg(long, value_name = "NAME")]
+    thread: Option<String>,
+    /// Where a new thread leaves main: after the message at this position
+    #[arg(long, value_name = "IDX", requires = "thread")]
+    fork_at: Option<u32>,
+    /// When it was said [default: now]
+    #[arg(long, value_name = "DATE", value_parser = |text: &str| text.parse::<Timestamp>())]
+    at: Option<Timestamp>,
+    /// Its identity at its source: appended again, it adds nothing
+    #[arg(long, value_name = "ID")]
+    external_id: Option<String>,
+    /// The title of a new conversation
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// The folder of a new conversation [default: the current one]
+    #[arg(long, value_name = "FOLDER")]
+    cwd: Option<String>,
+    /// Leaves the summaries to a worker (`treering work`)
+    #[arg(long)]
+    no_tree: bool,
+}
+
+pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    let target = target(args, memory)?;
+    let by_flags = args.user.is_some() || args.assistant.is_some() || args.text.is_some();
+    if by_flags || !args.tools.is_empty() {
+        let entries = entries(args, memory)?;
+        let appended = store(memory, target, entries)?;
+        acknowledge(&appended, output)?;
+        return match args.no_tree {
+            true => Ok(()),
+            false => catch_up(memory, Some(appended.conversation.id), output),
+        };
+    }
+    if io::stdin().is_terminal() {
+        return Err(Failure::Usage(
+            "nothing to append; give --user and --assistant, or JSON lines on standard input".into(),
+        ));
+    }
+    if args.no_tree || !memory.works_at_once() {
+        return follow(target, memory, output);
+    }
+    // Summaries are written beside, so that no line waits for them.
+    let worker = memory.work_in_background()?;
+    let followed = follow(target, memory, output);
+    drop(worker);
+    followed.and_then(|()| catch_up(memory, None, output))
+}
+
+fn target(args: &Args, memory: &Memory) -> Result<Target, Failure> {
+    if let Some(reference) = &args.conversation {
+        return Ok(Target::Existing(memory.find(reference)?.id));
+    }
+    let external_id = args.key.as_ref().map(|key| ExternalId::new(key.clone())).transpose()?;
+    Ok(Target::Named(NewConversation {
+        external_id,
+        title: args.title.clone(),
+        naming: treering_core::Naming::Source,
+        cwd: Some(normalise_cwd(args.cwd.as_deref().unwrap_or("."))),
+        ..NewConversation::default()
+    }))
+}
+
+fn entries(args: &Args, memory: &Memory) -> Result<Vec<Entry>, Failure> {
+    let thread = args.thread.as_deref().map(str::parse::<ThreadName>).transpose()?.unwrap_or_default();
+    let at = args.at.unwrap_or_else(|| memory.clock().now());
+    let mut kinds = Vec::new();
+    if let Some(idx) = args.fork_at {
+        let after = ForkPoint::Position(MessageIdx(idx));
+        kinds.push(EntryKind::Fork { parent: ThreadName::main(), after });
+    }
+    let id = |part: Option<&str>| -> Result<Option<ExternalId>, Failure> {
+        let Some(id) = &args.external_id else { return Ok(None) };
+        Ok(Some(ExternalId::new(part.map_or_else(|| id.clone(), |part| format!("{id}/{part}")))?))
+    };
+    let said = |role: Role, text: &str, author: Option<String>, external_id| {
+        EntryKind::Message(NewMessage { role, author, text: text.into(), parts: None, at, external_id })
+    };
+    if let Some(text) = &args.text {
+        let mut text = text.clone();
+        if text == "-" {
+            text.clear();
+            io::stdin().lock().read_to_string(&mut text)?;
+        }
+        kinds.push(said(args.role, &text, args.author.clone(), id(None)?));
+    }
+    if let Some(text) = &args.user {
+        kinds.push(said(Role::User, text, args.author.clone(), id(Some("user"))?));
+    }
+    for (order, tool) in args.tools.iter().enumerate() {
+        let mut call = jsonl::parse_tool_call(tool, at).map_err(|error| {
+            Failure::Usage(format!("--tool {tool}: {error}; expected {{\"name\":…,\"args\":…,\"result\":…}}"))
+        })?;
+        call.external_id = call.external_id.or(id(Some(&format!("tool-{order}")))?);
+        kinds.push(EntryKind::ToolCall(call));
+    }
+    if let Some(text) = &args.assistant {
+        kinds.push(said(Role::Assistant, text, None, id(Some("assistant"))?));
+    }
+    Ok(kinds.into_iter().map(|kind| Entry { thread: thread.clone(), kind }).collect())
+}
+
+fn store(memory: &Memory, target: Target, entries: Vec<Entry>) -> Result<Appended, Failure> {
+    Ok(memory.append(Incoming { target, entries, matching: Matching::None })?)
+}
+
+fn acknowledge(appended: &Appended, output: &Output) -> Result<(), Failure> {
+    let view = AppendedView::of(appended);
+    output.show(&view, |out| {
+        let mut facts = vec![count(view.messages.len() as u64, "message")];
+        if view.tool_calls > 0 {
+            facts.push(count(view.tool_calls as u64, "tool call"));
+        }
+        if view.known > 0 {
+            facts.push(format!("{} there before", view.known));
+        }
+        if view.differs > 0 {
+            facts.push(format!("{} differ from what is stored, which was kept", view.differs));
+        }
+        let new = if view.created { "new conversation " } else { "" };
+        writeln!(out, "{new}{}: {}", paint(BOLD, &view.slug), facts.join(", "))
+    })?;
+    Ok(())
+}
+
+/// Follows standard input: lines that are there together share a commit, and each commit is
+/// acknowledged by a line of its own as soon as it is durable.
+fn follow(mut target: Target, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    let mut input = BufReader::with_capacity(1 << 18, io::stdin().lock());
+    let mut number = 0_u64;
+    loop {
+        let mut entries = Vec::new();
+        let mut next_target = None;
+        let mut ended = false;
+        while entries.len() < LARGEST_PORTION {
+            let mut line = Vec::new();
+            if input.read_until(b'\n', &mut line)? == 0 {
+                ended = true;
+                break;
+            }
+            number += 1;
+            let parsed = parse(&line, number, memory.clock().now());
+            match parsed {
+                Ok(None | Some(Line::Header)) => {}
+                Ok(Some(Line::Entries(more))) => entries.extend(more),
+                Ok(Some(Line::Conversation(about))) => {
+                    next_target = Some(Target::Named(*about));
+                    break;
+                }
+                Err(error) => {
+                    // What came before the bad line is kept and acknowledged first.
+                    if !entries.is_empty() {
+                        print_line(&store(memory, target, entries)?, output)?;
+                    }
+                    return Err(error);
+                }
+            }
+            if !input.buffer().contains(&b'\n') {
+                break;
+            }
+        }
+        if !entries.is_empty() {
+            let appended = store(memory, target.clone(), entries)?;
+            target = Target::Existing(appended.conversation.id);
+            print_line(&appended, output)?;
+        }
+        if let Some(next) = next_target {
+            target = next;
+        }
+        if ended {
+            return Ok(());
+        }
+    }
+}
+
+fn parse(line: &[u8], number: u64, now: Timestamp) -> Result<Option<Line>, Failure> {
+    let text = std::str::from_utf8(line)
+        .map_err(|_| Failure::Usage(format!("line {number} is not UTF-8; lines before it are stored")))?;
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let parsed = jsonl::parse_line(text, now);
+    parsed
+        .map(Some)
+        .map_err(|error| Failure::Usage(format!("line {number}: {error}; lines before it are stored")))
+}
+
+/// One line a commit, flushed at once: whoever waits for the acknowledgement gets it.
+fn print_line(appended: &Appended, output: &Output) -> Result<(), Failure> {
+    if output.json {
+        let mut out = io::stdout().lock();
+        serde_json::to_writer(&mut out, &AppendedView::of(appended))?;
+        writeln!(out)?;
+        return Ok(out.flush()?);
+    }
+    acknowledge(appended, output)?;
+    Ok(io::stdout().flush()?)
+}

@@ -1,0 +1,42 @@
+//! `treering backup`
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use treering_engine::Memory;
+
+use super::Failure;
+use super::output::{DIM, GOOD, Output, count, paint, size};
+use treering::BackupContents;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+The backup holds every turn that was acknowledged before it began, of all tenants, in one file that only you can read.
+Settings, tokens and prompts are not in it. `treering restore FILE` puts it back.")]
+pub(super) struct Args {
+    /// The file to write; it must not exist
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+#[derive(Serialize)]
+struct View {
+    file: PathBuf,
+    conversations: u64,
+    messages: u64,
+    schema_version: u32,
+    bytes: u64,
+}
+
+pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    memory.backup(&args.file)?;
+    let BackupContents { conversations, messages, schema_version, bytes } =
+        treering::inspect_backup(&args.file).map_err(Failure::Backup)?;
+    let view = View { file: args.file.clone(), conversations, messages, schema_version, bytes };
+    output.show(&view, |out| {
+        let held = format!("{}, {}", count(conversations, "conversation"), count(messages, "message"));
+        writeln!(out, "{} {held}, {}: {}", paint(GOOD, "✓"), size(bytes), view.file.display())?;
+        writeln!(out, "{}", paint(DIM, format!("`treering restore {}` puts it back", view.file.display())))
+    })?;
+    Ok(())
+}

@@ -1,0 +1,264 @@
+//! `treering chat`
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use serde::Serialize;
+use treering_core::chat::End;
+use treering_core::{Conversation, ConversationId, Naming, text};
+use treering_engine::{
+    Agent, AgentSettings, Context, Error, Incoming, Matching, Memory, NewConversation, Reply, Target,
+    normalise_cwd,
+};
+
+use super::output::{BOLD, DIM, Output, count, grouped, paint};
+use super::show::named_or_latest;
+use super::{Failure, Global, context, work};
+use treering::models::{Models, ProviderOptions};
+
+/// What to do where no model is set.
+pub(super) const HOW_TO_SET_A_MODEL: &str = "set chat.model to a provider and its model, for example\n  \
+    treering --set chat.model=ollama/llama3.2 chat\n  \
+    treering --set chat.model=openai/gpt-6-luna chat         with OPENAI_API_KEY in the environment\n\
+    or write it into the settings (`treering config` says where); docs/models.md has every provider";
+
+/// What the model is told where the settings say nothing else.
+const INSTRUCTIONS: &str = "You talk with somebody you know. What you remember of your conversation is given to you: draw \
+    on it, and say so when it does not tell.";
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Every turn is stored and remembered, however long the conversation gets: the model is given the best
+context that fits the setting context.budget. The model is the setting chat.model.
+
+Examples:
+  treering chat                                          a new conversation
+  treering chat tidewatch                                goes on with one that is there
+  treering chat --last --say \"Which port was it again?\"   one question, one answer
+While talking: /receipt shows what the model was given, /quit or Ctrl-D ends it.")]
+pub(super) struct Args {
+    /// The conversation to go on with: slug, id, or the first digits of an id [default: a new one]
+    conversation: Option<String>,
+    /// Goes on with the latest conversation
+    #[arg(long, conflicts_with = "conversation")]
+    last: bool,
+    /// Says this, prints the answer and ends
+    #[arg(long, value_name = "TEXT")]
+    say: Option<String>,
+    /// The title of a new conversation
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// The most tokens of the context [default: the setting context.budget]
+    #[arg(long, short, value_name = "TOKENS")]
+    budget: Option<u32>,
+}
+
+pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), Failure> {
+    let settings = global.load()?.settings;
+    let Some((provider, model)) = settings.chat.model(&settings.summarize) else {
+        return Err(Failure::NoModel);
+    };
+    let models = Models::new(ProviderOptions::from(&settings.providers));
+    let chat = models.chat(provider, model).map_err(Error::Provider)?;
+    let said = Some(settings.chat.instructions.as_str()).filter(|text| !text.trim().is_empty());
+    let agent_settings = AgentSettings {
+        instructions: Some(said.unwrap_or(INSTRUCTIONS).to_owned()),
+        budget: Some(args.budget.unwrap_or(settings.context.budget)),
+        profile: Some(settings.profile(&settings.context.profile)?),
+        max_tokens: Some(settings.chat.max_tokens).filter(|most| *most > 0),
+        temperature: Some(settings.chat.temperature as f32),
+        patience: None,
+    };
+    let memory = global.open_on(settings, &models)?;
+    let known = match (&args.conversation, args.last) {
+        (None, false) => None,
+        (reference, _) => Some(named_or_latest(reference.as_deref(), &memory)?),
+    };
+    let agent = Agent::new(memory.clone(), chat, agent_settings)?;
+    let mut talk = Talk {
+        memory: &memory,
+        agent,
+        output,
+        title: args.title.clone(),
+        conversation: known.as_ref().map(|it| it.id),
+        last: None,
+    };
+    match &args.say {
+        Some(said) => talk.turn(said)?,
+        None if io::stdin().is_terminal() => talk.with_a_person(known.as_ref())?,
+        None => talk.with_lines()?,
+    }
+    let conversation = talk.conversation;
+    drop(talk);
+    if memory.works_at_once() { work::catch_up(&memory, conversation, output) } else { Ok(()) }
+}
+
+/// A talk that goes on.
+struct Talk<'a> {
+    memory: &'a Memory,
+    agent: Agent,
+    output: &'a Output,
+    title: Option<String>,
+    conversation: Option<ConversationId>,
+    /// What the model was given last.
+    last: Option<Context>,
+}
+
+#[derive(Serialize)]
+struct View<'a> {
+    conversation: String,
+    question: u32,
+    answer: u32,
+    text: &'a str,
+    complete: bool,
+    model: &'a str,
+    tokens_in: u64,
+    tokens_out: u64,
+    context_tokens: u32,
+    redacted: String,
+}
+
+impl Talk<'_> {
+    fn with_a_person(&mut self, known: Option<&Conversation>) -> Result<(), Failure> {
+        let remembered = known.map_or_else(
+            || "a new conversation".to_owned(),
+            |it| format!("{}, {} remembered", it.slug, count(it.totals.turns.into(), "turn")),
+        );
+        self.output.note(&format!("{} · {remembered} · /receipt, /quit", self.agent.model()));
+        loop {
+            let mut out = anstream::stdout().lock();
+            write!(out, "\n{} ", paint(BOLD, "›"))?;
+            out.flush()?;
+            drop(out);
+            let mut line = String::new();
+            if io::stdin().lock().read_line(&mut line)? == 0 {
+                writeln!(anstream::stdout())?;
+                return Ok(());
+            }
+            match line.trim() {
+                "" => {}
+                "/quit" => return Ok(()),
+                "/receipt" => self.receipt()?,
+                said => match self.turn(said) {
+                    // Whoever talks can say it again.
+                    Err(Failure::Engine(error @ Error::Unanswered(_))) => {
+                        writeln!(anstream::stdout())?;
+                        self.output.error(&error.to_string(), error.hint().as_deref());
+                    }
+                    other => other?,
+                },
+            }
+        }
+    }
+
+    /// Every line is a turn.
+    fn with_lines(&mut self) -> Result<(), Failure> {
+        for line in io::stdin().lock().lines() {
+            let line = line?;
+            if !line.trim().is_empty() {
+                self.turn(line.trim())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, said: &str) -> Result<(), Failure> {
+        let id = match self.conversation {
+            Some(id) => id,
+            None => self.begin(said)?,
+        };
+        let reply = match self.output.json {
+            true => self.agent.ask(id, said)?,
+            false => self.aloud(id, said)?,
+        };
+        if self.output.json {
+            self.print(id, &reply)?;
+        }
+        self.last = Some(reply.context);
+        Ok(())
+    }
+
+    /// Makes a conversation that is called after what is said first.
+    fn begin(&mut self, said: &str) -> Result<ConversationId, Failure> {
+        let new = NewConversation {
+            title: Some(self.title.clone().unwrap_or_else(|| text::preview(said, 60))),
+            naming: Naming::Source,
+            cwd: Some(normalise_cwd(".")),
+            ..NewConversation::default()
+        };
+        let incoming = Incoming { target: Target::Named(new), entries: Vec::new(), matching: Matching::None };
+        let conversation = self.memory.append(incoming)?.conversation;
+        self.conversation = Some(conversation.id);
+        Ok(conversation.id)
+    }
+
+    /// Prints the answer as it comes.
+    fn aloud(&self, id: ConversationId, said: &str) -> Result<Reply, Failure> {
+        let mut failed = Ok(());
+        let reply = self.agent.ask_streaming(id, said, &mut |piece| {
+            // Only text: no sequence that a terminal obeys gets through.
+            let plain: String =
+                piece.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
+            let mut out = io::stdout().lock();
+            if failed.is_ok() {
+                failed = out.write_all(plain.as_bytes()).and_then(|()| out.flush());
+            }
+        })?;
+        failed?;
+        let mut out = anstream::stdout().lock();
+        writeln!(out)?;
+        let why = match reply.end {
+            End::Complete => None,
+            End::Cut => Some("cut at the most tokens that an answer may have; the setting chat.max_tokens"),
+            End::Declined => Some("the model declined to say more"),
+        };
+        if let Some(why) = why {
+            self.output.note(why);
+        }
+        if io::stdout().is_terminal() {
+            let receipt = &reply.context.receipt;
+            let given = grouped(receipt.tokens.into());
+            writeln!(
+                out,
+                "{}",
+                paint(
+                    DIM,
+                    format!("{given} tokens given · {} recalled", count(recalled(&reply.context), "message"))
+                )
+            )?;
+        }
+        Ok(reply)
+    }
+
+    fn print(&self, id: ConversationId, reply: &Reply) -> Result<(), Failure> {
+        let view = View {
+            conversation: id.to_string(),
+            question: reply.question.0,
+            answer: reply.answer.0,
+            text: &reply.text,
+            complete: reply.end == End::Complete,
+            model: self.agent.model(),
+            tokens_in: reply.usage.tokens_in,
+            tokens_out: reply.usage.tokens_out,
+            context_tokens: reply.context.receipt.tokens,
+            redacted: reply.redacted.to_string(),
+        };
+        let mut out = io::stdout().lock();
+        serde_json::to_writer(&mut out, &view)?;
+        writeln!(out)?;
+        Ok(out.flush()?)
+    }
+
+    fn receipt(&self) -> Result<(), Failure> {
+        let mut out = anstream::stdout().lock();
+        match &self.last {
+            Some(given) => Ok(context::receipt(&mut out, &given.receipt)?),
+            None => Ok(writeln!(out, "the model was given nothing yet")?),
+        }
+    }
+}
+
+/// How many messages a context recalls for the question.
+fn recalled(given: &Context) -> u64 {
+    let volatile = given.sections.iter().filter(|section| section.is_volatile);
+    volatile.map(|section| section.items.len() as u64).sum()
+}

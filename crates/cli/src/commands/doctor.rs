@@ -1,0 +1,328 @@
+//! `treering doctor`
+
+use std::path::Path;
+
+use serde::Serialize;
+use treering_core::chat::{ChatMessage, ChatRequest};
+use treering_core::ports::JobFilter;
+use treering_core::spend::{Metered, Unmetered};
+use treering_core::{Advice, Chat, Embedder, JobState, Meter, ProviderError, Role};
+use treering_engine::{Memory, Query};
+
+use super::output::{BAD, BOLD, DIM, GOOD, Output, count, pad, paint, size};
+use super::{Failure, Global};
+use treering::config::{FILE, Origin, Settings};
+use treering::models::{EXTRACTIVE, own_prompts};
+use treering::{EmbeddedStore, Models, ProviderOptions};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Models in use are asked something tiny, which costs as little and is accounted like any call. Nothing else leaves the \
+machine, and nothing is changed.")]
+pub(super) struct Args {
+    /// Asks no model
+    #[arg(long)]
+    offline: bool,
+}
+
+#[derive(Serialize)]
+struct View {
+    healthy: bool,
+    checks: Vec<Check>,
+}
+
+/// How something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Fine,
+    /// It works, and something waits to be done.
+    Waits,
+    Broken,
+}
+
+#[derive(Serialize)]
+struct Check {
+    what: &'static str,
+    state: State,
+    found: String,
+    /// What to do about it.
+    fix: Option<String>,
+}
+
+impl Check {
+    fn fine(what: &'static str, found: impl Into<String>) -> Self {
+        Self { what, state: State::Fine, found: found.into(), fix: None }
+    }
+
+    fn waits(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { what, state: State::Waits, found: found.into(), fix: Some(fix.into()) }
+    }
+
+    fn broken(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { what, state: State::Broken, found: found.into(), fix: Some(fix.into()) }
+    }
+}
+
+pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), Failure> {
+    let checks = examine(args, global)?;
+    let healthy = checks.iter().all(|check| check.state != State::Broken);
+    let view = View { healthy, checks };
+    output.show(&view, |out| {
+        for check in &view.checks {
+            let mark = match check.state {
+                State::Fine => paint(GOOD, "✓"),
+                State::Waits => paint(DIM, "…"),
+                State::Broken => paint(BAD, "✗"),
+            };
+            writeln!(out, "{mark} {} {}", paint(BOLD, pad(check.what, 10)), check.found)?;
+            if let Some(fix) = &check.fix {
+                writeln!(out, "{} {fix}", pad("", 12))?;
+            }
+        }
+        Ok(())
+    })?;
+    if healthy { Ok(()) } else { Err(Failure::Said) }
+}
+
+fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, Failure> {
+    let home = global.home()?;
+    let loaded = match global.load() {
+        Ok(loaded) => loaded,
+        Err(failure) => {
+            let fix = format!(
+                "mend {}, the variable or the flag; the rest cannot be checked",
+                home.join(FILE).display()
+            );
+            return Ok(vec![Check::broken("settings", failure.to_string(), fix)]);
+        }
+    };
+    let set = loaded.in_force.iter().filter(|setting| setting.origin != Origin::Default).count();
+    let mut checks = vec![Check::fine(
+        "settings",
+        format!("{} set, the others at their defaults", count(set as u64, "value")),
+    )];
+    let settings = loaded.settings;
+    checks.extend(prompts(&home, &settings));
+    let asked = Asked::of(&settings);
+    let memory = store(&home, global, settings, &mut checks)?;
+    if !args.offline {
+        let purse = memory.as_ref().map(|memory| memory.purse(None));
+        checks.extend(asked.checks(purse.as_ref().map_or(&Unmetered, |purse| purse as &dyn Meter)));
+    }
+    if let Some(memory) = &memory {
+        checks.push(index(memory, args)?);
+        checks.extend(work(memory)?);
+        // The last check: calls to models are accounted, and so is what hooks left in the spool.
+        checks.extend(memory.failure().map(|failure| {
+            let fix = failure.hint().unwrap_or_else(|| "check the disk".into());
+            Check::broken("writes", failure.to_string(), fix)
+        }));
+    }
+    Ok(checks)
+}
+
+/// The prompts of one's own, where a model is given any.
+fn prompts(home: &Path, settings: &Settings) -> Option<Check> {
+    if settings.summarize.provider == EXTRACTIVE {
+        return None;
+    }
+    let folder = home.join(&settings.summarize.prompts);
+    match own_prompts(&folder) {
+        Ok(own) if own.is_empty() => None,
+        Ok(own) => {
+            let names: Vec<String> = own.keys().map(ToString::to_string).collect();
+            Some(Check::fine("prompts", format!("{} in {}", names.join(", "), folder.display())))
+        }
+        Err(error) => {
+            let fix = "mend or remove the file: until then the built-in summariser stands in";
+            Some(Check::broken("prompts", error.reason, fix.to_owned()))
+        }
+    }
+}
+
+/// Opens the store, unless there is none yet.
+fn store(
+    home: &Path,
+    global: &Global,
+    settings: Settings,
+    checks: &mut Vec<Check>,
+) -> Result<Option<Memory>, Failure> {
+    let log = format!("{}-wal", EmbeddedStore::FILE);
+    // A log without its database is no store that is yet to be made.
+    if !home.join(EmbeddedStore::FILE).exists() && !home.join(log).exists() {
+        let found = format!("there is none yet in {}; the first turn makes it", home.display());
+        checks.push(Check::fine("store", found));
+        return Ok(None);
+    }
+    let memory = match global.open_with(settings) {
+        Ok(memory) => memory,
+        Err(failure) => {
+            let hint = if let Failure::Engine(error) = &failure { error.hint() } else { None };
+            let fix = hint.unwrap_or_else(|| "mend what is said here; the rest cannot be checked".into());
+            checks.push(Check::broken("store", failure.to_string(), fix));
+            return Ok(None);
+        }
+    };
+    let described = memory.stats()?.store;
+    let problems = memory.check_store()?;
+    checks.push(match problems.first() {
+        None => {
+            let (version, bytes) = (described.schema_version, size(described.bytes));
+            Check::fine("store", format!("sound, schema {version}, {bytes}, {}", described.location))
+        }
+        Some(first) => {
+            let found = format!("{}: {first}", count(problems.len() as u64, "problem"));
+            let fix = "`treering verify` lists everything; `treering restore` puts a backup in its place";
+            Check::broken("store", found, fix)
+        }
+    });
+    let warnings = memory.warnings().into_iter().filter(|warning| !problems.contains(warning));
+    checks.extend(
+        warnings.map(|warning| Check::waits("log", warning, "`treering verify` adds up what is there")),
+    );
+    Ok(Some(memory))
+}
+
+/// The models that are in use.
+struct Asked {
+    summarize: Option<(String, String)>,
+    /// Where it is not the one that writes the summaries.
+    chat: Option<(String, String)>,
+    embed: Option<(String, String)>,
+    dimensions: Option<usize>,
+    models: Models,
+}
+
+impl Asked {
+    fn of(settings: &Settings) -> Self {
+        let summarize = &settings.summarize;
+        let embed = treering::EmbedOptions::from(&settings.embed);
+        let chat = Some(settings.chat.model.as_str()).filter(|model| !model.is_empty());
+        Self {
+            chat: chat
+                .and_then(|_| settings.chat.model(summarize))
+                .map(|(provider, model)| (provider.to_owned(), model.to_owned())),
+            summarize: (summarize.provider != EXTRACTIVE)
+                .then(|| (summarize.provider.clone(), summarize.model.clone())),
+            embed: embed
+                .model
+                .split_once('/')
+                .map(|(provider, model)| (provider.to_owned(), model.to_owned())),
+            dimensions: embed.dimensions,
+            models: Models::new(ProviderOptions::from(&settings.providers)),
+        }
+    }
+
+    fn checks(&self, meter: &dyn Meter) -> Vec<Check> {
+        let summaries = match &self.summarize {
+            None => Check::fine("summaries", "quoted by the program itself; no model is set"),
+            Some((provider, model)) => {
+                let asked = self.models.chat(provider, model).and_then(|chat| ask(&*chat, meter));
+                verdict("summaries", provider, model, asked)
+            }
+        };
+        let embed = match &self.embed {
+            None => Check::fine("vectors", "made by the program itself; no model is set"),
+            Some((provider, model)) => {
+                let embedder = self.models.embedder(provider, model, self.dimensions);
+                verdict("vectors", provider, model, embedder.and_then(|embedder| embed(&*embedder, meter)))
+            }
+        };
+        let talk = self.chat.as_ref().map(|(provider, model)| {
+            let asked = self.models.chat(provider, model).and_then(|chat| ask(&*chat, meter));
+            verdict("chat", provider, model, asked)
+        });
+        [summaries, embed].into_iter().chain(talk).collect()
+    }
+}
+
+/// Has a chat model say a word.
+fn ask(chat: &dyn Chat, meter: &dyn Meter) -> Result<String, ProviderError> {
+    let question = ChatMessage::new(Role::User, "Answer with the one word: ready");
+    // Models that think before they speak need some room for it.
+    let request = ChatRequest { max_tokens: Some(256), ..ChatRequest::new(vec![question]) };
+    let reply = Metered { chat, meter }.complete(&request)?;
+    Ok(format!("answers ({} tokens in, {} out)", reply.usage.tokens_in, reply.usage.tokens_out))
+}
+
+fn embed(embedder: &dyn Embedder, meter: &dyn Meter) -> Result<String, ProviderError> {
+    let vectors = embedder.embed_metered(&["ready"], meter)?;
+    Ok(format!("gives vectors of {} numbers", vectors.first().map_or(0, Vec::len)))
+}
+
+fn verdict(what: &'static str, provider: &str, model: &str, asked: Result<String, ProviderError>) -> Check {
+    match asked {
+        Ok(found) => Check::fine(what, format!("{provider}/{model} {found}")),
+        Err(error) if error.advice == Advice::StandIn => {
+            Check::waits(what, error.reason, "raise the cap under `spend`, or wait for the next day")
+        }
+        Err(error) if matches!(error.advice, Advice::Wait(_)) => {
+            let fix = format!("raise the quota under `providers.{provider}`, or look again in a minute");
+            Check::waits(what, error.reason, fix)
+        }
+        Err(error) => {
+            let fix = match error.advice {
+                Advice::GiveUp => format!(
+                    "see to the key, the name of the model, and providers.{provider}.base_url; meanwhile summaries \
+                     are quoted and search goes by words"
+                ),
+                _ => format!(
+                    "this may pass; if it does not, see that {provider} is up and providers.{provider}.base_url \
+                     leads to it"
+                ),
+            };
+            Check::broken(what, error.reason, fix)
+        }
+    }
+}
+
+/// Whether search goes by the vectors that are wanted.
+fn index(memory: &Memory, args: &Args) -> Result<Check, Failure> {
+    let model = memory.vector_index()?.model;
+    if memory.wants_reindexing()? {
+        let found = format!("search goes by {model}, and {} is wanted", memory.embedder_name());
+        return Ok(Check::waits(
+            "index",
+            found,
+            "`treering reindex` changes over; search works all the while",
+        ));
+    }
+    if args.offline && !memory.works_at_once() {
+        return Ok(Check::fine("index", format!("search goes by {model}; nothing was asked")));
+    }
+    let query = Query { text: "ready".into(), limit: 1, ..Query::default() };
+    Ok(match memory.search(&query)?.words_only {
+        None => Check::fine("index", format!("search goes by words and by {model}")),
+        Some(why) => {
+            let fix = "search goes by words alone until this is mended; `treering work` makes the vectors that are missing";
+            Check::waits("index", why, fix)
+        }
+    })
+}
+
+/// Work that waits for somebody.
+fn work(memory: &Memory) -> Result<Vec<Check>, Failure> {
+    let mut checks = Vec::new();
+    let jobs = memory.jobs(&JobFilter::all(usize::MAX))?;
+    let dead = jobs.iter().filter(|job| job.state == JobState::Dead).count();
+    if dead > 0 {
+        let found = format!("{} given up", count(dead as u64, "job"));
+        checks.push(Check::waits(
+            "jobs",
+            found,
+            "`treering jobs` says why; `treering jobs retry` tries again",
+        ));
+    }
+    let stand_ins = memory.stand_ins(None)?;
+    if stand_ins > 0 {
+        let found = format!("{} written by a stand-in", count(stand_ins.into(), "node"));
+        let fix = format!("`treering update` has {} write them", memory.summarizer_name());
+        checks.push(Check::waits("stand-ins", found, fix));
+    }
+    if let Some(reached) = memory.spend(None)?.reached {
+        let fix = "raise it under `spend`, or wait; no model is asked meanwhile";
+        checks.push(Check::waits("spend", reached.to_string(), fix));
+    }
+    Ok(checks)
+}

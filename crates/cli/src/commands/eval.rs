@@ -1,0 +1,232 @@
+//! `treering eval`
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::Failure;
+use super::output::{BOLD, DIM, Output, count, grouped, pad, paint};
+use crate::eval::{Contexts, Measured, Way, measure, read};
+use treering::Options;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Each file is imported into a scratch home, its tree is grown, and its questions are asked. Nothing is left behind.
+Haystack files, and LoCoMo and LongMemEval files in their own format, are recognised.")]
+pub(super) struct Args {
+    /// Files, or folders of them
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Writes the ranking of every question as JSON lines
+    #[arg(long, value_name = "FILE")]
+    dump: Option<PathBuf>,
+    /// Puts a context of so many tokens together for each question, too, and measures what it holds
+    #[arg(long, value_name = "TOKENS")]
+    context_budget: Option<u32>,
+    /// Shows the figures of each category, too
+    #[arg(long)]
+    categories: bool,
+}
+
+#[derive(Serialize)]
+struct View {
+    files: usize,
+    turns: usize,
+    nodes: u64,
+    questions: usize,
+    rows: Vec<Row>,
+    p50_us: u64,
+    p90_us: u64,
+    p99_us: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contexts: Option<ContextsView>,
+}
+
+#[derive(Serialize)]
+struct ContextsView {
+    budget: u32,
+    rows: Vec<ContextRow>,
+}
+
+#[derive(Serialize)]
+struct ContextRow {
+    way: &'static str,
+    gold_raw: f64,
+    gold_told: f64,
+    answer: f64,
+    answers: u32,
+    cover: f64,
+    filled: f64,
+    p50_us: u64,
+}
+
+#[derive(Serialize)]
+struct Row {
+    level: &'static str,
+    category: String,
+    questions: u32,
+    recall_1: f64,
+    recall_5: f64,
+    recall_10: f64,
+    recall_20: f64,
+    all_5: f64,
+    ndcg_10: f64,
+}
+
+#[derive(Serialize)]
+struct Ranking<'a> {
+    id: &'a str,
+    turns: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<&'a str>,
+}
+
+pub(super) fn run(args: &Args, options: &Options, output: &Output) -> Result<(), Failure> {
+    let files = files(&args.paths)?;
+    if files.is_empty() {
+        return Err(Failure::Usage("there is no .json file to measure with".into()));
+    }
+    let contexts = args.context_budget.map(Contexts::new);
+    let mut measured = Measured { contexts, ..Measured::default() };
+    let texts = files
+        .iter()
+        .map(|path| std::fs::read_to_string(path).map_err(|error| Failure::File(path.clone(), error)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let questions: usize =
+        texts.iter().filter_map(|text| read(text).ok()).flatten().map(|h| h.questions.len()).sum();
+    let bar = output.progress(questions as u64, "asking");
+    for (number, (path, text)) in files.iter().zip(&texts).enumerate() {
+        let home = std::env::temp_dir().join(format!("treering-eval-{}-{number}", std::process::id()));
+        let result = measure(path, text, &home, options, &mut measured, || bar.inc(1));
+        // A scratch folder that stays behind does no harm.
+        drop(std::fs::remove_dir_all(&home));
+        result.map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+    }
+    bar.finish_and_clear();
+    if let Some(dump) = &args.dump {
+        write_dump(dump, &measured).map_err(|error| Failure::File(dump.clone(), error))?;
+    }
+    let view = view(args, files.len(), &measured);
+    output.show(&view, |out| print(out, &view))?;
+    Ok(())
+}
+
+fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let entries = std::fs::read_dir(path).map_err(|error| Failure::File(path.clone(), error))?;
+        let mut inside: Vec<PathBuf> = entries
+            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+            .collect();
+        inside.sort();
+        files.extend(inside);
+    }
+    Ok(files)
+}
+
+fn write_dump(path: &PathBuf, measured: &Measured) -> io::Result<()> {
+    let mut file = io::BufWriter::new(std::fs::File::create(path)?);
+    for answered in &measured.answered {
+        let context = answered.context.as_deref();
+        serde_json::to_writer(&mut file, &Ranking { id: &answered.id, turns: &answered.turns, context })?;
+        writeln!(file)?;
+    }
+    file.flush()
+}
+
+fn view(args: &Args, files: usize, measured: &Measured) -> View {
+    let rows = measured.figures.iter().filter(|((_, category), _)| args.categories || category == "ALL");
+    let micros = |share: f64| u64::try_from(measured.percentile(share).as_micros()).unwrap_or(u64::MAX);
+    View {
+        files,
+        turns: measured.turns,
+        nodes: measured.nodes,
+        questions: measured.answered.len(),
+        rows: rows
+            .map(|((level, category), figures)| {
+                let [recall_1, recall_5, recall_10, recall_20, all_5, ndcg_10] = figures.percents();
+                Row {
+                    level: level.as_str(),
+                    category: category.clone(),
+                    questions: figures.questions,
+                    recall_1,
+                    recall_5,
+                    recall_10,
+                    recall_20,
+                    all_5,
+                    ndcg_10,
+                }
+            })
+            .collect(),
+        p50_us: micros(0.5),
+        p90_us: micros(0.9),
+        p99_us: micros(0.99),
+        contexts: measured.contexts.as_ref().map(contexts_view),
+    }
+}
+
+fn contexts_view(contexts: &Contexts) -> ContextsView {
+    let row = |way: Way| {
+        let sums = contexts.of(way);
+        ContextRow {
+            way: way.as_str(),
+            gold_raw: sums.gold_raw.mean(),
+            gold_told: sums.gold_told.mean(),
+            answer: sums.answer.mean(),
+            answers: sums.answer.count(),
+            cover: sums.cover.mean(),
+            filled: sums.filled.mean(),
+            p50_us: sums.median_us(),
+        }
+    };
+    ContextsView { budget: contexts.budget, rows: Way::ALL.map(row).into() }
+}
+
+fn print(out: &mut dyn Write, view: &View) -> io::Result<()> {
+    let head = ["questions", "recall@1", "recall@5", "recall@10", "recall@20", "all@5", "nDCG@10"];
+    let cells: String = head.iter().map(|name| format!("{name:>11}")).collect();
+    writeln!(out, "{}", paint(DIM, format!("{}{cells}", pad("", 34))))?;
+    for row in &view.rows {
+        let name = pad(&format!("{} {}", row.level, row.category), 34);
+        let figures = [row.recall_1, row.recall_5, row.recall_10, row.recall_20, row.all_5, row.ndcg_10];
+        let cells: String = figures.iter().map(|figure| format!("{figure:>11.1}")).collect();
+        let style = if row.category == "ALL" { BOLD } else { DIM };
+        writeln!(out, "{}{:>11}{cells}", paint(style, name), grouped(row.questions.into()))?;
+    }
+    let millis = |micros: u64| format!("{:.2} ms", micros as f64 / 1000.0);
+    writeln!(
+        out,
+        "\n{} over {} and {} in {}: p50 {}, p90 {}, p99 {}",
+        count(view.questions as u64, "question"),
+        count(view.turns as u64, "turn"),
+        count(view.nodes, "node"),
+        count(view.files as u64, "file"),
+        millis(view.p50_us),
+        millis(view.p90_us),
+        millis(view.p99_us)
+    )?;
+    view.contexts.as_ref().map_or(Ok(()), |contexts| print_contexts(out, contexts))
+}
+
+fn print_contexts(out: &mut dyn Write, view: &ContextsView) -> io::Result<()> {
+    let head = ["gold raw", "gold told", "answer in it", "history told", "filled", "p50"];
+    let cells: String = head.iter().map(|name| format!("{name:>14}")).collect();
+    let title = format!("a context of {} tokens", grouped(view.budget.into()));
+    writeln!(out, "\n{}", paint(DIM, format!("{}{cells}", pad(&title, 34))))?;
+    for row in &view.rows {
+        let figures = [row.gold_raw, row.gold_told, row.answer, row.cover, row.filled];
+        let cells: String = figures.iter().map(|figure| format!("{figure:>14.1}")).collect();
+        let style = if row.way == Way::Cut.as_str() { BOLD } else { DIM };
+        let took = format!("{:.2} ms", row.p50_us as f64 / 1000.0);
+        writeln!(out, "{}{cells}{took:>14}", paint(style, pad(row.way, 34)))?;
+    }
+    let answers = view.rows.first().map_or(0, |row| row.answers);
+    let note = format!("per cent; answers of at most six words: {}", count(answers.into(), "question"));
+    writeln!(out, "{}", paint(DIM, note))
+}

@@ -1,0 +1,64 @@
+//! `treering expand`
+
+use treering_core::MessageIdx;
+use treering_engine::Memory;
+
+use super::Failure;
+use super::output::{BOLD, DIM, Output, fit, paint, width};
+use treering_server::views::{ExpandView, LineView};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  treering expand l2-76185f63           what a node was written from
+  treering expand tidewatch 42          the nodes over a message")]
+pub(super) struct Args {
+    /// A node, such as l2-3f9a; or a conversation, with the position of a message
+    #[arg(value_name = "NODE|CONVERSATION")]
+    reference: String,
+    /// The position of a message
+    #[arg(value_name = "IDX")]
+    idx: Option<u32>,
+}
+
+pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    let view = match args.idx {
+        Some(idx) => {
+            let conversation = memory.find(&args.reference)?;
+            ExpandView::of_message(&conversation, MessageIdx(idx), memory)?
+        }
+        None if Memory::is_node_reference(&args.reference) => {
+            let (conversation, node) = memory.find_node(&args.reference)?;
+            ExpandView::of_node(&conversation, &node, memory)?
+        }
+        None => {
+            return Err(Failure::Usage(
+                "give a node, such as l2-3f9a, or a conversation and the position of a message".into(),
+            ));
+        }
+    };
+    output.show(&view, |out| {
+        let lines = |out: &mut dyn std::io::Write, lines: &[LineView], empty: &str| {
+            if lines.is_empty() {
+                writeln!(out, "{}", paint(DIM, empty))?;
+            }
+            lines.iter().try_for_each(|line| {
+                let text = fit(&line.text, width().saturating_sub(line.id.chars().count() + 12));
+                writeln!(
+                    out,
+                    "  {} {} {text}",
+                    paint(DIM, format!("level {}", line.level)),
+                    paint(BOLD, &line.id)
+                )
+            })
+        };
+        writeln!(out, "{}", paint(BOLD, "above"))?;
+        lines(out, &view.up, "  nothing covers it yet")?;
+        if args.idx.is_none() {
+            writeln!(out, "{}", paint(BOLD, "below"))?;
+            lines(out, &view.down, "  nothing")?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! `treering export`
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use treering_core::ConversationId;
+use treering_engine::Memory;
+
+use super::Failure;
+use treering::jsonl;
+use treering_server::private_file;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Slugs, ids, or the first digits of ids [default: every conversation]
+    conversations: Vec<String>,
+    /// The file to write, readable by its owner only [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args, memory: &Memory) -> Result<(), Failure> {
+    let chosen = args.conversations.iter().map(|it| memory.find(it).map(|found| found.id));
+    let chosen = chosen.collect::<Result<Vec<_>, _>>()?;
+    match &args.output {
+        None => write(&mut BufWriter::new(io::stdout().lock()), memory, &chosen),
+        Some(path) => {
+            let failed = |error| Failure::File(path.clone(), error);
+            private_file::replace(path, failed, |out| write(out, memory, &chosen))
+        }
+    }
+}
+
+fn write(out: &mut impl Write, memory: &Memory, chosen: &[ConversationId]) -> Result<(), Failure> {
+    writeln!(out, "{}", jsonl::header()?)?;
+    memory.export(chosen, |item| -> Result<(), Failure> { Ok(writeln!(out, "{}", jsonl::line(item)?)?) })?;
+    Ok(out.flush()?)
+}

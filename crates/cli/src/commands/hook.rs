@@ -1,0 +1,59 @@
+//! `treering hook`
+
+use std::io::{self, Read as _, Write as _};
+
+use treering_engine::{Error, SystemClock};
+
+use super::output::Output;
+use super::{Failure, Global};
+use treering_server::agents::{Agent, Captured, capture, reply, store};
+use treering_server::service::Refusal;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Run by the hooks that `treering install` sets; it reads what the agent hands over on standard input. It never stands in
+the agent's way: whatever goes wrong it ends with 0, and what cannot be stored now waits in the spool folder.")]
+pub(super) struct Args {
+    /// The agent whose hook it is
+    #[arg(value_enum)]
+    agent: Agent,
+}
+
+/// Captures, whatever happens.
+pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), Failure> {
+    let mut input = String::new();
+    let read = io::stdin().lock().read_to_string(&mut input);
+    if let Some(reply) = reply(args.agent, &input) {
+        // First, so that the agent goes on.
+        let mut out = io::stdout().lock();
+        drop(writeln!(out, "{reply}").and_then(|()| out.flush()));
+    }
+    let captured = match read {
+        Ok(_) => capture(args.agent, &input),
+        Err(error) => Err(error.to_string()),
+    };
+    let kept = match captured {
+        Ok(None) => Ok(()),
+        Ok(Some(captured)) => keep(&captured, global),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = kept {
+        output.note(&format!("treering did not capture this: {error}"));
+    }
+    Ok(())
+}
+
+/// Stores what was captured, or leaves it in the spool.
+fn keep(captured: &Captured, global: &Global) -> Result<(), String> {
+    let why = match global.open() {
+        Err(error) => error.to_string(),
+        Ok(memory) => match store(&memory, captured) {
+            Ok(()) => return Ok(()),
+            Err(Refusal::Engine(error @ Error::Store(_))) => error.to_string(),
+            Err(other) => return Err(other.to_string()),
+        },
+    };
+    let spool = global.spool().map_err(|error| error.to_string())?;
+    let spooled = spool.keep(captured, treering_core::Clock::now(&SystemClock));
+    spooled.map_err(|error| format!("{why}; and it cannot be spooled: {error}"))
+}

@@ -1,0 +1,153 @@
+//! `treering import`
+
+use std::io::{self, Read as _, Write};
+use std::path::PathBuf;
+
+use serde::Serialize;
+use treering_core::Timestamp;
+use treering_engine::Memory;
+
+use super::Failure;
+use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint};
+use super::work::catch_up;
+use treering::import::{FileReport, Options, Report, Runner, SlugChange};
+use treering::importers::Format;
+
+#[derive(clap::Args)]
+#[command(after_help = "Importing the same source again adds only what is new.")]
+pub(super) struct Args {
+    /// Files or folders; `-` is standard input
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// The format of the files [default: recognised by what is in them]
+    #[arg(long, value_parser = format)]
+    format: Option<Format>,
+    /// Says what would be imported, and writes nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Passes over conversations that ended before this date; no conversation is torn
+    #[arg(long, value_name = "DATE", value_parser = |text: &str| text.parse::<Timestamp>())]
+    since: Option<Timestamp>,
+    /// Leaves the summaries to a worker (`treering work`)
+    #[arg(long)]
+    no_tree: bool,
+}
+
+fn format(word: &str) -> Result<Format, String> {
+    Format::ALL.into_iter().find(|format| format.as_str() == word).ok_or_else(|| {
+        let words: Vec<&str> = Format::ALL.iter().map(|format| format.as_str()).collect();
+        format!("expected one of {}", words.join(", "))
+    })
+}
+
+#[derive(Serialize)]
+struct View {
+    dry_run: bool,
+    files: Vec<FileView>,
+    total: FileView,
+}
+
+#[derive(Serialize)]
+struct FileView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<&'static str>,
+    conversations: u64,
+    conversations_new: u64,
+    messages_new: u64,
+    tool_calls_new: u64,
+    results_new: u64,
+    threads_new: u64,
+    known: u64,
+    slugs_changed: Vec<SlugChange>,
+    skipped: std::collections::BTreeMap<String, u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl FileView {
+    fn of(it: &FileReport) -> Self {
+        Self {
+            path: (!it.path.as_os_str().is_empty()).then(|| it.path.display().to_string()),
+            format: it.format.map(Format::as_str),
+            conversations: it.conversations,
+            conversations_new: it.conversations_new,
+            messages_new: it.messages_new,
+            tool_calls_new: it.tool_calls_new,
+            results_new: it.results_new,
+            threads_new: it.threads_new,
+            known: it.known,
+            slugs_changed: it.slugs_changed.clone(),
+            skipped: it.skipped.clone(),
+            error: it.error.clone(),
+        }
+    }
+}
+
+pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    let options = Options { format: args.format, dry_run: args.dry_run, since: args.since };
+    let runner = Runner { memory, options };
+    let mut report = Report::default();
+    let (standard_input, paths): (Vec<_>, Vec<_>) =
+        args.paths.iter().cloned().partition(|path| path.as_os_str() == "-");
+    if !standard_input.is_empty() {
+        let mut text = String::new();
+        io::stdin().lock().read_to_string(&mut text)?;
+        report.files.push(runner.text("standard input", text)?);
+    }
+    let files = Runner::files(&paths)?;
+    let bar = output.progress(files.len() as u64, "importing");
+    report.files.extend(runner.run(&files, |_| bar.inc(1))?.files);
+    bar.finish_and_clear();
+    if !args.dry_run && !args.no_tree {
+        catch_up(memory, None, output)?;
+    }
+    let total = report.total();
+    let view = View {
+        dry_run: args.dry_run,
+        files: report.files.iter().map(FileView::of).collect(),
+        total: FileView::of(&total),
+    };
+    output.show(&view, |out| print(out, &report, &total, args.dry_run))?;
+    let read = report.files.iter().filter(|file| file.error.is_none()).count();
+    if read < report.files.len() { Err(Failure::Said) } else { Ok(()) }
+}
+
+/// Files that matter one by one, then the sum, then what was passed over.
+fn print(out: &mut dyn Write, report: &Report, total: &FileReport, dry_run: bool) -> io::Result<()> {
+    const SHOWN: usize = 20;
+    for file in report.files.iter().filter(|file| file.error.is_some()) {
+        let error = file.error.as_deref().unwrap_or_default();
+        writeln!(out, "{} {}: {error}", paint(BAD, "✗"), file.path.display())?;
+    }
+    let changed: Vec<&FileReport> =
+        report.files.iter().filter(|file| file.error.is_none() && file.is_new()).collect();
+    for file in changed.iter().take(SHOWN) {
+        let name = file.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let format = file.format.map_or("", Format::as_str);
+        let what =
+            format!("{}, {}", count(file.messages_new, "message"), count(file.tool_calls_new, "tool call"));
+        writeln!(out, "{} {} {} {what}", paint(GOOD, "+"), paint(BOLD, name), paint(DIM, format))?;
+    }
+    if changed.len() > SHOWN {
+        writeln!(out, "{}", paint(DIM, format!("  … and {} more files", changed.len() - SHOWN)))?;
+    }
+    for SlugChange { wanted, given } in &total.slugs_changed {
+        writeln!(out, "  another conversation is called {wanted}: this one is {given}")?;
+    }
+    for (why, times) in &total.skipped {
+        writeln!(out, "{}", paint(DIM, format!("  passed over: {times} × {why}")))?;
+    }
+    let verb = if dry_run { "Would import" } else { "Imported" };
+    let mut facts = vec![
+        format!("{} new", count(total.messages_new, "message")),
+        format!("{} new", count(total.tool_calls_new, "tool call")),
+        format!("{} new", count(total.conversations_new, "conversation")),
+    ];
+    if total.known > 0 {
+        facts.push(format!("{} there before", count(total.known, "entry").replace("entrys", "entries")));
+    }
+    let files = count(report.files.len() as u64, "file");
+    writeln!(out, "{verb} from {files}: {}.", facts.join(", "))
+}

@@ -1,0 +1,234 @@
+//! `treering install` and `treering uninstall`
+
+use std::fs;
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use similar::TextDiff;
+
+use super::output::{BAD, BOLD, DIM, GOOD, Output, paint};
+use super::{Failure, Global};
+use treering_server::agents::{Agent, Change, Places, Program, Unfit, changes};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Shows what it would change in which file and asks first. While Treering is in a file, how it was before is kept beside it
+as NAME.treering.bak.")]
+pub(super) struct Args {
+    /// The agent
+    #[arg(value_enum)]
+    agent: Agent,
+    /// Shows what it would change, and changes nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Does not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    In,
+    Out,
+}
+
+/// A file as it is and as it is to be.
+struct Planned {
+    path: PathBuf,
+    before: Option<String>,
+    /// Nothing where the file is to go.
+    after: Option<String>,
+    backup: Backup,
+}
+
+/// What becomes of the state before Treering came, which is kept beside the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Backup {
+    /// The file as it is now is that state.
+    Taken,
+    Stays,
+    Goes,
+}
+
+#[derive(Serialize)]
+struct View {
+    path: PathBuf,
+    /// `created`, `changed`, `removed` or `unchanged`.
+    what: &'static str,
+    diff: String,
+}
+
+pub(super) fn run(
+    args: &Args,
+    direction: Direction,
+    global: &Global,
+    output: &Output,
+) -> Result<(), Failure> {
+    let program = Program { path: std::env::current_exe()?, options: global.repeated() };
+    let planned = changes(args.agent, &places()?, &program)
+        .iter()
+        .map(|change| plan(change, direction))
+        .collect::<Result<Vec<_>, _>>()?;
+    let views: Vec<View> = planned.iter().map(view).collect();
+    let is_new = planned.iter().any(|file| file.before != file.after);
+    output.show(&views, |out| {
+        for view in &views {
+            writeln!(out, "{} {}", paint(BOLD, view.path.display()), paint(DIM, view.what))?;
+            for line in view.diff.lines().skip(2) {
+                let style = match line.as_bytes().first() {
+                    Some(b'+') => GOOD,
+                    Some(b'-') => BAD,
+                    _ => DIM,
+                };
+                writeln!(out, "  {}", paint(style, line))?;
+            }
+        }
+        Ok(())
+    })?;
+    if args.dry_run || !is_new {
+        return Ok(());
+    }
+    if !args.yes && !agreed()? {
+        return Err(Failure::Usage("nothing was changed".into()));
+    }
+    for file in &planned {
+        write(file)?;
+    }
+    output.note(match direction {
+        Direction::In => "done; start the agent anew so that it sees Treering",
+        Direction::Out => "done; what was captured stays in the memory",
+    });
+    if let (Direction::In, Some(rest)) = (direction, args.agent.left_to_do()) {
+        output.note(rest);
+    }
+    Ok(())
+}
+
+fn places() -> Result<Places, Failure> {
+    let home = etcetera::home_dir().map_err(|_| Failure::Usage("this user has no home folder".into()))?;
+    let folder = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    let (config, claude, codex) =
+        (folder("XDG_CONFIG_HOME"), folder("CLAUDE_CONFIG_DIR"), folder("CODEX_HOME"));
+    Ok(Places { home, config, claude, codex })
+}
+
+fn read(path: &Path) -> Result<Option<String>, Failure> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::Usage(format!("cannot read {}: {error}", path.display()))),
+    }
+}
+
+fn plan(change: &Change, direction: Direction) -> Result<Planned, Failure> {
+    // A link stays one: what it leads to is changed.
+    let path = fs::canonicalize(&change.path).unwrap_or_else(|_| change.path.clone());
+    let at = |error: Unfit| Failure::Usage(format!("{}: {error}", path.display()));
+    let before = read(&path)?;
+    let text = before.as_deref().unwrap_or_default();
+    let without = change.take_out(text).map_err(at)?;
+    if direction == Direction::In {
+        let after = Some(change.put_in(text).map_err(at)?);
+        let backup = match before {
+            // What is kept is of a file that is gone.
+            None => Backup::Goes,
+            Some(_) if without == text => Backup::Taken,
+            Some(_) => Backup::Stays,
+        };
+        return Ok(Planned { path, before, after, backup });
+    }
+    if without == text {
+        return Ok(Planned { path, after: before.clone(), before, backup: Backup::Stays });
+    }
+    // Nothing else was changed since: the file becomes what it was, to the letter, or goes where it was not.
+    let kept = read(&backup(&path))?;
+    let original = kept.as_deref().unwrap_or_default();
+    let is_as_left =
+        change.put_in(original).and_then(|put| change.take_out(&put)).is_ok_and(|it| it == without);
+    let after = match is_as_left {
+        true => kept,
+        false => (!without.trim().is_empty()).then_some(without),
+    };
+    Ok(Planned { path, before, after, backup: Backup::Goes })
+}
+
+fn backup(path: &Path) -> PathBuf {
+    beside(path, ".treering.bak")
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(suffix);
+    path.with_file_name(name)
+}
+
+fn view(file: &Planned) -> View {
+    let (before, after) =
+        (file.before.as_deref().unwrap_or_default(), file.after.as_deref().unwrap_or_default());
+    let what = match (&file.before, &file.after) {
+        (before, after) if before == after => "unchanged",
+        (None, _) => "created",
+        (_, None) => "removed",
+        _ => "changed",
+    };
+    let diff = TextDiff::from_lines(before, after)
+        .unified_diff()
+        .context_radius(2)
+        .header("before", "after")
+        .to_string();
+    View { path: file.path.clone(), what, diff }
+}
+
+fn agreed() -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::Usage("nothing was changed; --yes changes it without asking".into()));
+    }
+    write!(io::stderr(), "Change these files? [y/N] ")?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Writes a file as a whole, with the rights it had, and keeps how it was before Treering came.
+fn write(file: &Planned) -> Result<(), Failure> {
+    let at = |error| Failure::File(file.path.clone(), error);
+    if file.before == file.after {
+        return Ok(());
+    }
+    if let Some(folder) = file.path.parent() {
+        fs::create_dir_all(folder).map_err(at)?;
+    }
+    let kept = backup(&file.path);
+    if let (Some(before), Backup::Taken) = (&file.before, file.backup) {
+        replace(&kept, before, &file.path).map_err(at)?;
+    }
+    match &file.after {
+        Some(after) => replace(&file.path, after, &file.path).map_err(at)?,
+        None => fs::remove_file(&file.path).map_err(at)?,
+    }
+    match file.backup {
+        Backup::Goes if kept.exists() => fs::remove_file(&kept).map_err(at),
+        _ => Ok(()),
+    }
+}
+
+/// Puts a text in the place of a file. At no time has anybody rights to it that they have not to the model.
+fn replace(path: &Path, text: &str, model: &Path) -> io::Result<()> {
+    let new = beside(path, ".treering.new");
+    // What a process that was cut off left may have other rights.
+    drop(fs::remove_file(&new));
+    let rights = fs::metadata(model).ok().map(|found| found.permissions());
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if let Some(rights) = &rights {
+        use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+        options.mode(rights.mode());
+    }
+    options.open(&new)?.write_all(text.as_bytes())?;
+    if let Some(rights) = rights {
+        fs::set_permissions(&new, rights)?;
+    }
+    fs::rename(&new, path)
+}

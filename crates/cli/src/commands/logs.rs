@@ -1,0 +1,55 @@
+//! `treering logs`
+
+use treering_core::ports::LogFilter;
+use treering_engine::Memory;
+
+use super::Failure;
+use super::output::{BAD, DIM, GOOD, Output, pad, paint};
+use treering_server::views::LogView;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The first digits of the id of a job; or of an update, for its jobs and those that followed from them [default:
+    /// everything]
+    job: Option<String>,
+    /// Only what is about this conversation
+    #[arg(long, value_name = "CONVERSATION")]
+    of: Option<String>,
+    /// At most so many lines, the newest
+    #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50)]
+    limit: usize,
+}
+
+pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    let conversation = args.of.as_deref().map(|it| memory.find(it)).transpose()?;
+    let filter = LogFilter {
+        conversation: conversation.map(|it| it.id),
+        job_prefix: args.job.clone(),
+        limit: args.limit,
+    };
+    let lines = memory.log(&filter)?;
+    let views: Vec<LogView> = lines.iter().map(LogView::of).collect();
+    output.show(&views, |out| {
+        if views.is_empty() {
+            return writeln!(out, "nothing was logged");
+        }
+        for view in &views {
+            let style = match view.event {
+                "release" => GOOD,
+                "fail" | "dead" => BAD,
+                _ => DIM,
+            };
+            let took = view.took_ms.map_or(String::new(), |ms| format!(" ({ms} ms)"));
+            let event = paint(style, pad(view.event, 8));
+            writeln!(
+                out,
+                "{} {} {event} {}{took}",
+                paint(DIM, &view.at),
+                paint(DIM, &view.job[..12]),
+                view.text
+            )?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! `treering restore`
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use treering_core::{StoreError, Timestamp};
+use treering_engine::Error;
+
+use super::Failure;
+use super::output::{GOOD, Output, count, paint, size};
+use treering::{BackupContents, EmbeddedStore};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+The backup is read as a whole and checked first. No program may have the home open meanwhile. The store that was there is
+kept beside the new one, as treering.db.replaced-SECONDS; delete it when you do not need it.")]
+pub(super) struct Args {
+    /// The backup, from `treering backup`
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Replaces the store without asking
+    #[arg(long, short)]
+    yes: bool,
+}
+
+#[derive(Serialize)]
+struct View {
+    file: PathBuf,
+    home: PathBuf,
+    conversations: u64,
+    messages: u64,
+    schema_version: u32,
+    bytes: u64,
+    /// When the file was written last.
+    modified: Option<String>,
+    /// The path of the replaced store.
+    replaced: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args, home: &Path, output: &Output) -> Result<(), Failure> {
+    let contents = treering::inspect_backup(&args.file).map_err(Failure::Backup)?;
+    let modified = modified(&args.file);
+    let BackupContents { conversations, messages, schema_version, bytes } = contents;
+    let held = format!("{}, {}", count(conversations, "conversation"), count(messages, "message"));
+    if home.join(EmbeddedStore::FILE).exists() && !args.yes {
+        let written = modified.map_or_else(String::new, |at| format!(", written {} UTC", at.to_minute()));
+        let facts = format!("{held}, schema {schema_version}, {}{written}", size(bytes));
+        writeln!(io::stderr(), "{} holds {facts}.", args.file.display())?;
+        if !agreed(home)? {
+            writeln!(io::stderr(), "Nothing was changed.")?;
+            return Err(Failure::Said);
+        }
+    }
+    let replaced = treering::restore(home, &args.file).map_err(Failure::Backup)?;
+    let view = View {
+        file: args.file.clone(),
+        home: home.to_path_buf(),
+        conversations,
+        messages,
+        schema_version,
+        bytes,
+        modified: modified.map(|at| at.to_string()),
+        replaced,
+    };
+    output.show(&view, |out| {
+        writeln!(out, "{} {held} restored to {}", paint(GOOD, "✓"), home.display())?;
+        match &view.replaced {
+            Some(kept) => writeln!(out, "the store that was there is kept as {}", kept.display()),
+            None => Ok(()),
+        }
+    })?;
+    Ok(())
+}
+
+/// Advice for a backup that cannot be restored.
+pub(super) fn what_to_do(error: &Error) -> String {
+    let of_backup = "nothing was changed; restore another backup";
+    match error {
+        Error::Store(StoreError::Corrupt { .. }) | Error::Invalid(_) => of_backup.into(),
+        other => other.hint().unwrap_or_else(|| of_backup.into()),
+    }
+}
+
+fn modified(file: &Path) -> Option<Timestamp> {
+    let modified: SystemTime = std::fs::metadata(file).ok()?.modified().ok()?;
+    let micros = modified.duration_since(UNIX_EPOCH).ok()?.as_micros();
+    Some(Timestamp::from_micros(i64::try_from(micros).ok()?))
+}
+
+fn agreed(home: &Path) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::Usage("nothing was changed; --yes replaces the store without asking".into()));
+    }
+    write!(io::stderr(), "Replace the store in {}? It is kept beside the new one. [y/N] ", home.display())?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

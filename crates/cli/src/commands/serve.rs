@@ -1,0 +1,99 @@
+//! `treering serve`
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use serde::Serialize;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use super::output::{BOLD, Output, paint};
+use super::{Failure, Global};
+use treering_server::http::Server;
+use treering_server::service::Service;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  treering serve                                   on 127.0.0.1:7411, for this machine
+  treering token create --name phone && treering serve --address 0.0.0.0:7411
+GET / lists the operations; /openapi.json describes them; MCP is at /mcp. It stops at Ctrl-C or SIGTERM, after
+the requests and jobs at hand; jobs that take too long (serve.stop_timeout_ms) are given back.")]
+pub(super) struct Args {
+    /// The address and port to listen on [default: the setting serve.address]
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<SocketAddr>,
+    /// Prints the OpenAPI document and ends
+    #[arg(long)]
+    openapi: bool,
+}
+
+#[derive(Serialize)]
+struct View {
+    address: String,
+}
+
+pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), Failure> {
+    if args.openapi {
+        return Ok(writeln!(io::stdout(), "{}", treering_server::http::openapi())?);
+    }
+    let settings = global.load()?.settings;
+    let address = match args.address {
+        Some(address) => address,
+        None => settings
+            .serve
+            .address
+            .parse()
+            .map_err(|_| Failure::Usage("serve.address is no address".into()))?,
+    };
+    let service = Service::new(global.open()?, Arc::new(settings));
+    let home = global.home()?;
+    log_to_stderr(LevelFilter::INFO);
+    run_to_the_end(async {
+        let server = Server::bind(service, &home, address).await?;
+        let view = View { address: format!("http://{}", server.address()?) };
+        output.show(&view, |out| writeln!(out, "listening on {}", paint(BOLD, &view.address)))?;
+        io::stdout().flush()?;
+        server.run(told_to_stop()).await;
+        Ok(())
+    })
+}
+
+/// Runs the async edge. When it has ended, nothing that blocks is waited for: neither a provider nor standard input.
+pub(super) fn run_to_the_end(edge: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let ended = runtime.block_on(edge);
+    runtime.shutdown_background();
+    ended
+}
+
+/// Logs to standard error: lines for people at a terminal, JSON lines elsewhere.
+pub(super) fn log_to_stderr(own: LevelFilter) {
+    let targets = Targets::new().with_default(LevelFilter::WARN).with_target("treering", own);
+    let registry = tracing_subscriber::registry().with(targets);
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    // A second subscriber is refused; the first one goes on.
+    drop(match io::stderr().is_terminal() {
+        true => registry.with(lines.with_target(false)).try_init(),
+        false => registry.with(lines.json().flatten_event(true)).try_init(),
+    });
+}
+
+/// Ends when the process is asked to stop.
+pub(super) async fn told_to_stop() {
+    let interrupt = tokio::signal::ctrl_c();
+    #[cfg(unix)]
+    {
+        let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+        if let Ok(mut terminate) = terminate {
+            tokio::select! {
+                _ = interrupt => {}
+                _ = terminate.recv() => {}
+            }
+            return;
+        }
+    }
+    drop(interrupt.await);
+}

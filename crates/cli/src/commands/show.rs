@@ -1,0 +1,194 @@
+//! `treering show`
+
+use std::io::{self, Write};
+
+use treering_core::conversation::Thread;
+use treering_core::ports::{ConversationFilter, Span};
+use treering_core::{Conversation, Message, Role, ThreadName, ToolCall, TurnNo};
+use treering_engine::{Memory, Step, WholeTurn};
+
+use super::output::{ASSISTANT, BAD, BOLD, DIM, Output, TOOL, USER, count, fit, paint, width};
+use super::{Failure, show_tree};
+use treering_server::views::{ConversationPage, ConversationView, ThreadView, TurnView};
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Slug, id, or the first digits of an id; or a node, such as l1-3f9a [default: the latest
+    /// conversation]
+    #[arg(value_name = "CONVERSATION|NODE")]
+    conversation: Option<String>,
+    /// Draws the tree over the conversation instead of its turns
+    #[arg(long)]
+    tree: bool,
+    /// The first turn to show
+    #[arg(long, value_name = "TURN", default_value_t = 0)]
+    from: u32,
+    /// At most so many turns
+    #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50)]
+    limit: usize,
+    /// The last so many turns instead
+    #[arg(long, value_name = "COUNT", conflicts_with = "from")]
+    last: Option<u32>,
+    /// Only this thread
+    #[arg(long, value_name = "NAME")]
+    thread: Option<String>,
+    /// Whole texts and tool results, however long
+    #[arg(long)]
+    full: bool,
+}
+
+pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    if let Some(reference) = args.conversation.as_deref().filter(|it| Memory::is_node_reference(it)) {
+        return show_tree::node(reference, memory, output);
+    }
+    let conversation = named_or_latest(args.conversation.as_deref(), memory)?;
+    if args.tree {
+        return show_tree::tree(&conversation, memory, output);
+    }
+    let thread = args.thread.as_deref().map(str::parse::<ThreadName>).transpose()?;
+    let threads = &conversation.threads;
+    if let Some(name) = thread.as_ref().filter(|name| !threads.iter().any(|thread| thread.name == **name)) {
+        let names: Vec<&str> = threads.iter().map(|thread| thread.name.as_str()).collect();
+        return Err(Failure::Usage(format!("there is no thread {name:?}; there are {}", names.join(", "))));
+    }
+    let from = match args.last {
+        Some(last) => conversation.totals.turns.saturating_sub(last),
+        None => args.from,
+    };
+    let limit = args.last.map_or(args.limit, |last| last as usize);
+    let mut turns = memory.turns(conversation.id, Span::starting(TurnNo(from), limit))?;
+    let next = turns.last().map(|last| last.turn.no.0 + 1).filter(|next| *next < conversation.totals.turns);
+    turns.retain(|turn| thread.as_ref().is_none_or(|name| turn.turn.thread == *name));
+    let page = ConversationPage {
+        conversation: ConversationView::of(&conversation, None),
+        threads: threads.iter().map(ThreadView::of).collect(),
+        turns: turns.iter().map(TurnView::of).collect(),
+        next,
+    };
+    output.show(&page, |out| {
+        head(out, &conversation, threads)?;
+        for turn in &turns {
+            print_turn(out, turn, args.full)?;
+        }
+        match next {
+            Some(next) => {
+                let hint = format!("Turns go on; `treering show {} --from {next}`", conversation.slug);
+                writeln!(out, "{}", paint(DIM, hint))
+            }
+            None => Ok(()),
+        }
+    })?;
+    Ok(())
+}
+
+/// The conversation that is named, or the latest one.
+pub(super) fn named_or_latest(reference: Option<&str>, memory: &Memory) -> Result<Conversation, Failure> {
+    match reference {
+        Some(reference) => Ok(memory.find(reference)?),
+        None => latest(memory),
+    }
+}
+
+fn latest(memory: &Memory) -> Result<Conversation, Failure> {
+    let session = memory.sessions(&ConversationFilter::all(1))?.pop();
+    let none = "there is no conversation yet; `treering import` takes in transcripts";
+    session.map(|session| session.conversation).ok_or_else(|| Failure::Usage(none.into()))
+}
+
+pub(super) fn head(out: &mut dyn Write, it: &Conversation, threads: &[Thread]) -> io::Result<()> {
+    let title = it.title.as_deref().unwrap_or(&it.slug);
+    writeln!(out, "{}", paint(BOLD, title))?;
+    let totals = &it.totals;
+    let mut facts = vec![
+        it.slug.clone(),
+        it.id.short(),
+        count(u64::from(totals.turns), "turn"),
+        count(u64::from(totals.messages), "message"),
+        count(u64::from(totals.tool_calls), "tool call"),
+        count(totals.tokens, "token"),
+        it.state.to_string(),
+    ];
+    facts.extend(it.cwd.clone());
+    writeln!(out, "{}", paint(DIM, facts.join(" · ")))?;
+    for thread in threads.iter().skip(1) {
+        let fork = thread.fork.as_ref();
+        let parent = fork.map_or("nothing", |fork| fork.parent.as_str());
+        let after = fork.and_then(|fork| fork.after).map_or("its start".into(), |idx| idx.to_string());
+        writeln!(out, "{}", paint(DIM, format!("thread {} leaves {parent} after {after}", thread.name)))?;
+    }
+    writeln!(out)
+}
+
+pub(super) fn print_turn(out: &mut dyn Write, turn: &WholeTurn, full: bool) -> io::Result<()> {
+    let thread = match turn.turn.thread.is_main() {
+        true => String::new(),
+        false => format!(" · {}", turn.turn.thread),
+    };
+    let label = format!("── turn {}{thread} · {} ", turn.turn.no, turn.turn.started_at.to_minute());
+    let rule = "─".repeat(width().saturating_sub(label.chars().count()).min(60));
+    writeln!(out, "{}", paint(DIM, format!("{label}{rule}")))?;
+    for step in turn.steps() {
+        match step {
+            Step::Message(message) => print_message(out, message, full)?,
+            Step::ToolCall(call) => print_tool_call(out, call, full)?,
+        }
+    }
+    writeln!(out)
+}
+
+fn print_message(out: &mut dyn Write, message: &Message, full: bool) -> io::Result<()> {
+    let said = &message.body;
+    let style = match said.role {
+        Role::User => USER,
+        Role::Assistant => ASSISTANT,
+        Role::System | Role::Tool => DIM,
+    };
+    let author = said.author.as_deref().unwrap_or(said.role.as_str());
+    let idx = paint(DIM, message.idx);
+    if said.text.is_empty() {
+        let parts = said.parts.as_ref().map_or(0, |parts| parts.as_str().len());
+        return writeln!(
+            out,
+            "{} {idx} {}",
+            paint(style, author),
+            paint(DIM, format!("({parts} bytes beside the text)"))
+        );
+    }
+    writeln!(out, "{} {idx}", paint(style, author))?;
+    let limit = if full || said.role != Role::System { usize::MAX } else { 3 };
+    let lines = said.text.lines().count();
+    for line in said.text.lines().take(limit) {
+        writeln!(out, "  {}", clean(line))?;
+    }
+    if lines > limit {
+        writeln!(out, "  {}", paint(DIM, format!("… {} more lines; --full shows them", lines - limit)))?;
+    }
+    Ok(())
+}
+
+fn print_tool_call(out: &mut dyn Write, it: &ToolCall, full: bool) -> io::Result<()> {
+    let room = width().saturating_sub(8 + it.call.name.chars().count());
+    let args = it.call.args.to_text();
+    let args = if full { args.into_owned() } else { fit(&args, room) };
+    writeln!(out, "  {} {}", paint(TOOL, format!("⚙ {}", it.call.name)), paint(DIM, clean(&args)))?;
+    let Some(outcome) = &it.call.outcome else {
+        return writeln!(out, "    {}", paint(DIM, "no result yet"));
+    };
+    let took = outcome.duration_ms.map_or(String::new(), |ms| format!(" {ms} ms"));
+    let mark = match outcome.success {
+        Some(false) => paint(BAD, format!("✗{took}")),
+        Some(true) => paint(DIM, format!("✓{took}")),
+        None => paint(DIM, format!("→{took}")),
+    };
+    let result = outcome.result.to_text();
+    if full {
+        writeln!(out, "    {mark}")?;
+        return result.lines().try_for_each(|line| writeln!(out, "    {}", clean(line)));
+    }
+    writeln!(out, "    {mark} {}", fit(&result, width().saturating_sub(12 + took.len())))
+}
+
+/// Text without what would move the cursor or change the colours of the terminal.
+fn clean(line: &str) -> String {
+    line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
+}

@@ -1,0 +1,166 @@
+//! `treering show --tree`, and `treering show` of a node.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use treering_core::{Conversation, Covers, Node};
+use treering_engine::{Branch, Memory};
+
+use super::Failure;
+use super::output::{BAD, BOLD, DIM, GOOD, Output, count, fit, grouped, pad, paint, width};
+use treering_server::views::{ConversationView, NodeView};
+
+#[derive(Serialize)]
+struct TreePage {
+    conversation: ConversationView,
+    branches: Vec<BranchView>,
+}
+
+#[derive(Serialize)]
+struct BranchView {
+    level: u8,
+    id: String,
+    covers: String,
+    turns: u32,
+    source_chars: u64,
+    chars: u64,
+    state: &'static str,
+    why: &'static str,
+    depth: usize,
+}
+
+pub(super) fn tree(conversation: &Conversation, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    let view = memory.tree(conversation.id)?;
+    let branches = view.draw();
+    let page = TreePage {
+        conversation: ConversationView::of(conversation, None),
+        branches: branches.iter().map(branch_view).collect(),
+    };
+    output.show(&page, |out| {
+        super::show::head(out, conversation, &conversation.threads)?;
+        self::branches(out, &branches)
+    })?;
+    Ok(())
+}
+
+/// Draws the branches of a tree.
+pub(super) fn branches(out: &mut dyn Write, branches: &[Branch]) -> io::Result<()> {
+    if branches.is_empty() {
+        return writeln!(out, "{}", paint(DIM, "no tree yet: nothing was said"));
+    }
+    branches.iter().try_for_each(|branch| print_branch(out, branch))
+}
+
+fn branch_view(branch: &Branch) -> BranchView {
+    BranchView {
+        level: branch.level,
+        id: branch.id.clone(),
+        covers: branch.covers.clone(),
+        turns: branch.turns,
+        source_chars: branch.source_chars,
+        chars: branch.chars,
+        state: branch.state,
+        why: branch.why,
+        depth: branch.prefix.chars().count() / 3,
+    }
+}
+
+fn print_branch(out: &mut dyn Write, branch: &Branch) -> io::Result<()> {
+    const TRUNK: usize = 62;
+    let mark = match branch.state {
+        "open" => paint(DIM, "◌"),
+        "pending" | "generating" => paint(DIM, "○"),
+        "failed" => paint(BAD, "✗"),
+        "dirty" => paint(BAD, "●"),
+        _ => paint(GOOD, "●"),
+    };
+    let id =
+        branch.id.split('-').take(2).map(|part| &part[..part.len().min(8)]).collect::<Vec<_>>().join("-");
+    let (what, id) = match branch.level {
+        0 => (format!("open window, {}", branch.covers), String::new()),
+        level => (format!("level {level} · {}", branch.covers), id),
+    };
+    let room = TRUNK.saturating_sub(branch.prefix.chars().count() + 3 + id.len());
+    let used = branch.prefix.chars().count() + 3 + id.len();
+    let trunk = format!("{}{mark} {} {}", paint(DIM, &branch.prefix), paint(BOLD, &id), fit(&what, room));
+    let gap = TRUNK.saturating_sub(used + fit(&what, room).chars().count());
+    let sizes = match branch.removed_percent() {
+        Some(removed) => {
+            let (from, to) = (grouped(branch.source_chars), grouped(branch.chars));
+            pad(&format!("{from:>8} → {to:>6} chars  −{removed} %"), 32)
+        }
+        None if branch.chars > 0 => pad(&format!("{:>8} chars", grouped(branch.chars)), 32),
+        None => pad("", 32),
+    };
+    let why =
+        if branch.why.is_empty() { String::new() } else { format!("{} ({})", branch.state, branch.why) };
+    writeln!(out, "{trunk}{} {sizes} {}", " ".repeat(gap), paint(DIM, why))
+}
+
+pub(super) fn node(reference: &str, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    let (conversation, node) = memory.find_node(reference)?;
+    let page = NodeView::of(&conversation, &node);
+    output.show(&page, |out| {
+        let covers = match &node.task.covers {
+            Covers::Messages(window) => format!("messages {window}"),
+            Covers::Nodes(children) => format!("{} nodes", children.len()),
+        };
+        writeln!(out, "{} {}", paint(BOLD, &node.id), paint(DIM, &conversation.slug))?;
+        let facts = [
+            format!("level {}", node.level()),
+            covers,
+            count(node.source.turns.into(), "turn"),
+            format!("{} → {} chars", grouped(page.source_chars), grouped(node.chars.into())),
+            page.state.to_owned(),
+            format!("sealed: {}", page.sealed_because),
+        ];
+        writeln!(out, "{}", paint(DIM, facts.join(" · ")))?;
+        let made = [
+            format!("{} to {}", node.range_start.to_minute(), node.range_end.to_minute()),
+            format!("written by {} in {} ms", page.generated_by, page.generation_ms),
+            format!("grounded {:.0} %, retained {:.0} %", node.grounded * 100.0, node.retained * 100.0),
+        ];
+        writeln!(out, "{}", paint(DIM, made.join(" · ")))?;
+        if !node.invented.is_empty() {
+            writeln!(out, "{} {}", paint(BAD, "not in what it covers:"), node.invented.join(", "))?;
+        }
+        writeln!(out)?;
+        writeln!(out, "{}\n", node.content.overview)?;
+        print_lists(out, &node)?;
+        if let Covers::Nodes(children) = &node.task.covers {
+            let ids: Vec<&str> = children.iter().map(treering_core::NodeId::as_str).collect();
+            writeln!(out, "{} {}", paint(DIM, pad("written from", 14)), ids.join(" "))?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+fn print_lists(out: &mut dyn Write, node: &Node) -> io::Result<()> {
+    let content = &node.content;
+    let tools: Vec<String> = content
+        .tools_used
+        .iter()
+        .map(|tool| match tool.failed {
+            0 => format!("{} ×{}", tool.name, tool.succeeded + tool.unknown),
+            failed => format!("{} ×{} ({failed} failed)", tool.name, tool.succeeded + tool.unknown + failed),
+        })
+        .collect();
+    let lists = [
+        ("topics", &content.topics),
+        ("files", &content.files_mentioned),
+        ("code", &content.identifiers),
+        ("addresses", &content.urls),
+        ("tools", &tools),
+        ("names", &content.entities),
+        ("dates", &content.dates),
+        ("numbers", &content.numbers),
+    ];
+    for (name, items) in lists {
+        if !items.is_empty() {
+            let line = fit(&items.join(", "), width().saturating_sub(15));
+            writeln!(out, "{} {line}", paint(DIM, pad(name, 14)))?;
+        }
+    }
+    Ok(())
+}

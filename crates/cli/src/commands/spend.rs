@@ -1,0 +1,33 @@
+//! What was spent, as `status` and `stats` print it.
+
+use std::io::{self, Write};
+
+use treering_engine::Memory;
+
+use super::output::{BAD, DIM, pad, paint};
+use treering_server::views::{ModelView, SpendView};
+
+pub(super) fn print(out: &mut dyn Write, spend: &SpendView) -> io::Result<()> {
+    if spend.tenant.calls > 0 {
+        writeln!(out, "spent on this conversation: {}", spend.conversation.words)?;
+        writeln!(out, "spent today: {}; in all: {}", spend.today.words, spend.tenant.words)?;
+    }
+    match &spend.cap_reached {
+        None => Ok(()),
+        Some(reached) => {
+            let then = "summaries are quoted, not written, and nothing is embedded; after that, \
+                        `treering update` makes up for it";
+            writeln!(out, "{} {reached}: {then}", paint(BAD, "✗"))
+        }
+    }
+}
+
+pub(super) fn print_models(out: &mut dyn Write, models: &[ModelView], memory: &Memory) -> io::Result<()> {
+    if models.is_empty() {
+        return Ok(());
+    }
+    let date = &memory.spending().prices.date;
+    writeln!(out, "\n{}", paint(DIM, format!("spent on models, at prices of {date}")))?;
+    let width = models.iter().map(|view| view.model.chars().count()).max().unwrap_or(0);
+    models.iter().try_for_each(|view| writeln!(out, "{}  {}", pad(&view.model, width), view.spent.words))
+}

@@ -1,0 +1,72 @@
+//! `treering status`
+
+use std::time::Duration;
+
+use treering_core::ConversationId;
+use treering_core::gate::GateStatus;
+use treering_engine::Memory;
+
+use super::Failure;
+use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint};
+use super::show::named_or_latest;
+use super::spend;
+use treering_server::views::StatusView;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Slug, id, or the first digits of an id [default: the latest conversation]
+    conversation: Option<String>,
+    /// Does the work and waits for the gate, at most as long as `work.gate_timeout_ms` says
+    #[arg(long)]
+    wait: bool,
+}
+
+pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    let conversation = named_or_latest(args.conversation.as_deref(), memory)?;
+    let gate = match args.wait {
+        true => wait(memory, conversation.id)?,
+        false => memory.gate(conversation.id)?,
+    };
+    let view = StatusView::of(&conversation, &gate, memory)?;
+    output.show(&view, |out| {
+        let mark = match (view.clear, view.jobs_failed) {
+            _ if view.writes_refused.is_some() => paint(BAD, "✗"),
+            (true, 0) => paint(GOOD, "✓"),
+            (true, _) => paint(BAD, "✗"),
+            (false, _) => paint(DIM, "…"),
+        };
+        writeln!(out, "{mark} {}", paint(BOLD, &view.slug))?;
+        writeln!(out, "{}", gate.describe(memory.clock().now()))?;
+        let failed = match view.jobs_failed {
+            0 => String::new(),
+            failed => {
+                format!(", {failed} failed: raw turns stand in; `treering jobs retry` tries them again")
+            }
+        };
+        let queued = count(view.jobs_queued.into(), "job");
+        writeln!(
+            out,
+            "{queued} waiting{failed}; summaries by {}, vectors by {}",
+            view.summarizer, view.vectors
+        )?;
+        if let Some(wanted) = &view.vectors_wanted {
+            writeln!(out, "vectors by {wanted} are wanted: `treering reindex` changes over")?;
+        }
+        if view.stand_ins > 0 {
+            let nodes = count(view.stand_ins.into(), "node");
+            writeln!(out, "{nodes} by a stand-in: `treering update` has {} write them", view.summarizer)?;
+        }
+        if let Some(why) = &view.writes_refused {
+            writeln!(out, "{why}")?;
+        }
+        spend::print(out, &view.spend)
+    })?;
+    Ok(())
+}
+
+/// How the gate stands once it is clear, or once the timeout is over.
+fn wait(memory: &Memory, id: ConversationId) -> Result<GateStatus, Failure> {
+    let _worker = memory.work_in_background()?;
+    let timeout = Duration::from_millis(memory.work().gate_timeout_ms);
+    Ok(memory.wait(id, timeout)?.status)
+}

@@ -1,0 +1,207 @@
+//! `treering tail`
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use treering_core::ports::Span;
+use treering_core::{Clock as _, ConversationId, MessageIdx, Node};
+use treering_engine::{Change, ContextRequest, Memory, News, SystemClock};
+
+use super::output::{BAD, BOLD, DIM, GOOD, Output, fit, grouped, pad, paint, width};
+use super::{Failure, Global};
+use treering::config::Settings;
+use treering_server::views::{EventView, Slugs, conversation_of, kind_of};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Turns, what is sealed, new nodes and failures, whichever program brings them; after a turn, what it changed in the
+standing context. Ends with Ctrl-C.
+
+Examples:
+  treering tail
+  treering tail tidewatch --budget 2000
+  treering tail --json --idle 10 | jq .event")]
+pub(super) struct Args {
+    /// Slug, id, or the first digits of an id [default: every conversation]
+    conversation: Option<String>,
+    /// The budget of the contexts that are told of [default: the setting context.budget]
+    #[arg(long, short, value_name = "TOKENS")]
+    budget: Option<u32>,
+    /// Ends when nothing has come for so long
+    #[arg(long, value_name = "SECONDS")]
+    idle: Option<u64>,
+}
+
+/// How long the store is watched at once.
+const WATCH: Duration = Duration::from_secs(1);
+
+pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), Failure> {
+    let settings = global.load()?.settings;
+    let memory = global.open()?;
+    let only = args.conversation.as_deref().map(|it| memory.find(it)).transpose()?.map(|it| it.id);
+    let budget = args.budget.unwrap_or(settings.context.budget);
+    let tail = Tail { memory: &memory, settings: &settings, budget, output };
+    let mut cursor = memory.news_cursor()?;
+    output.note("following what comes in; Ctrl-C ends it");
+    let mut last = Instant::now();
+    loop {
+        let (news, now) = memory.await_news(&cursor, WATCH)?;
+        cursor = now;
+        let wanted: Vec<&News> =
+            news.iter().filter(|it| only.is_none_or(|id| conversation_of(it) == id)).collect();
+        if !wanted.is_empty() {
+            tail.tell(&wanted)?;
+            last = Instant::now();
+        }
+        if args.idle.is_some_and(|idle| last.elapsed() >= Duration::from_secs(idle)) {
+            return Ok(());
+        }
+    }
+}
+
+struct Tail<'a> {
+    memory: &'a Memory,
+    settings: &'a Settings,
+    budget: u32,
+    output: &'a Output,
+}
+
+/// An event as a line of JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    event: &'static str,
+    #[serde(flatten)]
+    view: &'a EventView,
+}
+
+/// What a turn changed in the standing context.
+#[derive(Serialize)]
+struct ContextLine {
+    event: &'static str,
+    conversation: String,
+    slug: String,
+    turn: Option<u32>,
+    tokens: u32,
+    budget: u32,
+    reusable_share: f64,
+    added: usize,
+    removed: usize,
+}
+
+impl Tail<'_> {
+    fn tell(&self, news: &[&News]) -> Result<(), Failure> {
+        let mut slugs = Slugs::of(self.memory);
+        let mut spoken: Vec<ConversationId> = Vec::new();
+        for news in news {
+            let view = EventView::of(news, &mut slugs);
+            if matches!(news, News::Turn { .. }) && !spoken.contains(&conversation_of(news)) {
+                spoken.push(conversation_of(news));
+            }
+            if self.output.json {
+                json_line(&Line { event: kind_of(news), view: &view })?;
+            } else {
+                self.print(news, &view)?;
+            }
+        }
+        for id in spoken {
+            self.tell_context(id, slugs.get(id))?;
+        }
+        Ok(())
+    }
+
+    fn print(&self, news: &News, view: &EventView) -> Result<(), Failure> {
+        let (style, lines) = match news {
+            News::Turn { conversation, messages, .. } => (BOLD, self.said(*conversation, messages)?),
+            News::Node(_, node) => (GOOD, vec![node_line(node)]),
+            News::Sealed(_, line) => (DIM, vec![line.text.clone()]),
+            News::Failed(_, line) => (BAD, vec![line.text.clone()]),
+        };
+        let what = match view.turn {
+            Some(turn) => format!("turn {turn}"),
+            None => kind_of(news).to_owned(),
+        };
+        Ok(print(&view.slug, &paint(style, pad(&what, WHAT)), &lines)?)
+    }
+
+    /// Who said what, a line each.
+    fn said(&self, id: ConversationId, messages: &[MessageIdx]) -> Result<Vec<String>, Failure> {
+        let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(Vec::new()) };
+        let read = self.memory.messages(id, Span::between(*first, MessageIdx(last.0 + 1)))?;
+        let line = |message: &treering_core::Message| {
+            let who = message.body.author.clone().unwrap_or_else(|| message.body.role.to_string());
+            format!("#{} {who}: {}", message.idx.0, one_line(&message.body.text))
+        };
+        Ok(read.iter().filter(|message| messages.contains(&message.idx)).map(line).collect())
+    }
+
+    fn tell_context(&self, id: ConversationId, slug: String) -> Result<(), Failure> {
+        let request = ContextRequest {
+            budget: self.budget,
+            profile: self.settings.profile(&self.settings.context.profile)?,
+            patience: Some(Duration::ZERO),
+            ..ContextRequest::new(id)
+        };
+        let context = self.memory.context(&request)?;
+        let before = self.memory.previous_context(&request)?;
+        let changes = before.map(|before| context.changes_since(&before)).unwrap_or_default();
+        let added = changes.iter().filter(|it| matches!(it, Change::Added(_))).count();
+        let (receipt, removed) = (&context.receipt, changes.len() - added);
+        if self.output.json {
+            return json_line(&ContextLine {
+                event: "context",
+                conversation: id.to_string(),
+                slug,
+                turn: receipt.as_of,
+                tokens: receipt.tokens,
+                budget: receipt.budget,
+                reusable_share: receipt.reusable.share,
+                added,
+                removed,
+            });
+        }
+        let line = format!(
+            "{} of {} tokens, {:.0} % as before; {added} new, {removed} gone",
+            grouped(receipt.tokens.into()),
+            grouped(receipt.budget.into()),
+            receipt.reusable.share * 100.0
+        );
+        Ok(print(&slug, &paint(DIM, pad("context", WHAT)), &[line])?)
+    }
+}
+
+/// How wide the name of a conversation and the word for an event are.
+const SLUG: usize = 20;
+const WHAT: usize = 10;
+
+/// Prints an event: when, where, what, and its lines below each other.
+fn print(slug: &str, what: &str, lines: &[String]) -> io::Result<()> {
+    let mut out = anstream::stdout().lock();
+    let now = SystemClock.now().to_string();
+    let time = now.get(11..19).unwrap_or_default();
+    let room = width().saturating_sub(8 + SLUG + WHAT + 6).max(20);
+    for (place, line) in lines.iter().enumerate() {
+        match place {
+            0 => write!(out, "{}  {}  {what}", paint(DIM, time), pad(&fit(slug, SLUG), SLUG))?,
+            _ => write!(out, "{}", " ".repeat(8 + 2 + SLUG + 2 + WHAT))?,
+        }
+        writeln!(out, "  {}", fit(line, room))?;
+    }
+    out.flush()
+}
+
+fn json_line(line: &impl Serialize) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, line).map_err(io::Error::from)?;
+    writeln!(out)?;
+    Ok(out.flush()?)
+}
+
+fn node_line(node: &Node) -> String {
+    let (from, until) = (node.source.from, node.source.until.saturating_sub(1));
+    format!("level {}, #{from}–#{until}: {}", node.level().number(), one_line(&node.content.overview))
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

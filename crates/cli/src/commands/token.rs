@@ -1,0 +1,103 @@
+//! `treering token`
+
+use serde::Serialize;
+use treering_core::TenantId;
+use treering_engine::SystemClock;
+
+use super::output::{BOLD, DIM, Output, pad, paint};
+use super::{Failure, Global};
+use treering_server::access_tokens::{Token, Tokens};
+use treering_server::service::{Scope, Scopes};
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Makes a token for the tenant (`--tenant`) and prints it, this once
+    Create {
+        /// What it allows: read, write, admin
+        #[arg(long, value_name = "SCOPES", value_delimiter = ',', default_value = "read,write",
+              value_parser = |text: &str| text.parse::<Scope>())]
+        scopes: Vec<Scope>,
+        /// What it is for
+        #[arg(long, value_name = "TEXT")]
+        name: Option<String>,
+    },
+    /// Lists the tokens of every tenant
+    List,
+    /// Takes a token back; it opens nothing from now on
+    Revoke {
+        /// The id that `token list` shows
+        id: String,
+    },
+}
+
+#[derive(Serialize)]
+struct View {
+    id: String,
+    name: Option<String>,
+    tenant: String,
+    scopes: Scopes,
+    created_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+}
+
+impl View {
+    fn of(token: Token, secret: Option<String>) -> Self {
+        Self {
+            id: token.id,
+            name: token.name,
+            tenant: token.tenant.to_string(),
+            scopes: token.scopes,
+            created_at: token.created_at,
+            token: secret,
+        }
+    }
+}
+
+pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), Failure> {
+    let tokens = Tokens::of(&global.home()?);
+    match args.action {
+        Action::Create { scopes, name } => {
+            let tenant = TenantId::new(global.load()?.settings.tenant)?;
+            let now = treering_core::Clock::now(&SystemClock);
+            let (secret, token) = tokens.create(tenant, Scopes::new(scopes), name, now)?;
+            output.show(&View::of(token.clone(), Some(secret.clone())), |out| {
+                writeln!(out, "{}", paint(BOLD, &secret))?;
+                let note = format!(
+                    "for tenant {}, may {}; it is not shown again. Send it as `Authorization: Bearer …`.",
+                    token.tenant, token.scopes
+                );
+                writeln!(out, "{}", paint(DIM, note))
+            })?;
+        }
+        Action::List => {
+            let views: Vec<View> = tokens.list()?.into_iter().map(|token| View::of(token, None)).collect();
+            output.show(&views, |out| {
+                if views.is_empty() {
+                    return writeln!(out, "no tokens; `treering token create` makes one");
+                }
+                views.iter().try_for_each(|view| {
+                    let facts = format!(
+                        "{}  {}  {}  {}",
+                        pad(&view.tenant, 12),
+                        pad(&view.scopes.to_string(), 16),
+                        view.created_at,
+                        view.name.as_deref().unwrap_or_default()
+                    );
+                    writeln!(out, "{} {}", paint(BOLD, &view.id), paint(DIM, facts.trim_end()))
+                })
+            })?;
+        }
+        Action::Revoke { id } => {
+            let token = tokens.revoke(&id)?;
+            output.show(&View::of(token, None), |out| writeln!(out, "{} is revoked", paint(BOLD, &id)))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! `treering update`
+
+use treering_core::Level;
+use treering_core::parameters::Assignment;
+use treering_core::ports::ConversationFilter;
+use treering_engine::{Memory, Scale, Scope, Update};
+
+use super::Failure;
+use super::output::{BOLD, DIM, Output, count, grouped, paint};
+use super::work::run_all;
+use treering_server::views::UpdateView;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  treering update my-chat                          what is missing, changed or failed
+  treering update my-chat --full --dry-run         what growing the tree anew would come to
+  treering update my-chat --full --with window_chars=4000 --with length@2=0.2
+Interrupted, it goes on with the next `treering update` or `treering work`: the jobs are in the store.")]
+pub(super) struct Args {
+    /// Slug, id, or the first digits of an id [default: every conversation]
+    conversation: Option<String>,
+    /// Grows the tree anew from the messages
+    #[arg(long)]
+    full: bool,
+    /// Only this level; with --full, this one and those above it
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    level: Option<Level>,
+    /// A parameter of the policy, for this time only
+    #[arg(long = "with", value_name = "NAME=VALUE", value_parser = |text: &str| text.parse::<Assignment>())]
+    with: Vec<Assignment>,
+    /// Says what would be done; writes nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Leaves the levels above the first to a worker
+    #[arg(long)]
+    background: bool,
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    let number = text.parse().ok().and_then(Level::new);
+    number.ok_or_else(|| "a level is a number from 1".to_owned())
+}
+
+pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+    let scale = if args.full { Scale::Full } else { Scale::Incremental };
+    let update = Update { scale, level: args.level, policy: args.with.clone() };
+    let conversations = match &args.conversation {
+        Some(reference) => vec![memory.find(reference)?],
+        None => {
+            let all = memory.sessions(&ConversationFilter::all(usize::MAX))?;
+            all.into_iter().map(|session| session.conversation).collect()
+        }
+    };
+    let mut views = Vec::new();
+    for conversation in conversations {
+        if args.dry_run {
+            let estimate = memory.estimate(conversation.id, &update)?;
+            views.push(UpdateView { dry_run: true, ..UpdateView::of(&conversation, &estimate) });
+            continue;
+        }
+        let updated = memory.update(conversation.id, &update)?;
+        // Level 1 first and here; what lies above may be left to others.
+        let scope = Scope {
+            conversation: Some(conversation.id),
+            up_to: args.background.then_some(1),
+            only: args.level.filter(|_| !args.full).map(Level::number),
+        };
+        let worked = run_all(memory, &scope, output)?;
+        views.push(UpdateView {
+            job: Some(updated.id.to_string()),
+            done: worked.done,
+            failed: worked.failed,
+            ..UpdateView::of(&conversation, &updated.estimate)
+        });
+    }
+    output.show(&views, |out| views.iter().try_for_each(|view| print(out, view)))?;
+    Ok(())
+}
+
+fn print(out: &mut dyn std::io::Write, view: &UpdateView) -> std::io::Result<()> {
+    let levels: Vec<String> = view
+        .jobs_by_level
+        .iter()
+        .enumerate()
+        .map(|(place, jobs)| format!("{} at level {}", grouped((*jobs).into()), place + 1))
+        .collect();
+    if view.dry_run {
+        let planned = if levels.is_empty() { "nothing to do".to_owned() } else { levels.join(", ") };
+        writeln!(out, "{}: {planned}", paint(BOLD, &view.slug))?;
+        if view.felled > 0 {
+            writeln!(out, "  {} would be taken down first", count(view.felled.into(), "node"))?;
+        }
+        return writeln!(
+            out,
+            "  {}, {} in, about {} out, {}; nothing was written",
+            count(view.calls.into(), "call"),
+            count(view.tokens_in, "token"),
+            count(view.tokens_out, "token"),
+            view.dollars.map_or_else(|| "price unknown".to_owned(), |dollars| format!("${dollars:.4}"))
+        );
+    }
+    let failed =
+        if view.failed > 0 { format!(", {} failed (`treering jobs`)", view.failed) } else { String::new() };
+    let job = view.job.as_deref().map_or("", |job| &job[..12]);
+    writeln!(
+        out,
+        "{}: {} written{failed} {}",
+        paint(BOLD, &view.slug),
+        count(view.done.into(), "node"),
+        paint(DIM, format!("`treering logs {job}`"))
+    )
+}

@@ -1,0 +1,249 @@
+//! Measuring contexts: how much of the evidence for a question, and whether its answer, is in a
+//! context of a budget. The cut stands beside two simple ways in the same run: the latest turns that
+//! fit, and the best hits that fit.
+
+use std::time::{Duration, Instant};
+
+use treering::Bpe;
+use treering_core::packing::Grain;
+use treering_core::sentence::split;
+use treering_core::{Conversation, Message, Tokenizer as _};
+use treering_engine::{ContextRequest, Found};
+
+use super::EvalError;
+use super::data::Asked;
+use treering::Memory;
+
+/// The longest answer that is looked for word by word.
+const ANSWER_WORDS: usize = 6;
+/// The fewest words of a sentence that count as quoting it.
+const QUOTED_WORDS: usize = 4;
+
+/// A way to put a context together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The default profile.
+    Cut,
+    /// The latest turns that fit.
+    Latest,
+    /// The best hits that fit.
+    Hits,
+}
+
+impl Way {
+    /// Every way.
+    pub(crate) const ALL: [Self; 3] = [Self::Cut, Self::Latest, Self::Hits];
+
+    /// What it is called.
+    #[must_use]
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cut => "cut",
+            Self::Latest => "latest turns that fit",
+            Self::Hits => "best hits that fit",
+        }
+    }
+}
+
+/// Values, added up.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Mean(f64, u32);
+
+impl Mean {
+    fn add(&mut self, value: f64) {
+        *self = Self(self.0 + value, self.1 + 1);
+    }
+
+    /// Their mean, in per cent.
+    #[must_use]
+    pub(crate) fn mean(&self) -> f64 {
+        100.0 * self.0 / f64::from(self.1.max(1))
+    }
+
+    /// How many there were.
+    #[must_use]
+    pub(crate) const fn count(&self) -> u32 {
+        self.1
+    }
+}
+
+/// What contexts of one way hold.
+#[derive(Debug, Default)]
+pub(crate) struct Sums {
+    /// Share of the evidence that is there as it was said.
+    pub(crate) gold_raw: Mean,
+    /// Share of the evidence that is there as it was said, or that something over it quotes.
+    pub(crate) gold_told: Mean,
+    /// Whether the answer is there word by word.
+    pub(crate) answer: Mean,
+    /// Share of the history that is told of, at whatever length.
+    pub(crate) cover: Mean,
+    /// Share of the budget that is used.
+    pub(crate) filled: Mean,
+    times: Vec<Duration>,
+}
+
+impl Sums {
+    /// The time that half of the contexts took at the most, in microseconds.
+    #[must_use]
+    pub(crate) fn median_us(&self) -> u64 {
+        let mut times = self.times.clone();
+        times.sort_unstable();
+        times.get(times.len() / 2).map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+/// What contexts of a budget hold, put together in each way.
+#[derive(Debug)]
+pub(crate) struct Contexts {
+    /// The most tokens each may have.
+    pub(crate) budget: u32,
+    sums: [Sums; 3],
+}
+
+/// A context as it is measured.
+#[derive(Default)]
+struct Held {
+    text: String,
+    tokens: u32,
+    /// Messages that are there as they were said.
+    raw: Vec<u32>,
+    /// Spans of messages that are told of in other words, with the words.
+    told: Vec<(u32, u32, String)>,
+}
+
+impl Contexts {
+    /// Nothing measured yet.
+    #[must_use]
+    pub(crate) fn new(budget: u32) -> Self {
+        Self { budget, sums: Default::default() }
+    }
+
+    /// What was measured of one way.
+    #[must_use]
+    pub(crate) const fn of(&self, way: Way) -> &Sums {
+        &self.sums[way as usize]
+    }
+
+    /// Puts a context together for a question in each way. Gives the text of the cut.
+    pub(super) fn ask(
+        &mut self,
+        memory: &Memory,
+        conversation: &Conversation,
+        messages: &[Message],
+        question: &Asked,
+    ) -> Result<String, EvalError> {
+        let mut text = String::new();
+        for way in Way::ALL {
+            let started = Instant::now();
+            let held = match way {
+                Way::Cut => self.cut(memory, conversation, question)?,
+                Way::Latest => self.fitting(messages.iter().rev(), true),
+                Way::Hits => {
+                    let hits = memory.search(&question.query(conversation.id))?.hits;
+                    let found = hits.iter().filter_map(|hit| match &hit.found {
+                        Found::Message(message) => Some(&**message),
+                        Found::Call(_) | Found::Node(_) => None,
+                    });
+                    self.fitting(found, false)
+                }
+            };
+            self.count(way, &held, messages, question, started.elapsed());
+            if way == Way::Cut {
+                text = held.text;
+            }
+        }
+        Ok(text)
+    }
+
+    fn cut(&self, memory: &Memory, conversation: &Conversation, question: &Asked) -> Result<Held, EvalError> {
+        let mut request = ContextRequest::new(conversation.id);
+        request.query = Some(question.text.clone());
+        request.budget = self.budget;
+        let context = memory.context(&request)?;
+        let mut held = Held { text: context.markdown(), tokens: context.receipt.tokens, ..Held::default() };
+        let blocks = context.sections.iter().flat_map(|section| &section.items);
+        for (item, block) in context.receipt.items.iter().zip(blocks) {
+            match (item.level, item.grain) {
+                (0, Grain::Text) => held.raw.push(item.from),
+                _ => held.told.push((item.from, item.until, norm(&block.block))),
+            }
+        }
+        Ok(held)
+    }
+
+    /// Messages one after the other while they fit; the first that does not is the end, or is
+    /// passed over.
+    fn fitting<'m>(&self, messages: impl Iterator<Item = &'m Message>, ends: bool) -> Held {
+        let mut held = Held::default();
+        for message in messages {
+            let author = message.body.author.as_deref().unwrap_or(message.body.role.as_str());
+            // As much as the cut says about a message it recalls.
+            let day = &message.body.at.to_minute()[..10];
+            let line = format!("#{} · {day} · {author}: {}\n", message.idx.0, message.body.text);
+            let tokens = Bpe::O200k.count(&line);
+            if held.tokens + tokens > self.budget {
+                if ends {
+                    break;
+                }
+                continue;
+            }
+            held.tokens += tokens;
+            held.text.push_str(&line);
+            held.raw.push(message.idx.0);
+        }
+        held
+    }
+
+    fn count(&mut self, way: Way, held: &Held, messages: &[Message], question: &Asked, took: Duration) {
+        let sums = &mut self.sums[way as usize];
+        sums.times.push(took);
+        sums.filled.add(f64::from(held.tokens) / f64::from(self.budget.max(1)));
+        let is_told = |idx: u32| {
+            held.raw.contains(&idx) || held.told.iter().any(|(from, until, _)| (*from..*until).contains(&idx))
+        };
+        let told = messages.iter().filter(|message| is_told(message.idx.0)).count();
+        sums.cover.add(told as f64 / messages.len().max(1) as f64);
+        let mut gold: Vec<&Message> = messages
+            .iter()
+            .filter(|message| {
+                let id = message.body.external_id.as_ref();
+                id.is_some_and(|id| question.gold_turns.iter().any(|gold| gold == id.as_str()))
+            })
+            .collect();
+        gold.dedup_by_key(|message| message.idx);
+        if !gold.is_empty() {
+            let raw = gold.iter().filter(|message| held.raw.contains(&message.idx.0)).count();
+            let told =
+                gold.iter().filter(|message| held.raw.contains(&message.idx.0) || held.quotes(message));
+            sums.gold_raw.add(raw as f64 / gold.len() as f64);
+            sums.gold_told.add(told.count() as f64 / gold.len() as f64);
+        }
+        let answer = norm(&question.answer);
+        if (1..=ANSWER_WORDS).contains(&answer.split_whitespace().count()) {
+            let is_there = format!(" {} ", norm(&held.text)).contains(&format!(" {answer} "));
+            sums.answer.add(f64::from(u8::from(is_there)));
+        }
+    }
+}
+
+impl Held {
+    /// Whether something that covers a message quotes a sentence of it.
+    fn quotes(&self, message: &Message) -> bool {
+        let idx = message.idx.0;
+        let over = self.told.iter().filter(|(from, until, _)| (*from..*until).contains(&idx));
+        let over: Vec<&String> = over.map(|(_, _, text)| text).collect();
+        split(&message.body.text).iter().any(|piece| {
+            let sentence = norm(piece.text);
+            let long = sentence.split_whitespace().count() >= QUOTED_WORDS;
+            long && over.iter().any(|text| text.contains(&sentence))
+        })
+    }
+}
+
+/// Lower-case words and numbers, as the scorer of the data sets has them.
+fn norm(text: &str) -> String {
+    let lower = text.to_lowercase();
+    let words = lower.split(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit());
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,208 @@
+//! Questions with their evidence, in the formats that data sets come in.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Turns, and questions about them.
+#[derive(Debug)]
+pub(crate) struct Haystack {
+    /// The title it is imported under.
+    pub(crate) title: String,
+    /// Each turn with its sitting, by their ids.
+    pub(crate) turns: Vec<(String, String)>,
+    /// The questions.
+    pub(crate) questions: Vec<Asked>,
+}
+
+/// A question and its evidence.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// Its id.
+    pub(crate) id: String,
+    /// What is asked.
+    pub(crate) text: String,
+    /// Its kind.
+    pub(crate) category: String,
+    /// The turns that answer it.
+    pub(crate) gold_turns: Vec<String>,
+    /// The sittings that answer it.
+    pub(crate) gold_sessions: Vec<String>,
+    /// What the answer is, in words; empty where there is none.
+    pub(crate) answer: String,
+}
+
+/// An answer in words, whatever it was written as.
+fn in_words(answer: &Value) -> String {
+    match answer {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// A file that no questions could be read from.
+#[derive(Debug, thiserror::Error)]
+#[error("this is no haystack, LoCoMo or LongMemEval file: {0}")]
+pub(crate) struct Unfit(String);
+
+impl From<serde_json::Error> for Unfit {
+    fn from(error: serde_json::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Reads the haystacks of a file.
+pub(crate) fn read(text: &str) -> Result<Vec<Haystack>, Unfit> {
+    let value: Value = serde_json::from_str(text)?;
+    if value.get("haystack").is_some() {
+        let haystack: Plain = serde_json::from_value(value)?;
+        return Ok(vec![haystack.into()]);
+    }
+    let first = value.get(0).ok_or_else(|| Unfit("it holds no list of samples".into()))?;
+    if first.get("sample_id").is_some() {
+        let samples: Vec<Locomo> = serde_json::from_value(value)?;
+        return samples.into_iter().map(TryInto::try_into).collect();
+    }
+    if first.get("haystack_sessions").is_some() {
+        let instances: Vec<LongMemEval> = serde_json::from_value(value)?;
+        return Ok(instances.into_iter().map(Into::into).collect());
+    }
+    Err(Unfit("nothing in it is known".into()))
+}
+
+#[derive(Deserialize)]
+struct Plain {
+    haystack: String,
+    turns: Vec<PlainTurn>,
+    questions: Vec<PlainQuestion>,
+}
+
+#[derive(Deserialize)]
+struct PlainTurn {
+    id: String,
+    session: String,
+}
+
+#[derive(Deserialize)]
+struct PlainQuestion {
+    id: String,
+    text: String,
+    category: String,
+    #[serde(default)]
+    gold_turns: Vec<String>,
+    #[serde(default)]
+    gold_sessions: Vec<String>,
+    #[serde(default)]
+    answer: Value,
+}
+
+impl From<Plain> for Haystack {
+    fn from(plain: Plain) -> Self {
+        let asked = |question: PlainQuestion| Asked {
+            id: question.id,
+            text: question.text,
+            category: question.category,
+            gold_turns: question.gold_turns,
+            gold_sessions: question.gold_sessions,
+            answer: in_words(&question.answer),
+        };
+        Self {
+            title: plain.haystack,
+            turns: plain.turns.into_iter().map(|turn| (turn.id, turn.session)).collect(),
+            questions: plain.questions.into_iter().map(asked).collect(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Locomo {
+    sample_id: String,
+    conversation: serde_json::Map<String, Value>,
+    qa: Vec<LocomoQuestion>,
+}
+
+#[derive(Deserialize)]
+struct LocomoQuestion {
+    question: String,
+    #[serde(default)]
+    evidence: Vec<String>,
+    category: u8,
+    #[serde(default)]
+    answer: Value,
+}
+
+impl TryFrom<Locomo> for Haystack {
+    type Error = Unfit;
+    fn try_from(sample: Locomo) -> Result<Self, Unfit> {
+        let mut turns = Vec::new();
+        for (session, value) in &sample.conversation {
+            for turn in value.as_array().into_iter().flatten() {
+                let id = turn.get("dia_id").and_then(Value::as_str);
+                let id = id.ok_or_else(|| Unfit("a turn has no dia_id".into()))?;
+                turns.push((id.to_owned(), session.clone()));
+            }
+        }
+        let session_of =
+            |turn: &String| turns.iter().find(|(id, _)| id == turn).map(|(_, session)| session.clone());
+        let asked = |(number, question): (usize, LocomoQuestion)| {
+            let answer = in_words(&question.answer);
+            let known = question.evidence.into_iter().filter(|turn| session_of(turn).is_some());
+            let gold_turns: Vec<String> = known.collect();
+            let mut gold_sessions: Vec<String> = gold_turns.iter().filter_map(session_of).collect();
+            gold_sessions.sort_unstable();
+            gold_sessions.dedup();
+            Asked {
+                id: format!("{}-q{number}", sample.sample_id),
+                text: question.question,
+                category: format!("category-{}", question.category),
+                gold_turns,
+                gold_sessions,
+                answer,
+            }
+        };
+        let questions = sample.qa.into_iter().enumerate().map(asked).collect();
+        Ok(Self { title: sample.sample_id.clone(), turns, questions })
+    }
+}
+
+#[derive(Deserialize)]
+struct LongMemEval {
+    question_id: String,
+    question_type: String,
+    question: String,
+    #[serde(default)]
+    answer: Value,
+    haystack_session_ids: Vec<String>,
+    haystack_sessions: Vec<Vec<LongMemEvalTurn>>,
+    answer_session_ids: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct LongMemEvalTurn {
+    #[serde(default)]
+    has_answer: bool,
+}
+
+impl From<LongMemEval> for Haystack {
+    fn from(instance: LongMemEval) -> Self {
+        let (mut turns, mut gold_turns) = (Vec::new(), Vec::new());
+        for (session, said) in instance.haystack_session_ids.iter().zip(&instance.haystack_sessions) {
+            for (number, turn) in said.iter().enumerate() {
+                let id = format!("{session}#{number}");
+                if turn.has_answer {
+                    gold_turns.push(id.clone());
+                }
+                turns.push((id, session.clone()));
+            }
+        }
+        let question = Asked {
+            id: instance.question_id.clone(),
+            text: instance.question,
+            category: instance.question_type,
+            gold_turns,
+            gold_sessions: instance.answer_session_ids,
+            answer: in_words(&instance.answer),
+        };
+        Self { title: format!("longmemeval {}", instance.question_id), turns, questions: vec![question] }
+    }
+}

@@ -1,0 +1,81 @@
+//! The figures: recall, whether all of the evidence is there, and nDCG.
+
+/// What is ranked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Level {
+    /// Turns.
+    Turn,
+    /// Sittings, each by its best turn.
+    Session,
+}
+
+impl Level {
+    /// The word for it.
+    #[must_use]
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Turn => "turn",
+            Self::Session => "session",
+        }
+    }
+}
+
+/// Figures, added up over questions.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Figures {
+    /// Questions.
+    pub(crate) questions: u32,
+    recall: [f64; 4],
+    all: f64,
+    ndcg: f64,
+}
+
+/// The cuts that recall is measured at.
+const CUTS: [usize; 4] = [1, 5, 10, 20];
+
+impl Figures {
+    pub(super) fn add(&mut self, ranked: &[&str], gold: &[String]) {
+        let mut distinct: Vec<&String> = gold.iter().collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let is_gold = |id: &&str| distinct.iter().any(|gold| gold.as_str() == *id);
+        let hits: Vec<usize> =
+            ranked.iter().enumerate().filter(|(_, id)| is_gold(id)).map(|(place, _)| place).collect();
+        let within = |cut: usize| hits.iter().filter(|place| **place < cut).count();
+        let wanted = distinct.len() as f64;
+        self.questions += 1;
+        for (sum, cut) in self.recall.iter_mut().zip(CUTS) {
+            *sum += within(cut) as f64 / wanted;
+        }
+        self.all += f64::from(u8::from(within(5) == distinct.len()));
+        let gain = |place: usize| 1.0 / ((place + 2) as f64).log2();
+        let ideal: f64 = (0..distinct.len().min(10)).map(gain).sum();
+        self.ndcg += hits.iter().filter(|place| **place < 10).map(|place| gain(*place)).sum::<f64>() / ideal;
+    }
+
+    /// Recall at 1, 5, 10 and 20, whether everything is among the first five, and nDCG at 10; all
+    /// in per cent.
+    #[must_use]
+    pub(crate) fn percents(&self) -> [f64; 6] {
+        let mean = |sum: f64| 100.0 * sum / f64::from(self.questions.max(1));
+        let [one, five, ten, twenty] = self.recall.map(mean);
+        [one, five, ten, twenty, mean(self.all), mean(self.ndcg)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_those_of_the_scorer() {
+        let mut figures = Figures::default();
+        figures.add(&["b", "a", "x", "c"], &["a".into(), "c".into(), "d".into(), "a".into()]);
+        let [one, five, ten, _, all, ndcg] = figures.percents();
+        assert!(one.abs() < 1e-9 && all.abs() < 1e-9);
+        assert!((five - 200.0 / 3.0).abs() < 1e-9 && (ten - five).abs() < 1e-9);
+        let ideal = 1.0 + 1.0 / 3_f64.log2() + 0.5;
+        let expected = 100.0 * (1.0 / 3_f64.log2() + 1.0 / 5_f64.log2()) / ideal;
+        assert!((ndcg - expected).abs() < 1e-9, "{ndcg} {expected}");
+    }
+}

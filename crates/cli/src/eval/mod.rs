@@ -1,0 +1,186 @@
+//! Measuring retrieval: haystacks with questions go in, how well the evidence is ranked comes
+//! out. The same figures as the scorer of the data sets.
+
+mod context;
+mod data;
+mod metrics;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use treering_core::ports::{JobFilter, Span};
+use treering_core::{ConversationId, MessageIdx};
+use treering_engine::{Error, Found, Query, Scope, Worker};
+
+use treering::import::{Options as ImportOptions, Runner};
+use treering::{Memory, Options};
+
+pub(crate) use context::{Contexts, Way};
+pub(crate) use data::{Haystack, Unfit, read};
+pub(crate) use metrics::{Figures, Level};
+
+/// How many turns are ranked for each question.
+pub(crate) const RANKED: usize = 100;
+
+/// One question, and what was ranked for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Answered {
+    /// The question's id.
+    pub(crate) id: String,
+    /// The turns that fit best, by their ids.
+    pub(crate) turns: Vec<String>,
+    /// The context that was put together for it, where one was asked for.
+    pub(crate) context: Option<String>,
+}
+
+/// What was measured over one or more haystacks.
+#[derive(Debug, Default)]
+pub(crate) struct Measured {
+    /// Figures by level and category; `ALL` for all categories.
+    pub(crate) figures: BTreeMap<(Level, String), Figures>,
+    /// Every question and what was ranked for it.
+    pub(crate) answered: Vec<Answered>,
+    /// How long the questions took.
+    pub(crate) times: Vec<Duration>,
+    /// How many turns were searched.
+    pub(crate) turns: usize,
+    /// How many nodes the trees over them have.
+    pub(crate) nodes: u64,
+    /// What contexts of a budget hold, where one was asked for.
+    pub(crate) contexts: Option<Contexts>,
+}
+
+impl Measured {
+    /// The time below which this share of the questions was answered.
+    #[must_use]
+    pub(crate) fn percentile(&self, share: f64) -> Duration {
+        let mut times = self.times.clone();
+        times.sort_unstable();
+        let place = (times.len().saturating_sub(1)) as f64 * share;
+        times.get(place as usize).copied().unwrap_or_default()
+    }
+}
+
+/// Imports the haystacks of a file into a fresh home, grows their trees, and asks their questions.
+pub(crate) fn measure(
+    path: &Path,
+    text: &str,
+    home: &Path,
+    options: &Options,
+    measured: &mut Measured,
+    mut progress: impl FnMut(),
+) -> Result<(), EvalError> {
+    let haystacks = read(text)?;
+    let memory = treering::open_with(home, options.clone())?;
+    let runner = Runner { memory: &memory, options: ImportOptions::default() };
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let report = runner.text(&name, text.to_owned())?;
+    if let Some(error) = report.error {
+        return Err(EvalError::Import(error));
+    }
+    Worker::new(memory.clone())?.run(&Scope::default(), &|_, _| {})?;
+    if let Some(job) = memory.jobs(&JobFilter::all(1))?.pop() {
+        return Err(EvalError::Unfinished(job.error.unwrap_or_else(|| job.kind.to_string())));
+    }
+    measured.nodes += memory.verify(|_| ())?.nodes;
+    for haystack in &haystacks {
+        ask(&memory, haystack, measured, &mut progress)?;
+    }
+    Ok(())
+}
+
+impl data::Asked {
+    /// It as a query for turns of its conversation.
+    fn query(&self, conversation: ConversationId) -> Query {
+        let (text, conversations) = (self.text.clone(), vec![conversation]);
+        Query { text, conversations, levels: vec![0], limit: RANKED, ..Query::default() }
+    }
+}
+
+fn ask(
+    memory: &Memory,
+    haystack: &Haystack,
+    measured: &mut Measured,
+    progress: &mut dyn FnMut(),
+) -> Result<(), EvalError> {
+    let sessions = memory.sessions(&treering_core::ports::ConversationFilter::all(usize::MAX))?;
+    let titled = sessions.into_iter().map(|session| session.conversation);
+    let conversation = titled.into_iter().find(|it| it.title.as_deref() == Some(haystack.title.as_str()));
+    let conversation = conversation.ok_or_else(|| EvalError::Missing(haystack.title.clone()))?;
+    let messages = memory.messages(conversation.id, Span::starting(MessageIdx(0), usize::MAX))?;
+    measured.turns += messages.len();
+    let session_of: HashMap<&str, &str> =
+        haystack.turns.iter().map(|(turn, session)| (turn.as_str(), session.as_str())).collect();
+    for question in &haystack.questions {
+        let query = question.query(conversation.id);
+        let started = Instant::now();
+        let answer = memory.search(&query)?;
+        let took = started.elapsed();
+        if let Some(why) = answer.words_only {
+            return Err(EvalError::Unfinished(why));
+        }
+        let turns: Vec<String> = answer
+            .hits
+            .into_iter()
+            .filter_map(|hit| match hit.found {
+                Found::Message(message) => message.body.external_id.map(|id| id.to_string()),
+                Found::Call(_) | Found::Node(_) => None,
+            })
+            .collect();
+        measured.count(question, &turns, &session_of);
+        measured.times.push(took);
+        let context = match &mut measured.contexts {
+            Some(contexts) => Some(contexts.ask(memory, &conversation, &messages, question)?),
+            None => None,
+        };
+        measured.answered.push(Answered { id: question.id.clone(), turns, context });
+        progress();
+    }
+    Ok(())
+}
+
+impl Measured {
+    fn count(&mut self, question: &data::Asked, turns: &[String], session_of: &HashMap<&str, &str>) {
+        let turns: Vec<&str> = turns.iter().map(String::as_str).collect();
+        let mut sessions: Vec<&str> = Vec::new();
+        for session in turns.iter().filter_map(|turn| session_of.get(turn)) {
+            if !sessions.contains(session) {
+                sessions.push(session);
+            }
+        }
+        let levels =
+            [(Level::Turn, turns, &question.gold_turns), (Level::Session, sessions, &question.gold_sessions)];
+        for (level, ranked, gold) in levels {
+            if gold.is_empty() {
+                continue;
+            }
+            for category in ["ALL", &question.category] {
+                self.figures.entry((level, category.to_owned())).or_default().add(&ranked, gold);
+            }
+        }
+    }
+}
+
+/// Why nothing could be measured.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EvalError {
+    /// The file is no haystack.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
+    /// The memory failed.
+    #[error(transparent)]
+    Memory(#[from] Error),
+    /// The file could not be imported.
+    #[error("cannot be imported: {0}")]
+    Import(String),
+    /// The file could not be read.
+    #[error(transparent)]
+    Unreadable(#[from] treering::importers::Unreadable),
+    /// A model did not do its part, and figures without it would be of something else.
+    #[error("a model did not do its part: {0}")]
+    Unfinished(String),
+    /// A haystack was imported and is not there.
+    #[error("the conversation {0:?} was not imported")]
+    Missing(String),
+}

@@ -1,0 +1,139 @@
+//! `treering chat`, against a server that speaks like a model's: what is sent, what is stored, what is said
+//! when no answer comes.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this is test code, also what is not in a function marked as a test"
+)]
+
+mod home;
+
+use home::Home;
+use serde_json::{Value, json};
+use treering_testkit::fault_server::{Act, FaultServer};
+
+/// An answer as it is streamed, piece by piece.
+fn streamed(pieces: &[&str]) -> String {
+    let event = |delta: Value, finish: Value| {
+        format!("data: {}\n\n", json!({ "choices": [{ "delta": delta, "finish_reason": finish }] }))
+    };
+    let mut body: String =
+        pieces.iter().map(|piece| event(json!({ "content": piece }), Value::Null)).collect();
+    body.push_str(&event(json!({}), json!("stop")));
+    body.push_str(&format!(
+        "data: {}\n\n",
+        json!({ "choices": [], "usage": { "prompt_tokens": 50, "completion_tokens": 4 } })
+    ));
+    body.push_str("data: [DONE]\n\n");
+    body
+}
+
+fn whole(text: &str) -> Act {
+    Act::json(&json!({
+        "choices": [{ "message": { "role": "assistant", "content": text }, "finish_reason": "stop" }],
+        "usage": { "prompt_tokens": 60, "completion_tokens": 5 },
+    }))
+}
+
+/// A home whose model is this server.
+fn with_model(server: &FaultServer) -> Home {
+    let home = Home::new();
+    let settings = format!(
+        "chat.model = \"compatible/parrot\"\nproviders.compatible.base_url = \"{}/v1\"\n",
+        server.url()
+    );
+    std::fs::write(home.path().join("treering.toml"), settings).unwrap();
+    home
+}
+
+fn told(home: &Home) -> Vec<(String, String)> {
+    let shown = home.json(&["show"]);
+    let steps = shown["turns"].as_array().unwrap().iter().flat_map(|turn| turn["steps"].as_array().unwrap());
+    steps
+        .map(|step| (step["role"].as_str().unwrap().to_owned(), step["text"].as_str().unwrap().to_owned()))
+        .collect()
+}
+
+fn pairs(said: &[(&str, &str)]) -> Vec<(String, String)> {
+    said.iter().map(|(role, text)| ((*role).to_owned(), (*text).to_owned())).collect()
+}
+
+#[test]
+fn without_a_model_it_says_how_to_set_one() {
+    let home = Home::new();
+    home.refuses(
+        &["chat", "--say", "Hello?"],
+        &["no model is configured", "chat.model", "ollama/", "docs/models.md"],
+    );
+    assert_eq!(home.json(&["sessions"]), json!([]), "nothing was begun");
+    home.refuses(&["--set", "chat.model=parrot", "chat"], &["chat.model", "PROVIDER/MODEL", "ollama"]);
+}
+
+#[test]
+fn what_is_said_is_answered_stored_and_remembered() {
+    let server =
+        FaultServer::start([Act::events(&streamed(&["On ", "7410", "\u{1b}[2J."])), whole("Since March.")]);
+    let home = with_model(&server);
+    let secret = "Which port does staging use? My key is AKIAIOSFODNN7EXAMPLE.";
+    assert_eq!(home.ok(&["chat", "--say", secret]), "On 7410[2J.\n", "no escape sequence gets through");
+    let answer = home.json(&["chat", "--last", "--say", "Since when is that port in use?"]);
+    assert_eq!(
+        (&answer["text"], &answer["question"], &answer["answer"]),
+        (&json!("Since March."), &json!(2), &json!(3))
+    );
+    assert_eq!((&answer["tokens_in"], &answer["model"]), (&json!(60), &json!("compatible/parrot")));
+    assert_eq!(
+        told(&home),
+        pairs(&[
+            ("user", secret),
+            ("assistant", "On 7410\u{1b}[2J."),
+            ("user", "Since when is that port in use?"),
+            ("assistant", "Since March."),
+        ])
+    );
+    let asked: Vec<Value> =
+        server.asked().iter().map(|asked| serde_json::from_str(&asked.body).unwrap()).collect();
+    assert_eq!((&asked[0]["stream"], &asked[0]["messages"][0]["role"]), (&json!(true), &json!("system")));
+    let second = asked[1]["messages"].as_array().unwrap();
+    assert!(second[1]["content"].as_str().unwrap().starts_with("Which port does staging use?"), "{second:?}");
+    let last = second.last().unwrap()["content"].as_str().unwrap();
+    assert!(last.ends_with("Since when is that port in use?"), "{last}");
+    assert!(
+        server.asked().iter().all(|asked| !asked.body.contains("AKIAIOSFODNN7EXAMPLE")),
+        "the secret got out"
+    );
+    assert!(home.ok(&["verify"]).contains("everything adds up"));
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_kept_and_said_to_be() {
+    let half = streamed(&["The sill ", "is 13"]).replace("data: [DONE]\n\n", "");
+    let cut = half.split_inclusive("\n\n").take(2).collect::<String>();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+    let server = FaultServer::start([Act::Cut(format!("{head}{cut}")), Act::refuse(401, "no such key")]);
+    let home = with_model(&server);
+    let output = home.run(&["chat", "--say", "How high is the sill?"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("what was said is stored"), "{said}");
+    assert_eq!(told(&home), pairs(&[("user", "How high is the sill?"), ("assistant", "The sill is 13")]));
+    home.refuses(&["chat", "--last", "--say", "And now?"], &["401", "what was said is stored"]);
+    assert_eq!(told(&home).last().unwrap().1, "And now?");
+}
+
+#[test]
+fn lines_are_turns_of_one_conversation() {
+    let server = FaultServer::start([whole("One."), whole("Two.")]);
+    let home = with_model(&server);
+    let output = home.feed(&["--json", "chat", "--title", "Count with me"], "first\n\nsecond\n");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0]["conversation"], lines[1]["conversation"]);
+    assert_eq!(home.json(&["sessions"])[0]["slug"], "count-with-me");
+    assert_eq!(told(&home).len(), 4);
+}

@@ -1,0 +1,277 @@
+//! An export that is imported gives the same conversations, whatever is in them and whatever was there before.
+
+#![allow(clippy::unwrap_used)]
+
+mod home;
+
+use std::fs;
+
+use home::Home;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use treering::{
+    Entry, EntryKind, ForkPoint, Incoming, Matching, Memory, NewConversation, NewMessage, NewToolCall, Role,
+    Target, ThreadName, Timestamp, ToolResult,
+};
+use treering_core::ports::{ConversationFilter, Span};
+use treering_core::{ConversationState, ExternalId, Json, MessageIdx, Naming, TurnNo};
+use treering_testkit::generate::conversation;
+
+/// Titles that clash: their slugs are the same, or look like the numbered slugs of another.
+const TITLES: [&str; 6] =
+    ["x", "x 2", "x 10", "X!", "one two three four five six seven eight nine ten", "?!"];
+
+/// One conversation of a home.
+#[derive(Debug, Clone)]
+struct Made {
+    title: Option<&'static str>,
+    renamed: bool,
+    state: ConversationState,
+    policy: Vec<&'static str>,
+    key: bool,
+    entries: Vec<Entry>,
+}
+
+fn made() -> impl Strategy<Value = Made> {
+    let state = prop::sample::select(ConversationState::ALL.to_vec());
+    let policies = vec![vec![], vec!["preset=turns", "window_chars=5000"], vec!["length@2=3-4 sentences"]];
+    let title = prop::option::weighted(0.8, prop::sample::select(TITLES.to_vec()));
+    let policy = prop::sample::select(policies);
+    (title, any::<bool>(), state, policy, any::<bool>(), conversation(14)).prop_map(
+        |(title, renamed, state, policy, key, entries)| Made { title, renamed, state, policy, key, entries },
+    )
+}
+
+fn null() -> Json {
+    Json::new("null").unwrap()
+}
+
+/// Entries that the generator does not make: nulls, parts, forks at chosen places, no external ids.
+fn odd_entries(at: Timestamp) -> Vec<Entry> {
+    let thread = |name: &str| ThreadName::new(name).unwrap();
+    let fork = |name: &str, parent: ThreadName, after| Entry {
+        thread: thread(name),
+        kind: EntryKind::Fork { parent, after },
+    };
+    let result = |result, success| Some(ToolResult { result, success, duration_ms: None });
+    let call = |args, outcome| {
+        EntryKind::ToolCall(NewToolCall { name: "tool".into(), args, outcome, at, external_id: None })
+    };
+    let mut odd = NewMessage::new(Role::Assistant, "odd \u{0}", at);
+    odd.author = Some(String::new());
+    odd.parts = Some(null());
+    let mut kept = NewMessage::new(Role::Tool, "\u{fffd}", at.plus_micros(1));
+    kept.parts = Some(Json::new("{\"b\": 1.0,\n \"a\": \"\\ud83d\"}").unwrap());
+    vec![
+        call(null(), result(null(), None)).into(),
+        Entry::message(ThreadName::main(), odd),
+        call(Json::new("[1, 2]").unwrap(), result(null(), Some(false))).into(),
+        call(Json::string("x"), result(Json::string("y"), None)).into(),
+        call(Json::string("open"), None).into(),
+        fork("from-start", ThreadName::main(), ForkPoint::Start),
+        fork("from-first", thread("from-start"), ForkPoint::Position(MessageIdx(0))),
+        Entry::message(thread("from-first"), kept),
+        fork("unused", ThreadName::main(), ForkPoint::Position(MessageIdx(1))),
+    ]
+}
+
+fn append(memory: &Memory, about: NewConversation, entries: Vec<Entry>) -> treering_core::Conversation {
+    let incoming = Incoming { target: Target::Named(about), entries, matching: Matching::None };
+    memory.append(incoming).unwrap().conversation
+}
+
+/// Makes conversations in a home, the last of them empty and the one before it odd.
+fn fill(home: &Home, conversations: &[Made]) {
+    let memory = treering::open(home.path()).unwrap();
+    for (number, made) in conversations.iter().enumerate() {
+        let about = NewConversation {
+            external_id: made.key.then(|| ExternalId::new(format!("key-{number}")).unwrap()),
+            title: made.title.map(str::to_owned),
+            naming: Naming::Source,
+            participants: vec!["Zoé".into()],
+            cwd: Some("/srv/../srv/tides".into()),
+            project_path: Some("/srv".into()),
+            ..NewConversation::default()
+        };
+        let id = append(&memory, about, made.entries.clone()).id;
+        if made.renamed {
+            memory.rename(id, &format!("Renamed {number}")).unwrap();
+        }
+        let policy = made.policy.iter().map(|it| it.parse().unwrap()).collect();
+        memory.set_policy(id, policy).unwrap();
+        memory.set_state(id, made.state).unwrap();
+    }
+    let at = "2026-03-02T08:41:00.000007Z".parse().unwrap();
+    append(&memory, NewConversation::default(), odd_entries(at));
+    append(&memory, NewConversation { slug: Some("x".into()), ..NewConversation::default() }, Vec::new());
+}
+
+/// Imports an export, and gives the report.
+fn import(home: &Home, export: &str) -> Value {
+    fs::write(home.path().join("all.jsonl"), export).unwrap();
+    home.json(&["import", "--no-tree", "all.jsonl"])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10))]
+
+    #[test]
+    fn an_imported_export_is_the_same(conversations in prop::collection::vec(made(), 1..7)) {
+        let (home, copy) = (Home::new(), Home::new());
+        fill(&home, &conversations);
+        let export = home.ok(&["export"]);
+        let first = import(&copy, &export);
+        prop_assert_eq!(&first["total"]["slugs_changed"], &json!([]));
+        prop_assert_eq!(first["total"]["conversations_new"].as_u64(), Some(conversations.len() as u64 + 2));
+        prop_assert_eq!(&copy.ok(&["export"]), &export);
+        prop_assert_eq!(facts(&copy), facts(&home));
+
+        let again = import(&copy, &export);
+        for new in ["conversations_new", "messages_new", "tool_calls_new", "results_new", "threads_new"] {
+            prop_assert_eq!(again["total"][new].as_u64(), Some(0), "{}", new);
+        }
+        prop_assert_eq!(&copy.ok(&["export"]), &export);
+        prop_assert!(copy.ok(&["verify"]).contains("everything adds up"));
+    }
+
+    #[test]
+    fn the_order_of_conversations_does_not_matter(conversations in prop::collection::vec(made(), 2..6)) {
+        let (home, copy) = (Home::new(), Home::new());
+        fill(&home, &conversations);
+        let export = home.ok(&["export"]);
+        let mut parts: Vec<String> = Vec::new();
+        for line in export.lines() {
+            if line.starts_with("{\"type\":\"conversation\"") || parts.is_empty() {
+                parts.push(String::new());
+            }
+            parts.last_mut().unwrap().push_str(&format!("{line}\n"));
+        }
+        parts[1..].reverse();
+        import(&copy, &parts.concat());
+        prop_assert_eq!(&copy.ok(&["export"]), &export);
+    }
+}
+
+/// Turns, orders and counts, which an export does not spell out.
+fn facts(home: &Home) -> Vec<String> {
+    let memory = treering::open(home.path()).unwrap();
+    let fact = |session: treering_engine::Session| {
+        let (it, turns) = (&session.conversation, Span::starting(TurnNo(0), 1000));
+        let turns = memory.turns(it.id, turns).unwrap();
+        format!("{:?} {:?} {:?} {:?} {turns:?}", it.totals, it.last_activity, it.threads, it.policy)
+    };
+    memory.sessions(&ConversationFilter::all(100)).unwrap().into_iter().map(fact).collect()
+}
+
+/// A home with one conversation that has the slug `x`, and its export.
+fn with_x(text: &str) -> (Home, String) {
+    let home = Home::new();
+    home.ok(&["append", "--title", "x", "--user", text, "--assistant", "Yes."]);
+    let export = home.ok(&["export"]);
+    (home, export)
+}
+
+#[test]
+fn a_slug_that_is_taken_gets_the_next_number_and_is_reported() {
+    let (home, export) = with_x("One?");
+    let (other, _) = with_x("Two?");
+    let report = import(&other, &export);
+    assert_eq!(report["total"]["slugs_changed"], json!([{ "wanted": "x", "given": "x-2" }]));
+    // A numbered slug goes on with the next number.
+    home.ok(&["append", "--title", "x", "--user", "Three?"]);
+    let report = import(&other, &home.ok(&["export"]));
+    assert_eq!(report["total"]["slugs_changed"], json!([{ "wanted": "x-2", "given": "x-3" }]));
+    fs::write(home.path().join("other.jsonl"), other.ok(&["export"])).unwrap();
+    let said = home.ok(&["import", "--no-tree", "other.jsonl"]);
+    assert!(said.contains("another conversation is called x: this one is x-3"), "{said}");
+}
+
+#[test]
+fn changes_that_people_made_here_stay() {
+    let (home, export) = with_x("One?");
+    home.ok(&["rename", "x", "Mine"]);
+    let renamed = home.ok(&["export"]);
+    let copy = Home::new();
+    import(&copy, &renamed);
+    copy.ok(&["rename", "mine", "Ours"]);
+    copy.ok(&["archive", "ours"]);
+    copy.ok(&["policy", "ours", "window_chars=5000"]);
+    let changed = copy.ok(&["export"]);
+    for older in [&export, &renamed] {
+        import(&copy, older);
+        assert_eq!(copy.ok(&["export"]), changed);
+    }
+    // New messages open it, as they always do. An open conversation is not closed.
+    home.ok(&["append", "mine", "--user", "Two?", "--assistant", "No."]);
+    let report = import(&copy, &home.ok(&["export"]));
+    assert_eq!(report["total"]["messages_new"], 2);
+    home.ok(&["append", "mine", "--user", "Three?", "--assistant", "No."]);
+    home.ok(&["close", "mine"]);
+    assert_eq!(import(&copy, &home.ok(&["export"]))["total"]["messages_new"], 2);
+    let ours = copy.ok(&["export"]);
+    assert!(ours.contains(r#""slug":"ours","title":"Ours","naming":"person""#), "{ours}");
+    assert!(ours.contains(r#""state":"open""#) && ours.contains("window_chars=5000"), "{ours}");
+}
+
+#[test]
+fn exports_of_the_first_version_are_read() {
+    let home = Home::new();
+    let export = r#"{"type":"treering","version":1}
+{"type":"conversation","id":"0123456789abcdef0123456789abcdef","slug":"tides-2","title":"Tides","naming":"person","participants":[],"started_at":"2026-03-02T08:41:00Z","state":"archived"}
+{"type":"message","idx":0,"role":"user","text":"When?","at":"2026-03-02T08:41:00Z"}
+"#;
+    import(&home, export);
+    assert_eq!(home.ok(&["export"]), export.replace("\"version\":1", "\"version\":2"));
+}
+
+#[test]
+fn unknown_fields_are_refused_by_name() {
+    let home = Home::new();
+    for line in [
+        r#"{"type":"conversation","slug":"x","labels":{}}"#,
+        r#"{"type":"thread","name":"idea","parent":"main","label":1}"#,
+        r#"{"type":"message","role":"user","text":"x","label":1}"#,
+        r#"{"role":"user","text":"x","label":1}"#,
+        r#"{"role":"user","content":"x","label":1}"#,
+        r#"{"type":"tool_call","name":"x","label":1}"#,
+        r#"{"type":"tool_result","call":"x","result":1,"label":1}"#,
+        r#"{"type":"turn","user":"x","label":1}"#,
+        r#"{"type":"turn","user":"x","tool_calls":[{"name":"x","label":1}]}"#,
+    ] {
+        let output = home.feed(&["append"], line);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("`label"), "{line}: {said}");
+    }
+    assert_eq!(home.ok(&["export"]).lines().count(), 1);
+    let line = r#"{"role":"user","content":"x","thread":"idea","at":"2026-03-02T08:41:00Z","audio":null}"#;
+    assert!(home.feed(&["append"], line).status.success());
+    let export = home.ok(&["export"]);
+    assert!(
+        export.contains(r#""thread":"idea","role":"user","text":"x","at":"2026-03-02T08:41:00Z""#),
+        "{export}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn an_export_is_readable_by_its_owner_only() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let (home, export) = with_x("One?");
+    let file = home.path().join("all.jsonl");
+    let mode = || fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+    home.ok(&["export", "-o", "all.jsonl"]);
+    assert_eq!(mode(), 0o600);
+    // A file that was there is replaced, with its wider permissions.
+    fs::write(&file, "old").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+    symlink("all.jsonl", home.path().join("link")).unwrap();
+    home.ok(&["export", "-o", "link"]);
+    assert_eq!((mode(), fs::read_to_string(&file).unwrap()), (0o600, export));
+    assert!(fs::symlink_metadata(home.path().join("link")).unwrap().is_symlink());
+    // Nothing is left beside it, also where it fails.
+    home.refuses(&["export", "no-such-conversation", "-o", "other.jsonl"], &[]);
+    home.refuses(&["export", "-o", "/dev/null"], &["not a regular file"]);
+    let names = fs::read_dir(home.path()).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
+    let ours: Vec<String> = names.filter(|name| name.contains("jsonl")).collect();
+    assert_eq!(ours, ["all.jsonl"]);
+}

@@ -1,0 +1,580 @@
+//! Every transcript fixture through its importer: what a user would read of it, and that no
+//! replay, cut, export or damaged neighbour changes what is kept. Never looks inside an importer.
+
+#![allow(clippy::unwrap_used, reason = "a fixture that cannot be read is a failed test")]
+
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use treering::import::{FileReport, Options, Report, Runner};
+use treering::importers::{Format, Source, detect};
+use treering::{Memory, Sync, Timestamp, jsonl};
+use treering_core::ports::{ConversationFilter, Span};
+use treering_core::text::preview;
+use treering_core::{Conversation, Message, ToolCall, TurnNo};
+use treering_engine::{Step, WholeTurn};
+
+/// When every file was last changed: 2026-04-01 12:00 UTC.
+const MODIFIED: Duration = Duration::from_secs(1_775_044_800);
+
+/// A transcript among the fixtures; its folder names its format.
+struct Fixture {
+    format: Format,
+    path: PathBuf,
+    name: String,
+    text: String,
+}
+
+impl Fixture {
+    fn all() -> Vec<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/import");
+        let mut files = Runner::files(&[root]).unwrap();
+        files.sort();
+        files.into_iter().map(Self::at).collect()
+    }
+
+    fn at(path: PathBuf) -> Self {
+        let folder = path.parent().and_then(Path::file_name).unwrap().to_str().unwrap();
+        let format = Format::ALL.into_iter().find(|format| format.as_str() == folder).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        Self { format, name, text: fs::read_to_string(&path).unwrap(), path }
+    }
+
+    fn of(format: Format, name: &str) -> Self {
+        Self::all().into_iter().find(|it| it.format == format && it.name.starts_with(name)).unwrap()
+    }
+
+    fn ending(&self) -> &str {
+        self.path.extension().unwrap().to_str().unwrap()
+    }
+}
+
+/// A memory of its own, and a folder beside it for the files that are imported.
+struct Home {
+    memory: Memory,
+    folder: TempDir,
+}
+
+impl Home {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("home");
+        let memory =
+            treering::open_with(&home, treering::Options { sync: Sync::Normal, ..Default::default() })
+                .unwrap();
+        Self { memory, folder }
+    }
+
+    /// A home with every fixture in it.
+    fn full() -> Self {
+        let home = Self::new();
+        let report = home.import_all(Options::default());
+        assert_eq!(errors(&report), [""; 0]);
+        home
+    }
+
+    /// Writes a file that seems to be of [`MODIFIED`].
+    fn place(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.folder.path().join("files").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(UNIX_EPOCH + MODIFIED).unwrap();
+        path
+    }
+
+    fn run(&self, files: &[PathBuf], options: Options) -> Report {
+        Runner { memory: &self.memory, options }.run(files, |_| ()).unwrap()
+    }
+
+    fn import(&self, name: &str, content: &[u8], format: Option<Format>) -> FileReport {
+        let file = self.place(name, content);
+        let options = Options { format, ..Options::default() };
+        self.run(&[file], options).files.remove(0)
+    }
+
+    fn import_all(&self, options: Options) -> Report {
+        let place =
+            |it: Fixture| self.place(&format!("{}/{}", it.format.as_str(), it.name), it.text.as_bytes());
+        let files: Vec<PathBuf> = Fixture::all().into_iter().map(place).collect();
+        self.run(&files, options)
+    }
+
+    fn conversations(&self) -> Vec<Conversation> {
+        let sessions = self.memory.sessions(&ConversationFilter::all(usize::MAX >> 1)).unwrap();
+        sessions.into_iter().map(|session| session.conversation).collect()
+    }
+
+    /// What `treering export` writes.
+    fn export(&self) -> String {
+        let mut lines = vec![jsonl::header().unwrap()];
+        let take = |item: treering_core::ExportItem<'_>| {
+            lines.push(jsonl::line(item).unwrap());
+            Ok::<(), treering::Error>(())
+        };
+        self.memory.export(&[], take).unwrap();
+        lines.join("\n") + "\n"
+    }
+
+    fn turns(&self, conversation: &Conversation) -> Vec<WholeTurn> {
+        self.memory.turns(conversation.id, Span::starting(TurnNo(0), 1000)).unwrap()
+    }
+
+    fn is_sound(&self) -> bool {
+        self.memory.verify(|_| ()).unwrap().is_clean()
+    }
+}
+
+fn errors(report: &Report) -> Vec<&str> {
+    report.files.iter().filter_map(|file| file.error.as_deref()).collect()
+}
+
+/// What was counted, without the file's place.
+fn counts(report: &Report) -> String {
+    format!("{:#?}", report.total())
+}
+
+/// What a user would read of a home, and what was passed over on the way into it.
+fn readable(home: &Home, report: &FileReport) -> String {
+    let mut out = String::new();
+    for conversation in home.conversations() {
+        let Conversation { slug, title, naming, participants, cwd, .. } = &conversation;
+        writeln!(out, "conversation {slug}").unwrap();
+        writeln!(out, "  title: {} ({})", title.as_deref().unwrap_or("–"), naming.as_str()).unwrap();
+        let identity = conversation.external_id.as_ref().unwrap().to_string();
+        writeln!(out, "  identity: {}", preview(&identity, 40)).unwrap();
+        cwd.iter().for_each(|cwd| writeln!(out, "  cwd: {cwd}").unwrap());
+        if !participants.is_empty() {
+            writeln!(out, "  participants: {}", participants.join(", ")).unwrap();
+        }
+        for thread in &conversation.threads {
+            let Some(fork) = &thread.fork else { continue };
+            let after = fork.after.map_or("its start".into(), |idx| format!("#{}", idx.0));
+            writeln!(out, "  thread {} leaves {} after {after}", thread.name, fork.parent).unwrap();
+        }
+        for turn in home.turns(&conversation) {
+            let open = if turn.turn.answered { "" } else { ", unanswered" };
+            writeln!(out, "  turn {} in {}{open}", turn.turn.no.0, turn.turn.thread).unwrap();
+            for step in turn.steps() {
+                match step {
+                    Step::Message(message) => writeln!(out, "    {}", said(message)).unwrap(),
+                    Step::ToolCall(call) => writeln!(out, "    {}", called(call)).unwrap(),
+                }
+            }
+        }
+    }
+    for (why, count) in &report.skipped {
+        writeln!(out, "passed over: {count} {why}").unwrap();
+    }
+    out
+}
+
+fn said(message: &Message) -> String {
+    let said = &message.body;
+    let author = said.author.as_ref().map(|author| format!(" ({author})")).unwrap_or_default();
+    let parts = said.parts.as_ref().map(|parts| format!(" + {}", preview(parts.as_str(), 60)));
+    let text = preview(&said.text, 100);
+    let head = format!("#{} {}{author}, {}: {text}", message.idx.0, said.role, moment(said.at));
+    head + &parts.unwrap_or_default()
+}
+
+fn called(it: &ToolCall) -> String {
+    let call = &it.call;
+    let outcome = call.outcome.as_ref().map_or("waiting".into(), |outcome| {
+        let success = outcome.success.map_or("unknown", |success| if success { "ok" } else { "failed" });
+        let took = outcome.duration_ms.map(|ms| format!(" in {ms} ms")).unwrap_or_default();
+        format!("{success}{took}: {}", preview(&outcome.result.to_text(), 80))
+    });
+    format!("→ {}, {}: {} → {outcome}", call.name, moment(call.at), preview(call.args.as_str(), 80))
+}
+
+fn moment(at: Timestamp) -> String {
+    if u128::try_from(at.as_micros()).unwrap() == MODIFIED.as_micros() {
+        "undated".into()
+    } else {
+        at.to_string()
+    }
+}
+
+/// Files that a growing source was before it was whole, and the whole.
+struct Growth {
+    parts: Vec<String>,
+    whole: String,
+}
+
+impl Growth {
+    fn of(fixture: &Fixture) -> Self {
+        match (fixture.format, fixture.ending()) {
+            (Format::Markdown, _) => Self::by_speaker(&fixture.text),
+            (_, "jsonl") => Self::by_line(&fixture.text),
+            (Format::SweAgent, _) => Self::by_step(&fixture.text),
+            _ => Self::by_item(&fixture.text),
+        }
+    }
+
+    /// Cut after every line, and within it, as a program leaves it that is still writing.
+    fn by_line(text: &str) -> Self {
+        let mut parts = Vec::new();
+        let mut end = 0;
+        for line in text.split_inclusive('\n') {
+            parts.push(text[..end + line.floor_char_boundary(line.len() / 2)].to_owned());
+            end += line.len();
+            parts.push(text[..end].to_owned());
+        }
+        parts.pop();
+        Self { parts, whole: text.to_owned() }
+    }
+
+    /// Cut wherever somebody begins to speak.
+    fn by_speaker(text: &str) -> Self {
+        let openings = ["_**", "**", "## ", "> ", "⏺ "];
+        let style = |line: &str| openings.iter().find(|opening| line.starts_with(**opening)).copied();
+        let mut parts = Vec::new();
+        let (mut fenced, mut end) = (false, 0);
+        let quotes = !text.contains('⏺');
+        for line in text.split_inclusive('\n') {
+            fenced ^= line.starts_with("```");
+            if !fenced && style(line).is_some_and(|style| !(quotes && style == "> ")) {
+                parts.push(text[..end].to_owned());
+            }
+            end += line.len();
+        }
+        Self { parts, whole: text.to_owned() }
+    }
+
+    /// An array, cut after every item.
+    fn by_item(text: &str) -> Self {
+        let items: Vec<Value> = serde_json::from_str(text).unwrap();
+        let write = |items: &[Value]| serde_json::to_string(items).unwrap();
+        Self { parts: (0..items.len()).map(|count| write(&items[..count])).collect(), whole: write(&items) }
+    }
+
+    /// A trajectory, cut after every step: an action and what came of it.
+    fn by_step(text: &str) -> Self {
+        let whole: Value = serde_json::from_str(text).unwrap();
+        let history = whole["history"].as_array().unwrap();
+        let is_tool = |entry: &Value| entry["role"] == "tool";
+        let mut parts = Vec::new();
+        for count in (0..history.len()).filter(|count| history[..*count].last().is_none_or(is_tool)) {
+            let steps = history[..count].iter().filter(|entry| is_tool(entry)).count();
+            let mut part = whole.clone();
+            part["history"].as_array_mut().unwrap().truncate(count);
+            part["trajectory"].as_array_mut().unwrap().truncate(steps);
+            parts.push(part.to_string());
+        }
+        Self { parts, whole: whole.to_string() }
+    }
+}
+
+#[test]
+fn every_fixture_is_recognised() {
+    for fixture in Fixture::all() {
+        let modified = Timestamp::from_micros(0);
+        let source = Source { path: "unnamed".into(), text: fixture.text, modified };
+        assert_eq!(detect(&source), Some(fixture.format), "{}", fixture.path.display());
+    }
+}
+
+#[test]
+fn every_fixture_can_be_read() {
+    for fixture in Fixture::all() {
+        let home = Home::new();
+        let report = home.import(&fixture.name, fixture.text.as_bytes(), None);
+        assert_eq!(report.error, None, "{}", fixture.path.display());
+        let name = format!("{}_{}", fixture.format.as_str(), fixture.name);
+        insta::assert_snapshot!(name, readable(&home, &report));
+    }
+}
+
+#[test]
+fn importing_twice_changes_nothing() {
+    let home = Home::full();
+    let once = home.export();
+    let again = home.import_all(Options::default());
+    assert_eq!(errors(&again), [""; 0]);
+    for file in &again.files {
+        assert!(!file.is_new() && file.conversations_new == 0, "{file:#?}");
+        assert!(file.known > 0, "{file:#?}");
+    }
+    assert_eq!(home.export(), once);
+}
+
+#[test]
+fn a_part_and_then_the_whole_is_the_whole() {
+    for fixture in Fixture::all() {
+        let Growth { parts, whole } = Growth::of(&fixture);
+        assert!(!parts.is_empty(), "{}", fixture.path.display());
+        let at_once = Home::new();
+        assert_eq!(at_once.import(&fixture.name, whole.as_bytes(), None).error, None);
+        let expected = at_once.export();
+        let all = at_once.import(&fixture.name, whole.as_bytes(), None).known;
+        for part in parts {
+            let home = Home::new();
+            home.import(&fixture.name, part.as_bytes(), None);
+            let report = home.import(&fixture.name, whole.as_bytes(), None);
+            assert_eq!(report.error, None);
+            check(&fixture, &part, &home.export(), &expected);
+            // The part again, as an old copy would come: nothing is new, and a title that is older
+            // than the last message does not come back.
+            let old = home.import(&fixture.name, part.as_bytes(), None);
+            assert!(!old.is_new(), "{old:#?}");
+            if old.known < all {
+                check(&fixture, &part, &home.export(), &expected);
+            }
+        }
+    }
+}
+
+fn check(fixture: &Fixture, part: &str, found: &str, expected: &str) {
+    assert!(found == expected, "{} cut at {}: {}", fixture.name, part.len(), difference(found, expected));
+}
+
+fn difference(found: &str, expected: &str) -> String {
+    let both = found.lines().zip(expected.lines());
+    let first = both.into_iter().find(|(found, expected)| found != expected);
+    let (found, expected) = first.unwrap_or(("fewer or more lines", ""));
+    format!("\n  found    {found}\n  expected {expected}")
+}
+
+/// What is in a home, wherever in its conversation it stands.
+fn inventory(home: &Home) -> Vec<String> {
+    let mut lines = Vec::new();
+    for conversation in home.conversations() {
+        for turn in home.turns(&conversation) {
+            for step in turn.steps() {
+                lines.push(match step {
+                    Step::Message(it) => format!("{:?} {}", it.body, conversation.id),
+                    Step::ToolCall(it) => format!("{:?} {}", it.call, conversation.id),
+                });
+            }
+        }
+    }
+    lines.sort();
+    lines
+}
+
+/// The export of a tree as it was when it ended at each of its messages, oldest first: what was
+/// followed then may be a branch now, so only what is said is compared, not where it stands.
+fn younger_trees(fixture: &Fixture) -> Vec<String> {
+    let whole: Vec<Value> = serde_json::from_str(&fixture.text).unwrap();
+    let mut parts = Vec::new();
+    for (place, conversation) in whole.iter().enumerate() {
+        let mut younger = |part: Value| {
+            let mut part = vec![part];
+            part.splice(0..0, whole[..place].iter().cloned());
+            parts.push(serde_json::to_string(&part).unwrap());
+        };
+        if let Some(nodes) = conversation["mapping"].as_object() {
+            let ids: Vec<&String> = nodes.keys().collect();
+            for (count, last) in ids.iter().enumerate().skip(1) {
+                let mut part = conversation.clone();
+                part["mapping"].as_object_mut().unwrap().retain(|id, _| ids[..=count].contains(&id));
+                part["current_node"] = Value::from(last.as_str());
+                younger(part);
+            }
+        } else {
+            for count in 1..conversation["chat_messages"].as_array().unwrap().len() {
+                let mut part = conversation.clone();
+                part["chat_messages"].as_array_mut().unwrap().truncate(count);
+                younger(part);
+            }
+        }
+    }
+    parts
+}
+
+#[test]
+fn a_tree_that_grew_loses_and_repeats_nothing() {
+    for fixture in [Fixture::of(Format::ChatGpt, ""), Fixture::of(Format::ClaudeAi, "")] {
+        let whole = Growth::by_item(&fixture.text).whole;
+        let at_once = Home::new();
+        at_once.import(&fixture.name, whole.as_bytes(), None);
+        for part in younger_trees(&fixture) {
+            let home = Home::new();
+            assert_eq!(home.import(&fixture.name, part.as_bytes(), None).error, None);
+            assert_eq!(home.import(&fixture.name, whole.as_bytes(), None).error, None);
+            assert_eq!(inventory(&home), inventory(&at_once), "{} cut at {}", fixture.name, part.len());
+            let grown = home.export();
+            home.import(&fixture.name, part.as_bytes(), None);
+            check(&fixture, &part, &home.export(), &grown);
+            assert!(home.is_sound());
+        }
+    }
+}
+
+#[test]
+fn a_lone_surrogate_is_readable_and_kept() {
+    let fixture = Fixture::of(Format::ClaudeCode, "");
+    let home = Home::new();
+    home.import(&fixture.name, fixture.text.as_bytes(), None);
+    let turns = home.turns(&home.conversations()[0]);
+    let call = turns.iter().flat_map(|turn| &turn.tool_calls).find(|it| it.call.name == "Grep").unwrap();
+    let result = &call.call.outcome.as_ref().unwrap().result;
+    assert!(result.to_text().contains("frost \u{fffd}\nsrc/probe.rs:48"), "{}", result.to_text());
+    assert!(result.as_str().contains(r"frost \ud83d\nsrc/probe.rs:48"), "{result}");
+}
+
+#[test]
+fn an_export_comes_back_as_it_went() {
+    let export = Home::full().export();
+    let fresh = Home::new();
+    let report = fresh.import("export.jsonl", export.as_bytes(), None);
+    assert_eq!((report.error, report.format), (None, Some(Format::Treering)));
+    assert!(fresh.export() == export, "{}", difference(&fresh.export(), &export));
+    assert!(fresh.is_sound());
+}
+
+#[test]
+fn a_dry_run_counts_and_writes_nothing() {
+    let home = Home::new();
+    let empty = home.export();
+    let dry = home.import_all(Options { dry_run: true, ..Options::default() });
+    assert_eq!(home.export(), empty);
+    let real = home.import_all(Options::default());
+    assert!(real.total().messages_new > 0);
+    assert_eq!(counts(&dry), counts(&real));
+    let full = home.export();
+    let replay = home.import_all(Options { dry_run: true, ..Options::default() });
+    assert_eq!(counts(&replay), counts(&home.import_all(Options::default())));
+    assert_eq!(home.export(), full);
+}
+
+#[test]
+fn older_conversations_are_passed_over() {
+    let since: Timestamp = "2026-03-03T12:00:00Z".parse().unwrap();
+    let full = Home::full();
+    let (old, young): (Vec<_>, Vec<_>) =
+        full.conversations().into_iter().partition(|it| it.last_activity < since);
+    assert!(!old.is_empty() && !young.is_empty());
+    let home = Home::new();
+    let report = home.import_all(Options { since: Some(since), ..Options::default() }).total();
+    let ids = |conversations: &[Conversation]| conversations.iter().map(|it| it.id).collect::<Vec<_>>();
+    assert_eq!(ids(&home.conversations()), ids(&young));
+    let reason = format!("conversations that ended before {since}");
+    assert_eq!(report.skipped.get(&reason).copied(), u64::try_from(old.len()).ok());
+}
+
+#[test]
+fn what_cannot_be_read_is_explained_and_harms_nothing() {
+    let check = |name: &str, content: &[u8], format: Option<Format>, words: &[&str]| {
+        let home = Home::new();
+        let good = Fixture::of(Format::OpenAi, "messages.json");
+        home.import(&good.name, good.text.as_bytes(), None);
+        let before = home.export();
+        let report = home.import(name, content, format);
+        let error = report.error.clone().unwrap_or_else(|| format!("no error: {report:#?}"));
+        for word in words {
+            assert!(error.contains(word), "{name}: {error:?} lacks {word:?}");
+        }
+        assert_eq!(home.export(), before, "{name}");
+        assert!(home.is_sound());
+        assert!(!home.import(&good.name, good.text.as_bytes(), None).is_new());
+    };
+    let text = |format: Format, name: &str| Fixture::of(format, name).text;
+    let chatgpt = text(Format::ChatGpt, "");
+    let sessions = text(Format::ClaudeCode, "");
+    let half = &chatgpt.as_bytes()[..chatgpt.len() / 2];
+    check("empty.json", b"", None, &["it is empty"]);
+    check("blank.md", b" \r\n\t\n", None, &["it is empty"]);
+    check("half.json", half, None, &["not valid JSON", "EOF", "column"]);
+    check("half.json", half, Some(Format::ChatGpt), &["not the JSON it should be", "EOF", "column"]);
+    check("picture.json", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", None, &["not UTF-8", "byte 0"]);
+    check("unknown.json", br#"{"stars": [1, 2, 3]}"#, None, &["not recognised", "--format"]);
+    check("prose.md", b"# Notes\n\nNobody speaks here.\n", None, &["not recognised", "--format"]);
+    check("prose.md", b"# Notes\n", Some(Format::Markdown), &["no speakers", "`## User`"]);
+    check("chatgpt.json", chatgpt.as_bytes(), Some(Format::ClaudeAi), &["missing field `uuid`"]);
+    check("chatgpt.json", chatgpt.as_bytes(), Some(Format::Codex), &["line 1"]);
+    check("sessions.jsonl", sessions.as_bytes(), Some(Format::ChatGpt), &["not the JSON it should be"]);
+    check("sessions.jsonl", sessions.as_bytes(), Some(Format::Codex), &["codex", "looks like claude-code"]);
+    check("sessions.jsonl", sessions.as_bytes(), Some(Format::Treering), &["line 1", "summary"]);
+    let damaged = |text: &str| {
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.insert(lines.len() / 2, r#"{"type": "user", "mess"#);
+        (lines.join("\n"), format!("line {}:", lines.len().div_ceil(2)))
+    };
+    for text in [sessions, text(Format::Codex, "rollout-2026"), text(Format::OpenAi, "messages.jsonl")] {
+        let (text, line) = damaged(&text);
+        check("damaged.jsonl", text.as_bytes(), None, &[&line, "column"]);
+    }
+}
+
+#[test]
+fn a_folder_with_a_damaged_file_is_imported_around_it() {
+    let home = Home::new();
+    let good = Fixture::of(Format::Markdown, "bold");
+    let files =
+        [home.place("a.json", b"{"), home.place("b.md", good.text.as_bytes()), home.place("c.md", b"\xff")];
+    let report = home.run(&files, Options::default());
+    assert_eq!(errors(&report).len(), 2);
+    assert_eq!(home.conversations().len(), 1);
+}
+
+/// A source that is smaller than a fixture, and lines that a user reads of it.
+#[test]
+fn sources_are_read_as_they_are_meant() {
+    let check = |name: &str, lines: &[&str], expected: &[&str]| {
+        let home = Home::new();
+        let report = home.import(name, lines.join("\n").as_bytes(), None);
+        assert_eq!(report.error, None, "{name}");
+        let read = readable(&home, &report);
+        for line in expected {
+            assert!(
+                read.lines().any(|it| it.trim_start().starts_with(line)),
+                "{name}: {line:?} is not in\n{read}"
+            );
+        }
+    };
+    let output = r#"{"timestamp":"2026-01-01T00:00:01Z","type":"response_item","payload":{"type":"function_call_output","call_id":"a","output":"Exit code: 3 is what the manual says"}}"#;
+    let call = r#"{"timestamp":"2026-01-01T00:00:00Z","type":"response_item","payload":{"type":"function_call","name":"ask","arguments":"{}","call_id":"a"}}"#;
+    check("no-header.jsonl", &[call, output], &["→ ask, 2026-01-01T00:00:00Z: {} → unknown: Exit code: 3"]);
+
+    let record = |uuid: &str, parent: &str, side: bool, kind: &str, text: &str| {
+        format!(
+            r#"{{"uuid":"{uuid}","parentUuid":{parent},"isSidechain":{side},"sessionId":"s","type":"{kind}","message":{{"content":"{text}"}},"timestamp":"2026-01-01T00:00:00Z"}}"#
+        )
+    };
+    let session = [
+        r#"{"type":"summary","summary":"Two helpers","leafUuid":"x"}"#.to_owned(),
+        record("u1", "null", false, "user", "Ask twice."),
+        record("a1", "\"u1\"", false, "assistant", "First I ask."),
+        record("u2", "\"a1\"", false, "user", "Left alone."),
+        record("u3", "\"a1\"", false, "user", "Followed."),
+        record("s1", "null", true, "user", "One?"),
+        record("t1", "null", true, "user", "Two?"),
+        record("s2", "\"s1\"", true, "assistant", "One."),
+        record("t2", "\"t1\"", true, "assistant", "Two."),
+    ];
+    check(
+        "renamed.jsonl",
+        &session.each_ref().map(String::as_str),
+        &[
+            "title: Two helpers (source)",
+            "thread branch-u3 leaves main after #1",
+            "thread agent-1 leaves branch-u3 after #3",
+            "thread agent-2 leaves branch-u3 after #3",
+            "#6 assistant, 2026-01-01T00:00:00Z: One.",
+        ],
+    );
+
+    let api = [
+        r#"{"type":"message","role":"user","content":"How deep?"}"#,
+        r#"{"type":"message","role":"assistant","content":"Nine metres."}"#,
+    ];
+    check("api.jsonl", &api, &["#0 user, undated: How deep?", "#1 assistant, undated: Nine metres."]);
+
+    let pending = r#"{"history": [{"role": "user", "content": "Go."},
+        {"role": "assistant", "content": "a", "thought": "a", "action": "ls"}, {"role": "user", "content": "one file"},
+        {"role": "assistant", "content": "b", "thought": "b", "action": "rm"}],
+        "trajectory": [{"action": "ls", "observation": "one file", "execution_time": 1.0}]}"#;
+    check(
+        "ahead.traj",
+        &[pending],
+        &[
+            r#"→ ls, undated: {"action":"ls"} → unknown: one file"#,
+            r#"→ rm, undated: {"action":"rm"} → waiting"#,
+        ],
+    );
+}

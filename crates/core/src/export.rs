@@ -1,0 +1,18 @@
+//! What an export consists of.
+
+use crate::conversation::{Conversation, Thread};
+use crate::message::Message;
+use crate::tool::ToolCall;
+
+/// One item of an export.
+#[derive(Debug, Clone, Copy)]
+pub enum ExportItem<'a> {
+    /// A conversation begins; the items that follow belong to it.
+    Conversation(&'a Conversation),
+    /// A thread forks from another.
+    Thread(&'a Thread),
+    /// A message.
+    Message(&'a Message),
+    /// A tool call.
+    ToolCall(&'a ToolCall),
+}

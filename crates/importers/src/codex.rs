@@ -1,0 +1,269 @@
+//! Rollouts of Codex: the session's items, one a line, in an envelope or, in old files, bare.
+//!
+//! Response items are what was said; events repeat them for the screen and are passed over,
+//! unless a file has nothing else.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use treering_core::{EntryKind, Json, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
+
+use super::openai::content;
+use super::text::{self, Text};
+use super::{CallIds, Format, Found, Sink, Source, Unreadable, args_of, external, stem};
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    timestamp: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    #[serde(borrow)]
+    payload: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    id: Option<String>,
+    timestamp: Option<String>,
+    cwd: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(rename = "type", default)]
+    kind: String,
+    role: Option<String>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    summary: Option<&'a RawValue>,
+    name: Option<String>,
+    call_id: Option<String>,
+    id: Option<String>,
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    action: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    output: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    message: Option<&'a RawValue>,
+    status: Option<String>,
+}
+
+pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+    let mut rollout = Rollout::default();
+    let spoken = source.lines().any(|(_, line)| is_spoken_item(line));
+    let mut at = source.modified;
+    for (place, record) in text::records::<Line<'_>>(source, sink)?.into_iter().enumerate() {
+        let text::Record { number, line: text, value: line } = record;
+        at = line.timestamp.as_deref().and_then(|at| at.parse().ok()).unwrap_or(at);
+        let here = Here { number, at };
+        match (line.kind.as_deref(), line.payload) {
+            (Some("session_meta"), Some(payload)) => rollout.meta(payload),
+            (Some("response_item"), Some(payload)) => rollout.item(&text::parse(payload.get())?, here, sink),
+            (Some("event_msg"), Some(payload)) => {
+                rollout.event(&text::parse(payload.get())?, here, spoken, sink);
+            }
+            (Some("compacted"), Some(payload)) => rollout.summary(&text::parse(payload.get())?, here, sink),
+            (Some(kind), Some(_)) => sink.skip(format!("{kind} records")),
+            (Some(_), None) => rollout.item(&text::parse(text)?, here, sink),
+            (None, _) if rollout.id.is_none() && place == 0 => rollout.bare_meta(text, &mut at),
+            (None, _) => sink.skip("state records"),
+        }
+    }
+    let id = rollout.id.unwrap_or_else(|| stem(&source.path));
+    let mut found = Found::named(Format::Codex, &id);
+    found.about.cwd = rollout.cwd;
+    rollout.entries.into_iter().for_each(|kind| found.push(kind));
+    sink.give(found)
+}
+
+/// Whether a line is a response item in which somebody speaks.
+fn is_spoken_item(line: &str) -> bool {
+    line.contains("\"message\"") && (line.contains("\"response_item\"") || !line.contains("\"payload\""))
+}
+
+#[derive(Clone, Copy)]
+struct Here {
+    number: usize,
+    at: Timestamp,
+}
+
+#[derive(Default)]
+struct Rollout {
+    id: Option<String>,
+    cwd: Option<String>,
+    ids: CallIds,
+    entries: Vec<EntryKind>,
+}
+
+impl Rollout {
+    fn meta(&mut self, payload: &RawValue) {
+        let Ok(meta) = text::parse::<Meta>(payload.get()) else { return };
+        // A forked session repeats its parent's header further down; the first one counts.
+        self.id = self.id.take().or(meta.id);
+        self.cwd = self.cwd.take().or(meta.cwd);
+    }
+
+    fn bare_meta(&mut self, line: &str, at: &mut Timestamp) {
+        let Ok(meta) = text::parse::<Meta>(line) else { return };
+        *at = meta.timestamp.as_deref().and_then(|at| at.parse().ok()).unwrap_or(*at);
+        self.id = meta.id;
+    }
+
+    fn item(&mut self, item: &Item<'_>, here: Here, sink: &mut Sink<'_>) {
+        match item.kind.as_str() {
+            "message" => self.message(item, here, sink),
+            "reasoning" => self.reasoning(item, here, sink),
+            "function_call"
+            | "custom_tool_call"
+            | "local_shell_call"
+            | "web_search_call"
+            | "tool_search_call"
+            | "image_generation_call" => self.call(item, here),
+            "function_call_output" | "custom_tool_call_output" | "tool_search_output" => {
+                let Some(id) = &item.call_id else { return sink.skip("outputs without a call") };
+                let outcome = outcome(item.output);
+                self.entries.push(EntryKind::ToolResult { call: self.ids.result(id), outcome, at: here.at });
+            }
+            other => sink.skip(format!("{other} items")),
+        }
+    }
+
+    fn message(&mut self, item: &Item<'_>, here: Here, sink: &mut Sink<'_>) {
+        let Text { text, original } = item.content.map(content).unwrap_or_default();
+        if text.is_empty() && original.is_none() {
+            return sink.skip("empty messages");
+        }
+        let role = match item.role.as_deref() {
+            Some("assistant") => Role::Assistant,
+            Some("user") if !is_inserted(&text) => Role::User,
+            _ => Role::System,
+        };
+        if self.cwd.is_none() {
+            self.cwd = between(&text, "<cwd>", "</cwd>");
+        }
+        self.say(role, text, original, here);
+    }
+
+    fn say(&mut self, role: Role, text: String, parts: Option<Json>, here: Here) {
+        let mut said = NewMessage::new(role, text, here.at);
+        said.parts = parts;
+        said.external_id = Some(external(&format!("line-{}", here.number)));
+        self.entries.push(EntryKind::Message(said));
+    }
+
+    /// Reasoning that can be read is kept beside the answers, without text of its own.
+    fn reasoning(&mut self, item: &Item<'_>, here: Here, sink: &mut Sink<'_>) {
+        let readable =
+            [item.summary, item.content].into_iter().flatten().find(|raw| !content(raw).text.is_empty());
+        match readable {
+            Some(raw) => self.say(Role::Assistant, String::new(), Some(Json::from_raw(raw)), here),
+            None => sink.skip("reasoning that is encrypted or empty"),
+        }
+    }
+
+    /// What the program put in place of history that it dropped.
+    fn summary(&mut self, item: &Item<'_>, here: Here, sink: &mut Sink<'_>) {
+        match item.message.and_then(text::string).filter(|said| !said.text.is_empty()) {
+            Some(said) => self.say(Role::System, said.text, said.original, here),
+            None => sink.skip("compacted records"),
+        }
+    }
+
+    fn call(&mut self, item: &Item<'_>, here: Here) {
+        let id = item.call_id.clone().or_else(|| item.id.clone());
+        let id = id.unwrap_or_else(|| format!("line-{}", here.number));
+        let args = match (item.arguments, item.input.or(item.action)) {
+            (Some(raw), _) => text::string(raw).map_or_else(|| Json::from_raw(raw), |t| args_of(&t.text)),
+            (None, Some(raw)) => Json::from_raw(raw),
+            (None, None) => args_of("{}"),
+        };
+        let fallback = item.kind.trim_end_matches("_call").to_owned();
+        // These are done when they are written down, and have no output of their own.
+        let alone = matches!(item.kind.as_str(), "web_search_call" | "image_generation_call");
+        let outcome = alone.then(|| ToolResult {
+            result: Json::string(item.status.as_deref().unwrap_or_default()),
+            success: item.status.as_deref().map(|status| status == "completed"),
+            duration_ms: None,
+        });
+        self.entries.push(EntryKind::ToolCall(NewToolCall {
+            name: item.name.clone().unwrap_or(fallback),
+            args,
+            outcome,
+            at: here.at,
+            external_id: Some(self.ids.call(&id)),
+        }));
+    }
+
+    fn event(&mut self, event: &Item<'_>, here: Here, spoken: bool, sink: &mut Sink<'_>) {
+        let role = match event.kind.as_str() {
+            "user_message" => Role::User,
+            "agent_message" => Role::Assistant,
+            other => return sink.skip(format!("{other} events")),
+        };
+        match event.message.and_then(text::string) {
+            Some(said) if !spoken => self.say(role, said.text, said.original, here),
+            _ => sink.skip("events that repeat a message"),
+        }
+    }
+}
+
+/// What the program wrote in the user's name.
+fn is_inserted(text: &str) -> bool {
+    const OPENINGS: [&str; 7] = [
+        "<environment_context>",
+        "<user_instructions>",
+        "<permissions instructions>",
+        "<turn_aborted>",
+        "<collaboration_mode>",
+        "<skill",
+        "# AGENTS.md instructions",
+    ];
+    let text = text.trim_start();
+    OPENINGS.iter().any(|opening| text.starts_with(opening))
+}
+
+fn between(text: &str, open: &str, close: &str) -> Option<String> {
+    let from = text.find(open)? + open.len();
+    let until = text[from..].find(close)? + from;
+    Some(text[from..until].trim().to_owned())
+}
+
+/// A tool's output, and what its header says about success and duration.
+fn outcome(output: Option<&RawValue>) -> ToolResult {
+    #[derive(Deserialize)]
+    struct Object {
+        success: Option<bool>,
+        metadata: Option<Metadata>,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        exit_code: Option<i64>,
+        duration_seconds: Option<f64>,
+    }
+    let Some(raw) = output else {
+        return ToolResult { result: Json::string(""), success: None, duration_ms: None };
+    };
+    let text = text::string(raw).map(|text| text.text);
+    let object = text::parse::<Object>(text.as_deref().unwrap_or(raw.get())).ok();
+    let (mut success, mut seconds) = (None, None);
+    if let Some(object) = object {
+        let metadata = object.metadata.as_ref();
+        success = object.success.or(metadata.and_then(|m| m.exit_code).map(|code| code == 0));
+        seconds = metadata.and_then(|metadata| metadata.duration_seconds);
+    } else if let Some((header, _)) = text.as_deref().and_then(|text| text.split_once("Output:")) {
+        // Only the header speaks of the tool; what follows, or has none, is the tool speaking.
+        let number = |label: &str| -> Option<f64> {
+            let rest = header.split(label).nth(1)?.trim_start();
+            rest.split(|c: char| !c.is_ascii_digit() && c != '.' && c != '-').next()?.parse().ok()
+        };
+        let code = number("Exit code:").or_else(|| number("Process exited with code"));
+        success = code.map(|code| code == 0.0);
+        seconds = number("Wall time:");
+    }
+    let duration_ms = seconds.filter(|s| s.is_finite() && *s >= 0.0).map(|s| (s * 1000.0) as u64);
+    ToolResult { result: Json::from_raw(raw), success, duration_ms }
+}

@@ -1,0 +1,435 @@
+//! Treering's own lines: what `export` writes, `import` reads back, and `append` takes on standard
+//! input. One JSON object a line; the field `type` says what it is.
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use treering_core::conversation::Thread;
+use treering_core::parameters::Assignment;
+use treering_core::{
+    Conversation, ConversationId, Entry, EntryKind, ExportItem, ExternalId, ForkPoint, Json, Message,
+    MessageIdx, Naming, NewConversation, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolCall,
+    ToolResult,
+};
+
+use crate::{Unreadable, entries_of_openai, raw_string};
+
+/// The version of the lines that this program writes; it reads all up to it.
+const VERSION: u32 = 2;
+
+/// What a line says.
+#[derive(Debug)]
+pub enum Line {
+    /// The header of a file.
+    Header,
+    /// What follows belongs to this conversation.
+    Conversation(Box<NewConversation>),
+    /// Messages, tool calls, results, forks.
+    Entries(Vec<Entry>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeaderLine {
+    #[serde(rename = "type")]
+    kind: String,
+    version: u32,
+}
+
+#[derive(Serialize, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct ConversationLine {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slug: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    naming: Option<String>,
+    participants: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cwd: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project_path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    external_id: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    policy: Vec<Assignment>,
+}
+
+/// A field whose value is JSON null. A null in a line means that the field is left out, so these are listed.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum NullField {
+    Parts,
+    Args,
+    Result,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ThreadLine {
+    #[serde(rename = "type")]
+    kind: String,
+    name: String,
+    parent: Option<String>,
+    fork_idx: Option<u32>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MessageLine<'a> {
+    #[serde(rename = "type", default)]
+    kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idx: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread: Option<String>,
+    role: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    author: Option<String>,
+    #[serde(borrow)]
+    text: &'a RawValue,
+    #[serde(borrow, skip_serializing_if = "Option::is_none", default)]
+    parts: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    null_fields: Vec<NullField>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    external_id: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolCallLine<'a> {
+    #[serde(rename = "type", default)]
+    kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread: Option<String>,
+    name: String,
+    #[serde(borrow, skip_serializing_if = "Option::is_none", default)]
+    args: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none", default)]
+    result: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    null_fields: Vec<NullField>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    success: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    external_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolResultLine<'a> {
+    #[serde(rename = "type")]
+    _kind: IgnoredAny,
+    thread: Option<String>,
+    call: String,
+    #[serde(borrow)]
+    result: &'a RawValue,
+    success: Option<bool>,
+    duration_ms: Option<u64>,
+    at: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TurnLine<'a> {
+    #[serde(rename = "type")]
+    _kind: IgnoredAny,
+    thread: Option<String>,
+    author: Option<String>,
+    #[serde(borrow)]
+    user: Option<&'a RawValue>,
+    #[serde(borrow)]
+    assistant: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    tool_calls: Vec<ToolCallLine<'a>>,
+    at: Option<String>,
+    external_id: Option<String>,
+}
+
+/// Reads a line. `now` times what has no time of its own.
+pub fn parse_line(text: &str, now: Timestamp) -> Result<Line, Unreadable> {
+    #[derive(Deserialize)]
+    struct Kind<'a> {
+        #[serde(rename = "type")]
+        kind: Option<String>,
+        #[serde(borrow)]
+        role: Option<&'a RawValue>,
+        #[serde(borrow)]
+        text: Option<&'a RawValue>,
+        #[serde(borrow)]
+        version: Option<&'a RawValue>,
+    }
+    let Kind { kind, role, text: said, version } = serde_json::from_str(text)?;
+    match kind.as_deref() {
+        Some("treering") => {
+            // A header of a later version may have other fields.
+            let found = version.map_or(Ok(0), |version| serde_json::from_str::<u32>(version.get()))?;
+            if found > VERSION {
+                return Err(Unreadable(format!(
+                    "it was written in version {found} of the export, and this program reads up to {VERSION}; \
+                     install the newer Treering"
+                )));
+            }
+            serde_json::from_str::<HeaderLine>(text)?;
+            Ok(Line::Header)
+        }
+        Some("conversation") => conversation(serde_json::from_str(text)?),
+        Some("thread") => fork(&serde_json::from_str(text)?),
+        Some("message") => message(serde_json::from_str(text)?, now),
+        Some("tool_call") => {
+            let line: ToolCallLine<'_> = serde_json::from_str(text)?;
+            let thread = thread(line.thread.as_deref())?;
+            one(thread, EntryKind::ToolCall(tool_call(line, now)?))
+        }
+        Some("tool_result") => tool_result(serde_json::from_str(text)?, now),
+        Some("turn") => turn(serde_json::from_str(text)?, now),
+        None if role.is_some() && said.is_some() => message(serde_json::from_str(text)?, now),
+        None if role.is_some() => Ok(Line::Entries(entries_of_openai(serde_json::from_str(text)?, now)?)),
+        Some(other) => Err(Unreadable(format!(
+            "type {other:?} is unknown; expected conversation, thread, message, tool_call, tool_result or turn"
+        ))),
+        None => Err(Unreadable("it has neither a type nor a role".into())),
+    }
+}
+
+fn one(thread: ThreadName, kind: EntryKind) -> Result<Line, Unreadable> {
+    Ok(Line::Entries(vec![Entry { thread, kind }]))
+}
+
+fn at(text: Option<&str>, now: Timestamp) -> Result<Timestamp, Unreadable> {
+    Ok(text.map(str::parse).transpose()?.unwrap_or(now))
+}
+
+fn thread(name: Option<&str>) -> Result<ThreadName, Unreadable> {
+    Ok(name.map(str::parse).transpose()?.unwrap_or_default())
+}
+
+fn external(id: Option<String>) -> Result<Option<ExternalId>, Unreadable> {
+    Ok(id.map(ExternalId::new).transpose()?)
+}
+
+/// The JSON of a field, where it has one.
+fn json(raw: Option<&RawValue>, field: NullField, nulls: &[NullField]) -> Result<Option<Json>, Unreadable> {
+    match raw {
+        Some(raw) => Ok(Some(Json::from_raw(raw))),
+        None => nulls.contains(&field).then(null).transpose(),
+    }
+}
+
+fn null() -> Result<Json, Unreadable> {
+    Ok(Json::new("null")?)
+}
+
+fn conversation(line: ConversationLine) -> Result<Line, Unreadable> {
+    let id = line.id.as_deref().map(str::parse::<ConversationId>).transpose()?;
+    let naming = line.naming.as_deref().map(str::parse).transpose()?.unwrap_or(Naming::Source);
+    Ok(Line::Conversation(Box::new(NewConversation {
+        id,
+        external_id: external(line.external_id)?,
+        slug: line.slug,
+        title: line.title,
+        naming,
+        participants: line.participants,
+        cwd: line.cwd,
+        project_path: line.project_path,
+        state: line.state.as_deref().map(str::parse).transpose()?.unwrap_or_default(),
+        started_at: line.started_at.as_deref().map(str::parse).transpose()?,
+        policy: line.policy,
+    })))
+}
+
+fn fork(line: &ThreadLine) -> Result<Line, Unreadable> {
+    let after = line.fork_idx.map_or(ForkPoint::Start, |idx| ForkPoint::Position(MessageIdx(idx)));
+    let parent = thread(line.parent.as_deref())?;
+    one(ThreadName::new(line.name.clone())?, EntryKind::Fork { parent, after })
+}
+
+fn message(line: MessageLine<'_>, now: Timestamp) -> Result<Line, Unreadable> {
+    let (text, original) =
+        raw_string(line.text).ok_or_else(|| Unreadable("the text of a message is not a string".into()))?;
+    let said = NewMessage {
+        role: line.role.parse()?,
+        author: line.author,
+        text,
+        parts: json(line.parts, NullField::Parts, &line.null_fields)?.or(original),
+        at: at(line.at.as_deref(), now)?,
+        external_id: external(line.external_id)?,
+    };
+    one(thread(line.thread.as_deref())?, EntryKind::Message(said))
+}
+
+fn tool_call(line: ToolCallLine<'_>, now: Timestamp) -> Result<NewToolCall, Unreadable> {
+    let (success, duration_ms) = (line.success, line.duration_ms);
+    let mut result = json(line.result, NullField::Result, &line.null_fields)?;
+    if result.is_none() && (success.is_some() || duration_ms.is_some()) {
+        // A tool that is known to have ended, and gave back nothing.
+        result = Some(null()?);
+    }
+    let outcome = result.map(|result| ToolResult { result, success, duration_ms });
+    Ok(NewToolCall {
+        name: line.name,
+        args: json(line.args, NullField::Args, &line.null_fields)?.map_or_else(|| Json::new("{}"), Ok)?,
+        outcome,
+        at: at(line.at.as_deref(), now)?,
+        external_id: external(line.external_id)?,
+    })
+}
+
+fn tool_result(line: ToolResultLine<'_>, now: Timestamp) -> Result<Line, Unreadable> {
+    let outcome = ToolResult {
+        result: Json::from_raw(line.result),
+        success: line.success,
+        duration_ms: line.duration_ms,
+    };
+    let (call, at) = (ExternalId::new(line.call)?, at(line.at.as_deref(), now)?);
+    one(thread(line.thread.as_deref())?, EntryKind::ToolResult { call, outcome, at })
+}
+
+/// A whole turn: what the user said, the tool calls, what the assistant answered.
+fn turn(line: TurnLine<'_>, now: Timestamp) -> Result<Line, Unreadable> {
+    let thread = thread(line.thread.as_deref())?;
+    let when = at(line.at.as_deref(), now)?;
+    let said = |role: Role, raw: &RawValue, author: Option<String>| -> Result<EntryKind, Unreadable> {
+        let (text, parts) =
+            raw_string(raw).ok_or_else(|| Unreadable(format!("what the {role} said is not a string")))?;
+        let id = line.external_id.as_ref().map(|id| format!("{id}/{role}"));
+        Ok(EntryKind::Message(NewMessage { role, author, text, parts, at: when, external_id: external(id)? }))
+    };
+    let mut kinds = Vec::new();
+    if let Some(user) = line.user {
+        kinds.push(said(Role::User, user, line.author.clone())?);
+    }
+    for (order, call) in line.tool_calls.into_iter().enumerate() {
+        let mut call = tool_call(call, when)?;
+        if let (None, Some(id)) = (&call.external_id, &line.external_id) {
+            call.external_id = external(Some(format!("{id}/tool-{order}")))?;
+        }
+        kinds.push(EntryKind::ToolCall(call));
+    }
+    if let Some(assistant) = line.assistant {
+        kinds.push(said(Role::Assistant, assistant, None)?);
+    }
+    if kinds.is_empty() {
+        return Err(Unreadable("the turn is empty; give it user, assistant or tool_calls".into()));
+    }
+    Ok(Line::Entries(kinds.into_iter().map(|kind| Entry { thread: thread.clone(), kind }).collect()))
+}
+
+/// Reads a tool call that stands alone: the object of a `tool_call` line, its type left out or not.
+pub fn parse_tool_call(json: &str, now: Timestamp) -> Result<NewToolCall, Unreadable> {
+    tool_call(serde_json::from_str(json)?, now)
+}
+
+/// The first line of an export.
+pub fn header() -> Result<String, serde_json::Error> {
+    serde_json::to_string(&HeaderLine { kind: "treering".into(), version: VERSION })
+}
+
+/// The line of an item of an export.
+pub fn line(item: ExportItem<'_>) -> Result<String, serde_json::Error> {
+    match item {
+        ExportItem::Conversation(conversation) => conversation_line(conversation),
+        ExportItem::Thread(thread) => thread_line(thread),
+        ExportItem::Message(message) => message_line(message),
+        ExportItem::ToolCall(call) => tool_call_line(call),
+    }
+}
+
+fn conversation_line(it: &Conversation) -> Result<String, serde_json::Error> {
+    serde_json::to_string(&ConversationLine {
+        kind: "conversation".into(),
+        id: Some(it.id.to_string()),
+        slug: Some(it.slug.clone()),
+        title: it.title.clone(),
+        naming: Some(it.naming.as_str().into()),
+        participants: it.participants.clone(),
+        cwd: it.cwd.clone(),
+        project_path: it.project_path.clone(),
+        started_at: Some(it.started_at.to_string()),
+        state: Some(it.state.as_str().into()),
+        external_id: it.external_id.as_ref().map(ToString::to_string),
+        policy: it.policy.clone(),
+    })
+}
+
+fn thread_line(thread: &Thread) -> Result<String, serde_json::Error> {
+    let fork = thread.fork.as_ref();
+    serde_json::to_string(&ThreadLine {
+        kind: "thread".into(),
+        name: thread.name.to_string(),
+        parent: fork.map(|fork| fork.parent.to_string()),
+        fork_idx: fork.and_then(|fork| fork.after).map(|idx| idx.0),
+    })
+}
+
+fn message_line(message: &Message) -> Result<String, serde_json::Error> {
+    let body = &message.body;
+    let text = serde_json::value::to_raw_value(&body.text)?;
+    let mut null_fields = Vec::new();
+    let parts = raw(body.parts.as_ref(), NullField::Parts, &mut null_fields)?;
+    serde_json::to_string(&MessageLine {
+        kind: "message".into(),
+        idx: Some(message.idx.0),
+        thread: unless_main(&message.thread),
+        role: body.role.as_str().into(),
+        author: body.author.clone(),
+        text: &text,
+        parts: parts.as_deref(),
+        null_fields,
+        at: Some(body.at.to_string()),
+        external_id: body.external_id.as_ref().map(ToString::to_string),
+    })
+}
+
+fn tool_call_line(it: &ToolCall) -> Result<String, serde_json::Error> {
+    let outcome = it.call.outcome.as_ref();
+    let mut null_fields = Vec::new();
+    let args = raw(Some(&it.call.args), NullField::Args, &mut null_fields)?;
+    let result = raw(outcome.map(|outcome| &outcome.result), NullField::Result, &mut null_fields)?;
+    serde_json::to_string(&ToolCallLine {
+        kind: "tool_call".into(),
+        thread: unless_main(&it.thread),
+        name: it.call.name.clone(),
+        args: args.as_deref(),
+        result: result.as_deref(),
+        null_fields,
+        success: outcome.and_then(|outcome| outcome.success),
+        duration_ms: outcome.and_then(|outcome| outcome.duration_ms),
+        at: Some(it.call.at.to_string()),
+        external_id: it.call.external_id.as_ref().map(ToString::to_string),
+    })
+}
+
+/// The JSON of a field as a line has it; a null is listed instead.
+fn raw(
+    json: Option<&Json>,
+    field: NullField,
+    nulls: &mut Vec<NullField>,
+) -> Result<Option<Box<RawValue>>, serde_json::Error> {
+    match json {
+        Some(json) if json.as_str() == "null" => nulls.push(field),
+        Some(json) => return RawValue::from_string(json.as_str().to_owned()).map(Some),
+        None => {}
+    }
+    Ok(None)
+}
+
+fn unless_main(thread: &ThreadName) -> Option<String> {
+    (!thread.is_main()).then(|| thread.to_string())
+}

@@ -1,0 +1,316 @@
+//! Transcripts in Markdown: speakers as headings, in bold, at the start of a line, as SpecStory
+//! writes them, or the console of Claude Code.
+
+use treering_core::{Entry, EntryKind, Json, Naming, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
+
+use super::console;
+use super::{Format, Found, Sink, Source, Unreadable};
+
+/// How a transcript marks its speakers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// `## User`
+    Heading(usize),
+    /// `**User:** …`
+    Bold,
+    /// `User: …`
+    Plain,
+    /// `_**User (time)**_`
+    SpecStory,
+}
+
+/// A line that says who speaks from here on.
+#[derive(Debug, PartialEq, Eq)]
+struct Marker<'a> {
+    style: Style,
+    role: Role,
+    name: &'a str,
+    at: Option<Timestamp>,
+    rest: &'a str,
+}
+
+/// Whether a text looks like a transcript: somebody asks and somebody answers.
+pub(super) fn is_transcript(text: &str) -> bool {
+    console::is_console(text) || style_of(text).is_some()
+}
+
+pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+    let front = Front::of(&source.text);
+    let at = front.date.unwrap_or(source.modified);
+    let entries = if console::is_console(&source.text) {
+        console::read(&source.text, at, sink)
+    } else if let Some(style) = style_of(&source.text) {
+        speakers(&source.text, style, at, sink)
+    } else {
+        return Err(Unreadable(
+            "no speakers were found in it; a transcript marks them as `## User`, `**User:**` or `User:`, and \
+             somebody must answer"
+                .into(),
+        ));
+    };
+    let entries = entries.into_iter().map(Entry::from).collect();
+    let mut found = Found::nameless(Format::Markdown, entries);
+    if let Some(found) = &mut found {
+        found.about.title = front.title;
+        found.about.naming = Naming::Source;
+        found.about.cwd = console::cwd(&source.text);
+    }
+    sink.give_nameless(found)
+}
+
+/// What a transcript says about itself before anybody speaks.
+struct Front {
+    title: Option<String>,
+    date: Option<Timestamp>,
+}
+
+impl Front {
+    fn of(text: &str) -> Self {
+        let mut front = Self { title: None, date: None };
+        let mut lines = text.lines();
+        let mut heading = None;
+        if text.starts_with("---") {
+            lines.next();
+            for line in lines.by_ref().take_while(|line| line.trim() != "---") {
+                let Some((key, value)) = line.split_once(':') else { continue };
+                let value = value.trim().trim_matches(['"', '\'']);
+                match key.trim() {
+                    "title" if !value.is_empty() => front.title = Some(value.to_owned()),
+                    "date" | "created" | "created_at" => front.date = value.parse().ok(),
+                    _ => {}
+                }
+            }
+        }
+        for line in lines.take_while(|line| marker(line).is_none()) {
+            if let Some(title) = line.strip_prefix("# ") {
+                heading = heading.or(Some(title.trim()));
+            }
+        }
+        // A heading that is only a date says when, not what.
+        let dated = heading.and_then(|heading| heading.parse().ok());
+        front.date = front.date.or(dated);
+        front.title = front.title.or(heading.filter(|_| dated.is_none()).map(str::to_owned));
+        front
+    }
+}
+
+/// The style of the first marker, where that style has both a user and an assistant.
+fn style_of(text: &str) -> Option<Style> {
+    let markers: Vec<(Style, Role)> = outside_fences(text)
+        .filter(|(_, fenced)| !fenced)
+        .filter_map(|(line, _)| marker(line))
+        .map(|marker| (marker.style, marker.role))
+        .collect();
+    let both = |style: Style| {
+        let has = |role: Role| markers.contains(&(style, role));
+        has(Role::User) && has(Role::Assistant)
+    };
+    markers.iter().map(|(style, _)| *style).find(|style| both(*style))
+}
+
+/// Lines, and whether each is inside a fenced block or something that is folded away.
+fn outside_fences(text: &str) -> impl Iterator<Item = (&str, bool)> {
+    let mut fence: Option<String> = None;
+    let mut folded = false;
+    text.lines().map(move |line| {
+        let trimmed = line.trim_start();
+        let mark: String = trimmed.chars().take_while(|c| matches!(c, '`' | '~')).collect();
+        let fences = mark.len() >= 3 && line.len() - trimmed.len() < 4;
+        match &fence {
+            Some(open) => {
+                if fences && mark.starts_with(open.as_str()) && trimmed[mark.len()..].trim().is_empty() {
+                    fence = None;
+                }
+                (line, true)
+            }
+            None if fences => {
+                fence = Some(mark);
+                (line, true)
+            }
+            None => {
+                let before = folded;
+                if line.contains("<details") {
+                    folded = true;
+                }
+                if line.contains("</details>") {
+                    folded = false;
+                }
+                (line, before || folded)
+            }
+        }
+    })
+}
+
+fn marker(line: &str) -> Option<Marker<'_>> {
+    if let Some(inner) = line.trim().strip_prefix("_**").and_then(|rest| rest.strip_suffix("**_")) {
+        return speaker(inner, "", Style::SpecStory);
+    }
+    if line.starts_with('#') {
+        let level = line.bytes().take_while(|b| *b == b'#').count();
+        let title = line[level..].strip_prefix(' ')?;
+        return speaker(title.trim_end_matches(':'), "", Style::Heading(level));
+    }
+    if let Some(rest) = line.strip_prefix("**") {
+        let (name, rest) = rest.split_once("**")?;
+        if let Some(name) = name.strip_suffix(':') {
+            return speaker(name, rest.trim_start(), Style::Bold);
+        }
+        // `**User**:` and `**User** _(time)_:`
+        let (extra, rest) = rest.split_once(':').map_or(("", rest), |(extra, rest)| {
+            // A colon of the time belongs to the time.
+            match rest.split_once("_:") {
+                Some((more, rest)) => {
+                    (&line[name.len() + 4..name.len() + 4 + extra.len() + 1 + more.len()], rest)
+                }
+                None => (extra, rest),
+            }
+        });
+        let time = time_in(extra);
+        let marker = speaker(name, rest.trim_start(), Style::Bold)?;
+        return (time.is_some() || extra.trim().is_empty()).then_some(Marker { at: time, ..marker });
+    }
+    let (name, rest) = line.split_once(':')?;
+    let known = !name.starts_with(' ') && role_of(name).is_some();
+    known.then(|| speaker(name, rest.trim_start(), Style::Plain)).flatten()
+}
+
+/// A marker from a speaker's name, with a time in parentheses or a tool's name behind it.
+fn speaker<'a>(name: &'a str, rest: &'a str, style: Style) -> Option<Marker<'a>> {
+    let name = name.trim().trim_start_matches(|c: char| !c.is_alphanumeric()).trim_end();
+    let (full, extra) = name.find(['(', '—']).map_or((name, ""), |at| name.split_at(at));
+    // `Agent - sidechain`, `Tool: search`
+    let (bare, detail) = full.split_once(" - ").or_else(|| full.split_once(':')).unwrap_or((full, ""));
+    let role = role_of(bare)?;
+    let name = if role == Role::Tool { detail.trim() } else { bare.trim() };
+    Some(Marker { style, role, name, at: time_in(extra), rest })
+}
+
+fn role_of(name: &str) -> Option<Role> {
+    let name = name.trim().to_ascii_lowercase();
+    match name.as_str() {
+        "user" | "human" | "you" | "me" | "prompt" => Some(Role::User),
+        "assistant" | "ai" | "claude" | "chatgpt" | "gpt" | "model" | "bot" | "agent" | "response"
+        | "codex" | "gemini" | "copilot" => Some(Role::Assistant),
+        "system" => Some(Role::System),
+        "tool" | "tool result" | "tool call" | "tool output" | "tool use" => Some(Role::Tool),
+        _ => None,
+    }
+}
+
+/// The date and time somewhere in a few words.
+fn time_in(text: &str) -> Option<Timestamp> {
+    let words: Vec<&str> = text.split(['(', ')', ' ', '_', ',']).filter(|word| !word.is_empty()).collect();
+    let pair = words.windows(2).find_map(|pair| format!("{}T{}", pair[0], pair[1]).parse().ok());
+    pair.or_else(|| words.iter().find_map(|word| word.parse().ok()))
+}
+
+fn speakers(text: &str, style: Style, start: Timestamp, sink: &mut Sink<'_>) -> Vec<EntryKind> {
+    let mut entries = Vec::new();
+    let mut current: Option<(Role, String, Option<Timestamp>)> = None;
+    let mut body = String::new();
+    let mut clock = start;
+    let mut finish = |speaker: &mut Option<(Role, String, Option<Timestamp>)>, body: &mut String| {
+        let text = std::mem::take(body);
+        let Some((role, name, at)) = speaker.take() else {
+            if !text.trim().is_empty() {
+                sink.skip("lines before anybody speaks");
+            }
+            return;
+        };
+        clock = at.unwrap_or(clock);
+        let text = text.trim();
+        let text = if style == Style::SpecStory {
+            specstory(text, clock, &mut entries)
+        } else {
+            text.trim_end_matches("\n---").trim_end().to_owned()
+        };
+        if !text.is_empty() {
+            let mut said = NewMessage::new(role, text, clock);
+            said.author = ((role == Role::Tool && !name.is_empty()) || is_name(&name)).then_some(name);
+            entries.push(EntryKind::Message(said));
+        }
+    };
+    for (line, fenced) in outside_fences(text) {
+        match marker(line).filter(|marker| !fenced && marker.style == style) {
+            Some(marker) => {
+                finish(&mut current, &mut body);
+                current = Some((marker.role, marker.name.to_owned(), marker.at));
+                body = format!("{}\n", marker.rest);
+            }
+            None => {
+                body.push_str(line);
+                body.push('\n');
+            }
+        }
+    }
+    finish(&mut current, &mut body);
+    entries
+}
+
+/// Whether a speaker's word names somebody, and not only a role.
+fn is_name(word: &str) -> bool {
+    const NAMES: [&str; 6] = ["claude", "chatgpt", "gpt", "codex", "gemini", "copilot"];
+    NAMES.contains(&word.to_ascii_lowercase().as_str())
+}
+
+/// Takes SpecStory's folded blocks out of a text: thinking beside the answers, tool uses as tool
+/// calls. What is left is the text.
+fn specstory(text: &str, at: Timestamp, entries: &mut Vec<EntryKind>) -> String {
+    let mut rest = text.trim_end_matches("\n---").trim().to_owned();
+    while let Some((before, block, after)) = cut(&rest, "<think>", "</think>") {
+        let mut said = NewMessage::new(Role::Assistant, "", at);
+        said.parts = Some(Json::string(&block));
+        entries.push(EntryKind::Message(said));
+        rest = format!("{}{}", before, after.trim_start());
+    }
+    while let Some((before, block, after)) = cut(&rest, "<tool-use", "</tool-use>") {
+        let name = block.split("data-tool-name=\"").nth(1).and_then(|rest| rest.split('"').next());
+        let result = block.split_once("</summary>").map_or("", |(_, result)| result);
+        let outcome = ToolResult {
+            result: Json::string(result.trim().trim_end_matches("</details>").trim()),
+            success: None,
+            duration_ms: None,
+        };
+        entries.push(EntryKind::ToolCall(NewToolCall {
+            name: name.unwrap_or("tool").to_owned(),
+            args: super::args_of("{}"),
+            outcome: Some(outcome),
+            at,
+            external_id: None,
+        }));
+        rest = format!("{}{}", before, after.trim_start());
+    }
+    rest.trim().to_owned()
+}
+
+/// What stands before, between and after two marks.
+fn cut<'a>(text: &'a str, open: &str, close: &str) -> Option<(&'a str, String, &'a str)> {
+    let from = text.find(open)?;
+    let until = text[from..].find(close)? + from;
+    Some((&text[..from], text[from + open.len()..until].to_owned(), &text[until + close.len()..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_are_told_from_text() {
+        let check = |line: &str, expected: Option<(Role, &str)>| {
+            assert_eq!(marker(line).map(|marker| (marker.role, marker.rest)), expected, "{line}");
+        };
+        check("## User", Some((Role::User, "")));
+        check("### 🤖 Assistant (2026-01-18 20:16)", Some((Role::Assistant, "")));
+        check("## Users of the tool", None);
+        check("**User:** hello", Some((Role::User, "hello")));
+        check("**User**: hello", Some((Role::User, "hello")));
+        check("**User** _(2026-02-02 07:40)_: hi", Some((Role::User, "hi")));
+        check("**Note:** hello", None);
+        check("- **User:** hello", None);
+        check("Human: hi: there", Some((Role::User, "hi: there")));
+        check("Reason: none", None);
+        check("_**Agent (model 2026-03-14 09:20:15Z)**_", Some((Role::Assistant, "")));
+        let at = marker("**User** _(2026-02-02 07:40)_:").unwrap().at.unwrap();
+        assert_eq!(at.to_minute(), "2026-02-02 07:40");
+    }
+}

@@ -1,0 +1,235 @@
+//! The door: who may come in, how often, and under which name the service is called. Everything that comes
+//! over HTTP passes here first.
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
+use std::str::FromStr as _;
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use governor::clock::Clock as _;
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+
+use super::App;
+use super::problem::Problem;
+use crate::access_tokens::Token;
+use crate::service::Grant;
+use treering::config::ServeSettings;
+
+/// How many callers are remembered before those who have not called lately are forgotten.
+const CALLERS: usize = 10_000;
+
+/// What is checked of everyone.
+pub(super) struct Door {
+    token_needed: bool,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+    callers: DefaultKeyedRateLimiter<String>,
+    clock: governor::clock::DefaultClock,
+}
+
+impl Door {
+    pub(super) fn new(settings: &ServeSettings, address: SocketAddr) -> Self {
+        let each = settings.requests_per_second;
+        let burst = each.saturating_mul(NonZeroU32::MIN.saturating_add(1));
+        Self {
+            token_needed: settings.require_token || !address.ip().is_loopback(),
+            hosts: settings.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+            origins: settings.origins.clone(),
+            callers: RateLimiter::keyed(Quota::per_second(each).allow_burst(burst)),
+            clock: governor::clock::DefaultClock::default(),
+        }
+    }
+
+    /// Whether the service is called by a name of its own. Pages of other names that were made to point here
+    /// (DNS rebinding) are not let in; addresses cannot be made to point elsewhere.
+    fn check_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
+        let named = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let authority = named.or(uri.authority().map(Authority::as_str)).unwrap_or_default();
+        match host_of(authority) {
+            Some(host) if is_own(&host) || self.hosts.contains(&host) => Ok(()),
+            _ => Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                format!("this service is not called {authority:?}"),
+                Some("call it by its address, or add the name to the setting serve.hosts"),
+            )),
+        }
+    }
+
+    /// Whether a web page that calls is the service's own, or one that was allowed.
+    fn check_origin(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+        let origin = origin.to_str().unwrap_or_default();
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let own = origin.split_once("://").is_some_and(|(_, rest)| Some(rest) == host);
+        match own || self.origins.iter().any(|allowed| allowed == origin) {
+            true => Ok(()),
+            false => Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                format!("pages of {origin:?} may not call this service"),
+                Some("add the origin to the setting serve.origins"),
+            )),
+        }
+    }
+
+    /// How long a caller has to wait, if it may not call now.
+    fn wait_of(&self, caller: &str) -> Option<Wait> {
+        if self.callers.len() > CALLERS {
+            self.callers.retain_recent();
+        }
+        let checked = self.callers.check_key(&caller.to_owned());
+        checked
+            .err()
+            .map(|not_until| Wait { seconds: not_until.wait_time_from(self.clock.now()).as_secs() + 1 })
+    }
+}
+
+/// Somebody calls too often.
+struct Wait {
+    seconds: u64,
+}
+
+impl IntoResponse for Wait {
+    fn into_response(self) -> Response {
+        let hint = Some("wait as long as retry-after says, or raise the setting serve.requests_per_second");
+        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many requests", hint);
+        let mut response = problem.into_response();
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(self.seconds));
+        response
+    }
+}
+
+/// The host of an authority, in small letters, without port and brackets.
+fn host_of(authority: &str) -> Option<String> {
+    let authority = Authority::from_str(authority).ok()?;
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    Some(host.to_ascii_lowercase())
+}
+
+/// Whether a host is this machine for everybody: a number, or the name that stays at home.
+fn is_own(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok()
+}
+
+/// The secret that a request shows.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, secret) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(secret.trim())
+}
+
+/// Lets a request in, with the grant of its credential, or sends it away.
+pub(super) async fn pass(
+    State(app): State<App>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let door = app.door();
+    let checked = door.check_host(request.headers(), request.uri());
+    if let Err(problem) = checked.and_then(|()| door.check_origin(request.headers())) {
+        return problem.into_response();
+    }
+    let token = match find_token(&app, request.headers()) {
+        Ok(token) => token,
+        Err(problem) => {
+            // Guessing is slowed down like everything else.
+            let wait = door.wait_of(&peer.ip().to_string());
+            return wait.map_or_else(|| problem.into_response(), Wait::into_response);
+        }
+    };
+    let caller = token.as_ref().map_or_else(|| peer.ip().to_string(), |token| token.id.clone());
+    if let Some(wait) = door.wait_of(&caller) {
+        return wait.into_response();
+    }
+    let grant = match token {
+        None => Grant::of_everything(app.tenancies().root().clone()),
+        Some(token) => Grant::new(app.tenancies().of(&token.tenant), token.scopes),
+    };
+    request.extensions_mut().insert(grant);
+    next.run(request).await
+}
+
+/// The token that a request shows; nothing where it shows none and needs none.
+fn find_token(app: &App, headers: &HeaderMap) -> Result<Option<Token>, Problem> {
+    let refuse = |error: &str| {
+        let hint = Some("`treering token create` makes a token; send it as `Authorization: Bearer …`");
+        Problem::new(StatusCode::UNAUTHORIZED, error, hint)
+    };
+    if !headers.contains_key(header::AUTHORIZATION) {
+        return match app.door().token_needed {
+            true => Err(refuse("a token is needed")),
+            false => Ok(None),
+        };
+    }
+    let secret = bearer(headers).ok_or_else(|| refuse("the authorization is not a bearer token"))?;
+    match app.tokens().find(secret) {
+        Ok(Some(token)) => Ok(Some(token)),
+        Ok(None) => Err(refuse("the token is not known, or was revoked")),
+        Err(error) => {
+            tracing::error!(%error, "the tokens cannot be read");
+            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the tokens cannot be read", None))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use confique::Config as _;
+
+    fn door(hosts: &[&str], origins: &[&str]) -> Door {
+        let owned = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect();
+        let defaults = ServeSettings::builder().load().unwrap();
+        let settings = ServeSettings { hosts: owned(hosts), origins: owned(origins), ..defaults };
+        Door::new(&settings, "127.0.0.1:1".parse().unwrap())
+    }
+
+    fn headers(pairs: &[(header::HeaderName, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap())).collect()
+    }
+
+    #[test]
+    fn a_name_that_was_made_to_point_here_is_refused() {
+        let door = door(&["Memory.example.org"], &[]);
+        let check = |host: &str| door.check_host(&headers(&[(header::HOST, host)]), &Uri::default()).is_ok();
+        for own in [
+            "127.0.0.1:7411",
+            "localhost",
+            "LOCALHOST:1",
+            "[::1]:7411",
+            "192.168.1.4",
+            "memory.example.org:443",
+        ] {
+            assert!(check(own), "{own}");
+        }
+        for other in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:7411", "", "a b"] {
+            assert!(!check(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn pages_of_other_origins_are_refused() {
+        let door = door(&[], &["https://app.example.org"]);
+        let check = |origin: &str| {
+            door.check_origin(&headers(&[(header::HOST, "127.0.0.1:7411"), (header::ORIGIN, origin)])).is_ok()
+        };
+        assert!(check("http://127.0.0.1:7411") && check("https://app.example.org"));
+        for other in
+            ["http://127.0.0.1:80", "http://evil.example", "null", "https://app.example.org.evil.example"]
+        {
+            assert!(!check(other), "{other}");
+        }
+        assert!(door.check_origin(&HeaderMap::new()).is_ok(), "programs send none");
+    }
+
+    #[test]
+    fn a_token_is_needed_wherever_others_can_reach() {
+        let settings = ServeSettings::builder().load().unwrap();
+        let needed = |address: &str| Door::new(&settings, address.parse().unwrap()).token_needed;
+        assert!(!needed("127.0.0.1:1") && !needed("[::1]:1"));
+        assert!(needed("0.0.0.0:1") && needed("192.168.0.7:1") && needed("[::]:1"));
+    }
+}

@@ -1,0 +1,311 @@
+//! Treering over HTTP: JSON with an OpenAPI document, events, metrics, and MCP at `/mcp`.
+
+mod api;
+mod door;
+mod events;
+mod listen;
+mod metrics;
+mod problem;
+mod tenancy;
+mod watch;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{Html, IntoResponse as _, Response};
+use axum::routing::get;
+use axum::{Router, middleware};
+use rmcp::ServerHandler;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::net::TcpListener;
+use tokio_stream::StreamExt as _;
+use tokio_util::sync::CancellationToken;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::limit::RequestBodyLimitLayer;
+use tower_http::timeout::TimeoutLayer;
+use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::access_tokens::{TokenError, Tokens};
+use crate::mcp::McpServer;
+use crate::service::{Refusal, Service};
+use door::Door;
+use metrics::Metrics;
+use problem::Problem;
+use tenancy::Tenancies;
+use treering::config::ServeSettings;
+
+/// How much is heard out of a request that is too large, and for how long.
+const MOST_HEARD: usize = 16 << 20;
+const LONGEST_HEARD: Duration = Duration::from_secs(5);
+/// How long a call over MCP may take: it may be waiting for summaries, and tells so.
+const LONGEST_CALL: Duration = Duration::from_secs(600);
+/// How long giving jobs back may take at the end. Leases that are not given back run out by themselves.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the page may do: nothing but ask this service.
+const PAGE_POLICY: &str = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; \
+    script-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'";
+
+/// Why the service cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Others could reach it, and nothing keeps them out.
+    #[error(
+        "{0} can be reached by other machines, and there is no token yet; make one with `treering token create`, \
+         or listen on 127.0.0.1"
+    )]
+    Open(SocketAddr),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {0}: {1}; another address or port can be given with --address")]
+    Address(String, std::io::Error),
+    /// The tokens cannot be read.
+    #[error(transparent)]
+    Tokens(#[from] TokenError),
+    /// The memory cannot be served.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The address that is listened on cannot be told.
+    #[error("the system does not say which address is listened on: {0}")]
+    Unknown(std::io::Error),
+}
+
+type Mcp<Handler> = StreamableHttpService<Handler, NeverSessionManager>;
+
+/// What every request works with.
+#[derive(Clone)]
+struct App(Arc<Parts>);
+
+struct Parts {
+    tenancies: Arc<Tenancies>,
+    tokens: Tokens,
+    door: Door,
+    metrics: Arc<Metrics>,
+    stop: CancellationToken,
+}
+
+impl App {
+    fn tenancies(&self) -> &Arc<Tenancies> {
+        &self.0.tenancies
+    }
+
+    fn tokens(&self) -> &Tokens {
+        &self.0.tokens
+    }
+
+    fn door(&self) -> &Door {
+        &self.0.door
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    fn stop(&self) -> &CancellationToken {
+        &self.0.stop
+    }
+}
+
+/// A service that listens.
+pub struct Server {
+    listener: TcpListener,
+    app: App,
+    router: Router,
+    settings: ServeSettings,
+}
+
+impl Server {
+    /// Listens on an address, unless others could reach it and no token keeps them out.
+    pub async fn bind(service: Service, home: &Path, address: SocketAddr) -> Result<Self, ServeError> {
+        Self::bind_with(service, home, address, McpServer::by_request).await
+    }
+
+    /// The same with an MCP server of one's own at `/mcp`, such as one that adds tools to [`McpServer`]. One is made for
+    /// each request.
+    pub async fn bind_with<Handler: ServerHandler>(
+        service: Service,
+        home: &Path,
+        address: SocketAddr,
+        make: fn() -> Handler,
+    ) -> Result<Self, ServeError> {
+        let tokens = Tokens::of(home);
+        if !address.ip().is_loopback() && tokens.list()?.is_empty() {
+            return Err(ServeError::Open(address));
+        }
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(|error| ServeError::Address(address.to_string(), error))?;
+        let settings = service.settings().serve.clone();
+        let metrics = Arc::new(Metrics::new());
+        let app = App(Arc::new(Parts {
+            tenancies: Arc::new(Tenancies::new(service, Arc::clone(&metrics))?),
+            tokens,
+            door: Door::new(&settings, address),
+            metrics,
+            stop: CancellationToken::new(),
+        }));
+        let mcp = mcp(make, &app, &settings);
+        Ok(Self { listener, router: router(mcp, &app, &settings), app, settings })
+    }
+
+    /// The address that is listened on.
+    pub fn address(&self) -> Result<SocketAddr, ServeError> {
+        self.listener.local_addr().map_err(ServeError::Unknown)
+    }
+
+    /// Serves until `stop` ends: then no more requests are taken, those at hand are answered, streams end, and
+    /// workers finish the jobs they have, or give them back where that takes too long. What still runs then is to be
+    /// left alone: a runtime that waits for it (on being dropped) may wait as long as a provider does.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let Self { listener, app, router, settings } = self;
+        let patience = Duration::from_millis(settings.stop_timeout_ms);
+        let stopped = async {
+            stop.await;
+            app.stop().cancel();
+            tokio::time::sleep(patience).await;
+        };
+        tokio::select! {
+            () = listen::listen(listener, router, &settings, app.stop().clone()) => {}
+            () = stopped => {}
+        }
+        let deadline = Instant::now() + patience;
+        let ended = tokio::task::spawn_blocking(move || app.tenancies().stop_by(deadline));
+        match tokio::time::timeout(patience + LAST_PATIENCE, ended).await {
+            Ok(Ok(Ok(0))) => {}
+            Ok(Ok(Ok(jobs))) => tracing::warn!(jobs, "jobs were still at hand; another worker takes them"),
+            Ok(Ok(Err(error))) => {
+                tracing::warn!(%error, "jobs could not be given back; their leases run out");
+            }
+            Ok(Err(_)) | Err(_) => tracing::warn!("jobs were not given back in time; their leases run out"),
+        }
+    }
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Treering", description = "A memory for conversations with language models."),
+    tags(
+        (name = "conversations", description = "What was said"),
+        (name = "search", description = "Finding it again"),
+        (name = "work", description = "What happens in the background"),
+        (name = "service", description = "The service itself")
+    ),
+    components(schemas(problem::Problem)),
+    security(("token" = []))
+)]
+struct Document;
+
+/// The operations, with the document that describes them.
+fn operations() -> (Router<App>, utoipa::openapi::OpenApi) {
+    let mut document = Document::openapi();
+    let bearer = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("A token from `treering token create`; not needed on a loopback address."))
+        .build();
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme("token", SecurityScheme::Http(bearer));
+    OpenApiRouter::with_openapi(document)
+        .routes(routes!(api::append))
+        .routes(routes!(api::sessions))
+        .routes(routes!(api::page, api::change))
+        .routes(routes!(api::status))
+        .routes(routes!(api::update))
+        .routes(routes!(api::ancestors))
+        .routes(routes!(api::node))
+        .routes(routes!(api::search))
+        .routes(routes!(api::context))
+        .routes(routes!(api::jobs))
+        .routes(routes!(api::retry))
+        .routes(routes!(api::logs))
+        .routes(routes!(api::stats))
+        .routes(routes!(events::events))
+        .routes(routes!(api::metrics))
+        .split_for_parts()
+}
+
+/// The OpenAPI document, as JSON.
+#[must_use]
+pub fn openapi() -> String {
+    let (_, mut document) = operations();
+    document.merge(open_operations().1);
+    document.to_pretty_json().unwrap_or_default()
+}
+
+/// Operations that whoever watches over the process needs no token for.
+fn open_operations() -> (Router<App>, utoipa::openapi::OpenApi) {
+    OpenApiRouter::default().routes(routes!(api::health)).routes(routes!(api::ready)).split_for_parts()
+}
+
+fn router<Handler: ServerHandler>(mcp: Mcp<Handler>, app: &App, settings: &ServeSettings) -> Router {
+    let json = openapi();
+    let document = get(|| async move { ([(header::CONTENT_TYPE, "application/json")], json) });
+    let page =
+        get(|| async { ([(header::CONTENT_SECURITY_POLICY, PAGE_POLICY)], Html(include_str!("page.html"))) });
+    let timeout = Duration::from_millis(settings.timeout_ms);
+    let in_time = |longest| TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, longest);
+    let checked = operations()
+        .0
+        .layer(in_time(timeout))
+        .merge(Router::new().route_service("/mcp", mcp).layer(in_time(LONGEST_CALL)));
+    let checked = checked.layer(middleware::from_fn_with_state(app.clone(), door::pass));
+    let open = open_operations().0.route("/", page).route("/openapi.json", document).layer(in_time(timeout));
+    checked
+        .merge(open)
+        .layer(shared_with(&settings.origins))
+        .layer(RequestBodyLimitLayer::new(settings.body_bytes))
+        .layer(middleware::from_fn_with_state(settings.body_bytes, hear_out))
+        .layer(CatchPanicLayer::new())
+        .layer(middleware::from_fn_with_state(app.clone(), watch::watch))
+        .with_state(app.clone())
+}
+
+/// Hears out who sends too much, for a while, before refusing it: whoever is hung up on while sending never reads why.
+async fn hear_out(State(limit): State<usize>, request: Request, next: Next) -> Response {
+    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
+    if length.is_none_or(|length: usize| length <= limit) {
+        return next.run(request).await;
+    }
+    let mut body = request.into_body().into_data_stream();
+    let heard = async {
+        let mut heard = 0;
+        while let Some(Ok(part)) = body.next().await {
+            heard += part.len();
+            if heard > MOST_HEARD {
+                break;
+            }
+        }
+    };
+    // Who sends for longer does not read the answer.
+    drop(tokio::time::timeout(LONGEST_HEARD, heard).await);
+    Problem::of_status(StatusCode::PAYLOAD_TOO_LARGE).into_response()
+}
+
+/// Tells browsers which pages of others may call.
+fn shared_with(origins: &[String]) -> CorsLayer {
+    let origins = origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
+    let headers = ["authorization", "content-type", "last-event-id", "mcp-protocol-version", "x-request-id"];
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::list(origins))
+        .allow_methods([Method::GET, Method::POST, Method::PATCH])
+        .allow_headers(headers.map(HeaderName::from_static))
+}
+
+/// MCP over streamable HTTP. It keeps no sessions: each request stands alone and carries its credential, so that
+/// nothing can be picked up with the id of another's session. Hosts and origins were checked at the door.
+fn mcp<Handler: ServerHandler>(make: fn() -> Handler, app: &App, settings: &ServeSettings) -> Mcp<Handler> {
+    let config = StreamableHttpServerConfig::default()
+        .with_legacy_session_mode(false)
+        .with_json_response(true)
+        .with_max_request_body_bytes(settings.body_bytes)
+        .with_cancellation_token(app.stop().child_token())
+        .disable_allowed_hosts();
+    StreamableHttpService::new(move || Ok(make()), Arc::new(NeverSessionManager::default()), config)
+}

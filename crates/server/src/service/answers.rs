@@ -1,0 +1,324 @@
+//! What the service answers. Blocking; [`Service::run`] calls it from async code.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use treering_core::ports::{ConversationFilter, JobFilter, LogFilter, Span};
+use treering_core::{Conversation, ConversationState, Entry, TurnNo};
+use treering_engine::{Appended, Context, ContextRequest, Incoming, Matching, Memory};
+use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::Schema;
+
+use super::requests::{
+    AppendRequest, ChangeRequest, ContextAsk, ContextFormat, LONGEST_KEY, LONGEST_NAME, LONGEST_TEXT,
+    MOST_CALLS, MOST_ENTRIES, MOST_ROWS, PageRequest, SearchRequest, SessionsRequest, UpdateRequest,
+    WorkRequest, check_entry, within,
+};
+use super::{Refusal, Service};
+use crate::forms::{ChatView, ContextView, SectionView, chat_messages};
+use crate::views::{
+    ConversationPage, ConversationView, HitView, JobView, LogView, StatusView, ThreadView, TurnView,
+    UpdateView,
+};
+use treering::jsonl::{self, Line};
+
+/// What was found.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SearchAnswer {
+    /// The hits, the best first.
+    pub hits: Vec<HitView>,
+    /// Why only the words were looked at, where the meaning could not be.
+    pub words_only: Option<String>,
+}
+
+/// Conversations.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ConversationList {
+    /// The conversations, the latest activity first.
+    pub conversations: Vec<ConversationView>,
+    /// Whether there are more.
+    pub more: bool,
+}
+
+/// Jobs that are not done.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct JobList {
+    /// The jobs, in the order they should run.
+    pub jobs: Vec<JobView>,
+}
+
+/// Lines of the log.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LogList {
+    /// The lines, the oldest first.
+    pub lines: Vec<LogView>,
+}
+
+/// A context, in the form that was asked for.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ContextAnswer {
+    /// All of it, as one text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// All of it, as messages for a chat API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Vec<ChatView>>,
+    /// What stands above everything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preamble: Option<String>,
+    /// Its sections, in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sections: Option<Vec<SectionView>>,
+    /// What is in it, why, and what is not.
+    #[schema(value_type = Object)]
+    pub receipt: treering_core::receipt::Receipt,
+}
+
+impl ContextAnswer {
+    fn of(context: Context, format: ContextFormat) -> Self {
+        let mut answer =
+            Self { text: None, messages: None, preamble: None, sections: None, receipt: Default::default() };
+        match format {
+            ContextFormat::Markdown => answer.text = Some(context.markdown()),
+            ContextFormat::Messages => answer.messages = Some(chat_messages(&context)),
+            ContextFormat::Json => {
+                let view = ContextView::of(&context);
+                (answer.preamble, answer.sections) = (Some(view.preamble), Some(view.sections));
+            }
+        }
+        answer.receipt = context.receipt;
+        answer
+    }
+}
+
+impl Service {
+    /// The conversation that is named, or the latest one.
+    pub fn named_or_latest(&self, reference: Option<&str>) -> Result<Conversation, Refusal> {
+        if let Some(reference) = reference {
+            return Ok(self.memory().find(reference)?);
+        }
+        let latest = self.memory().sessions(&ConversationFilter::all(1))?.pop();
+        latest
+            .map(|session| session.conversation)
+            .ok_or_else(|| Refusal::Missing("there is no conversation yet".into()))
+    }
+
+    /// Stores entries: all of them or none. Durable when it returns.
+    pub fn append(&self, request: &AppendRequest) -> Result<Appended, Refusal> {
+        within("the number of entries", request.entries.len(), 1, MOST_ENTRIES)?;
+        append_checked(self.memory(), request, check_entry)
+    }
+
+    /// What fits a question best.
+    pub fn search(&self, request: &SearchRequest) -> Result<SearchAnswer, Refusal> {
+        let answer = self.memory().search(&request.query(self.memory())?)?;
+        Ok(SearchAnswer { hits: HitView::all(&answer.hits, self.memory())?, words_only: answer.words_only })
+    }
+
+    /// The context that is asked for, as everything stands; the gate is waited for before.
+    pub fn context(&self, id: &Conversation, ask: &ContextAsk) -> Result<ContextAnswer, Refusal> {
+        ask.check()?;
+        let settings = &self.settings().context;
+        let request = ContextRequest {
+            conversation: id.id,
+            thread: ask.thread.as_deref().map(str::parse).transpose()?,
+            query: ask.query.clone(),
+            budget: ask.budget.unwrap_or(settings.budget),
+            profile: self.settings().profile(ask.profile.as_deref().unwrap_or(&settings.profile))?,
+            as_of: ask.as_of.map(TurnNo),
+            patience: Some(Duration::ZERO),
+        };
+        Ok(ContextAnswer::of(self.memory().context(&request)?, ask.format))
+    }
+
+    /// How long a context waits for the gate.
+    pub fn patience(&self, ask: &ContextAsk) -> Duration {
+        Duration::from_millis(ask.patience_ms.unwrap_or(self.memory().work().gate_timeout_ms))
+    }
+
+    /// Conversations, the latest activity first.
+    pub fn sessions(&self, request: &SessionsRequest) -> Result<ConversationList, Refusal> {
+        request.check()?;
+        let limit = within("limit", request.limit.unwrap_or(20), 1, MOST_ROWS)?;
+        let states = match request.all {
+            true => Vec::new(),
+            false => vec![ConversationState::Open, ConversationState::Closed],
+        };
+        let cwd = request.cwd.as_deref().map(treering_engine::normalise_cwd);
+        // One more than is shown, to know whether there are more.
+        let filter = ConversationFilter { cwd, states, after: None, limit: limit + 1 };
+        let mut sessions = self.memory().sessions(&filter)?;
+        let more = sessions.len() > limit;
+        sessions.truncate(limit);
+        let view = |session: &treering_engine::Session| {
+            ConversationView::of(&session.conversation, session.last_message.as_ref())
+        };
+        Ok(ConversationList { conversations: sessions.iter().map(view).collect(), more })
+    }
+
+    /// Turns of a conversation.
+    pub fn page(&self, reference: &str, request: &PageRequest) -> Result<ConversationPage, Refusal> {
+        let limit = within("limit", request.limit.unwrap_or(50), 1, MOST_ROWS)?;
+        let it = self.memory().find(reference)?;
+        let turns = self.memory().turns(it.id, Span::starting(TurnNo(request.from), limit))?;
+        let next = turns.last().map(|last| last.turn.no.0 + 1).filter(|next| *next < it.totals.turns);
+        Ok(ConversationPage {
+            conversation: ConversationView::of(&it, None),
+            threads: it.threads.iter().map(ThreadView::of).collect(),
+            turns: turns.iter().map(TurnView::of).collect(),
+            next,
+        })
+    }
+
+    /// Gives a conversation another name or state.
+    pub fn change(&self, reference: &str, request: &ChangeRequest) -> Result<ConversationView, Refusal> {
+        request.check()?;
+        let mut it = self.memory().find(reference)?;
+        if let Some(title) = &request.title {
+            it = self.memory().rename(it.id, title)?;
+        }
+        if let Some(state) = request.state {
+            it = self.memory().set_state(it.id, state.into())?;
+        }
+        Ok(ConversationView::of(&it, None))
+    }
+
+    /// Plans an update of a tree, or says what it would come to. Workers run the jobs.
+    pub fn update(&self, reference: &str, request: &UpdateRequest) -> Result<UpdateView, Refusal> {
+        let it = self.memory().find(reference)?;
+        let update = request.update()?;
+        if request.dry_run {
+            let estimate = self.memory().estimate(it.id, &update)?;
+            return Ok(UpdateView { dry_run: true, ..UpdateView::of(&it, &estimate) });
+        }
+        let updated = self.memory().update(it.id, &update)?;
+        Ok(UpdateView { job: Some(updated.id.to_string()), ..UpdateView::of(&it, &updated.estimate) })
+    }
+
+    /// How a conversation stands.
+    pub fn status(&self, reference: Option<&str>) -> Result<StatusView, Refusal> {
+        let it = self.named_or_latest(reference)?;
+        Ok(StatusView::of(&it, &self.memory().gate(it.id)?, self.memory())?)
+    }
+
+    /// Jobs that are not done.
+    pub fn jobs(&self, request: &WorkRequest) -> Result<JobList, Refusal> {
+        request.check()?;
+        let limit = within("limit", request.limit.unwrap_or(50), 1, MOST_ROWS)?;
+        let conversation = request.conversation.as_deref().map(|it| self.memory().find(it)).transpose()?;
+        let filter = JobFilter {
+            conversation: conversation.map(|it| it.id),
+            id_prefix: request.job.clone(),
+            ..JobFilter::all(limit)
+        };
+        let jobs = self.memory().jobs(&filter)?;
+        Ok(JobList { jobs: JobView::all(&jobs, self.memory()) })
+    }
+
+    /// Gives failed jobs another try at once: one, or all of them where none is named.
+    pub fn retry(&self, job: Option<String>) -> Result<JobList, Refusal> {
+        if let Some(job) = &job {
+            let filter = JobFilter { id_prefix: Some(job.clone()), ..JobFilter::all(1) };
+            if self.memory().jobs(&filter)?.is_empty() {
+                return Err(Refusal::Missing(format!("no unfinished job begins with {job:?}")));
+            }
+        }
+        let retried = self.memory().retry_jobs(job)?;
+        Ok(JobList { jobs: JobView::all(&retried, self.memory()) })
+    }
+
+    /// The newest lines of the log.
+    pub fn logs(&self, request: &WorkRequest) -> Result<LogList, Refusal> {
+        request.check()?;
+        let limit = within("limit", request.limit.unwrap_or(50), 1, MOST_ROWS)?;
+        let conversation = request.conversation.as_deref().map(|it| self.memory().find(it)).transpose()?;
+        let filter =
+            LogFilter { conversation: conversation.map(|it| it.id), job_prefix: request.job.clone(), limit };
+        Ok(LogList { lines: self.memory().log(&filter)?.iter().map(LogView::of).collect() })
+    }
+}
+
+/// Stores entries that this program has put together itself, however large: all of them or none. Durable when it
+/// returns.
+pub fn append(memory: &Memory, request: &AppendRequest) -> Result<Appended, Refusal> {
+    append_checked(memory, request, |_, _| Ok(()))
+}
+
+fn append_checked(
+    memory: &Memory,
+    request: &AppendRequest,
+    check: fn(&RawValue, &[Entry]) -> Result<(), Refusal>,
+) -> Result<Appended, Refusal> {
+    let target = request.target(memory)?;
+    let now = memory.clock().now();
+    let mut entries = Vec::with_capacity(request.entries.len());
+    for (place, raw) in request.entries.iter().enumerate() {
+        let unclear = |why: String| Refusal::Unclear(format!("entry {place}: {why}"));
+        match jsonl::parse_line(raw.get(), now).map_err(|error| unclear(error.to_string()))? {
+            Line::Entries(line) => {
+                check(raw, &line).map_err(|refusal| unclear(refusal.to_string()))?;
+                entries.extend(line);
+            }
+            Line::Header | Line::Conversation(_) => {
+                return Err(unclear(
+                    "a conversation is named beside the entries, by conversation or key".into(),
+                ));
+            }
+        }
+    }
+    Ok(memory.append(Incoming { target, entries, matching: Matching::None })?)
+}
+
+/// The schema of entries: what [`jsonl::parse_line`] reads, the two forms that are used most.
+pub(super) fn entries_schema() -> RefOr<Schema> {
+    let text = |about: &str, longest: usize| serde_json::json!({ "type": "string", "maxLength": longest, "description": about });
+    let external_id = serde_json::json!({ "type": "string", "minLength": 1, "maxLength": LONGEST_KEY,
+        "description": "Its identity at its source: appended again, it adds nothing." });
+    let call = serde_json::json!({
+        "type": "object",
+        "required": ["name"],
+        "properties": {
+            "name": { "type": "string", "minLength": 1, "maxLength": LONGEST_NAME, "description": "The tool." },
+            "args": { "type": "object", "description": "What it was called with." },
+            "result": { "description": "What it answered, as any JSON." },
+            "success": { "type": "boolean" },
+            "external_id": external_id,
+        },
+    });
+    let turn = serde_json::json!({
+        "type": "object",
+        "description": "A whole turn.",
+        "required": ["type", "user"],
+        "properties": {
+            "type": { "type": "string", "enum": ["turn"] },
+            "user": text("What the user said.", LONGEST_TEXT),
+            "assistant": text("What the assistant answered.", LONGEST_TEXT),
+            "tool_calls": { "type": "array", "maxItems": MOST_CALLS, "items": call,
+                "description": "Tools that were called in between." },
+            "external_id": external_id,
+        },
+    });
+    let message = serde_json::json!({
+        "type": "object",
+        "description": "One message.",
+        "required": ["type", "role", "text"],
+        "properties": {
+            "type": { "type": "string", "enum": ["message"] },
+            "role": { "type": "string", "enum": ["user", "assistant", "system", "tool"] },
+            "text": text("What was said.", LONGEST_TEXT),
+            "author": text("Who said it.", LONGEST_NAME),
+            "external_id": external_id,
+        },
+    });
+    let schema = serde_json::json!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": MOST_ENTRIES,
+        "items": { "oneOf": [turn, message] },
+        "description": "Turns, messages, tool calls and results: the lines that `treering append` takes, as an array. \
+            `at` (a date) and `thread` may be given with each.",
+    });
+    serde_json::from_value(schema).map_or_else(|_| RefOr::T(Schema::default()), RefOr::T)
+}

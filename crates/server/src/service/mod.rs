@@ -1,0 +1,106 @@
+//! Treering as a service: what can be asked for, whichever wire it comes over, and the async edge over
+//! the synchronous ports (ADR 11). Knows nothing of HTTP or MCP.
+
+mod answers;
+mod grant;
+mod lanes;
+mod refusal;
+pub mod requests;
+
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use treering_core::gate::GateStatus;
+use treering_core::{ConversationId, TenantId};
+use treering_engine::Memory;
+
+pub use answers::{ContextAnswer, ConversationList, JobList, LogList, SearchAnswer, append};
+pub use grant::{Grant, Scope, Scopes};
+pub use lanes::{Lane, Lanes};
+pub use refusal::Refusal;
+use treering::config::Settings;
+
+/// How often the gate is looked at while somebody waits for it.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// The memory of one tenant, ready to be asked from async code. Cheap to clone.
+#[derive(Clone)]
+pub struct Service {
+    memory: Memory,
+    settings: Arc<Settings>,
+    lanes: Lanes,
+    /// Logs once that the store refuses writes.
+    stopped: Arc<Once>,
+}
+
+impl Service {
+    /// The service over a memory.
+    #[must_use]
+    pub fn new(memory: Memory, settings: Arc<Settings>) -> Self {
+        Self { memory, settings, lanes: Lanes::new(), stopped: Arc::new(Once::new()) }
+    }
+
+    /// The same for another tenant of the same store.
+    #[must_use]
+    pub fn of_tenant(&self, tenant: TenantId) -> Self {
+        Self { memory: self.memory.of_tenant(tenant), ..self.clone() }
+    }
+
+    /// The memory itself.
+    #[must_use]
+    pub const fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Does something that may block, without blocking the async edge.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        work: impl FnOnce(&Self) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let service = self.clone();
+        let work = move || {
+            let done = work(&service);
+            service.log_failure();
+            done
+        };
+        self.lanes.run(lane, work).await
+    }
+
+    /// Logs, once, that the store refuses writes.
+    fn log_failure(&self) {
+        if let Some(failure) = self.memory.failure() {
+            let hint = failure.hint().unwrap_or_default();
+            self.stopped.call_once(|| tracing::error!(error = %failure, hint, "the store refuses writes"));
+        }
+    }
+
+    /// Waits until the gate of a conversation is clear, at most for `patience`. `tell` hears how many
+    /// operations are left whenever that changes. Dropped, it waits no longer; the jobs go on.
+    pub async fn wait_for_gate<Told: Future<Output = ()> + Send>(
+        &self,
+        id: ConversationId,
+        patience: Duration,
+        mut tell: impl FnMut(usize) -> Told + Send,
+    ) -> Result<GateStatus, Refusal> {
+        let started = tokio::time::Instant::now();
+        let mut left = None;
+        loop {
+            let status = self.run(Lane::Read, move |service| Ok(service.memory.gate(id)?)).await?;
+            // Nobody in this process can do the work while the store refuses writes.
+            if status.is_clear() || started.elapsed() >= patience || self.memory.failure().is_some() {
+                return Ok(status);
+            }
+            if left.replace(status.pending.len()) != Some(status.pending.len()) {
+                tell(status.pending.len()).await;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+}

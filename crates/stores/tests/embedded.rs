@@ -1,0 +1,276 @@
+//! The embedded store keeps the contract of stores, opens old files, and leaves others alone.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use tempfile::TempDir;
+use treering_core::ports::{JobFilter, LogFilter, Reader, Span, SpendFilter};
+use treering_core::{
+    CommitScope, ConversationId, MessageIdx, Store, StoreError, TenantId, Timestamp, TurnNo, Write,
+};
+use treering_stores::{EmbeddedStore, Sync};
+use treering_testkit::contract::{basics, key, put, writers};
+use treering_testkit::store_contract;
+
+fn fresh() -> (EmbeddedStore, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    (EmbeddedStore::open(folder.path(), Sync::Full).unwrap(), folder)
+}
+
+fn reader(store: &EmbeddedStore) -> Box<dyn Reader + '_> {
+    store.reader(&TenantId::default()).unwrap()
+}
+
+mod synced_in_full {
+    use super::*;
+    store_contract!(fresh());
+}
+
+mod synced_normally {
+    use super::*;
+
+    fn fresh() -> (EmbeddedStore, TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        (EmbeddedStore::open(folder.path(), Sync::Normal).unwrap(), folder)
+    }
+
+    store_contract!(fresh());
+}
+
+/// Every released schema leaves a store behind; this program opens all of them.
+#[test]
+fn stores_of_every_released_version_open() {
+    let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let mut opened = 0;
+    for entry in std::fs::read_dir(fixtures).unwrap().map(Result::unwrap) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::copy(entry.path(), folder.path().join(EmbeddedStore::FILE)).unwrap();
+        let store = EmbeddedStore::open(folder.path(), Sync::Full).unwrap();
+        assert_eq!(store.maintenance().check().unwrap(), Vec::<String>::new());
+        let (conversations, totals) = store.reader(&TenantId::default()).unwrap().totals().unwrap();
+        let expected = match entry.file_name() == "schema-0008.sqlite" {
+            true => (2, 18, 8),
+            false => (1, 279, 88),
+        };
+        assert_eq!((conversations, totals.messages, totals.tool_calls), expected);
+        opened += 1;
+    }
+    assert_eq!(opened, 8);
+}
+
+/// A copy of a store of an older version is a backup too.
+#[test]
+fn backups_of_every_released_version_are_restored() {
+    let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    for entry in std::fs::read_dir(fixtures).unwrap() {
+        let (folder, backup) = (tempfile::tempdir().unwrap(), entry.unwrap().path());
+        let contents = EmbeddedStore::inspect_backup(&backup).unwrap();
+        assert_eq!(EmbeddedStore::restore(folder.path(), &backup).unwrap(), None);
+        let store = EmbeddedStore::open(folder.path(), Sync::Full).unwrap();
+        let tenants = store.maintenance().tenants().unwrap();
+        let totals = tenants.iter().map(|tenant| store.reader(tenant).unwrap().totals().unwrap());
+        let sums = totals.fold((0, 0), |sums, (many, totals)| (sums.0 + many, sums.1 + totals.messages));
+        assert_eq!((contents.conversations, contents.messages), (sums.0.into(), sums.1.into()));
+    }
+}
+
+/// A store that was kept from an older version.
+fn kept(name: &str) -> (EmbeddedStore, TempDir) {
+    let fixture = format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(fixture, folder.path().join(EmbeddedStore::FILE)).unwrap();
+    (EmbeddedStore::open(folder.path(), Sync::Full).unwrap(), folder)
+}
+
+/// What is to be done in the stores that were kept for it.
+const TO_BE_DONE: [&str; 3] = [
+    "embed turn 70 at 70",
+    "summarise messages #245–#260 (level 1) at 16",
+    "embed node l1-e79131b4db10b0cf-20260409 at 16",
+];
+
+/// Opens a store in a folder and does away with its jobs, of every kind; tells what they worked on.
+fn do_jobs(folder: &Path) -> Vec<String> {
+    let store = EmbeddedStore::open(folder, Sync::Full).unwrap();
+    let tenant = TenantId::default();
+    let jobs = store.reader(&tenant).unwrap().jobs(&JobFilter::all(usize::MAX)).unwrap();
+    for job in &jobs {
+        let conversation = JobFilter::of(job.conversation);
+        assert!(store.reader(&tenant).unwrap().jobs(&conversation).unwrap().contains(job));
+        assert_eq!(store.reader(&tenant).unwrap().job(job).unwrap().as_ref(), Some(job));
+        let writes = vec![Write::AddJob(job.clone()), Write::RemoveJob(job.clone())];
+        store.commit(CommitScope::Tenant(tenant.clone()), Box::new(move |_| Ok(writes.clone()))).unwrap();
+        assert_eq!(store.reader(&tenant).unwrap().job(job).unwrap(), None);
+    }
+    assert_eq!(store.reader(&tenant).unwrap().jobs(&JobFilter::all(1)).unwrap(), []);
+    jobs.iter().map(|job| format!("{} at {}", job.kind, job.kind.place())).collect()
+}
+
+/// Until version 6 jobs did not have the place of what they work on.
+#[test]
+fn what_was_to_be_done_in_a_store_of_version_6_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(EmbeddedStore::FILE);
+    std::fs::copy(format!("{}/tests/fixtures/schema-0006.sqlite", env!("CARGO_MANIFEST_DIR")), &path)
+        .unwrap();
+    let job = "INSERT INTO jobs (conversation, id, kind, height, state, moment, failures, planned_at, work)
+        SELECT 1, unhex(printf('%032x', pk * 3 + KIND)), KIND, HEIGHT, 0, 0, 0, 0, WORK FROM nodes
+        WHERE conversation = 1 AND level = 1 AND ordinal = 16";
+    let kinds = [("0", "0", "'70'"), ("1", "1", "task"), ("2", "1", "json_quote(id)")];
+    for (kind, height, work) in kinds {
+        let sql = job.replace("KIND", kind).replace("HEIGHT", height).replace("WORK", work);
+        assert_eq!(rusqlite::Connection::open(&path).unwrap().execute(&sql, []).unwrap(), 1);
+    }
+    assert_eq!(do_jobs(folder.path()), TO_BE_DONE);
+}
+
+#[test]
+fn what_is_to_be_done_in_a_store_of_version_7_is_found() {
+    let (store, folder) = kept("schema-0007.sqlite");
+    drop(store);
+    assert_eq!(do_jobs(folder.path()), TO_BE_DONE);
+}
+
+/// The file that the first release with this schema left behind; crates/engine/tests/fixtures.rs wrote it.
+#[test]
+fn everything_in_a_store_of_version_8_is_there() {
+    let (store, folder) = kept("schema-0008.sqlite");
+    let other = store.reader(&TenantId::new("acme").unwrap()).unwrap();
+    let depot = other.conversation_by_slug("depot").unwrap().unwrap();
+    assert_eq!((depot.totals.messages, depot.totals.turns, depot.totals.tool_calls), (6, 3, 3));
+    drop(other);
+    let reader = reader(&store);
+    let harbour = reader.conversation_by_slug("harbour").unwrap().unwrap();
+    assert_eq!(harbour.threads.len(), 2);
+    let said = reader.messages(harbour.id, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
+    assert_eq!(said[13].body.text, "Then it reads 0.2 m less.");
+    let calls = reader.tool_calls(harbour.id, Span::starting(TurnNo(0), usize::MAX)).unwrap();
+    let outcome = calls[5].call.outcome.as_ref().unwrap();
+    assert_eq!(
+        (calls.len(), outcome.success, outcome.result.to_text().as_ref()),
+        (6, Some(true), "5.4 m at berth 5")
+    );
+    let levels = reader.level_totals(Some(harbour.id)).unwrap();
+    assert_eq!(levels.iter().map(|level| level.nodes).collect::<Vec<_>>(), [5, 2]);
+    assert_eq!(reader.vector_index().unwrap().unwrap().model, "bags");
+    let spent = reader.ledger().spent(&SpendFilter::default()).unwrap();
+    assert_eq!(
+        spent.iter().map(|(_, spent)| (spent.calls, spent.money.0)).collect::<Vec<_>>(),
+        [(4, 414_000)]
+    );
+    let newest = LogFilter { conversation: Some(harbour.id), job_prefix: None, limit: 1 };
+    assert!(reader.log(&newest).unwrap()[0].text.starts_with("embed node"));
+    drop(reader);
+    drop(store);
+    let kinds = ["embed turn 0 at 0", "embed turn 1 at 1", "summarise messages", "embed node"];
+    let jobs = do_jobs(folder.path());
+    assert!(
+        jobs.len() == 4 && kinds.iter().all(|kind| jobs.iter().any(|job| job.starts_with(kind))),
+        "{jobs:?}"
+    );
+}
+
+/// Conversations that took turns, some of whose messages have their places in the table and some in the
+/// conversation's own row.
+#[test]
+fn what_was_said_in_a_store_of_version_6_is_there() {
+    let (store, _folder) = kept("schema-0006.sqlite");
+    let reader = store.reader(&TenantId::new("other").unwrap()).unwrap();
+    for slug in ["one-asks-1", "two-asks-1"] {
+        let id = reader.conversation_by_slug(slug).unwrap().unwrap().id;
+        let said = reader.messages(id, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
+        let said: Vec<&str> = said.iter().map(|message| message.body.text.as_str()).collect();
+        let expected = |turn| [format!("{} asks {turn}", &slug[..3]), format!("answer {turn}")];
+        assert_eq!(said, (1..=20).flat_map(expected).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_was_asked_in_a_store_of_version_5_is_there() {
+    let (store, _folder) = kept("schema-0005.sqlite");
+    let reader = store.reader(&TenantId::default()).unwrap();
+    let taken = reader.ledger().taken("openai", Timestamp::from_micros(0)).unwrap();
+    assert_eq!(taken.iter().map(|taken| (taken.calls, taken.tokens)).collect::<Vec<_>>(), [(2, 1450)]);
+    let newest = LogFilter { conversation: None, job_prefix: None, limit: 1 };
+    let line = reader.log(&newest).unwrap().pop().unwrap();
+    assert!(line.conversation.is_none() && line.text.contains("1 × API key"), "{line:?}");
+}
+
+#[test]
+fn what_was_spent_in_a_store_of_version_4_is_there() {
+    let (store, _folder) = kept("schema-0004.sqlite");
+    let spent = reader(&store).ledger().spent(&SpendFilter::default()).unwrap();
+    let spent: Vec<_> =
+        spent.iter().map(|(model, spent)| (model.as_str(), spent.calls, spent.money.0)).collect();
+    assert_eq!(spent, [("openai/gpt-4o-mini", 3, 990_000), ("openai/text-embedding-3-small", 1, 240)]);
+}
+
+#[test]
+fn a_store_from_the_future_is_left_alone() {
+    let (store, folder) = fresh();
+    drop(store);
+    let path = folder.path().join(EmbeddedStore::FILE);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.pragma_update(None, "user_version", 999).unwrap();
+    drop(connection);
+    let before = std::fs::read(&path).unwrap();
+    let error = EmbeddedStore::open(folder.path(), Sync::Full).err().unwrap();
+    assert!(matches!(error, StoreError::TooNew { found: 999, .. }), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_plan_sees_what_others_committed_before() {
+    let (one, folder) = fresh();
+    let other = EmbeddedStore::open(folder.path(), Sync::Full).unwrap();
+    basics::commits_are_seen_at_once(&one);
+    for store in [&one, &other, &other, &one, &other, &one, &one] {
+        writers::add_next(store);
+    }
+    let id = ConversationId::from_bytes([1; 16]);
+    let counted = |store: &EmbeddedStore| {
+        let reader = reader(store);
+        let messages = reader.messages(id, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
+        assert!(messages.iter().map(|message| message.idx.0).eq(0..8));
+        reader.conversation(id).unwrap().unwrap().totals.messages
+    };
+    assert_eq!((counted(&one), counted(&other)), (8, 8));
+}
+
+/// The log is checkpointed from 4,000 pages on; at 8,000, writers wait for it.
+#[test]
+fn the_log_does_not_grow_without_end() {
+    const LONGEST: u64 = 9000 * 4120;
+    for writers in [1, 8] {
+        let (store, folder) = fresh();
+        let log = folder.path().join(format!("{}-wal", EmbeddedStore::FILE));
+        writers::write_much(&store, writers, 60_000_000);
+        let length = std::fs::metadata(log).unwrap().len();
+        assert!(length < LONGEST, "{writers} writers left a log of {length} bytes");
+        assert_eq!(store.maintenance().check().unwrap(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_store_that_was_closed_is_one_file_and_its_lock() {
+    let (store, folder) = fresh();
+    basics::commits_are_seen_at_once(&store);
+    drop(store);
+    let mut names: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, [EmbeddedStore::FILE, "treering.lock"]);
+}
+
+#[test]
+fn a_reader_sees_one_moment() {
+    let (store, _folder) = fresh();
+    put(&store, 1);
+    let before = reader(&store);
+    assert_eq!(before.totals().unwrap().0, 1);
+    put(&store, 2);
+    assert_eq!(before.totals().unwrap().0, 1);
+    assert_eq!(before.conversation(key(2).id).unwrap(), None);
+    assert_eq!(reader(&store).totals().unwrap().0, 2);
+}

@@ -1,0 +1,565 @@
+//! Settings. Each is declared once, here: its key in the file, its environment variable, its
+//! default, its check and its documentation all come from this declaration.
+
+pub mod context;
+mod pages;
+pub mod providers;
+pub mod serve;
+pub mod spend;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use confique::{Config, Layer};
+use serde::Deserialize;
+use treering_core::job::RetryPolicy;
+use treering_core::packing::Profile;
+use treering_core::parameters::Assignment;
+use treering_core::redact::redact;
+use treering_core::text::did_you_mean;
+use treering_core::{Invalid, Policy, Preset, TenantId};
+use treering_providers::{ENCODER_NAME, StaticEmbedder};
+use treering_stores::Sync;
+
+use crate::tokenizers::TokenizerOption;
+use pages::leaves;
+
+pub use context::{ContextSettings, ProfileSettings};
+pub use providers::{ChatSettings, ProvidersSettings, SummarizeSettings};
+pub use serve::ServeSettings;
+pub use spend::SpendSettings;
+
+/// The name of the settings file in the home folder.
+pub const FILE: &str = "treering.toml";
+
+/// Everything that can be set.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct Settings {
+    /// The tenant whose conversations are read and written. Nothing crosses from one tenant to
+    /// another.
+    #[config(env = "TREERING_TENANT", default = "default", validate = is_tenant)]
+    pub tenant: String,
+
+    /// Where and how everything is kept.
+    #[config(nested)]
+    pub store: StoreSettings,
+
+    /// How tokens are counted.
+    #[config(nested)]
+    pub tokens: TokenSettings,
+
+    /// How texts get the vectors that search compares.
+    #[config(nested)]
+    pub embed: EmbedSettings,
+
+    /// Who writes the summaries.
+    #[config(nested)]
+    pub summarize: SummarizeSettings,
+
+    /// Who talks in `treering chat`.
+    #[config(nested)]
+    pub chat: ChatSettings,
+
+    /// Models beyond this program.
+    #[config(nested)]
+    pub providers: ProvidersSettings,
+
+    /// What may be spent on models.
+    #[config(nested)]
+    pub spend: SpendSettings,
+
+    /// How the tree of summaries grows.
+    #[config(nested)]
+    pub tree: TreeSettings,
+
+    /// How background work is done.
+    #[config(nested)]
+    pub work: WorkSettings,
+
+    /// How search is done.
+    #[config(nested)]
+    pub search: SearchSettings,
+
+    /// What is handed to a model.
+    #[config(nested)]
+    pub context: ContextSettings,
+
+    /// Treering as a service, for `treering serve`.
+    #[config(nested)]
+    pub serve: ServeSettings,
+
+    /// Profiles of your own: what goes into a context, section by section, as
+    /// `[[profiles.mine.sections]]` with `take = "recent"`, `"level"`, `"frontier"`, `"cut"`, `"recall"`
+    /// or `"nodes"`. The guide to contexts says what a section may have.
+    #[config(default = {})]
+    pub profiles: BTreeMap<String, ProfileSettings>,
+}
+
+/// Where and how everything is kept.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct StoreSettings {
+    /// What a turn has survived when it is acknowledged: `full` survives power loss; `normal`
+    /// survives the end of the program but may lose the last moments before a power loss.
+    #[config(env = "TREERING_STORE_SYNC", default = "full")]
+    pub sync: SyncSetting,
+}
+
+/// How search is done.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct SearchSettings {
+    /// The memory for search indexes, in MiB, of all tenants together. Beyond it the least recently used index is dropped,
+    /// and built again when its tenant searches.
+    #[config(env = "TREERING_SEARCH_MEMORY", default = 512)]
+    pub memory: u32,
+}
+
+impl From<&SearchSettings> for treering_engine::SearchSettings {
+    fn from(settings: &SearchSettings) -> Self {
+        Self { memory_bytes: (settings.memory as usize) << 20 }
+    }
+}
+
+/// How tokens are counted.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct TokenSettings {
+    /// The tokenizer that counts tokens, of new messages and of contexts: `o200k` (GPT-4o and later), `cl100k` (GPT-4), or
+    /// for any other family the path of the `tokenizer.json` that its model is published with, seen from the
+    /// home folder (for programs built with `--features tokenizers`).
+    #[config(env = "TREERING_TOKENS_TOKENIZER", default = "o200k", validate = is_tokenizer)]
+    pub tokenizer: String,
+}
+
+/// How texts get the vectors that search compares.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct EmbedSettings {
+    /// The embedder: `bundled` (static vectors in the program, microseconds for each turn), `encoder`
+    /// (all-MiniLM-L6-v2 on this machine, tens of milliseconds for each turn; for programs built with
+    /// `--features encoder`), or a provider and its model, such as `openai/text-embedding-3-small`,
+    /// `gemini/gemini-embedding-2`, `ollama/nomic-embed-text` or `compatible/MODEL`.
+    #[config(env = "TREERING_EMBED_MODEL", default = "bundled", validate = providers::is_embedder)]
+    pub model: String,
+
+    /// How many numbers the vectors of a provider's model have; 0 for as many as it gives by itself. Another
+    /// number makes it another model.
+    #[config(env = "TREERING_EMBED_DIMENSIONS", default = 0)]
+    pub dimensions: u32,
+
+    /// The folder of the encoder, which `tools/encoder/make` makes; seen from the home folder.
+    #[config(env = "TREERING_EMBED_ENCODER_PATH", default = "models/all-MiniLM-L6-v2")]
+    pub encoder_path: PathBuf,
+}
+
+impl From<&EmbedSettings> for crate::EmbedOptions {
+    fn from(settings: &EmbedSettings) -> Self {
+        let model = match settings.model.as_str() {
+            "bundled" => StaticEmbedder::NAME.to_owned(),
+            "encoder" => ENCODER_NAME.to_owned(),
+            other => other.to_owned(),
+        };
+        let dimensions = usize::try_from(settings.dimensions).ok().filter(|dimensions| *dimensions > 0);
+        Self { model, dimensions, encoder_path: settings.encoder_path.clone() }
+    }
+}
+
+/// How the tree of summaries grows.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct TreeSettings {
+    /// The policy that decides when windows and groups seal: `window`, `triggers`, `turns`,
+    /// `chars` or `per-turn`.
+    #[config(env = "TREERING_TREE_PRESET", default = "window", validate = is_preset)]
+    pub preset: String,
+
+    /// Parameters of the policy that differ from the preset, such as
+    /// `["window_chars=4000", "length@2=0.2"]`; separated by commas in the environment. The
+    /// parameters are listed below. `treering policy` sets them for one conversation.
+    #[config(env = "TREERING_TREE_PARAMETERS", default = [], parse_env = confique::env::parse::list_by_comma,
+        validate = are_parameters)]
+    pub parameters: Vec<String>,
+}
+
+impl TreeSettings {
+    /// The policy they make.
+    pub fn policy(&self) -> Result<Policy, Invalid> {
+        let preset: Preset = self.preset.parse()?;
+        let assignments = self.parameters.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>()?;
+        Policy::from(preset).with(&assignments)
+    }
+}
+
+/// How background work is done.
+#[derive(Debug, Config)]
+#[config(layer_attr(serde(deny_unknown_fields)))]
+pub struct WorkSettings {
+    /// How many jobs run at once.
+    #[config(env = "TREERING_WORK_CONCURRENCY", default = 3)]
+    pub concurrency: u16,
+
+    /// The pause after each job of a remote provider, in milliseconds.
+    #[config(env = "TREERING_WORK_BATCH_DELAY_MS", default = 1500)]
+    pub batch_delay_ms: u64,
+
+    /// How often a job is tried again whose error says that this can help.
+    #[config(env = "TREERING_WORK_RETRIES", default = 3)]
+    pub retries: u32,
+
+    /// How long after its first failure a job is tried again, in milliseconds; twice as long
+    /// after each further one.
+    #[config(env = "TREERING_WORK_RETRY_DELAY_MS", default = 30000)]
+    pub retry_delay_ms: u64,
+
+    /// How long the next context waits for the critical jobs of its conversation at the most, in
+    /// milliseconds.
+    #[config(env = "TREERING_WORK_GATE_TIMEOUT_MS", default = 120000)]
+    pub gate_timeout_ms: u64,
+
+    /// How long a question waits for its vector from a model beyond this machine at the most, in milliseconds: then its
+    /// words alone decide, and a model that has not answered is not asked for 15 seconds, then 30, at the most 5 minutes.
+    #[config(env = "TREERING_WORK_QUERY_TIMEOUT_MS", default = 2000)]
+    pub query_timeout_ms: u64,
+}
+
+impl From<&WorkSettings> for treering_engine::WorkSettings {
+    fn from(settings: &WorkSettings) -> Self {
+        Self {
+            concurrency: usize::from(settings.concurrency.max(1)),
+            batch_delay_ms: settings.batch_delay_ms,
+            retry: RetryPolicy {
+                retries: settings.retries,
+                base_delay_ms: settings.retry_delay_ms,
+                ..RetryPolicy::default()
+            },
+            gate_timeout_ms: settings.gate_timeout_ms,
+            query_timeout_ms: settings.query_timeout_ms,
+        }
+    }
+}
+
+/// The values of `store.sync`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SyncSetting {
+    /// Survives power loss.
+    Full,
+    /// Survives the end of the program.
+    Normal,
+}
+
+impl From<SyncSetting> for Sync {
+    fn from(setting: SyncSetting) -> Self {
+        match setting {
+            SyncSetting::Full => Self::Full,
+            SyncSetting::Normal => Self::Normal,
+        }
+    }
+}
+
+fn is_tokenizer(name: &impl AsRef<str>) -> Result<(), String> {
+    name.as_ref().parse::<TokenizerOption>().map(drop)
+}
+
+fn is_tenant(name: &impl AsRef<str>) -> Result<(), String> {
+    TenantId::new(name.as_ref()).map(drop).map_err(|error| error.to_string())
+}
+
+fn is_preset(name: &impl AsRef<str>) -> Result<(), String> {
+    name.as_ref().parse::<Preset>().map(drop).map_err(|error| error.to_string())
+}
+
+fn are_parameters(parameters: &impl AsRef<[String]>) -> Result<(), String> {
+    let checked = parameters.as_ref().iter().try_for_each(|text| text.parse::<Assignment>().map(drop));
+    checked.map_err(|error| error.to_string())
+}
+
+/// Where a value in force came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody said anything else.
+    Default,
+    /// The settings file.
+    File(PathBuf),
+    /// An environment variable.
+    Environment(&'static str),
+    /// A flag of this command.
+    Flag,
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Environment(name) => write!(f, "{name}"),
+            Self::Flag => f.write_str("flag"),
+        }
+    }
+}
+
+/// A setting and the value in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InForce {
+    /// Its key, e.g. `store.sync`.
+    pub key: String,
+    /// The value, as it would be written in the file.
+    pub value: String,
+    /// Where the value came from.
+    pub origin: Origin,
+}
+
+/// Settings that were read from everywhere, with the account of where from.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The settings.
+    pub settings: Settings,
+    /// Each of them, and where it came from.
+    pub in_force: Vec<InForce>,
+}
+
+/// Why settings could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadSettings(String);
+
+type SettingsLayer = <Settings as Config>::Layer;
+
+impl Settings {
+    /// The profile of a name: one of the user's own, or one that comes with the program.
+    pub fn profile(&self, name: &str) -> Result<Profile, Invalid> {
+        if let Some(own) = self.profiles.get(name) {
+            let profile = Profile { name: name.to_owned(), sections: own.sections.clone() };
+            return profile.check().map(|()| profile);
+        }
+        Profile::named(name, self.context.recent).ok_or_else(|| {
+            let own = self.profiles.keys().map(String::as_str);
+            let known: Vec<&str> = Profile::NAMES.into_iter().chain(own).collect();
+            Invalid::new(format!("profile {name:?}"), format!("a profile is one of {}", known.join(", ")))
+        })
+    }
+
+    /// Reads flags (`key=value`) over the environment over the file in `home` over defaults.
+    pub fn load(home: &Path, flags: &[(String, String)]) -> Result<Loaded, BadSettings> {
+        let path = home.join(FILE);
+        let file_text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(BadSettings(format!("cannot read {}: {error}", path.display()))),
+        };
+        let bad = |place: &str| {
+            let place = place.to_owned();
+            move |error: &dyn std::fmt::Display| {
+                let error = error.to_string();
+                // It may repeat a line of the file, and somebody may have put a key there.
+                BadSettings(format!("{place}: {}", redact(error.trim_end()).0))
+            }
+        };
+        let place = path.display().to_string();
+        let file_values: toml::Table = file_text.parse().map_err(|error| bad(&place)(&error))?;
+        let file: SettingsLayer = toml::from_str(&file_text).map_err(|error| bad(&place)(&error))?;
+        let flag_values = values_of(flags)?;
+        // As text, like the file: a second way to read a layer would be compiled for every setting.
+        let mut flagged = SettingsLayer::empty();
+        for (key, _) in flags {
+            let value = flag_values.get(key).map(ToString::to_string).unwrap_or_default();
+            let layer: SettingsLayer = toml::from_str(&format!("{key} = {value}"))
+                .map_err(|error| bad(&format!("--set {key}"))(&error.message()))?;
+            flagged = layer.with_fallback(flagged);
+        }
+        let environment = SettingsLayer::from_env().map_err(|error| bad("environment")(&error))?;
+        let layers = flagged.with_fallback(environment).with_fallback(file);
+        let settings = Self::from_layer(layers.with_fallback(SettingsLayer::default_values()))
+            .map_err(|error| bad("settings")(&error))?;
+        let names = settings.profiles.keys().chain([&settings.context.profile]);
+        for name in names {
+            settings.profile(name).map_err(|error| bad("settings")(&error))?;
+        }
+        settings.providers.check().and_then(|()| settings.summarize.check()).map_err(BadSettings)?;
+
+        let mut in_force = Vec::new();
+        leaves(&Self::META, "", &mut |key, _, env, default| {
+            let variable = env.and_then(|name| std::env::var(name).ok().map(|value| (name, value)));
+            let (value, origin) = if let Some(value) = flag_values.get(key) {
+                (plain(value), Origin::Flag)
+            } else if let Some((name, value)) = variable {
+                (value, Origin::Environment(name))
+            } else if let Some(value) = lookup(&file_values, key) {
+                (value, Origin::File(path.clone()))
+            } else {
+                (default.unwrap_or_default(), Origin::Default)
+            };
+            in_force.push(InForce { key: key.to_owned(), value, origin });
+        });
+        Ok(Loaded { settings, in_force })
+    }
+}
+
+/// What each flag sets: its value is read as TOML, and as plain text where it is none.
+fn values_of(flags: &[(String, String)]) -> Result<BTreeMap<String, toml::Value>, BadSettings> {
+    let mut known = Vec::new();
+    leaves(&Settings::META, "", &mut |key, _, _, _| known.push(key.to_owned()));
+    let mut values = BTreeMap::new();
+    for (key, value) in flags {
+        if !known.contains(key) {
+            let meant = did_you_mean(&nearest(key, &known));
+            return Err(BadSettings(format!(
+                "there is no setting {key:?}{meant} (`treering config` lists them all)"
+            )));
+        }
+        let parsed = format!("v = {value}").parse::<toml::Table>().ok();
+        let parsed = parsed.and_then(|mut table| table.remove("v"));
+        values.insert(key.clone(), parsed.unwrap_or_else(|| toml::Value::String(value.clone())));
+    }
+    Ok(values)
+}
+
+/// The settings whose names are most like a word, at the most three of them. Who leaves sections out means the name in them.
+fn nearest<'a>(word: &str, known: &'a [String]) -> Vec<&'a str> {
+    const ALIKE: f64 = 0.7;
+    let ends =
+        |key: &'a str| std::iter::successors(Some(key), |end| end.split_once('.').map(|(_, rest)| rest));
+    let likeness = |key: &'a String| {
+        ends(key).map(|end| strsim::normalized_damerau_levenshtein(word, end)).fold(0.0, f64::max)
+    };
+    let best = known.iter().map(likeness).fold(ALIKE, f64::max);
+    known.iter().filter(|key| likeness(key) >= best).map(String::as_str).take(3).collect()
+}
+
+fn lookup(table: &toml::Table, key: &str) -> Option<String> {
+    let mut parts = key.split('.');
+    let mut value = table.get(parts.next()?)?;
+    for part in parts {
+        value = value.get(part)?;
+    }
+    Some(plain(value))
+}
+
+fn plain(value: &toml::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(file: &str, flags: &[(&str, &str)]) -> Result<Loaded, BadSettings> {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join(FILE), file).unwrap();
+        let flags: Vec<_> = flags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Settings::load(home.path(), &flags)
+    }
+
+    #[test]
+    fn flags_prevail_over_the_file_and_say_so() {
+        let loaded = load("tenant = \"a\"\n[store]\nsync = \"normal\"", &[("tenant", "b")]).unwrap();
+        assert_eq!(loaded.settings.tenant, "b");
+        assert_eq!(loaded.settings.store.sync, SyncSetting::Normal);
+        let origins: Vec<_> = loaded.in_force.iter().map(|s| (s.key.as_str(), s.value.as_str())).collect();
+        assert_eq!(origins[..3], [("tenant", "b"), ("store.sync", "normal"), ("tokens.tokenizer", "o200k")]);
+        assert_eq!(loaded.in_force[0].origin, Origin::Flag);
+        assert!(matches!(loaded.in_force[1].origin, Origin::File(_)));
+        assert_eq!(loaded.in_force[2].origin, Origin::Default);
+    }
+
+    #[test]
+    fn bad_settings_say_what_and_where() {
+        let check = |file: &str, flags: &[(&str, &str)], words: &[&str]| {
+            let error = load(file, flags).unwrap_err().to_string();
+            for word in words {
+                assert!(error.contains(word), "{error}");
+            }
+        };
+        check("[store]\nsync = \"often\"", &[], &["treering.toml", "often", "full"]);
+        check("colour = 1", &[], &["treering.toml", "colour"]);
+        check("tenant = \"A B\"", &[], &["tenant", "a-z"]);
+        check(
+            "",
+            &[("context.buget", "9")],
+            &["\"context.buget\"; did you mean context.budget?", "treering config"],
+        );
+        check("", &[("model", "x")], &["did you mean embed.model or summarize.model or chat.model?"]);
+        check("", &[("openai.base_url", "x")], &["did you mean providers.openai.base_url?"]);
+        check("", &[("x", "9")], &["there is no setting \"x\" (`treering config` lists"]);
+        check("tenant = ", &[], &["treering.toml"]);
+        check("[tree]\npreset = \"best\"", &[], &["best", "per-turn"]);
+        check("[tree]\nparameters = [\"windowchars=1\"]", &[], &["windowchars", "window_chars"]);
+        check("[embed]\nmodel = \"best\"", &[], &["best", "bundled", "encoder"]);
+        check("[context]\nprofile = \"best\"", &[], &["best", "code-review"]);
+        check("[profiles.mine]\nsections = []", &[], &["mine", "no sections", "recent"]);
+        check("[[profiles.mine.sections]]\ntake = \"all\"", &[], &["all", "frontier"]);
+        check("[[profiles.mine.sections]]\ntake = \"cut\"\nlevels = 1", &[], &["levels", "level"]);
+        check("[[profiles.mine.sections]]\ntake = \"level\"", &[], &["mine", "which"]);
+        check("[embed]\nmodel = \"openai/\"", &[], &["openai/", "PROVIDER/MODEL"]);
+        check("[embed]\nmodel = \"anthropic/claude\"", &[], &["anthropic/claude", "gemini"]);
+        check("[summarize]\nprovider = \"opeanai\"", &[], &["opeanai", "extractive", "openai"]);
+        check("[summarize]\nprovider = \"ollama\"", &[], &["ollama", "summarize.model"]);
+        check("[summarize]\ntemperature = 3", &[], &["temperature"]);
+        check("[providers.openai]\nbase_url = \"api.openai.com\"", &[], &["base_url", "https://"]);
+        check("[providers.openai]\napi_key = \"x\"", &[], &["api_key"]);
+        check("[spend]\nday_dollars = -1.0", &[], &["-1", "dollars"]);
+        check("[spend.prices]\n\"gpt-6\" = { input = 1 }", &[], &["gpt-6", "PROVIDER/MODEL"]);
+        check("[spend.prices]\n\"a/b\" = { input = -1 }", &[], &["a/b", "from 0 up"]);
+        check("[serve]\naddress = \"localhost\"", &[], &["address", "127.0.0.1:7411"]);
+        check("[serve]\norigins = [\"app.example.org\"]", &[], &["app.example.org", "https://"]);
+        check("", &[("store.synk", "x")], &["store.synk", "store.sync"]);
+        check("", &[("store.sync", "x")], &["--set", "full"]);
+    }
+
+    #[test]
+    fn profiles_of_ones_own_are_known_by_name() {
+        let file =
+            "[context]\nprofile = \"mine\"\n[[profiles.mine.sections]]\ntake = \"recent\"\nmessages = 4";
+        let loaded = load(file, &[]).unwrap();
+        assert_eq!(loaded.settings.profile("mine").unwrap().sections[0].messages, Some(4));
+        let error = loaded.settings.profile("yours").unwrap_err().to_string();
+        assert!(error.contains("mine") && error.contains("cut"), "{error}");
+    }
+
+    #[test]
+    fn a_key_in_the_place_of_its_variable_is_refused_and_not_repeated() {
+        let error = load("[providers.gemini]\napi_key_env = \"AIza-private\"", &[]).unwrap_err().to_string();
+        assert!(error.contains("environment variable") && !error.contains("AIza"), "{error}");
+        let key = "sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x";
+        let error = load(&format!("[providers.openai]\napi_key = {key:?}"), &[]).unwrap_err().to_string();
+        assert!(error.contains("api_key") && !error.contains(key), "{error}");
+    }
+
+    #[test]
+    fn providers_are_as_the_library_knows_them() {
+        let settings = load("", &[]).unwrap().settings;
+        assert_eq!(crate::ProviderOptions::from(&settings.providers), crate::ProviderOptions::default());
+        assert_eq!(crate::SummarizeOptions::from(settings.summarize), crate::SummarizeOptions::default());
+        assert_eq!(crate::EmbedOptions::from(&settings.embed), crate::EmbedOptions::default());
+        assert_eq!(crate::SpendOptions::from(settings.spend), crate::SpendOptions::default());
+    }
+
+    #[test]
+    fn caps_and_prices_are_read() {
+        let file =
+            "[spend]\nday_dollars = 0.5\nconversation_tokens = 9\n[spend.prices]\n\"a/b\" = { input = 2 }";
+        let spend = crate::SpendOptions::from(load(file, &[]).unwrap().settings.spend);
+        assert_eq!(spend.caps.day.money.unwrap().dollars(), 0.5);
+        assert_eq!((spend.caps.conversation.tokens, spend.caps.tenant.tokens), (Some(9), None));
+        assert_eq!((spend.prices["a/b"].input, spend.prices["a/b"].output), (2.0, 0.0));
+    }
+
+    #[test]
+    fn the_template_is_valid_and_changes_nothing() {
+        let template = Settings::template();
+        let loaded = load(&template, &[]).unwrap();
+        assert!(loaded.in_force.iter().all(|setting| setting.origin == Origin::Default));
+
+        // Every default that it shows can be uncommented.
+        let shown = |line: &str| line.starts_with('#') && !line.starts_with("# ") && line.contains(" = ");
+        let uncommented: Vec<&str> =
+            template.lines().map(|line| if shown(line) { &line[1..] } else { line }).collect();
+        let set = load(&uncommented.join("\n"), &[]).unwrap();
+        for (default, set) in loaded.in_force.iter().zip(&set.in_force) {
+            assert_eq!((&default.key, &default.value), (&set.key, &set.value));
+        }
+        assert!(set.in_force.iter().filter(|setting| setting.origin != Origin::Default).count() > 40);
+    }
+}

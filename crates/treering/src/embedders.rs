@@ -1,0 +1,98 @@
+//! Embedders by the names of their models.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use treering_core::{Embedder, ProviderError};
+use treering_providers::{ENCODER_NAME, StaticEmbedder};
+
+use crate::models::Models;
+use crate::{Error, Result};
+
+/// The models there are.
+pub(crate) const EMBEDDERS: [&str; 2] = [StaticEmbedder::NAME, ENCODER_NAME];
+
+/// How texts get their vectors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmbedOptions {
+    /// The name of the model; with its provider before a slash where it is remote.
+    pub model: String,
+    /// How many numbers the vectors of a remote model have, where not as many as it gives by itself.
+    pub dimensions: Option<usize>,
+    /// The folder of the encoder, seen from the memory's folder.
+    pub encoder_path: PathBuf,
+}
+
+impl Default for EmbedOptions {
+    fn default() -> Self {
+        Self {
+            model: StaticEmbedder::NAME.into(),
+            dimensions: None,
+            encoder_path: "models/all-MiniLM-L6-v2".into(),
+        }
+    }
+}
+
+/// The embedder that is configured, in this program or beyond it.
+pub(crate) fn embedder(options: &EmbedOptions, models: &Models) -> Result<Arc<dyn Embedder>> {
+    match options.model.split_once('/') {
+        None => embedder_named(&options.model, options),
+        Some((provider, model)) => {
+            models.embedder(provider, model, options.dimensions).map_err(Error::Provider)
+        }
+    }
+}
+
+/// The embedder in this program whose model has this name.
+pub fn embedder_named(name: &str, options: &EmbedOptions) -> Result<Arc<dyn Embedder>> {
+    match name {
+        StaticEmbedder::NAME => Ok(Arc::new(StaticEmbedder::new())),
+        ENCODER_NAME => encoder(options).map_err(Error::Provider),
+        _ => Err(Error::Provider(ProviderError::lasting(format!(
+            "there is no embedder {name:?}; there are {} and {ENCODER_NAME}",
+            StaticEmbedder::NAME
+        )))),
+    }
+}
+
+type Found = std::result::Result<Arc<dyn Embedder>, ProviderError>;
+
+#[cfg(feature = "encoder")]
+fn encoder(options: &EmbedOptions) -> Found {
+    Ok(Arc::new(treering_providers::Encoder::open(&options.encoder_path)?))
+}
+
+#[cfg(not(feature = "encoder"))]
+fn encoder(_: &EmbedOptions) -> Found {
+    Err(ProviderError::lasting(
+        "this program was built without the encoder; `cargo install --path crates/cli --features encoder` \
+         builds one with it, and `embed.model = \"bundled\"` does without",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_embedder_goes_by_the_name_of_its_model() {
+        let options = EmbedOptions::default();
+        assert_eq!(embedder_named(&options.model, &options).unwrap().name(), options.model);
+    }
+
+    #[test]
+    fn an_embedder_that_cannot_be_had_says_what_to_do() {
+        let check = |name: &str, words: &[&str]| {
+            let options = EmbedOptions { encoder_path: "nowhere".into(), ..EmbedOptions::default() };
+            let error = embedder_named(name, &options).err().unwrap().to_string();
+            for word in words {
+                assert!(error.contains(word), "{error}");
+            }
+        };
+        check("word2vec", &["word2vec", StaticEmbedder::NAME, ENCODER_NAME]);
+        match cfg!(feature = "encoder") {
+            true => check(ENCODER_NAME, &["nowhere", "model.onnx is missing", "tools/encoder/make"]),
+            false => check(ENCODER_NAME, &["built without", "--features encoder"]),
+        }
+    }
+}

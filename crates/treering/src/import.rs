@@ -1,0 +1,311 @@
+//! Runs imports: finds the files, reads each, commits what is new, and keeps the account.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use serde::Serialize;
+use treering_core::Timestamp;
+use treering_core::capture::Outcome;
+use treering_core::slug::as_slug;
+use treering_engine::{Appended, Incoming, Matching, Memory, Target};
+
+use treering_importers::{Format, Found, Identity, Sink, Source, Unreadable, detect};
+
+/// How to import.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The format; recognised where absent.
+    pub format: Option<Format>,
+    /// Say what would be done, and do nothing.
+    pub dry_run: bool,
+    /// Pass over conversations that ended before this moment.
+    pub since: Option<Timestamp>,
+}
+
+/// A slug that was taken, and the one that its conversation got instead.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SlugChange {
+    /// The slug in the source.
+    pub wanted: String,
+    /// The slug in the memory.
+    pub given: String,
+}
+
+/// What became of one file.
+#[derive(Debug, Clone, Default)]
+pub struct FileReport {
+    /// The file.
+    pub path: PathBuf,
+    /// Its format, where it was recognised.
+    pub format: Option<Format>,
+    /// Conversations in it.
+    pub conversations: u64,
+    /// Conversations that were made.
+    pub conversations_new: u64,
+    /// Messages that were added.
+    pub messages_new: u64,
+    /// Messages, tool calls and results that were there before.
+    pub known: u64,
+    /// Tool calls that were added.
+    pub tool_calls_new: u64,
+    /// Tool calls that got their result.
+    pub results_new: u64,
+    /// Threads that were opened.
+    pub threads_new: u64,
+    /// New conversations whose slug another conversation had already.
+    pub slugs_changed: Vec<SlugChange>,
+    /// What was passed over, by reason.
+    pub skipped: BTreeMap<String, u64>,
+    /// Why it could not be read; nothing of the conversation at fault was stored.
+    pub error: Option<String>,
+}
+
+impl FileReport {
+    /// Whether anything came of it.
+    #[must_use]
+    pub const fn is_new(&self) -> bool {
+        self.conversations_new + self.messages_new + self.tool_calls_new + self.results_new + self.threads_new
+            > 0
+    }
+
+    fn add(&mut self, appended: &Appended, wanted: Option<String>) {
+        self.conversations_new += u64::from(appended.created);
+        let given = &appended.conversation.slug;
+        if let Some(wanted) = wanted.filter(|wanted| appended.created && wanted != given) {
+            self.slugs_changed.push(SlugChange { wanted, given: given.clone() });
+        }
+        for outcome in &appended.outcomes {
+            match outcome {
+                Outcome::Message(_) => self.messages_new += 1,
+                Outcome::ToolCall(_) => self.tool_calls_new += 1,
+                Outcome::Finished => self.results_new += 1,
+                Outcome::Thread => self.threads_new += 1,
+                Outcome::Known => self.known += 1,
+                Outcome::Differs => self.skip("entries that differ from what is stored, which was kept"),
+                Outcome::Elsewhere => self.skip("entries that another conversation has already"),
+            }
+        }
+    }
+
+    fn skip(&mut self, why: &str) {
+        *self.skipped.entry(why.to_owned()).or_default() += 1;
+    }
+}
+
+/// A file that was read: its conversations, ready to be stored.
+struct Prepared {
+    report: FileReport,
+    conversations: Vec<Incoming>,
+}
+
+/// What became of all files.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Each file.
+    pub files: Vec<FileReport>,
+}
+
+impl Report {
+    /// Everything added up.
+    #[must_use]
+    pub fn total(&self) -> FileReport {
+        let mut total = FileReport::default();
+        for file in &self.files {
+            total.conversations += file.conversations;
+            total.conversations_new += file.conversations_new;
+            total.messages_new += file.messages_new;
+            total.known += file.known;
+            total.tool_calls_new += file.tool_calls_new;
+            total.results_new += file.results_new;
+            total.threads_new += file.threads_new;
+            total.slugs_changed.extend(file.slugs_changed.iter().cloned());
+            for (why, count) in &file.skipped {
+                *total.skipped.entry(why.clone()).or_default() += count;
+            }
+        }
+        total
+    }
+}
+
+/// Imports into a memory.
+pub struct Runner<'a> {
+    /// Where to.
+    pub memory: &'a Memory,
+    /// How.
+    pub options: Options,
+}
+
+impl Runner<'_> {
+    /// The files at these paths, folders searched, the oldest change first.
+    pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Unreadable> {
+        let mut files = Vec::new();
+        for path in paths {
+            let found = fs::metadata(path)
+                .map_err(|error| Unreadable(format!("cannot read {}: {error}", path.display())))?;
+            if found.is_dir() {
+                search(path, &mut files);
+            } else {
+                files.push((modified(path), path.clone()));
+            }
+        }
+        files.sort();
+        files.dedup();
+        Ok(files.into_iter().map(|(_, path)| path).collect())
+    }
+
+    /// Imports files in order. A file that cannot be read is reported, and the others go on.
+    /// While one file is stored, the next is read. `done` is told about each.
+    pub fn run(
+        &self,
+        files: &[PathBuf],
+        mut done: impl FnMut(&FileReport),
+    ) -> treering_engine::Result<Report> {
+        let mut report = Report::default();
+        std::thread::scope(|scope| {
+            let (sender, prepared) = std::sync::mpsc::sync_channel(1);
+            scope.spawn(move || {
+                // Nobody takes what follows once storing has failed.
+                files.iter().all(|path| sender.send(self.prepare_file(path)).is_ok())
+            });
+            for file in prepared {
+                let file = self.store(file)?;
+                done(&file);
+                report.files.push(file);
+            }
+            Ok(report)
+        })
+    }
+
+    /// Imports a source that is in memory.
+    pub fn text(&self, name: &str, text: String) -> treering_engine::Result<FileReport> {
+        let source = Source { path: name.into(), text, modified: self.memory.clock().now() };
+        self.store(self.prepare(&source))
+    }
+
+    fn prepare_file(&self, path: &Path) -> Prepared {
+        let unreadable = |why: String| {
+            let report = FileReport { path: path.to_path_buf(), error: Some(why), ..FileReport::default() };
+            Prepared { report, conversations: Vec::new() }
+        };
+        match fs::read(path).map(String::from_utf8) {
+            Ok(Ok(text)) => {
+                let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+                self.prepare(&Source { path: path.to_path_buf(), text, modified: modified(path) })
+            }
+            Ok(Err(error)) => {
+                let at = error.utf8_error().valid_up_to();
+                unreadable(format!("it is not UTF-8: byte {at} is not part of any character"))
+            }
+            Err(error) => unreadable(format!("it cannot be read: {error}")),
+        }
+    }
+
+    /// Reads a source and makes it ready to be stored.
+    fn prepare(&self, source: &Source) -> Prepared {
+        let mut report = FileReport { path: source.path.clone(), ..FileReport::default() };
+        let Some(format) = self.options.format.or_else(|| detect(source)) else {
+            report.error = Some(unrecognised(source));
+            return Prepared { report, conversations: Vec::new() };
+        };
+        report.format = Some(format);
+        let mut conversations = Vec::new();
+        let mut old = 0;
+        let mut take = |found: Found| {
+            report.conversations += 1;
+            let ended = found.last_moment();
+            if self.options.since.is_some_and(|since| ended.is_some_and(|ended| ended < since)) {
+                old += 1;
+            } else {
+                conversations.push(Self::incoming(found));
+            }
+            Ok(())
+        };
+        let mut sink = Sink::new(&mut take);
+        let result = format.read(source, &mut sink);
+        report.skipped = sink.into_skipped();
+        if let Some(since) = self.options.since.filter(|_| old > 0) {
+            report.skipped.insert(format!("conversations that ended before {since}"), old);
+        }
+        report.error = result.err().map(|error| error.to_string());
+        if report.error.is_none() && report.conversations == 0 {
+            let other = detect(source).filter(|other| *other != format);
+            report.error = other.map(|other| {
+                let (format, other) = (format.as_str(), other.as_str());
+                format!("nothing in it is of the format {format}; it looks like {other}")
+            });
+        }
+        Prepared { report, conversations }
+    }
+
+    /// Stores what was read. What a conversation may not hold is reported with its file.
+    fn store(&self, prepared: Prepared) -> treering_engine::Result<FileReport> {
+        let Prepared { mut report, conversations } = prepared;
+        for incoming in conversations {
+            let wanted = match &incoming.target {
+                Target::Named(about) | Target::Lineage(about) => about.slug.as_deref().map(as_slug),
+                Target::Existing(_) => None,
+            };
+            let appended = match self.options.dry_run {
+                true => self.memory.preview(incoming),
+                false => self.memory.append(incoming),
+            };
+            match appended {
+                Ok(appended) => report.add(&appended, wanted),
+                Err(treering_engine::Error::Invalid(invalid)) => {
+                    report.error.get_or_insert_with(|| invalid.to_string());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(report)
+    }
+
+    fn incoming(found: Found) -> Incoming {
+        let Found { about, identity, entries } = found;
+        let (target, matching) = match identity {
+            Identity::Named => (Target::Named(about), Matching::None),
+            Identity::NamedEverywhere => (Target::Named(about), Matching::Everywhere),
+            Identity::ByPosition => (Target::Named(about), Matching::Position),
+            Identity::ByContent => (Target::Lineage(about), Matching::Position),
+        };
+        Incoming { target, entries, matching }
+    }
+}
+
+/// Why a source is of no known format, as far as that can be told.
+fn unrecognised(source: &Source) -> String {
+    let text = source.text.trim();
+    if text.is_empty() {
+        return "it is empty".into();
+    }
+    let is_json = |text: &str| serde_json::from_str::<serde::de::IgnoredAny>(text).map(|_| ());
+    let first = text.lines().next().unwrap_or_default();
+    match is_json(text).or_else(|error| is_json(first).map_err(|_| error)) {
+        Err(error) if text.starts_with(['{', '[']) => format!("it is not valid JSON: {error}"),
+        _ => "its format is not recognised; name it with --format".into(),
+    }
+}
+
+/// Every file below a folder that could be a transcript; links are not followed.
+fn search(folder: &Path, files: &mut Vec<(Timestamp, PathBuf)>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+        if kind.is_dir() {
+            search(&path, files);
+        } else if kind.is_file()
+            && matches!(ending.as_deref(), Some("json" | "jsonl" | "ndjson" | "md" | "markdown" | "traj"))
+        {
+            files.push((modified(&path), path));
+        }
+    }
+}
+
+fn modified(path: &Path) -> Timestamp {
+    let modified = fs::metadata(path).and_then(|file| file.modified()).ok();
+    let since = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(0))
+}

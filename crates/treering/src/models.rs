@@ -1,0 +1,366 @@
+//! Models beyond this program, by the names of their providers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use treering_core::brief::{Brief, Strategy};
+use treering_core::quota::Quota;
+use treering_core::{Chat, Embedder, NodeContent, Policy, ProviderError, Summarizer, prompt};
+use treering_providers::Extractive;
+
+use crate::{Error, Result};
+
+/// The summariser in the program.
+pub const EXTRACTIVE: &str = "extractive";
+
+/// Who writes the summaries.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SummarizeOptions {
+    /// `extractive`, or the name of a provider.
+    pub provider: String,
+    /// The provider's model.
+    pub model: String,
+    /// How freely words are chosen.
+    pub temperature: f32,
+    /// The folder of prompts that take the place of ours, seen from the memory's folder.
+    pub prompts: PathBuf,
+}
+
+impl Default for SummarizeOptions {
+    fn default() -> Self {
+        Self {
+            provider: EXTRACTIVE.into(),
+            model: String::new(),
+            temperature: 0.3,
+            prompts: "prompts".into(),
+        }
+    }
+}
+
+/// How providers are reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderOptions {
+    /// Whether secrets are taken out of what is sent.
+    pub redact: bool,
+    /// How long a connection may take.
+    pub connect_timeout: Duration,
+    /// Each provider, by its name.
+    pub providers: BTreeMap<&'static str, ProviderOption>,
+}
+
+/// How one provider is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderOption {
+    /// The address that paths are added to.
+    pub base_url: String,
+    /// The environment variable with the key; none where it is empty.
+    pub api_key_env: String,
+    /// How long a call may take.
+    pub timeout: Duration,
+    /// Requests in a minute; as many as one likes where it is 0.
+    pub requests_per_minute: u32,
+    /// Tokens in a minute; as many as one likes where it is 0.
+    pub tokens_per_minute: u32,
+}
+
+/// Every provider: its name, its address, the environment variable with its key.
+pub const PROVIDERS: [(&str, &str, &str); 5] = [
+    ("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    ("compatible", "http://127.0.0.1:8080/v1", ""),
+    ("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+    ("gemini", "https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"),
+    ("ollama", "http://127.0.0.1:11434", ""),
+];
+
+impl Default for ProviderOptions {
+    fn default() -> Self {
+        let provider = |(name, base_url, key): (&'static str, &str, &str)| {
+            let option = ProviderOption {
+                base_url: base_url.into(),
+                api_key_env: key.into(),
+                timeout: Duration::from_secs(120),
+                requests_per_minute: 0,
+                tokens_per_minute: 0,
+            };
+            (name, option)
+        };
+        let providers = PROVIDERS.into_iter().map(provider).collect();
+        Self { redact: true, connect_timeout: Duration::from_secs(10), providers }
+    }
+}
+
+impl ProviderOptions {
+    /// The quotas of the providers that have one.
+    pub(crate) fn quotas(&self) -> BTreeMap<String, Quota> {
+        let limit = |per_minute: u32| Some(per_minute).filter(|per_minute| *per_minute > 0);
+        let quotas = self.providers.iter().map(|(name, option)| {
+            let quota = Quota {
+                requests_per_minute: limit(option.requests_per_minute),
+                tokens_per_minute: limit(option.tokens_per_minute),
+            };
+            ((*name).to_owned(), quota)
+        });
+        quotas.filter(|(_, quota)| *quota != Quota::default()).collect()
+    }
+}
+
+/// The summariser that is configured. A prompt of one's own changes the policy, which knows its version.
+pub(crate) fn summarizer(
+    home: &Path,
+    options: &SummarizeOptions,
+    models: &Models,
+    policy: &mut Policy,
+) -> Result<Arc<dyn Summarizer>> {
+    if options.provider == EXTRACTIVE {
+        return Ok(Arc::new(Extractive));
+    }
+    let chat = models.chat(&options.provider, &options.model).map_err(Error::Provider)?;
+    let prompts = match own_prompts(&home.join(&options.prompts)) {
+        Ok(prompts) => prompts,
+        // Nobody is kept from storing by a prompt: the stand-in writes, and says why.
+        Err(error) => return Ok(Arc::new(Prevented { name: chat.name().to_owned(), error })),
+    };
+    policy.prompts = prompts.iter().map(|(strategy, text)| (*strategy, prompt::version_of(text))).collect();
+    over(chat, options.temperature, prompts).map_err(Error::Provider)
+}
+
+/// A summariser that cannot be asked as things stand.
+struct Prevented {
+    name: String,
+    error: ProviderError,
+}
+
+impl Summarizer for Prevented {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn summarise(&self, _: &Brief) -> Answer<NodeContent> {
+        Err(self.error.clone())
+    }
+}
+
+/// The prompts in a folder: files named after strategies.
+pub fn own_prompts(folder: &Path) -> Answer<BTreeMap<Strategy, String>> {
+    let mut prompts = BTreeMap::new();
+    for strategy in Strategy::ALL {
+        let path = folder.join(format!("{strategy}.md"));
+        match std::fs::read_to_string(&path) {
+            Ok(text) if !text.trim().is_empty() => drop(prompts.insert(strategy, text)),
+            Ok(_) => return Err(ProviderError::lasting(format!("the prompt {} is empty", path.display()))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(ProviderError::lasting(format!("cannot read {}: {error}", path.display())));
+            }
+        }
+    }
+    Ok(prompts)
+}
+
+type Answer<T> = std::result::Result<T, ProviderError>;
+
+/// A provider of this name, or why there is none.
+fn known(name: &str) -> Answer<()> {
+    match PROVIDERS.iter().any(|(other, ..)| *other == name) {
+        true => Ok(()),
+        false => {
+            let names = PROVIDERS.map(|(name, ..)| name).join(", ");
+            Err(ProviderError::lasting(format!("there is no provider {name:?}; there are {names}")))
+        }
+    }
+}
+
+#[cfg(feature = "remote")]
+pub use remote::Models;
+#[cfg(feature = "remote")]
+use remote::over;
+
+#[cfg(feature = "remote")]
+mod remote {
+    //! What the feature `remote` brings.
+
+    use std::sync::{Mutex, PoisonError};
+
+    use treering_providers::ModelSummarizer;
+    use treering_providers::http::{Client, Endpoint, Key};
+    use treering_providers::remote::{self, Wire};
+
+    use super::*;
+
+    /// Makes models. All models of one provider share its connections.
+    pub struct Models {
+        options: ProviderOptions,
+        clients: Mutex<BTreeMap<String, Client>>,
+    }
+
+    impl Models {
+        /// The models of these providers.
+        #[must_use]
+        pub const fn new(options: ProviderOptions) -> Self {
+            Self { options, clients: Mutex::new(BTreeMap::new()) }
+        }
+
+        /// A model to talk to.
+        pub fn chat(&self, provider: &str, model: &str) -> Answer<Arc<dyn Chat>> {
+            let client = self.client(provider, model)?;
+            Ok(remote::chat(wire(provider), client, model))
+        }
+
+        /// A model that embeds, with so many numbers where that is asked for.
+        pub fn embedder(
+            &self,
+            provider: &str,
+            model: &str,
+            dims: Option<usize>,
+        ) -> Answer<Arc<dyn Embedder>> {
+            let client = self.client(provider, model)?;
+            remote::embedder(wire(provider), client, model, dims)
+        }
+
+        fn client(&self, provider: &str, model: &str) -> Answer<Client> {
+            known(provider)?;
+            if model.is_empty() {
+                return Err(ProviderError::lasting(format!("no model of {provider} is named")));
+            }
+            let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(client) = clients.get(provider) {
+                return Ok(client.clone());
+            }
+            let client = Client::new(self.endpoint(provider)?);
+            clients.insert(provider.to_owned(), client.clone());
+            Ok(client)
+        }
+
+        fn endpoint(&self, provider: &str) -> Answer<Endpoint> {
+            let option = self.options.providers.get(provider);
+            let option =
+                option.ok_or_else(|| ProviderError::lasting(format!("{provider} is not configured")))?;
+            let variable = Some(option.api_key_env.clone()).filter(|variable| !variable.is_empty());
+            let key =
+                variable.as_ref().and_then(|name| std::env::var(name).ok()).filter(|key| !key.is_empty());
+            Ok(Endpoint {
+                lacks_key: variable.filter(|_| key.is_none()),
+                key: key.map(Key::new),
+                connect_timeout: self.options.connect_timeout,
+                timeout: option.timeout,
+                redact: self.options.redact,
+                ..Endpoint::new(provider, &option.base_url)
+            })
+        }
+    }
+
+    fn wire(provider: &str) -> Wire {
+        match provider {
+            "openai" => Wire::OpenAi,
+            "anthropic" => Wire::Anthropic,
+            "gemini" => Wire::Gemini,
+            "ollama" => Wire::Ollama,
+            _ => Wire::Compatible,
+        }
+    }
+
+    pub(super) fn over(
+        chat: Arc<dyn Chat>,
+        temperature: f32,
+        prompts: BTreeMap<Strategy, String>,
+    ) -> Answer<Arc<dyn Summarizer>> {
+        Ok(Arc::new(ModelSummarizer::new(chat, temperature, prompts)))
+    }
+}
+
+#[cfg(not(feature = "remote"))]
+pub use local::Models;
+#[cfg(not(feature = "remote"))]
+use local::over;
+
+#[cfg(not(feature = "remote"))]
+mod local {
+    //! A program without the feature `remote` says so.
+
+    use super::*;
+
+    /// Makes no models.
+    pub struct Models;
+
+    impl Models {
+        /// The models of these providers.
+        #[must_use]
+        pub fn new(_: ProviderOptions) -> Self {
+            Self
+        }
+
+        /// Says that there is none.
+        pub fn chat(&self, provider: &str, _: &str) -> Answer<Arc<dyn Chat>> {
+            known(provider).and_then(|()| Err(without()))
+        }
+
+        /// Says that there is none.
+        pub fn embedder(&self, provider: &str, _: &str, _: Option<usize>) -> Answer<Arc<dyn Embedder>> {
+            known(provider).and_then(|()| Err(without()))
+        }
+    }
+
+    pub(super) fn over(
+        _: Arc<dyn Chat>,
+        _: f32,
+        _: BTreeMap<Strategy, String>,
+    ) -> Answer<Arc<dyn Summarizer>> {
+        Err(without())
+    }
+
+    fn without() -> ProviderError {
+        ProviderError::lasting(
+            "this program was built without remote models; `cargo install --path crates/cli` \
+             builds one with them",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_that_does_not_exist_is_named_with_those_that_do() {
+        let models = Models::new(ProviderOptions::default());
+        let error = models.chat("opeanai", "m").err().unwrap().to_string();
+        for word in ["opeanai", "openai", "compatible", "anthropic", "gemini", "ollama"] {
+            assert!(error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn prompts_of_ones_own_have_their_version() {
+        let home = tempfile::tempdir().unwrap();
+        let options = SummarizeOptions {
+            provider: "compatible".into(),
+            model: "m".into(),
+            ..SummarizeOptions::default()
+        };
+        let models = Models::new(ProviderOptions::default());
+        let summarizer = |policy: &mut Policy| super::summarizer(home.path(), &options, &models, policy);
+        if cfg!(not(feature = "remote")) {
+            assert!(summarizer(&mut Policy::default()).err().unwrap().to_string().contains("built without"));
+            return;
+        }
+        let mut policy = Policy::default();
+        assert_eq!(summarizer(&mut policy).unwrap().name(), "compatible/m");
+        assert_eq!(policy, Policy::default());
+        std::fs::create_dir(home.path().join("prompts")).unwrap();
+        std::fs::write(home.path().join("prompts/detailed.md"), "Tell it in verse.").unwrap();
+        summarizer(&mut policy).unwrap();
+        let first = treering_core::Level::FIRST;
+        assert_eq!(policy.manner(first).prompt, prompt::version_of("Tell it in verse."));
+        assert_eq!(policy.manner(first.above()).prompt, prompt::version(Strategy::Thematic));
+        std::fs::write(home.path().join("prompts/concise.md"), " \n").unwrap();
+        let refused = super::own_prompts(&home.path().join("prompts")).unwrap_err().to_string();
+        assert!(refused.contains("concise.md is empty"), "{refused}");
+        assert_eq!(summarizer(&mut policy).unwrap().name(), "compatible/m", "nobody is kept from storing");
+    }
+}
