@@ -2,11 +2,11 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-mod doors;
+mod endpoints;
 
 use std::time::Duration;
 
-use doors::{Client, assert_given_back, await_asked, fill, ok, summarised_by};
+use endpoints::{Client, assert_given_back, await_asked, fill, ok, summarised_by};
 use serde_json::{Value, json};
 use treering_testkit::fault_server::{Act, FaultServer};
 

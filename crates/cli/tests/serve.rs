@@ -2,12 +2,12 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-mod doors;
+mod endpoints;
 
 use std::io::Read as _;
 use std::time::Duration;
 
-use doors::{Client, Server, assert_given_back, await_asked, fill, ok, summarised_by, treering, turn};
+use endpoints::{Client, Server, assert_given_back, await_asked, fill, ok, summarised_by, treering, turn};
 use serde_json::{Value, json};
 use treering_testkit::fault_server::{Act, FaultServer};
 
@@ -510,7 +510,7 @@ fn status_tells_that_its_own_writes_failed_and_waits_no_longer() {
     assert!(appended.status.success());
     // Room for the index of the log, and for hardly more than that.
     let patient = ["--json", "--set", "work.gate_timeout_ms=100000000", "status", "--wait"];
-    let output = doors::limited(&treering(home.path(), &patient), 64).output().unwrap();
+    let output = endpoints::limited(&treering(home.path(), &patient), 64).output().unwrap();
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(status["writes_refused"].as_str().unwrap().contains("restart"), "{status}");
     assert_eq!(status["clear"], false);

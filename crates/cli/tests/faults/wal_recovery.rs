@@ -6,8 +6,8 @@ use std::path::Path;
 use tempfile::TempDir;
 use treering::{Memory, Options};
 
-use crate::chance::Chance;
 use crate::processes::{FILE, Treering, Writer, changed, files};
+use crate::rng::Chance;
 use crate::turns::{line, parsed, positions};
 
 const LOG: &str = "treering.db-wal";

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use crate::chance::Chance;
 use crate::processes::{Complaint, FILE, READING, Treering, changed, files};
+use crate::rng::Chance;
 use crate::turns::line;
 
 #[test]

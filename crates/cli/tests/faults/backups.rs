@@ -10,9 +10,9 @@ use std::thread;
 use serde_json::Value;
 
 use crate::damage::alter;
-use crate::logs::{flipped, killed_home};
 use crate::processes::{FILE, Treering, Writer, changed, files};
 use crate::turns::{line, parsed};
+use crate::wal_recovery::{flipped, killed_home};
 
 fn backup(treering: &Treering, file: &Path) -> Value {
     parsed(&treering.run(&["backup", file.to_str().unwrap()], b"").expect_success())

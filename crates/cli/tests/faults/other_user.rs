@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use crate::no_right::Unprivileged;
+use crate::permissions::Unprivileged;
 use crate::processes::{FILE, Treering, Writer, permit};
 use crate::turns::{line, parsed, turns_of};
 

@@ -4,8 +4,8 @@ use std::os::unix::process::ExitStatusExt as _;
 
 use tempfile::TempDir;
 
-use crate::chance::Chance;
 use crate::processes::{Treering, Writer};
+use crate::rng::Chance;
 use crate::turns::{line, positions};
 
 /// Writers are killed at any moment: while they make the store, recover it, commit, carry the log

@@ -16,14 +16,14 @@
 )]
 
 mod backups;
-mod chance;
 mod crash;
 mod damage;
-mod logs;
-mod no_right;
-mod no_room;
-mod odd_input;
+mod disk_full;
+mod malformed_input;
 mod other_user;
+mod permissions;
 mod processes;
+mod rng;
 mod turns;
+mod wal_recovery;
 mod writers;
