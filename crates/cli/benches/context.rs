@@ -10,17 +10,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use treering::import::{Options as ImportOptions, Runner};
+use treering::import::{ImportOptions, Runner};
 use treering::{
-    Bpe, ContextRequest, EmbeddedStore, Entry, Extractive, Incoming, Matching, Memory, Models,
-    NewConversation, NewMessage, Options, Parts, Policy, ProviderOptions, Role, Scope, StaticEmbedder, Sync,
-    Target, TenantId, ThreadName, WorkSettings, Worker, WorkerHandle,
+    AppendTarget, Bpe, ContextRequest, EmbeddedStore, Engine, EngineParts, Entry, EntryBatch, Extractive,
+    JobScope, Models, NewConversation, NewMessage, Options, Policy, ProviderOptions, ReplayDetection, Role,
+    StaticEmbedder, Sync, TenantId, ThreadName, WorkOptions, Worker, WorkerHandle,
 };
 use treering_core::ports::ConversationFilter;
 use treering_core::{Clock, ConversationId, ExternalId, Timestamp, Tokenizer as _, TurnNo};
 use treering_providers::ModelSummarizer;
 use treering_testkit::FakeClock;
-use treering_testkit::fault_server::{Act, FaultServer};
+use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 use treering_testkit::generate::sentence;
 use treering_testkit::parts::measure;
 
@@ -34,7 +34,7 @@ fn row(what: &str, measured: f64, goal: &str, met: bool) {
     println!("  {what:<64}{measured:>12.2}{goal:>12}{mark:>10}");
 }
 
-fn open(home: &Path) -> Memory {
+fn open(home: &Path) -> Engine {
     treering::open_with(home, Options { sync: Sync::Normal, ..Options::default() }).unwrap()
 }
 
@@ -43,7 +43,7 @@ fn assembly() {
     let home = tempfile::tempdir().unwrap();
     let memory = open(home.path());
     let id = fill(&memory, 10_000);
-    Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+    Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
     let nodes = memory.tree(id).unwrap().nodes.len();
     println!("  10,000 turns under {nodes} nodes, budget 8,000");
     let mut state = 4242;
@@ -82,9 +82,13 @@ fn outage() {
         "decisions": [], "action_items": [], "unresolved": [], "topics": []});
     let answer = json!({"choices": [{"message": {"content": summary.to_string()}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 900, "completion_tokens": 80}});
-    let acts = [Act::json(&answer), Act::refuse(500, "down"), Act::Hang(Duration::from_secs(3600))];
+    let acts = [
+        ScriptedResponse::json(&answer),
+        ScriptedResponse::refuse(500, "down"),
+        ScriptedResponse::Hang(Duration::from_secs(3600)),
+    ];
     let homes = acts.map(|act| {
-        let mut home = Troubled::open(FaultServer::start([Act::json(&answer)]));
+        let mut home = Troubled::open(FaultServer::start([ScriptedResponse::json(&answer)]));
         home.until_asked(act);
         home
     });
@@ -135,7 +139,7 @@ const UNTIL_ASKED: usize = 10;
 
 /// A memory whose summaries a server on loopback writes, or does not, and whose time passes by hand.
 struct Troubled {
-    memory: Memory,
+    memory: Engine,
     clock: Arc<FakeClock>,
     server: FaultServer,
     worker: Option<WorkerHandle>,
@@ -148,36 +152,36 @@ impl Troubled {
         providers.providers.get_mut("compatible").unwrap().base_url = server.url().to_owned();
         let chat = Models::new(providers).chat("compatible", "m").unwrap();
         let (home, clock) = (tempfile::tempdir().unwrap(), Arc::new(FakeClock::at(at(0))));
-        let parts = Parts {
+        let parts = EngineParts {
             store: Arc::new(EmbeddedStore::open(home.path(), Sync::Normal).unwrap()),
             tokenizer: Arc::new(Bpe::O200k),
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             summarizer: Arc::new(ModelSummarizer::new(chat, 0.3, Default::default())),
-            stand_in: Some(Arc::new(Extractive)),
+            fallback: Some(Arc::new(Extractive)),
             embedder: Arc::new(StaticEmbedder::new()),
             other_embedders: Vec::new(),
             policy: Policy::default(),
-            work: WorkSettings { batch_delay_ms: 0, ..WorkSettings::default() },
+            work: WorkOptions { batch_delay_ms: 0, ..WorkOptions::default() },
             spend: Default::default(),
             search: Default::default(),
         };
-        let memory = Memory::new(parts, TenantId::default());
+        let memory = Engine::new(parts, TenantId::default());
         let this = Self { memory, clock, server, worker: None, _home: home };
         let mut state = 7;
         for turn in 0..HISTORY {
             let text = format!("{}.", sentence(&mut state, 40));
             this.turn(-60 * (HISTORY - turn) as i64, &text, Some(Duration::ZERO));
         }
-        Worker::new(this.memory.clone()).unwrap().run(&Scope::default(), &|_, _| ()).unwrap();
+        Worker::new(this.memory.clone()).unwrap().run(&JobScope::default(), &|_, _| ()).unwrap();
         this
     }
 
     /// Has the server act otherwise, lets a window seal, and the provider be asked for its summary, 20 seconds before
     /// what is measured.
-    fn until_asked(&mut self, act: Act) {
+    fn until_asked(&mut self, act: ScriptedResponse) {
         self.server.follow([act]);
         let before = self.server.asked().len();
-        self.worker = Some(self.memory.work_in_background().unwrap());
+        self.worker = Some(self.memory.spawn_worker().unwrap());
         for _ in 0..UNTIL_ASKED {
             self.turn(-20, &"They wrote about the gauge and the tide. ".repeat(20), Some(Duration::ZERO));
         }
@@ -193,17 +197,22 @@ impl Troubled {
         let entries = [Role::User, Role::Assistant];
         let entries = entries.map(|role| Entry::message(ThreadName::main(), said(role))).into();
         let external_id = Some(ExternalId::new("bench").unwrap());
-        let target = Target::Named(NewConversation { external_id, ..NewConversation::default() });
+        let target =
+            AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
         let started = Instant::now();
         let id = self
             .memory
-            .append(Incoming { target, entries, matching: Matching::None })
+            .append(EntryBatch { target, entries, matching: ReplayDetection::None })
             .unwrap()
             .conversation
             .id;
         let append = started.elapsed();
         let started = Instant::now();
-        drop(self.memory.context(&ContextRequest { patience, ..ContextRequest::new(id) }).unwrap());
+        drop(
+            self.memory
+                .context(&ContextRequest { gate_timeout: patience, ..ContextRequest::new(id) })
+                .unwrap(),
+        );
         (append, started.elapsed())
     }
 }
@@ -227,8 +236,9 @@ fn stability() {
         let runner = Runner { memory: &memory, options: ImportOptions::default() };
         let text = std::fs::read_to_string(file.path()).unwrap();
         runner.text("haystack.json", text).unwrap();
-        Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
-        let conversation = memory.sessions(&ConversationFilter::all(1)).unwrap().remove(0).conversation;
+        Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
+        let conversation =
+            memory.listed_conversations(&ConversationFilter::all(1)).unwrap().remove(0).conversation;
         let mut before = String::new();
         for turn in 0..conversation.totals.turns {
             let request =
@@ -254,9 +264,9 @@ fn reused(before: &str, now: &str) -> f64 {
     f64::from(Bpe::O200k.count(&now[..end])) / f64::from(Bpe::O200k.count(now).max(1))
 }
 
-fn fill(memory: &Memory, turns: usize) -> ConversationId {
+fn fill(memory: &Engine, turns: usize) -> ConversationId {
     let external_id = Some(ExternalId::new("bench").unwrap());
-    let target = Target::Named(NewConversation { external_id, ..NewConversation::default() });
+    let target = AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
     let mut state = 77;
     let mut id = None;
     for start in (0..turns).step_by(500) {
@@ -269,7 +279,7 @@ fn fill(memory: &Memory, turns: usize) -> ConversationId {
                 entries.push(Entry::message(ThreadName::main(), said));
             }
         }
-        let incoming = Incoming { target: target.clone(), entries, matching: Matching::None };
+        let incoming = EntryBatch { target: target.clone(), entries, matching: ReplayDetection::None };
         id = Some(memory.append(incoming).unwrap().conversation.id);
     }
     id.unwrap()

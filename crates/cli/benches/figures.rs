@@ -10,8 +10,10 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
-use treering::import::{Options, Runner};
-use treering::{Entry, Incoming, Matching, Memory, NewConversation, NewMessage, Role, Target, ThreadName};
+use treering::import::{ImportOptions, Runner};
+use treering::{
+    AppendTarget, Engine, Entry, EntryBatch, NewConversation, NewMessage, ReplayDetection, Role, ThreadName,
+};
 use treering_core::ports::ConversationFilter;
 use treering_core::{ConversationId, ExternalId, Timestamp};
 use treering_testkit::parts::measure;
@@ -76,9 +78,9 @@ fn said(seed: usize) -> [NewMessage; 2] {
         .map(|(role, size)| NewMessage::new(role, text(seed, size), at))
 }
 
-fn append(memory: &Memory, target: Target, said: [NewMessage; 2]) -> ConversationId {
+fn append(memory: &Engine, target: AppendTarget, said: [NewMessage; 2]) -> ConversationId {
     let entries = said.map(|said| Entry::message(ThreadName::main(), said)).into();
-    memory.append(Incoming { target, entries, matching: Matching::None }).unwrap().conversation.id
+    memory.append(EntryBatch { target, entries, matching: ReplayDetection::None }).unwrap().conversation.id
 }
 
 /// One writer, one conversation: a turn of 1.5 KB against one insert of the same bytes.
@@ -89,7 +91,7 @@ fn durable_appends() {
     let plain = bare(&folder.path().join("bare.db"));
     plain.execute("CREATE TABLE turns (id INTEGER PRIMARY KEY, body TEXT)", []).unwrap();
     let memory = treering::open(&folder.path().join("home")).unwrap();
-    let id = append(&memory, Target::Named(NewConversation::default()), said(0));
+    let id = append(&memory, AppendTarget::FindOrCreate(NewConversation::default()), said(0));
     let (mut bare_times, mut our_times) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         for seed in 0..PER_ROUND {
@@ -101,7 +103,7 @@ fn durable_appends() {
         for seed in 0..PER_ROUND {
             let said = said(seed + round * PER_ROUND);
             let start = Instant::now();
-            append(&memory, Target::Existing(id), said);
+            append(&memory, AppendTarget::Existing(id), said);
             our_times.push(start.elapsed());
         }
     }
@@ -153,13 +155,14 @@ fn many_writers() {
 const WRITERS: usize = 16;
 
 /// How many turns a second so many writers append together, so many each.
-fn append_rate(memory: &Memory, writers: usize, shared: bool, each: usize) -> f64 {
+fn append_rate(memory: &Engine, writers: usize, shared: bool, each: usize) -> f64 {
     let named = |number: usize| {
         let external_id = Some(ExternalId::new(format!("writer {number}")).unwrap());
-        Target::Named(NewConversation { external_id, ..NewConversation::default() })
+        AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() })
     };
-    let targets: Vec<Target> =
-        (0..WRITERS).map(|number| Target::Existing(append(memory, named(number), said(number)))).collect();
+    let targets: Vec<AppendTarget> = (0..WRITERS)
+        .map(|number| AppendTarget::Existing(append(memory, named(number), said(number))))
+        .collect();
     let ready = Barrier::new(writers + 1);
     let start = std::thread::scope(|scope| {
         for writer in 0..writers {
@@ -195,14 +198,14 @@ fn import_locomo() {
     let scratch = tempfile::tempdir().unwrap();
     let import = |home: &Path| {
         let memory = treering::open(home).unwrap();
-        let runner = Runner { memory: &memory, options: Options::default() };
+        let runner = Runner { memory: &memory, options: ImportOptions::default() };
         let report = runner.run(&Runner::files(std::slice::from_ref(&source)).unwrap(), |_| ()).unwrap();
         assert!(report.files.iter().all(|file| file.error.is_none()));
         memory
     };
     let sample = import(&scratch.path().join("sample"));
     let conversations: Vec<Vec<treering_core::Message>> = sample
-        .sessions(&ConversationFilter::all(100))
+        .listed_conversations(&ConversationFilter::all(100))
         .unwrap()
         .iter()
         .map(|s| {
@@ -262,15 +265,15 @@ fn open_and_list() {
             .flat_map(|seed| said(conversation * TURNS + seed))
             .map(|said| Entry::message(ThreadName::main(), said))
             .collect();
-        let target = Target::Named(NewConversation::default());
-        memory.append(Incoming { target, entries, matching: Matching::None }).unwrap();
+        let target = AppendTarget::FindOrCreate(NewConversation::default());
+        memory.append(EntryBatch { target, entries, matching: ReplayDetection::None }).unwrap();
     }
     drop(memory);
     let mut times: Vec<Duration> = (0..20)
         .map(|_| {
             let start = Instant::now();
             let memory = Arc::new(treering::open(folder.path()).unwrap());
-            let listed = memory.sessions(&ConversationFilter::all(CONVERSATIONS)).unwrap();
+            let listed = memory.listed_conversations(&ConversationFilter::all(CONVERSATIONS)).unwrap();
             assert_eq!(listed.len(), CONVERSATIONS);
             start.elapsed()
         })

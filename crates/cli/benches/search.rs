@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use treering::{
-    Entry, Incoming, Matching, Memory, NewConversation, NewMessage, Options, Query, Role, Sync, Target,
-    ThreadName,
+    AppendTarget, Engine, Entry, EntryBatch, NewConversation, NewMessage, Options, Query, ReplayDetection,
+    Role, Sync, ThreadName,
 };
 use treering_core::ports::Span;
 use treering_core::{ConversationId, ExternalId, MessageIdx, Timestamp};
@@ -73,9 +73,9 @@ fn resident() -> u64 {
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap_or(0) * 1024
 }
 
-fn fill(memory: &Memory, number: u64, turns: usize) -> ConversationId {
+fn fill(memory: &Engine, number: u64, turns: usize) -> ConversationId {
     let external_id = Some(ExternalId::new(format!("bench-{number}")).unwrap());
-    let target = Target::Named(NewConversation { external_id, ..NewConversation::default() });
+    let target = AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut id = None;
     for start in (0..turns).step_by(500) {
@@ -87,7 +87,7 @@ fn fill(memory: &Memory, number: u64, turns: usize) -> ConversationId {
                 Entry::message(ThreadName::main(), said)
             })
             .collect();
-        let incoming = Incoming { target: target.clone(), entries, matching: Matching::None };
+        let incoming = EntryBatch { target: target.clone(), entries, matching: ReplayDetection::None };
         id = Some(memory.append(incoming).unwrap().conversation.id);
     }
     id.unwrap()
@@ -97,7 +97,7 @@ fn query(text: &str, conversations: &[ConversationId]) -> Query {
     Query { text: text.to_owned(), conversations: conversations.to_vec(), limit: 10, ..Query::default() }
 }
 
-fn ask(memory: &Memory, conversations: &[ConversationId], times: usize) -> (Duration, Duration) {
+fn ask(memory: &Engine, conversations: &[ConversationId], times: usize) -> (Duration, Duration) {
     let mut state = 4242;
     let mut took: Vec<Duration> = (0..times)
         .map(|_| {
@@ -111,15 +111,15 @@ fn ask(memory: &Memory, conversations: &[ConversationId], times: usize) -> (Dura
     (took[times / 2], took[times * 99 / 100])
 }
 
-fn found_after(memory: &Memory, number: u64) -> Duration {
-    let target = Target::Named(NewConversation {
+fn found_after(memory: &Engine, number: u64) -> Duration {
+    let target = AppendTarget::FindOrCreate(NewConversation {
         external_id: Some(ExternalId::new("fresh").unwrap()),
         ..NewConversation::default()
     });
     let at = Timestamp::from_micros(1_800_000_000_000_000);
     let needle = format!("needle{number}");
     let entries = vec![Entry::message(ThreadName::main(), NewMessage::new(Role::User, needle.clone(), at))];
-    memory.append(Incoming { target, entries, matching: Matching::None }).unwrap();
+    memory.append(EntryBatch { target, entries, matching: ReplayDetection::None }).unwrap();
     let start = Instant::now();
     let hits = memory.search(&query(&needle, &[])).unwrap().hits;
     assert_eq!(hits[0].snippet.text, needle);
@@ -127,17 +127,21 @@ fn found_after(memory: &Memory, number: u64) -> Duration {
 }
 
 /// How long until a turn is found by its meaning alone: the question has none of its words.
-fn found_by_meaning(memory: &Memory, number: u64) -> Duration {
+fn found_by_meaning(memory: &Engine, number: u64) -> Duration {
     let external_id = Some(ExternalId::new(format!("meaning-{number}")).unwrap());
-    let target = Target::Named(NewConversation { external_id, ..NewConversation::default() });
+    let target = AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
     let at = Timestamp::from_micros(1_800_000_000_000_000);
     let text = "The kitten slept on the couch all afternoon";
     let entries = vec![Entry::message(ThreadName::main(), NewMessage::new(Role::User, text, at))];
-    let id = memory.append(Incoming { target, entries, matching: Matching::None }).unwrap().conversation.id;
+    let id = memory
+        .append(EntryBatch { target, entries, matching: ReplayDetection::None })
+        .unwrap()
+        .conversation
+        .id;
     let start = Instant::now();
     let hits = memory.search(&query("cats napping upon sofas", &[])).unwrap().hits;
     let took = start.elapsed();
     let hit = hits.iter().find(|hit| hit.conversation == id).expect("it is found");
-    assert!(hit.signals.own == 0.0 && hit.signals.meaning > 0.2);
+    assert!(hit.signals.exact_terms == 0.0 && hit.signals.similarity > 0.2);
     took
 }

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use treering::{
-    Entry, Incoming, Matching, Memory, NewConversation, NewMessage, Query, Role, Target, ThreadName,
+    AppendTarget, Engine, Entry, EntryBatch, NewConversation, NewMessage, Query, ReplayDetection, Role,
+    ThreadName,
 };
 
 const CLIENTS: usize = 200;
@@ -78,8 +79,8 @@ fn stdio() {
                 Entry::message(ThreadName::main(), said)
             })
             .collect();
-        let target = Target::Named(NewConversation::default());
-        memory.append(Incoming { target, entries, matching: Matching::None }).unwrap();
+        let target = AppendTarget::FindOrCreate(NewConversation::default());
+        memory.append(EntryBatch { target, entries, matching: ReplayDetection::None }).unwrap();
     }
     treering(home.path(), &["work"]).stdout(Stdio::null()).status().unwrap();
 
@@ -120,7 +121,7 @@ fn stdio() {
     row("what MCP adds", millis(over) - millis(inside), 2.0, "ms");
 }
 
-fn search(memory: &Memory, text: &str) {
+fn search(memory: &Engine, text: &str) {
     let query = Query { text: text.to_owned(), limit: 10, ..Query::default() };
     assert!(!memory.search(&query).unwrap().hits.is_empty());
 }

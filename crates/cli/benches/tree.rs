@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use treering::{
-    Entry, Incoming, Matching, Memory, NewConversation, NewMessage, Options, Role, Scope, Sync, Target,
-    ThreadName, Worker,
+    AppendTarget, Engine, Entry, EntryBatch, JobScope, NewConversation, NewMessage, Options, ReplayDetection,
+    Role, Sync, ThreadName, Worker,
 };
 use treering_core::ports::JobFilter;
 use treering_core::{ConversationId, ExternalId, Timestamp};
@@ -35,23 +35,23 @@ fn texts() -> Vec<(Role, String)> {
     texts
 }
 
-fn target() -> Target {
+fn target() -> AppendTarget {
     let external_id = Some(ExternalId::new("bench").unwrap());
-    Target::Named(NewConversation { external_id, ..NewConversation::default() })
+    AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() })
 }
 
-fn incoming(texts: &[(Role, String)], from: usize, count: usize) -> Incoming {
+fn incoming(texts: &[(Role, String)], from: usize, count: usize) -> EntryBatch {
     let entry = |number: usize| {
         let (role, text) = &texts[number % texts.len()];
         let at = Timestamp::from_micros(1_700_000_000_000_000 + number as i64 * 30_000_000);
         Entry::message(ThreadName::main(), NewMessage::new(*role, text.clone(), at))
     };
     let entries = (from..from + count).map(entry).collect();
-    Incoming { target: target(), entries, matching: Matching::None }
+    EntryBatch { target: target(), entries, matching: ReplayDetection::None }
 }
 
 /// Lets a conversation grow to a length, a portion at a time.
-fn grow(memory: &Memory, texts: &[(Role, String)], from: usize, until: usize) -> ConversationId {
+fn grow(memory: &Engine, texts: &[(Role, String)], from: usize, until: usize) -> ConversationId {
     const PORTION: usize = 500;
     let mut id = None;
     for start in (from..until).step_by(PORTION) {
@@ -66,7 +66,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-fn open(home: &std::path::Path) -> Memory {
+fn open(home: &std::path::Path) -> Engine {
     treering::open_with(home, Options { sync: Sync::Normal, ..Options::default() }).unwrap()
 }
 
@@ -81,7 +81,7 @@ fn planning(texts: &[(Role, String)]) {
     for goal in [1_000, 10_000, 100_000] {
         grow(&memory, texts, length, goal);
         length = goal;
-        worker.run(&Scope::default(), &|_, _| {}).unwrap();
+        worker.run(&JobScope::default(), &|_, _| {}).unwrap();
         let times = (0..TRIES).map(|number| {
             let one = incoming(texts, length + number % 97, 1);
             let start = Instant::now();
@@ -104,7 +104,7 @@ fn building(texts: &[(Role, String)]) {
     let memory = open(home.path());
     let id = grow(&memory, texts, 0, LENGTH);
     let start = Instant::now();
-    let worked = Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+    let worked = Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
     let took = start.elapsed();
     assert!(memory.jobs(&JobFilter::of(id)).unwrap().is_empty());
     let tree = memory.tree_stats(Some(id)).unwrap();

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 const AGENTS: [&str; 5] = ["claude-code", "cursor", "codex", "opencode", "claude-desktop"];
 
 /// A person: a home folder, with Treering's own folder in it.
-struct Person(tempfile::TempDir);
+struct UserHome(tempfile::TempDir);
 
-impl Person {
+impl UserHome {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -100,8 +100,8 @@ impl Person {
 }
 
 /// A person who has settings of their own everywhere, with comments.
-fn settled() -> Person {
-    let person = Person::new();
+fn settled() -> UserHome {
+    let person = UserHome::new();
     let servers =
         "{\n  // mine\n  \"mcpServers\": { \"other\": { \"command\": \"x\" } },\n  \"theme\": \"dark\"\n}\n";
     for path in [".claude.json", ".cursor/mcp.json", ".config/Claude/claude_desktop_config.json"] {
@@ -121,7 +121,7 @@ fn settled() -> Person {
 
 #[test]
 fn what_is_put_in_is_taken_out_to_the_letter() {
-    for person in [Person::new(), settled()] {
+    for person in [UserHome::new(), settled()] {
         let before = person.files();
         for agent in AGENTS {
             person.ok(&["install", agent, "--yes"]);
@@ -177,7 +177,7 @@ fn a_program_at_another_place_takes_out_to_the_letter_too() {
     let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let moved = elsewhere.path().join("treering");
     fs::hard_link(env!("CARGO_BIN_EXE_treering"), &moved).unwrap();
-    for person in [Person::new(), settled()] {
+    for person in [UserHome::new(), settled()] {
         let before = person.files();
         for agent in AGENTS {
             let installed = person.command_of(&moved, &["install", agent, "--yes"]).output().unwrap();
@@ -190,7 +190,7 @@ fn a_program_at_another_place_takes_out_to_the_letter_too() {
 
 #[test]
 fn the_backup_is_of_the_state_that_treering_came_to() {
-    let person = Person::new();
+    let person = UserHome::new();
     let backup = person.home().join(".cursor/hooks.json.treering.bak");
     let first = "{ \"version\": 1, \"hooks\": { \"stop\": [{ \"command\": \"beep\" }] } }";
     person.put(".cursor/hooks.json", first);
@@ -312,7 +312,7 @@ fn transcript(agent: &str) -> PathBuf {
 #[test]
 fn transcripts_are_captured_as_they_grow_and_once() {
     for agent in ["claude-code", "codex"] {
-        let person = Person::new();
+        let person = UserHome::new();
         let whole = fs::read_to_string(transcript(agent)).unwrap();
         let path = person.home().join(transcript(agent).file_name().unwrap());
         let input =
@@ -333,7 +333,7 @@ fn transcripts_are_captured_as_they_grow_and_once() {
             );
         }
         let captured = person.ok(&["stats"]);
-        let imported = Person::new();
+        let imported = UserHome::new();
         imported.ok(&["import", path.to_str().unwrap()]);
         for count in ["conversations", "messages", "tool_calls"] {
             assert_eq!(captured[count], imported.ok(&["stats"])[count], "{agent}: {count}");
@@ -344,7 +344,7 @@ fn transcripts_are_captured_as_they_grow_and_once() {
 
 #[test]
 fn what_cannot_be_stored_waits_and_is_stored_once() {
-    let person = Person::new();
+    let person = UserHome::new();
     fs::create_dir_all(person.memory()).unwrap();
     let store = person.memory().join("treering.db");
     fs::write(&store, "this is no store, and long enough to be seen as one that is damaged".repeat(20))
@@ -381,7 +381,7 @@ fn what_cannot_be_stored_waits_and_is_stored_once() {
 
 #[test]
 fn what_waits_is_stored_for_its_own_tenant() {
-    let person = Person::new();
+    let person = UserHome::new();
     let store = person.memory().join("treering.db");
     let settings = person.memory().join("treering.toml");
     let prompt = |text: &str| {
@@ -423,7 +423,7 @@ fn what_waits_is_stored_for_its_own_tenant() {
 
 #[test]
 fn turns_of_cursor_are_captured_with_their_tools() {
-    let person = Person::new();
+    let person = UserHome::new();
     let event = |name: &str, more: Value| {
         let mut input = json!({ "hook_event_name": name, "conversation_id": "c1", "generation_id": "g1",
             "workspace_roots": ["/w"] });
@@ -464,7 +464,7 @@ fn turns_of_cursor_are_captured_with_their_tools() {
 
 #[test]
 fn sessions_of_opencode_are_captured_with_their_tools() {
-    let person = Person::new();
+    let person = UserHome::new();
     let text = |id: &str, role: &str, text: &str| {
         json!({ "info": { "id": id, "role": role, "time": { "created": 1_760_000_000_000_u64 } },
             "parts": [{ "id": format!("{id}p"), "type": "text", "text": text }] })
@@ -491,7 +491,7 @@ fn sessions_of_opencode_are_captured_with_their_tools() {
 
 #[test]
 fn sessions_of_opencode_2_are_captured_with_their_tools() {
-    let person = Person::new();
+    let person = UserHome::new();
     let time = json!({ "created": 1_760_000_000_000_u64 });
     let tool = |state: Value| json!({ "type": "tool", "id": "call_0", "name": "grep", "state": state, "time": time });
     let found = tool(json!({ "status": "completed", "input": { "q": "port" },
@@ -523,7 +523,7 @@ fn sessions_of_opencode_2_are_captured_with_their_tools() {
 
 #[test]
 fn long_sessions_of_opencode_are_captured_whole() {
-    let person = Person::new();
+    let person = UserHome::new();
     let messages: Vec<Value> = (0..1001)
         .map(|n| json!({ "id": format!("msg_{n}"), "type": "user", "text": format!("Line {n}") }))
         .collect();
@@ -534,7 +534,7 @@ fn long_sessions_of_opencode_are_captured_whole() {
 
 #[test]
 fn a_hook_never_stands_in_the_way() {
-    let person = Person::new();
+    let person = UserHome::new();
     for agent in AGENTS {
         let (said, noted) = person.hook(agent, "not json");
         assert!(said.is_empty() && noted.contains("did not capture"), "{agent}: {said} {noted}");

@@ -10,7 +10,7 @@ mod home;
 
 use home::Home;
 use serde_json::{Value, json};
-use treering_testkit::fault_server::{Act, FaultServer};
+use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
 /// An answer as it is streamed, piece by piece.
 fn streamed(pieces: &[&str]) -> String {
@@ -28,8 +28,8 @@ fn streamed(pieces: &[&str]) -> String {
     body
 }
 
-fn whole(text: &str) -> Act {
-    Act::json(&json!({
+fn whole(text: &str) -> ScriptedResponse {
+    ScriptedResponse::json(&json!({
         "choices": [{ "message": { "role": "assistant", "content": text }, "finish_reason": "stop" }],
         "usage": { "prompt_tokens": 60, "completion_tokens": 5 },
     }))
@@ -71,8 +71,10 @@ fn without_a_model_it_says_how_to_set_one() {
 
 #[test]
 fn what_is_said_is_answered_stored_and_remembered() {
-    let server =
-        FaultServer::start([Act::events(&streamed(&["On ", "7410", "\u{1b}[2J."])), whole("Since March.")]);
+    let server = FaultServer::start([
+        ScriptedResponse::events(&streamed(&["On ", "7410", "\u{1b}[2J."])),
+        whole("Since March."),
+    ]);
     let home = with_model(&server);
     let secret = "Which port does staging use? My key is AKIAIOSFODNN7EXAMPLE.";
     assert_eq!(home.ok(&["chat", "--say", secret]), "On 7410[2J.\n", "no escape sequence gets through");
@@ -110,7 +112,10 @@ fn an_answer_that_breaks_off_is_kept_and_said_to_be() {
     let half = streamed(&["The sill ", "is 13"]).replace("data: [DONE]\n\n", "");
     let cut = half.split_inclusive("\n\n").take(2).collect::<String>();
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
-    let server = FaultServer::start([Act::Cut(format!("{head}{cut}")), Act::refuse(401, "no such key")]);
+    let server = FaultServer::start([
+        ScriptedResponse::Cut(format!("{head}{cut}")),
+        ScriptedResponse::refuse(401, "no such key"),
+    ]);
     let home = with_model(&server);
     let output = home.run(&["chat", "--say", "How high is the sill?"]);
     assert_eq!(output.status.code(), Some(1));

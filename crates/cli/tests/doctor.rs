@@ -7,12 +7,12 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
-use treering_testkit::fault_server::{Act, FaultServer};
+use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
 /// A home whose models are all at one server.
-struct Home(tempfile::TempDir);
+struct ProviderHome(tempfile::TempDir);
 
-impl Home {
+impl ProviderHome {
     fn new(server: &FaultServer, more: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let file = format!(
@@ -67,12 +67,12 @@ fn check<'a>(found: &'a Value, what: &str) -> &'a Value {
 }
 
 /// An answer with these words; so many tokens were read and written.
-fn answer(words: &str) -> Act {
-    Act::json(&json!({"choices": [{"message": {"content": words}, "finish_reason": "stop"}],
+fn answer(words: &str) -> ScriptedResponse {
+    ScriptedResponse::json(&json!({"choices": [{"message": {"content": words}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 1000, "completion_tokens": 100}}))
 }
 
-fn summary(overview: &str) -> Act {
+fn summary(overview: &str) -> ScriptedResponse {
     answer(&json!({"overview": overview, "key_findings": [], "decisions": [], "action_items": [], "unresolved": [],
         "topics": []}).to_string())
 }
@@ -80,7 +80,7 @@ fn summary(overview: &str) -> Act {
 #[test]
 fn a_sound_home_passes_and_says_what_it_found() {
     let server = FaultServer::start([answer("ready")]);
-    let home = Home::new(&server, "");
+    let home = ProviderHome::new(&server, "");
     let (healthy, found) = home.doctor(&[]);
     assert!(healthy, "{found}");
     assert!(check(&found, "store")["found"].as_str().unwrap().contains("none yet"), "{found}");
@@ -109,7 +109,7 @@ fn a_sound_home_passes_and_says_what_it_found() {
 fn it_tells_that_its_own_writes_failed() {
     let server = FaultServer::start([answer("ready")]);
     let more = "[chat]\nmodel = \"compatible/m-2\"\n[spend]\nday_tokens = 100000000\n";
-    let home = Home::new(&server, more);
+    let home = ProviderHome::new(&server, more);
     home.say();
     // Room for the index of the log, and for hardly more than that.
     let script = "trap '' XFSZ; ulimit -f 64; exec \"$@\"";
@@ -132,7 +132,7 @@ fn it_tells_that_its_own_writes_failed() {
 #[test]
 fn a_quota_holds_for_all_processes_of_a_home() {
     let server = FaultServer::start([answer("ready")]);
-    let home = Home::new(&server, "");
+    let home = ProviderHome::new(&server, "");
     home.say();
     let asked = server.asked().len();
     let doctor = || home.doctor(&["--set", "providers.compatible.requests_per_minute=2"]).1;
@@ -158,8 +158,8 @@ fn a_quota_holds_for_all_processes_of_a_home() {
 
 #[test]
 fn what_is_broken_is_named_with_what_to_do() {
-    let server = FaultServer::start([Act::refuse(401, r#"{"error": {"message": "bad key"}}"#)]);
-    let home = Home::new(&server, "[embed]\nmodel = \"compatible/e-1\"\n");
+    let server = FaultServer::start([ScriptedResponse::refuse(401, r#"{"error": {"message": "bad key"}}"#)]);
+    let home = ProviderHome::new(&server, "[embed]\nmodel = \"compatible/e-1\"\n");
     let (healthy, found) = home.doctor(&[]);
     assert!(!healthy && found["healthy"] == false);
     for what in ["summaries", "vectors"] {
@@ -187,7 +187,7 @@ fn spend_stand_ins_and_inventions_are_shown() {
     let told = "Ana put the gauge of Kerzavel into src/tide.rs; it reads every 20 minutes and is served on port 7410 by Bertrand.";
     let server = FaultServer::start([summary(told)]);
     let caps = "[spend]\nconversation_tokens = 1000\n[spend.prices]\n\"compatible/m-1\" = { input = 1, output = 10 }\n";
-    let home = Home::new(&server, caps);
+    let home = ProviderHome::new(&server, caps);
     home.say();
     home.ok(&["work"]);
     let more = "Then Bob asked who reads the ledger, since nobody in the office does, and Ana said that the town pays for \
@@ -235,8 +235,8 @@ fn spend_stand_ins_and_inventions_are_shown() {
 
 #[test]
 fn eval_follows_the_settings_of_providers() {
-    let server = FaultServer::start([Act::refuse(401, r#"{"error": {"message": "bad key"}}"#)]);
-    let home = Home::new(&server, "[embed]\nmodel = \"compatible/e-1\"\n");
+    let server = FaultServer::start([ScriptedResponse::refuse(401, r#"{"error": {"message": "bad key"}}"#)]);
+    let home = ProviderHome::new(&server, "[embed]\nmodel = \"compatible/e-1\"\n");
     let haystack = json!({"conversation": {"speaker_a": "Ana", "speaker_b": "Bob", "session_1_date_time": "1:56 pm on 8 May, 2023",
         "session_1": [{"speaker": "Ana", "dia_id": "D1:1", "text": "The gauge of Kerzavel is on port 7410."},
             {"speaker": "Bob", "dia_id": "D1:2", "text": "Noted, thank you."}]},
@@ -253,8 +253,8 @@ fn eval_follows_the_settings_of_providers() {
 #[test]
 fn a_proxy_stands_between() {
     let proxy = FaultServer::start([answer("Yes.")]);
-    let home = Home::new(&proxy, "");
-    let through = |home: &Home| {
+    let home = ProviderHome::new(&proxy, "");
+    let through = |home: &ProviderHome| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
         command.env_clear().env("TREERING_HOME", home.path()).env("HTTP_PROXY", proxy.url());
         command.args(["--json", "doctor"]).current_dir(home.path()).stdin(Stdio::null()).output().unwrap()
@@ -275,7 +275,7 @@ fn a_proxy_stands_between() {
 #[test]
 fn a_broken_prompt_stops_no_capture() {
     let server = FaultServer::start([answer("Yes.")]);
-    let home = Home::new(&server, "");
+    let home = ProviderHome::new(&server, "");
     std::fs::create_dir(home.path().join("prompts")).unwrap();
     std::fs::write(home.path().join("prompts/detailed.md"), " ").unwrap();
     let (well, found) = home.doctor(&[]);

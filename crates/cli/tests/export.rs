@@ -10,11 +10,11 @@ use home::Home;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use treering::{
-    Entry, EntryKind, ForkPoint, Incoming, Matching, Memory, NewConversation, NewMessage, NewToolCall, Role,
-    Target, ThreadName, Timestamp, ToolResult,
+    AppendTarget, Engine, Entry, EntryBatch, EntryKind, ForkPoint, NewConversation, NewMessage, NewToolCall,
+    ReplayDetection, Role, ThreadName, Timestamp, ToolResult,
 };
 use treering_core::ports::{ConversationFilter, Span};
-use treering_core::{ConversationState, ExternalId, Json, MessageIdx, Naming, TurnNo};
+use treering_core::{ConversationState, ExternalId, Json, MessageIdx, TitleSource, TurnNo};
 use treering_testkit::generate::conversation;
 
 /// Titles that clash: their slugs are the same, or look like the numbered slugs of another.
@@ -75,8 +75,9 @@ fn odd_entries(at: Timestamp) -> Vec<Entry> {
     ]
 }
 
-fn append(memory: &Memory, about: NewConversation, entries: Vec<Entry>) -> treering_core::Conversation {
-    let incoming = Incoming { target: Target::Named(about), entries, matching: Matching::None };
+fn append(memory: &Engine, about: NewConversation, entries: Vec<Entry>) -> treering_core::Conversation {
+    let incoming =
+        EntryBatch { target: AppendTarget::FindOrCreate(about), entries, matching: ReplayDetection::None };
     memory.append(incoming).unwrap().conversation
 }
 
@@ -87,7 +88,7 @@ fn fill(home: &Home, conversations: &[Made]) {
         let about = NewConversation {
             external_id: made.key.then(|| ExternalId::new(format!("key-{number}")).unwrap()),
             title: made.title.map(str::to_owned),
-            naming: Naming::Source,
+            naming: TitleSource::Source,
             participants: vec!["Zoé".into()],
             cwd: Some("/srv/../srv/tides".into()),
             project_path: Some("/srv".into()),
@@ -155,12 +156,12 @@ proptest! {
 /// Turns, orders and counts, which an export does not spell out.
 fn facts(home: &Home) -> Vec<String> {
     let memory = treering::open(home.path()).unwrap();
-    let fact = |session: treering_engine::Session| {
+    let fact = |session: treering_engine::ListedConversation| {
         let (it, turns) = (&session.conversation, Span::starting(TurnNo(0), 1000));
         let turns = memory.turns(it.id, turns).unwrap();
         format!("{:?} {:?} {:?} {:?} {turns:?}", it.totals, it.last_activity, it.threads, it.policy)
     };
-    memory.sessions(&ConversationFilter::all(100)).unwrap().into_iter().map(fact).collect()
+    memory.listed_conversations(&ConversationFilter::all(100)).unwrap().into_iter().map(fact).collect()
 }
 
 /// A home with one conversation that has the slug `x`, and its export.

@@ -10,13 +10,13 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use treering::import::{FileReport, Options, Report, Runner};
-use treering::importers::{Format, Source, detect};
-use treering::{Memory, Sync, Timestamp, jsonl};
+use treering::import::{FileReport, ImportOptions, Report, Runner};
+use treering::importers::{Format, SourceFile, detect};
+use treering::{Engine, Sync, Timestamp, jsonl};
 use treering_core::ports::{ConversationFilter, Span};
 use treering_core::text::preview;
 use treering_core::{Conversation, Message, ToolCall, TurnNo};
-use treering_engine::{Step, WholeTurn};
+use treering_engine::{TurnItem, WholeTurn};
 
 /// When every file was last changed: 2026-04-01 12:00 UTC.
 const MODIFIED: Duration = Duration::from_secs(1_775_044_800);
@@ -54,12 +54,12 @@ impl Fixture {
 }
 
 /// A memory of its own, and a folder beside it for the files that are imported.
-struct Home {
-    memory: Memory,
+struct ImportHome {
+    memory: Engine,
     folder: TempDir,
 }
 
-impl Home {
+impl ImportHome {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home");
@@ -72,7 +72,7 @@ impl Home {
     /// A home with every fixture in it.
     fn full() -> Self {
         let home = Self::new();
-        let report = home.import_all(Options::default());
+        let report = home.import_all(ImportOptions::default());
         assert_eq!(errors(&report), [""; 0]);
         home
     }
@@ -86,17 +86,17 @@ impl Home {
         path
     }
 
-    fn run(&self, files: &[PathBuf], options: Options) -> Report {
+    fn run(&self, files: &[PathBuf], options: ImportOptions) -> Report {
         Runner { memory: &self.memory, options }.run(files, |_| ()).unwrap()
     }
 
     fn import(&self, name: &str, content: &[u8], format: Option<Format>) -> FileReport {
         let file = self.place(name, content);
-        let options = Options { format, ..Options::default() };
+        let options = ImportOptions { format, ..ImportOptions::default() };
         self.run(&[file], options).files.remove(0)
     }
 
-    fn import_all(&self, options: Options) -> Report {
+    fn import_all(&self, options: ImportOptions) -> Report {
         let place =
             |it: Fixture| self.place(&format!("{}/{}", it.format.as_str(), it.name), it.text.as_bytes());
         let files: Vec<PathBuf> = Fixture::all().into_iter().map(place).collect();
@@ -104,7 +104,7 @@ impl Home {
     }
 
     fn conversations(&self) -> Vec<Conversation> {
-        let sessions = self.memory.sessions(&ConversationFilter::all(usize::MAX >> 1)).unwrap();
+        let sessions = self.memory.listed_conversations(&ConversationFilter::all(usize::MAX >> 1)).unwrap();
         sessions.into_iter().map(|session| session.conversation).collect()
     }
 
@@ -138,10 +138,10 @@ fn counts(report: &Report) -> String {
 }
 
 /// What a user would read of a home, and what was passed over on the way into it.
-fn readable(home: &Home, report: &FileReport) -> String {
+fn readable(home: &ImportHome, report: &FileReport) -> String {
     let mut out = String::new();
     for conversation in home.conversations() {
-        let Conversation { slug, title, naming, participants, cwd, .. } = &conversation;
+        let Conversation { slug, title, title_source: naming, participants, cwd, .. } = &conversation;
         writeln!(out, "conversation {slug}").unwrap();
         writeln!(out, "  title: {} ({})", title.as_deref().unwrap_or("–"), naming.as_str()).unwrap();
         let identity = conversation.external_id.as_ref().unwrap().to_string();
@@ -160,8 +160,8 @@ fn readable(home: &Home, report: &FileReport) -> String {
             writeln!(out, "  turn {} in {}{open}", turn.turn.no.0, turn.turn.thread).unwrap();
             for step in turn.steps() {
                 match step {
-                    Step::Message(message) => writeln!(out, "    {}", said(message)).unwrap(),
-                    Step::ToolCall(call) => writeln!(out, "    {}", called(call)).unwrap(),
+                    TurnItem::Message(message) => writeln!(out, "    {}", said(message)).unwrap(),
+                    TurnItem::ToolCall(call) => writeln!(out, "    {}", called(call)).unwrap(),
                 }
             }
         }
@@ -200,12 +200,12 @@ fn moment(at: Timestamp) -> String {
 }
 
 /// Files that a growing source was before it was whole, and the whole.
-struct Growth {
+struct PartialSources {
     parts: Vec<String>,
     whole: String,
 }
 
-impl Growth {
+impl PartialSources {
     fn of(fixture: &Fixture) -> Self {
         match (fixture.format, fixture.ending()) {
             (Format::Markdown, _) => Self::by_speaker(&fixture.text),
@@ -273,7 +273,7 @@ impl Growth {
 fn every_fixture_is_recognised() {
     for fixture in Fixture::all() {
         let modified = Timestamp::from_micros(0);
-        let source = Source { path: "unnamed".into(), text: fixture.text, modified };
+        let source = SourceFile { path: "unnamed".into(), text: fixture.text, modified };
         assert_eq!(detect(&source), Some(fixture.format), "{}", fixture.path.display());
     }
 }
@@ -281,7 +281,7 @@ fn every_fixture_is_recognised() {
 #[test]
 fn every_fixture_can_be_read() {
     for fixture in Fixture::all() {
-        let home = Home::new();
+        let home = ImportHome::new();
         let report = home.import(&fixture.name, fixture.text.as_bytes(), None);
         assert_eq!(report.error, None, "{}", fixture.path.display());
         let name = format!("{}_{}", fixture.format.as_str(), fixture.name);
@@ -291,9 +291,9 @@ fn every_fixture_can_be_read() {
 
 #[test]
 fn importing_twice_changes_nothing() {
-    let home = Home::full();
+    let home = ImportHome::full();
     let once = home.export();
-    let again = home.import_all(Options::default());
+    let again = home.import_all(ImportOptions::default());
     assert_eq!(errors(&again), [""; 0]);
     for file in &again.files {
         assert!(!file.is_new() && file.conversations_new == 0, "{file:#?}");
@@ -305,14 +305,14 @@ fn importing_twice_changes_nothing() {
 #[test]
 fn a_part_and_then_the_whole_is_the_whole() {
     for fixture in Fixture::all() {
-        let Growth { parts, whole } = Growth::of(&fixture);
+        let PartialSources { parts, whole } = PartialSources::of(&fixture);
         assert!(!parts.is_empty(), "{}", fixture.path.display());
-        let at_once = Home::new();
+        let at_once = ImportHome::new();
         assert_eq!(at_once.import(&fixture.name, whole.as_bytes(), None).error, None);
         let expected = at_once.export();
         let all = at_once.import(&fixture.name, whole.as_bytes(), None).known;
         for part in parts {
-            let home = Home::new();
+            let home = ImportHome::new();
             home.import(&fixture.name, part.as_bytes(), None);
             let report = home.import(&fixture.name, whole.as_bytes(), None);
             assert_eq!(report.error, None);
@@ -340,14 +340,14 @@ fn difference(found: &str, expected: &str) -> String {
 }
 
 /// What is in a home, wherever in its conversation it stands.
-fn inventory(home: &Home) -> Vec<String> {
+fn inventory(home: &ImportHome) -> Vec<String> {
     let mut lines = Vec::new();
     for conversation in home.conversations() {
         for turn in home.turns(&conversation) {
             for step in turn.steps() {
                 lines.push(match step {
-                    Step::Message(it) => format!("{:?} {}", it.body, conversation.id),
-                    Step::ToolCall(it) => format!("{:?} {}", it.call, conversation.id),
+                    TurnItem::Message(it) => format!("{:?} {}", it.body, conversation.id),
+                    TurnItem::ToolCall(it) => format!("{:?} {}", it.call, conversation.id),
                 });
             }
         }
@@ -389,11 +389,11 @@ fn younger_trees(fixture: &Fixture) -> Vec<String> {
 #[test]
 fn a_tree_that_grew_loses_and_repeats_nothing() {
     for fixture in [Fixture::of(Format::ChatGpt, ""), Fixture::of(Format::ClaudeAi, "")] {
-        let whole = Growth::by_item(&fixture.text).whole;
-        let at_once = Home::new();
+        let whole = PartialSources::by_item(&fixture.text).whole;
+        let at_once = ImportHome::new();
         at_once.import(&fixture.name, whole.as_bytes(), None);
         for part in younger_trees(&fixture) {
-            let home = Home::new();
+            let home = ImportHome::new();
             assert_eq!(home.import(&fixture.name, part.as_bytes(), None).error, None);
             assert_eq!(home.import(&fixture.name, whole.as_bytes(), None).error, None);
             assert_eq!(inventory(&home), inventory(&at_once), "{} cut at {}", fixture.name, part.len());
@@ -408,7 +408,7 @@ fn a_tree_that_grew_loses_and_repeats_nothing() {
 #[test]
 fn a_lone_surrogate_is_readable_and_kept() {
     let fixture = Fixture::of(Format::ClaudeCode, "");
-    let home = Home::new();
+    let home = ImportHome::new();
     home.import(&fixture.name, fixture.text.as_bytes(), None);
     let turns = home.turns(&home.conversations()[0]);
     let call = turns.iter().flat_map(|turn| &turn.tool_calls).find(|it| it.call.name == "Grep").unwrap();
@@ -419,8 +419,8 @@ fn a_lone_surrogate_is_readable_and_kept() {
 
 #[test]
 fn an_export_comes_back_as_it_went() {
-    let export = Home::full().export();
-    let fresh = Home::new();
+    let export = ImportHome::full().export();
+    let fresh = ImportHome::new();
     let report = fresh.import("export.jsonl", export.as_bytes(), None);
     assert_eq!((report.error, report.format), (None, Some(Format::Treering)));
     assert!(fresh.export() == export, "{}", difference(&fresh.export(), &export));
@@ -429,28 +429,28 @@ fn an_export_comes_back_as_it_went() {
 
 #[test]
 fn a_dry_run_counts_and_writes_nothing() {
-    let home = Home::new();
+    let home = ImportHome::new();
     let empty = home.export();
-    let dry = home.import_all(Options { dry_run: true, ..Options::default() });
+    let dry = home.import_all(ImportOptions { dry_run: true, ..ImportOptions::default() });
     assert_eq!(home.export(), empty);
-    let real = home.import_all(Options::default());
+    let real = home.import_all(ImportOptions::default());
     assert!(real.total().messages_new > 0);
     assert_eq!(counts(&dry), counts(&real));
     let full = home.export();
-    let replay = home.import_all(Options { dry_run: true, ..Options::default() });
-    assert_eq!(counts(&replay), counts(&home.import_all(Options::default())));
+    let replay = home.import_all(ImportOptions { dry_run: true, ..ImportOptions::default() });
+    assert_eq!(counts(&replay), counts(&home.import_all(ImportOptions::default())));
     assert_eq!(home.export(), full);
 }
 
 #[test]
 fn older_conversations_are_passed_over() {
     let since: Timestamp = "2026-03-03T12:00:00Z".parse().unwrap();
-    let full = Home::full();
+    let full = ImportHome::full();
     let (old, young): (Vec<_>, Vec<_>) =
         full.conversations().into_iter().partition(|it| it.last_activity < since);
     assert!(!old.is_empty() && !young.is_empty());
-    let home = Home::new();
-    let report = home.import_all(Options { since: Some(since), ..Options::default() }).total();
+    let home = ImportHome::new();
+    let report = home.import_all(ImportOptions { since: Some(since), ..ImportOptions::default() }).total();
     let ids = |conversations: &[Conversation]| conversations.iter().map(|it| it.id).collect::<Vec<_>>();
     assert_eq!(ids(&home.conversations()), ids(&young));
     let reason = format!("conversations that ended before {since}");
@@ -460,7 +460,7 @@ fn older_conversations_are_passed_over() {
 #[test]
 fn what_cannot_be_read_is_explained_and_harms_nothing() {
     let check = |name: &str, content: &[u8], format: Option<Format>, words: &[&str]| {
-        let home = Home::new();
+        let home = ImportHome::new();
         let good = Fixture::of(Format::OpenAi, "messages.json");
         home.import(&good.name, good.text.as_bytes(), None);
         let before = home.export();
@@ -503,11 +503,11 @@ fn what_cannot_be_read_is_explained_and_harms_nothing() {
 
 #[test]
 fn a_folder_with_a_damaged_file_is_imported_around_it() {
-    let home = Home::new();
+    let home = ImportHome::new();
     let good = Fixture::of(Format::Markdown, "bold");
     let files =
         [home.place("a.json", b"{"), home.place("b.md", good.text.as_bytes()), home.place("c.md", b"\xff")];
-    let report = home.run(&files, Options::default());
+    let report = home.run(&files, ImportOptions::default());
     assert_eq!(errors(&report).len(), 2);
     assert_eq!(home.conversations().len(), 1);
 }
@@ -516,7 +516,7 @@ fn a_folder_with_a_damaged_file_is_imported_around_it() {
 #[test]
 fn sources_are_read_as_they_are_meant() {
     let check = |name: &str, lines: &[&str], expected: &[&str]| {
-        let home = Home::new();
+        let home = ImportHome::new();
         let report = home.import(name, lines.join("\n").as_bytes(), None);
         assert_eq!(report.error, None, "{name}");
         let read = readable(&home, &report);

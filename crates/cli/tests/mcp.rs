@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use endpoints::{Client, assert_given_back, await_asked, fill, ok, summarised_by};
 use serde_json::{Value, json};
-use treering_testkit::fault_server::{Act, FaultServer};
+use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
 #[test]
 fn an_agent_remembers_finds_and_drills() {
@@ -160,7 +160,7 @@ fn what_the_schema_limits_is_refused_beyond_it() {
 #[test]
 fn progress_that_is_told_is_progress() {
     let home = tempfile::tempdir().unwrap();
-    let provider = FaultServer::start([Act::Hang(Duration::from_secs(600))]);
+    let provider = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(600))]);
     let options = summarised_by(&provider);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let mut client = Client::start_with(home.path(), &options);
@@ -324,7 +324,7 @@ fn it_stops_when_told_though_the_client_listens_and_a_provider_does_not_answer()
     let home = tempfile::tempdir().unwrap();
     Client::start(home.path()).stop();
 
-    let provider = FaultServer::start([Act::Hang(Duration::from_secs(600))]);
+    let provider = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(600))]);
     let options = summarised_by(&provider);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let mut client = Client::start_with(home.path(), &options);

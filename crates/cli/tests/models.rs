@@ -7,15 +7,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use treering::{
-    Agent, AgentSettings, EmbedOptions, Entry, Incoming, Matching, Memory, Models, NewConversation,
-    NewMessage, Options, ProviderOptions, Query, Role, Scope, SummarizeOptions, Target, ThreadName,
-    Timestamp, WorkSettings, Worker,
+    Agent, AgentOptions, AppendTarget, EmbedOptions, Engine, Entry, EntryBatch, JobScope, Models,
+    NewConversation, NewMessage, Options, ProviderOptions, Query, ReplayDetection, Role, SummarizeOptions,
+    ThreadName, Timestamp, WorkOptions, Worker,
 };
 use treering_core::Node;
 use treering_core::acceptance::LEAST_GROUNDED;
-use treering_core::chat::{ChatMessage, ChatRequest, End};
+use treering_core::chat::{ChatMessage, ChatRequest, FinishReason};
 use treering_core::conversation::ConversationState;
-use treering_core::ports::{ConversationFilter, LogFilter};
+use treering_core::ports::{ConversationFilter, JobEventFilter};
 
 const MODEL: &str = "smollm2";
 
@@ -41,7 +41,7 @@ fn it_talks_whole_and_in_pieces() {
     let whole = chat.complete(&question()).unwrap();
     assert!(whole.text.chars().any(char::is_alphabetic), "{whole:?}");
     assert!(whole.usage.tokens_in > 10 && (1..=24).contains(&whole.usage.tokens_out), "{whole:?}");
-    assert!(matches!(whole.end, End::Complete | End::Cut));
+    assert!(matches!(whole.end, FinishReason::Complete | FinishReason::Truncated));
     let mut heard = Vec::new();
     let streamed = chat.stream(&question(), &mut |piece| heard.push(piece.to_owned())).unwrap();
     assert_eq!(heard.concat(), streamed.text);
@@ -68,16 +68,16 @@ fn it_talks_and_remembers() {
     let home = tempfile::tempdir().unwrap();
     let memory = treering::open(home.path()).unwrap();
     let chat = Models::new(providers()).chat("compatible", MODEL).unwrap();
-    let settings = AgentSettings {
+    let settings = AgentOptions {
         instructions: Some("You answer in one short sentence.".into()),
         budget: Some(600),
         max_tokens: Some(24),
         temperature: Some(0.0),
-        ..AgentSettings::default()
+        ..AgentOptions::default()
     };
     let agent = Agent::new(memory.clone(), chat, settings).unwrap();
-    let target = Target::Named(NewConversation::default());
-    let incoming = Incoming { target, entries: Vec::new(), matching: Matching::None };
+    let target = AppendTarget::FindOrCreate(NewConversation::default());
+    let incoming = EntryBatch { target, entries: Vec::new(), matching: ReplayDetection::None };
     let id = memory.append(incoming).unwrap().conversation.id;
     agent.ask(id, "My boat is called Argoat and lies at berth 12.").unwrap();
     let mut heard = String::new();
@@ -96,7 +96,7 @@ fn then() -> Timestamp {
     Timestamp::from_micros(1_800_000_000_000_000)
 }
 
-fn open(home: &Path, embed: EmbedOptions) -> Memory {
+fn open(home: &Path, embed: EmbedOptions) -> Engine {
     let options = Options {
         summarize: SummarizeOptions {
             provider: "compatible".into(),
@@ -106,7 +106,7 @@ fn open(home: &Path, embed: EmbedOptions) -> Memory {
         },
         embed,
         providers: providers(),
-        work: WorkSettings { batch_delay_ms: 0, ..WorkSettings::default() },
+        work: WorkOptions { batch_delay_ms: 0, ..WorkOptions::default() },
         ..Options::default()
     };
     treering::open_with(home, options).unwrap()
@@ -139,14 +139,18 @@ fn a_conversation_goes_all_the_way() {
     let message =
         |(role, text): (Role, &str)| Entry::message(ThreadName::main(), NewMessage::new(role, text, then()));
     let entries = said.map(message).into();
-    let target = Target::Named(NewConversation::default());
-    let id = memory.append(Incoming { target, entries, matching: Matching::None }).unwrap().conversation.id;
+    let target = AppendTarget::FindOrCreate(NewConversation::default());
+    let id = memory
+        .append(EntryBatch { target, entries, matching: ReplayDetection::None })
+        .unwrap()
+        .conversation
+        .id;
     memory.set_state(id, ConversationState::Closed).unwrap();
     let failed = std::sync::Mutex::new(Vec::new());
     let worker = Worker::new(memory.clone()).unwrap();
     let worked = worker
-        .run(&Scope::default(), &|job, ran| {
-            if let treering_engine::Ran::Failed(error) = ran {
+        .run(&JobScope::default(), &|job, ran| {
+            if let treering_engine::JobOutcome::Failed(error) = ran {
                 failed.lock().unwrap().push(format!("{}: {error}", job.kind));
             }
         })
@@ -156,10 +160,10 @@ fn a_conversation_goes_all_the_way() {
 
     let nodes = memory.tree(id).unwrap().nodes;
     assert_eq!(nodes.len(), 1);
-    let log = memory.log(&LogFilter { conversation: Some(id), job_prefix: None, limit: 99 }).unwrap();
+    let log = memory.log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 }).unwrap();
     let written = log.iter().find(|line| line.text.contains("done by")).unwrap();
     println!("{}\n{}", nodes[0].content.overview, written.text);
-    let (by, model) = (nodes[0].making.by.as_str(), format!("compatible/{MODEL}"));
+    let (by, model) = (nodes[0].provenance.by.as_str(), format!("compatible/{MODEL}"));
     assert!(by == model || by == format!("extractive for {model}"), "{by}");
     let spent = memory.spend(Some(id)).unwrap().account.conversation;
     println!("{spent}");
@@ -170,7 +174,11 @@ fn a_conversation_goes_all_the_way() {
     assert_eq!(spent.unpriced, spent.calls, "nobody knows what it costs");
     let query = Query { text: "tide gauge port".into(), limit: 5, ..Query::default() };
     let answer = memory.search(&query).unwrap();
-    assert!(!answer.hits.is_empty() && answer.words_only.is_none(), "{:?}", answer.words_only);
+    assert!(
+        !answer.hits.is_empty() && answer.lexical_only_reason.is_none(),
+        "{:?}",
+        answer.lexical_only_reason
+    );
     assert!(memory.verify(|_| ()).unwrap().problems.is_empty());
 }
 
@@ -193,18 +201,18 @@ fn what_it_writes_is_accepted() {
     for talk in talks {
         let message = |(role, text)| Entry::message(ThreadName::main(), NewMessage::new(role, text, then()));
         let entries = [Role::User, Role::Assistant].into_iter().zip(talk).map(message).collect();
-        let target = Target::Named(NewConversation::default());
-        let stored = memory.append(Incoming { target, entries, matching: Matching::None }).unwrap();
+        let target = AppendTarget::FindOrCreate(NewConversation::default());
+        let stored = memory.append(EntryBatch { target, entries, matching: ReplayDetection::None }).unwrap();
         memory.set_state(stored.conversation.id, ConversationState::Closed).unwrap();
     }
-    Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
-    let sessions = memory.sessions(&ConversationFilter::all(9)).unwrap();
+    Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
+    let sessions = memory.listed_conversations(&ConversationFilter::all(9)).unwrap();
     let nodes = sessions.iter().flat_map(|session| memory.tree(session.conversation.id).unwrap().nodes);
     let nodes: Vec<Node> = nodes.collect();
-    for line in memory.log(&LogFilter { conversation: None, job_prefix: None, limit: 99 }).unwrap() {
+    for line in memory.log(&JobEventFilter { conversation: None, job_prefix: None, limit: 99 }).unwrap() {
         println!("{}", line.text);
     }
-    let by_model = nodes.iter().filter(|node| node.making.by == format!("compatible/{MODEL}"));
+    let by_model = nodes.iter().filter(|node| node.provenance.by == format!("compatible/{MODEL}"));
     let by_model: Vec<&Node> = by_model.inspect(|node| println!("{}", node.content.overview)).collect();
     assert!(nodes.len() == 3 && !by_model.is_empty(), "{} of {}", by_model.len(), nodes.len());
     assert!(by_model.iter().all(|node| node.grounded >= LEAST_GROUNDED || node.invented.len() == 1));

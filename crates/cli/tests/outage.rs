@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use serde_json::json;
 use treering::{
-    Bpe, ContextRequest, EmbeddedStore, Entry, Extractive, Incoming, Matching, Memory, Models,
-    NewConversation, NewMessage, Parts, Policy, ProviderOptions, Query, Role, Scope, StaticEmbedder, Sync,
-    Target, TenantId, ThreadName, Timestamp, Update, WorkSettings, Worker,
+    AppendTarget, Bpe, ContextRequest, EmbeddedStore, Engine, EngineParts, Entry, EntryBatch, Extractive,
+    JobScope, Models, NewConversation, NewMessage, Policy, ProviderOptions, Query, ReplayDetection, Role,
+    StaticEmbedder, Sync, TenantId, ThreadName, Timestamp, Update, WorkOptions, Worker,
 };
 use treering_core::ports::{JobFilter, Span};
 use treering_core::{Clock, Conversation, ConversationId, Embedder, JobState, MessageIdx};
 use treering_providers::ModelSummarizer;
 use treering_testkit::FakeClock;
-use treering_testkit::fault_server::{Act, FaultServer};
+use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 use treering_testkit::generate::external;
 
 const MODEL: &str = "compatible/m-1";
@@ -38,35 +38,40 @@ fn models(server: &FaultServer) -> Models {
     Models::new(options(server))
 }
 
-fn open(folder: &Path, server: &FaultServer, clock: &Arc<FakeClock>, embedder: Arc<dyn Embedder>) -> Memory {
-    Memory::new(parts(folder, server, clock, embedder), TenantId::default())
+fn open(folder: &Path, server: &FaultServer, clock: &Arc<FakeClock>, embedder: Arc<dyn Embedder>) -> Engine {
+    Engine::new(parts(folder, server, clock, embedder), TenantId::default())
 }
 
-fn parts(folder: &Path, server: &FaultServer, clock: &Arc<FakeClock>, embedder: Arc<dyn Embedder>) -> Parts {
+fn parts(
+    folder: &Path,
+    server: &FaultServer,
+    clock: &Arc<FakeClock>,
+    embedder: Arc<dyn Embedder>,
+) -> EngineParts {
     let chat = models(server).chat("compatible", "m-1").unwrap();
     let small = ["window_chars=400", "min_flush_chars=0", "group_children=3", "group_chars=off"];
-    Parts {
+    EngineParts {
         store: Arc::new(EmbeddedStore::open(folder, Sync::Normal).unwrap()),
         tokenizer: Arc::new(Bpe::O200k),
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         summarizer: Arc::new(ModelSummarizer::new(chat, 0.3, Default::default())),
-        stand_in: Some(Arc::new(Extractive)),
+        fallback: Some(Arc::new(Extractive)),
         embedder,
         other_embedders: Vec::new(),
         policy: Policy::default().with(&small.map(|text| text.parse().unwrap())).unwrap(),
         // A context that had to wait for the provider would wait for an hour, and this test with it.
-        work: WorkSettings {
+        work: WorkOptions {
             batch_delay_ms: 0,
             gate_timeout_ms: 3_600_000,
             query_timeout_ms: 1000,
-            ..WorkSettings::default()
+            ..WorkOptions::default()
         },
         spend: Default::default(),
         search: Default::default(),
     }
 }
 
-fn say(memory: &Memory, turn: u32) -> Conversation {
+fn say(memory: &Engine, turn: u32) -> Conversation {
     let text = |role: Role| {
         format!(
             "{role} in turn {turn}: the harbour office wrote about the gauge, and nobody has answered since the storm \
@@ -77,40 +82,43 @@ fn say(memory: &Memory, turn: u32) -> Conversation {
     let message = |role: Role| Entry::message(ThreadName::main(), NewMessage::new(role, text(role), now));
     let entries = vec![message(Role::User), message(Role::Assistant)];
     let named = NewConversation { external_id: Some(external("outage")), ..NewConversation::default() };
-    let incoming = Incoming { target: Target::Named(named), entries, matching: Matching::None };
+    let incoming =
+        EntryBatch { target: AppendTarget::FindOrCreate(named), entries, matching: ReplayDetection::None };
     memory.append(incoming).unwrap().conversation
 }
 
-fn work(memory: &Memory) {
-    Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+fn work(memory: &Engine) {
+    Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
 }
 
-fn assert_sound(memory: &Memory) {
+fn assert_sound(memory: &Engine) {
     let report = memory.verify(|_| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
 /// Who wrote the nodes, and their places, which no two share.
-fn writers(memory: &Memory, id: ConversationId) -> (BTreeSet<String>, usize) {
+fn writers(memory: &Engine, id: ConversationId) -> (BTreeSet<String>, usize) {
     let nodes = memory.tree(id).unwrap().nodes;
     let places: BTreeSet<_> = nodes.iter().map(|node| (node.level(), node.ordinal())).collect();
     let ids: BTreeSet<_> = nodes.iter().map(|node| node.id.clone()).collect();
     assert_eq!((places.len(), ids.len()), (nodes.len(), nodes.len()), "nothing is there twice");
-    (nodes.into_iter().map(|node| node.making.by).collect(), places.len())
+    (nodes.into_iter().map(|node| node.provenance.by).collect(), places.len())
 }
 
 /// An answer that says nothing false about anything.
-fn summary() -> Act {
+fn summary() -> ScriptedResponse {
     let summary = json!({"overview": "They spoke of the gauge and of an answer that has not come.", "key_findings": [],
         "decisions": [], "action_items": [], "unresolved": [], "topics": []});
-    Act::json(&json!({"choices": [{"message": {"content": summary.to_string()}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 120, "completion_tokens": 30}}))
+    ScriptedResponse::json(
+        &json!({"choices": [{"message": {"content": summary.to_string()}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 120, "completion_tokens": 30}}),
+    )
 }
 
 #[test]
 fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
     let folder = tempfile::tempdir().unwrap();
-    let server = FaultServer::start([Act::refuse(500, "down")]);
+    let server = FaultServer::start([ScriptedResponse::refuse(500, "down")]);
     let clock = Arc::new(FakeClock::at(start()));
     let memory = open(folder.path(), &server, &clock, Arc::new(StaticEmbedder::new()));
     let mut turns = 0;
@@ -123,7 +131,7 @@ fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
         id = Some(conversation.id);
         // What was just planned has not been tried: only that may be waited for, and here nobody works meanwhile.
         let patience = Some(Duration::ZERO);
-        let fresh = ContextRequest { patience, ..ContextRequest::new(conversation.id) };
+        let fresh = ContextRequest { gate_timeout: patience, ..ContextRequest::new(conversation.id) };
         assert!(memory.context(&fresh).unwrap().markdown().contains(&format!("turn {}", turns - 1)));
         assert_eq!(server.asked().len(), asked, "neither capture nor a context asks the provider");
         work(&memory);
@@ -147,13 +155,13 @@ fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
     clock.set(start().plus_micros(1200 * SECOND));
     work(&memory);
     assert!(memory.jobs(&JobFilter::all(9)).unwrap().is_empty(), "what waited for another try is done");
-    let waiting = memory.stand_ins(Some(id)).unwrap();
+    let waiting = memory.fallback_node_count(Some(id)).unwrap();
     let (_, before) = writers(&memory, id);
     assert!(waiting > 10, "{waiting}");
     memory.update(id, &Update::default()).unwrap();
     work(&memory);
     assert_eq!(writers(&memory, id), (BTreeSet::from([MODEL.to_owned()]), before));
-    assert_eq!(memory.stand_ins(None).unwrap(), 0);
+    assert_eq!(memory.fallback_node_count(None).unwrap(), 0);
     assert_eq!(memory.update(id, &Update::default()).unwrap().queued, 0, "nothing is left to upgrade");
     assert_sound(&memory);
     let spent = memory.spend(Some(id)).unwrap().account.conversation;
@@ -168,7 +176,7 @@ fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
 #[test]
 fn without_vectors_neither_search_nor_contexts_ask_for_one() {
     let folder = tempfile::tempdir().unwrap();
-    let server = FaultServer::start([Act::refuse(500, "down")]);
+    let server = FaultServer::start([ScriptedResponse::refuse(500, "down")]);
     let clock = Arc::new(FakeClock::at(start()));
     let embedder = models(&server).embedder("compatible", "e-1", None).unwrap();
     let memory = open(folder.path(), &server, &clock, embedder);
@@ -180,47 +188,47 @@ fn without_vectors_neither_search_nor_contexts_ask_for_one() {
     assert!(memory.context(&context).unwrap().markdown().contains("turn 0"));
     let query = Query { text: "boathouse".into(), limit: 3, ..Query::default() };
     let answer = memory.search(&query).unwrap();
-    assert!(answer.words_only.unwrap().contains("no vector yet") && !answer.hits.is_empty());
+    assert!(answer.lexical_only_reason.unwrap().contains("no vector yet") && !answer.hits.is_empty());
     assert_eq!(server.asked().len(), asked);
 
     let vector = json!({"data": [{"index": 0, "embedding": [0.6, 0.8]}], "usage": {"prompt_tokens": 9}});
     let two = json!({"data": [{"index": 0, "embedding": [0.6, 0.8]}, {"index": 1, "embedding": [0.8, 0.6]}]});
-    server.follow([Act::json(&two), Act::json(&vector)]);
+    server.follow([ScriptedResponse::json(&two), ScriptedResponse::json(&vector)]);
     memory.retry_jobs(None).unwrap();
     Worker::new(memory.clone())
         .unwrap()
-        .run(&Scope { only: Some(0), ..Scope::default() }, &|_, _| {})
+        .run(&JobScope { only: Some(0), ..JobScope::default() }, &|_, _| {})
         .unwrap();
     let answer = memory.search(&query).unwrap();
-    assert_eq!(answer.words_only, None, "once there are vectors, the same memory goes by them");
+    assert_eq!(answer.lexical_only_reason, None, "once there are vectors, the same memory goes by them");
 
     // It hangs: one question waits for it a moment, those after it not at all, and the words decide.
-    server.follow([Act::Hang(Duration::from_secs(600))]);
+    server.follow([ScriptedResponse::Hang(Duration::from_secs(600))]);
     let answer = memory.search(&query).unwrap();
-    assert!(answer.words_only.unwrap().contains("within 1000 ms") && !answer.hits.is_empty());
+    assert!(answer.lexical_only_reason.unwrap().contains("within 1000 ms") && !answer.hits.is_empty());
     let asked = server.asked().len();
     for _ in 0..20 {
         let found = memory.context(&context).unwrap();
         assert!(found.receipt.gate.degraded && found.markdown().contains("turn 0"));
         let answer = memory.search(&query).unwrap();
-        assert!(answer.words_only.unwrap().contains("asked again in 15 s"));
+        assert!(answer.lexical_only_reason.unwrap().contains("asked again in 15 s"));
     }
     assert_eq!(server.asked().len(), asked, "nobody asks who does not answer");
-    server.follow([Act::json(&vector)]);
+    server.follow([ScriptedResponse::json(&vector)]);
     clock.set(start().plus_micros(15 * SECOND));
-    assert_eq!(memory.search(&query).unwrap().words_only, None, "after its rest it is asked again");
+    assert_eq!(memory.search(&query).unwrap().lexical_only_reason, None, "after its rest it is asked again");
 }
 
 /// A call that is never answered keeps nobody waiting once it takes too long, in the process that made it and in others.
 #[test]
 fn a_provider_that_hangs_keeps_no_context_waiting() {
     let folder = tempfile::tempdir().unwrap();
-    let server = FaultServer::start([Act::Hang(Duration::from_secs(3600))]);
+    let server = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(3600))]);
     let clock = Arc::new(FakeClock::at(start()));
     let memory = open(folder.path(), &server, &clock, Arc::new(StaticEmbedder::new()));
     let id = (0..4).fold(None, |_, turn| Some(say(&memory, turn).id)).unwrap();
     // It waits for an answer for ever, and goes with the process.
-    std::mem::forget(memory.work_in_background().unwrap());
+    std::mem::forget(memory.spawn_worker().unwrap());
     while server.asked().is_empty() {
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -241,11 +249,11 @@ fn what_was_answered_counts_though_it_is_of_no_use() {
     let folder = tempfile::tempdir().unwrap();
     let thought = json!({"choices": [{"message": {"content": ""}, "finish_reason": "length"}],
         "usage": {"prompt_tokens": 200, "completion_tokens": 3000}});
-    let server = FaultServer::start([Act::json(&thought)]);
+    let server = FaultServer::start([ScriptedResponse::json(&thought)]);
     let clock = Arc::new(FakeClock::at(start()));
     let mut parts = parts(folder.path(), &server, &clock, Arc::new(StaticEmbedder::new()));
     parts.spend.caps.day.tokens = Some(1000);
-    let memory = Memory::new(parts, TenantId::default());
+    let memory = Engine::new(parts, TenantId::default());
     let id = (0..8).fold(None, |_, turn| Some(say(&memory, turn).id)).unwrap();
     work(&memory);
     let account = memory.spend(Some(id)).unwrap().account;
@@ -258,7 +266,7 @@ fn what_was_answered_counts_though_it_is_of_no_use() {
 #[test]
 fn what_was_sent_in_vain_counts_against_a_cap() {
     let folder = tempfile::tempdir().unwrap();
-    let server = FaultServer::start([Act::Hang(Duration::from_secs(600))]);
+    let server = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(600))]);
     let clock = Arc::new(FakeClock::at(start()));
     let mut options = options(&server);
     options.providers.get_mut("compatible").unwrap().timeout = Duration::from_millis(300);
@@ -267,7 +275,7 @@ fn what_was_sent_in_vain_counts_against_a_cap() {
     parts.summarizer = Arc::new(ModelSummarizer::new(chat, 0.3, Default::default()));
     parts.spend.caps.day.tokens = Some(1);
     parts.work.concurrency = 1;
-    let memory = Memory::new(parts, TenantId::default());
+    let memory = Engine::new(parts, TenantId::default());
     let id = (0..8).fold(None, |_, turn| Some(say(&memory, turn).id)).unwrap();
     work(&memory);
     clock.set(start().plus_micros(3600 * SECOND));

@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 use home::Home;
 
 /// A process that goes on writing while others ask.
-struct Writer {
+struct AppendProcess {
     child: Child,
     lines: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
-impl Writer {
+impl AppendProcess {
     fn begin(home: &Home, key: &str) -> Self {
         let mut command = home.command(&["--json", "append", "--key", key]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -51,7 +51,7 @@ fn hits(home: &Home, args: &[&str]) -> Vec<Value> {
 #[test]
 fn what_was_acknowledged_is_found_by_another_process() {
     let home = Home::new();
-    let mut writers = [Writer::begin(&home, "quay"), Writer::begin(&home, "lock")];
+    let mut writers = [AppendProcess::begin(&home, "quay"), AppendProcess::begin(&home, "lock")];
     let things =
         ["the sluice gate", "un câble d'amarrage", "rate_limit_per_minute", "潮位の記録", "version 4.17"];
     for (round, thing) in things.iter().enumerate() {
@@ -68,7 +68,7 @@ fn what_was_acknowledged_is_found_by_another_process() {
             assert!(called.iter().any(|hit| hit["call"] == "note"), "{called:?}");
         }
     }
-    writers.into_iter().for_each(Writer::end);
+    writers.into_iter().for_each(AppendProcess::end);
     home.ok(&["verify"]);
 }
 

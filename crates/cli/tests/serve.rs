@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use endpoints::{Client, Server, assert_given_back, await_asked, fill, ok, summarised_by, treering, turn};
 use serde_json::{Value, json};
-use treering_testkit::fault_server::{Act, FaultServer};
+use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
 #[test]
 fn what_is_appended_is_found_told_and_counted() {
@@ -94,7 +94,7 @@ fn events_tell_what_other_processes_bring() {
 #[test]
 fn events_tell_what_failed() {
     let home = tempfile::tempdir().unwrap();
-    let provider = FaultServer::start([Act::refuse(500, "out of order")]);
+    let provider = FaultServer::start([ScriptedResponse::refuse(500, "out of order")]);
     let options = summarised_by(&provider);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let server = Server::start(home.path(), &options);
@@ -397,7 +397,7 @@ fn it_stops_after_what_it_has_at_hand_and_leaves_no_lease() {
 #[test]
 fn a_provider_that_does_not_answer_keeps_it_neither_from_stopping_nor_its_jobs() {
     let home = tempfile::tempdir().unwrap();
-    let provider = FaultServer::start([Act::Hang(Duration::from_secs(600))]);
+    let provider = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(600))]);
     let options = summarised_by(&provider);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let server = Server::start(home.path(), &options);

@@ -384,7 +384,7 @@ mod crashes {
             assert!((home.tree("told"), home.nodes("told")) == expected, "{fault}: another tree came out");
         };
         thread::scope(|scope| {
-            for fault in treering_engine::Fault::ALL {
+            for fault in treering_engine::KillPoint::ALL {
                 for start in [&first, &above] {
                     scope.spawn(move || check(start, fault.as_str()));
                 }

@@ -30,7 +30,7 @@ pub struct Fidelity {
 
 /// Why a summary cannot be kept.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Unusable {
+pub enum SummaryRejection {
     /// It says nothing.
     #[error("the summary is empty")]
     Empty,
@@ -83,8 +83,8 @@ pub enum Unusable {
 #[must_use]
 pub fn fidelity(summary: &Facts, source: &Facts) -> Fidelity {
     let share = |part: usize, whole: usize| if whole == 0 { 1.0 } else { part as f32 / whole as f32 };
-    let (known, invented) = source.sort(summary);
-    let (kept, _) = summary.sort(source);
+    let (known, invented) = source.partition_known(summary);
+    let (kept, _) = summary.partition_known(source);
     Fidelity {
         grounded: share(known.len(), summary.len()),
         retained: share(kept.len(), source.len()),
@@ -93,26 +93,30 @@ pub fn fidelity(summary: &Facts, source: &Facts) -> Fidelity {
 }
 
 /// Takes a summary, or says why not.
-pub fn accept(content: &NodeContent, source: &Facts, source_chars: u64) -> Result<Fidelity, Unusable> {
+pub fn accept(
+    content: &NodeContent,
+    source: &Facts,
+    source_chars: u64,
+) -> Result<Fidelity, SummaryRejection> {
     let overview = content.overview.trim();
     if !overview.chars().any(char::is_alphanumeric) {
-        return Err(Unusable::Empty);
+        return Err(SummaryRejection::Empty);
     }
     refuse_signs(overview)?;
     let chars = text::chars(overview);
     // A label and a whole sentence may outgrow a source of a few words.
     if u64::from(chars) > source_chars.saturating_add(80).max(source_chars * 11 / 10) {
-        return Err(Unusable::TooLong { chars, source_chars });
+        return Err(SummaryRejection::TooLong { chars, source_chars });
     }
     if let Some(phrase) = repeated(overview) {
-        return Err(Unusable::Repetition { phrase });
+        return Err(SummaryRejection::Repetition { phrase });
     }
     let fidelity = fidelity(&Facts::of_content(content), source);
     if fidelity.grounded < LEAST_GROUNDED && fidelity.invented.len() > 1 {
-        return Err(Unusable::Ungrounded { share: fidelity.grounded, invented: fidelity.invented });
+        return Err(SummaryRejection::Ungrounded { share: fidelity.grounded, invented: fidelity.invented });
     }
     if fidelity.retained < LEAST_RETAINED && source.len() >= MANY_FACTS {
-        return Err(Unusable::Hollow { share: fidelity.retained, facts: source.len() });
+        return Err(SummaryRejection::Hollow { share: fidelity.retained, facts: source.len() });
     }
     Ok(fidelity)
 }
@@ -150,15 +154,15 @@ const INSTRUCTIONS: [&str; 9] = [
     "insert summary here",
 ];
 
-fn refuse_signs(overview: &str) -> Result<(), Unusable> {
+fn refuse_signs(overview: &str) -> Result<(), SummaryRejection> {
     let head: String = overview.chars().take(400).collect::<String>().to_lowercase().replace('’', "'");
     if let Some(words) = REFUSALS.iter().find(|words| head.starts_with(*words)) {
-        return Err(Unusable::Refusal { words: (*words).to_owned() });
+        return Err(SummaryRejection::Refusal { words: (*words).to_owned() });
     }
     let lines = head.lines().map(str::trim_start);
     let starts = |words: &str| lines.clone().any(|line| line.starts_with(words));
     if let Some(words) = INSTRUCTIONS.iter().find(|words| starts(words)) {
-        return Err(Unusable::Echo { words: (*words).to_owned() });
+        return Err(SummaryRejection::Echo { words: (*words).to_owned() });
     }
     Ok(())
 }
@@ -184,7 +188,7 @@ fn repeated(overview: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn check(overview: &str, source: &str) -> Result<Fidelity, Unusable> {
+    fn check(overview: &str, source: &str) -> Result<Fidelity, SummaryRejection> {
         let content = NodeContent { overview: overview.into(), ..NodeContent::default() };
         accept(&content, &Facts::of(source), u64::from(text::chars(source)))
     }
@@ -205,14 +209,20 @@ mod tests {
 
     #[test]
     fn reasons_have_names() {
-        assert_eq!(check(" … ", SOURCE), Err(Unusable::Empty));
+        assert_eq!(check(" … ", SOURCE), Err(SummaryRejection::Empty));
         let wrong = check("Then Bob put src/lake.rs into Paris on 3 May 2024 for 17 days.", SOURCE);
-        assert!(matches!(wrong, Err(Unusable::Ungrounded { share, .. }) if share < 0.1), "{wrong:?}");
-        assert!(matches!(check(&SOURCE.repeat(2), SOURCE), Err(Unusable::TooLong { .. })));
-        assert!(matches!(check("I’m sorry, but I can’t help.", SOURCE), Err(Unusable::Refusal { .. })));
-        assert!(matches!(check("You are a summariser of talks.", SOURCE), Err(Unusable::Echo { .. })));
+        assert!(matches!(wrong, Err(SummaryRejection::Ungrounded { share, .. }) if share < 0.1), "{wrong:?}");
+        assert!(matches!(check(&SOURCE.repeat(2), SOURCE), Err(SummaryRejection::TooLong { .. })));
+        assert!(matches!(
+            check("I’m sorry, but I can’t help.", SOURCE),
+            Err(SummaryRejection::Refusal { .. })
+        ));
+        assert!(matches!(
+            check("You are a summariser of talks.", SOURCE),
+            Err(SummaryRejection::Echo { .. })
+        ));
         let looped = "and then the gauge reads it ".repeat(5);
-        assert!(matches!(check(&looped, SOURCE), Err(Unusable::Repetition { .. })));
+        assert!(matches!(check(&looped, SOURCE), Err(SummaryRejection::Repetition { .. })));
     }
 
     #[test]
@@ -220,7 +230,7 @@ mod tests {
         let source = SOURCE.replace("in town", "in town, 4 days, 5 boats, 6 berths and 7 buoys later");
         let hollow = check("They talked about something and went on with it.", &source);
         assert!(
-            matches!(hollow, Err(Unusable::Hollow { share, facts }) if share < LEAST_RETAINED && facts >= 10),
+            matches!(hollow, Err(SummaryRejection::Hollow { share, facts }) if share < LEAST_RETAINED && facts >= 10),
             "{hollow:?}"
         );
         assert!(

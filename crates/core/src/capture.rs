@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::commit::Write;
-use crate::conversation::{Conversation, ConversationState, Fork, Naming, Thread};
+use crate::conversation::{Conversation, ConversationState, Fork, Thread, TitleSource};
 use crate::error::Invalid;
 use crate::hash::ContentHash;
 use crate::ids::{ExternalId, MessageIdx, ThreadName, TurnNo};
@@ -125,7 +125,7 @@ impl Entry {
 
 /// What became of one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum EntryOutcome {
     /// A message was added at this position.
     Message(MessageIdx),
     /// A tool call was added to this turn.
@@ -135,22 +135,22 @@ pub enum Outcome {
     /// A thread was opened.
     Thread,
     /// It was stored before; nothing was added.
-    Known,
+    AlreadyStored,
     /// Something else was stored under its external id before; that was kept.
-    Differs,
+    ContentDiffers,
     /// Another conversation has it; nothing was added.
-    Elsewhere,
+    InOtherConversation,
 }
 
 /// What was decided.
 #[derive(Debug)]
-pub struct Captured {
+pub struct CapturePlan {
     /// The conversation as it is afterwards; its slug is still what it was.
     pub conversation: Conversation,
     /// What to write beside the conversation itself.
     pub writes: Vec<Write>,
     /// What became of each entry, in order.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<EntryOutcome>,
 }
 
 fn validate(kind: &EntryKind) -> Result<(), Invalid> {
@@ -204,18 +204,21 @@ pub fn capture(
     known: HashMap<ExternalId, ExistingItem>,
     entries: &[CountedEntry],
     tokens: &dyn Fn(&str) -> u32,
-) -> Result<Captured, Invalid> {
-    let mut state = State { conversation, known, tokens, added_calls: HashMap::new(), writes: Vec::new() };
+) -> Result<CapturePlan, Invalid> {
+    let mut state =
+        CapturePlanner { conversation, known, tokens, added_calls: HashMap::new(), writes: Vec::new() };
     let outcomes = entries.iter().map(|entry| state.take(entry)).collect::<Result<Vec<_>, _>>()?;
-    let State { mut conversation, writes, .. } = state;
-    let grew = |outcome: &Outcome| !matches!(outcome, Outcome::Known | Outcome::Differs);
+    let CapturePlanner { mut conversation, writes, .. } = state;
+    let grew = |outcome: &EntryOutcome| {
+        !matches!(outcome, EntryOutcome::AlreadyStored | EntryOutcome::ContentDiffers)
+    };
     if outcomes.iter().any(grew) {
         conversation.state = ConversationState::Open;
     }
-    Ok(Captured { conversation, writes, outcomes })
+    Ok(CapturePlan { conversation, writes, outcomes })
 }
 
-struct State<'a> {
+struct CapturePlanner<'a> {
     conversation: Conversation,
     known: HashMap<ExternalId, ExistingItem>,
     tokens: &'a dyn Fn(&str) -> u32,
@@ -224,8 +227,8 @@ struct State<'a> {
     writes: Vec<Write>,
 }
 
-impl State<'_> {
-    fn take(&mut self, entry: &CountedEntry) -> Result<Outcome, Invalid> {
+impl CapturePlanner<'_> {
+    fn take(&mut self, entry: &CountedEntry) -> Result<EntryOutcome, Invalid> {
         match &entry.kind {
             EntryKind::Message(message) => self.message(&entry.thread, message),
             EntryKind::ToolCall(call) => self.tool_call(&entry.thread, call),
@@ -246,12 +249,12 @@ impl State<'_> {
         }
     }
 
-    fn message(&mut self, thread: &ThreadName, message: &CountedMessage) -> Result<Outcome, Invalid> {
+    fn message(&mut self, thread: &ThreadName, message: &CountedMessage) -> Result<EntryOutcome, Invalid> {
         let said = &message.body;
         if let Some(known) = said.external_id.as_ref().and_then(|id| self.known.get(id)) {
             return Ok(match known {
-                ExistingItem::Message(_, hash) if *hash == message.hash => Outcome::Known,
-                _ => Outcome::Differs,
+                ExistingItem::Message(_, hash) if *hash == message.hash => EntryOutcome::AlreadyStored,
+                _ => EntryOutcome::ContentDiffers,
             });
         }
         let idx = MessageIdx(self.conversation.totals.messages);
@@ -283,18 +286,18 @@ impl State<'_> {
             hash: message.hash,
         };
         self.writes.push(Write::AddMessage(self.conversation.id, stored));
-        Ok(Outcome::Message(idx))
+        Ok(EntryOutcome::Message(idx))
     }
 
-    fn tool_call(&mut self, thread: &ThreadName, call: &NewToolCall) -> Result<Outcome, Invalid> {
+    fn tool_call(&mut self, thread: &ThreadName, call: &NewToolCall) -> Result<EntryOutcome, Invalid> {
         match call.external_id.as_ref().and_then(|id| self.known.get(id).copied()) {
             None => {}
             Some(ExistingItem::ToolCall { turn, order, finished: false }) => {
-                let Some(outcome) = &call.outcome else { return Ok(Outcome::Known) };
+                let Some(outcome) = &call.outcome else { return Ok(EntryOutcome::AlreadyStored) };
                 return Ok(self.finish(call.external_id.as_ref(), turn, order, outcome));
             }
-            Some(ExistingItem::ToolCall { .. }) => return Ok(Outcome::Known),
-            Some(ExistingItem::Message(..)) => return Ok(Outcome::Differs),
+            Some(ExistingItem::ToolCall { .. }) => return Ok(EntryOutcome::AlreadyStored),
+            Some(ExistingItem::Message(..)) => return Ok(EntryOutcome::ContentDiffers),
         }
         let before = MessageIdx(self.conversation.totals.messages);
         let opens = |_: &Turn| false;
@@ -310,7 +313,7 @@ impl State<'_> {
         self.added_calls.insert((no, order), self.writes.len());
         let stored = ToolCall { turn: no, thread: thread.clone(), order, before, call: call.clone() };
         self.writes.push(Write::AddToolCall(self.conversation.id, stored));
-        Ok(Outcome::ToolCall(no))
+        Ok(EntryOutcome::ToolCall(no))
     }
 
     /// A result finds its call; one whose call never came is kept as a message of the tool.
@@ -320,12 +323,12 @@ impl State<'_> {
         call: &ExternalId,
         outcome: &ToolResult,
         at: Timestamp,
-    ) -> Result<Outcome, Invalid> {
+    ) -> Result<EntryOutcome, Invalid> {
         match self.known.get(call).copied() {
             Some(ExistingItem::ToolCall { turn, order, finished: false }) => {
                 Ok(self.finish(Some(call), turn, order, outcome))
             }
-            Some(ExistingItem::ToolCall { .. }) => Ok(Outcome::Known),
+            Some(ExistingItem::ToolCall { .. }) => Ok(EntryOutcome::AlreadyStored),
             Some(ExistingItem::Message(..)) | None => {
                 let mut said = NewMessage::new(Role::Tool, outcome.result.to_text(), at);
                 said.parts = Some(outcome.result.clone());
@@ -335,7 +338,13 @@ impl State<'_> {
         }
     }
 
-    fn finish(&mut self, id: Option<&ExternalId>, turn: TurnNo, order: u32, outcome: &ToolResult) -> Outcome {
+    fn finish(
+        &mut self,
+        id: Option<&ExternalId>,
+        turn: TurnNo,
+        order: u32,
+        outcome: &ToolResult,
+    ) -> EntryOutcome {
         if let Some(id) = id {
             self.known.insert(id.clone(), ExistingItem::ToolCall { turn, order, finished: true });
         }
@@ -346,10 +355,10 @@ impl State<'_> {
         } else {
             self.writes.push(Write::FinishToolCall(self.conversation.id, turn, order, outcome.clone()));
         }
-        Outcome::Finished
+        EntryOutcome::Finished
     }
 
-    fn fork(&mut self, thread: &ThreadName, fork: &Fork) -> Result<Outcome, Invalid> {
+    fn fork(&mut self, thread: &ThreadName, fork: &Fork) -> Result<EntryOutcome, Invalid> {
         if thread.is_main() {
             return Err(Invalid::new(
                 "thread \"main\"",
@@ -359,7 +368,7 @@ impl State<'_> {
         let threads = &self.conversation.threads;
         if let Some(there) = threads.iter().find(|there| there.name == *thread) {
             let same = there.fork.as_ref() == Some(fork);
-            return Ok(if same { Outcome::Known } else { Outcome::Differs });
+            return Ok(if same { EntryOutcome::AlreadyStored } else { EntryOutcome::ContentDiffers });
         }
         let known_parent = fork.parent.is_main() || threads.iter().any(|there| there.name == fork.parent);
         if !known_parent {
@@ -375,7 +384,7 @@ impl State<'_> {
             ));
         }
         self.open_thread(thread, Some(fork.clone()));
-        Ok(Outcome::Thread)
+        Ok(EntryOutcome::Thread)
     }
 
     /// Opens a thread and returns its place; `main` is always the first.
@@ -443,12 +452,12 @@ impl State<'_> {
         {
             conversation.participants.push(author.clone());
         }
-        if conversation.naming == Naming::Untitled
+        if conversation.title_source == TitleSource::Untitled
             && said.role == Role::User
             && let Some(title) = slug::title_of(&said.text)
         {
             conversation.title = Some(title);
-            conversation.naming = Naming::FirstMessage;
+            conversation.title_source = TitleSource::FirstMessage;
         }
     }
 }

@@ -26,7 +26,7 @@ impl ChatRequest {
 
     /// About how many tokens it has, before anybody counts: four characters each.
     #[must_use]
-    pub fn rough_tokens(&self) -> u64 {
+    pub fn estimated_tokens(&self) -> u64 {
         let chars: u64 =
             self.messages.iter().map(|message| u64::from(crate::text::chars(&message.text))).sum();
         chars.div_ceil(4)
@@ -35,12 +35,12 @@ impl ChatRequest {
     /// The most that a call can take: more tokens than any tokenizer makes of the text, and as many as the answer may
     /// have.
     #[must_use]
-    pub fn most_usage(&self) -> Usage {
+    pub fn max_usage(&self) -> Usage {
         let schema = self.schema.as_ref().map(|schema| schema.json.as_str());
         let texts = self.messages.iter().map(|message| message.text.as_str()).chain(schema);
         let marks = 16 * (self.messages.len() as u64 + 1);
         let answer = u64::from(self.max_tokens.unwrap_or(MOST_ANSWER));
-        Usage::of_call(texts.map(crate::text::most_tokens).sum::<u64>() + marks, answer)
+        Usage::for_call(texts.map(crate::text::token_upper_bound).sum::<u64>() + marks, answer)
     }
 }
 
@@ -78,7 +78,7 @@ pub struct ChatReply {
     /// The text.
     pub text: String,
     /// Why it ends there.
-    pub end: End,
+    pub end: FinishReason,
     /// What it cost.
     pub usage: Usage,
     /// What was taken out of the request before it left.
@@ -87,12 +87,12 @@ pub struct ChatReply {
 
 /// Why an answer ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum End {
+pub enum FinishReason {
     /// The model had said everything.
     #[default]
     Complete,
     /// It came to the most tokens it may use.
-    Cut,
+    Truncated,
     /// It declined, or a filter stopped it.
     Declined,
 }
@@ -111,7 +111,7 @@ pub struct Usage {
 impl Usage {
     /// One call.
     #[must_use]
-    pub const fn of_call(tokens_in: u64, tokens_out: u64) -> Self {
+    pub const fn for_call(tokens_in: u64, tokens_out: u64) -> Self {
         Self { calls: 1, tokens_in, tokens_out }
     }
 }

@@ -3,13 +3,13 @@
 use crate::conversation::Conversation;
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, TurnNo};
-use crate::index::{VectorIndex, Vectors};
 use crate::job::{Job, JobId, JobKind};
 use crate::message::Message;
 use crate::node::{Level, Node};
 use crate::spend::Charge;
 use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolResult};
+use crate::vector_index::{ContentVectors, VectorIndex};
 
 /// One write. Ground truth is added; what is said about it is put, replacing what was there.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +30,7 @@ pub enum Write {
     MarkDirty(ConversationId, Level, Vec<u32>),
     /// Takes the tree of a conversation down from a level upwards, with the jobs that would
     /// have grown it there. What lies below stays, under no group.
-    FellTree(ConversationId, Level),
+    DropTree(ConversationId, Level),
     /// Adds a job; one that is there already stays as it is.
     AddJob(Job),
     /// Puts a job that is there into another state; one that is gone stays gone.
@@ -38,9 +38,9 @@ pub enum Write {
     /// Takes a job away: it is done.
     RemoveJob(Job),
     /// Adds a line to the log.
-    AddLog(LogLine),
+    AddJobEvent(JobEvent),
     /// Keeps vectors that a model gave to contents; one that is there already stays.
-    PutVectors(String, Vectors),
+    PutVectors(String, ContentVectors),
     /// Drops every vector of a model.
     DropVectors(String),
     /// Drops the vectors that a model gave to these contents.
@@ -63,9 +63,9 @@ impl Write {
             | Self::PutNode(id, _)
             | Self::SetParent(id, ..)
             | Self::MarkDirty(id, ..)
-            | Self::FellTree(id, _) => Some(*id),
+            | Self::DropTree(id, _) => Some(*id),
             Self::AddJob(job) | Self::PutJob(job) | Self::RemoveJob(job) => Some(job.conversation),
-            Self::AddLog(line) => line.conversation,
+            Self::AddJobEvent(line) => line.conversation,
             Self::PutVectors(..)
             | Self::DropVectors(_)
             | Self::RemoveVectors(..)
@@ -77,7 +77,7 @@ impl Write {
 
 /// A line of the log of background work.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogLine {
+pub struct JobEvent {
     /// When.
     pub at: Timestamp,
     /// The conversation it is about, where it is about one.
@@ -85,24 +85,24 @@ pub struct LogLine {
     /// The job it is about, the update that planned it, or the question.
     pub job: JobId,
     /// What happened, in one word: `acquire`, `release`, `fail`, `dead`, `retry`, `update`, …
-    pub event: LogEvent,
+    pub event: JobEventKind,
     /// What happened, in words.
     pub text: String,
     /// How long it took, where that means something, in milliseconds.
     pub took_ms: Option<u64>,
 }
 
-impl LogLine {
+impl JobEvent {
     /// Whether a window or a group was sealed: the job that writes its node was planned.
     #[must_use]
     pub fn is_sealing(&self) -> bool {
-        self.event == LogEvent::Acquire && self.text.starts_with(JobKind::SUMMARISE)
+        self.event == JobEventKind::Acquire && self.text.starts_with(JobKind::SUMMARISE)
     }
 }
 
 /// What can happen to background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LogEvent {
+pub enum JobEventKind {
     /// Work was planned; critical work holds the gate from now on.
     Acquire,
     /// Work was done; it holds the gate no longer.
@@ -119,7 +119,7 @@ pub enum LogEvent {
     Ask,
 }
 
-impl LogEvent {
+impl JobEventKind {
     /// Whether work is to be done from now on.
     #[must_use]
     pub const fn is_planning(self) -> bool {

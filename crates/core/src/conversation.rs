@@ -4,11 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Invalid;
-use crate::growth::Growth;
 use crate::ids::{ConversationId, ExternalId, MessageIdx, ThreadName};
 use crate::message::Turn;
 use crate::parameters::Assignment;
 use crate::time::Timestamp;
+use crate::tree_state::TreeState;
 
 /// Whether a conversation still goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -55,7 +55,7 @@ impl FromStr for ConversationState {
 
 /// Who gave a conversation its title; a later one prevails over an earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Naming {
+pub enum TitleSource {
     /// Nobody yet.
     #[default]
     Untitled,
@@ -67,7 +67,7 @@ pub enum Naming {
     Person,
 }
 
-impl Naming {
+impl TitleSource {
     /// Everyone who can.
     pub const ALL: [Self; 4] = [Self::Untitled, Self::FirstMessage, Self::Source, Self::Person];
 
@@ -83,7 +83,7 @@ impl Naming {
     }
 }
 
-impl FromStr for Naming {
+impl FromStr for TitleSource {
     type Err = Invalid;
     fn from_str(word: &str) -> Result<Self, Invalid> {
         Self::ALL.into_iter().find(|naming| naming.as_str() == word).ok_or_else(|| {
@@ -102,7 +102,7 @@ pub struct Conversation {
     /// What it is about; taken from the first user message where nobody named it.
     pub title: Option<String>,
     /// Who gave it that title.
-    pub naming: Naming,
+    pub title_source: TitleSource,
     /// Who takes part, in order of appearance.
     pub participants: Vec<String>,
     /// The folder it took place in, normalised.
@@ -124,7 +124,7 @@ pub struct Conversation {
     /// The parameters of the policy that are set for it alone.
     pub policy: Vec<Assignment>,
     /// How far its tree has grown.
-    pub growth: Growth,
+    pub tree_state: TreeState,
 }
 
 impl Conversation {
@@ -182,7 +182,7 @@ pub struct NewConversation {
     /// What it is called at its source.
     pub title: Option<String>,
     /// Who gave it that title.
-    pub naming: Naming,
+    pub naming: TitleSource,
     /// Who takes part.
     pub participants: Vec<String>,
     /// Where it took place, normalised.

@@ -127,7 +127,7 @@ pub struct ProviderError {
     /// What went wrong.
     pub reason: String,
     /// Whether to ask again.
-    pub advice: Advice,
+    pub advice: RetryAdvice,
     /// The call that was made all the same; nothing where there was none.
     pub call: Option<Box<FailedCall>>,
 }
@@ -146,39 +146,39 @@ pub struct FailedCall {
 
 /// Whether asking a provider again can help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Advice {
+pub enum RetryAdvice {
     /// It can, after the usual delay.
     Retry,
     /// It can, after at least this many milliseconds.
     RetryAfter(u64),
     /// It was not asked: its turn comes after so many milliseconds.
-    Wait(u64),
+    Throttled(u64),
     /// It cannot: the same request will fail again.
     GiveUp,
     /// It cannot, but it was not the provider that failed: what it made cannot be used, or it may not be asked, and
     /// somebody else should make it.
-    StandIn,
+    UseFallback,
 }
 
 impl ProviderError {
     /// An error with what to do about it.
-    pub fn new(reason: impl Into<String>, advice: Advice) -> Self {
+    pub fn new(reason: impl Into<String>, advice: RetryAdvice) -> Self {
         Self { reason: reason.into(), advice, call: None }
     }
 
     /// The same error, of a call that was made.
     #[must_use]
-    pub fn of_call(self, call: FailedCall) -> Self {
+    pub fn with_call(self, call: FailedCall) -> Self {
         Self { call: Some(Box::new(call)), ..self }
     }
 
     /// An error that the same request will meet again.
-    pub fn lasting(reason: impl Into<String>) -> Self {
-        Self::new(reason, Advice::GiveUp)
+    pub fn permanent(reason: impl Into<String>) -> Self {
+        Self::new(reason, RetryAdvice::GiveUp)
     }
 
     /// An error that may pass.
-    pub fn passing(reason: impl Into<String>) -> Self {
-        Self::new(reason, Advice::Retry)
+    pub fn transient(reason: impl Into<String>) -> Self {
+        Self::new(reason, RetryAdvice::Retry)
     }
 }

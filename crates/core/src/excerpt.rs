@@ -2,7 +2,7 @@
 
 use crate::lexicon::fold;
 use crate::question::Question;
-use crate::sentence::{Kind, split};
+use crate::sentence::{SegmentKind, split};
 
 /// What stands where something is missing.
 pub const ELLIPSIS: &str = "…";
@@ -36,7 +36,7 @@ pub fn best(text: &str, question: &Question, most: usize) -> String {
     let mut sentences: Vec<&str> = Vec::new();
     for piece in split(&text[..end]) {
         match piece.kind {
-            Kind::Code => sentences.extend(piece.text.lines()),
+            SegmentKind::Code => sentences.extend(piece.text.lines()),
             _ => sentences.push(piece.text.trim()),
         }
     }
@@ -97,7 +97,7 @@ fn joined(sentences: &[&str], taken: &[bool], more: bool) -> String {
 /// The beginnings of a question's words that say something, long enough to tell them apart. No stemmer has to
 /// read a long text for it.
 fn beginnings(question: &Question) -> Vec<&str> {
-    let telling = question.terms.iter().filter(|term| !term.is_asking);
+    let telling = question.terms.iter().filter(|term| !term.is_question_word);
     let of = |word: &str| {
         let kept = word.chars().count().saturating_sub(2).max(4);
         word.char_indices().nth(kept).map_or(word.len(), |(at, _)| at)

@@ -10,13 +10,13 @@ use crate::lexicon::TermId;
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Signals {
     /// The question's words that the item holds, by how rare they are.
-    pub own: f32,
+    pub exact_terms: f32,
     /// The same, where a word may also stand in an item near by.
-    pub near: f32,
+    pub nearby_terms: f32,
     /// Likeness in meaning.
-    pub meaning: f32,
+    pub similarity: f32,
     /// The question's words in the same sitting.
-    pub sitting: f32,
+    pub session: f32,
     /// What the node over it says and means.
     pub window: f32,
     /// The question names the author.
@@ -30,22 +30,22 @@ pub struct Signals {
     /// What comes before asks about it.
     pub answer: f32,
     /// It tells how things should always be done.
-    pub wish: f32,
+    pub standing_instruction: f32,
 }
 
 /// How much each signal counts, everywhere.
 pub const WEIGHTS: Signals = Signals {
-    own: 0.4,
-    near: 0.5,
-    meaning: 0.6,
-    sitting: 0.1,
+    exact_terms: 0.4,
+    nearby_terms: 0.5,
+    similarity: 0.6,
+    session: 0.1,
     window: 0.1,
     author: 0.15,
     user: 0.4,
     assistant: 0.4,
     time: 0.25,
     answer: 0.3,
-    wish: 0.1,
+    standing_instruction: 0.1,
 };
 
 impl Signals {
@@ -53,17 +53,17 @@ impl Signals {
     #[must_use]
     pub fn parts(&self) -> [(&'static str, f32); 11] {
         [
-            ("own words", WEIGHTS.own * self.own),
-            ("words near by", WEIGHTS.near * self.near),
-            ("meaning", WEIGHTS.meaning * self.meaning),
-            ("sitting", WEIGHTS.sitting * self.sitting),
+            ("own words", WEIGHTS.exact_terms * self.exact_terms),
+            ("words near by", WEIGHTS.nearby_terms * self.nearby_terms),
+            ("meaning", WEIGHTS.similarity * self.similarity),
+            ("sitting", WEIGHTS.session * self.session),
             ("window", WEIGHTS.window * self.window),
             ("author", WEIGHTS.author * self.author),
             ("user", WEIGHTS.user * self.user),
             ("assistant", WEIGHTS.assistant * self.assistant),
             ("time", WEIGHTS.time * self.time),
             ("answer", WEIGHTS.answer * self.answer),
-            ("wish", WEIGHTS.wish * self.wish),
+            ("wish", WEIGHTS.standing_instruction * self.standing_instruction),
         ]
     }
 
@@ -76,7 +76,7 @@ impl Signals {
 
 /// How much a term counts, among `items` of which `holding` hold it.
 #[must_use]
-pub fn rarity(items: u32, holding: u32) -> f32 {
+pub fn idf(items: u32, holding: u32) -> f32 {
     let (items, holding) = (f64::from(items), f64::from(holding));
     (1.0 + (items - holding + 0.5).max(0.0) / (holding + 0.5)).ln() as f32
 }
@@ -98,7 +98,7 @@ pub const fn is_everywhere(items: u32, holding: u32) -> bool {
 /// everywhere, count nothing, unless there are no others.
 #[must_use]
 pub fn term_weights(terms: &[(TermId, bool)], items: u32, holding: &[u32]) -> Vec<f32> {
-    let rare: Vec<f32> = holding.iter().map(|holding| rarity(items, *holding)).collect();
+    let rare: Vec<f32> = holding.iter().map(|holding| idf(items, *holding)).collect();
     let counts = |(place, rare): (usize, &f32)| {
         if terms[place].1 || is_everywhere(items, holding[place]) { 0.0 } else { *rare }
     };
@@ -114,26 +114,26 @@ pub fn term_weights(terms: &[(TermId, bool)], items: u32, holding: &[u32]) -> Ve
 /// How much a term that is there counts in an item of so many words: less in long ones. It is the part of BM25
 /// (k1 and b 0.5) that a term has which stands there once.
 #[must_use]
-pub fn presence(words: u32) -> f32 {
+pub fn length_norm(words: u32) -> f32 {
     const MIDDLING: f32 = 75.0;
     1.5 / (1.25 + 0.25 * words as f32 / MIDDLING)
 }
 
 /// How near two items are that are so many characters apart, from 1 down to 0.
 #[must_use]
-pub fn nearness(chars: f32) -> f32 {
+pub fn proximity(chars: f32) -> f32 {
     (-chars / 1200.0).exp()
 }
 
 /// How far an item of so many characters can be the answer to what comes before it.
 #[must_use]
-pub fn briefness(chars: u32) -> f32 {
+pub fn brevity(chars: u32) -> f32 {
     (-(chars as f32) / 600.0).exp()
 }
 
 /// BM25 of a sitting: `holding` of its items hold the term, of `size`; `mean` is the usual size.
 #[must_use]
-pub fn sitting(holding: u32, size: u32, mean: f32) -> f32 {
+pub fn session_bm25(holding: u32, size: u32, mean: f32) -> f32 {
     let (holding, k) = (holding as f32, 1.2 * (0.25 + 0.75 * size as f32 / mean.max(1e-6)));
     holding * 2.2 / (holding + k)
 }
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_parts_add_up() {
-        let signals = Signals { own: 0.5, meaning: 0.25, time: 1.0, ..Signals::default() };
+        let signals = Signals { exact_terms: 0.5, similarity: 0.25, time: 1.0, ..Signals::default() };
         let score = signals.score();
         assert!((score - (0.2 + 0.15 + 0.25)).abs() < 1e-6);
     }

@@ -4,10 +4,10 @@
 
 use std::fmt;
 
-use crate::error::{Advice, ProviderError};
+use crate::error::{ProviderError, RetryAdvice};
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, TurnNo};
-use crate::node::{Covers, Level, NodeId, Task, hash_of_manner};
+use crate::node::{Coverage, Level, NodeId, NodeSpec, style_key};
 use crate::time::Timestamp;
 
 /// How long a worker has a job before another may take it; a worker at work renews in time.
@@ -37,7 +37,7 @@ pub enum JobKind {
     /// Give a turn its vector.
     EmbedTurn(TurnNo),
     /// Write the node of a sealed window or group.
-    Summarise(Task),
+    Summarize(NodeSpec),
     /// Give a node its vector: the one of a level with this number and id.
     EmbedNode(Level, u32, NodeId),
 }
@@ -51,7 +51,7 @@ impl JobKind {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::EmbedTurn(_) => "embed-turn",
-            Self::Summarise(_) => Self::SUMMARISE,
+            Self::Summarize(_) => Self::SUMMARISE,
             Self::EmbedNode(..) => "embed-node",
         }
     }
@@ -61,7 +61,7 @@ impl JobKind {
     pub const fn height(&self) -> u8 {
         match self {
             Self::EmbedTurn(_) => 0,
-            Self::Summarise(task) => task.level.number(),
+            Self::Summarize(task) => task.level.number(),
             Self::EmbedNode(level, ..) => level.number(),
         }
     }
@@ -71,7 +71,7 @@ impl JobKind {
     pub const fn place(&self) -> u32 {
         match self {
             Self::EmbedTurn(turn) => turn.0,
-            Self::Summarise(task) => task.ordinal,
+            Self::Summarize(task) => task.ordinal,
             Self::EmbedNode(_, ordinal, _) => *ordinal,
         }
     }
@@ -91,16 +91,12 @@ impl JobKind {
             Self::EmbedNode(level, _, node) => {
                 fields.extend([vec![level.number()], node.as_str().as_bytes().to_vec()]);
             }
-            Self::Summarise(task) => {
-                fields.extend([
-                    vec![task.level.number()],
-                    number(task.ordinal),
-                    hash_of_manner(&task.manner),
-                ]);
+            Self::Summarize(task) => {
+                fields.extend([vec![task.level.number()], number(task.ordinal), style_key(&task.manner)]);
                 match &task.covers {
-                    Covers::Messages(window) => fields
+                    Coverage::Messages(window) => fields
                         .push(format!("{}/{}/{}", window.thread, window.from, window.until).into_bytes()),
-                    Covers::Nodes(children) => {
+                    Coverage::Nodes(children) => {
                         fields.extend(children.iter().map(|child| child.as_str().as_bytes().to_vec()));
                     }
                 }
@@ -115,9 +111,9 @@ impl fmt::Display for JobKind {
         match self {
             Self::EmbedTurn(turn) => write!(f, "embed turn {turn}"),
             Self::EmbedNode(_, _, node) => write!(f, "embed node {node}"),
-            Self::Summarise(task) => match &task.covers {
-                Covers::Messages(window) => write!(f, "{} messages {window} (level 1)", Self::SUMMARISE),
-                Covers::Nodes(children) => {
+            Self::Summarize(task) => match &task.covers {
+                Coverage::Messages(window) => write!(f, "{} messages {window} (level 1)", Self::SUMMARISE),
+                Coverage::Nodes(children) => {
                     write!(f, "{} {} nodes (level {})", Self::SUMMARISE, children.len(), task.level)
                 }
             },
@@ -238,7 +234,7 @@ impl Job {
     }
 
     /// Whoever has it waits for an answer that does not come.
-    pub fn wait_in_vain(&mut self, why: &str) {
+    pub fn mark_stalled(&mut self, why: &str) {
         self.error.get_or_insert_with(|| why.to_owned());
     }
 
@@ -249,7 +245,7 @@ impl Job {
 
     /// Whether this worker has it.
     #[must_use]
-    pub fn is_held_by(&self, name: &str) -> bool {
+    pub fn is_leased_by(&self, name: &str) -> bool {
         matches!(&self.state, JobState::Leased { worker, .. } if worker == name)
     }
 
@@ -261,11 +257,11 @@ impl Job {
     /// It failed: tried again later when the error says that this can help, given up otherwise.
     pub fn fail(&mut self, error: &ProviderError, now: Timestamp, policy: &RetryPolicy) {
         self.error = Some(error.reason.clone());
-        if let Advice::Wait(_) = error.advice {
+        if let RetryAdvice::Throttled(_) = error.advice {
             return self.release(now);
         }
         self.failures += 1;
-        let least = if let Advice::RetryAfter(least) = error.advice { least } else { 0 };
+        let least = if let RetryAdvice::RetryAfter(least) = error.advice { least } else { 0 };
         let delay = (!is_over(error, self.failures, policy)).then(|| self.backoff_ms(policy).max(least));
         self.state = match delay {
             None => JobState::Dead,
@@ -278,7 +274,7 @@ impl Job {
 
     /// Whether it would be given up for another failure like that.
     #[must_use]
-    pub fn ends_with(&self, error: &ProviderError, policy: &RetryPolicy) -> bool {
+    pub fn would_give_up(&self, error: &ProviderError, policy: &RetryPolicy) -> bool {
         is_over(error, self.failures + 1, policy)
     }
 
@@ -302,9 +298,9 @@ impl Job {
 /// Whether nothing is to be hoped for from another try after so many failures.
 fn is_over(error: &ProviderError, failures: u32, policy: &RetryPolicy) -> bool {
     match error.advice {
-        Advice::GiveUp | Advice::StandIn => true,
-        Advice::Wait(_) => false,
-        Advice::Retry | Advice::RetryAfter(_) => failures > policy.retries,
+        RetryAdvice::GiveUp | RetryAdvice::UseFallback => true,
+        RetryAdvice::Throttled(_) => false,
+        RetryAdvice::Retry | RetryAdvice::RetryAfter(_) => failures > policy.retries,
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::grouping::{GroupReason, Member};
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, MessageIdx, ThreadName};
-use crate::policy::Manner;
+use crate::policy::SummaryStyle;
 use crate::time::Timestamp;
 use crate::tool::ToolCall;
 use crate::windowing::SealReason;
@@ -87,14 +87,14 @@ impl fmt::Display for NodeId {
 
 /// A place between two characters of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Place {
+pub struct TextPosition {
     /// The message.
     pub idx: MessageIdx,
     /// So many of its characters come before.
     pub offset: u32,
 }
 
-impl Place {
+impl TextPosition {
     /// The place after a message.
     #[must_use]
     pub const fn after(idx: MessageIdx) -> Self {
@@ -102,7 +102,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TextPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.offset {
             0 => write!(f, "{}", self.idx),
@@ -117,9 +117,9 @@ pub struct Window {
     /// The thread.
     pub thread: ThreadName,
     /// Where it begins.
-    pub from: Place,
+    pub from: TextPosition,
     /// Where it ends.
-    pub until: Place,
+    pub until: TextPosition,
 }
 
 /// Part of a message: a slice of an oversized one, or all of it.
@@ -161,7 +161,9 @@ impl Window {
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let last = match self.until {
-            Place { idx, offset: 0 } => Place { idx: MessageIdx(idx.0.saturating_sub(1)), offset: 0 },
+            TextPosition { idx, offset: 0 } => {
+                TextPosition { idx: MessageIdx(idx.0.saturating_sub(1)), offset: 0 }
+            }
             within => within,
         };
         if !self.thread.is_main() {
@@ -174,7 +176,7 @@ impl fmt::Display for Window {
 /// What a node covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Covers {
+pub enum Coverage {
     /// A window: consecutive messages of one thread.
     Messages(Window),
     /// A group: adjacent nodes of the level below, in the order of time.
@@ -204,15 +206,15 @@ impl Cause {
 
 /// A node that is wanted: exactly what it covers and how it is written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Task {
+pub struct NodeSpec {
     /// Its height.
     pub level: Level,
     /// Its number among the nodes of that height, in the order they were sealed.
     pub ordinal: u32,
     /// What it covers.
-    pub covers: Covers,
+    pub covers: Coverage,
     /// How it is written.
-    pub manner: Manner,
+    pub manner: SummaryStyle,
     /// Why it was sealed.
     pub cause: Cause,
     /// The message whose arrival sealed it: from then on it counts as there. Unknown for what was
@@ -221,7 +223,7 @@ pub struct Task {
     pub sealed_by: Option<MessageIdx>,
 }
 
-impl Task {
+impl NodeSpec {
     /// Whether it was sealed once the messages before `end` were there. What does not say when
     /// it was counts from the moment that all it covers is there.
     #[must_use]
@@ -302,7 +304,7 @@ pub struct ToolUse {
 
 /// What a node was made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Source {
+pub struct SourceTotals {
     /// The first message it covers.
     pub from: u32,
     /// One past the last message it covers.
@@ -321,7 +323,7 @@ pub struct Source {
 
 /// How a node came about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Making {
+pub struct Provenance {
     /// The summariser that wrote it.
     pub by: String,
     /// When it was really generated.
@@ -330,20 +332,20 @@ pub struct Making {
     pub took_ms: u64,
 }
 
-impl Making {
+impl Provenance {
     /// What stands between the name of a stand-in and the name of the one it stood in for.
-    pub const STANDING_IN: &str = " for ";
+    pub const FALLBACK_SEPARATOR: &str = " for ";
 
     /// The name of a stand-in, with the one it stood in for.
     #[must_use]
-    pub fn stand_in(name: &str, other: &str) -> String {
-        if name == other { name.to_owned() } else { format!("{name}{}{other}", Self::STANDING_IN) }
+    pub fn fallback_label(name: &str, other: &str) -> String {
+        if name == other { name.to_owned() } else { format!("{name}{}{other}", Self::FALLBACK_SEPARATOR) }
     }
 
     /// The stand-in that wrote it, where one did.
     #[must_use]
-    pub fn by_stand_in(&self) -> Option<&str> {
-        self.by.split_once(Self::STANDING_IN).map(|(name, _)| name)
+    pub fn fallback_name(&self) -> Option<&str> {
+        self.by.split_once(Self::FALLBACK_SEPARATOR).map(|(name, _)| name)
     }
 }
 
@@ -353,7 +355,7 @@ pub struct Node {
     /// Its identity.
     pub id: NodeId,
     /// What it covers, where it stands in the tree and how it is written.
-    pub task: Task,
+    pub spec: NodeSpec,
     /// The number of the group that covers it, once one is sealed.
     pub parent: Option<u32>,
     /// Whether that group has its node.
@@ -367,9 +369,9 @@ pub struct Node {
     /// The latest moment it covers; also counts as the moment it was made.
     pub range_end: Timestamp,
     /// What it was made from.
-    pub source: Source,
+    pub source: SourceTotals,
     /// How it came about.
-    pub making: Making,
+    pub provenance: Provenance,
     /// Characters of the overview.
     pub chars: u32,
     /// Tokens of the overview.
@@ -386,13 +388,13 @@ impl Node {
     /// Its height.
     #[must_use]
     pub const fn level(&self) -> Level {
-        self.task.level
+        self.spec.level
     }
 
     /// Its number among the nodes of its height.
     #[must_use]
     pub const fn ordinal(&self) -> u32 {
-        self.task.ordinal
+        self.spec.ordinal
     }
 
     /// The moment that counts as the one it was made at: the latest it covers.
@@ -439,11 +441,11 @@ pub fn hash_of_window(
     conversation: ConversationId,
     thread: &ThreadName,
     slices: impl Iterator<Item = (ContentHash, Slice)>,
-    manner: &Manner,
+    manner: &SummaryStyle,
 ) -> ContentHash {
     let mut fields: Vec<Vec<u8>> =
         vec![b"window".to_vec(), conversation.as_bytes().to_vec(), thread.as_str().as_bytes().to_vec()];
-    fields.push(hash_of_manner(manner));
+    fields.push(style_key(manner));
     for (hash, slice) in slices {
         // The position tells apart what is said twice in the same words.
         let numbers = [slice.idx.0, slice.from, slice.until].map(u32::to_le_bytes).concat();
@@ -458,20 +460,16 @@ pub fn hash_of_group(
     conversation: ConversationId,
     level: Level,
     children: &[NodeId],
-    manner: &Manner,
+    manner: &SummaryStyle,
 ) -> ContentHash {
-    let mut fields: Vec<Vec<u8>> = vec![
-        b"group".to_vec(),
-        conversation.as_bytes().to_vec(),
-        vec![level.number()],
-        hash_of_manner(manner),
-    ];
+    let mut fields: Vec<Vec<u8>> =
+        vec![b"group".to_vec(), conversation.as_bytes().to_vec(), vec![level.number()], style_key(manner)];
     fields.extend(children.iter().map(|child| child.as_str().as_bytes().to_vec()));
     hash_of(&fields)
 }
 
-pub(crate) fn hash_of_manner(manner: &Manner) -> Vec<u8> {
-    let Manner { strategy, length, deduplicate, overlap_chars, prompt } = manner;
+pub(crate) fn style_key(manner: &SummaryStyle) -> Vec<u8> {
+    let SummaryStyle { strategy, length, deduplicate, overlap_chars, prompt } = manner;
     format!("{strategy}/{length}/{deduplicate}/{overlap_chars}/{prompt}").into_bytes()
 }
 

@@ -7,10 +7,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::brief::Strategy;
 use crate::error::Invalid;
 use crate::hash::ContentHash;
 use crate::node::Level;
+use crate::summary_request::Strategy;
 
 /// What makes a window seal by size or by silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl FromStr for Length {
 
 /// How one node is written. Part of its identity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Manner {
+pub struct SummaryStyle {
     /// In which way it tells.
     pub strategy: Strategy,
     /// How long it should be.
@@ -366,10 +366,10 @@ impl Policy {
 
     /// How a node of `level` is written.
     #[must_use]
-    pub fn manner(&self, level: Level) -> Manner {
+    pub fn style(&self, level: Level) -> SummaryStyle {
         let place = usize::from(level.number()) - 1;
         let strategy = *self.strategies.get(place).or(self.strategies.last()).unwrap_or(&Strategy::Detailed);
-        Manner {
+        SummaryStyle {
             strategy,
             length: *self.lengths.get(place).or(self.lengths.last()).unwrap_or(&Length::Keep(0.5)),
             deduplicate: self.deduplicate,

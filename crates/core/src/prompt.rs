@@ -1,7 +1,7 @@
 //! Prompts: one file per strategy, its version the hash of its text.
 
-use crate::brief::Strategy;
 use crate::hash::ContentHash;
+use crate::summary_request::Strategy;
 
 /// The prompt of a strategy.
 #[must_use]

@@ -1,6 +1,6 @@
 //! What a question says about who and when, beside its words.
 
-use crate::lexicon::{self, TermId, asks_about_a_conversation, fold, is_first_person, terms};
+use crate::lexicon::{self, TermId, fold, is_conversation_word, is_first_person, terms};
 use crate::time::Timestamp;
 
 /// A question, taken apart.
@@ -30,7 +30,7 @@ pub struct QuestionTerm {
     /// The word, folded.
     pub word: String,
     /// It only asks, and says nothing about what was said.
-    pub is_asking: bool,
+    pub is_question_word: bool,
 }
 
 impl Question {
@@ -40,8 +40,8 @@ impl Question {
         let mut own: Vec<QuestionTerm> = Vec::new();
         for term in terms(text) {
             if !own.iter().any(|other| other.id == term.id) {
-                let is_asking = asks_about_a_conversation(&term.word);
-                own.push(QuestionTerm { id: term.id, word: term.word, is_asking });
+                let is_asking = is_conversation_word(&term.word);
+                own.push(QuestionTerm { id: term.id, word: term.word, is_question_word: is_asking });
             }
         }
         let words = lexicon::words(text);
@@ -51,7 +51,7 @@ impl Question {
             first_person: words.iter().any(|word| is_first_person(word)),
             about_answers: is_about_answers(&words),
             about_past: words.iter().any(|word| ABOUT_PAST.contains(&word.as_str())),
-            times: crate::when::spans(&folded, now),
+            times: crate::time_expressions::spans(&folded, now),
             terms: own,
             words,
         }
@@ -112,7 +112,7 @@ fn is_about_answers(words: &[String]) -> bool {
 
 /// Whether a text tells how things should always be done.
 #[must_use]
-pub fn is_standing_wish(folded: &str) -> bool {
+pub fn is_standing_instruction(folded: &str) -> bool {
     const WISHES: [&str; 10] = [
         "always",
         "never",
@@ -135,7 +135,7 @@ pub fn is_standing_wish(folded: &str) -> bool {
 
 /// Whether a text asks something at its end.
 #[must_use]
-pub fn asks(text: &str) -> bool {
+pub fn is_question(text: &str) -> bool {
     text.trim_end().chars().rev().take(120).any(|c| matches!(c, '?' | '？' | '؟'))
 }
 
@@ -165,15 +165,16 @@ mod tests {
     #[test]
     fn terms_are_distinct_and_asking_is_told_apart() {
         let asked = question("List the boats and the boat that was mentioned");
-        let terms: Vec<(&str, bool)> = asked.terms.iter().map(|t| (t.word.as_str(), t.is_asking)).collect();
+        let terms: Vec<(&str, bool)> =
+            asked.terms.iter().map(|t| (t.word.as_str(), t.is_question_word)).collect();
         assert_eq!(terms, [("list", true), ("boats", false), ("mentioned", true)]);
     }
 
     #[test]
     fn wishes_and_questions() {
-        assert!(is_standing_wish("please always answer in french"));
-        assert!(!is_standing_wish("nevertheless we go"));
-        assert!(asks("Is it? Yes."));
-        assert!(!asks("It is."));
+        assert!(is_standing_instruction("please always answer in french"));
+        assert!(!is_standing_instruction("nevertheless we go"));
+        assert!(is_question("Is it? Yes."));
+        assert!(!is_question("It is."));
     }
 }

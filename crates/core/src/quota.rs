@@ -1,7 +1,7 @@
 //! Quotas: how much may be asked of a provider in a minute, and when the next call has its turn. Plain arithmetic: what
 //! was taken is in the store, where every process sees it, and the time is what one is told.
 
-use crate::error::{Advice, ProviderError};
+use crate::error::{ProviderError, RetryAdvice};
 use crate::time::Timestamp;
 
 const MINUTE: i64 = 60_000_000;
@@ -19,7 +19,7 @@ pub struct Quota {
 
 /// What was taken of a quota at a moment, or is to be taken then by calls that wait for their turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
+pub struct QuotaUsage {
     /// When.
     pub at: Timestamp,
     /// Calls.
@@ -37,7 +37,12 @@ pub fn matters_since(now: Timestamp) -> Timestamp {
 /// When a call of so many tokens has its turn: at once, or a little later, behind those that wait already. Where it
 /// would be much later it has none, and the error says when to ask again. In no minute is more taken than the quota
 /// allows; a call that is larger than that has a minute for itself.
-pub fn turn(quota: Quota, taken: &[Taken], tokens: i64, now: Timestamp) -> Result<Timestamp, ProviderError> {
+pub fn next_slot(
+    quota: Quota,
+    taken: &[QuotaUsage],
+    tokens: i64,
+    now: Timestamp,
+) -> Result<Timestamp, ProviderError> {
     let latest = now.plus_micros(PATIENCE);
     // Nobody waits that long: the clock was put back since, and what it said then is no reason to wait.
     let known = || taken.iter().filter(|taken| taken.at <= latest);
@@ -63,7 +68,7 @@ pub fn turn(quota: Quota, taken: &[Taken], tokens: i64, now: Timestamp) -> Resul
     }
     let wait_ms = wait_ms(turn, now);
     let reason = format!("the quota of this minute is used up; free in {} s", wait_ms.div_ceil(1000));
-    Err(ProviderError::new(reason, Advice::Wait(wait_ms)))
+    Err(ProviderError::new(reason, RetryAdvice::Throttled(wait_ms)))
 }
 
 /// How long it is until a turn, in milliseconds.
@@ -94,11 +99,11 @@ mod tests {
         let mut taken = Vec::new();
         let mut found = Vec::new();
         for (second, tokens) in calls {
-            let turn = turn(quota, &taken, *tokens, at(*second));
-            taken.extend(turn.iter().map(|turn| Taken { at: *turn, calls: 1, tokens: *tokens }));
+            let turn = next_slot(quota, &taken, *tokens, at(*second));
+            taken.extend(turn.iter().map(|turn| QuotaUsage { at: *turn, calls: 1, tokens: *tokens }));
             found.push(match turn {
                 Ok(turn) => Ok((turn.as_micros() - at(0).as_micros()) / 1_000_000),
-                Err(ProviderError { advice: Advice::Wait(ms), .. }) => Err(ms / 1000),
+                Err(ProviderError { advice: RetryAdvice::Throttled(ms), .. }) => Err(ms / 1000),
                 Err(other) => panic!("{other}"),
             });
         }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::gate::GateStatus;
 use crate::hash::ContentHash;
-use crate::packing::{Grain, LeftOut, PackReason};
+use crate::packing::{DetailLevel, Omission, PackReason};
 
 /// What a context holds and what it does not.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -31,7 +31,7 @@ pub struct Receipt {
     /// Everything in it, in order.
     pub items: Vec<ReceiptItem>,
     /// What is not in it, or not wholly.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Omission>,
     /// Hits that had no room.
     pub hits_left_out: u32,
     /// How the gate stood.
@@ -54,7 +54,7 @@ pub struct ReceiptItem {
     /// One past the last message it covers.
     pub until: u32,
     /// How much of it is told.
-    pub grain: Grain,
+    pub grain: DetailLevel,
     /// Why it is there.
     pub reason: PackReason,
     /// How well it fits the question; 0 where that is not why it is there.

@@ -4,7 +4,7 @@
 
 /// What a piece of text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SegmentKind {
     /// A sentence in running text.
     Prose,
     /// A sentence in an item of a list.
@@ -17,18 +17,18 @@ pub enum Kind {
 
 /// A piece of a text: a sentence, a heading, or a block of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece<'a> {
+pub struct TextSegment<'a> {
     /// What it is.
-    pub kind: Kind,
+    pub kind: SegmentKind,
     /// Its text, without the marker of its line; may hold line breaks.
     pub text: &'a str,
 }
 
 /// Cuts a text into its pieces, in order.
 #[must_use]
-pub fn split(text: &str) -> Vec<Piece<'_>> {
+pub fn split(text: &str) -> Vec<TextSegment<'_>> {
     let mut pieces = Vec::new();
-    let mut paragraph: Option<(usize, usize, Kind)> = None;
+    let mut paragraph: Option<(usize, usize, SegmentKind)> = None;
     let mut fence: Option<usize> = None;
     let mut at = 0;
     for line in text.split_inclusive('\n') {
@@ -49,7 +49,7 @@ pub fn split(text: &str) -> Vec<Piece<'_>> {
         }
         let (kind, content) = classify(bare);
         // A line that begins in lower case goes on with the sentence of the line before.
-        let goes_on = kind == Kind::Prose && content.starts_with(char::is_lowercase);
+        let goes_on = kind == SegmentKind::Prose && content.starts_with(char::is_lowercase);
         if let Some((_, end, _)) = paragraph.as_mut().filter(|_| goes_on) {
             *end = at;
             continue;
@@ -57,8 +57,8 @@ pub fn split(text: &str) -> Vec<Piece<'_>> {
         close(text, &mut paragraph, &mut pieces);
         match kind {
             _ if content.is_empty() => {}
-            Kind::Heading | Kind::Code => pieces.push(Piece { kind, text: content }),
-            Kind::Prose | Kind::Item => {
+            SegmentKind::Heading | SegmentKind::Code => pieces.push(TextSegment { kind, text: content }),
+            SegmentKind::Prose | SegmentKind::Item => {
                 let offset = line.find(content).unwrap_or(0);
                 paragraph = Some((start + offset, at, kind));
             }
@@ -71,47 +71,51 @@ pub fn split(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-fn code<'a>(text: &'a str, pieces: &mut Vec<Piece<'a>>) {
+fn code<'a>(text: &'a str, pieces: &mut Vec<TextSegment<'a>>) {
     let text = text.trim_matches(['`', '~', '\n', '\r', ' ']);
     if !text.is_empty() {
-        pieces.push(Piece { kind: Kind::Code, text });
+        pieces.push(TextSegment { kind: SegmentKind::Code, text });
     }
 }
 
-fn close<'a>(text: &'a str, paragraph: &mut Option<(usize, usize, Kind)>, pieces: &mut Vec<Piece<'a>>) {
+fn close<'a>(
+    text: &'a str,
+    paragraph: &mut Option<(usize, usize, SegmentKind)>,
+    pieces: &mut Vec<TextSegment<'a>>,
+) {
     if let Some((start, end, kind)) = paragraph.take() {
-        sentences(&text[start..end], |sentence| pieces.push(Piece { kind, text: sentence }));
+        sentences(&text[start..end], |sentence| pieces.push(TextSegment { kind, text: sentence }));
     }
 }
 
 /// What a line is, and its content without the marker.
-fn classify(line: &str) -> (Kind, &str) {
+fn classify(line: &str) -> (SegmentKind, &str) {
     let unquoted = line.trim_start_matches(['>', ' ']);
     if unquoted.is_empty() || unquoted.chars().all(|c| "-=*_#|:+ ".contains(c)) {
-        return (Kind::Prose, "");
+        return (SegmentKind::Prose, "");
     }
     let heading = unquoted.trim_start_matches('#');
     if heading.len() < unquoted.len() && heading.starts_with(' ') {
-        return (Kind::Heading, heading.trim());
+        return (SegmentKind::Heading, heading.trim());
     }
     for marker in ["- [ ] ", "- [x] ", "- ", "* ", "+ ", "• ", "– ", "— "] {
         if let Some(item) = unquoted.strip_prefix(marker) {
-            return (Kind::Item, item.trim());
+            return (SegmentKind::Item, item.trim());
         }
     }
     let digits = unquoted.bytes().take_while(u8::is_ascii_digit).count();
     if (1..=3).contains(&digits) {
         let rest = &unquoted[digits..];
         if let Some(item) = rest.strip_prefix(". ").or_else(|| rest.strip_prefix(") ")) {
-            return (Kind::Item, item.trim());
+            return (SegmentKind::Item, item.trim());
         }
     }
     let announces = unquoted.ends_with(':') && unquoted.split_whitespace().nth(6).is_none();
     let is_bold = unquoted.len() > 4 && unquoted.starts_with("**") && unquoted.ends_with("**");
     if announces || is_bold {
-        return (Kind::Heading, unquoted.trim_matches(['*', ':', ' ']));
+        return (SegmentKind::Heading, unquoted.trim_matches(['*', ':', ' ']));
     }
-    (if looks_like_code(unquoted) { Kind::Code } else { Kind::Prose }, unquoted)
+    (if looks_like_code(unquoted) { SegmentKind::Code } else { SegmentKind::Prose }, unquoted)
 }
 
 /// Whether a line is of a program, a diff or a log rather than of a person.
@@ -348,20 +352,20 @@ mod tests {
     #[test]
     fn lines_have_kinds() {
         let text = "# Plan\nWe do this\nand that.\n- one\n- [ ] two. Three.\n1. four\n```rust\nfn a() {}\n```\nNext steps:\nlet x = 1;";
-        let kinds: Vec<(Kind, &str)> =
+        let kinds: Vec<(SegmentKind, &str)> =
             split(text).into_iter().map(|piece| (piece.kind, piece.text)).collect();
         assert_eq!(
             kinds,
             [
-                (Kind::Heading, "Plan"),
-                (Kind::Prose, "We do this\nand that."),
-                (Kind::Item, "one"),
-                (Kind::Item, "two."),
-                (Kind::Item, "Three."),
-                (Kind::Item, "four"),
-                (Kind::Code, "fn a() {}"),
-                (Kind::Heading, "Next steps"),
-                (Kind::Code, "let x = 1;"),
+                (SegmentKind::Heading, "Plan"),
+                (SegmentKind::Prose, "We do this\nand that."),
+                (SegmentKind::Item, "one"),
+                (SegmentKind::Item, "two."),
+                (SegmentKind::Item, "Three."),
+                (SegmentKind::Item, "four"),
+                (SegmentKind::Code, "fn a() {}"),
+                (SegmentKind::Heading, "Next steps"),
+                (SegmentKind::Code, "let x = 1;"),
             ]
         );
     }

@@ -36,7 +36,7 @@ pub fn as_slug(text: &str) -> String {
 /// Which of these slugs somebody may have meant who gave none of them: those that begin as what was given does or, if there are
 /// none, have all its words; at most three.
 #[must_use]
-pub fn meant<'a>(given: &str, slugs: &[&'a str]) -> Vec<&'a str> {
+pub fn suggest_slugs<'a>(given: &str, slugs: &[&'a str]) -> Vec<&'a str> {
     let given = slug_of(given);
     if given.is_empty() {
         return Vec::new();
@@ -87,7 +87,8 @@ mod tests {
     fn who_gives_part_of_a_slug_is_told_which_ones_there_are() {
         let slugs =
             ["which-port-does-staging-use", "staging-ports", "staging-keys", "staging", "staging-tide"];
-        let check = |given: &str, expected: &[&str]| assert_eq!(meant(given, &slugs), expected, "{given}");
+        let check =
+            |given: &str, expected: &[&str]| assert_eq!(suggest_slugs(given, &slugs), expected, "{given}");
         check("which-port", &["which-port-does-staging-use"]);
         check("Which port", &["which-port-does-staging-use"]);
         check("sta", &["staging-ports", "staging-keys", "staging"]);

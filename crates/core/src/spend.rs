@@ -6,9 +6,9 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
 use crate::chat::{ChatReply, ChatRequest, Usage};
-use crate::error::{Advice, ProviderError};
+use crate::error::{ProviderError, RetryAdvice};
 use crate::ids::ConversationId;
-use crate::ports::{Chat, Meter};
+use crate::ports::{ChatModel, Meter};
 use crate::redact::Redactions;
 use crate::time::Timestamp;
 
@@ -94,7 +94,7 @@ fn undated(name: &str) -> &str {
 
 /// What was spent; also what is added to an account or taken back, so that the numbers may be negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Spent {
+pub struct SpendAmount {
     /// Calls.
     pub calls: i64,
     /// Tokens that were read.
@@ -107,7 +107,7 @@ pub struct Spent {
     pub unpriced: i64,
 }
 
-impl Spent {
+impl SpendAmount {
     /// A call, or several, at a price that may not be known.
     #[must_use]
     pub fn of(usage: Usage, price: Option<Price>) -> Self {
@@ -129,7 +129,7 @@ impl Spent {
     }
 }
 
-impl Add for Spent {
+impl Add for SpendAmount {
     type Output = Self;
     fn add(self, other: Self) -> Self {
         Self {
@@ -142,13 +142,13 @@ impl Add for Spent {
     }
 }
 
-impl AddAssign for Spent {
+impl AddAssign for SpendAmount {
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
 }
 
-impl Sub for Spent {
+impl Sub for SpendAmount {
     type Output = Self;
     fn sub(self, other: Self) -> Self {
         let Self { calls, tokens_in, tokens_out, money, unpriced } = other;
@@ -163,7 +163,7 @@ impl Sub for Spent {
     }
 }
 
-impl fmt::Display for Spent {
+impl fmt::Display for SpendAmount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.calls == 1 { "" } else { "s" };
         write!(f, "{} call{plural}, {} tokens in, {} out, ", self.calls, self.tokens_in, self.tokens_out)?;
@@ -185,7 +185,7 @@ pub struct Charge {
     /// The provider and model.
     pub model: String,
     /// How much.
-    pub spent: Spent,
+    pub spent: SpendAmount,
 }
 
 impl Charge {
@@ -240,16 +240,16 @@ impl Caps {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Account {
     /// Everything, ever.
-    pub tenant: Spent,
+    pub tenant: SpendAmount,
     /// For the conversation at hand; nothing where there is none.
-    pub conversation: Spent,
+    pub conversation: SpendAmount,
     /// Today.
-    pub day: Spent,
+    pub day: SpendAmount,
 }
 
 /// A cap that is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reached {
+pub struct CapReached {
     /// What it is a cap of, in words.
     pub of: &'static str,
     /// How much may be spent.
@@ -258,7 +258,7 @@ pub struct Reached {
     pub spent: String,
 }
 
-impl fmt::Display for Reached {
+impl fmt::Display for CapReached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the cap of {} {} is reached: {} spent", self.cap, self.of, self.spent)
     }
@@ -267,7 +267,7 @@ impl fmt::Display for Reached {
 /// The first cap that leaves no room for another call; none where it may be made. What is under way counts as the most
 /// it can come to, so that caps are exceeded by less than one call.
 #[must_use]
-pub fn reached(caps: &Caps, account: &Account) -> Option<Reached> {
+pub fn reached(caps: &Caps, account: &Account) -> Option<CapReached> {
     let scopes = [
         ("for this conversation", caps.conversation, account.conversation),
         ("a day", caps.day, account.day),
@@ -277,28 +277,28 @@ pub fn reached(caps: &Caps, account: &Account) -> Option<Reached> {
         let tokens = cap.tokens.filter(|cap| i128::from(spent.tokens()) >= i128::from(*cap));
         let money = cap.money.filter(|cap| spent.money >= *cap);
         let of_tokens =
-            |cap: u64| Reached { of, cap: format!("{cap} tokens"), spent: spent.tokens().to_string() };
-        let of_money = |cap: Money| Reached { of, cap: cap.to_string(), spent: spent.money.to_string() };
+            |cap: u64| CapReached { of, cap: format!("{cap} tokens"), spent: spent.tokens().to_string() };
+        let of_money = |cap: Money| CapReached { of, cap: cap.to_string(), spent: spent.money.to_string() };
         tokens.map(of_tokens).or_else(|| money.map(of_money))
     })
 }
 
-impl Reached {
+impl CapReached {
     /// The error of a call that is not made for it: somebody else has to do the work.
     #[must_use]
     pub fn to_error(&self) -> ProviderError {
-        ProviderError::new(self.to_string(), Advice::StandIn)
+        ProviderError::new(self.to_string(), RetryAdvice::UseFallback)
     }
 }
 
 /// What is booked for a call that is under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Booking(pub Charge);
+pub struct Reservation(pub Charge);
 
 /// A chat model whose calls are accounted.
 pub struct Metered<'a> {
     /// The model.
-    pub chat: &'a dyn Chat,
+    pub chat: &'a dyn ChatModel,
     /// The account.
     pub meter: &'a dyn Meter,
 }
@@ -309,7 +309,7 @@ impl Metered<'_> {
         request: &ChatRequest,
         call: impl FnOnce() -> Result<ChatReply, ProviderError>,
     ) -> Result<ChatReply, ProviderError> {
-        let booking = self.meter.book(self.chat.name(), request.most_usage())?;
+        let booking = self.meter.reserve_usage(self.chat.name(), request.max_usage())?;
         let reply = call();
         match &reply {
             Ok(reply) => self.meter.settle(booking, reply.usage, &reply.redacted),
@@ -322,7 +322,7 @@ impl Metered<'_> {
     }
 }
 
-impl Chat for Metered<'_> {
+impl ChatModel for Metered<'_> {
     fn name(&self) -> &str {
         self.chat.name()
     }
@@ -344,9 +344,9 @@ impl Chat for Metered<'_> {
 pub struct Unmetered;
 
 impl Meter for Unmetered {
-    fn book(&self, model: &str, _: Usage) -> Result<Booking, ProviderError> {
-        let spent = Spent::default();
-        Ok(Booking(Charge {
+    fn reserve_usage(&self, model: &str, _: Usage) -> Result<Reservation, ProviderError> {
+        let spent = SpendAmount::default();
+        Ok(Reservation(Charge {
             at: Timestamp::from_micros(0),
             conversation: None,
             model: model.to_owned(),
@@ -354,15 +354,20 @@ impl Meter for Unmetered {
         }))
     }
 
-    fn settle(&self, _: Booking, _: Usage, _: &Redactions) {}
+    fn settle(&self, _: Reservation, _: Usage, _: &Redactions) {}
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn spent(tokens: i64, dollars: f64) -> Spent {
-        Spent { calls: 1, tokens_in: tokens, money: Money::from_dollars(dollars), ..Spent::default() }
+    fn spent(tokens: i64, dollars: f64) -> SpendAmount {
+        SpendAmount {
+            calls: 1,
+            tokens_in: tokens,
+            money: Money::from_dollars(dollars),
+            ..SpendAmount::default()
+        }
     }
 
     #[test]
@@ -417,11 +422,11 @@ mod tests {
     #[test]
     fn money_is_counted_to_the_token() {
         let price = Price { input: 0.15, output: 0.6 };
-        assert_eq!(price.of(Usage::of_call(1_000_000, 0)), Money::from_dollars(0.15));
-        assert_eq!(price.of(Usage::of_call(1, 1)), Money(750));
-        let call = Spent::of(Usage::of_call(1000, 100), Some(price));
+        assert_eq!(price.of(Usage::for_call(1_000_000, 0)), Money::from_dollars(0.15));
+        assert_eq!(price.of(Usage::for_call(1, 1)), Money(750));
+        let call = SpendAmount::of(Usage::for_call(1000, 100), Some(price));
         assert_eq!(call.to_string(), "1 call, 1000 tokens in, 100 out, $0.000210");
-        let free = Spent::of(Usage::of_call(10, 1), None);
+        let free = SpendAmount::of(Usage::for_call(10, 1), None);
         assert_eq!(free.to_string(), "1 call, 10 tokens in, 1 out, price unknown");
         assert_eq!(
             (call + free).to_string(),

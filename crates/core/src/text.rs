@@ -43,7 +43,7 @@ fn is_bidi_control(c: char) -> bool {
 
 /// More tokens than any usual tokenizer makes of a text: half of its plain characters, two for each other one.
 #[must_use]
-pub fn most_tokens(text: &str) -> u64 {
+pub fn token_upper_bound(text: &str) -> u64 {
     let plain = text.bytes().filter(u8::is_ascii).count() as u64;
     let others = text.chars().filter(|c| !c.is_ascii()).count() as u64;
     plain.div_ceil(2) + 2 * others

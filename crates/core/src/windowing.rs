@@ -10,13 +10,13 @@ use unicode_segmentation::GraphemeCursor;
 
 use crate::ids::{MessageIdx, TurnNo};
 use crate::message::{Message, Role};
-use crate::node::Place;
+use crate::node::TextPosition;
 use crate::policy::{SealPolicy, WindowPolicy};
 use crate::time::Timestamp;
 
 /// A message as windowing sees it.
 #[derive(Debug, Clone, Copy)]
-pub struct Piece<'a> {
+pub struct WindowMessage<'a> {
     /// Its position.
     pub idx: MessageIdx,
     /// Its turn.
@@ -35,7 +35,7 @@ pub struct Piece<'a> {
     pub skip: u32,
 }
 
-impl<'a> From<&'a Message> for Piece<'a> {
+impl<'a> From<&'a Message> for WindowMessage<'a> {
     fn from(message: &'a Message) -> Self {
         Self {
             idx: message.idx,
@@ -101,7 +101,7 @@ impl SealReason {
 /// A run of pieces, and what they come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredStretch", into = "StoredStretch")]
-pub struct Stretch {
+pub struct MessageRun {
     /// Messages, a slice counting as one.
     pub messages: u32,
     /// Turns it touches.
@@ -114,13 +114,13 @@ pub struct Stretch {
     last_turn: TurnNo,
     first_at: Timestamp,
     last_at: Timestamp,
-    until: Place,
+    until: TextPosition,
 }
 
 /// The same as a list: it is written with every message.
 type StoredStretch = ([u32; 8], [i64; 2]);
 
-impl From<StoredStretch> for Stretch {
+impl From<StoredStretch> for MessageRun {
     fn from((numbers, [first_at, last_at]): StoredStretch) -> Self {
         let [messages, turns, chars, tokens, first_turn, last_turn, idx, offset] = numbers;
         Self {
@@ -132,13 +132,13 @@ impl From<StoredStretch> for Stretch {
             last_turn: TurnNo(last_turn),
             first_at: Timestamp::from_micros(first_at),
             last_at: Timestamp::from_micros(last_at),
-            until: Place { idx: MessageIdx(idx), offset },
+            until: TextPosition { idx: MessageIdx(idx), offset },
         }
     }
 }
 
-impl From<Stretch> for StoredStretch {
-    fn from(it: Stretch) -> Self {
+impl From<MessageRun> for StoredStretch {
+    fn from(it: MessageRun) -> Self {
         let (first_turn, last_turn, until) = (it.first_turn.0, it.last_turn.0, it.until);
         let numbers =
             [it.messages, it.turns, it.chars, it.tokens, first_turn, last_turn, until.idx.0, until.offset];
@@ -146,9 +146,9 @@ impl From<Stretch> for StoredStretch {
     }
 }
 
-impl Stretch {
+impl MessageRun {
     /// The slice of a piece from one character to another.
-    fn of(piece: &Piece<'_>, from: u32, until: u32) -> Self {
+    fn of(piece: &WindowMessage<'_>, from: u32, until: u32) -> Self {
         let chars = until - from;
         let share = |tokens: u32| match piece.chars {
             0 => tokens,
@@ -164,9 +164,9 @@ impl Stretch {
             first_at: piece.at,
             last_at: piece.at,
             until: if until >= piece.chars {
-                Place::after(piece.idx)
+                TextPosition::after(piece.idx)
             } else {
-                Place { idx: piece.idx, offset: until }
+                TextPosition { idx: piece.idx, offset: until }
             },
         }
     }
@@ -183,7 +183,7 @@ impl Stretch {
     }
 }
 
-fn joined(stretches: &[Stretch]) -> Option<Stretch> {
+fn joined(stretches: &[MessageRun]) -> Option<MessageRun> {
     let (first, rest) = stretches.split_first()?;
     let mut all = *first;
     rest.iter().for_each(|next| all.join(next));
@@ -195,21 +195,21 @@ fn joined(stretches: &[Stretch]) -> Option<Stretch> {
 #[serde(from = "StoredWindow", into = "StoredWindow")]
 pub struct OpenWindow {
     /// Where it begins; nowhere while it is empty.
-    from: Option<Place>,
+    from: Option<TextPosition>,
     /// What was answered, a stretch for each of the latest turns where those are kept back.
-    answered: Vec<Stretch>,
+    answered: Vec<MessageRun>,
     /// What waits for an answer.
-    waiting: Option<Stretch>,
+    waiting: Option<MessageRun>,
     /// A silence came while something waited for an answer.
     silent: bool,
 }
 
 /// The same as a list: it is written with every message.
-type StoredWindow = (Option<(u32, u32)>, Vec<Stretch>, Option<Stretch>, u8);
+type StoredWindow = (Option<(u32, u32)>, Vec<MessageRun>, Option<MessageRun>, u8);
 
 impl From<StoredWindow> for OpenWindow {
     fn from((from, answered, waiting, silent): StoredWindow) -> Self {
-        let from = from.map(|(idx, offset)| Place { idx: MessageIdx(idx), offset });
+        let from = from.map(|(idx, offset)| TextPosition { idx: MessageIdx(idx), offset });
         Self { from, answered, waiting, silent: silent != 0 }
     }
 }
@@ -222,13 +222,13 @@ impl From<OpenWindow> for StoredWindow {
 
 /// A window that is to be sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seal {
+pub struct SealedWindow {
     /// Where it begins.
-    pub from: Place,
+    pub from: TextPosition,
     /// Where the next one begins.
-    pub until: Place,
+    pub until: TextPosition,
     /// What is in it.
-    pub holds: Stretch,
+    pub holds: MessageRun,
     /// Why it sealed.
     pub reason: SealReason,
 }
@@ -236,13 +236,13 @@ pub struct Seal {
 impl OpenWindow {
     /// Where it begins; nowhere while it is empty.
     #[must_use]
-    pub const fn from(&self) -> Option<Place> {
+    pub const fn from(&self) -> Option<TextPosition> {
         self.from
     }
 
     /// Everything in it.
     #[must_use]
-    pub fn holds(&self) -> Option<Stretch> {
+    pub fn holds(&self) -> Option<MessageRun> {
         let answered = joined(&self.answered);
         match (answered, &self.waiting) {
             (Some(mut all), Some(waiting)) => {
@@ -254,7 +254,7 @@ impl OpenWindow {
     }
 
     /// Takes the next message of the thread and seals what is due.
-    pub fn push(&mut self, piece: &Piece<'_>, policy: &WindowPolicy) -> Vec<Seal> {
+    pub fn push(&mut self, piece: &WindowMessage<'_>, policy: &WindowPolicy) -> Vec<SealedWindow> {
         let mut seals = Vec::new();
         self.notice_silence(piece, policy, &mut seals);
         match policy.window_chars {
@@ -277,7 +277,7 @@ impl OpenWindow {
     }
 
     /// Seals whatever is left: the conversation is closed.
-    pub fn close(&mut self) -> Option<Seal> {
+    pub fn close(&mut self) -> Option<SealedWindow> {
         self.seal_all(SealReason::Closed)
     }
 
@@ -285,9 +285,9 @@ impl OpenWindow {
         self.holds().map_or(0, |all| all.chars)
     }
 
-    fn add(&mut self, piece: &Piece<'_>, from: u32, until: u32) {
-        let stretch = Stretch::of(piece, from, until);
-        self.from.get_or_insert(Place { idx: piece.idx, offset: from });
+    fn add(&mut self, piece: &WindowMessage<'_>, from: u32, until: u32) {
+        let stretch = MessageRun::of(piece, from, until);
+        self.from.get_or_insert(TextPosition { idx: piece.idx, offset: from });
         match &mut self.waiting {
             Some(waiting) => waiting.join(&stretch),
             None => self.waiting = Some(stretch),
@@ -295,7 +295,12 @@ impl OpenWindow {
     }
 
     /// A long silence seals what was answered before it; what waits is sealed with its answer.
-    fn notice_silence(&mut self, piece: &Piece<'_>, policy: &WindowPolicy, seals: &mut Vec<Seal>) {
+    fn notice_silence(
+        &mut self,
+        piece: &WindowMessage<'_>,
+        policy: &WindowPolicy,
+        seals: &mut Vec<SealedWindow>,
+    ) {
         let Some(flush_after) = policy.flush_after_ms.filter(|_| policy.by_time()) else { return };
         let Some(all) = self.holds() else { return };
         let silence = piece.at.as_micros().saturating_sub(all.last_at.as_micros());
@@ -311,8 +316,14 @@ impl OpenWindow {
     }
 
     /// Spreads a message larger than a window over as many as it takes.
-    fn slice(&mut self, piece: &Piece<'_>, size: u32, policy: &WindowPolicy, seals: &mut Vec<Seal>) {
-        let worth_sealing = |part: &Stretch| part.chars >= policy.min_flush_chars.max(1);
+    fn slice(
+        &mut self,
+        piece: &WindowMessage<'_>,
+        size: u32,
+        policy: &WindowPolicy,
+        seals: &mut Vec<SealedWindow>,
+    ) {
+        let worth_sealing = |part: &MessageRun| part.chars >= policy.min_flush_chars.max(1);
         if joined(&self.answered).as_ref().is_some_and(worth_sealing) {
             seals.extend(self.seal_answered(self.answered.len(), SealReason::NextDoesNotFit));
         }
@@ -334,7 +345,7 @@ impl OpenWindow {
     }
 
     /// An answer came: seals what is due at this place.
-    fn settle(&mut self, now: Timestamp, policy: &WindowPolicy, seals: &mut Vec<Seal>) {
+    fn settle(&mut self, now: Timestamp, policy: &WindowPolicy, seals: &mut Vec<SealedWindow>) {
         let before = joined(&self.answered);
         if let (Some(size), Some(before)) = (policy.window_chars.filter(|_| policy.by_size()), before) {
             let fits = self.chars() <= policy.most(size);
@@ -392,7 +403,7 @@ impl OpenWindow {
     }
 
     /// Seals what is due, except the turns that are kept back.
-    fn seal_due(&mut self, reason: SealReason, policy: &WindowPolicy) -> Option<Seal> {
+    fn seal_due(&mut self, reason: SealReason, policy: &WindowPolicy) -> Option<SealedWindow> {
         if self.holds().is_none_or(|all| all.turns < policy.min_turns) {
             return None;
         }
@@ -402,19 +413,19 @@ impl OpenWindow {
         }
     }
 
-    fn seal_all(&mut self, reason: SealReason) -> Option<Seal> {
+    fn seal_all(&mut self, reason: SealReason) -> Option<SealedWindow> {
         let holds = self.holds()?;
-        let seal = Seal { from: self.from?, until: holds.until, holds, reason };
+        let seal = SealedWindow { from: self.from?, until: holds.until, holds, reason };
         *self = Self::default();
         Some(seal)
     }
 
     /// Seals the first stretches of what was answered; the rest stays open.
-    fn seal_answered(&mut self, stretches: usize, reason: SealReason) -> Option<Seal> {
+    fn seal_answered(&mut self, stretches: usize, reason: SealReason) -> Option<SealedWindow> {
         let rest = self.answered.split_off(stretches);
         let sealed = std::mem::replace(&mut self.answered, rest);
         let holds = joined(&sealed)?;
-        let seal = Seal { from: self.from?, until: holds.until, holds, reason };
+        let seal = SealedWindow { from: self.from?, until: holds.until, holds, reason };
         self.from = (!self.answered.is_empty() || self.waiting.is_some()).then_some(holds.until);
         self.silent = false;
         Some(seal)

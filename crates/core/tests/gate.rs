@@ -120,8 +120,8 @@ impl World {
                 Some(held) => {
                     step("finish", &|world| world.finish(place, held));
                     if self.failures < 1 {
-                        step("fail", &|world| world.fail(place, held, &ProviderError::passing("busy")));
-                        step("give up", &|world| world.fail(place, held, &ProviderError::lasting("no")));
+                        step("fail", &|world| world.fail(place, held, &ProviderError::transient("busy")));
+                        step("give up", &|world| world.fail(place, held, &ProviderError::permanent("no")));
                     }
                     if self.crashes < 1 {
                         step("crash", &|world| {

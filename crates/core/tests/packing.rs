@@ -5,10 +5,10 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use treering_core::node::{Place, Slice};
+use treering_core::node::{Slice, TextPosition};
 use treering_core::packing::{
-    Allotment, Candidate, Forest, Grain, Item, Key, Lead, PackReason, Piece, Plan, Profile, Section,
-    SkipReason, Take, pack, settled_end,
+    BudgetSplit, ContextPlan, DetailLevel, HeaderStyle, PackReason, PackedItem, Piece, PieceKey, PieceSource,
+    Profile, RecallCandidate, Section, SectionSource, SkipReason, pack, stable_prefix_end,
 };
 use treering_core::{Level, MessageIdx};
 
@@ -26,14 +26,14 @@ impl Wood {
     fn said(&self, idx: usize) -> Piece {
         let size = self.sizes[idx];
         let at = MessageIdx(idx as u32);
-        let gist = (size > 60).then_some((Grain::Gist, 30));
+        let gist = (size > 60).then_some((DetailLevel::Gist, 30));
         Piece {
-            key: Key::Said(Slice { idx: at, from: 0, until: size }),
-            from: Place { idx: at, offset: 0 },
-            until: Place::after(at),
+            key: PieceKey::Message(Slice { idx: at, from: 0, until: size }),
+            from: TextPosition { idx: at, offset: 0 },
+            until: TextPosition::after(at),
             weight: size,
-            costs: gist.into_iter().chain([(Grain::Text, size + 5)]).collect(),
-            unfolded_least: None,
+            costs: gist.into_iter().chain([(DetailLevel::Text, size + 5)]).collect(),
+            min_expanded_cost: None,
         }
     }
 
@@ -44,17 +44,22 @@ impl Wood {
     fn node(&self, level: u8, ordinal: usize) -> Piece {
         let width = self.width(level);
         let (from, until) = (ordinal * width, (ordinal + 1) * width);
-        let place = |idx: usize| Place { idx: MessageIdx(idx as u32), offset: 0 };
+        let place = |idx: usize| TextPosition { idx: MessageIdx(idx as u32), offset: 0 };
         let weight: u32 = self.sizes[from..until].iter().sum();
         Piece {
-            key: Key::Node(Level::new(level).unwrap(), ordinal as u32),
+            key: PieceKey::Node(Level::new(level).unwrap(), ordinal as u32),
             from: place(from),
             until: place(until),
             weight,
-            costs: [(Grain::Mention, 20), (Grain::Gist, 40), (Grain::Text, 90), (Grain::Details, 110)]
-                .into_iter()
-                .collect(),
-            unfolded_least: Some(20),
+            costs: [
+                (DetailLevel::Mention, 20),
+                (DetailLevel::Gist, 40),
+                (DetailLevel::Text, 90),
+                (DetailLevel::Details, 110),
+            ]
+            .into_iter()
+            .collect(),
+            min_expanded_cost: Some(20),
         }
     }
 
@@ -63,7 +68,7 @@ impl Wood {
     }
 }
 
-impl Forest for Wood {
+impl PieceSource for Wood {
     type Error = std::convert::Infallible;
 
     fn roots(&mut self) -> Result<Vec<Piece>, Self::Error> {
@@ -78,7 +83,7 @@ impl Forest for Wood {
         Ok(roots)
     }
 
-    fn fresh(&mut self) -> Result<Vec<Piece>, Self::Error> {
+    fn recent_tail(&mut self) -> Result<Vec<Piece>, Self::Error> {
         Ok((self.settled..self.sizes.len()).map(|idx| self.said(idx)).collect())
     }
 
@@ -86,8 +91,8 @@ impl Forest for Wood {
         self.settled = self.sizes.len();
     }
 
-    fn below(&mut self, key: Key) -> Result<Vec<Piece>, Self::Error> {
-        let Key::Node(level, ordinal) = key else { return Ok(Vec::new()) };
+    fn below(&mut self, key: PieceKey) -> Result<Vec<Piece>, Self::Error> {
+        let PieceKey::Node(level, ordinal) = key else { return Ok(Vec::new()) };
         let (level, ordinal) = (level.number(), ordinal as usize);
         Ok(match level {
             1 => (ordinal * self.window..(ordinal + 1) * self.window).map(|idx| self.said(idx)).collect(),
@@ -112,8 +117,8 @@ impl Forest for Wood {
         Ok((0..nodes).map(|ordinal| self.node(level.number(), ordinal)).collect())
     }
 
-    fn hits(&mut self) -> Result<Vec<Candidate>, Self::Error> {
-        let hit = |(rank, (idx, score)): (usize, &(usize, u32))| Candidate {
+    fn hits(&mut self) -> Result<Vec<RecallCandidate>, Self::Error> {
+        let hit = |(rank, (idx, score)): (usize, &(usize, u32))| RecallCandidate {
             piece: self.said(*idx),
             score: *score as f32,
             rank: rank as u32,
@@ -123,12 +128,12 @@ impl Forest for Wood {
         Ok(self.hits.iter().enumerate().map(hit).collect())
     }
 
-    fn cost_of_hit(&mut self, hit: &Candidate, grain: Grain, lead: Lead) -> u32 {
+    fn cost_of_hit(&mut self, hit: &RecallCandidate, grain: DetailLevel, lead: HeaderStyle) -> u32 {
         let own = hit.piece.costs.iter().find(|(its, _)| *its == grain).unwrap().1;
         own + match lead {
-            Lead::None => 0,
-            Lead::Number => 3,
-            Lead::Day | Lead::Minute => 9,
+            HeaderStyle::None => 0,
+            HeaderStyle::Number => 3,
+            HeaderStyle::Day | HeaderStyle::Minute => 9,
         }
     }
 
@@ -167,16 +172,16 @@ fn budgets() -> impl Strategy<Value = u32> {
     prop_oneof![3 => 40_u32..3000, 1 => 0_u32..120]
 }
 
-fn packed(wood: &Wood, profile: &str, budget: u32) -> Plan {
+fn packed(wood: &Wood, profile: &str, budget: u32) -> ContextPlan {
     let whole = wood.sizes.iter().map(|size| u64::from(size + 5)).sum();
-    let allotment = Allotment::new(budget, 400, !wood.hits.is_empty(), whole);
+    let allotment = BudgetSplit::new(budget, 400, !wood.hits.is_empty(), whole);
     let profile = Profile::named(profile, 400).unwrap();
     let headings = vec![4; profile.sections.len()];
     pack(&mut wood.clone(), &profile, &headings, budget, &allotment).unwrap()
 }
 
 /// The messages that items tell of, each as often as it is told.
-fn told<'a>(items: impl Iterator<Item = &'a Item>) -> Vec<u32> {
+fn told<'a>(items: impl Iterator<Item = &'a PackedItem>) -> Vec<u32> {
     let mut told: Vec<u32> = items.flat_map(|item| item.span().0..item.span().1).collect();
     told.sort_unstable();
     told
@@ -213,7 +218,7 @@ proptest! {
             prop_assert!(section.is_sorted_by_key(|item| (item.from, item.until)));
         }
         prop_assert_eq!(&plan, &packed(&wood, profile, budget), "the same again");
-        let quotes = |item: &&Item| !matches!(item.reason, PackReason::Hit | PackReason::Neighbour);
+        let quotes = |item: &&PackedItem| !matches!(item.reason, PackReason::Hit | PackReason::Neighbour);
         let told = told(plan.items().filter(quotes));
         prop_assert!(told.windows(2).all(|pair| pair[0] < pair[1]), "{profile} says nothing twice");
     }
@@ -235,9 +240,9 @@ proptest! {
     fn more_budget_never_loses_a_hit_for_a_lesser_one(wood in woods(), budget in 50_u32..800, more in 1_u32..400) {
         let mut wood = wood;
         wood.sizes.iter_mut().for_each(|size| *size = (*size).min(59));
-        let recall = Profile { name: "hits".into(), sections: vec![Section::new(Take::Recall)] };
+        let recall = Profile { name: "hits".into(), sections: vec![Section::new(SectionSource::Recall)] };
         let taken = |budget: u32| {
-            let allotment = Allotment::new(budget, 0, true, u64::MAX / 2);
+            let allotment = BudgetSplit::new(budget, 0, true, u64::MAX / 2);
             let plan = pack(&mut wood.clone(), &recall, &[0], budget, &allotment).unwrap();
             let has = |(idx, _): &(usize, u32)| plan.items().any(|item| item.span().0 as usize == *idx);
             wood.hits.iter().map(has).collect::<Vec<bool>>()
@@ -249,11 +254,11 @@ proptest! {
 
     #[test]
     fn more_budget_never_loses_a_recent_message(wood in woods(), budget in 50_u32..800, more in 1_u32..400) {
-        let recent = Profile { name: "recent".into(), sections: vec![Section::new(Take::Recent)] };
+        let recent = Profile { name: "recent".into(), sections: vec![Section::new(SectionSource::Recent)] };
         let taken = |budget: u32| {
-            let allotment = Allotment::new(budget, 0, false, 0);
+            let allotment = BudgetSplit::new(budget, 0, false, 0);
             let plan = pack(&mut wood.clone(), &recent, &[0], budget, &allotment).unwrap();
-            plan.items().map(|item| (item.span().0, item.grain)).collect::<Vec<_>>()
+            plan.items().map(|item| (item.span().0, item.detail_level)).collect::<Vec<_>>()
         };
         let (less, more) = (taken(budget), taken(budget + more));
         for (idx, grain) in less {
@@ -269,14 +274,14 @@ proptest! {
     ) {
         let mut wood = wood;
         (wood.settled, wood.hits) = (wood.sizes.len(), Vec::new());
-        let allot = |target: u32| Allotment { target, most: target, recent: 100, slack: 0 };
+        let allot = |target: u32| BudgetSplit { target, most: target, recent: 100, slack: 0 };
         let cut = |target: u32| {
             let profile = Profile::named("cut", 100).unwrap();
             pack(&mut wood.clone(), &profile, &[0, 0], target + 40, &allot(target)).unwrap()
         };
         let (less, more) = (cut(budget), cut(budget + more));
         // A complete cover stays complete, and what was left out for want of room only shrinks.
-        let missing = |plan: &Plan| {
+        let missing = |plan: &ContextPlan| {
             let spans = plan.left_out.iter().filter(|it| it.why == SkipReason::NoRoom);
             spans.map(|it| it.until - it.from).sum::<u32>()
         };
@@ -288,7 +293,7 @@ proptest! {
         let ends: Vec<u32> = (0..=sizes.len())
             .map(|end| {
                 let said = sizes[..end].iter().map(|size| u64::from(*size)).sum();
-                settled_end(end as u32, said, sizes[..end].iter().rev().copied(), slack)
+                stable_prefix_end(end as u32, said, sizes[..end].iter().rev().copied(), slack)
             })
             .collect();
         prop_assert!(ends.is_sorted(), "it never goes back");

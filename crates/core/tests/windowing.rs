@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use treering_core::policy::{Preset, SealPolicy, WindowPolicy};
-use treering_core::windowing::{OpenWindow, Piece, Seal, SealReason};
+use treering_core::windowing::{OpenWindow, SealReason, SealedWindow, WindowMessage};
 use treering_core::{MessageIdx, Policy, Role, Timestamp, TurnNo};
 
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ fn conversation(length: usize) -> impl Strategy<Value = Vec<Said>> {
 }
 
 /// The messages with their positions, turns and times, as capture gives them.
-fn pieces(conversation: &[Said]) -> Vec<Piece<'_>> {
+fn pieces(conversation: &[Said]) -> Vec<WindowMessage<'_>> {
     let (mut turn, mut answered, mut at) = (0, false, 0);
     let mut made = Vec::new();
     for (idx, said) in conversation.iter().enumerate() {
@@ -62,7 +62,7 @@ fn pieces(conversation: &[Said]) -> Vec<Piece<'_>> {
         answered |= said.role == Role::Assistant && !said.text.is_empty();
         at += said.minutes * 60_000_000;
         let chars = treering_core::text::chars(&said.text);
-        made.push(Piece {
+        made.push(WindowMessage {
             idx: MessageIdx(idx as u32),
             turn: TurnNo(turn),
             role: said.role,
@@ -76,14 +76,14 @@ fn pieces(conversation: &[Said]) -> Vec<Piece<'_>> {
     made
 }
 
-fn fold(pieces: &[Piece<'_>], policy: &WindowPolicy) -> (Vec<Seal>, OpenWindow) {
+fn fold(pieces: &[WindowMessage<'_>], policy: &WindowPolicy) -> (Vec<SealedWindow>, OpenWindow) {
     let mut window = OpenWindow::default();
     let seals = pieces.iter().flat_map(|piece| window.push(piece, policy)).collect();
     (seals, window)
 }
 
-fn chars_of(pieces: &[Piece<'_>], seal: &Seal) -> u32 {
-    let part = |piece: &Piece<'_>| {
+fn chars_of(pieces: &[WindowMessage<'_>], seal: &SealedWindow) -> u32 {
+    let part = |piece: &WindowMessage<'_>| {
         let from = if piece.idx == seal.from.idx { seal.from.offset } else { 0 };
         let until = if piece.idx == seal.until.idx { seal.until.offset } else { piece.chars };
         if piece.idx < seal.from.idx || piece.idx > seal.until.idx { 0 } else { until - from }
@@ -91,7 +91,7 @@ fn chars_of(pieces: &[Piece<'_>], seal: &Seal) -> u32 {
     pieces.iter().map(part).sum()
 }
 
-fn answers(piece: &Piece<'_>) -> bool {
+fn answers(piece: &WindowMessage<'_>) -> bool {
     piece.role == Role::Assistant && piece.chars > 0
 }
 

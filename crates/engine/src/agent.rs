@@ -7,24 +7,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use treering_core::capture::Outcome;
-use treering_core::chat::{ChatMessage, ChatRequest, End, Usage};
+use treering_core::capture::EntryOutcome;
+use treering_core::chat::{ChatMessage, ChatRequest, FinishReason, Usage};
 use treering_core::packing::Profile;
 use treering_core::redact::Redactions;
 use treering_core::spend::Metered;
 use treering_core::{
-    Advice, Chat, ConversationId, Entry, Json, MessageIdx, NewMessage, ProviderError, Role, ThreadName,
+    ChatModel, ConversationId, Entry, Json, MessageIdx, NewMessage, ProviderError, RetryAdvice, Role,
+    ThreadName,
 };
 
 use crate::context::{Context, ContextRequest};
 use crate::error::{Error, Result};
-use crate::ingest::{Incoming, Matching, Target};
-use crate::memory::Memory;
+use crate::ingest::{AppendTarget, EntryBatch, ReplayDetection};
+use crate::memory::Engine;
 use crate::worker::WorkerHandle;
 
 /// How an agent answers.
 #[derive(Debug, Clone, Default)]
-pub struct AgentSettings {
+pub struct AgentOptions {
     /// What the model is told before everything else.
     pub instructions: Option<String>,
     /// The most tokens of the context; as a context has by itself when absent.
@@ -41,9 +42,9 @@ pub struct AgentSettings {
 
 /// Talks with a model that remembers. Work goes on in the background while it is there.
 pub struct Agent {
-    memory: Memory,
-    chat: Arc<dyn Chat>,
-    settings: AgentSettings,
+    memory: Engine,
+    chat: Arc<dyn ChatModel>,
+    settings: AgentOptions,
     _worker: WorkerHandle,
 }
 
@@ -53,7 +54,7 @@ pub struct Reply {
     /// What the model said.
     pub text: String,
     /// Why it ends there.
-    pub end: End,
+    pub end: FinishReason,
     /// What the call took.
     pub usage: Usage,
     /// What was taken out of the request before it left this machine.
@@ -68,8 +69,8 @@ pub struct Reply {
 
 impl Agent {
     /// An agent over a memory and a model; begins to work in the background.
-    pub fn new(memory: Memory, chat: Arc<dyn Chat>, settings: AgentSettings) -> Result<Self> {
-        let worker = memory.work_in_background()?;
+    pub fn new(memory: Engine, chat: Arc<dyn ChatModel>, settings: AgentOptions) -> Result<Self> {
+        let worker = memory.spawn_worker()?;
         Ok(Self { memory, chat, settings, _worker: worker })
     }
 
@@ -106,7 +107,7 @@ impl Agent {
         &self,
         conversation: ConversationId,
         said: &str,
-        mut call: impl FnMut(&dyn Chat, &ChatRequest) -> (Answered, String),
+        mut call: impl FnMut(&dyn ChatModel, &ChatRequest) -> (Answered, String),
     ) -> Result<Reply> {
         let context = self.context(conversation, said)?;
         let thread: ThreadName = context.receipt.thread.parse()?;
@@ -116,7 +117,7 @@ impl Agent {
             temperature: self.settings.temperature,
             ..ChatRequest::new(prompt(self.settings.instructions.as_deref(), &context, said))
         };
-        let purse = self.memory.purse(Some(conversation));
+        let purse = self.memory.spend_meter(Some(conversation));
         let chat = Metered { chat: &*self.chat, meter: &purse };
         let (mut reply, mut heard) = call(&chat, &request);
         if let Some(pause) = reply.as_ref().err().and_then(worth_a_pause).filter(|_| heard.is_empty()) {
@@ -128,13 +129,13 @@ impl Agent {
         match reply {
             Ok(reply) if reply.text.trim().is_empty() => {
                 let why = match reply.end {
-                    End::Cut => {
+                    FinishReason::Truncated => {
                         "the answer was cut before it said anything: `chat.max_tokens` leaves it too little"
                     }
-                    End::Declined => "the model declined, and said nothing",
-                    End::Complete => "the answer has no text",
+                    FinishReason::Declined => "the model declined, and said nothing",
+                    FinishReason::Complete => "the answer has no text",
                 };
-                Err(Error::Unanswered(ProviderError::lasting(format!("{}: {why}", self.chat.name()))))
+                Err(Error::Unanswered(ProviderError::permanent(format!("{}: {why}", self.chat.name()))))
             }
             Ok(reply) => {
                 let answer = self.store(conversation, &thread, Role::Assistant, &reply.text, None)?;
@@ -155,7 +156,7 @@ impl Agent {
         let mut request = ContextRequest::new(conversation);
         request.query = Some(said.to_owned());
         request.budget = self.settings.budget.unwrap_or(request.budget);
-        request.patience = self.settings.patience;
+        request.gate_timeout = self.settings.patience;
         if let Some(profile) = &self.settings.profile {
             request.profile = profile.clone();
         }
@@ -172,10 +173,10 @@ impl Agent {
     ) -> Result<MessageIdx> {
         let said = NewMessage { parts, ..NewMessage::new(role, text, self.memory.clock().now()) };
         let entries = vec![Entry::message(thread.clone(), said)];
-        let target = Target::Existing(conversation);
-        let stored = self.memory.append(Incoming { target, entries, matching: Matching::None })?;
+        let target = AppendTarget::Existing(conversation);
+        let stored = self.memory.append(EntryBatch { target, entries, matching: ReplayDetection::None })?;
         match stored.outcomes.first() {
-            Some(Outcome::Message(idx)) => Ok(*idx),
+            Some(EntryOutcome::Message(idx)) => Ok(*idx),
             _ => Ok(MessageIdx(stored.conversation.totals.messages.saturating_sub(1))),
         }
     }
@@ -187,7 +188,9 @@ type Answered = std::result::Result<treering_core::chat::ChatReply, ProviderErro
 fn worth_a_pause(error: &ProviderError) -> Option<Duration> {
     const LONGEST_MS: u64 = 10_000;
     match error.advice {
-        Advice::RetryAfter(ms) | Advice::Wait(ms) if ms <= LONGEST_MS => Some(Duration::from_millis(ms)),
+        RetryAdvice::RetryAfter(ms) | RetryAdvice::Throttled(ms) if ms <= LONGEST_MS => {
+            Some(Duration::from_millis(ms))
+        }
         _ => None,
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 /// The folder as an absolute path with symbolic links resolved. A folder that is not on this
 /// machine (an imported conversation's) is only cleaned of `.`, `..` and doubled slashes.
 #[must_use]
-pub fn normalise_cwd(folder: &str) -> String {
+pub fn normalize_cwd(folder: &str) -> String {
     let given = Path::new(folder);
     if let Ok(resolved) = given.canonicalize() {
         return resolved.to_string_lossy().into_owned();
@@ -40,11 +40,11 @@ mod tests {
 
     #[test]
     fn one_spelling_per_folder() {
-        let check = |given: &str, expected: &str| assert_eq!(normalise_cwd(given), expected);
+        let check = |given: &str, expected: &str| assert_eq!(normalize_cwd(given), expected);
         check("/no/such//folder/./x/../y/", "/no/such/folder/y");
         check("/no/../../such", "/such");
         check("C:\\Users\\ana", "C:\\Users\\ana");
-        assert!(Path::new(&normalise_cwd("no-such-relative")).is_absolute());
+        assert!(Path::new(&normalize_cwd("no-such-relative")).is_absolute());
     }
 
     #[cfg(unix)]
@@ -55,6 +55,6 @@ mod tests {
         std::fs::create_dir(&real).unwrap();
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        assert_eq!(normalise_cwd(link.to_str().unwrap()), real.to_str().unwrap());
+        assert_eq!(normalize_cwd(link.to_str().unwrap()), real.to_str().unwrap());
     }
 }

@@ -3,27 +3,27 @@
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use treering_core::commit::{LogEvent, LogLine};
-use treering_core::index::{VectorIndex, Vectors};
+use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::ports::{Change, ChangeFilter, Cursor, JobFilter, NodeFilter, Reader, Span, StoreResult};
+use treering_core::vector_index::{ContentVectors, VectorIndex};
 use treering_core::{
-    Advice, ContentHash, ConversationId, ConversationKey, Embedder, Job, JobKind, Node, NodeId,
-    ProviderError, Timestamp, TurnNo, Write,
+    ContentHash, ConversationId, ConversationKey, Embedder, Job, JobKind, Node, NodeId, ProviderError,
+    RetryAdvice, Timestamp, TurnNo, Write,
 };
 
 use crate::error::Result;
-use crate::memory::Memory;
-use crate::purse::Purse;
+use crate::memory::Engine;
 use crate::search::{call_text, content_hash, embedded_part, node_text};
-use crate::worker::Ran;
+use crate::spend_meter::SpendMeter;
+use crate::worker::JobOutcome;
 
 /// A text to be embedded, under the hash that its vector is kept under.
-pub(crate) type Wanted = (ContentHash, String);
+pub(crate) type TextToEmbed = (ContentHash, String);
 
-impl Memory {
+impl Engine {
     /// The index whose vectors are kept, where it is such a one.
     fn kept_index(&self, reader: &dyn Reader) -> StoreResult<Option<VectorIndex>> {
-        let index = self.index_in_use(reader)?;
+        let index = self.active_vector_index(reader)?;
         let instant = self.embedder_named(&index.model).is_some_and(Embedder::is_instant);
         Ok((!instant).then_some(index))
     }
@@ -36,7 +36,7 @@ impl Memory {
 
 /// Plans jobs for the turns that a commit adds to.
 pub(crate) fn turns(
-    memory: &Memory,
+    memory: &Engine,
     reader: &dyn Reader,
     id: ConversationId,
     writes: &[Write],
@@ -65,7 +65,7 @@ pub(crate) fn turns(
 
 /// Plans the job for a node that is written in the same commit.
 pub(crate) fn node(
-    memory: &Memory,
+    memory: &Engine,
     reader: &dyn Reader,
     id: ConversationId,
     node: &Node,
@@ -83,19 +83,19 @@ fn of_node(node: &Node) -> JobKind {
 
 fn planned(id: ConversationId, kind: JobKind, now: Timestamp) -> [Write; 2] {
     let job = Job::plan(id, kind, now);
-    let line = LogLine {
+    let line = JobEvent {
         at: now,
         conversation: Some(id),
         job: job.id,
-        event: LogEvent::Acquire,
+        event: JobEventKind::Acquire,
         text: format!("{} planned", job.kind),
         took_ms: None,
     };
-    [Write::AddJob(job), Write::AddLog(line)]
+    [Write::AddJob(job), Write::AddJobEvent(line)]
 }
 
 /// The texts of what a job works on.
-fn texts(reader: &dyn Reader, key: &ConversationKey, kind: &JobKind) -> StoreResult<Vec<Wanted>> {
+fn texts(reader: &dyn Reader, key: &ConversationKey, kind: &JobKind) -> StoreResult<Vec<TextToEmbed>> {
     let texts: Vec<String> = match kind {
         JobKind::EmbedTurn(turn) => {
             let span = Span::between(*turn, TurnNo(turn.0.saturating_add(1)));
@@ -112,19 +112,23 @@ fn texts(reader: &dyn Reader, key: &ConversationKey, kind: &JobKind) -> StoreRes
             let filter = NodeFilter { id: Some(id.clone()), ..NodeFilter::at(*level) };
             reader.nodes(key.id, &filter)?.iter().map(node_text).collect()
         }
-        JobKind::Summarise(_) => Vec::new(),
+        JobKind::Summarize(_) => Vec::new(),
     };
     Ok(wanted(texts.iter().map(String::as_str)))
 }
 
 /// The parts of texts that are embedded, with what their vectors are kept under.
-pub(crate) fn wanted<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<Wanted> {
+pub(crate) fn wanted<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<TextToEmbed> {
     let parts = texts.map(embedded_part).filter(|part| !part.is_empty());
     parts.map(|part| (content_hash(part), part.to_owned())).collect()
 }
 
 /// Those of the texts that a model has no vectors for yet, each once.
-pub(crate) fn missing(reader: &dyn Reader, model: &str, texts: Vec<Wanted>) -> StoreResult<Vec<Wanted>> {
+pub(crate) fn missing(
+    reader: &dyn Reader,
+    model: &str,
+    texts: Vec<TextToEmbed>,
+) -> StoreResult<Vec<TextToEmbed>> {
     let hashes: Vec<ContentHash> = texts.iter().map(|(hash, _)| *hash).collect();
     let there = reader.vectors(model, &hashes)?;
     let mut seen = HashSet::new();
@@ -137,28 +141,28 @@ pub(crate) fn missing(reader: &dyn Reader, model: &str, texts: Vec<Wanted>) -> S
 /// failed, and harms nothing else.
 pub(crate) fn vectors_of(
     embedder: &dyn Embedder,
-    texts: &[Wanted],
-    purse: &Purse,
-) -> std::result::Result<Vectors, ProviderError> {
+    texts: &[TextToEmbed],
+    purse: &SpendMeter,
+) -> std::result::Result<ContentVectors, ProviderError> {
     if texts.is_empty() {
         return Ok(Vec::new());
     }
     let parts: Vec<&str> = texts.iter().map(|(_, text)| text.as_str()).collect();
     let asked = catch_unwind(AssertUnwindSafe(|| embedder.embed_metered(&parts, purse)));
     let vectors = asked.unwrap_or_else(|_| {
-        Err(ProviderError::lasting(format!("the embedder {:?} broke down", embedder.name())))
+        Err(ProviderError::permanent(format!("the embedder {:?} broke down", embedder.name())))
     })?;
     let (dims, name) = (embedder.dims(), embedder.name());
     if vectors.len() != texts.len() {
         let (had, wanted) = (vectors.len(), texts.len());
-        return Err(ProviderError::passing(format!("{name:?} gave {had} vectors for {wanted} texts")));
+        return Err(ProviderError::transient(format!("{name:?} gave {had} vectors for {wanted} texts")));
     }
     if let Some(odd) = vectors.iter().find(|vector| vector.len() != dims) {
         let had = odd.len();
-        return Err(ProviderError::lasting(format!("{name:?} gave a vector of {had} numbers, not {dims}")));
+        return Err(ProviderError::permanent(format!("{name:?} gave a vector of {had} numbers, not {dims}")));
     }
     if vectors.iter().flatten().any(|number| !number.is_finite()) {
-        return Err(ProviderError::passing(format!(
+        return Err(ProviderError::transient(format!(
             "{name:?} gave a vector with something that is no number"
         )));
     }
@@ -167,7 +171,7 @@ pub(crate) fn vectors_of(
 
 /// Runs embedding jobs: those of a conversation together, with one call of the embedder and one commit. An embedder
 /// that costs nothing takes those of several. Says what became of each.
-pub(crate) fn run(memory: &Memory, jobs: &[Job]) -> Result<Vec<Ran>> {
+pub(crate) fn run(memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     let is_remote = memory.embedders().any(Embedder::is_remote);
     let together = |a: &Job, b: &Job| !is_remote || a.conversation == b.conversation;
     let mut ran = Vec::with_capacity(jobs.len());
@@ -177,7 +181,7 @@ pub(crate) fn run(memory: &Memory, jobs: &[Job]) -> Result<Vec<Ran>> {
     Ok(ran)
 }
 
-fn run_together(memory: &Memory, jobs: &[Job]) -> Result<Vec<Ran>> {
+fn run_together(memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     let reader = memory.reader()?;
     let Some(index) = memory.kept_index(&*reader)? else {
         drop(reader);
@@ -187,7 +191,7 @@ fn run_together(memory: &Memory, jobs: &[Job]) -> Result<Vec<Ran>> {
         drop(reader);
         let why =
             format!("the model {:?}, whose vectors search goes by, is not configured here", index.model);
-        return Ok(jobs.iter().map(|_| Ran::Failed(ProviderError::lasting(why.clone()))).collect());
+        return Ok(jobs.iter().map(|_| JobOutcome::Failed(ProviderError::permanent(why.clone()))).collect());
     };
     let mut texts_of_all = Vec::new();
     for job in jobs {
@@ -195,24 +199,29 @@ fn run_together(memory: &Memory, jobs: &[Job]) -> Result<Vec<Ran>> {
     }
     let lacking = missing(&*reader, &index.model, texts_of_all)?;
     drop(reader);
-    let purse = memory.purse(jobs.first().map(|job| job.conversation));
-    match memory.asking(&index.model, || vectors_of(embedder, &lacking, &purse)) {
+    let purse = memory.spend_meter(jobs.first().map(|job| job.conversation));
+    match memory.with_circuit_breaker(&index.model, || vectors_of(embedder, &lacking, &purse)) {
         Ok(vectors) => finish(memory, jobs, Some((index.model, vectors)), &purse.note()),
         // One text may be what is wrong: each job stands for itself then. Not where nobody is there to ask.
-        Err(error) if jobs.len() > 1 && error.advice == Advice::GiveUp => {
+        Err(error) if jobs.len() > 1 && error.advice == RetryAdvice::GiveUp => {
             let each = jobs.iter().map(|job| run_together(memory, std::slice::from_ref(job)));
             Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
         }
         Err(error) => {
             let error = ProviderError { reason: format!("{}{}", error.reason, purse.note()), ..error };
-            Ok(jobs.iter().map(|_| Ran::Failed(error.clone())).collect())
+            Ok(jobs.iter().map(|_| JobOutcome::Failed(error.clone())).collect())
         }
     }
 }
 
 /// Keeps vectors and takes the jobs away that are done with them. What came to a turn meanwhile has
 /// its job run again. The note about the call that all of them made stands in the line of the first.
-fn finish(memory: &Memory, jobs: &[Job], made: Option<(String, Vectors)>, note: &str) -> Result<Vec<Ran>> {
+fn finish(
+    memory: &Engine,
+    jobs: &[Job],
+    made: Option<(String, ContentVectors)>,
+    note: &str,
+) -> Result<Vec<JobOutcome>> {
     let (owner, jobs, now, note) = (memory.clone(), jobs.to_vec(), memory.clock().now(), note.to_owned());
     memory.commit_with(memory.tenant_scope(), move |reader| {
         let mut writes = Vec::new();
@@ -225,7 +234,7 @@ fn finish(memory: &Memory, jobs: &[Job], made: Option<(String, Vectors)>, note: 
         for job in &jobs {
             let key = owner.key(job.conversation);
             let Some(mut stored) = reader.job(job)? else {
-                ran.push(Ran::Moot);
+                ran.push(JobOutcome::Stale);
                 continue;
             };
             if let Some((model, _)) = &made {
@@ -234,26 +243,26 @@ fn finish(memory: &Memory, jobs: &[Job], made: Option<(String, Vectors)>, note: 
                 if lacking.iter().any(|(hash, _)| !fresh.contains(hash)) {
                     stored.release(now);
                     writes.push(Write::PutJob(stored));
-                    ran.push(Ran::Moot);
+                    ran.push(JobOutcome::Stale);
                     continue;
                 }
             }
             writes.push(Write::RemoveJob(stored));
-            let note = if ran.contains(&Ran::Done) { "" } else { note.as_str() };
-            writes.push(Write::AddLog(released(job, now, note)));
-            ran.push(Ran::Done);
+            let note = if ran.contains(&JobOutcome::Done) { "" } else { note.as_str() };
+            writes.push(Write::AddJobEvent(released(job, now, note)));
+            ran.push(JobOutcome::Done);
         }
         Ok((writes, ran))
     })
 }
 
-fn released(job: &Job, now: Timestamp, note: &str) -> LogLine {
+fn released(job: &Job, now: Timestamp, note: &str) -> JobEvent {
     let after = now.as_micros().saturating_sub(job.planned_at.as_micros()).max(0) / 1000;
-    LogLine {
+    JobEvent {
         at: now,
         conversation: Some(job.conversation),
         job: job.id,
-        event: LogEvent::Release,
+        event: JobEventKind::Release,
         text: format!("{} done, {after} ms after planning{note}", job.kind),
         took_ms: None,
     }
@@ -266,7 +275,7 @@ pub(crate) const fn is_embedding(job: &Job) -> bool {
 
 /// The turns and nodes of a conversation that lack a kept vector and have no job for it: the jobs
 /// that are missing.
-pub(crate) fn gaps(memory: &Memory, reader: &dyn Reader, id: ConversationId) -> StoreResult<Vec<JobKind>> {
+pub(crate) fn gaps(memory: &Engine, reader: &dyn Reader, id: ConversationId) -> StoreResult<Vec<JobKind>> {
     let Some(index) = memory.kept_index(reader)? else { return Ok(Vec::new()) };
     let key = memory.key(id);
     let planned = reader.jobs(&JobFilter::of(id))?;
@@ -291,12 +300,12 @@ fn identity(kind: &JobKind) -> Option<(u8, u32, Option<&NodeId>)> {
     match kind {
         JobKind::EmbedTurn(turn) => Some((0, turn.0, None)),
         JobKind::EmbedNode(level, ordinal, node) => Some((level.number(), *ordinal, Some(node))),
-        JobKind::Summarise(_) => None,
+        JobKind::Summarize(_) => None,
     }
 }
 
 /// Plans the jobs that are missing in a conversation, and says how many.
-pub(crate) fn fill_gaps(memory: &Memory, id: ConversationId) -> Result<usize> {
+pub(crate) fn fill_gaps(memory: &Engine, id: ConversationId) -> Result<usize> {
     let (owner, now) = (memory.clone(), memory.clock().now());
     memory.commit_with(memory.scope_of(id), move |reader| {
         let gaps = gaps(&owner, reader, id)?;
@@ -308,8 +317,11 @@ pub(crate) fn fill_gaps(memory: &Memory, id: ConversationId) -> Result<usize> {
 
 /// Vectors of texts that no message, tool call or node has any more, by model. Content that is replaced leaves its
 /// vector behind, which serves again where the same content comes back, as when a tree is grown anew.
-pub(crate) fn unowned(memory: &Memory, reader: &dyn Reader) -> StoreResult<Vec<(String, Vec<ContentHash>)>> {
-    let index = memory.index_in_use(reader)?;
+pub(crate) fn orphaned_vectors(
+    memory: &Engine,
+    reader: &dyn Reader,
+) -> StoreResult<Vec<(String, Vec<ContentHash>)>> {
+    let index = memory.active_vector_index(reader)?;
     let models = std::iter::once(index.model).chain(index.next.map(|next| next.model));
     let mut unowned = Vec::new();
     for model in models {
@@ -336,13 +348,13 @@ pub(crate) fn unowned(memory: &Memory, reader: &dyn Reader) -> StoreResult<Vec<(
 }
 
 /// Removes vectors of texts that are not there any more, and says how many.
-pub(crate) fn remove_unowned(memory: &Memory) -> Result<usize> {
-    if unowned(memory, &*memory.reader()?)?.is_empty() {
+pub(crate) fn remove_unowned(memory: &Engine) -> Result<usize> {
+    if orphaned_vectors(memory, &*memory.reader()?)?.is_empty() {
         return Ok(0);
     }
     let owner = memory.clone();
     memory.commit_with(memory.tenant_scope(), move |reader| {
-        let unowned = unowned(&owner, reader)?;
+        let unowned = orphaned_vectors(&owner, reader)?;
         let number = unowned.iter().map(|(_, contents)| contents.len()).sum();
         let writes = unowned.into_iter().map(|(model, contents)| Write::RemoveVectors(model, contents));
         Ok((writes.collect(), number))

@@ -23,7 +23,7 @@ pub enum Error {
     Unanswered(treering_core::ProviderError),
     /// There is no such conversation.
     #[error("no conversation is called {reference:?}{}", did_you_mean(.near))]
-    NoConversation {
+    ConversationNotFound {
         /// What was asked for.
         reference: String,
         /// The slugs that may have been meant.
@@ -63,7 +63,7 @@ impl From<Invalid> for Error {
 impl Error {
     /// There is no conversation with this id.
     pub(crate) fn no_conversation(id: ConversationId) -> Self {
-        Self::NoConversation { reference: id.to_string(), near: Vec::new() }
+        Self::ConversationNotFound { reference: id.to_string(), near: Vec::new() }
     }
 
     /// What a person can do about it, in one sentence.
@@ -73,7 +73,7 @@ impl Error {
             Self::Store(error) => error.hint(),
             Self::Invalid(_) | Self::Provider(_) => None,
             Self::Unanswered(_) => Some("what was said is stored; ask again when the model answers".into()),
-            Self::NoConversation { .. } => Some(
+            Self::ConversationNotFound { .. } => Some(
                 "`treering sessions` lists them; a slug, an id or the first digits of one will do".into(),
             ),
             Self::NoNode(_) => Some("`treering show --tree` lists the nodes of a conversation".into()),

@@ -7,9 +7,9 @@ use treering_core::ports::{ConversationFilter, ConversationQuery, Span};
 use treering_core::{Conversation, ConversationId, ExportItem, MessageIdx, Reader, ThreadName, TurnNo};
 
 use crate::error::Error;
-use crate::memory::Memory;
+use crate::memory::Engine;
 
-impl Memory {
+impl Engine {
     /// Hands over these conversations, or all of them where none is named, as they are at one moment. Appending the items
     /// of a conversation in this order gives the same conversation.
     pub fn export<E: From<Error>>(

@@ -2,15 +2,15 @@
 
 use treering_core::Conversation;
 use treering_core::ports::{ConversationFilter, ConversationQuery, Reader};
-use treering_core::slug::meant;
+use treering_core::slug::suggest_slugs;
 
 use crate::error::{Error, Result};
-use crate::memory::Memory;
+use crate::memory::Engine;
 
 /// How many of the latest conversations are looked at for what somebody may have meant.
 const LOOKED_AT: usize = 500;
 
-impl Memory {
+impl Engine {
     /// The conversation that goes by a slug, an id, or the first digits of one.
     pub fn find(&self, reference: &str) -> Result<Conversation> {
         let reader = self.reader()?;
@@ -26,7 +26,7 @@ impl Memory {
         match (found.len(), found.pop()) {
             (_, None) => {
                 let near = self.meant(&*reader, reference)?;
-                Err(Error::NoConversation { reference: reference.to_owned(), near })
+                Err(Error::ConversationNotFound { reference: reference.to_owned(), near })
             }
             (1, Some(one)) => Ok(one),
             (_, Some(last)) => {
@@ -40,6 +40,6 @@ impl Memory {
     fn meant(&self, reader: &dyn Reader, reference: &str) -> Result<Vec<String>> {
         let latest = reader.conversations(&ConversationQuery::List(&ConversationFilter::all(LOOKED_AT)))?;
         let slugs: Vec<&str> = latest.iter().map(|conversation| conversation.slug.as_str()).collect();
-        Ok(meant(reference, &slugs).into_iter().map(str::to_owned).collect())
+        Ok(suggest_slugs(reference, &slugs).into_iter().map(str::to_owned).collect())
     }
 }

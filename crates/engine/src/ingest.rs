@@ -3,37 +3,37 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use treering_core::capture::{Captured, CountedEntry, Outcome, capture, ids_of};
+use treering_core::capture::{CapturePlan, CountedEntry, EntryOutcome, capture, ids_of};
 use treering_core::conversation::Totals;
-use treering_core::growth::Growth;
 use treering_core::ports::{ExistingItem, Span, StoreResult};
 use treering_core::slug::{as_slug, slug_of};
+use treering_core::tree_state::TreeState;
 use treering_core::{
     CommitScope, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState, Entry,
-    EntryKind, ExternalId, Invalid, MessageIdx, Naming, NewConversation, Reader, Timestamp, Write,
+    EntryKind, ExternalId, Invalid, MessageIdx, NewConversation, Reader, Timestamp, TitleSource, Write,
 };
 
-use crate::cwd::normalise_cwd;
+use crate::cwd::normalize_cwd;
 use crate::embed;
 use crate::error::Result;
-use crate::grow::{Grower, policy_of};
-use crate::memory::Memory;
+use crate::memory::Engine;
+use crate::tree_planner::{TreePlanner, policy_of};
 
 /// Which conversation entries belong to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum AppendTarget {
     /// One that is there.
     Existing(ConversationId),
     /// The one with this id or external id; made where it is missing.
-    Named(NewConversation),
+    FindOrCreate(NewConversation),
     /// One without an identity of its own: the conversation under this external id, numbered
     /// where several share it, whose messages and these entries agree as far as both go.
-    Lineage(NewConversation),
+    MatchContent(NewConversation),
 }
 
 /// How entries are told from those stored before, beside their external ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Matching {
+pub enum ReplayDetection {
     /// They are not: each is new.
     #[default]
     None,
@@ -41,51 +41,53 @@ pub enum Matching {
     Position,
     /// They have external ids that no two conversations share: what another one has is left
     /// there, as when a session was continued in a new file that repeats the old one.
-    Everywhere,
+    AcrossConversations,
 }
 
 /// Entries for one conversation.
 #[derive(Debug, Clone)]
-pub struct Incoming {
+pub struct EntryBatch {
     /// Which conversation.
-    pub target: Target,
+    pub target: AppendTarget,
     /// What arrives, in order.
     pub entries: Vec<Entry>,
     /// How replays are recognised.
-    pub matching: Matching,
+    pub matching: ReplayDetection,
 }
 
 /// What became of entries.
 #[derive(Debug, Clone)]
-pub struct Appended {
+pub struct AppendReport {
     /// The conversation as it is now.
     pub conversation: Conversation,
     /// Whether it was made for these entries.
     pub created: bool,
     /// What became of each entry, in order.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<EntryOutcome>,
 }
 
-impl Memory {
+impl Engine {
     /// Stores entries: all of them or, on an error, none. Durable when it returns.
-    pub fn append(&self, incoming: Incoming) -> Result<Appended> {
+    pub fn append(&self, incoming: EntryBatch) -> Result<AppendReport> {
         let planner = self.planner(incoming)?;
         self.commit_with(planner.scope()?, move |reader| planner.plan(reader))
     }
 
     /// What [`Memory::append`] would do; nothing is written.
-    pub fn preview(&self, incoming: Incoming) -> Result<Appended> {
+    pub fn preview(&self, incoming: EntryBatch) -> Result<AppendReport> {
         let planner = self.planner(incoming)?;
         Ok(planner.plan(&*self.reader()?)?.1)
     }
 
-    fn planner(&self, incoming: Incoming) -> Result<Planner> {
-        let Incoming { mut target, entries, matching } = incoming;
-        if let Target::Named(about) | Target::Lineage(about) = &mut target {
+    fn planner(&self, incoming: EntryBatch) -> Result<AppendPlanner> {
+        let EntryBatch { mut target, entries, matching } = incoming;
+        if let AppendTarget::FindOrCreate(about) | AppendTarget::MatchContent(about) = &mut target {
             normalise(about);
         }
         let drawn = match &target {
-            Target::Named(NewConversation { id: None, external_id: None, .. }) => Some(draw_id()?),
+            AppendTarget::FindOrCreate(NewConversation { id: None, external_id: None, .. }) => {
+                Some(draw_id()?)
+            }
             _ => None,
         };
         let first = entries.iter().find_map(Entry::at);
@@ -93,7 +95,7 @@ impl Memory {
         let tokens = |text: &str| self.count_tokens(text);
         let entries = entries.into_iter().map(|entry| Ok(entry.counted(&tokens)?)).collect::<Result<_>>()?;
         let (memory, now) = (self.clone(), self.clock().now());
-        Ok(Planner { memory, now, drawn, target, matching, entries, first, latest })
+        Ok(AppendPlanner { memory, now, drawn, target, matching, entries, first, latest })
     }
 }
 
@@ -101,7 +103,7 @@ impl Memory {
 /// another machine.
 fn normalise(about: &mut NewConversation) {
     if let (None, Some(cwd)) = (about.id, &mut about.cwd) {
-        *cwd = normalise_cwd(cwd);
+        *cwd = normalize_cwd(cwd);
     }
 }
 
@@ -113,12 +115,12 @@ fn draw_id() -> Result<ConversationId> {
     Ok(ConversationId::from_bytes(bytes))
 }
 
-struct Planner {
-    memory: Memory,
+struct AppendPlanner {
+    memory: Engine,
     now: Timestamp,
     drawn: Option<ConversationId>,
-    target: Target,
-    matching: Matching,
+    target: AppendTarget,
+    matching: ReplayDetection,
     /// The entries, counted before the store is held.
     entries: Vec<CountedEntry>,
     /// The moment of the first entry that has one.
@@ -127,13 +129,13 @@ struct Planner {
     latest: Option<Timestamp>,
 }
 
-impl Planner {
+impl AppendPlanner {
     /// One conversation, where it is known beforehand which one: nothing else of the tenant has to hold still.
     fn scope(&self) -> Result<CommitScope> {
         let id = match (&self.target, self.matching) {
-            (_, Matching::Everywhere) | (Target::Lineage(_), _) => None,
-            (Target::Existing(id), _) => Some(*id),
-            (Target::Named(about), _) => match &about.external_id {
+            (_, ReplayDetection::AcrossConversations) | (AppendTarget::MatchContent(_), _) => None,
+            (AppendTarget::Existing(id), _) => Some(*id),
+            (AppendTarget::FindOrCreate(about), _) => match &about.external_id {
                 Some(external) => {
                     let found = self.memory.reader()?.conversation_by_external_id(external)?;
                     found.map(|found| found.id).or_else(|| self.id_of(about))
@@ -151,14 +153,16 @@ impl Planner {
         about.id.or(derived).or(self.drawn)
     }
 
-    fn plan(&self, reader: &dyn Reader) -> StoreResult<(Vec<Write>, Appended)> {
+    fn plan(&self, reader: &dyn Reader) -> StoreResult<(Vec<Write>, AppendReport)> {
         let entries = &self.entries;
         let (conversation, created) = self.conversation(reader)?;
         let key = self.key(conversation.id);
         let matched = match self.matching {
-            Matching::Position if !created => self.match_by_position(reader, &key, conversation.totals)?,
-            Matching::Everywhere => self.match_elsewhere(reader, conversation.id)?,
-            Matching::Position | Matching::None => vec![None; entries.len()],
+            ReplayDetection::Position if !created => {
+                self.match_by_position(reader, &key, conversation.totals)?
+            }
+            ReplayDetection::AcrossConversations => self.match_elsewhere(reader, conversation.id)?,
+            ReplayDetection::Position | ReplayDetection::None => vec![None; entries.len()],
         };
         let fresh = unmatched(entries, &matched);
         let known = if created { HashMap::new() } else { known(reader, &key, &fresh)? };
@@ -169,7 +173,8 @@ impl Planner {
             last_activity: conversation.last_activity,
         };
         let tokens = |text: &str| self.memory.count_tokens(text);
-        let Captured { mut conversation, writes, outcomes } = capture(conversation, known, &fresh, &tokens)?;
+        let CapturePlan { mut conversation, writes, outcomes } =
+            capture(conversation, known, &fresh, &tokens)?;
         // What something was added to is not as it was; otherwise it may be.
         let stored = if writes.is_empty() { reader.conversation(key.id)? } else { None };
         let threads = stored.as_ref().map_or(&[][..], |stored| &stored.threads);
@@ -190,7 +195,7 @@ impl Planner {
         all.extend(embedded);
         let mut fresh = outcomes.into_iter();
         let outcomes = matched.into_iter().filter_map(|m| m.or_else(|| fresh.next())).collect();
-        Ok((all, Appended { conversation, created: created && !missing, outcomes }))
+        Ok((all, AppendReport { conversation, created: created && !missing, outcomes }))
     }
 
     /// Plans the windows that the new messages seal, and those anew that new results of tools belong to.
@@ -206,7 +211,7 @@ impl Planner {
             _ => None,
         });
         let policy = policy_of(self.memory.policy(), conversation)?;
-        let grower = Grower { reader, key, policy: &policy, now: self.now };
+        let grower = TreePlanner { reader, key, policy: &policy, now: self.now };
         let mut grown = grower.add(conversation, messages)?;
         for write in writes {
             if let Write::FinishToolCall(_, turn, order, _) = write {
@@ -223,12 +228,12 @@ impl Planner {
     /// The conversation the entries belong to, and whether it has to be made.
     fn conversation(&self, reader: &dyn Reader) -> StoreResult<(Conversation, bool)> {
         match &self.target {
-            Target::Existing(id) => match reader.conversation(*id)? {
+            AppendTarget::Existing(id) => match reader.conversation(*id)? {
                 Some(conversation) => Ok((conversation, false)),
                 None => Err(Invalid::new(format!("conversation {id}"), "it does not exist").into()),
             },
-            Target::Named(about) => self.named(reader, about),
-            Target::Lineage(about) => {
+            AppendTarget::FindOrCreate(about) => self.named(reader, about),
+            AppendTarget::MatchContent(about) => {
                 let Some(base) = &about.external_id else { return self.named(reader, about) };
                 for number in 1.. {
                     let mut about = about.clone();
@@ -262,7 +267,7 @@ impl Planner {
             id,
             slug: Conversation::untitled_slug(id),
             title: None,
-            naming: Naming::Untitled,
+            title_source: TitleSource::Untitled,
             participants: about.participants.clone(),
             cwd: about.cwd.clone(),
             project_path: about.project_path.clone(),
@@ -273,7 +278,7 @@ impl Planner {
             totals: Totals::default(),
             threads: Vec::new(),
             policy: about.policy.clone(),
-            growth: Growth::default(),
+            tree_state: TreeState::default(),
         };
         Ok((conversation, true))
     }
@@ -291,20 +296,20 @@ impl Planner {
         reader: &dyn Reader,
         key: &ConversationKey,
         totals: Totals,
-    ) -> StoreResult<Vec<Option<Outcome>>> {
+    ) -> StoreResult<Vec<Option<EntryOutcome>>> {
         let mut stored = stored_hashes(reader, key)?.into_iter();
         let mut calls = totals.tool_calls;
         let matched = self.entries.iter().map(|entry| match &entry.kind {
             EntryKind::Message(message) => {
                 let same = stored.next()? == message.hash;
-                let outcome = if same { Outcome::Known } else { Outcome::Differs };
+                let outcome = if same { EntryOutcome::AlreadyStored } else { EntryOutcome::ContentDiffers };
                 message.body.external_id.is_none().then_some(outcome)
             }
             // A call that is waiting for its result is found by its external id.
             EntryKind::ToolCall(call) => {
                 let before = calls > 0;
                 calls = calls.saturating_sub(1);
-                (before && call.external_id.is_none()).then_some(Outcome::Known)
+                (before && call.external_id.is_none()).then_some(EntryOutcome::AlreadyStored)
             }
             EntryKind::ToolResult { .. } | EntryKind::Fork { .. } => None,
         });
@@ -316,14 +321,14 @@ impl Planner {
         &self,
         reader: &dyn Reader,
         here: ConversationId,
-    ) -> StoreResult<Vec<Option<Outcome>>> {
+    ) -> StoreResult<Vec<Option<EntryOutcome>>> {
         let entries = &self.entries;
         let mut holders = reader.owners(&ids_of(entries))?.into_iter();
         let matched = entries.iter().map(|entry| {
             entry.external_id()?;
             let holder = holders.next()??;
             let forks = matches!(entry.kind, EntryKind::Fork { .. });
-            (holder != here && !forks).then_some(Outcome::Elsewhere)
+            (holder != here && !forks).then_some(EntryOutcome::InOtherConversation)
         });
         Ok(matched.collect())
     }
@@ -337,7 +342,7 @@ impl Planner {
         grew: bool,
     ) -> StoreResult<()> {
         let mut wish = None;
-        if let Target::Named(about) | Target::Lineage(about) = &self.target {
+        if let AppendTarget::FindOrCreate(about) | AppendTarget::MatchContent(about) = &self.target {
             // A conversation that is open here stays open.
             if before.created || (grew && before.state != ConversationState::Open) {
                 conversation.state = about.state;
@@ -345,9 +350,9 @@ impl Planner {
             conversation.cwd = conversation.cwd.take().or_else(|| about.cwd.clone());
             conversation.project_path =
                 conversation.project_path.take().or_else(|| about.project_path.clone());
-            if about.title.is_some() && self.retitles(about, before, conversation.naming, grew) {
+            if about.title.is_some() && self.retitles(about, before, conversation.title_source, grew) {
                 conversation.title.clone_from(&about.title);
-                conversation.naming = about.naming;
+                conversation.title_source = about.naming;
             }
             wish = about.slug.as_deref().map(as_slug).filter(|slug| !slug.is_empty());
         }
@@ -364,13 +369,13 @@ impl Planner {
     }
 
     /// Whether the title of the source replaces the one that the conversation has.
-    fn retitles(&self, about: &NewConversation, before: &Before, naming: Naming, grew: bool) -> bool {
+    fn retitles(&self, about: &NewConversation, before: &Before, naming: TitleSource, grew: bool) -> bool {
         // Of two titles from the source the one that came with the later news counts. An export, which names the id, has
         // news only where it adds something.
         let news = grew || about.id.is_none();
         let latest = self.latest.is_none_or(|latest| latest >= before.last_activity);
         let current = before.created || (news && latest);
-        naming < about.naming || (naming == about.naming && naming != Naming::Person && current)
+        naming < about.naming || (naming == about.naming && naming != TitleSource::Person && current)
     }
 }
 
@@ -383,7 +388,7 @@ struct Before {
 }
 
 /// The entries that are not yet accounted for; mostly all of them.
-fn unmatched<'a>(entries: &'a [CountedEntry], matched: &[Option<Outcome>]) -> Cow<'a, [CountedEntry]> {
+fn unmatched<'a>(entries: &'a [CountedEntry], matched: &[Option<EntryOutcome>]) -> Cow<'a, [CountedEntry]> {
     if matched.iter().all(Option::is_none) {
         return Cow::Borrowed(entries);
     }

@@ -9,11 +9,11 @@ use treering_core::ports::StoreResult;
 use treering_core::{Job, Reader, Store, Timestamp, Write};
 
 use crate::error::Result;
-use crate::memory::Memory;
+use crate::memory::Engine;
 
 /// A job that is held, for its tenant, and since when its lease runs.
-struct Held {
-    memory: Memory,
+struct LeasedJob {
+    memory: Engine,
     job: Job,
     since: Instant,
 }
@@ -21,7 +21,7 @@ struct Held {
 /// The leases of one worker.
 pub(crate) struct Leases {
     worker: String,
-    held: Mutex<Vec<Held>>,
+    held: Mutex<Vec<LeasedJob>>,
 }
 
 impl Leases {
@@ -39,15 +39,15 @@ impl Leases {
     }
 
     /// Renews the leases of these jobs from now on.
-    pub(crate) fn add(&self, memory: &Memory, jobs: &[Job]) {
+    pub(crate) fn add(&self, memory: &Engine, jobs: &[Job]) {
         let since = Instant::now();
-        let held = jobs.iter().map(|job| Held { memory: memory.clone(), job: job.clone(), since });
+        let held = jobs.iter().map(|job| LeasedJob { memory: memory.clone(), job: job.clone(), since });
         self.lock().extend(held);
     }
 
     /// Stops renewing the leases of jobs that have run.
-    pub(crate) fn remove(&self, memory: &Memory, jobs: &[Job]) {
-        let is_one = |held: &Held| {
+    pub(crate) fn remove(&self, memory: &Engine, jobs: &[Job]) {
+        let is_one = |held: &LeasedJob| {
             held.memory.tenant() == memory.tenant() && jobs.iter().any(|job| job.id == held.job.id)
         };
         self.lock().retain(|held| !is_one(held));
@@ -68,8 +68,8 @@ impl Leases {
                 let (worker, troubled) = (self.worker.clone(), memory.clone());
                 let renewed = self.change(&memory, job, move |reader, job, now| {
                     job.lease(&worker, now);
-                    if troubled.is_troubled(reader, &job.kind)? {
-                        job.wait_in_vain("there is no answer yet");
+                    if troubled.is_circuit_open(reader, &job.kind)? {
+                        job.mark_stalled("there is no answer yet");
                     }
                     Ok(())
                 });
@@ -79,10 +79,10 @@ impl Leases {
     }
 
     /// Gives every job back untried, and renews nothing of what is held now any more. Returns how many jobs there were.
-    pub(crate) fn give_back(&self) -> Result<usize> {
+    pub(crate) fn release_all(&self) -> Result<usize> {
         let held: Vec<_> = self.lock().drain(..).collect();
         let count = held.len();
-        for Held { memory, job, .. } in held {
+        for LeasedJob { memory, job, .. } in held {
             self.change(&memory, job, |_, job, now| {
                 job.release(now);
                 Ok(())
@@ -94,14 +94,14 @@ impl Leases {
     /// Changes a job, if this worker still has it.
     fn change(
         &self,
-        memory: &Memory,
+        memory: &Engine,
         job: Job,
         change: impl Fn(&dyn Reader, &mut Job, Timestamp) -> StoreResult<()> + Send + 'static,
     ) -> Result<()> {
         let (worker, now) = (self.worker.clone(), memory.clock().now());
         memory.commit_with(memory.scope_of(job.conversation), move |reader| {
             let mut writes = Vec::new();
-            if let Some(mut job) = reader.job(&job)?.filter(|job| job.is_held_by(&worker)) {
+            if let Some(mut job) = reader.job(&job)?.filter(|job| job.is_leased_by(&worker)) {
                 change(reader, &mut job, now)?;
                 writes.push(Write::PutJob(job));
             }
@@ -109,7 +109,7 @@ impl Leases {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<LeasedJob>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

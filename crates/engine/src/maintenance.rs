@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::memory::Memory;
+use crate::memory::Engine;
 
-impl Memory {
+impl Engine {
     /// Why the store refuses every write until it is reopened, if it does: an I/O error stopped it. Reads go on.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {

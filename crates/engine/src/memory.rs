@@ -7,42 +7,42 @@ use treering_core::conversation::Totals;
 use treering_core::job::RetryPolicy;
 use treering_core::parameters::Assignment;
 use treering_core::ports::{
-    ConversationFilter, ConversationQuery, Description, Item, ItemRef, Span, StoreResult,
+    ConversationFilter, ConversationQuery, Description, ItemRef, Span, StoreResult, StoredItem,
 };
 use treering_core::slug::slug_of;
 use treering_core::{
     Clock, CommitScope, Conversation, ConversationId, ConversationKey, ConversationState, Embedder, Invalid,
-    Message, MessageIdx, Naming, Policy, Reader, Store, StoreError, Summarizer, TenantId, Tokenizer,
+    Message, MessageIdx, Policy, Reader, Store, StoreError, Summarizer, TenantId, TitleSource, Tokenizer,
     ToolCall, Turn, TurnNo, Write,
 };
 
-use crate::context::Tally;
+use crate::circuit_breaker::CircuitBreakers;
+use crate::context::ContextCache;
 use crate::error::{Error, Result};
-use crate::grow::{Grower, policy_of};
-use crate::material::LastLong;
-use crate::purse::SpendSettings;
-use crate::rests::Rests;
-use crate::search::Arenas;
+use crate::search::IndexCache;
+use crate::spend_meter::SpendLimits;
+use crate::summary_input::LongMessageCache;
+use crate::tree_planner::{TreePlanner, policy_of};
 use crate::worker::{Worker, WorkerHandle};
 
 /// A memory: one tenant's conversations in one store. Cheap to clone and to share.
 #[derive(Clone)]
-pub struct Memory {
-    shared: Arc<Shared>,
+pub struct Engine {
+    shared: Arc<EngineShared>,
     tenant: TenantId,
 }
 
 /// What all tenants of a memory share.
-struct Shared {
-    parts: Parts,
-    arenas: Arenas,
-    tally: Tally,
-    rests: Rests,
-    last_long: LastLong,
+struct EngineShared {
+    parts: EngineParts,
+    arenas: IndexCache,
+    tally: ContextCache,
+    rests: CircuitBreakers,
+    last_long: LongMessageCache,
 }
 
 /// What a memory is put together from.
-pub struct Parts {
+pub struct EngineParts {
     /// Keeps everything.
     pub store: Arc<dyn Store>,
     /// Counts tokens.
@@ -52,7 +52,7 @@ pub struct Parts {
     /// Writes the nodes.
     pub summarizer: Arc<dyn Summarizer>,
     /// Writes what the summariser wrote unusably; it quotes, and never fails.
-    pub stand_in: Option<Arc<dyn Summarizer>>,
+    pub fallback: Option<Arc<dyn Summarizer>>,
     /// Gives texts their vectors.
     pub embedder: Arc<dyn Embedder>,
     /// Others that may have given vectors before, and serve until those of `embedder` are there.
@@ -60,22 +60,22 @@ pub struct Parts {
     /// Decides when windows and groups seal, where a conversation does not say otherwise.
     pub policy: Policy,
     /// How background work is done.
-    pub work: WorkSettings,
+    pub work: WorkOptions,
     /// What may be spent on models, and what they cost.
-    pub spend: SpendSettings,
+    pub spend: SpendLimits,
     /// How search is done.
-    pub search: SearchSettings,
+    pub search: SearchOptions,
 }
 
 /// How search is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SearchSettings {
+pub struct SearchOptions {
     /// The memory for the in-process search indexes of all tenants together, in bytes. The least recently used are
     /// dropped beyond it.
     pub memory_bytes: usize,
 }
 
-impl Default for SearchSettings {
+impl Default for SearchOptions {
     fn default() -> Self {
         Self { memory_bytes: 512 << 20 }
     }
@@ -83,7 +83,7 @@ impl Default for SearchSettings {
 
 /// How background work is done.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct WorkSettings {
+pub struct WorkOptions {
     /// How many jobs run at once.
     pub concurrency: usize,
     /// The pause between two jobs of a remote provider, in milliseconds.
@@ -96,7 +96,7 @@ pub struct WorkSettings {
     pub query_timeout_ms: u64,
 }
 
-impl Default for WorkSettings {
+impl Default for WorkOptions {
     fn default() -> Self {
         Self {
             concurrency: 3,
@@ -110,7 +110,7 @@ impl Default for WorkSettings {
 
 /// A conversation in a listing.
 #[derive(Debug, Clone)]
-pub struct Session {
+pub struct ListedConversation {
     /// The conversation.
     pub conversation: Conversation,
     /// Its last message.
@@ -130,18 +130,18 @@ pub struct Stats {
     pub tokenizer: String,
 }
 
-impl Memory {
+impl Engine {
     /// The memory of `tenant` in the store of `parts`.
     #[must_use]
-    pub fn new(parts: Parts, tenant: TenantId) -> Self {
-        let tally = Tally::new(Arc::clone(&parts.tokenizer));
+    pub fn new(parts: EngineParts, tenant: TenantId) -> Self {
+        let tally = ContextCache::new(Arc::clone(&parts.tokenizer));
         let (arenas, rests, last_long) = Default::default();
-        Self { shared: Arc::new(Shared { parts, arenas, tally, rests, last_long }), tenant }
+        Self { shared: Arc::new(EngineShared { parts, arenas, tally, rests, last_long }), tenant }
     }
 
     /// The memory of another tenant in the same store.
     #[must_use]
-    pub fn of_tenant(&self, tenant: TenantId) -> Self {
+    pub fn for_tenant(&self, tenant: TenantId) -> Self {
         Self { shared: Arc::clone(&self.shared), tenant }
     }
 
@@ -159,7 +159,7 @@ impl Memory {
 
     /// How background work is done.
     #[must_use]
-    pub fn work(&self) -> WorkSettings {
+    pub fn work(&self) -> WorkOptions {
         self.shared.parts.work
     }
 
@@ -189,12 +189,12 @@ impl Memory {
 
     /// Whether background work is a matter of moments: no provider lies beyond this machine.
     #[must_use]
-    pub fn works_at_once(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         !self.summarizer().is_remote() && !self.embedder().is_remote()
     }
 
     /// Does the background work of this tenant until the handle is dropped.
-    pub fn work_in_background(&self) -> Result<WorkerHandle> {
+    pub fn spawn_worker(&self) -> Result<WorkerHandle> {
         Ok(Worker::new(self.clone())?.spawn())
     }
 
@@ -229,11 +229,11 @@ impl Memory {
 
     /// What may be spent on models, and what they cost.
     #[must_use]
-    pub fn spending(&self) -> &SpendSettings {
+    pub fn spending(&self) -> &SpendLimits {
         &self.shared.parts.spend
     }
 
-    pub(crate) fn search_settings(&self) -> SearchSettings {
+    pub(crate) fn search_settings(&self) -> SearchOptions {
         self.shared.parts.search
     }
 
@@ -246,7 +246,7 @@ impl Memory {
     }
 
     pub(crate) fn stand_in(&self) -> Option<&dyn Summarizer> {
-        self.shared.parts.stand_in.as_deref()
+        self.shared.parts.fallback.as_deref()
     }
 
     pub(crate) fn embedder(&self) -> &dyn Embedder {
@@ -264,19 +264,19 @@ impl Memory {
         self.embedders().find(|embedder| embedder.name() == model)
     }
 
-    pub(crate) fn arenas(&self) -> &Arenas {
+    pub(crate) fn arenas(&self) -> &IndexCache {
         &self.shared.arenas
     }
 
-    pub(crate) fn rests(&self) -> &Rests {
+    pub(crate) fn circuit_breakers(&self) -> &CircuitBreakers {
         &self.shared.rests
     }
 
-    pub(crate) fn last_long(&self) -> &LastLong {
+    pub(crate) fn long_message_cache(&self) -> &LongMessageCache {
         &self.shared.last_long
     }
 
-    pub(crate) fn tally(&self) -> &Tally {
+    pub(crate) fn context_cache(&self) -> &ContextCache {
         &self.shared.tally
     }
 
@@ -299,7 +299,7 @@ impl Memory {
     }
 
     /// Conversations, the latest activity first, each with its last message.
-    pub fn sessions(&self, filter: &ConversationFilter) -> Result<Vec<Session>> {
+    pub fn listed_conversations(&self, filter: &ConversationFilter) -> Result<Vec<ListedConversation>> {
         let reader = self.reader()?;
         let conversations = reader.conversations(&ConversationQuery::List(filter))?;
         let last = |it: &Conversation| Some(MessageIdx(it.totals.messages.checked_sub(1)?));
@@ -309,10 +309,10 @@ impl Memory {
         let with_last = |conversation: Conversation| {
             let read = last(&conversation).and_then(|_| messages.next()).flatten();
             let last_message = match read {
-                Some(Item::Message(message)) => Some(*message),
+                Some(StoredItem::Message(message)) => Some(*message),
                 _ => None,
             };
-            Session { conversation, last_message }
+            ListedConversation { conversation, last_message }
         };
         Ok(conversations.into_iter().map(with_last).collect())
     }
@@ -369,7 +369,7 @@ impl Memory {
             }
             conversation.slug.clone_from(&wanted);
             conversation.title = Some(title.clone());
-            conversation.naming = Naming::Person;
+            conversation.title_source = TitleSource::Person;
             Ok(())
         });
         if taken.load(Ordering::Relaxed) { Err(Error::SlugTaken(slug)) } else { renamed }
@@ -424,7 +424,7 @@ impl Memory {
             };
             change(reader, &mut conversation)?;
             let policy = policy_of(&general, &conversation)?;
-            let grower = Grower { reader, key: &key, policy: &policy, now };
+            let grower = TreePlanner { reader, key: &key, policy: &policy, now };
             let grown = match conversation.state {
                 ConversationState::Open => Vec::new(),
                 _ => grower.add(&mut conversation, std::iter::empty())?,
@@ -449,7 +449,7 @@ pub struct WholeTurn {
 
 /// One thing of a turn, in the order it happened.
 #[derive(Debug, Clone, Copy)]
-pub enum Step<'a> {
+pub enum TurnItem<'a> {
     /// Something was said.
     Message(&'a Message),
     /// A tool was called.
@@ -459,16 +459,16 @@ pub enum Step<'a> {
 impl WholeTurn {
     /// Messages and tool calls in the order they happened.
     #[must_use]
-    pub fn steps(&self) -> Vec<Step<'_>> {
+    pub fn steps(&self) -> Vec<TurnItem<'_>> {
         let mut calls = self.tool_calls.iter().peekable();
         let mut steps = Vec::with_capacity(self.messages.len() + self.tool_calls.len());
         for message in &self.messages {
             while let Some(call) = calls.next_if(|call| call.before <= message.idx) {
-                steps.push(Step::ToolCall(call));
+                steps.push(TurnItem::ToolCall(call));
             }
-            steps.push(Step::Message(message));
+            steps.push(TurnItem::Message(message));
         }
-        steps.extend(calls.map(Step::ToolCall));
+        steps.extend(calls.map(TurnItem::ToolCall));
         steps
     }
 }

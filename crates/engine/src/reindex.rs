@@ -3,20 +3,20 @@
 //! made stays when it is interrupted, and several processes may share the work.
 
 use treering_core::Write;
-use treering_core::index::{VectorIndex, Vectors};
 use treering_core::ports::{ChangeFilter, Cursor, Reader, StoreResult};
+use treering_core::vector_index::{ContentVectors, VectorIndex};
 
-use crate::embed::{Wanted, missing, text_of, vectors_of, wanted};
+use crate::embed::{TextToEmbed, missing, text_of, vectors_of, wanted};
 use crate::error::{Error, Result};
-use crate::faults::{self, Fault};
-use crate::memory::Memory;
+use crate::kill_points::{self, KillPoint};
+use crate::memory::Engine;
 
 /// How many things are embedded between two commits.
 const PORTION: usize = 64;
 
 /// How far a change of the model is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reindexing {
+pub struct ReindexProgress {
     /// The model in use.
     pub from: String,
     /// The model that is to follow.
@@ -29,7 +29,7 @@ pub struct Reindexing {
 
 /// What became of a change of the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reindexed {
+pub struct ReindexReport {
     /// The model that was in use before.
     pub from: String,
     /// The model in use now.
@@ -42,30 +42,31 @@ pub struct Reindexed {
 
 /// A portion of what has to be embedded, and how far that gets.
 struct Portion {
-    texts: Vec<Wanted>,
+    texts: Vec<TextToEmbed>,
     things: u64,
     done: Cursor,
     /// Whether nothing was left.
     is_end: bool,
 }
 
-impl Memory {
+impl Engine {
     /// Which model's vectors search goes by, and which are on their way.
     pub fn vector_index(&self) -> Result<VectorIndex> {
-        Ok(self.index_in_use(&*self.reader()?)?)
+        Ok(self.active_vector_index(&*self.reader()?)?)
     }
 
     /// Whether search goes by another model than the one that is configured.
-    pub fn wants_reindexing(&self) -> Result<bool> {
+    pub fn needs_reindex(&self) -> Result<bool> {
         Ok(self.vector_index()?.model != self.embedder().name())
     }
 
     /// Has everything embedded by the configured model and cuts over to it. `after` is told after
     /// each portion.
-    pub fn reindex(&self, after: &mut dyn FnMut(&Reindexing)) -> Result<Reindexed> {
+    pub fn reindex(&self, after: &mut dyn FnMut(&ReindexProgress)) -> Result<ReindexReport> {
         let embedder = self.embedder();
         let index = self.begin()?;
-        let mut state = Reindexing { from: index.model, to: embedder.name().to_owned(), done: 0, made: 0 };
+        let mut state =
+            ReindexProgress { from: index.model, to: embedder.name().to_owned(), done: 0, made: 0 };
         while let Some(next) = self.vector_index()?.next.filter(|next| next.model == state.to) {
             let reader = self.reader()?;
             let portion = self.portion(&*reader, &next.done)?;
@@ -78,26 +79,26 @@ impl Memory {
             }
             let lacking = missing(&*reader, &state.to, portion.texts)?;
             drop(reader);
-            let purse = self.purse(None);
+            let purse = self.spend_meter(None);
             let vectors = vectors_of(embedder, &lacking, &purse);
             purse.log_redactions(&format!("{} was asked for vectors to change over to", state.to));
             let vectors = vectors.map_err(Error::Provider)?;
-            faults::reach(Fault::Reindexing);
+            kill_points::reach(KillPoint::Reindexing);
             state.done += portion.things;
             state.made += vectors.len() as u64;
             self.advance(next.done, portion.done, &state.to, vectors)?;
-            faults::reach(Fault::Reindexed);
+            kill_points::reach(KillPoint::Reindexed);
             after(&state);
         }
-        let Reindexing { from, to, done, made } = state;
-        Ok(Reindexed { from, to, done, made })
+        let ReindexProgress { from, to, done, made } = state;
+        Ok(ReindexReport { from, to, done, made })
     }
 
     /// Puts the index on its way to the configured model.
     fn begin(&self) -> Result<VectorIndex> {
         let memory = self.clone();
         self.commit_with(self.tenant_scope(), move |reader| {
-            let index = memory.index_in_use(reader)?;
+            let index = memory.active_vector_index(reader)?;
             let towards = index.clone().towards(memory.embedder().name());
             let mut writes = Vec::new();
             if towards != index {
@@ -119,10 +120,10 @@ impl Memory {
     }
 
     /// Keeps the vectors of a portion. Where another process got further meanwhile, it stays there.
-    fn advance(&self, from: Cursor, to: Cursor, model: &str, vectors: Vectors) -> Result<()> {
+    fn advance(&self, from: Cursor, to: Cursor, model: &str, vectors: ContentVectors) -> Result<()> {
         let (memory, model) = (self.clone(), model.to_owned());
         self.commit_with(self.tenant_scope(), move |reader| {
-            let index = memory.index_in_use(reader)?;
+            let index = memory.active_vector_index(reader)?;
             let mut writes = Vec::new();
             if let Some(next) = index.next.as_ref().filter(|next| next.model == model) {
                 writes.push(Write::PutVectors(model.clone(), vectors.clone()));
@@ -137,9 +138,9 @@ impl Memory {
     /// Cuts over if nothing has come since, and says whether the model is in use now.
     fn cut_over(&self, model: &str) -> Result<bool> {
         let (memory, model) = (self.clone(), model.to_owned());
-        faults::reach(Fault::CuttingOver);
+        kill_points::reach(KillPoint::CuttingOver);
         self.commit_with(self.tenant_scope(), move |reader| {
-            let index = memory.index_in_use(reader)?;
+            let index = memory.active_vector_index(reader)?;
             let mut writes = Vec::new();
             let mut is_over = index.model == model;
             if let Some(next) = index.next.as_ref().filter(|next| next.model == model) {

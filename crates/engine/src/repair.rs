@@ -6,9 +6,9 @@ use treering_core::{Conversation, ConversationId, StoreError, Write};
 
 use crate::embed;
 use crate::error::{Error, Result};
-use crate::memory::Memory;
-use crate::update::{Scale, Update};
-use crate::verify::Ledger;
+use crate::memory::Engine;
+use crate::update::{Update, UpdateStrategy};
+use crate::verify::ConversationAudit;
 use crate::verify_tree;
 
 /// Conversations that are read at once.
@@ -16,7 +16,7 @@ const PAGE: usize = 500;
 
 /// What was made anew.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Repaired {
+pub struct RepairReport {
     /// Rows, counts, jobs and vectors that were set right, as sentences.
     pub store: Vec<String>,
     /// The conversations, by slug, whose trees are to be grown anew.
@@ -25,22 +25,23 @@ pub struct Repaired {
     pub vectors: Vec<String>,
 }
 
-impl Memory {
+impl Engine {
     /// Makes anew what does not add up, of every tenant: what the store derives from messages, then counts, jobs and
     /// trees, from the messages and what still can be trusted, and missing vectors. Messages are never touched.
-    pub fn repair(&self) -> Result<Repaired> {
-        let mut repaired = Repaired { store: self.store().maintenance().repair()?, ..Repaired::default() };
+    pub fn repair(&self) -> Result<RepairReport> {
+        let mut repaired =
+            RepairReport { store: self.store().maintenance().repair()?, ..RepairReport::default() };
         let tenants = match self.store().maintenance().tenants() {
             Err(StoreError::Corrupt { .. }) => Vec::new(),
             tenants => tenants?,
         };
         for tenant in tenants {
-            unless_damaged(self.of_tenant(tenant).repair_tenant(&mut repaired))?;
+            unless_damaged(self.for_tenant(tenant).repair_tenant(&mut repaired))?;
         }
         Ok(repaired)
     }
 
-    fn repair_tenant(&self, repaired: &mut Repaired) -> Result<()> {
+    fn repair_tenant(&self, repaired: &mut RepairReport) -> Result<()> {
         let trees = repaired.trees.len();
         let mut filter = ConversationFilter::all(PAGE);
         loop {
@@ -69,7 +70,7 @@ impl Memory {
         Ok(())
     }
 
-    fn repair_conversation(&self, conversation: &Conversation, repaired: &mut Repaired) -> Result<()> {
+    fn repair_conversation(&self, conversation: &Conversation, repaired: &mut RepairReport) -> Result<()> {
         let (id, place) = (conversation.id, self.place(conversation));
         if self.correct_record(id)? {
             repaired.store.push(format!("{place}: its counts, times and latest turns were counted anew"));
@@ -82,7 +83,7 @@ impl Memory {
         let (_, is_broken) = verify_tree::faults(&*reader, &self.key(id), &conversation)?;
         drop(reader);
         if is_broken {
-            self.update(id, &Update { scale: Scale::Full, ..Update::default() })?;
+            self.update(id, &Update { scale: UpdateStrategy::Full, ..Update::default() })?;
             repaired.trees.push(place.clone());
         }
         if embed::fill_gaps(self, id)? > 0 {
@@ -95,7 +96,7 @@ impl Memory {
         let memory = self.clone();
         self.commit_with(self.scope_of(id), move |reader| {
             let Some(conversation) = reader.conversation(id)? else { return Ok((Vec::new(), false)) };
-            let corrected = Ledger::corrected(&memory, reader, &conversation)?;
+            let corrected = ConversationAudit::corrected(&memory, reader, &conversation)?;
             let is_corrected = corrected.is_some();
             Ok((corrected.map(Write::PutConversation).into_iter().collect(), is_corrected))
         })

@@ -1,15 +1,15 @@
 //! Reading the tree: a conversation's nodes, the jobs that will add to it, and what it has come
 //! to.
 
-use treering_core::commit::{LogEvent, LogLine};
-use treering_core::growth::Growth;
-use treering_core::ports::{JobFilter, LevelTotals, LogFilter, NodeFilter, Span};
+use treering_core::commit::{JobEvent, JobEventKind};
+use treering_core::ports::{JobEventFilter, JobFilter, LevelTotals, NodeFilter, Span};
+use treering_core::tree_state::TreeState;
 use treering_core::{
-    Conversation, ConversationId, Covers, Invalid, Job, JobState, Message, MessageIdx, Node, trace,
+    Conversation, ConversationId, Coverage, Invalid, Job, JobState, Message, MessageIdx, Node, update_trace,
 };
 
 use crate::error::{Error, Result};
-use crate::memory::Memory;
+use crate::memory::Engine;
 use crate::update::retried;
 
 /// The whole tree of a conversation, as it is at one moment.
@@ -26,8 +26,8 @@ pub struct TreeView {
 impl TreeView {
     /// How far the tree has grown.
     #[must_use]
-    pub const fn growth(&self) -> &Growth {
-        &self.conversation.growth
+    pub const fn growth(&self) -> &TreeState {
+        &self.conversation.tree_state
     }
 
     /// The highest level that has a node.
@@ -74,7 +74,7 @@ impl TreeStats {
     }
 }
 
-impl Memory {
+impl Engine {
     /// The whole tree of a conversation.
     pub fn tree(&self, id: ConversationId) -> Result<TreeView> {
         let reader = self.reader()?;
@@ -98,12 +98,12 @@ impl Memory {
     }
 
     /// How many nodes of the tenant or a conversation a stand-in wrote, for the summariser to write yet.
-    pub fn stand_ins(&self, id: Option<ConversationId>) -> Result<u32> {
+    pub fn fallback_node_count(&self, id: Option<ConversationId>) -> Result<u32> {
         if self.stand_in().is_some_and(|stand_in| stand_in.name() == self.summarizer_name()) {
             return Ok(0);
         }
         let levels = self.reader()?.level_totals(id)?;
-        Ok(levels.iter().map(|level| level.stand_ins).sum())
+        Ok(levels.iter().map(|level| level.fallbacks).sum())
     }
 
     /// The node whose id begins like that, and its conversation.
@@ -139,7 +139,7 @@ impl Memory {
 
     /// The messages that a node of the first level was written from.
     pub fn messages_of(&self, id: ConversationId, node: &Node) -> Result<Vec<Message>> {
-        let Covers::Messages(window) = &node.task.covers else { return Ok(Vec::new()) };
+        let Coverage::Messages(window) = &node.spec.covers else { return Ok(Vec::new()) };
         let mut messages = self.messages(id, Span::between(window.from.idx, window.end()))?;
         messages.retain(|message| message.thread == window.thread);
         Ok(messages)
@@ -153,11 +153,11 @@ impl Memory {
         let nodes = self.reader()?.nodes(id, &around)?;
         let mut over: Vec<Node> = Vec::new();
         for node in nodes {
-            let covers = match &node.task.covers {
-                Covers::Messages(window) => {
+            let covers = match &node.spec.covers {
+                Coverage::Messages(window) => {
                     window.thread == message.thread && window.slice(idx, message.chars).is_some()
                 }
-                Covers::Nodes(_) => over.iter().any(|below| {
+                Coverage::Nodes(_) => over.iter().any(|below| {
                     below.level().above() == node.level() && below.parent == Some(node.ordinal())
                 }),
             };
@@ -175,15 +175,15 @@ impl Memory {
 
     /// The newest lines of the log, the oldest of them first. The id of an update leads to its own line, those of the jobs
     /// it planned, and those of the jobs that followed from them.
-    pub fn log(&self, filter: &LogFilter) -> Result<Vec<LogLine>> {
+    pub fn log(&self, filter: &JobEventFilter) -> Result<Vec<JobEvent>> {
         let reader = self.reader()?;
-        let lines = reader.log(filter)?;
-        let update = lines.iter().rfind(|line| line.event == LogEvent::Update);
+        let lines = reader.job_events(filter)?;
+        let update = lines.iter().rfind(|line| line.event == JobEventKind::Update);
         let Some(update) = update.filter(|_| filter.job_prefix.is_some()) else { return Ok(lines) };
         let mut of_conversation =
-            LogFilter { conversation: update.conversation, job_prefix: None, ..filter.clone() };
+            JobEventFilter { conversation: update.conversation, job_prefix: None, ..filter.clone() };
         let since = loop {
-            let lines = reader.log(&of_conversation)?;
+            let lines = reader.job_events(&of_conversation)?;
             let begun = lines.iter().position(|line| line.job == update.job);
             match begun {
                 None if lines.len() == of_conversation.limit => {
@@ -192,7 +192,7 @@ impl Memory {
                 begun => break lines[begun.unwrap_or(0)..].to_vec(),
             }
         };
-        let mut own = trace::lines_of_update(update.job, &since);
+        let mut own = update_trace::lines_of_update(update.job, &since);
         own.drain(..own.len().saturating_sub(filter.limit));
         Ok(own)
     }

@@ -2,26 +2,26 @@
 //! of the conversation or another one for this time only.
 
 use treering_core::chat::Usage;
-use treering_core::commit::{LogEvent, LogLine};
+use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::grouping::{self, Member};
-use treering_core::growth::Growth;
 use treering_core::parameters::Assignment;
 use treering_core::policy::Length;
 use treering_core::ports::{JobFilter, NodeFilter, StoreResult};
 use treering_core::spend::{Money, Price};
+use treering_core::tree_state::TreeState;
 use treering_core::{
-    ContentHash, Conversation, ConversationId, ConversationKey, Covers, Invalid, Job, JobId, JobKind,
+    ContentHash, Conversation, ConversationId, ConversationKey, Coverage, Invalid, Job, JobId, JobKind,
     JobState, Level, Node, Policy, Reader, StoreError, Timestamp, Write,
 };
 
 use crate::error::Result;
-use crate::grow::{Grower, policy_of};
-use crate::material::{LastLong, Material};
-use crate::memory::Memory;
+use crate::memory::Engine;
+use crate::summary_input::{LongMessageCache, SummaryInput};
+use crate::tree_planner::{TreePlanner, policy_of};
 
 /// How much is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Scale {
+pub enum UpdateStrategy {
     /// What is missing, dirty or failed, or was written by a stand-in.
     #[default]
     Incremental,
@@ -33,7 +33,7 @@ pub enum Scale {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Update {
     /// How much.
-    pub scale: Scale,
+    pub scale: UpdateStrategy,
     /// Only this level; with [`Scale::Full`], this one and those above it.
     pub level: Option<Level>,
     /// Parameters of the policy, for this time only.
@@ -52,14 +52,14 @@ pub struct Estimate {
     /// Tokens it writes.
     pub tokens_out: u64,
     /// Nodes that are taken down for it.
-    pub felled: u32,
+    pub dropped_nodes: u32,
     /// What it costs, where the price of the model is known.
     pub cost: Option<Money>,
 }
 
 /// An update that was planned.
 #[derive(Debug, Clone)]
-pub struct Updated {
+pub struct PlannedUpdate {
     /// Its id in the log.
     pub id: JobId,
     /// What it comes to.
@@ -68,7 +68,7 @@ pub struct Updated {
     pub queued: u32,
 }
 
-impl Memory {
+impl Engine {
     /// What an update would come to; nothing is written.
     pub fn estimate(&self, id: ConversationId, update: &Update) -> Result<Estimate> {
         let reader = self.reader()?;
@@ -77,7 +77,7 @@ impl Memory {
     }
 
     /// Plans an update: the jobs are durable when it returns, and any worker runs them.
-    pub fn update(&self, id: ConversationId, update: &Update) -> Result<Updated> {
+    pub fn update(&self, id: ConversationId, update: &Update) -> Result<PlannedUpdate> {
         let updater = self.updater(id, update)?;
         self.commit_with(self.scope_of(id), move |reader| updater.plan(reader))
     }
@@ -109,17 +109,17 @@ struct Updater {
 }
 
 impl Updater {
-    fn plan(&self, reader: &dyn Reader) -> StoreResult<(Vec<Write>, Updated)> {
+    fn plan(&self, reader: &dyn Reader) -> StoreResult<(Vec<Write>, PlannedUpdate)> {
         let Some(mut conversation) = reader.conversation(self.key.id)? else {
             let what = format!("conversation {}", self.key.id);
             return Err(StoreError::Refused(Invalid::new(what, "it does not exist")));
         };
         let policy = policy_of(&self.general, &conversation)?.with(&self.update.policy)?;
-        let grower = Grower { reader, key: &self.key, policy: &policy, now: self.now };
+        let grower = TreePlanner { reader, key: &self.key, policy: &policy, now: self.now };
         let before = conversation.clone();
         let (writes, felled) = match self.update.scale {
-            Scale::Incremental => (self.catch_up(&grower, &mut conversation)?, 0),
-            Scale::Full => self.grow_anew(&grower, &mut conversation)?,
+            UpdateStrategy::Incremental => (self.catch_up(&grower, &mut conversation)?, 0),
+            UpdateStrategy::Full => self.rebuild(&grower, &mut conversation)?,
         };
         let mut all = Vec::new();
         if conversation != before {
@@ -127,20 +127,20 @@ impl Updater {
         }
         let queued = self.queue(reader, &writes)?;
         let mut estimate = self.estimate(reader, &queued, &policy)?;
-        estimate.felled = felled;
+        estimate.dropped_nodes = felled;
         let id = self.id();
         // Before those of the jobs it plans: they are found from here on.
-        all.push(Write::AddLog(LogLine {
+        all.push(Write::AddJobEvent(JobEvent {
             at: self.now,
             conversation: Some(conversation.id),
             job: id,
-            event: LogEvent::Update,
+            event: JobEventKind::Update,
             text: format!("update planned: {} jobs queued, {felled} nodes felled", queued.len()),
             took_ms: None,
         }));
         all.extend(writes);
         let queued = u32::try_from(queued.len()).unwrap_or(u32::MAX);
-        Ok((all, Updated { id, estimate, queued }))
+        Ok((all, PlannedUpdate { id, estimate, queued }))
     }
 
     fn id(&self) -> JobId {
@@ -150,14 +150,14 @@ impl Updater {
 
     /// Plans what is missing: messages nobody looked at, dirty nodes, nodes that a stand-in wrote, jobs
     /// that were given up.
-    fn catch_up(&self, grower: &Grower<'_>, conversation: &mut Conversation) -> StoreResult<Vec<Write>> {
+    fn catch_up(&self, grower: &TreePlanner<'_>, conversation: &mut Conversation) -> StoreResult<Vec<Write>> {
         let mut tasks = grower.catch_up(conversation, conversation.totals.messages)?;
         if !self.update.policy.is_empty() {
             tasks.extend(grower.reopen(conversation)?);
         }
         let mut nodes = grower.reader.nodes(self.key.id, &NodeFilter::default())?;
         nodes.retain(|node| node.dirty || self.is_to_be_upgraded(node));
-        tasks.extend(nodes.into_iter().map(|node| node.task));
+        tasks.extend(nodes.into_iter().map(|node| node.spec));
         let mut writes = grower.jobs(tasks);
         for mut job in grower.reader.jobs(&JobFilter::of(self.key.id))? {
             if job.state == JobState::Dead {
@@ -169,29 +169,29 @@ impl Updater {
 
     /// Whether a stand-in wrote it, and the summariser is another one.
     fn is_to_be_upgraded(&self, node: &Node) -> bool {
-        self.upgrades && node.making.by_stand_in().is_some_and(|stand_in| stand_in != self.summarizer)
+        self.upgrades && node.provenance.fallback_name().is_some_and(|stand_in| stand_in != self.summarizer)
     }
 
     /// Takes the tree down to a level and plans it again from what lies below.
-    fn grow_anew(
+    fn rebuild(
         &self,
-        grower: &Grower<'_>,
+        grower: &TreePlanner<'_>,
         conversation: &mut Conversation,
     ) -> StoreResult<(Vec<Write>, u32)> {
         let level = self.update.level.unwrap_or(Level::FIRST);
         let nodes = grower.reader.nodes(self.key.id, &NodeFilter::default())?;
         let felled = nodes.iter().filter(|node| node.level() >= level).count();
-        let mut writes = vec![Write::FellTree(self.key.id, level)];
-        conversation.growth.fell(level);
+        let mut writes = vec![Write::DropTree(self.key.id, level)];
+        conversation.tree_state.drop_levels(level);
         match level.below() {
             None => {
                 let tasks = grower.catch_up(conversation, conversation.totals.messages)?;
                 writes.extend(grower.jobs(tasks));
             }
             Some(below) => {
-                let mut growth: Growth = conversation.growth.clone();
+                let mut growth: TreeState = conversation.tree_state.clone();
                 writes.extend(grower.regroup(&mut growth, below)?);
-                conversation.growth = growth;
+                conversation.tree_state = growth;
             }
         }
         Ok((writes, u32::try_from(felled).unwrap_or(u32::MAX)))
@@ -200,8 +200,8 @@ impl Updater {
     /// The jobs that are in the queue once these writes are done.
     fn queue(&self, reader: &dyn Reader, writes: &[Write]) -> StoreResult<Vec<Job>> {
         let mut jobs = match self.update.scale {
-            Scale::Incremental => reader.jobs(&JobFilter::of(self.key.id))?,
-            Scale::Full => Vec::new(),
+            UpdateStrategy::Incremental => reader.jobs(&JobFilter::of(self.key.id))?,
+            UpdateStrategy::Full => Vec::new(),
         };
         for write in writes {
             if let Write::AddJob(job) = write
@@ -210,7 +210,7 @@ impl Updater {
                 jobs.push(job.clone());
             }
         }
-        if let Some(level) = self.update.level.filter(|_| self.update.scale == Scale::Incremental) {
+        if let Some(level) = self.update.level.filter(|_| self.update.scale == UpdateStrategy::Incremental) {
             jobs.retain(|job| job.kind.height() == level.number());
         }
         Ok(jobs)
@@ -221,18 +221,18 @@ impl Updater {
     fn estimate(&self, reader: &dyn Reader, jobs: &[Job], policy: &Policy) -> StoreResult<Estimate> {
         let mut estimate = Estimate::default();
         let mut members: Vec<Member> = Vec::new();
-        let long = LastLong::default();
+        let long = LongMessageCache::default();
         for job in jobs {
-            let JobKind::Summarise(task) = &job.kind else { continue };
+            let JobKind::Summarize(task) = &job.kind else { continue };
             let (chars, tokens, messages) = match &task.covers {
-                Covers::Messages(_) => match Material::read(reader, &self.key, task, &long)? {
+                Coverage::Messages(_) => match SummaryInput::read(reader, &self.key, task, &long)? {
                     None => continue,
                     Some(material) => {
                         let source = material.source;
                         (source.raw_chars, source.raw_tokens, source.messages)
                     }
                 },
-                Covers::Nodes(_) => {
+                Coverage::Nodes(_) => {
                     let chars = u64::from(
                         policy.group(task.level).and_then(|group| group.group_chars).unwrap_or(5000),
                     );
@@ -260,15 +260,15 @@ impl Updater {
 /// A job gets another try, and the log says who asked for it.
 pub(crate) fn retried(job: &mut Job, now: Timestamp, by: &str) -> [Write; 2] {
     job.retry(now);
-    let line = LogLine {
+    let line = JobEvent {
         at: now,
         conversation: Some(job.conversation),
         job: job.id,
-        event: LogEvent::Retry,
+        event: JobEventKind::Retry,
         text: format!("{} is tried again by {by}", job.kind),
         took_ms: None,
     };
-    [Write::PutJob(job.clone()), Write::AddLog(line)]
+    [Write::PutJob(job.clone()), Write::AddJobEvent(line)]
 }
 
 impl Estimate {
@@ -284,7 +284,7 @@ impl Estimate {
     fn grow_over(&mut self, mut members: Vec<Member>, policy: &Policy) {
         let mut level = Level::FIRST.above();
         while members.len() > 2 {
-            let (Some(rule), manner) = (policy.group(level), policy.manner(level)) else { return };
+            let (Some(rule), manner) = (policy.group(level), policy.style(level)) else { return };
             let mut above = Vec::new();
             while let Some((children, _)) = grouping::due(&members, rule) {
                 let group: Vec<Member> = members.drain(..children).collect();

@@ -13,14 +13,14 @@ use treering_core::{
 
 use crate::embed;
 use crate::error::Result;
-use crate::memory::Memory;
+use crate::memory::Engine;
 use crate::verify_tree;
 
 const PAGE: usize = 500;
 
 /// Something that does not add up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct IntegrityProblem {
     /// The conversation it is in, by slug, behind its tenant where that is not the default one;
     /// the store itself when absent.
     pub conversation: Option<String>,
@@ -28,7 +28,7 @@ pub struct Problem {
     pub what: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for IntegrityProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.conversation {
             Some(slug) => write!(f, "{slug}: {}", self.what),
@@ -49,9 +49,9 @@ pub struct Verification {
     /// Nodes that were read.
     pub nodes: u64,
     /// What does not add up.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<IntegrityProblem>,
     /// Harmless leftovers of rewritten work; a repair removes them.
-    pub leftovers: Vec<Problem>,
+    pub leftovers: Vec<IntegrityProblem>,
     /// Warnings about data that may be missing, one sentence each.
     pub warnings: Vec<String>,
 }
@@ -64,7 +64,7 @@ impl Verification {
     }
 }
 
-impl Memory {
+impl Engine {
     /// Reads the store, and every conversation of every tenant in it, and adds everything up.
     /// `progress` is told after each conversation how many messages were read so far.
     pub fn verify(&self, mut progress: impl FnMut(u64)) -> Result<Verification> {
@@ -72,22 +72,26 @@ impl Memory {
         let problems = self.store().maintenance().check()?;
         report.warnings = self.warnings();
         report.warnings.retain(|warning| !problems.contains(warning));
-        report.problems.extend(problems.into_iter().map(|what| Problem { conversation: None, what }));
+        report
+            .problems
+            .extend(problems.into_iter().map(|what| IntegrityProblem { conversation: None, what }));
         match self.store().maintenance().tenants() {
             Ok(tenants) => {
                 for tenant in tenants {
-                    self.of_tenant(tenant).verify_tenant(&mut report, &mut progress)?;
+                    self.for_tenant(tenant).verify_tenant(&mut report, &mut progress)?;
                 }
             }
-            Err(error) => report.problems.push(Problem { conversation: None, what: unreadable(error)? }),
+            Err(error) => {
+                report.problems.push(IntegrityProblem { conversation: None, what: unreadable(error)? });
+            }
         }
         Ok(report)
     }
 
     fn verify_tenant(&self, report: &mut Verification, progress: &mut dyn FnMut(u64)) -> StoreResult<()> {
-        let problem = |error| -> StoreResult<Problem> {
+        let problem = |error| -> StoreResult<IntegrityProblem> {
             let what = format!("tenant {}: {}", self.tenant(), unreadable(error)?);
-            Ok(Problem { conversation: None, what })
+            Ok(IntegrityProblem { conversation: None, what })
         };
         let is_readable = match self.verify_conversations(report, progress) {
             Ok(is_readable) => is_readable,
@@ -99,14 +103,14 @@ impl Memory {
         if !is_readable {
             return Ok(());
         }
-        match embed::unowned(self, &*self.reader()?) {
+        match embed::orphaned_vectors(self, &*self.reader()?) {
             Ok(unowned) => {
                 for (model, contents) in unowned {
                     let (tenant, many) = (self.tenant(), contents.len());
                     let what = format!(
                         "tenant {tenant}: vectors of model {model} for text that is not there any more: {many}"
                     );
-                    report.leftovers.push(Problem { conversation: None, what });
+                    report.leftovers.push(IntegrityProblem { conversation: None, what });
                 }
             }
             Err(error) => report.problems.push(problem(error)?),
@@ -127,7 +131,7 @@ impl Memory {
             let page = reader.conversations(&ConversationQuery::List(&filter))?;
             for conversation in &page {
                 report.conversations += 1;
-                let problems = match Ledger::read(self, &*reader, conversation) {
+                let problems = match ConversationAudit::read(self, &*reader, conversation) {
                     Ok(ledger) => {
                         report.messages += u64::from(ledger.counted.messages);
                         report.tool_calls += u64::from(ledger.counted.tool_calls);
@@ -140,7 +144,7 @@ impl Memory {
                     }
                 };
                 let place = self.place(conversation);
-                let problem = |what| Problem { conversation: Some(place.clone()), what };
+                let problem = |what| IntegrityProblem { conversation: Some(place.clone()), what };
                 report.problems.extend(problems.into_iter().map(problem));
                 progress(report.messages);
             }
@@ -169,8 +173,8 @@ fn unreadable(error: StoreError) -> StoreResult<String> {
 }
 
 /// What one conversation really holds, counted row by row.
-pub(crate) struct Ledger<'a> {
-    memory: &'a Memory,
+pub(crate) struct ConversationAudit<'a> {
+    memory: &'a Engine,
     reader: &'a dyn Reader,
     conversation: &'a Conversation,
     counted: Totals,
@@ -186,8 +190,8 @@ pub(crate) struct Ledger<'a> {
     problems: Vec<String>,
 }
 
-impl<'a> Ledger<'a> {
-    fn read(memory: &'a Memory, reader: &'a dyn Reader, conversation: &'a Conversation) -> StoreResult<Self> {
+impl<'a> ConversationAudit<'a> {
+    fn read(memory: &'a Engine, reader: &'a dyn Reader, conversation: &'a Conversation) -> StoreResult<Self> {
         let mut ledger = Self::count(memory, reader, conversation)?;
         let key = memory.key(conversation.id);
         let (nodes, problems) = verify_tree::problems(reader, &key, conversation)?;
@@ -201,7 +205,7 @@ impl<'a> Ledger<'a> {
 
     /// Counts messages, tool calls and turns, and compares them with what the conversation says.
     fn count(
-        memory: &'a Memory,
+        memory: &'a Engine,
         reader: &'a dyn Reader,
         conversation: &'a Conversation,
     ) -> StoreResult<Self> {
@@ -238,7 +242,7 @@ impl<'a> Ledger<'a> {
     /// The conversation with the counts, times and latest turns that its messages and tool calls have, where those are
     /// wrong. Nothing where messages or tool calls may be missing: what the conversation says is then the only witness.
     pub(crate) fn corrected(
-        memory: &'a Memory,
+        memory: &'a Engine,
         reader: &'a dyn Reader,
         conversation: &'a Conversation,
     ) -> StoreResult<Option<Conversation>> {

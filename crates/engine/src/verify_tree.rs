@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use treering_core::growth::Growth;
-use treering_core::node::{Place, Window};
+use treering_core::node::{TextPosition, Window};
 use treering_core::ports::{JobFilter, NodeFilter, Span, StoreResult};
+use treering_core::tree_state::TreeState;
 use treering_core::{
-    Conversation, ConversationKey, Covers, Job, JobKind, Level, MessageIdx, Node, NodeId, Reader, Task,
+    Conversation, ConversationKey, Coverage, Job, JobKind, Level, MessageIdx, Node, NodeId, NodeSpec, Reader,
     ThreadName,
 };
 
@@ -41,17 +41,17 @@ pub(crate) fn faults(
 fn split_jobs(conversation: &Conversation, nodes: &[Node], jobs: Vec<Job>) -> (Vec<Job>, Vec<(Job, String)>) {
     let sealed = |level: Level| {
         let place = usize::from(level.number()) - 1;
-        conversation.growth.sealed.get(place).copied().unwrap_or(0)
+        conversation.tree_state.sealed.get(place).copied().unwrap_or(0)
     };
     let written: BTreeSet<_> = nodes.iter().map(|node| (node.level(), node.ordinal())).collect();
     let has_work = |kind: &JobKind| match kind {
         JobKind::EmbedTurn(turn) => turn.0 < conversation.totals.turns,
         // A node that is written anew may get another id; its job is then run for nothing.
         JobKind::EmbedNode(level, ordinal, _) => written.contains(&(*level, *ordinal)),
-        JobKind::Summarise(task) => {
+        JobKind::Summarize(task) => {
             let is_there = match &task.covers {
-                Covers::Messages(window) => window.end().0 <= conversation.totals.messages,
-                Covers::Nodes(_) => true,
+                Coverage::Messages(window) => window.end().0 <= conversation.totals.messages,
+                Coverage::Nodes(_) => true,
             };
             is_there && task.ordinal < sealed(task.level)
         }
@@ -86,10 +86,10 @@ fn tree_problems(
     jobs: &[Job],
 ) -> StoreResult<Vec<String>> {
     let planned = jobs.iter().filter_map(|job| match &job.kind {
-        JobKind::Summarise(task) => Some(task),
+        JobKind::Summarize(task) => Some(task),
         _ => None,
     });
-    let mut tree = Tree {
+    let mut tree = TreeCheck {
         conversation,
         problems: Vec::new(),
         nodes: BTreeMap::new(),
@@ -103,11 +103,11 @@ fn tree_problems(
         tree.planned.insert((task.level, task.ordinal), task);
     }
     // A conversation from before there were trees has none until its next message or an update.
-    if conversation.growth == Growth::default() && tree.nodes.is_empty() {
+    if conversation.tree_state == TreeState::default() && tree.nodes.is_empty() {
         return Ok(tree.problems);
     }
-    if conversation.growth.through != conversation.totals.messages {
-        let (through, messages) = (conversation.growth.through, conversation.totals.messages);
+    if conversation.tree_state.through != conversation.totals.messages {
+        let (through, messages) = (conversation.tree_state.through, conversation.totals.messages);
         tree.note(format!("the tree has grown through {through} of {messages} messages"));
     }
     tree.check_numbers();
@@ -116,24 +116,24 @@ fn tree_problems(
     Ok(tree.problems)
 }
 
-struct Tree<'a> {
+struct TreeCheck<'a> {
     conversation: &'a Conversation,
     nodes: BTreeMap<(Level, u32), &'a Node>,
-    planned: BTreeMap<(Level, u32), &'a Task>,
+    planned: BTreeMap<(Level, u32), &'a NodeSpec>,
     problems: Vec<String>,
     /// Runs of messages in no window: the thread, where it begins, its last message, and where
     /// the thread goes on.
-    uncovered: Vec<(ThreadName, Place, MessageIdx, Option<Place>)>,
+    uncovered: Vec<(ThreadName, TextPosition, MessageIdx, Option<TextPosition>)>,
 }
 
-impl Tree<'_> {
+impl TreeCheck<'_> {
     fn note(&mut self, what: String) {
         self.problems.push(what);
     }
 
     /// Everything that was sealed has its node or a job, and nothing else does.
     fn check_numbers(&mut self) {
-        let sealed = self.conversation.growth.sealed.clone();
+        let sealed = self.conversation.tree_state.sealed.clone();
         for (place, count) in sealed.iter().enumerate() {
             let Some(level) = u8::try_from(place + 1).ok().and_then(Level::new) else { continue };
             let there = |tree: &Self, ordinal| {
@@ -185,10 +185,10 @@ impl Tree<'_> {
                     .push(format!("level {}: group {} has children but was never planned", place.0, place.1));
             }
         }
-        let done = self.nodes.iter().map(|(place, node)| (place, &node.task));
+        let done = self.nodes.iter().map(|(place, node)| (place, &node.spec));
         let wanted = self.planned.iter().map(|(place, task)| (place, *task));
         for (place, task) in done.chain(wanted) {
-            let Covers::Nodes(ids) = &task.covers else { continue };
+            let Coverage::Nodes(ids) = &task.covers else { continue };
             let (level, ordinal) = place;
             let says: BTreeSet<NodeId> = ids.iter().cloned().collect();
             let has = children.get(place).cloned().unwrap_or_default();
@@ -210,13 +210,13 @@ impl Tree<'_> {
     /// The windows of each thread and its open one follow each other without gap or overlap,
     /// from its first message to its last.
     fn check_windows(&mut self, reader: &dyn Reader, key: &ConversationKey) -> StoreResult<()> {
-        let mut windows: BTreeMap<ThreadName, BTreeMap<Place, (Window, u32)>> = BTreeMap::new();
-        let done = self.nodes.values().map(|node| &node.task);
+        let mut windows: BTreeMap<ThreadName, BTreeMap<TextPosition, (Window, u32)>> = BTreeMap::new();
+        let done = self.nodes.values().map(|node| &node.spec);
         let wanted = self.planned.values().copied();
         let mut overlaps = Vec::new();
         let mut seen = BTreeSet::new();
         for task in done.chain(wanted) {
-            let Covers::Messages(window) = &task.covers else { continue };
+            let Coverage::Messages(window) = &task.covers else { continue };
             if !seen.insert((task.level, task.ordinal)) {
                 continue;
             }
@@ -226,7 +226,7 @@ impl Tree<'_> {
             }
         }
         self.problems.append(&mut overlaps);
-        let mut ends: BTreeMap<ThreadName, Place> = BTreeMap::new();
+        let mut ends: BTreeMap<ThreadName, TextPosition> = BTreeMap::new();
         let mut next = 0;
         loop {
             let page = reader.messages(key.id, Span::starting(MessageIdx(next), 1000))?;
@@ -249,18 +249,18 @@ impl Tree<'_> {
     /// Follows the windows through one message; where it ends up is where the thread goes on.
     fn follow(
         &mut self,
-        windows: Option<&BTreeMap<Place, (Window, u32)>>,
+        windows: Option<&BTreeMap<TextPosition, (Window, u32)>>,
         idx: MessageIdx,
         chars: u32,
         thread: &ThreadName,
-        reached: Option<Place>,
-    ) -> Place {
-        let whole = Place::after(idx);
+        reached: Option<TextPosition>,
+    ) -> TextPosition {
+        let whole = TextPosition::after(idx);
         // A window that began earlier reaches over this message, or ends within it.
         let mut at = match reached {
             Some(reached) if reached >= whole => return reached,
             Some(reached) if reached.idx == idx => reached,
-            _ => Place { idx, offset: 0 },
+            _ => TextPosition { idx, offset: 0 },
         };
         loop {
             let start = |window: &Window| window.from <= at && at < window.until;
@@ -276,7 +276,7 @@ impl Tree<'_> {
             at = window.until;
         }
         let place = self.conversation.threads.iter().position(|other| other.name == *thread);
-        let open = place.and_then(|place| self.conversation.growth.windows.get(place)?.from());
+        let open = place.and_then(|place| self.conversation.tree_state.windows.get(place)?.from());
         if open.is_none_or(|open| open > at) && at.offset <= chars {
             match self.uncovered.last_mut() {
                 // Messages of other threads may lie between.

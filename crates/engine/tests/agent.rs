@@ -7,23 +7,24 @@ mod common;
 use std::sync::{Arc, Condvar, Mutex};
 
 use common::{assert_sound, open, parts, start, under};
-use treering_core::brief::Brief;
-use treering_core::chat::{ChatMessage, ChatReply, ChatRequest, End, Usage};
+use treering_core::chat::{ChatMessage, ChatReply, ChatRequest, FinishReason, Usage};
 use treering_core::node::NodeContent;
 use treering_core::ports::Span;
 use treering_core::spend::{Cap, Caps};
+use treering_core::summary_request::SummaryRequest;
 use treering_core::{
-    Advice, Chat, ConversationId, Entry, Message, MessageIdx, Policy, ProviderError, Role, Summarizer,
-    TenantId, Timestamp,
+    ChatModel, ConversationId, Entry, Message, MessageIdx, Policy, ProviderError, RetryAdvice, Role,
+    Summarizer, TenantId, Timestamp,
 };
 use treering_engine::{
-    Agent, AgentSettings, Error, Incoming, Matching, Memory, NewConversation, Parts, SpendSettings, Target,
+    Agent, AgentOptions, AppendTarget, Engine, EngineParts, EntryBatch, Error, NewConversation,
+    ReplayDetection, SpendLimits,
 };
-use treering_testkit::{FakeClock, Heads};
+use treering_testkit::{FakeClock, PrefixSummarizer};
 
 /// A model that says what it is told to, and remembers what it was asked.
 #[derive(Default)]
-struct Parrot {
+struct ScriptedChat {
     script: Mutex<Vec<Act>>,
     asked: Mutex<Vec<ChatRequest>>,
 }
@@ -37,7 +38,7 @@ enum Act {
     Break(&'static str, &'static str),
 }
 
-impl Parrot {
+impl ScriptedChat {
     fn new(script: impl IntoIterator<Item = Act>) -> Arc<Self> {
         let mut script: Vec<Act> = script.into_iter().collect();
         script.reverse();
@@ -49,7 +50,7 @@ impl Parrot {
     }
 }
 
-impl Chat for Parrot {
+impl ChatModel for ScriptedChat {
     fn name(&self) -> &str {
         "test/parrot"
     }
@@ -66,55 +67,63 @@ impl Chat for Parrot {
         self.asked.lock().unwrap().push(request.clone());
         let (text, broken) = match self.script.lock().unwrap().pop().expect("nothing more to say") {
             Act::Say(text) => (text, None),
-            Act::Fail(why) => return Err(ProviderError::passing(why)),
-            Act::Busy(ms) => return Err(ProviderError::new("too many requests", Advice::RetryAfter(ms))),
-            Act::Break(text, why) => (text, Some(ProviderError::passing(why))),
+            Act::Fail(why) => return Err(ProviderError::transient(why)),
+            Act::Busy(ms) => {
+                return Err(ProviderError::new("too many requests", RetryAdvice::RetryAfter(ms)));
+            }
+            Act::Break(text, why) => (text, Some(ProviderError::transient(why))),
         };
         text.split_inclusive(' ').for_each(hear);
         match broken {
             Some(error) => Err(error),
             None => {
-                Ok(ChatReply { text: text.into(), usage: Usage::of_call(1000, 20), ..ChatReply::default() })
+                Ok(ChatReply { text: text.into(), usage: Usage::for_call(1000, 20), ..ChatReply::default() })
             }
         }
     }
 }
 
-fn begin(memory: &Memory) -> ConversationId {
-    let target = Target::Named(NewConversation::default());
-    memory.append(Incoming { target, entries: Vec::new(), matching: Matching::None }).unwrap().conversation.id
+fn begin(memory: &Engine) -> ConversationId {
+    let target = AppendTarget::FindOrCreate(NewConversation::default());
+    memory
+        .append(EntryBatch { target, entries: Vec::new(), matching: ReplayDetection::None })
+        .unwrap()
+        .conversation
+        .id
 }
 
-fn say(memory: &Memory, id: ConversationId, lines: &[(Role, &str)]) {
+fn say(memory: &Engine, id: ConversationId, lines: &[(Role, &str)]) {
     let at = |number: usize| Timestamp::from_micros(start().as_micros() + number as i64);
     let message = |(number, (role, text)): (usize, &(Role, &str))| {
         Entry::message(Default::default(), treering_core::NewMessage::new(*role, *text, at(number)))
     };
     let entries = lines.iter().enumerate().map(message).collect();
-    memory.append(Incoming { target: Target::Existing(id), entries, matching: Matching::None }).unwrap();
+    memory
+        .append(EntryBatch { target: AppendTarget::Existing(id), entries, matching: ReplayDetection::None })
+        .unwrap();
 }
 
-fn messages(memory: &Memory, id: ConversationId) -> Vec<Message> {
+fn messages(memory: &Engine, id: ConversationId) -> Vec<Message> {
     memory.messages(id, Span::starting(MessageIdx(0), 1000)).unwrap()
 }
 
-fn said(memory: &Memory, id: ConversationId) -> Vec<(Role, String)> {
+fn said(memory: &Engine, id: ConversationId) -> Vec<(Role, String)> {
     messages(memory, id).into_iter().map(|message| (message.body.role, message.body.text)).collect()
 }
 
-fn settings() -> AgentSettings {
-    AgentSettings { instructions: Some("Be brief.".into()), budget: Some(600), ..AgentSettings::default() }
+fn settings() -> AgentOptions {
+    AgentOptions { instructions: Some("Be brief.".into()), budget: Some(600), ..AgentOptions::default() }
 }
 
 #[test]
 fn a_turn_is_remembered_asked_answered_and_stored() {
     let (memory, _folder) = under(Policy::default());
     let id = begin(&memory);
-    let parrot = Parrot::new([Act::Say("On 7410."), Act::Say("Since March.")]);
+    let parrot = ScriptedChat::new([Act::Say("On 7410."), Act::Say("Since March.")]);
     let agent = Agent::new(memory.clone(), parrot.clone(), settings()).unwrap();
 
     let reply = agent.ask(id, "Which port does staging use?").unwrap();
-    assert_eq!((reply.text.as_str(), reply.end), ("On 7410.", End::Complete));
+    assert_eq!((reply.text.as_str(), reply.end), ("On 7410.", FinishReason::Complete));
     assert_eq!((reply.question, reply.answer), (MessageIdx(0), MessageIdx(1)));
     let first = [
         ChatMessage::new(Role::System, "Be brief."),
@@ -141,7 +150,7 @@ fn a_turn_is_remembered_asked_answered_and_stored() {
 fn what_was_said_is_kept_when_the_model_fails() {
     let (memory, _folder) = under(Policy::default());
     let id = begin(&memory);
-    let parrot = Parrot::new([
+    let parrot = ScriptedChat::new([
         Act::Fail("the model is away"),
         Act::Break("The sill is \"13", "the stream \"ended\" early\n"),
         Act::Say("130 cm."),
@@ -177,7 +186,7 @@ fn a_model_that_is_busy_for_a_moment_is_asked_once_more() {
     let id = begin(&memory);
     let script =
         [Act::Busy(1), Act::Say("At five."), Act::Busy(1), Act::Busy(1), Act::Busy(60_000), Act::Say("")];
-    let parrot = Parrot::new(script);
+    let parrot = ScriptedChat::new(script);
     let agent = Agent::new(memory.clone(), parrot.clone(), settings()).unwrap();
     assert_eq!(agent.ask(id, "When?").unwrap().text, "At five.");
     assert!(agent.ask_streaming(id, "Surely?", &mut |_| ()).is_err(), "once more, not for ever");
@@ -195,15 +204,17 @@ fn a_model_that_is_busy_for_a_moment_is_asked_once_more() {
 fn a_cap_that_is_reached_leaves_the_question_stored() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let spend = SpendSettings {
+    let spend = SpendLimits {
         caps: Caps { conversation: Cap { tokens: Some(900), money: None }, ..Caps::default() },
-        ..SpendSettings::default()
+        ..SpendLimits::default()
     };
-    let embedders: Vec<Arc<dyn treering_core::Embedder>> = vec![Arc::new(treering_testkit::Bags::default())];
-    let parts = parts(folder.path(), Policy::default(), Arc::new(Heads::default()), clock, embedders);
-    let memory = Memory::new(Parts { spend, ..parts }, TenantId::default());
+    let embedders: Vec<Arc<dyn treering_core::Embedder>> =
+        vec![Arc::new(treering_testkit::BagOfWordsEmbedder::default())];
+    let parts =
+        parts(folder.path(), Policy::default(), Arc::new(PrefixSummarizer::default()), clock, embedders);
+    let memory = Engine::new(EngineParts { spend, ..parts }, TenantId::default());
     let id = begin(&memory);
-    let parrot = Parrot::new([Act::Say("Yes.")]);
+    let parrot = ScriptedChat::new([Act::Say("Yes.")]);
     let agent = Agent::new(memory.clone(), parrot.clone(), settings()).unwrap();
     agent.ask(id, "Is it dry?").unwrap();
     let refused = agent.ask(id, "And tomorrow?").unwrap_err();
@@ -232,9 +243,9 @@ impl Summarizer for Held {
         false
     }
 
-    fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError> {
+    fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError> {
         drop(self.1.wait_while(self.0.lock().unwrap(), |free| !*free).unwrap());
-        Heads::default().summarise(brief)
+        PrefixSummarizer::default().summarize(brief)
     }
 }
 
@@ -249,18 +260,19 @@ fn the_answer_does_not_wait_for_what_follows_and_the_next_turn_does() {
     let long =
         "The gauge at the sill has to be read every morning before the first tide, whatever the weather. ";
     say(&memory, id, &[(Role::User, long), (Role::Assistant, long)]);
-    let parrot = Parrot::new([Act::Say(long), Act::Say("Noted.")]);
+    let parrot = ScriptedChat::new([Act::Say(long), Act::Say("Noted.")]);
     let agent = Agent::new(
         memory.clone(),
         parrot,
-        AgentSettings { patience: Some(std::time::Duration::ZERO), ..settings() },
+        AgentOptions { patience: Some(std::time::Duration::ZERO), ..settings() },
     )
     .unwrap();
     agent.ask(id, long).unwrap();
     assert!(!memory.gate(id).unwrap().is_clear(), "the summary of the window is still to be written");
     held.let_go();
     let reply = {
-        let patient = Agent::new(memory.clone(), Parrot::new([Act::Say("Noted.")]), settings()).unwrap();
+        let patient =
+            Agent::new(memory.clone(), ScriptedChat::new([Act::Say("Noted.")]), settings()).unwrap();
         patient.ask(id, "Is it written down?").unwrap()
     };
     assert!(!reply.context.receipt.gate.degraded, "the gate was waited for");

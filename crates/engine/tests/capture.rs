@@ -6,22 +6,23 @@ mod common;
 
 use common::fresh;
 use proptest::prelude::*;
-use treering_core::capture::Outcome;
+use treering_core::capture::EntryOutcome;
 use treering_core::ports::ConversationFilter;
 use treering_core::{Conversation, Entry, EntryKind, NewMessage, Role, ThreadName, Timestamp};
-use treering_engine::{Incoming, Matching, Memory, NewConversation, Target};
+use treering_engine::{AppendTarget, Engine, EntryBatch, NewConversation, ReplayDetection};
 use treering_testkit::generate::{conversation, external};
 
-fn append(memory: &Memory, events: &[Entry]) -> Vec<Outcome> {
+fn append(memory: &Engine, events: &[Entry]) -> Vec<EntryOutcome> {
     let about = NewConversation { external_id: Some(external("source")), ..NewConversation::default() };
     let entries = events.to_vec();
-    let incoming = Incoming { target: Target::Named(about), entries, matching: Matching::None };
+    let incoming =
+        EntryBatch { target: AppendTarget::FindOrCreate(about), entries, matching: ReplayDetection::None };
     memory.append(incoming).unwrap().outcomes
 }
 
 /// Everything that can be read from a memory.
-fn contents(memory: &Memory) -> Vec<(Conversation, Vec<String>)> {
-    let sessions = memory.sessions(&ConversationFilter::all(100)).unwrap();
+fn contents(memory: &Engine) -> Vec<(Conversation, Vec<String>)> {
+    let sessions = memory.listed_conversations(&ConversationFilter::all(100)).unwrap();
     let whole = |conversation: Conversation| {
         let mut record = Vec::new();
         let taken = memory.export(&[conversation.id], |item| {
@@ -34,7 +35,7 @@ fn contents(memory: &Memory) -> Vec<(Conversation, Vec<String>)> {
     sessions.into_iter().map(|session| whole(session.conversation)).collect()
 }
 
-fn assert_sound(memory: &Memory) {
+fn assert_sound(memory: &Engine) {
     let report = memory.verify(|_| ()).unwrap();
     assert!(report.is_clean(), "{:?}", report.problems);
 }
@@ -81,7 +82,7 @@ proptest! {
             if let Some((from, until)) = again.next() {
                 let (from, until) = (from.index(seen + 1), until.index(seen + 1));
                 let outcomes = append(&replayed, &events[from.min(until)..from.max(until)]);
-                prop_assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Known), "{:?}", outcomes);
+                prop_assert!(outcomes.iter().all(|outcome| *outcome == EntryOutcome::AlreadyStored), "{:?}", outcomes);
             }
         }
         prop_assert_eq!(contents(&whole), contents(&replayed));
@@ -140,7 +141,7 @@ fn a_message_that_changed_at_its_source_is_reported_and_kept_as_it_was() {
         [Entry::message(ThreadName::main(), said)]
     };
     append(&memory, &said("first"));
-    assert_eq!(append(&memory, &said("second")), [Outcome::Differs]);
+    assert_eq!(append(&memory, &said("second")), [EntryOutcome::ContentDiffers]);
     assert!(contents(&memory)[0].1[1].contains("first"));
 }
 
@@ -170,7 +171,7 @@ fn slugs_do_not_collide_and_follow_a_rename() {
     let new = |title: &str| {
         let about = NewConversation {
             title: Some(title.into()),
-            naming: treering_core::Naming::Source,
+            naming: treering_core::TitleSource::Source,
             ..NewConversation::default()
         };
         let entries = vec![Entry::message(
@@ -178,7 +179,11 @@ fn slugs_do_not_collide_and_follow_a_rename() {
             NewMessage::new(Role::User, "x", Timestamp::from_micros(0)),
         )];
         memory
-            .append(Incoming { target: Target::Named(about), entries, matching: Matching::None })
+            .append(EntryBatch {
+                target: AppendTarget::FindOrCreate(about),
+                entries,
+                matching: ReplayDetection::None,
+            })
             .unwrap()
             .conversation
     };

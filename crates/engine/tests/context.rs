@@ -8,7 +8,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{open, start, under, work_off};
+use common::{open, run_due_jobs, start, under};
 use proptest::prelude::*;
 use treering_core::packing::Profile;
 use treering_core::parameters::Assignment;
@@ -16,10 +16,10 @@ use treering_core::{
     ConversationId, Entry, EntryKind, ForkPoint, NewMessage, Policy, Role, TenantId, ThreadName, Tokenizer,
     TurnNo,
 };
-use treering_engine::{ContextRequest, Incoming, Matching, Memory, NewConversation, Target};
+use treering_engine::{AppendTarget, ContextRequest, Engine, EntryBatch, NewConversation, ReplayDetection};
 use treering_providers::{Bpe, Extractive};
 use treering_testkit::generate::{conversation, external};
-use treering_testkit::{FakeClock, Heads};
+use treering_testkit::{FakeClock, PrefixSummarizer};
 
 fn small() -> Policy {
     let assignments = ["window_chars=400", "min_flush_chars=0", "group_children=3", "group_chars=off"];
@@ -27,11 +27,14 @@ fn small() -> Policy {
     Policy::default().with(&assignments).unwrap()
 }
 
-fn target() -> Target {
-    Target::Named(NewConversation { external_id: Some(external("context")), ..Default::default() })
+fn target() -> AppendTarget {
+    AppendTarget::FindOrCreate(NewConversation {
+        external_id: Some(external("context")),
+        ..Default::default()
+    })
 }
 
-fn say(memory: &Memory, turns: &[(&str, &str)]) -> ConversationId {
+fn say(memory: &Engine, turns: &[(&str, &str)]) -> ConversationId {
     let mut at = start();
     let mut entries = Vec::new();
     for (asked, answered) in turns {
@@ -42,9 +45,9 @@ fn say(memory: &Memory, turns: &[(&str, &str)]) -> ConversationId {
             at = at.plus_micros(7_000_000_000);
         }
     }
-    let incoming = Incoming { target: target(), entries, matching: Matching::None };
+    let incoming = EntryBatch { target: target(), entries, matching: ReplayDetection::None };
     let id = memory.append(incoming).unwrap().conversation.id;
-    work_off(memory, id);
+    run_due_jobs(memory, id);
     id
 }
 
@@ -72,7 +75,7 @@ fn request(id: ConversationId, profile: &str, budget: u32, query: Option<&str>) 
         budget,
         profile: Profile::named(profile, 2000).unwrap(),
         query: query.map(str::to_owned),
-        patience: Some(Duration::ZERO),
+        gate_timeout: Some(Duration::ZERO),
         ..ContextRequest::new(id)
     }
 }
@@ -133,8 +136,8 @@ fn the_budget_holds_where_blocks_do_not_add_up() {
         vec![Arc::new(treering_providers::StaticEmbedder::new())];
     let clock = Arc::new(FakeClock::at(start()));
     let parts = common::parts(folder.path(), small(), Arc::new(Extractive), clock, embedders);
-    let parts = treering_engine::Parts { tokenizer: Arc::new(Sticky), ..parts };
-    let memory = Memory::new(parts, treering_core::TenantId::default());
+    let parts = treering_engine::EngineParts { tokenizer: Arc::new(Sticky), ..parts };
+    let memory = Engine::new(parts, treering_core::TenantId::default());
     let id = say(&memory, &borrowed(&harbour(60)));
     for budget in [300, 800, 2000] {
         for query in [None, Some("How high is the sill of berth 3?")] {
@@ -159,9 +162,9 @@ proptest! {
         asked in prop::option::of("[a-z ]{3,20}"),
     ) {
         let (memory, _folder) = under(small());
-        let incoming = Incoming { target: target(), entries: events, matching: Matching::None };
+        let incoming = EntryBatch { target: target(), entries: events, matching: ReplayDetection::None };
         let id = memory.append(incoming).unwrap().conversation.id;
-        work_off(&memory, id);
+        run_due_jobs(&memory, id);
         let context = memory.context(&request(id, profile, budget, asked.as_deref())).unwrap();
         let said = context.receipt.tokens;
         prop_assert!(said <= budget, "{said} of {budget}");
@@ -179,13 +182,13 @@ proptest! {
     ) {
         let folder = tempfile::tempdir().unwrap();
         let reopened =
-            || open(folder.path(), small(), Arc::new(Heads::default()), Arc::new(FakeClock::at(start())));
+            || open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), Arc::new(FakeClock::at(start())));
         let memory = reopened();
         for (entries, works) in events.chunks(10).zip(works) {
-            let incoming = Incoming { target: target(), entries: entries.to_vec(), matching: Matching::None };
+            let incoming = EntryBatch { target: target(), entries: entries.to_vec(), matching: ReplayDetection::None };
             let id = memory.append(incoming).unwrap().conversation.id;
             if works {
-                work_off(&memory, id);
+                run_due_jobs(&memory, id);
             }
             let request = request(id, profile, budget, None);
             let (warm, cold) = (memory.context(&request).unwrap(), reopened().context(&request).unwrap());
@@ -219,7 +222,7 @@ proptest! {
         for turn in 0..turns {
             let folder = tempfile::tempdir().unwrap();
             let clock = Arc::new(FakeClock::at(start().plus_micros(7_000_000_000 * (2 * turn as i64 + 1))));
-            let then = open(folder.path(), small(), Arc::new(Heads::default()), clock);
+            let then = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock);
             say(&then, &borrowed(&all[..=turn]));
             let lived = then.context(&request(id, "cut", budget, query)).unwrap();
             let past = ContextRequest { as_of: Some(TurnNo(turn as u32)), ..request(id, "cut", budget, query) };
@@ -283,12 +286,12 @@ fn what_is_not_done_yet_is_named_and_stands_as_it_was_said() {
     let mut said = NewMessage::new(Role::Assistant, "Noted. ".repeat(100), start());
     said.author = Some("Juno".into());
     let entries = vec![Entry::message(ThreadName::main(), said)];
-    memory.append(Incoming { target: target(), entries, matching: Matching::None }).unwrap();
+    memory.append(EntryBatch { target: target(), entries, matching: ReplayDetection::None }).unwrap();
     let context = memory.context(&request(id, "cut", 4000, None)).unwrap();
     assert!(context.receipt.gate.degraded);
     assert!(context.receipt.gate.pending[0].contains("summarise messages"), "{:?}", context.receipt.gate);
     assert!(context.markdown().contains("Noted. Noted."));
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     assert!(!memory.context(&request(id, "cut", 4000, None)).unwrap().receipt.gate.degraded);
 }
 
@@ -301,8 +304,8 @@ fn a_thread_hears_nothing_of_another() {
     let fork = Entry { thread: idea.clone(), kind: EntryKind::Fork { parent: ThreadName::main(), after } };
     let aside = NewMessage::new(Role::User, "What if the harbour were a lake?", start());
     let entries = vec![fork, Entry::message(idea.clone(), aside)];
-    memory.append(Incoming { target: target(), entries, matching: Matching::None }).unwrap();
-    work_off(&memory, id);
+    memory.append(EntryBatch { target: target(), entries, matching: ReplayDetection::None }).unwrap();
+    run_due_jobs(&memory, id);
     let of = |thread: &ThreadName| {
         let request = ContextRequest { thread: Some(thread.clone()), ..request(id, "cut", 4000, None) };
         memory.context(&request).unwrap().markdown()
@@ -319,16 +322,16 @@ fn a_tenant_hears_nothing_of_another() {
     let id = ConversationId::from_bytes([7; 16]);
     for works in [false, true] {
         let contexts = [("mine", "tide"), ("other", "rock")].map(|(tenant, word)| {
-            let memory = memory.of_tenant(TenantId::new(tenant).unwrap());
+            let memory = memory.for_tenant(TenantId::new(tenant).unwrap());
             let said = |number: i64| {
                 let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
                 NewMessage::new(role, format!("{} {number}", word.repeat(30)), start().plus_micros(number))
             };
             let entries = (0..40).map(|number| Entry::message(ThreadName::main(), said(number))).collect();
-            let target = Target::Named(NewConversation { id: Some(id), ..Default::default() });
-            memory.append(Incoming { target, entries, matching: Matching::Position }).unwrap();
+            let target = AppendTarget::FindOrCreate(NewConversation { id: Some(id), ..Default::default() });
+            memory.append(EntryBatch { target, entries, matching: ReplayDetection::Position }).unwrap();
             if works {
-                work_off(&memory, id);
+                run_due_jobs(&memory, id);
             }
             let context = memory.context(&request(id, "cut", 2000, None)).unwrap().markdown();
             assert!(context.contains(word));

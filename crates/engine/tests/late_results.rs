@@ -8,15 +8,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{assert_sound, open, start, work_off};
-use treering_core::brief::{Brief, Passage};
+use common::{assert_sound, open, run_due_jobs, start};
+use treering_core::summary_request::{Passage, SummaryRequest};
 use treering_core::{
     ConversationId, Entry, EntryKind, Json, NewMessage, NewToolCall, Node, NodeContent, Policy,
     ProviderError, Role, Summarizer, ThreadName, ToolResult,
 };
-use treering_engine::{Incoming, Matching, Memory, NewConversation, Target};
+use treering_engine::{AppendTarget, Engine, EntryBatch, NewConversation, ReplayDetection};
 use treering_testkit::generate::external;
-use treering_testkit::{FakeClock, Heads};
+use treering_testkit::{FakeClock, PrefixSummarizer};
 
 const RESULT: &str = "the gauge at berth 4711 reads 3.25";
 
@@ -25,14 +25,15 @@ fn small() -> Policy {
     Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap()
 }
 
-fn append(memory: &Memory, entries: Vec<Entry>) -> ConversationId {
+fn append(memory: &Engine, entries: Vec<Entry>) -> ConversationId {
     let about = NewConversation { external_id: Some(external("late")), ..NewConversation::default() };
-    let incoming = Incoming { target: Target::Named(about), entries, matching: Matching::None };
+    let incoming =
+        EntryBatch { target: AppendTarget::FindOrCreate(about), entries, matching: ReplayDetection::None };
     memory.append(incoming).unwrap().conversation.id
 }
 
 /// A call without a result, and so many turns, each of them a window.
-fn call_and_talk(memory: &Memory, turns: i64) -> ConversationId {
+fn call_and_talk(memory: &Engine, turns: i64) -> ConversationId {
     let call = NewToolCall {
         name: "gauge".into(),
         args: Json::string("berth"),
@@ -51,12 +52,12 @@ fn call_and_talk(memory: &Memory, turns: i64) -> ConversationId {
     append(memory, entries)
 }
 
-fn answer(memory: &Memory) {
+fn answer(memory: &Engine) {
     let outcome = ToolResult { result: Json::string(RESULT), success: Some(true), duration_ms: Some(7) };
     append(memory, vec![EntryKind::ToolResult { call: external("call"), outcome, at: start() }.into()]);
 }
 
-fn nodes(memory: &Memory, id: ConversationId) -> Vec<Node> {
+fn nodes(memory: &Engine, id: ConversationId) -> Vec<Node> {
     memory.tree(id).unwrap().nodes
 }
 
@@ -80,14 +81,14 @@ impl Summarizer for Telling {
         false
     }
 
-    fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError> {
+    fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError> {
         if let Some(folder) = &self.folder
             && !self.answered.swap(true, Ordering::SeqCst)
         {
             let clock = Arc::new(FakeClock::at(start()));
             answer(&open(folder, small(), Arc::new(Telling::default()), clock));
         }
-        let mut content = Heads::default().summarise(brief)?;
+        let mut content = PrefixSummarizer::default().summarize(brief)?;
         for passage in &brief.passages {
             if let Passage::Tool(tool) = passage {
                 content.overview = format!("{} {}", tool.result, content.overview);
@@ -103,7 +104,7 @@ fn a_late_result_has_its_window_written_anew_and_what_lies_over_it() {
     let clock = Arc::new(FakeClock::at(start()));
     let memory = open(folder.path(), small(), Arc::new(Telling::default()), clock);
     let id = call_and_talk(&memory, 6);
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     let before = nodes(&memory, id);
     assert!(!before.iter().any(|node| tells(node) || node.dirty));
 
@@ -111,7 +112,7 @@ fn a_late_result_has_its_window_written_anew_and_what_lies_over_it() {
     assert_sound(&memory);
     let dirty: Vec<u32> = nodes(&memory, id).iter().filter(|node| node.dirty).map(Node::ordinal).collect();
     assert_eq!(dirty, [0], "the window that the call belongs to, and no other");
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     assert_sound(&memory);
 
     let after = nodes(&memory, id);
@@ -128,7 +129,7 @@ fn a_result_that_comes_while_its_window_is_written_is_told_too() {
     let telling = Telling { folder: Some(folder.path().to_path_buf()), ..Telling::default() };
     let memory = open(folder.path(), small(), Arc::new(telling), clock);
     let id = call_and_talk(&memory, 1);
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     assert_sound(&memory);
     assert!(tells(&nodes(&memory, id)[0]), "{:?}", nodes(&memory, id));
 }

@@ -18,19 +18,21 @@ mod common;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use common::{assert_sound, open, start, work_off};
+use common::{assert_sound, open, run_due_jobs, start};
 use treering_core::parameters::Assignment;
 use treering_core::{
     ConversationState, Entry, EntryKind, ForkPoint, Json, Level, MessageIdx, NewMessage, NewToolCall, Policy,
     Role, Summarizer, ThreadName, Timestamp, ToolResult,
 };
-use treering_engine::{Incoming, Matching, Memory, NewConversation, Scale, Target, Update};
+use treering_engine::{
+    AppendTarget, Engine, EntryBatch, NewConversation, ReplayDetection, Update, UpdateStrategy,
+};
 use treering_providers::Extractive;
 use treering_testkit::generate::external;
-use treering_testkit::{FakeClock, Heads};
+use treering_testkit::{FakeClock, PrefixSummarizer};
 
 struct Play {
-    memory: Memory,
+    memory: Engine,
     clock: Arc<FakeClock>,
     now: Timestamp,
     said: u32,
@@ -42,8 +44,11 @@ struct Play {
 }
 
 impl Play {
-    fn conversation(&self) -> Target {
-        Target::Named(NewConversation { external_id: Some(external("scenario")), ..Default::default() })
+    fn conversation(&self) -> AppendTarget {
+        AppendTarget::FindOrCreate(NewConversation {
+            external_id: Some(external("scenario")),
+            ..Default::default()
+        })
     }
 
     fn id(&self) -> treering_core::ConversationId {
@@ -51,7 +56,7 @@ impl Play {
     }
 
     fn append(&self, entries: Vec<Entry>) -> treering_core::ConversationId {
-        let incoming = Incoming { target: self.conversation(), entries, matching: Matching::None };
+        let incoming = EntryBatch { target: self.conversation(), entries, matching: ReplayDetection::None };
         self.memory.append(incoming).unwrap().conversation.id
     }
 
@@ -95,8 +100,8 @@ impl Play {
         let mut update = Update::default();
         for word in rest.split_whitespace() {
             match word {
-                "full" => update.scale = Scale::Full,
-                "incremental" => update.scale = Scale::Incremental,
+                "full" => update.scale = UpdateStrategy::Full,
+                "incremental" => update.scale = UpdateStrategy::Incremental,
                 word if word.starts_with("level=") => {
                     update.level = word["level=".len()..].parse().ok().and_then(Level::new);
                 }
@@ -106,8 +111,12 @@ impl Play {
         let estimate = self.memory.estimate(self.id(), &update).unwrap();
         let updated = self.memory.update(self.id(), &update).unwrap();
         assert_eq!(estimate, updated.estimate, "a dry run says what the run does");
-        writeln!(self.seen, "update {rest}: {} jobs queued, {} felled", updated.queued, estimate.felled)
-            .unwrap();
+        writeln!(
+            self.seen,
+            "update {rest}: {} jobs queued, {} felled",
+            updated.queued, estimate.dropped_nodes
+        )
+        .unwrap();
     }
 
     fn play(&mut self, line: &str) {
@@ -129,7 +138,7 @@ impl Play {
             "tool" => self.call(rest),
             "close" => drop(self.memory.set_state(self.id(), ConversationState::Closed).unwrap()),
             "reopen" => drop(self.memory.set_state(self.id(), ConversationState::Open).unwrap()),
-            "work" => work_off(&self.memory, self.id()),
+            "work" => run_due_jobs(&self.memory, self.id()),
             "update" => self.update(rest),
             "show" => self.show(),
             other => panic!("no such event: {other}"),
@@ -138,7 +147,7 @@ impl Play {
 
     fn show(&mut self) {
         let tree = self.memory.tree(self.id()).unwrap();
-        for branch in tree.draw() {
+        for branch in tree.outline() {
             writeln!(self.seen, "{branch}").unwrap();
             let node = tree.nodes.iter().find(|node| node.id.as_str() == branch.id);
             if let Some(node) = node.filter(|_| self.in_full) {
@@ -178,7 +187,7 @@ fn run(script: &str) -> String {
     let clock = Arc::new(FakeClock::at(start()));
     let summarizer: Arc<dyn Summarizer> = match script.contains("# extractive") {
         true => Arc::new(Extractive),
-        false => Arc::new(Heads::default()),
+        false => Arc::new(PrefixSummarizer::default()),
     };
     let memory = open(folder.path(), policy, summarizer, clock.clone());
     let mut play = Play {
@@ -191,7 +200,7 @@ fn run(script: &str) -> String {
         contents: script.contains("# extractive"),
     };
     lines.for_each(|line| play.play(line));
-    work_off(&play.memory, play.id());
+    run_due_jobs(&play.memory, play.id());
     assert_sound(&play.memory);
     play.show();
     play.seen

@@ -7,18 +7,19 @@ mod common;
 
 use std::sync::{Arc, Barrier};
 
-use common::{fresh, open, open_with, start, under, work_off};
+use common::{fresh, open, open_with, run_due_jobs, start, under};
 use proptest::prelude::*;
 use treering_core::{
     ConversationId, ConversationState, Embedder, Entry, NewMessage, Policy, ProviderError, Role, TenantId,
     ThreadName, Timestamp,
 };
 use treering_engine::{
-    Found, Hit, Incoming, Matching, Memory, NewConversation, Query, Scale, Target, Update,
+    AppendTarget, Engine, EntryBatch, Hit, HitItem, NewConversation, Query, ReplayDetection, Update,
+    UpdateStrategy,
 };
 use treering_providers::StaticEmbedder;
 use treering_testkit::generate::{external, text};
-use treering_testkit::{FakeClock, Heads};
+use treering_testkit::{FakeClock, PrefixSummarizer};
 
 struct Line<'a> {
     conversation: &'a str,
@@ -33,7 +34,7 @@ fn at(minute: i64) -> Timestamp {
     start().plus_micros(minute * 60_000_000)
 }
 
-fn say(memory: &Memory, line: &Line<'_>) -> ConversationId {
+fn say(memory: &Engine, line: &Line<'_>) -> ConversationId {
     let mut said = NewMessage::new(line.role, line.text, at(line.minute));
     said.author = Some(line.author.to_owned());
     let about = NewConversation {
@@ -42,7 +43,8 @@ fn say(memory: &Memory, line: &Line<'_>) -> ConversationId {
         ..NewConversation::default()
     };
     let entries = vec![Entry::message(ThreadName::new(line.thread).unwrap(), said)];
-    let incoming = Incoming { target: Target::Named(about), entries, matching: Matching::None };
+    let incoming =
+        EntryBatch { target: AppendTarget::FindOrCreate(about), entries, matching: ReplayDetection::None };
     memory.append(incoming).unwrap().conversation.id
 }
 
@@ -55,16 +57,16 @@ fn query(text: &str) -> Query {
 }
 
 fn texts(hits: &[Hit]) -> Vec<String> {
-    let said = hits.iter().map(|hit| match &hit.found {
-        Found::Message(message) => message.body.text.clone(),
-        Found::Call(call) => call.call.name.clone(),
-        Found::Node(node) => node.id.to_string(),
+    let said = hits.iter().map(|hit| match &hit.item {
+        HitItem::Message(message) => message.body.text.clone(),
+        HitItem::ToolCall(call) => call.call.name.clone(),
+        HitItem::Node(node) => node.id.to_string(),
     });
     said.collect()
 }
 
 /// Two conversations about the same port, in which everything differs that can be filtered by.
-fn harbour(memory: &Memory) -> (ConversationId, ConversationId) {
+fn harbour(memory: &Engine) -> (ConversationId, ConversationId) {
     let one = say(memory, &line("one", Role::User, "Ana", 0, "Which port does the staging server use?"));
     say(memory, &line("one", Role::Assistant, "Juno", 1, "The staging port is 7410."));
     let branch = Line { thread: "idea", ..line("one", Role::User, "Ana", 2, "What if the port were 9000?") };
@@ -78,8 +80,8 @@ fn harbour(memory: &Memory) -> (ConversationId, ConversationId) {
 fn what_another_process_stored_is_found_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let here = open(folder.path(), Policy::default(), Arc::new(Heads::default()), clock.clone());
-    let there = open(folder.path(), Policy::default(), Arc::new(Heads::default()), clock);
+    let here = open(folder.path(), Policy::default(), Arc::new(PrefixSummarizer::default()), clock.clone());
+    let there = open(folder.path(), Policy::default(), Arc::new(PrefixSummarizer::default()), clock);
     assert!(here.search(&query("staging port")).unwrap().hits.is_empty());
     for number in 0..20 {
         let said = format!("The staging port number {number} is 74{number:02}.");
@@ -143,7 +145,7 @@ fn a_first_search_finds_what_came_while_another_made_the_index() {
     let memory = open_with(
         folder.path(),
         Policy::default(),
-        Arc::new(Heads::default()),
+        Arc::new(PrefixSummarizer::default()),
         clock,
         vec![Arc::clone(&embedder) as Arc<dyn Embedder>],
     );
@@ -197,7 +199,7 @@ fn filters_let_nothing_else_through() {
     check(&|q| (q.conversations, q.cwd) = (vec![one], Some("/home/ana/two".into())), &[]);
     memory.set_state(two, ConversationState::Archived).unwrap();
     check(&|q| (q.states, q.levels) = (vec![ConversationState::Open], vec![0]), &[staging, idea, asked]);
-    let other = memory.of_tenant(TenantId::new("other").unwrap());
+    let other = memory.for_tenant(TenantId::new("other").unwrap());
     assert!(other.search(&query("port")).unwrap().hits.is_empty(), "another tenant sees nothing");
     harbour(&other);
     assert_eq!(other.search(&query("port")).unwrap().hits.len(), 5, "but what is its own");
@@ -255,18 +257,18 @@ fn an_index_made_anew_answers_the_same() {
     let clock = Arc::new(FakeClock::at(start()));
     let small = ["window_chars=300", "min_flush_chars=0"].map(|text| text.parse().unwrap());
     let policy = Policy::default().with(&small).unwrap();
-    let first = open(folder.path(), policy, Arc::new(Heads::default()), clock.clone());
+    let first = open(folder.path(), policy, Arc::new(PrefixSummarizer::default()), clock.clone());
     // One process has followed along, with a question after every line.
     for number in 0..60 {
         let said = format!("Berth {number} is {} m long and belongs to boat {}.", number % 13, number % 7);
         say(&first, &line("one", Role::User, "Ana", number * 7, &said));
         let id = say(&first, &line("one", Role::Assistant, "Juno", number * 7 + 1, "Noted, as always."));
         if number % 9 == 0 {
-            work_off(&first, id);
+            run_due_jobs(&first, id);
         }
         first.search(&query("berth")).unwrap();
     }
-    let again = open(folder.path(), Policy::default(), Arc::new(Heads::default()), clock);
+    let again = open(folder.path(), Policy::default(), Arc::new(PrefixSummarizer::default()), clock);
     for asked in ["how long is berth 12", "which boat", "Ana", "", "9 m", "noted"] {
         let (old, new) =
             (first.search(&query(asked)).unwrap().hits, again.search(&query(asked)).unwrap().hits);
@@ -288,7 +290,7 @@ fn nodes_are_found_and_those_that_are_gone_are_not() {
         id = Some(say(&memory, &line("one", Role::Assistant, "Juno", number * 2 + 1, &said)));
     }
     let id = id.unwrap();
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     let nodes = Query { levels: vec![1], ..query("tide gauge pontoon 2") };
     let found = memory.search(&nodes).unwrap().hits;
     assert_eq!(found.len(), 4);
@@ -296,9 +298,9 @@ fn nodes_are_found_and_those_that_are_gone_are_not() {
     let both = memory.search(&query("tide gauge")).unwrap().hits;
     assert!(both.iter().any(|hit| hit.level() == 0) && both.iter().any(|hit| hit.level() == 1));
 
-    memory.update(id, &Update { scale: Scale::Full, ..Update::default() }).unwrap();
+    memory.update(id, &Update { scale: UpdateStrategy::Full, ..Update::default() }).unwrap();
     assert!(memory.search(&nodes).unwrap().hits.is_empty(), "the tree was felled");
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     assert_eq!(memory.search(&nodes).unwrap().hits.len(), 4, "each node once");
 }
 
@@ -315,7 +317,7 @@ fn names_times_and_speakers_count() {
     }
     let best = |asked: &str| {
         let hit = memory.search(&query(asked)).unwrap().hits.remove(0);
-        let Found::Message(message) = hit.found else { unreachable!("there are no nodes") };
+        let HitItem::Message(message) = hit.item else { unreachable!("there are no nodes") };
         (message.body.author.unwrap(), message.idx.0)
     };
     assert_eq!(best("What does Yann like?").0, "Yann");

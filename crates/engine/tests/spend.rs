@@ -9,29 +9,29 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{assert_sound, start, work_off};
-use treering_core::brief::Brief;
+use common::{assert_sound, run_due_jobs, start};
 use treering_core::chat::Usage;
-use treering_core::commit::LogEvent;
+use treering_core::commit::JobEventKind;
 use treering_core::job::BatchSizes;
 use treering_core::ports::{
-    Cursor, JobFilter, LogFilter, Maintenance, Plan, Revision, SpendFilter, StoreResult,
+    CommitPlan, Cursor, JobEventFilter, JobFilter, Maintenance, Revision, SpendFilter, StoreResult,
 };
 use treering_core::quota::Quota;
 use treering_core::redact::{Redactions, redact};
 use treering_core::spend::{Cap, Caps, Money, Price, Prices};
+use treering_core::summary_request::SummaryRequest;
 use treering_core::{
-    Advice, CommitScope, ConversationId, Embedder, Entry, Job, JobState, Meter, NewMessage, NodeContent,
-    Policy, ProviderError, Reader, Role, Store, StoreError, Summarizer, TenantId, ThreadName, Timestamp,
+    CommitScope, ConversationId, Embedder, Entry, Job, JobState, Meter, NewMessage, NodeContent, Policy,
+    ProviderError, Reader, RetryAdvice, Role, Store, StoreError, Summarizer, TenantId, ThreadName, Timestamp,
 };
 use treering_engine::{
-    Incoming, Matching, Memory, NewConversation, Parts, Query, Scope, SpendSettings, Target, Update,
-    WorkSettings, Worker,
+    AppendTarget, Engine, EngineParts, EntryBatch, JobScope, NewConversation, Query, ReplayDetection,
+    SpendLimits, Update, WorkOptions, Worker,
 };
 use treering_providers::{Bpe, Extractive, StaticEmbedder};
 use treering_stores::{EmbeddedStore, Sync};
 use treering_testkit::generate::external;
-use treering_testkit::{Bags, FakeClock, Heads};
+use treering_testkit::{BagOfWordsEmbedder, FakeClock, PrefixSummarizer};
 
 /// What a call takes.
 const CALL: Usage = Usage { calls: 1, tokens_in: 250, tokens_out: 50 };
@@ -50,21 +50,25 @@ impl Summarizer for Paid {
         true
     }
 
-    fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError> {
-        Heads::default().summarise(brief)
+    fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError> {
+        PrefixSummarizer::default().summarize(brief)
     }
 
-    fn summarise_metered(&self, brief: &Brief, meter: &dyn Meter) -> Result<NodeContent, ProviderError> {
-        let booking = meter.book(self.name(), MOST)?;
+    fn summarise_metered(
+        &self,
+        brief: &SummaryRequest,
+        meter: &dyn Meter,
+    ) -> Result<NodeContent, ProviderError> {
+        let booking = meter.reserve_usage(self.name(), MOST)?;
         // Long enough for others to ask meanwhile.
         std::thread::sleep(Duration::from_millis(3));
         meter.settle(booking, CALL, &redact("AKIAIOSFODNN7EXAMPLE").1);
-        self.summarise(brief)
+        self.summarize(brief)
     }
 }
 
 /// Embeds like `Bags`, at a price.
-struct PaidBags(Bags);
+struct PaidBags(BagOfWordsEmbedder);
 
 impl Embedder for PaidBags {
     fn name(&self) -> &str {
@@ -84,14 +88,14 @@ impl Embedder for PaidBags {
     }
 
     fn embed_metered(&self, texts: &[&str], meter: &dyn Meter) -> Result<Vec<Vec<f32>>, ProviderError> {
-        let booking = meter.book(self.name(), Usage::of_call(40, 0))?;
-        meter.settle(booking, Usage::of_call(20, 0), &redact("AKIAIOSFODNN7EXAMPLE").1);
+        let booking = meter.reserve_usage(self.name(), Usage::for_call(40, 0))?;
+        meter.settle(booking, Usage::for_call(20, 0), &redact("AKIAIOSFODNN7EXAMPLE").1);
         self.embed(texts)
     }
 }
 
-fn open(folder: &Path, clock: &Arc<FakeClock>, caps: Caps, embedder: Arc<dyn Embedder>) -> Memory {
-    Memory::new(parts(folder, clock, caps, embedder, 4), TenantId::default())
+fn open(folder: &Path, clock: &Arc<FakeClock>, caps: Caps, embedder: Arc<dyn Embedder>) -> Engine {
+    Engine::new(parts(folder, clock, caps, embedder, 4), TenantId::default())
 }
 
 fn parts(
@@ -100,21 +104,21 @@ fn parts(
     caps: Caps,
     embedder: Arc<dyn Embedder>,
     concurrency: usize,
-) -> Parts {
+) -> EngineParts {
     let models = [("paid/one".to_owned(), Price { input: 1.0, output: 2.0 })].into();
-    Parts {
+    EngineParts {
         store: Arc::new(EmbeddedStore::open(folder, Sync::Normal).unwrap()),
         tokenizer: Arc::new(Bpe::O200k),
         clock: Arc::clone(clock) as Arc<dyn treering_core::Clock>,
         summarizer: Arc::new(Paid),
-        stand_in: Some(Arc::new(Extractive)),
+        fallback: Some(Arc::new(Extractive)),
         embedder,
         other_embedders: Vec::new(),
         policy: Policy::default()
             .with(&["window_chars=200", "min_flush_chars=0"].map(|text| text.parse().unwrap()))
             .unwrap(),
-        work: WorkSettings { concurrency, batch_delay_ms: 0, ..WorkSettings::default() },
-        spend: SpendSettings {
+        work: WorkOptions { concurrency, batch_delay_ms: 0, ..WorkOptions::default() },
+        spend: SpendLimits {
             caps,
             prices: Prices { date: "2026-11-16".into(), models },
             quotas: BTreeMap::new(),
@@ -123,7 +127,7 @@ fn parts(
     }
 }
 
-fn say(memory: &Memory, name: &str, turns: u32) -> ConversationId {
+fn say(memory: &Engine, name: &str, turns: u32) -> ConversationId {
     let text = |turn: u32| {
         format!(
             "In {name}, turn {turn}: the harbour office wrote to the town about the gauge, the tide, a ledger and the \
@@ -134,8 +138,11 @@ fn say(memory: &Memory, name: &str, turns: u32) -> ConversationId {
     let said = (0..turns)
         .map(|turn| Entry::message(ThreadName::main(), NewMessage::new(Role::User, text(turn), start())));
     let named = NewConversation { external_id: Some(external(name)), ..NewConversation::default() };
-    let incoming =
-        Incoming { target: Target::Named(named), entries: said.collect(), matching: Matching::None };
+    let incoming = EntryBatch {
+        target: AppendTarget::FindOrCreate(named),
+        entries: said.collect(),
+        matching: ReplayDetection::None,
+    };
     memory.append(incoming).unwrap().conversation.id
 }
 
@@ -155,11 +162,11 @@ fn a_cap_is_exceeded_by_less_than_one_call_however_many_ask() {
     let memory = open(folder.path(), &clock, caps, bundled());
     let mut ids: Vec<ConversationId> = (0..6).map(|at| say(&memory, &format!("talk {at}"), 6)).collect();
     // Each has a store of its own, as each process would.
-    let others: Vec<Memory> = (0..3).map(|_| open(folder.path(), &clock, caps, bundled())).collect();
+    let others: Vec<Engine> = (0..3).map(|_| open(folder.path(), &clock, caps, bundled())).collect();
     std::thread::scope(|threads| {
         for memory in &others {
             threads.spawn(|| {
-                Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+                Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
             });
         }
     });
@@ -168,8 +175,8 @@ fn a_cap_is_exceeded_by_less_than_one_call_however_many_ask() {
     let spent = memory.spend(None).unwrap().account.day.tokens();
     assert!((1800..3300).contains(&spent), "{spent} tokens");
     ids.push(say(&memory, "the last talk", 6));
-    let alone = Memory::new(parts(folder.path(), &clock, caps, bundled(), 1), TenantId::default());
-    work_off(&alone, ids[6]);
+    let alone = Engine::new(parts(folder.path(), &clock, caps, bundled(), 1), TenantId::default());
+    run_due_jobs(&alone, ids[6]);
     let status = memory.spend(None).unwrap();
     let spent = status.account.day.tokens();
     assert!((3000..3300).contains(&spent), "{spent} tokens");
@@ -178,14 +185,14 @@ fn a_cap_is_exceeded_by_less_than_one_call_however_many_ask() {
     let price = Price { input: 1.0, output: 2.0 }.of(CALL);
     assert_eq!(status.account.tenant.money, Money(price.0 * status.account.tenant.calls));
 
-    let all = |memory: &Memory| -> Vec<(u8, u32, String)> {
+    let all = |memory: &Engine| -> Vec<(u8, u32, String)> {
         let nodes = ids.iter().flat_map(|id| memory.tree(*id).unwrap().nodes);
-        nodes.map(|node| (node.level().number(), node.ordinal(), node.making.by)).collect()
+        nodes.map(|node| (node.level().number(), node.ordinal(), node.provenance.by)).collect()
     };
-    let by = |memory: &Memory, name: &str| all(memory).iter().filter(|(.., by)| by == name).count();
+    let by = |memory: &Engine, name: &str| all(memory).iter().filter(|(.., by)| by == name).count();
     assert_eq!(by(&memory, "paid/one") as i64, status.account.day.calls);
     let standing_in = by(&memory, "extractive for paid/one");
-    assert!(standing_in > 0 && standing_in == memory.stand_ins(None).unwrap() as usize);
+    assert!(standing_in > 0 && standing_in == memory.fallback_node_count(None).unwrap() as usize);
     assert!(memory.jobs(&JobFilter::all(9)).unwrap().is_empty(), "nothing is held up");
     assert_sound(&memory);
     let queued = memory.update(ids[0], &Update::default()).unwrap().queued;
@@ -198,9 +205,13 @@ fn a_cap_is_exceeded_by_less_than_one_call_however_many_ask() {
     let before = all(&memory).len();
     for id in &ids {
         free.update(*id, &Update::default()).unwrap();
-        work_off(&free, *id);
+        run_due_jobs(&free, *id);
     }
-    assert_eq!((free.stand_ins(None).unwrap(), all(&free).len()), (0, before), "nothing is there twice");
+    assert_eq!(
+        (free.fallback_node_count(None).unwrap(), all(&free).len()),
+        (0, before),
+        "nothing is there twice"
+    );
     assert_sound(&free);
 }
 
@@ -210,15 +221,16 @@ fn a_conversation_at_its_cap_leaves_the_others_alone() {
     let clock = Arc::new(FakeClock::at(start()));
     let dollars = Cap { tokens: None, money: Some(Money::from_dollars(0.0005)) };
     let caps = Caps { conversation: dollars, ..Caps::default() };
-    let memory = Memory::new(parts(folder.path(), &clock, caps, bundled(), 1), TenantId::default());
+    let memory = Engine::new(parts(folder.path(), &clock, caps, bundled(), 1), TenantId::default());
     let ids = [say(&memory, "one", 6), say(&memory, "two", 6)];
     for id in ids {
-        work_off(&memory, id);
+        run_due_jobs(&memory, id);
         let status = memory.spend(Some(id)).unwrap();
         // A call costs $0.00035: one leaves room, two do not.
         assert_eq!(status.account.conversation.calls, 2);
         assert!(status.reached.unwrap().to_string().contains("for this conversation"));
-        let log = memory.log(&LogFilter { conversation: Some(id), job_prefix: None, limit: 99 }).unwrap();
+        let log =
+            memory.log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 }).unwrap();
         let lines = |words: &str| log.iter().filter(|line| line.text.contains(words)).count();
         assert_eq!(
             lines("1 call, 250 tokens in, 50 out, $0.000350; redacted before it left: 1 × API key"),
@@ -232,9 +244,9 @@ fn a_conversation_at_its_cap_leaves_the_others_alone() {
 }
 
 /// What the log says about models that were asked by no job and for no conversation.
-fn asked(memory: &Memory) -> Vec<String> {
-    let log = memory.log(&LogFilter { conversation: None, job_prefix: None, limit: 999 }).unwrap();
-    let asked = log.into_iter().filter(|line| line.event == LogEvent::Ask && line.conversation.is_none());
+fn asked(memory: &Engine) -> Vec<String> {
+    let log = memory.log(&JobEventFilter { conversation: None, job_prefix: None, limit: 999 }).unwrap();
+    let asked = log.into_iter().filter(|line| line.event == JobEventKind::Ask && line.conversation.is_none());
     asked.map(|line| line.text).collect()
 }
 
@@ -243,10 +255,10 @@ fn what_leaves_for_other_vectors_is_redacted_in_the_log_too() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     say(&open(folder.path(), &clock, Caps::default(), bundled()), "talk", 2);
-    let bags = Arc::new(PaidBags(Bags::named("bags/one")));
+    let bags = Arc::new(PaidBags(BagOfWordsEmbedder::named("bags/one")));
     let mut parts = parts(folder.path(), &clock, Caps::default(), bags, 1);
     parts.other_embedders = vec![bundled()];
-    let memory = Memory::new(parts, TenantId::default());
+    let memory = Engine::new(parts, TenantId::default());
     memory.reindex(&mut |_| ()).unwrap();
     let asked = asked(&memory);
     assert!(!asked.is_empty());
@@ -263,12 +275,12 @@ fn what_leaves_for_other_vectors_is_redacted_in_the_log_too() {
 fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let bags = || Arc::new(PaidBags(Bags::named("bags/one")));
+    let bags = || Arc::new(PaidBags(BagOfWordsEmbedder::named("bags/one")));
     let memory = open(folder.path(), &clock, Caps::default(), bags());
     let id = say(&memory, "talk", 1);
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     let query = Query { text: "harbour".into(), limit: 3, ..Query::default() };
-    assert_eq!(memory.search(&query).unwrap().words_only, None);
+    assert_eq!(memory.search(&query).unwrap().lexical_only_reason, None);
     let filter = SpendFilter { conversation: Some(id), day: None };
     let of = |filter: &SpendFilter| {
         let spent = memory.spend_by_model(filter).unwrap();
@@ -280,7 +292,7 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
         "the question was for no conversation"
     );
     assert_eq!(of(&filter).unpriced, of(&filter).calls, "nobody knows what bags cost");
-    let log = memory.log(&LogFilter { conversation: Some(id), job_prefix: None, limit: 99 }).unwrap();
+    let log = memory.log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 }).unwrap();
     let line =
         log.iter().find(|line| line.text.contains("embed turn") && line.text.contains("done")).unwrap();
     assert!(line.text.contains("1 call, 20 tokens in, 0 out, price unknown; redacted"), "{}", line.text);
@@ -289,7 +301,7 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
         ["bags/one was asked for the vector of a question; 1 call, 20 tokens in, 0 out, \
         price unknown; redacted before it left: 1 × API key"]
     );
-    assert_eq!(asked(&memory.of_tenant("other".parse().unwrap())), Vec::<String>::new());
+    assert_eq!(asked(&memory.for_tenant("other".parse().unwrap())), Vec::<String>::new());
 
     let capped = open(folder.path(), &clock, Caps { tenant: tokens(1), ..Caps::default() }, bags());
     say(&capped, "other", 1);
@@ -297,8 +309,8 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
     let failed = Mutex::new(Vec::new());
     Worker::new(capped.clone())
         .unwrap()
-        .run(&Scope::default(), &|_, ran| {
-            if let treering_engine::Ran::Failed(error) = ran {
+        .run(&JobScope::default(), &|_, ran| {
+            if let treering_engine::JobOutcome::Failed(error) = ran {
                 failed.lock().unwrap().push(error.reason.clone());
             }
         })
@@ -307,12 +319,12 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
     assert!(!failed.is_empty() && failed.iter().all(|why| why.contains("cap of 1 tokens")), "{failed:?}");
     assert!(capped.jobs(&JobFilter::all(9)).unwrap().iter().all(|job| job.state == JobState::Dead));
     let answer = capped.search(&query).unwrap();
-    assert!(answer.words_only.unwrap().contains("cap of 1 tokens") && answer.hits.len() > 1);
+    assert!(answer.lexical_only_reason.unwrap().contains("cap of 1 tokens") && answer.hits.len() > 1);
     assert_eq!(of(&SpendFilter::default()).calls, calls, "nothing was asked");
     memory.retry_jobs(None).unwrap();
     let other = memory.jobs(&JobFilter::all(9)).unwrap();
     assert!(!other.is_empty());
-    Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+    Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
     assert!(memory.jobs(&JobFilter::all(9)).unwrap().is_empty(), "made good without the cap");
 }
 
@@ -327,7 +339,7 @@ fn in_no_minute_do_all_together_ask_more_than_the_quota_and_nobody_starves() {
     let open = |tenant: &str| {
         let mut parts = parts(folder.path(), &clock, Caps::default(), bundled(), 1);
         parts.spend.quotas = [("paid".to_owned(), quota)].into();
-        Memory::new(parts, tenant.parse().unwrap())
+        Engine::new(parts, tenant.parse().unwrap())
     };
     let memories = ["default", "default", "other"].map(open);
     let asked: [Mutex<Vec<i64>>; 3] = Default::default();
@@ -340,11 +352,11 @@ fn in_no_minute_do_all_together_ask_more_than_the_quota_and_nobody_starves() {
                 threads.spawn(move || {
                     let mut asked = asked.lock().unwrap();
                     while asked.len() < EACH {
-                        match memory.purse(None).book("paid/one", MOST) {
+                        match memory.spend_meter(None).reserve_usage("paid/one", MOST) {
                             Ok(booking) => asked.push(booking.0.at.as_micros() / 1_000_000),
                             Err(error) => {
                                 let wait_ms = (60 - second % 60) as u64 * 1000;
-                                assert_eq!(error.advice, Advice::Wait(wait_ms), "{error}");
+                                assert_eq!(error.advice, RetryAdvice::Throttled(wait_ms), "{error}");
                                 break;
                             }
                         }
@@ -369,25 +381,25 @@ fn a_call_that_fails_has_taken_its_turn_and_gives_its_tokens_back() {
     let mut parts = parts(folder.path(), &clock, Caps::default(), bundled(), 1);
     let quota = Quota { requests_per_minute: Some(3), tokens_per_minute: Some(1000) };
     parts.spend.quotas = [("paid".to_owned(), quota)].into();
-    let memory = Memory::new(parts, TenantId::default());
-    let purse = memory.purse(None);
-    let book = || purse.book("paid/one", MOST);
+    let memory = Engine::new(parts, TenantId::default());
+    let purse = memory.spend_meter(None);
+    let book = || purse.reserve_usage("paid/one", MOST);
     purse.settle(book().unwrap(), CALL, &Redactions::default());
     purse.settle(book().unwrap(), Usage::default(), &Redactions::default());
     assert_eq!(memory.spend(None).unwrap().account.tenant.tokens(), 300, "what failed costs nothing");
-    let (least, most) = (Usage::of_call(300, 0), Usage::of_call(800, 0));
-    let reason = purse.book("paid/one", most).unwrap_err().reason;
+    let (least, most) = (Usage::for_call(300, 0), Usage::for_call(800, 0));
+    let reason = purse.reserve_usage("paid/one", most).unwrap_err().reason;
     assert_eq!(reason, "paid: the quota of this minute is used up; free in 60 s", "tokens of the first");
-    purse.settle(purse.book("paid/one", least).unwrap(), least, &Redactions::default());
-    assert!(purse.book("paid/one", least).is_err(), "three have been asked");
-    assert!(purse.book("free/one", most).is_ok(), "others have no quota");
+    purse.settle(purse.reserve_usage("paid/one", least).unwrap(), least, &Redactions::default());
+    assert!(purse.reserve_usage("paid/one", least).is_err(), "three have been asked");
+    assert!(purse.reserve_usage("free/one", most).is_ok(), "others have no quota");
 }
 
 /// A store that cannot be written to, for a reason.
 struct Unwritable(EmbeddedStore, StoreError);
 
 impl Store for Unwritable {
-    fn commit(&self, _: CommitScope, _: Plan) -> StoreResult<()> {
+    fn commit(&self, _: CommitScope, _: CommitPlan) -> StoreResult<()> {
         Err(self.1.clone())
     }
 
@@ -442,7 +454,7 @@ fn a_store_that_cannot_be_written_to_holds_no_call_up() {
         let store = EmbeddedStore::open(folder.path(), Sync::Normal).unwrap();
         parts.store = Arc::new(Unwritable(store, error));
         parts.spend.quotas = [("paid".to_owned(), quota)].into();
-        Memory::new(parts, TenantId::default()).purse(None).book("paid/one", MOST)
+        Engine::new(parts, TenantId::default()).spend_meter(None).reserve_usage("paid/one", MOST)
     };
     let path = || "store".into();
     assert!(
@@ -450,5 +462,5 @@ fn a_store_that_cannot_be_written_to_holds_no_call_up() {
         "nothing was asked"
     );
     let error = book(StoreError::Full { path: path() }).unwrap_err();
-    assert!(error.advice == Advice::Retry && error.reason.contains("no space left"), "{error:?}");
+    assert!(error.advice == RetryAdvice::Retry && error.reason.contains("no space left"), "{error:?}");
 }

@@ -12,16 +12,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use treering_core::job::BatchSizes;
-use treering_core::ports::{CommitScope, Cursor, JobFilter, Maintenance, Plan, Revision, Store, StoreResult};
+use treering_core::ports::{
+    CommitPlan, CommitScope, Cursor, JobFilter, Maintenance, Revision, Store, StoreResult,
+};
 use treering_core::{
     ConversationId, Entry, ExternalId, Job, NewMessage, Policy, Reader, Role, StoreError, TenantId,
     ThreadName, Timestamp,
 };
-use treering_engine::{ContextRequest, Error, Incoming, Matching, Memory, NewConversation, Query, Target};
+use treering_engine::{
+    AppendTarget, ContextRequest, Engine, EntryBatch, Error, NewConversation, Query, ReplayDetection,
+};
 use treering_providers::StaticEmbedder;
 use treering_stores::{EmbeddedStore, Sync};
 use treering_testkit::disk::{Disk, Fault, FaultKind, FaultPoint, FileRole, scratch_folder};
-use treering_testkit::{FakeClock, Heads};
+use treering_testkit::{FakeClock, PrefixSummarizer};
 
 use common::{parts_over, start};
 
@@ -33,7 +37,7 @@ struct Counting {
 }
 
 impl Store for Counting {
-    fn commit(&self, scope: CommitScope, plan: Plan) -> StoreResult<()> {
+    fn commit(&self, scope: CommitScope, plan: CommitPlan) -> StoreResult<()> {
         self.inner.commit(scope, plan)
     }
 
@@ -87,22 +91,29 @@ impl Store for Counting {
     }
 }
 
-fn open(folder: &Path) -> (Memory, Arc<AtomicUsize>, Receiver<()>) {
+fn open(folder: &Path) -> (Engine, Arc<AtomicUsize>, Receiver<()>) {
     let (leases, (sender, waits)) = (Arc::<AtomicUsize>::default(), channel());
     let inner = EmbeddedStore::open(folder, Sync::Full).unwrap();
     let store = Counting { inner, leases: Arc::clone(&leases), waits: Mutex::new(sender) };
     let clock = Arc::new(FakeClock::at(start()));
     let embedders: Vec<Arc<dyn treering_core::Embedder>> = vec![Arc::new(StaticEmbedder::new())];
-    let parts = parts_over(Arc::new(store), Policy::default(), Arc::new(Heads::default()), clock, embedders);
-    (Memory::new(parts, TenantId::default()), leases, waits)
+    let parts = parts_over(
+        Arc::new(store),
+        Policy::default(),
+        Arc::new(PrefixSummarizer::default()),
+        clock,
+        embedders,
+    );
+    (Engine::new(parts, TenantId::default()), leases, waits)
 }
 
-fn say(memory: &Memory, text: &str) -> Result<ConversationId, Error> {
+fn say(memory: &Engine, text: &str) -> Result<ConversationId, Error> {
     let key = ExternalId::new("gates").unwrap();
-    let target = Target::Named(NewConversation { external_id: Some(key), ..NewConversation::default() });
+    let target =
+        AppendTarget::FindOrCreate(NewConversation { external_id: Some(key), ..NewConversation::default() });
     let message = NewMessage::new(Role::User, text, memory.clock().now());
     let entries = vec![Entry::message(ThreadName::main(), message)];
-    Ok(memory.append(Incoming { target, entries, matching: Matching::None })?.conversation.id)
+    Ok(memory.append(EntryBatch { target, entries, matching: ReplayDetection::None })?.conversation.id)
 }
 
 #[test]
@@ -127,18 +138,18 @@ fn a_failed_sync_stops_writes_and_the_worker_and_nothing_else() {
         assert!(matches!(refused, Error::Store(StoreError::Stopped { .. })), "{refused}");
         assert!(refused.hint().unwrap().contains("restart"), "{refused}");
     }
-    assert_eq!(disk.faults_struck(), 1, "the second write never reached the disk");
+    assert_eq!(disk.faults_triggered(), 1, "the second write never reached the disk");
     assert!(matches!(memory.failure(), Some(Error::Store(StoreError::Stopped { .. }))));
 
     let before = leases.load(Ordering::SeqCst);
-    let worker = memory.work_in_background().unwrap();
+    let worker = memory.spawn_worker().unwrap();
     (0..3).for_each(|_| waits.recv().unwrap());
     assert_eq!(leases.load(Ordering::SeqCst), before, "the worker waits");
     let found = memory.search(&Query { text: "gate 0".into(), limit: 1, ..Query::default() }).unwrap();
     assert_eq!(found.hits.len(), 1);
     // However patient it is: nobody here will do the work.
     let patience = Some(Duration::from_secs(100_000));
-    let request = ContextRequest { patience, ..ContextRequest::new(id) };
+    let request = ContextRequest { gate_timeout: patience, ..ContextRequest::new(id) };
     let context = memory.context(&request).unwrap();
     assert!(context.receipt.gate.degraded, "{:?}", context.receipt.gate);
     drop(worker);

@@ -14,22 +14,27 @@ use treering_core::{
     ConversationId, Entry, JobState, NewMessage, Policy, Role, TenantId, ThreadName, Timestamp,
 };
 use treering_engine::{
-    ContextRequest, Incoming, Matching, Memory, NewConversation, Query, Scope, SearchSettings, Target, Worker,
+    AppendTarget, ContextRequest, Engine, EntryBatch, JobScope, NewConversation, Query, ReplayDetection,
+    SearchOptions, Worker,
 };
 use treering_providers::StaticEmbedder;
 use treering_testkit::generate::external;
-use treering_testkit::{Bags, FakeClock, Heads};
+use treering_testkit::{BagOfWordsEmbedder, FakeClock, PrefixSummarizer};
 
 /// A memory whose search indexes may take so many bytes. With kept vectors every turn makes a job.
-fn memory(memory_bytes: usize, has_jobs: bool) -> (Memory, TempDir) {
+fn memory(memory_bytes: usize, has_jobs: bool) -> (Engine, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let embedders: Vec<Arc<dyn treering_core::Embedder>> =
-        if has_jobs { vec![Arc::new(Bags::default())] } else { vec![Arc::new(StaticEmbedder::new())] };
-    let mut parts = parts(folder.path(), Policy::default(), Arc::new(Heads::default()), clock, embedders);
-    parts.search = SearchSettings { memory_bytes };
+    let embedders: Vec<Arc<dyn treering_core::Embedder>> = if has_jobs {
+        vec![Arc::new(BagOfWordsEmbedder::default())]
+    } else {
+        vec![Arc::new(StaticEmbedder::new())]
+    };
+    let mut parts =
+        parts(folder.path(), Policy::default(), Arc::new(PrefixSummarizer::default()), clock, embedders);
+    parts.search = SearchOptions { memory_bytes };
     parts.work.concurrency = 1;
-    (Memory::new(parts, TenantId::default()), folder)
+    (Engine::new(parts, TenantId::default()), folder)
 }
 
 fn tenant(number: usize) -> TenantId {
@@ -37,7 +42,7 @@ fn tenant(number: usize) -> TenantId {
 }
 
 /// Appends turns to a conversation that has the same key and id for every tenant.
-fn append(memory: &Memory, turns: std::ops::Range<usize>) -> ConversationId {
+fn append(memory: &Engine, turns: std::ops::Range<usize>) -> ConversationId {
     let about = NewConversation {
         id: Some(ConversationId::from_bytes([7; 16])),
         external_id: Some(external("talk")),
@@ -52,12 +57,15 @@ fn append(memory: &Memory, turns: std::ops::Range<usize>) -> ConversationId {
         ]
         .map(|(role, text)| Entry::message(ThreadName::main(), NewMessage::new(role, text, at)))
     });
-    let incoming =
-        Incoming { target: Target::Named(about), entries: entries.collect(), matching: Matching::None };
+    let incoming = EntryBatch {
+        target: AppendTarget::FindOrCreate(about),
+        entries: entries.collect(),
+        matching: ReplayDetection::None,
+    };
     memory.append(incoming).unwrap().conversation.id
 }
 
-fn search(memory: &Memory, text: &str) -> Vec<String> {
+fn search(memory: &Engine, text: &str) -> Vec<String> {
     let query = Query { text: text.into(), limit: 3, ..Query::default() };
     let hits = memory.search(&query).unwrap().hits;
     hits.iter().map(|hit| hit.snippet.text.clone()).collect()
@@ -68,10 +76,10 @@ fn one_worker_serves_all_tenants_in_turn() {
     const TURNS: usize = 100;
     let (memory, _folder) = memory(512 << 20, true);
     for number in 0..3 {
-        append(&memory.of_tenant(tenant(number)), 0..TURNS);
+        append(&memory.for_tenant(tenant(number)), 0..TURNS);
     }
     // Which tenant a job belonged to is seen in what is left of each tenant's jobs after it.
-    let left = |number| memory.of_tenant(tenant(number)).jobs(&JobFilter::all(usize::MAX)).unwrap().len();
+    let left = |number| memory.for_tenant(tenant(number)).jobs(&JobFilter::all(usize::MAX)).unwrap().len();
     assert!((0..3).all(|number| left(number) == TURNS), "a job for each turn");
     let seen = Mutex::new(Vec::new());
     let worker = Worker::for_all_tenants(memory.clone()).unwrap();
@@ -82,7 +90,7 @@ fn one_worker_serves_all_tenants_in_turn() {
             seen.push(all);
         }
     };
-    let worked = worker.run(&Scope::default(), &after).unwrap();
+    let worked = worker.run(&JobScope::default(), &after).unwrap();
     assert_eq!(worked.done as usize, 3 * TURNS);
     for all in seen.into_inner().unwrap() {
         let (least, most) = (*all.iter().min().unwrap(), *all.iter().max().unwrap());
@@ -95,12 +103,12 @@ fn one_worker_serves_all_tenants_in_turn() {
 fn a_worker_of_one_tenant_leaves_the_others_alone() {
     let (memory, _folder) = memory(512 << 20, true);
     for number in 0..2 {
-        append(&memory.of_tenant(tenant(number)), 0..5);
+        append(&memory.for_tenant(tenant(number)), 0..5);
     }
-    let first = memory.of_tenant(tenant(0));
-    Worker::new(first.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
-    let left = |memory: &Memory| memory.jobs(&JobFilter::all(usize::MAX)).unwrap().len();
-    assert_eq!((left(&first), left(&memory.of_tenant(tenant(1)))), (0, 5));
+    let first = memory.for_tenant(tenant(0));
+    Worker::new(first.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
+    let left = |memory: &Engine| memory.jobs(&JobFilter::all(usize::MAX)).unwrap().len();
+    assert_eq!((left(&first), left(&memory.for_tenant(tenant(1)))), (0, 5));
 }
 
 #[test]
@@ -108,7 +116,7 @@ fn a_worker_that_is_asked_to_stop_leaves_no_lease() {
     let (memory, _folder) = memory(512 << 20, true);
     append(&memory, 0..80);
     let worker = Worker::new(memory.clone()).unwrap();
-    worker.run_until(&AtomicBool::new(true), &Scope::default(), &|_, _| {}).unwrap();
+    worker.run_until(&AtomicBool::new(true), &JobScope::default(), &|_, _| {}).unwrap();
     let left = memory.jobs(&JobFilter::all(usize::MAX)).unwrap();
     assert!(
         !left.is_empty() && left.iter().all(|job| matches!(job.state, JobState::Waiting { .. })),
@@ -120,14 +128,14 @@ fn a_worker_that_is_asked_to_stop_leaves_no_lease() {
 #[test]
 fn no_cache_hands_one_tenant_the_item_of_another() {
     let (memory, _folder) = memory(512 << 20, false);
-    let memories = [0, 1].map(|number| memory.of_tenant(tenant(number)));
+    let memories = [0, 1].map(|number| memory.for_tenant(tenant(number)));
     for memory in &memories {
         append(memory, 0..400);
-        Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+        Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
     }
     for _ in 0..2 {
         for (memory, other) in [(&memories[0], "tenant-1"), (&memories[1], "tenant-0")] {
-            let id = memory.sessions(&ConversationFilter::all(1)).unwrap()[0].conversation.id;
+            let id = memory.listed_conversations(&ConversationFilter::all(1)).unwrap()[0].conversation.id;
             let request = ContextRequest { query: Some("berth 17".into()), ..ContextRequest::new(id) };
             let context = memory.context(&request).unwrap().markdown();
             assert!(context.contains(memory.tenant().as_str()) && !context.contains(other), "{context}");
@@ -142,7 +150,7 @@ fn no_cache_hands_one_tenant_the_item_of_another() {
 #[test]
 fn search_finds_everything_after_its_index_was_evicted() {
     let (memory, _folder) = memory(1, false);
-    let memories = [0, 1, 2].map(|number| memory.of_tenant(tenant(number)));
+    let memories = [0, 1, 2].map(|number| memory.for_tenant(tenant(number)));
     for round in 0..3 {
         for memory in &memories {
             append(memory, 10 * round..10 * (round + 1));

@@ -10,32 +10,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use common::{assert_sound, commit, fresh, open, start, under, work_off};
+use common::{assert_sound, commit, fresh, open, run_due_jobs, start, under};
 use proptest::prelude::*;
-use treering_core::commit::LogEvent;
-use treering_core::ports::{JobFilter, LogFilter};
+use treering_core::commit::JobEventKind;
+use treering_core::ports::{JobEventFilter, JobFilter};
 use treering_core::{
-    Advice, ConversationId, ConversationState, Entry, Job, JobKind, JobState, Level, NewMessage, Node,
-    Policy, ProviderError, Role, ThreadName, Timestamp, TurnNo, Write,
+    ConversationId, ConversationState, Entry, Job, JobKind, JobState, Level, NewMessage, Node, Policy,
+    ProviderError, RetryAdvice, Role, ThreadName, Timestamp, TurnNo, Write,
 };
 use treering_engine::{
-    Incoming, Matching, Memory, NewConversation, Ran, Scale, Scope, Target, Update, Worker,
+    AppendTarget, Engine, EntryBatch, JobOutcome, JobScope, NewConversation, ReplayDetection, Update,
+    UpdateStrategy, Worker,
 };
 use treering_stores::EmbeddedStore;
 use treering_testkit::generate::{conversation, external};
-use treering_testkit::{FakeClock, Heads};
+use treering_testkit::{FakeClock, PrefixSummarizer};
 
-fn target() -> Target {
-    Target::Named(NewConversation { external_id: Some(external("tree")), ..Default::default() })
+fn target() -> AppendTarget {
+    AppendTarget::FindOrCreate(NewConversation { external_id: Some(external("tree")), ..Default::default() })
 }
 
-fn append(memory: &Memory, entries: Vec<Entry>) -> ConversationId {
-    let incoming = Incoming { target: target(), entries, matching: Matching::None };
+fn append(memory: &Engine, entries: Vec<Entry>) -> ConversationId {
+    let incoming = EntryBatch { target: target(), entries, matching: ReplayDetection::None };
     memory.append(incoming).unwrap().conversation.id
 }
 
 /// Turns of `chars` characters each, half asked and half answered.
-fn say(memory: &Memory, turns: std::ops::Range<u32>, chars: usize) -> ConversationId {
+fn say(memory: &Engine, turns: std::ops::Range<u32>, chars: usize) -> ConversationId {
     let mut entries = Vec::new();
     for turn in turns {
         for role in [Role::User, Role::Assistant] {
@@ -55,9 +56,9 @@ fn small() -> Policy {
 }
 
 /// Everything about nodes that must be the same when they are made again.
-fn made(memory: &Memory, id: ConversationId) -> Vec<String> {
+fn made(memory: &Engine, id: ConversationId) -> Vec<String> {
     let essence = |node: &Node| {
-        let Node { id, task, parent, content, range_start, range_end, source, .. } = node;
+        let Node { id, spec: task, parent, content, range_start, range_end, source, .. } = node;
         format!("{id} {task:?} {parent:?} {content:?} {range_start:?} {range_end:?} {source:?}")
     };
     memory.tree(id).unwrap().nodes.iter().map(essence).collect()
@@ -94,29 +95,29 @@ proptest! {
         places.sort_unstable();
         for pair in places.windows(2) {
             append(&parts, events[pair[0]..pair[1]].to_vec());
-            work_off(&parts, id);
+            run_due_jobs(&parts, id);
         }
         if close {
             whole.set_state(id, ConversationState::Closed).unwrap();
             parts.set_state(id, ConversationState::Closed).unwrap();
         }
         assert_sound(&parts);
-        work_off(&whole, id);
-        work_off(&parts, id);
+        run_due_jobs(&whole, id);
+        run_due_jobs(&parts, id);
         let grown = made(&whole, id);
         prop_assert_eq!(&grown, &made(&parts, id), "portions do not matter");
         assert_sound(&whole);
 
-        whole.update(id, &Update { scale: Scale::Full, ..Update::default() }).unwrap();
+        whole.update(id, &Update { scale: UpdateStrategy::Full, ..Update::default() }).unwrap();
         assert_sound(&whole);
-        work_off(&whole, id);
+        run_due_jobs(&whole, id);
         prop_assert_eq!(&grown, &made(&whole, id), "growing it anew changes nothing");
 
         drop_derived(folder.path());
         let lost = !grown.is_empty();
         prop_assert_eq!(!parts.verify(|_| ()).unwrap().is_clean(), lost, "what is gone is missed");
         parts.repair().unwrap();
-        work_off(&parts, id);
+        run_due_jobs(&parts, id);
         assert_sound(&parts);
         prop_assert_eq!(&grown, &made(&parts, id), "everything comes back from the messages");
     }
@@ -133,11 +134,11 @@ fn drop_derived(folder: &Path) {
 fn planning_and_running_twice_changes_nothing() {
     let (memory, _folder) = under(small());
     let id = say(&memory, 0..9, 200);
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     let grown = made(&memory, id);
     assert!(grown.len() > 12, "{grown:#?}");
     memory.update(id, &Update::default()).unwrap();
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     assert_eq!(grown, made(&memory, id));
 }
 
@@ -155,9 +156,9 @@ fn an_estimate_foresees_the_tree() {
             })
         };
         let id = append(&memory, (0..40).flat_map(turn).collect());
-        let full = Update { scale: Scale::Full, ..Update::default() };
+        let full = Update { scale: UpdateStrategy::Full, ..Update::default() };
         let estimate = memory.estimate(id, &full).unwrap();
-        work_off(&memory, id);
+        run_due_jobs(&memory, id);
         let mut made = [0; 8];
         for node in memory.tree(id).unwrap().nodes {
             made[usize::from(node.level().number()) - 1] += 1;
@@ -174,9 +175,9 @@ fn an_estimate_foresees_the_tree() {
 fn a_change_reaches_exactly_the_ancestors() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let memory = open(folder.path(), small(), Arc::new(Heads::default()), clock.clone());
+    let memory = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
     let id = say(&memory, 0..10, 200);
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     let before = memory.tree(id).unwrap();
 
     // The third window has to be written anew, and will be told otherwise.
@@ -186,7 +187,7 @@ fn a_change_reaches_exactly_the_ancestors() {
     let other = open(folder.path(), small(), Arc::new(Shouting), clock);
     other.update(id, &Update::default()).unwrap();
     assert_sound(&other);
-    work_off(&other, id);
+    run_due_jobs(&other, id);
     assert_sound(&other);
 
     let after = other.tree(id).unwrap();
@@ -194,7 +195,7 @@ fn a_change_reaches_exactly_the_ancestors() {
         .nodes
         .iter()
         .zip(&after.nodes)
-        .filter(|(before, after)| before.making != after.making)
+        .filter(|(before, after)| before.provenance != after.provenance)
         .map(|(_, after)| (after.level().number(), after.ordinal()))
         .collect();
     assert_eq!(rewritten, [(1, 2), (2, 1), (3, 0)], "the window and what lies over it");
@@ -218,11 +219,11 @@ impl treering_core::Summarizer for Shouting {
         false
     }
 
-    fn summarise(
+    fn summarize(
         &self,
-        brief: &treering_core::brief::Brief,
+        brief: &treering_core::summary_request::SummaryRequest,
     ) -> Result<treering_core::NodeContent, ProviderError> {
-        let mut content = Heads::default().summarise(brief)?;
+        let mut content = PrefixSummarizer::default().summarize(brief)?;
         content.overview = content.overview.to_uppercase();
         Ok(content)
     }
@@ -234,10 +235,10 @@ fn a_group_that_is_far_too_large_is_packed_anew() {
     let assignments = ["window_chars=200", "min_flush_chars=0", "group_chars=400", "length@1=0.5"];
     let policy = Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let memory = open(folder.path(), policy, Arc::new(Heads::default()), clock);
+    let memory = open(folder.path(), policy, Arc::new(PrefixSummarizer::default()), clock);
     let id = say(&memory, 0..6, 200);
-    work_off(&memory, id);
-    let groups = |memory: &Memory| {
+    run_due_jobs(&memory, id);
+    let groups = |memory: &Engine| {
         let tree = memory.tree(id).unwrap();
         let of = |level: u8| tree.nodes.iter().filter(move |node| node.level().number() == level).count();
         (of(1), of(2))
@@ -250,13 +251,13 @@ fn a_group_that_is_far_too_large_is_packed_anew() {
         .into_iter()
         .filter(|node| node.level() == Level::FIRST)
         .map(|node| {
-            let mut task = node.task;
+            let mut task = node.spec;
             task.manner.length = treering_core::policy::Length::Keep(1.0);
-            Write::AddJob(Job::plan(id, JobKind::Summarise(task), start()))
+            Write::AddJob(Job::plan(id, JobKind::Summarize(task), start()))
         })
         .collect();
     commit(folder.path(), writes);
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     assert_sound(&memory);
     assert_eq!(groups(&memory), (6, 2), "its four children make two groups now");
 }
@@ -265,22 +266,22 @@ fn a_group_that_is_far_too_large_is_packed_anew() {
 fn a_stand_in_writes_what_the_model_could_not_and_update_asks_the_model_again() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let unusable = |_| ProviderError::new("it wrote of Paris", Advice::StandIn);
-    let heads = Arc::new(Heads::failing((0..3).map(unusable)));
+    let unusable = |_| ProviderError::new("it wrote of Paris", RetryAdvice::UseFallback);
+    let heads = Arc::new(PrefixSummarizer::failing((0..3).map(unusable)));
     let memory = open(folder.path(), small(), heads, clock);
     let id = say(&memory, 0..4, 200);
-    work_off(&memory, id);
-    let by = |memory: &Memory| -> Vec<String> {
-        memory.tree(id).unwrap().nodes.into_iter().map(|node| node.making.by).collect()
+    run_due_jobs(&memory, id);
+    let by = |memory: &Engine| -> Vec<String> {
+        memory.tree(id).unwrap().nodes.into_iter().map(|node| node.provenance.by).collect()
     };
     let before = memory.tree(id).unwrap();
     assert!(before.jobs.is_empty(), "nothing is held up");
     assert_eq!(by(&memory).iter().filter(|by| *by == "extractive for heads").count(), 3);
-    let log = memory.log(&LogFilter { conversation: Some(id), job_prefix: None, limit: 100 }).unwrap();
+    let log = memory.log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 }).unwrap();
     assert!(log.iter().any(|line| line.text.contains("it wrote of Paris")), "the log says why");
 
     memory.update(id, &Update::default()).unwrap();
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     assert!(by(&memory).iter().all(|by| by == "heads"), "{:?}", by(&memory));
     let after = memory.tree(id).unwrap();
     assert_eq!(after.nodes.len(), before.nodes.len(), "nothing is there twice");
@@ -304,15 +305,15 @@ impl treering_core::Summarizer for Counting {
         false
     }
 
-    fn summarise(
+    fn summarize(
         &self,
-        brief: &treering_core::brief::Brief,
+        brief: &treering_core::summary_request::SummaryRequest,
     ) -> Result<treering_core::NodeContent, ProviderError> {
         let at_it = self.at_it.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(at_it, Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(5));
         self.at_it.fetch_sub(1, Ordering::SeqCst);
-        Heads::default().summarise(brief)
+        PrefixSummarizer::default().summarize(brief)
     }
 }
 
@@ -321,25 +322,25 @@ fn stand_ins_take_turns_and_summarisers_do_not() {
     for stands_in in [true, false] {
         let folder = tempfile::tempdir().unwrap();
         let counting = Arc::new(Counting::default());
-        let down = std::iter::repeat_n(ProviderError::lasting("no such model"), 1000);
+        let down = std::iter::repeat_n(ProviderError::permanent("no such model"), 1000);
         let summarizer: Arc<dyn treering_core::Summarizer> =
-            if stands_in { Arc::new(Heads::failing(down)) } else { counting.clone() };
+            if stands_in { Arc::new(PrefixSummarizer::failing(down)) } else { counting.clone() };
         let embedders: Vec<Arc<dyn treering_core::Embedder>> =
             vec![Arc::new(treering_providers::StaticEmbedder::new())];
         let clock = Arc::new(FakeClock::at(start()));
         let parts = common::parts(folder.path(), small(), summarizer, clock, embedders);
-        let parts = treering_engine::Parts { stand_in: Some(counting.clone()), ..parts };
-        let memory = Memory::new(parts, treering_core::TenantId::default());
+        let parts = treering_engine::EngineParts { fallback: Some(counting.clone()), ..parts };
+        let memory = Engine::new(parts, treering_core::TenantId::default());
         for name in ["one", "two", "three", "four"] {
             let external_id = Some(external(name));
-            let target = Target::Named(NewConversation { external_id, ..Default::default() });
+            let target = AppendTarget::FindOrCreate(NewConversation { external_id, ..Default::default() });
             let said = |role| NewMessage::new(role, "The tide is high today. ".repeat(60), start());
             let entries = [Role::User, Role::Assistant]
                 .map(|role| Entry::message(ThreadName::main(), said(role)))
                 .into();
-            memory.append(Incoming { target, entries, matching: Matching::None }).unwrap();
+            memory.append(EntryBatch { target, entries, matching: ReplayDetection::None }).unwrap();
         }
-        Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+        Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
         assert_sound(&memory);
         let most = counting.most.load(Ordering::SeqCst);
         assert_eq!(most, if stands_in { 1 } else { 2 }, "with a worker of two threads");
@@ -351,15 +352,15 @@ fn a_job_whose_turn_has_not_come_waits_and_has_not_failed() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     // More often than a job is tried.
-    let quota = |_| ProviderError::new("the quota of this minute is used up", Advice::Wait(1));
-    let heads = Arc::new(Heads::failing((0..9).map(quota)));
+    let quota = |_| ProviderError::new("the quota of this minute is used up", RetryAdvice::Throttled(1));
+    let heads = Arc::new(PrefixSummarizer::failing((0..9).map(quota)));
     let memory = open(folder.path(), small(), heads.clone(), clock);
     let id = say(&memory, 0..4, 200);
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     let tree = memory.tree(id).unwrap();
     assert!(tree.jobs.is_empty() && heads.calls() > 9, "the worker waits for its turn");
-    assert!(tree.nodes.iter().all(|node| node.making.by == "heads"), "nobody has to stand in");
-    let log = memory.log(&LogFilter { conversation: Some(id), job_prefix: None, limit: 100 }).unwrap();
+    assert!(tree.nodes.iter().all(|node| node.provenance.by == "heads"), "nobody has to stand in");
+    let log = memory.log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 }).unwrap();
     assert!(log.iter().all(|line| line.event.as_str() != "fail"), "{log:?}");
     assert_sound(&memory);
 }
@@ -368,36 +369,39 @@ fn a_job_whose_turn_has_not_come_waits_and_has_not_failed() {
 fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_stood_in_for() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let failures = [ProviderError::new("slow down", Advice::RetryAfter(60_000))];
-    let heads = Arc::new(Heads::failing(failures));
+    let failures = [ProviderError::new("slow down", RetryAdvice::RetryAfter(60_000))];
+    let heads = Arc::new(PrefixSummarizer::failing(failures));
     let memory = open(folder.path(), small(), heads.clone(), clock.clone());
     let id = say(&memory, 0..1, 200);
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     let job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
     assert_eq!((job.failures, job.error.as_deref()), (1, Some("slow down")));
     let JobState::Waiting { not_before } = job.state else { panic!("{:?}", job.state) };
     assert!(not_before >= start().plus_micros(60_000_000), "the provider's advice is taken");
     let gate = memory.gate(id).unwrap();
     assert!(gate.is_clear() && gate.failed.len() == 1, "nobody waits for a provider that failed: {gate:?}");
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     assert_eq!(heads.calls(), 1, "not before its time");
     clock.set(not_before);
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     assert_eq!(memory.tree(id).unwrap().nodes.len(), 1);
 
-    let lasting = Arc::new(Heads::failing([ProviderError::lasting("no such model")]));
+    let lasting = Arc::new(PrefixSummarizer::failing([ProviderError::permanent("no such model")]));
     let memory = open(folder.path(), small(), lasting, clock);
     say(&memory, 1..2, 200);
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     let nodes = memory.tree(id).unwrap().nodes;
-    assert_eq!(nodes[1].making.by, "extractive for heads");
+    assert_eq!(nodes[1].provenance.by, "extractive for heads");
     assert!(memory.gate(id).unwrap().is_clear() && memory.gate(id).unwrap().failed.is_empty());
-    assert_eq!((memory.stand_ins(Some(id)).unwrap(), memory.stand_ins(None).unwrap()), (1, 1));
+    assert_eq!(
+        (memory.fallback_node_count(Some(id)).unwrap(), memory.fallback_node_count(None).unwrap()),
+        (1, 1)
+    );
     assert_sound(&memory);
     memory.update(id, &Update::default()).unwrap();
-    work_off(&memory, id);
-    assert_eq!(memory.stand_ins(None).unwrap(), 0);
-    let log = memory.log(&LogFilter { conversation: Some(id), job_prefix: None, limit: 100 }).unwrap();
+    run_due_jobs(&memory, id);
+    assert_eq!(memory.fallback_node_count(None).unwrap(), 0);
+    let log = memory.log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 }).unwrap();
     let events: Vec<&str> = log.iter().map(|line| line.event.as_str()).collect();
     assert_eq!(events, ["acquire", "fail", "release", "acquire", "release", "update", "acquire", "release"]);
     assert!(log[4].text.contains("no such model"), "{}", log[4].text);
@@ -407,12 +411,12 @@ fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_stood_in_for() {
 fn retries_end_and_wait_longer_each_time() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let failing = Heads::failing(std::iter::repeat_n(ProviderError::passing("busy"), 10));
+    let failing = PrefixSummarizer::failing(std::iter::repeat_n(ProviderError::transient("busy"), 10));
     let memory = open(folder.path(), small(), Arc::new(failing), clock.clone());
     let id = say(&memory, 0..1, 200);
     let mut delays = Vec::new();
     loop {
-        work_off(&memory, id);
+        run_due_jobs(&memory, id);
         let Some(job) = memory.jobs(&JobFilter::of(id)).unwrap().pop() else { break };
         let JobState::Waiting { not_before } = job.state else { panic!("{:?}", job.state) };
         delays.push(not_before.as_micros() - treering_core::Clock::now(&*clock).as_micros());
@@ -421,23 +425,23 @@ fn retries_end_and_wait_longer_each_time() {
     assert_eq!(delays.len(), 2, "{delays:?}");
     assert!(delays[1] > delays[0], "{delays:?}");
     let node = memory.tree(id).unwrap().nodes.remove(0);
-    assert_eq!(node.making.by, "extractive for heads", "somebody stands in in the end");
+    assert_eq!(node.provenance.by, "extractive for heads", "somebody stands in in the end");
 }
 
 #[test]
 fn an_abandoned_lease_runs_out_and_another_worker_takes_over() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let memory = open(folder.path(), small(), Arc::new(Heads::default()), clock.clone());
+    let memory = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
     let id = say(&memory, 0..1, 200);
     let mut job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
     job.lease("somebody who is gone", start());
     commit(folder.path(), vec![Write::PutJob(job)]);
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     assert!(memory.tree(id).unwrap().nodes.is_empty(), "it is somebody else's");
     assert!(!memory.gate(id).unwrap().is_clear());
     clock.set(start().plus_micros(10_000_001));
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     assert_eq!(memory.tree(id).unwrap().nodes.len(), 1);
 }
 
@@ -445,30 +449,30 @@ fn an_abandoned_lease_runs_out_and_another_worker_takes_over() {
 fn a_clock_that_goes_back_strands_no_job() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let memory = open(folder.path(), small(), Arc::new(Heads::default()), clock.clone());
+    let memory = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
     let id = say(&memory, 0..2, 200);
     let mut job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
     job.lease("gone", start());
     commit(folder.path(), vec![Write::PutJob(job)]);
     clock.set(start().plus_micros(-86_400_000_000));
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     assert_eq!(memory.tree(id).unwrap().nodes.len(), 2);
 }
 
 #[test]
 fn many_workers_share_the_work_and_make_everything_once() {
     let folder = tempfile::tempdir().unwrap();
-    let heads = Arc::new(Heads::default());
+    let heads = Arc::new(PrefixSummarizer::default());
     let clock = Arc::new(FakeClock::at(start()));
-    let memories: Vec<Memory> =
+    let memories: Vec<Engine> =
         (0..4).map(|_| open(folder.path(), small(), heads.clone(), clock.clone())).collect();
     let id = say(&memories[0], 0..120, 200);
     std::thread::scope(|threads| {
         for memory in &memories {
-            threads.spawn(move || work_off(memory, id));
+            threads.spawn(move || run_due_jobs(memory, id));
         }
     });
-    work_off(&memories[0], id);
+    run_due_jobs(&memories[0], id);
     assert_sound(&memories[0]);
     let nodes = memories[0].tree(id).unwrap().nodes;
     assert_eq!(nodes.iter().filter(|node| node.level() == Level::FIRST).count(), 120);
@@ -476,7 +480,7 @@ fn many_workers_share_the_work_and_make_everything_once() {
 
     let (alone, _folder) = under(small());
     let same = say(&alone, 0..120, 200);
-    work_off(&alone, same);
+    run_due_jobs(&alone, same);
     assert_eq!(made(&alone, same), made(&memories[0], id), "and the tree is the one a single worker grows");
 }
 
@@ -485,10 +489,10 @@ fn lower_levels_come_first_and_conversations_in_their_order() {
     let (memory, _folder) = under(small());
     let id = say(&memory, 0..6, 200);
     let worker = Worker::new(memory.clone()).unwrap();
-    worker.run(&Scope::default(), &|_, ran| assert_eq!(*ran, Ran::Done)).unwrap();
+    worker.run(&JobScope::default(), &|_, ran| assert_eq!(*ran, JobOutcome::Done)).unwrap();
     // Hands report as they come; the log tells in which order things were done.
-    let log = memory.log(&LogFilter { conversation: Some(id), job_prefix: None, limit: 1000 }).unwrap();
-    let done = log.iter().filter(|line| line.event == LogEvent::Release);
+    let log = memory.log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 1000 }).unwrap();
+    let done = log.iter().filter(|line| line.event == JobEventKind::Release);
     let level = |text: &str| text.split("(level ").nth(1).and_then(|rest| rest[..1].parse().ok()).unwrap();
     let heights: Vec<u8> = done.map(|line| level(&line.text)).collect();
     assert!(heights.is_sorted(), "{heights:?}");
@@ -500,10 +504,10 @@ fn lower_levels_come_first_and_conversations_in_their_order() {
 fn the_gate_counts_embeddings_and_never_waits_for_level_two() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let memory = open(folder.path(), small(), Arc::new(Heads::default()), clock);
+    let memory = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock);
     let id = say(&memory, 0..4, 200);
     assert_eq!(memory.gate(id).unwrap().pending.len(), 4);
-    let scope = Scope { conversation: Some(id), up_to: Some(1), only: None };
+    let scope = JobScope { conversation: Some(id), up_to: Some(1), only: None };
     Worker::new(memory.clone()).unwrap().run(&scope, &|_, _| {}).unwrap();
     let jobs = memory.jobs(&JobFilter::of(id)).unwrap();
     assert!(jobs.iter().all(|job| job.kind.height() == 2) && !jobs.is_empty());
@@ -524,18 +528,18 @@ fn the_gate_counts_embeddings_and_never_waits_for_level_two() {
 fn a_waiting_gate_opens_when_another_process_does_the_work() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let here = open(folder.path(), small(), Arc::new(Heads::default()), clock.clone());
-    let there = open(folder.path(), small(), Arc::new(Heads::default()), clock);
+    let here = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
+    let there = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock);
     let id = say(&here, 0..3, 200);
     let waiting = std::thread::spawn(move || here.wait(id, Duration::from_secs(60)).unwrap());
-    work_off(&there, id);
+    run_due_jobs(&there, id);
     assert!(waiting.join().unwrap().status.is_clear());
 }
 
 #[test]
 fn a_worker_in_the_background_keeps_up() {
     let (memory, _folder) = fresh();
-    let _worker = memory.work_in_background().unwrap();
+    let _worker = memory.spawn_worker().unwrap();
     let id = say(&memory, 0..3, 7000);
     let passage = memory.wait(id, Duration::from_secs(60)).unwrap();
     assert!(passage.status.is_clear());
@@ -550,7 +554,7 @@ fn a_conversation_has_a_policy_of_its_own() {
     assert!(refused.unwrap_err().to_string().contains("at least 200"));
     memory.set_policy(id, vec!["preset=per-turn".parse().unwrap()]).unwrap();
     say(&memory, 1..3, 100);
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     let tree = memory.tree(id).unwrap();
     assert_eq!(tree.nodes.len(), 2, "the first turn was open when the policy changed");
     assert_sound(&memory);
@@ -560,7 +564,7 @@ fn a_conversation_has_a_policy_of_its_own() {
 fn a_store_without_a_tree_gets_one_when_it_goes_on() {
     let (memory, folder) = under(small());
     let id = say(&memory, 0..5, 200);
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     let grown = made(&memory, id);
     // As an older version leaves it: messages and nothing else.
     drop_derived(folder.path());
@@ -568,7 +572,7 @@ fn a_store_without_a_tree_gets_one_when_it_goes_on() {
     let empty = "[0,[],[],[],[]]";
     connection.execute("UPDATE conversations SET growth = ?1", [empty]).unwrap();
     say(&memory, 5..5, 200);
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     assert_sound(&memory);
     assert_eq!(made(&memory, id), grown);
 }
@@ -581,7 +585,7 @@ fn what_is_said_twice_in_the_same_words_makes_two_nodes() {
         id = Some(say(&memory, 0..1, 200));
     }
     let id = id.unwrap();
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     assert_sound(&memory);
     let nodes = memory.tree(id).unwrap().nodes;
     assert_eq!(nodes.iter().filter(|node| node.level() == Level::FIRST).count(), 4);
@@ -591,12 +595,12 @@ fn what_is_said_twice_in_the_same_words_makes_two_nodes() {
 fn times_are_those_of_the_content() {
     let (memory, _folder) = under(small());
     let id = say(&memory, 0..3, 200);
-    work_off(&memory, id);
+    run_due_jobs(&memory, id);
     for node in memory.tree(id).unwrap().nodes {
         assert_eq!(node.created_at(), node.range_end);
         assert!(node.range_start <= node.range_end);
         assert!(node.id.as_str().ends_with(&node.range_end.day()));
-        assert_eq!(node.making.at, start(), "the real moment is kept apart");
+        assert_eq!(node.provenance.at, start(), "the real moment is kept apart");
         assert_ne!(node.range_end, Timestamp::from_micros(0));
     }
 }

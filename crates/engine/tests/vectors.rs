@@ -16,27 +16,29 @@ use treering_core::{
     ProviderError, Role, ThreadName, ToolResult,
 };
 use treering_engine::{
-    Answer, Fault, Found, Incoming, Matching, Memory, NewConversation, Query, Ran, Scope, Target, Worker,
+    AppendTarget, Engine, EntryBatch, HitItem, JobOutcome, JobScope, KillPoint, NewConversation, Query,
+    ReplayDetection, SearchOutcome, Worker,
 };
 use treering_providers::StaticEmbedder;
 use treering_testkit::generate::external;
-use treering_testkit::{Bags, FakeClock, Heads};
+use treering_testkit::{BagOfWordsEmbedder, FakeClock, PrefixSummarizer};
 
 fn bundled() -> Arc<dyn Embedder> {
     Arc::new(StaticEmbedder::new())
 }
 
-fn with(folder: &Path, embedders: Vec<Arc<dyn Embedder>>) -> Memory {
+fn with(folder: &Path, embedders: Vec<Arc<dyn Embedder>>) -> Engine {
     let clock = Arc::new(FakeClock::at(start()));
-    open_with(folder, Policy::default(), Arc::new(Heads::default()), clock, embedders)
+    open_with(folder, Policy::default(), Arc::new(PrefixSummarizer::default()), clock, embedders)
 }
 
-fn say(memory: &Memory, number: i64, text: &str) -> ConversationId {
+fn say(memory: &Engine, number: i64, text: &str) -> ConversationId {
     let at = start().plus_micros(number * 60_000_000);
     let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
     let about = NewConversation { external_id: Some(external("one")), ..NewConversation::default() };
     let entries = vec![Entry::message(ThreadName::main(), NewMessage::new(role, text, at))];
-    let incoming = Incoming { target: Target::Named(about), entries, matching: Matching::None };
+    let incoming =
+        EntryBatch { target: AppendTarget::FindOrCreate(about), entries, matching: ReplayDetection::None };
     memory.append(incoming).unwrap().conversation.id
 }
 
@@ -44,37 +46,38 @@ fn said(number: i64) -> String {
     format!("The buoy {number} lies off pontoon {} since spring.", number % 7)
 }
 
-fn say_all(memory: &Memory, numbers: std::ops::Range<i64>) {
+fn say_all(memory: &Engine, numbers: std::ops::Range<i64>) {
     for number in numbers {
         say(memory, number, &said(number));
     }
 }
 
-fn ask(memory: &Memory, text: &str) -> Answer {
+fn ask(memory: &Engine, text: &str) -> SearchOutcome {
     memory.search(&Query { text: text.to_owned(), limit: 20, ..Query::default() }).unwrap()
 }
 
 /// What the meaning says about the best hit; 0 as long as it has no vector.
-fn meaning(memory: &Memory, text: &str) -> f32 {
-    ask(memory, text).hits.first().map_or(0.0, |hit| hit.signals.meaning)
+fn meaning(memory: &Engine, text: &str) -> f32 {
+    ask(memory, text).hits.first().map_or(0.0, |hit| hit.signals.similarity)
 }
 
-fn work(memory: &Memory) -> Vec<(JobKind, Ran)> {
+fn work(memory: &Engine) -> Vec<(JobKind, JobOutcome)> {
     let runs = std::sync::Mutex::new(Vec::new());
-    let note =
-        |job: &treering_core::Job, ran: &Ran| runs.lock().unwrap().push((job.kind.clone(), ran.clone()));
-    Worker::new(memory.clone()).unwrap().run(&Scope::default(), &note).unwrap();
+    let note = |job: &treering_core::Job, ran: &JobOutcome| {
+        runs.lock().unwrap().push((job.kind.clone(), ran.clone()));
+    };
+    Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &note).unwrap();
     runs.into_inner().unwrap()
 }
 
-fn reindex(memory: &Memory) -> treering_engine::Reindexed {
+fn reindex(memory: &Engine) -> treering_engine::ReindexReport {
     memory.reindex(&mut |_| ()).unwrap()
 }
 
 #[test]
 fn a_turn_is_found_by_its_words_at_once_and_by_its_meaning_when_its_gate_opens() {
     let folder = tempfile::tempdir().unwrap();
-    let bags = Arc::new(Bags::named("bags"));
+    let bags = Arc::new(BagOfWordsEmbedder::named("bags"));
     let memory = with(folder.path(), vec![bags, bundled()]);
     let id = say(&memory, 0, "The buoy lies off pontoon two.");
     assert_eq!(memory.vector_index().unwrap().model, "bags", "an empty memory begins with what is wanted");
@@ -86,14 +89,14 @@ fn a_turn_is_found_by_its_words_at_once_and_by_its_meaning_when_its_gate_opens()
     assert!(memory.gate(id).unwrap().pending.is_empty());
     assert!(meaning(&memory, "buoy off the pontoon") != 0.0);
     assert_sound(&memory);
-    let other = with(folder.path(), vec![Arc::new(Bags::named("bags")), bundled()]);
+    let other = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
     assert!(meaning(&other, "buoy off the pontoon") != 0.0, "another process has it from the store");
 }
 
 #[test]
 fn equal_contents_are_embedded_once_and_many_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
-    let bags = Arc::new(Bags::named("bags"));
+    let bags = Arc::new(BagOfWordsEmbedder::named("bags"));
     let memory = with(folder.path(), vec![bags.clone()]);
     for number in 0..20 {
         say(&memory, number, &said(number % 4));
@@ -122,28 +125,32 @@ fn tool_calls_are_found_and_again_with_their_results() {
         external_id: Some(external("call")),
     };
     let append = |kind: EntryKind| {
-        let incoming =
-            Incoming { target: Target::Existing(id), entries: vec![kind.into()], matching: Matching::None };
+        let incoming = EntryBatch {
+            target: AppendTarget::Existing(id),
+            entries: vec![kind.into()],
+            matching: ReplayDetection::None,
+        };
         memory.append(incoming).unwrap();
     };
     append(EntryKind::ToolCall(call));
     let found = ask(&memory, "tide_model.rs").hits;
-    assert!(matches!(&found[0].found, Found::Call(call) if call.call.name == "read_gauge"), "{found:?}");
-    assert!(ask(&memory, "kerzavel").hits.iter().all(|hit| hit.signals.own == 0.0));
+    assert!(matches!(&found[0].item, HitItem::ToolCall(call) if call.call.name == "read_gauge"), "{found:?}");
+    assert!(ask(&memory, "kerzavel").hits.iter().all(|hit| hit.signals.exact_terms == 0.0));
     let outcome =
         ToolResult { result: Json::string("Kerzavel: 7.4 m"), success: Some(true), duration_ms: None };
     let result = EntryKind::ToolResult { call: external("call"), outcome, at: start() };
     append(result);
     let found = ask(&memory, "kerzavel").hits;
     assert!(found[0].snippet.marked("[", "]").contains("[Kerzavel]"), "{found:?}");
-    let calls = ask(&memory, "read_gauge").hits.into_iter().filter(|hit| matches!(hit.found, Found::Call(_)));
+    let calls =
+        ask(&memory, "read_gauge").hits.into_iter().filter(|hit| matches!(hit.item, HitItem::ToolCall(_)));
     assert_eq!(calls.count(), 1, "once, as it is now");
 }
 
 #[test]
 fn what_comes_to_a_turn_while_it_is_embedded_is_embedded_too() {
     let folder = tempfile::tempdir().unwrap();
-    let memory = with(folder.path(), vec![Arc::new(Bags::named("bags"))]);
+    let memory = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags"))]);
     let id = say(&memory, 0, &said(0));
     let job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
     say(&memory, 1, "And the lamp of it is green.");
@@ -157,7 +164,7 @@ fn what_comes_to_a_turn_while_it_is_embedded_is_embedded_too() {
 #[test]
 fn a_vector_that_is_lost_is_missed_and_made_again() {
     let folder = tempfile::tempdir().unwrap();
-    let memory = with(folder.path(), vec![Arc::new(Bags::named("bags"))]);
+    let memory = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags"))]);
     say_all(&memory, 0..4);
     work(&memory);
     assert_sound(&memory);
@@ -169,13 +176,15 @@ fn a_vector_that_is_lost_is_missed_and_made_again() {
     assert_eq!((repaired.trees.len(), repaired.vectors.len()), (0, 1));
     assert_sound(&memory);
     work(&memory);
-    assert!(meaning(&with(folder.path(), vec![Arc::new(Bags::named("bags"))]), "the buoy") != 0.0);
+    assert!(
+        meaning(&with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags"))]), "the buoy") != 0.0
+    );
 }
 
 #[test]
 fn one_text_that_is_refused_holds_up_no_other() {
     let folder = tempfile::tempdir().unwrap();
-    let memory = with(folder.path(), vec![Arc::new(Bags::named("bags").refusing("secret"))]);
+    let memory = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags").refusing("secret"))]);
     for number in 0..6 {
         say(&memory, number * 2, &said(number));
         say(
@@ -185,38 +194,38 @@ fn one_text_that_is_refused_holds_up_no_other() {
         );
     }
     let runs = work(&memory);
-    let failed: Vec<_> = runs.iter().filter(|(_, ran)| matches!(ran, Ran::Failed(_))).collect();
+    let failed: Vec<_> = runs.iter().filter(|(_, ran)| matches!(ran, JobOutcome::Failed(_))).collect();
     assert_eq!(failed.len(), 1, "{runs:?}");
     assert!(meaning(&memory, "The buoy 5 lies off pontoon") != 0.0);
-    assert_eq!(ask(&memory, "secret").hits[0].signals.meaning, 0.0, "found by its words all the same");
+    assert_eq!(ask(&memory, "secret").hits[0].signals.similarity, 0.0, "found by its words all the same");
 }
 
 #[test]
 fn an_embedder_that_is_away_is_asked_once_for_all() {
     let folder = tempfile::tempdir().unwrap();
-    let busy = ProviderError::new("429: too many requests", treering_core::Advice::RetryAfter(60_000));
-    let bags = Arc::new(Bags::named("bags").failing([busy]));
+    let busy = ProviderError::new("429: too many requests", treering_core::RetryAdvice::RetryAfter(60_000));
+    let bags = Arc::new(BagOfWordsEmbedder::named("bags").failing([busy]));
     let memory = with(folder.path(), vec![bags.clone()]);
     say_all(&memory, 0..12);
     let calls = bags.calls().len();
     let runs = work(&memory);
-    assert!(runs.len() > 1 && runs.iter().all(|(_, ran)| matches!(ran, Ran::Failed(_))), "{runs:?}");
+    assert!(runs.len() > 1 && runs.iter().all(|(_, ran)| matches!(ran, JobOutcome::Failed(_))), "{runs:?}");
     assert_eq!(bags.calls().len() - calls, 1, "one refusal is enough");
 }
 
 #[test]
 fn where_the_embedder_fails_the_words_decide_and_it_is_said() {
     let folder = tempfile::tempdir().unwrap();
-    let down = ProviderError::passing("the server is down".to_owned());
-    let memory = with(folder.path(), vec![Arc::new(Bags::named("bags").failing([down]))]);
+    let down = ProviderError::transient("the server is down".to_owned());
+    let memory = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags").failing([down]))]);
     say(&memory, 0, &said(3));
     let answer = ask(&memory, "buoy 3");
-    assert_eq!((answer.hits.len(), answer.words_only.as_deref()), (1, Some("the server is down")));
-    assert_eq!(ask(&memory, "buoy 3").words_only, None, "it is back");
+    assert_eq!((answer.hits.len(), answer.lexical_only_reason.as_deref()), (1, Some("the server is down")));
+    assert_eq!(ask(&memory, "buoy 3").lexical_only_reason, None, "it is back");
     let stranger = with(folder.path(), vec![bundled()]);
     let answer = ask(&stranger, "buoy 3");
     assert_eq!(answer.hits.len(), 1);
-    assert!(answer.words_only.unwrap().contains("bags"), "its model is not known there");
+    assert!(answer.lexical_only_reason.unwrap().contains("bags"), "its model is not known there");
 }
 
 #[test]
@@ -226,10 +235,10 @@ fn the_model_is_changed_behind_search_and_all_at_once() {
     say_all(&old, 0..150);
     work(&old);
     let before: Vec<f32> = ask(&old, "buoy 12").hits.iter().map(|hit| hit.score).collect();
-    let new = with(folder.path(), vec![Arc::new(Bags::named("bags")), bundled()]);
-    let model = |memory: &Memory| memory.vector_index().unwrap().model;
+    let new = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
+    let model = |memory: &Engine| memory.vector_index().unwrap().model;
     let (name, mut portions) = (model(&old), 0);
-    assert!(new.wants_reindexing().unwrap());
+    assert!(new.needs_reindex().unwrap());
     let done = new
         .reindex(&mut |state| {
             portions += 1;
@@ -248,8 +257,8 @@ fn the_model_is_changed_behind_search_and_all_at_once() {
     let nodes = new.tree(say(&old, 152, "Done.")).unwrap().nodes.len() as u64;
     assert_eq!(done.done, 151 + nodes);
     assert_eq!(model(&old), "bags");
-    assert!(!new.wants_reindexing().unwrap());
-    let fresh = with(folder.path(), vec![Arc::new(Bags::named("bags")), bundled()]);
+    assert!(!new.needs_reindex().unwrap());
+    let fresh = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
     assert!(meaning(&fresh, "the kraken was seen") != 0.0);
     // A process that has searched by the old one goes over by itself.
     for _ in 0..200 {
@@ -259,12 +268,12 @@ fn the_model_is_changed_behind_search_and_all_at_once() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let scores =
-        |memory: &Memory| ask(memory, "buoy 12").hits.iter().map(|hit| hit.score).collect::<Vec<_>>();
+        |memory: &Engine| ask(memory, "buoy 12").hits.iter().map(|hit| hit.score).collect::<Vec<_>>();
     assert_eq!(scores(&new), scores(&fresh));
     let jobs = new.jobs(&JobFilter::all(10)).unwrap();
     assert_eq!(jobs.len(), 1, "from now on turns are embedded by it: {jobs:?}");
 
-    let back = with(folder.path(), vec![bundled(), Arc::new(Bags::named("bags"))]);
+    let back = with(folder.path(), vec![bundled(), Arc::new(BagOfWordsEmbedder::named("bags"))]);
     reindex(&back);
     assert_eq!(scores(&with(folder.path(), vec![bundled()])).len(), 20);
     assert_sound(&back);
@@ -275,16 +284,22 @@ fn an_interrupted_change_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let old = with(folder.path(), vec![bundled()]);
     say_all(&old, 0..200);
-    let first = with(folder.path(), vec![Arc::new(Bags::named("bags")), bundled()]);
+    let first = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
     let stop = std::cell::Cell::new(0);
-    let refusing = with(folder.path(), vec![Arc::new(Bags::named("bags").refusing("buoy 150 ")), bundled()]);
+    let refusing = with(
+        folder.path(),
+        vec![Arc::new(BagOfWordsEmbedder::named("bags").refusing("buoy 150 ")), bundled()],
+    );
     assert!(refusing.reindex(&mut |_| stop.set(stop.get() + 1)).is_err());
     assert_eq!(stop.get(), 2, "two portions of 64 are there");
     assert_eq!(old.vector_index().unwrap().next.unwrap().model, "bags");
     let done = reindex(&first);
     assert_eq!(done.made, 200 - 128, "what was made is not made again");
     // On the way to one model, another is wanted: what was made for the first is dropped.
-    let third = with(folder.path(), vec![Arc::new(Bags::named("third").refusing("buoy 150 ")), bundled()]);
+    let third = with(
+        folder.path(),
+        vec![Arc::new(BagOfWordsEmbedder::named("third").refusing("buoy 150 ")), bundled()],
+    );
     assert!(third.reindex(&mut |_| ()).is_err());
     assert_eq!(reindex(&first).made, 0, "the one in use is wanted: nothing is to be done");
     assert_eq!(old.vector_index().unwrap().next, None);
@@ -294,7 +309,7 @@ fn an_interrupted_change_goes_on_where_it_was() {
 #[test]
 fn child_reindexes() {
     let Ok(home) = std::env::var("TREERING_TEST_REINDEX") else { return };
-    let memory = with(Path::new(&home), vec![Arc::new(Bags::named("bags")), bundled()]);
+    let memory = with(Path::new(&home), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
     reindex(&memory);
 }
 
@@ -303,7 +318,7 @@ fn a_change_of_the_model_survives_a_crash_at_any_place() {
     let folder = tempfile::tempdir().unwrap();
     let old = with(folder.path(), vec![bundled()]);
     say_all(&old, 0..150);
-    let child = |fault: Option<Fault>| {
+    let child = |fault: Option<KillPoint>| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["child_reindexes", "--exact", "--test-threads", "1"]);
         command.env("TREERING_TEST_REINDEX", folder.path());
@@ -312,17 +327,17 @@ fn a_change_of_the_model_survives_a_crash_at_any_place() {
         }
         command.output().unwrap()
     };
-    for fault in Fault::OF_REINDEXING {
+    for fault in KillPoint::OF_REINDEXING {
         let died = child(Some(fault));
         assert!(!died.status.success(), "{fault:?}");
-        assert_eq!(ask(&old, "buoy 12").words_only, None, "{fault:?}: the old vectors are in use");
+        assert_eq!(ask(&old, "buoy 12").lexical_only_reason, None, "{fault:?}: the old vectors are in use");
         assert!(meaning(&old, "the buoy lies off pontoon") != 0.0);
         assert_sound(&old);
     }
     let done = child(None);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
-    let new = with(folder.path(), vec![Arc::new(Bags::named("bags")), bundled()]);
-    assert_eq!(new.vector_index().unwrap(), treering_core::index::VectorIndex::of("bags"));
+    let new = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
+    assert_eq!(new.vector_index().unwrap(), treering_core::vector_index::VectorIndex::of("bags"));
     assert!(meaning(&new, "the buoy 12 lies off pontoon") != 0.0);
     assert_sound(&new);
 }

@@ -4,11 +4,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use treering_core::{Json, ToolResult};
 
-use super::text::{self, Text};
+use super::text::{self, DecodedText};
 
 /// One block; which fields it has depends on its kind.
 #[derive(Deserialize)]
-pub(super) struct Block<'a> {
+pub(super) struct TranscriptBlock<'a> {
     #[serde(rename = "type", default)]
     pub(super) kind: String,
     #[serde(borrow, default)]
@@ -27,7 +27,7 @@ pub(super) struct Block<'a> {
     pub(super) stop_timestamp: Option<String>,
 }
 
-impl Block<'_> {
+impl TranscriptBlock<'_> {
     pub(super) fn args(&self) -> Json {
         self.input.map_or_else(|| super::args_of("{}"), Json::from_raw)
     }
@@ -45,16 +45,16 @@ impl Block<'_> {
 }
 
 /// What a list of blocks says: its text, and the list itself where the text does not hold it.
-pub(super) struct Said {
+pub(super) struct MessageContent {
     pub(super) text: String,
     pub(super) parts: Option<Json>,
 }
 
 /// The text of a message's content, a string or a list of blocks. Tool blocks are not text;
 /// other blocks are kept with the list as it came.
-pub(super) fn said(content: &RawValue, blocks: &[Block<'_>]) -> Said {
-    if let Some(Text { text, original }) = text::string(content) {
-        return Said { text, parts: original };
+pub(super) fn said(content: &RawValue, blocks: &[TranscriptBlock<'_>]) -> MessageContent {
+    if let Some(DecodedText { text, original }) = text::string(content) {
+        return MessageContent { text, parts: original };
     }
     let mut texts = Vec::new();
     let mut keep = false;
@@ -69,10 +69,10 @@ pub(super) fn said(content: &RawValue, blocks: &[Block<'_>]) -> Said {
             _ => keep |= !block.is_empty_thinking(),
         }
     }
-    Said { text: texts.join("\n\n"), parts: keep.then(|| Json::from_raw(content)) }
+    MessageContent { text: texts.join("\n\n"), parts: keep.then(|| Json::from_raw(content)) }
 }
 
 /// The blocks of a content; none when it is a plain string.
-pub(super) fn blocks(content: &RawValue) -> Vec<Block<'_>> {
+pub(super) fn blocks(content: &RawValue) -> Vec<TranscriptBlock<'_>> {
     text::parse(content.get()).unwrap_or_default()
 }

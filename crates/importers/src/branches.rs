@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 
 use treering_core::{Entry, EntryKind, ForkPoint, ThreadName};
 
-use super::{Found, external, thread};
+use super::{ImportedConversation, external, thread};
 
 /// A message of a tree and what it becomes.
-pub(super) struct Twig<'a> {
+pub(super) struct BranchNode<'a> {
     pub(super) id: &'a str,
     pub(super) parent: Option<&'a str>,
     pub(super) entries: Vec<EntryKind>,
@@ -17,7 +17,11 @@ pub(super) struct Twig<'a> {
 /// Lays a tree out in threads. `leaf` is where the followed path ends; where it is not known,
 /// each message is followed by its last child. `twigs` come in an order in which siblings are
 /// oldest first.
-pub(super) fn lay_out(found: &mut Found, twigs: Vec<Twig<'_>>, leaf: Option<&str>) {
+pub(super) fn split_into_threads(
+    found: &mut ImportedConversation,
+    twigs: Vec<BranchNode<'_>>,
+    leaf: Option<&str>,
+) {
     let place: HashMap<&str, usize> = twigs.iter().enumerate().map(|(at, twig)| (twig.id, at)).collect();
     let parent = |at: usize| twigs[at].parent.and_then(|id| place.get(id).copied());
     let mut children: HashMap<Option<usize>, Vec<usize>> = HashMap::new();
@@ -36,13 +40,13 @@ pub(super) fn lay_out(found: &mut Found, twigs: Vec<Twig<'_>>, leaf: Option<&str
     let mut taken: Vec<Option<Vec<EntryKind>>> = Vec::with_capacity(twigs.len());
     let ids: Vec<String> = twigs.iter().map(|twig| twig.id.to_owned()).collect();
     taken.extend(twigs.into_iter().map(|twig| Some(twig.entries)));
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<PendingThread> = Vec::new();
     let roots = children.remove(&None).unwrap_or_default();
     let main = ThreadName::main();
     if let Some(start) = queue(&mut open, &roots, &main, &ForkPoint::Start, &followed, &ids) {
-        open.push(Open { start, name: main, fork: None });
+        open.push(PendingThread { start, name: main, fork: None });
     }
-    while let Some(Open { start, name, fork }) = open.pop() {
+    while let Some(PendingThread { start, name, fork }) = open.pop() {
         if let Some((parent, after)) = fork {
             found.entries.push(Entry { thread: name.clone(), kind: EntryKind::Fork { parent, after } });
         }
@@ -61,7 +65,7 @@ pub(super) fn lay_out(found: &mut Found, twigs: Vec<Twig<'_>>, leaf: Option<&str
 }
 
 /// A thread that is still to be walked: where it begins, its name, and what it leaves.
-struct Open {
+struct PendingThread {
     start: usize,
     name: ThreadName,
     fork: Option<(ThreadName, ForkPoint)>,
@@ -69,7 +73,7 @@ struct Open {
 
 /// The child that goes on in the same thread; the others are left for later.
 fn queue(
-    open: &mut Vec<Open>,
+    open: &mut Vec<PendingThread>,
     children: &[usize],
     name: &ThreadName,
     last: &ForkPoint,
@@ -79,7 +83,7 @@ fn queue(
     let main = children.iter().copied().find(|child| followed.contains(child)).or(children.last().copied());
     for child in children.iter().rev().copied().filter(|child| Some(*child) != main) {
         let branch = thread(&format!("branch-{}", ids[child].chars().take(8).collect::<String>()));
-        open.push(Open { start: child, name: branch, fork: Some((name.clone(), last.clone())) });
+        open.push(PendingThread { start: child, name: branch, fork: Some((name.clone(), last.clone())) });
     }
     main
 }

@@ -4,39 +4,39 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use treering_core::{EntryKind, Json, Naming, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
+use treering_core::{EntryKind, Json, NewMessage, NewToolCall, Role, Timestamp, TitleSource, ToolResult};
 
-use super::branches::{Twig, lay_out};
-use super::text::{self, Text};
-use super::{Format, Found, Sink, Source, Unreadable, args_of, external};
+use super::branches::{BranchNode, split_into_threads};
+use super::text::{self, DecodedText};
+use super::{Format, ImportError, ImportedConversation, Sink, SourceFile, args_of, external};
 
 #[derive(Deserialize)]
-struct Conversation<'a> {
+struct ChatGptConversation<'a> {
     title: Option<String>,
     create_time: Option<f64>,
     #[serde(borrow)]
-    mapping: HashMap<String, Node<'a>>,
+    mapping: HashMap<String, ChatGptNode<'a>>,
     current_node: Option<String>,
     conversation_id: Option<String>,
     id: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Node<'a> {
+struct ChatGptNode<'a> {
     #[serde(borrow)]
-    message: Option<Message<'a>>,
+    message: Option<ChatGptMessage<'a>>,
     parent: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct ChatGptMessage<'a> {
     author: Author,
     create_time: Option<f64>,
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     recipient: Option<String>,
     #[serde(default)]
-    metadata: Option<Metadata>,
+    metadata: Option<ChatGptMetadata>,
     status: Option<String>,
 }
 
@@ -47,7 +47,7 @@ struct Author {
 }
 
 #[derive(Deserialize)]
-struct Metadata {
+struct ChatGptMetadata {
     #[serde(default)]
     is_visually_hidden_from_conversation: Option<bool>,
     #[serde(default)]
@@ -79,26 +79,26 @@ struct Content<'a> {
     content: Option<&'a RawValue>,
 }
 
-pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     // The conversations one by one: an export can be very large.
     let conversations = match text::parse::<Vec<&RawValue>>(&source.text) {
         Ok(many) => many,
         Err(_) => vec![text::parse::<&RawValue>(&source.text)?],
     };
     for raw in conversations {
-        let conversation: Conversation<'_> = text::parse(raw.get())?;
+        let conversation: ChatGptConversation<'_> = text::parse(raw.get())?;
         let found = conversation.found(source.modified, sink);
-        sink.give(found)?;
+        sink.emit(found)?;
     }
     Ok(())
 }
 
-impl Conversation<'_> {
-    fn found(&self, modified: Timestamp, sink: &mut Sink<'_>) -> Found {
+impl ChatGptConversation<'_> {
+    fn found(&self, modified: Timestamp, sink: &mut Sink<'_>) -> ImportedConversation {
         let Self { title, create_time, mapping, current_node, conversation_id, id } = self;
         let id = conversation_id.as_deref().or(id.as_deref()).or(current_node.as_deref());
-        let mut found = Found::named(Format::ChatGpt, id.unwrap_or_default());
-        found.about.naming = Naming::Source;
+        let mut found = ImportedConversation::named(Format::ChatGpt, id.unwrap_or_default());
+        found.about.naming = TitleSource::Source;
         found.about.title = title.clone().filter(|title| !title.trim().is_empty());
         let start = create_time.and_then(Timestamp::from_seconds).unwrap_or(modified);
 
@@ -112,9 +112,9 @@ impl Conversation<'_> {
             let at = self.time(id).unwrap_or(start);
             let entries =
                 node.message.as_ref().map_or_else(Vec::new, |message| self.entries(id, message, at, sink));
-            twigs.push(Twig { id, parent: node.parent.as_deref(), entries });
+            twigs.push(BranchNode { id, parent: node.parent.as_deref(), entries });
         }
-        lay_out(&mut found, twigs, current_node.as_deref());
+        split_into_threads(&mut found, twigs, current_node.as_deref());
         found
     }
 
@@ -135,7 +135,13 @@ impl Conversation<'_> {
         self.ancestors(id).find_map(own)
     }
 
-    fn entries(&self, id: &str, message: &Message<'_>, at: Timestamp, sink: &mut Sink<'_>) -> Vec<EntryKind> {
+    fn entries(
+        &self,
+        id: &str,
+        message: &ChatGptMessage<'_>,
+        at: Timestamp,
+        sink: &mut Sink<'_>,
+    ) -> Vec<EntryKind> {
         let Some(raw) = message.content else { return Vec::new() };
         if message.is_spinner() {
             sink.skip("signs that a tool is at work");
@@ -184,7 +190,8 @@ impl Conversation<'_> {
     /// work. A second answer to the same call is a message of its own.
     fn call_of<'b>(&'b self, id: &'b str) -> Option<&'b str> {
         let message = |id: &str| self.mapping.get(id)?.message.as_ref();
-        let above = self.ancestors(id).skip(1).find(|id| !message(id).is_some_and(Message::is_spinner))?;
+        let above =
+            self.ancestors(id).skip(1).find(|id| !message(id).is_some_and(ChatGptMessage::is_spinner))?;
         let above_message = message(above)?;
         let calls = above_message.author.role == "assistant"
             && above_message.recipient.as_deref().is_some_and(|recipient| recipient != "all");
@@ -192,7 +199,7 @@ impl Conversation<'_> {
     }
 }
 
-impl Message<'_> {
+impl ChatGptMessage<'_> {
     fn is_spinner(&self) -> bool {
         self.author.role == "tool"
             && self.metadata.as_ref().and_then(|m| m.command.as_deref()) == Some("spinner")
@@ -217,10 +224,10 @@ impl Message<'_> {
 }
 
 /// The text of a content; kept as it came where it is more than text.
-fn content(raw: &RawValue) -> Text {
+fn content(raw: &RawValue) -> DecodedText {
     let whole = || Some(Json::from_raw(raw));
     let Ok(content) = text::parse::<Content<'_>>(raw.get()) else {
-        return Text { text: String::new(), original: whole() };
+        return DecodedText { text: String::new(), original: whole() };
     };
     let mut texts = Vec::new();
     let mut plain = matches!(content.content_type.as_str(), "text" | "code" | "execution_output");
@@ -230,7 +237,7 @@ fn content(raw: &RawValue) -> Text {
             text: Option<String>,
         }
         match text::string(part) {
-            Some(Text { text, original }) => {
+            Some(DecodedText { text, original }) => {
                 plain &= original.is_none();
                 texts.push(text);
             }
@@ -241,7 +248,7 @@ fn content(raw: &RawValue) -> Text {
         }
     }
     for raw in [content.text, content.result, content.content].into_iter().flatten() {
-        if let Some(Text { text, original }) = text::string(raw) {
+        if let Some(DecodedText { text, original }) = text::string(raw) {
             plain &= original.is_none();
             texts.push(text);
         }
@@ -251,5 +258,5 @@ fn content(raw: &RawValue) -> Text {
         texts.clear();
     }
     texts.retain(|text| !text.is_empty());
-    Text { text: texts.join("\n\n"), original: if plain { None } else { whole() } }
+    DecodedText { text: texts.join("\n\n"), original: if plain { None } else { whole() } }
 }

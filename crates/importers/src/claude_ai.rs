@@ -4,15 +4,15 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use treering_core::{EntryKind, Json, Naming, NewMessage, NewToolCall, Role, Timestamp};
+use treering_core::{EntryKind, Json, NewMessage, NewToolCall, Role, Timestamp, TitleSource};
 
-use super::blocks::{self, Block};
-use super::branches::{Twig, lay_out};
-use super::text::{self, Text};
-use super::{Format, Found, Sink, Source, Unreadable, external};
+use super::blocks::{self, TranscriptBlock};
+use super::branches::{BranchNode, split_into_threads};
+use super::text::{self, DecodedText};
+use super::{Format, ImportError, ImportedConversation, Sink, SourceFile, external};
 
 #[derive(Deserialize)]
-struct Conversation<'a> {
+struct ClaudeAiConversation<'a> {
     uuid: String,
     name: Option<String>,
     created_at: Option<String>,
@@ -22,7 +22,7 @@ struct Conversation<'a> {
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct ClaudeAiMessage<'a> {
     uuid: String,
     #[serde(borrow, default)]
     text: Option<&'a RawValue>,
@@ -31,45 +31,45 @@ struct Message<'a> {
     sender: String,
     created_at: Option<String>,
     #[serde(default)]
-    attachments: Vec<Attachment>,
+    attachments: Vec<ClaudeAttachment>,
     #[serde(borrow, default)]
     files: Option<&'a RawValue>,
     parent_message_uuid: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Attachment {
+struct ClaudeAttachment {
     #[serde(default)]
     file_name: String,
     extracted_content: Option<String>,
 }
 
-pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     for raw in text::parse::<Vec<&RawValue>>(&source.text)? {
-        let conversation: Conversation<'_> = text::parse(raw.get())?;
-        let mut found = Found::named(Format::ClaudeAi, &conversation.uuid);
-        found.about.naming = Naming::Source;
+        let conversation: ClaudeAiConversation<'_> = text::parse(raw.get())?;
+        let mut found = ImportedConversation::named(Format::ClaudeAi, &conversation.uuid);
+        found.about.naming = TitleSource::Source;
         found.about.title = conversation.name.filter(|name| !name.trim().is_empty());
         let start = moment(conversation.created_at.as_deref()).unwrap_or(source.modified);
-        let messages: Vec<(&RawValue, Message<'_>)> = conversation
+        let messages: Vec<(&RawValue, ClaudeAiMessage<'_>)> = conversation
             .chat_messages
             .into_iter()
             .map(|raw| Ok((raw, text::parse(raw.get())?)))
-            .collect::<Result<_, Unreadable>>()?;
+            .collect::<Result<_, ImportError>>()?;
         let ids: HashMap<&str, ()> = messages.iter().map(|(_, m)| (m.uuid.as_str(), ())).collect();
         // Older exports do not say what answers what: then each message follows the one before.
         let is_tree = messages
             .iter()
             .any(|(_, m)| m.parent_message_uuid.as_deref().is_some_and(|parent| ids.contains_key(parent)));
-        let mut twigs: Vec<Twig<'_>> = Vec::with_capacity(messages.len());
+        let mut twigs: Vec<BranchNode<'_>> = Vec::with_capacity(messages.len());
         for (raw, message) in &messages {
             let before = twigs.last().map(|twig| twig.id);
             let parent = if is_tree { message.parent_message_uuid.as_deref() } else { before };
             let at = moment(message.created_at.as_deref()).unwrap_or(start);
-            twigs.push(Twig { id: &message.uuid, parent, entries: entries(raw, message, at, sink) });
+            twigs.push(BranchNode { id: &message.uuid, parent, entries: entries(raw, message, at, sink) });
         }
-        lay_out(&mut found, twigs, conversation.current_leaf_message_uuid.as_deref());
-        sink.give(found)?;
+        split_into_threads(&mut found, twigs, conversation.current_leaf_message_uuid.as_deref());
+        sink.emit(found)?;
     }
     Ok(())
 }
@@ -79,14 +79,19 @@ fn moment(text: Option<&str>) -> Option<Timestamp> {
 }
 
 /// A message and the tool calls within it, which come before it.
-fn entries(raw: &RawValue, message: &Message<'_>, at: Timestamp, sink: &mut Sink<'_>) -> Vec<EntryKind> {
+fn entries(
+    raw: &RawValue,
+    message: &ClaudeAiMessage<'_>,
+    at: Timestamp,
+    sink: &mut Sink<'_>,
+) -> Vec<EntryKind> {
     let blocks = message.content.map(blocks::blocks).unwrap_or_default();
     let mut entries = tools(&message.uuid, &blocks, at);
     let said = message.content.map(|content| blocks::said(content, &blocks));
     let (mut text, mut parts) = said.map_or((String::new(), None), |said| (said.text, said.parts));
     if text.is_empty()
         && entries.is_empty()
-        && let Some(Text { text: plain, original }) = message.text.and_then(text::string)
+        && let Some(DecodedText { text: plain, original }) = message.text.and_then(text::string)
     {
         text = plain;
         parts = parts.or(original);
@@ -118,7 +123,7 @@ fn entries(raw: &RawValue, message: &Message<'_>, at: Timestamp, sink: &mut Sink
 }
 
 /// The tool calls of a message, each with its result; paired in order where they have no id.
-fn tools(message: &str, blocks: &[Block<'_>], at: Timestamp) -> Vec<EntryKind> {
+fn tools(message: &str, blocks: &[TranscriptBlock<'_>], at: Timestamp) -> Vec<EntryKind> {
     let mut calls: Vec<NewToolCall> = Vec::new();
     for (number, block) in blocks.iter().enumerate() {
         match block.kind.as_str() {

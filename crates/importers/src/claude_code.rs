@@ -9,15 +9,17 @@ use std::collections::{HashMap, HashSet};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use treering_core::{
-    Entry, EntryKind, ForkPoint, Naming, NewMessage, NewToolCall, Role, ThreadName, Timestamp,
+    Entry, EntryKind, ForkPoint, NewMessage, NewToolCall, Role, ThreadName, Timestamp, TitleSource,
 };
 
-use super::blocks::{self, Block};
-use super::{Format, Found, Identity, Sink, Source, Unreadable, external, stem, text, thread};
+use super::blocks::{self, TranscriptBlock};
+use super::{
+    Format, Identity, ImportError, ImportedConversation, Sink, SourceFile, external, stem, text, thread,
+};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Record<'a> {
+struct TranscriptRecord<'a> {
     #[serde(rename = "type", default)]
     kind: String,
     subtype: Option<String>,
@@ -35,7 +37,7 @@ struct Record<'a> {
     #[serde(default)]
     is_compact_summary: bool,
     #[serde(borrow)]
-    message: Option<Message<'a>>,
+    message: Option<ClaudeCodeMessage<'a>>,
     #[serde(borrow, default)]
     content: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -48,16 +50,16 @@ struct Record<'a> {
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct ClaudeCodeMessage<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     model: Option<String>,
 }
 
-pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     let mut sessions = Sessions { order: Vec::new(), by_id: HashMap::new() };
     let mut titles = Titles::default();
-    for text::Record { value: record, .. } in text::records::<Record<'_>>(source, sink)? {
+    for text::NumberedRecord { value: record, .. } in text::records::<TranscriptRecord<'_>>(source, sink)? {
         titles.take(&record);
         let id = record.session_id.clone().unwrap_or_else(|| stem(&source.path));
         sessions.of(&id).record(&record, source.modified, sink);
@@ -67,13 +69,13 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
     let only = sessions.by_id.len() == 1;
     for id in sessions.order {
         let Some(session) = sessions.by_id.remove(&id) else { continue };
-        let mut found = Found::named(Format::ClaudeCode, &id);
+        let mut found = ImportedConversation::named(Format::ClaudeCode, &id);
         found.identity = Identity::NamedEverywhere;
         found.about.cwd = session.cwd;
-        found.about.naming = Naming::Source;
+        found.about.naming = TitleSource::Source;
         found.about.title = if only { titles.best() } else { None };
         found.entries = session.entries;
-        sink.give(found)?;
+        sink.emit(found)?;
     }
     Ok(())
 }
@@ -87,7 +89,7 @@ struct Titles {
 }
 
 impl Titles {
-    fn take(&mut self, record: &Record<'_>) {
+    fn take(&mut self, record: &TranscriptRecord<'_>) {
         let newer = |slot: &mut Option<String>, title: &Option<String>| {
             if let Some(title) = title.as_ref().filter(|title| !title.trim().is_empty()) {
                 *slot = Some(title.trim().to_owned());
@@ -106,11 +108,11 @@ impl Titles {
 /// The sessions of a file: mostly one, more where records were copied from another.
 struct Sessions {
     order: Vec<String>,
-    by_id: HashMap<String, Session>,
+    by_id: HashMap<String, TranscriptSession>,
 }
 
 impl Sessions {
-    fn of(&mut self, id: &str) -> &mut Session {
+    fn of(&mut self, id: &str) -> &mut TranscriptSession {
         if !self.by_id.contains_key(id) {
             self.order.push(id.to_owned());
         }
@@ -119,7 +121,7 @@ impl Sessions {
 }
 
 #[derive(Default)]
-struct Session {
+struct TranscriptSession {
     cwd: Option<String>,
     entries: Vec<Entry>,
     /// The thread of each record, and the latest message at or above it.
@@ -132,8 +134,8 @@ struct Session {
     sidechains: u32,
 }
 
-impl Session {
-    fn record(&mut self, record: &Record<'_>, modified: Timestamp, sink: &mut Sink<'_>) {
+impl TranscriptSession {
+    fn record(&mut self, record: &TranscriptRecord<'_>, modified: Timestamp, sink: &mut Sink<'_>) {
         if self.cwd.is_none() {
             self.cwd.clone_from(&record.cwd);
         }
@@ -159,7 +161,7 @@ impl Session {
         }
     }
 
-    fn message(&mut self, record: &Record<'_>, at: Timestamp, sink: &mut Sink<'_>) {
+    fn message(&mut self, record: &TranscriptRecord<'_>, at: Timestamp, sink: &mut Sink<'_>) {
         let Some(message) = &record.message else { return sink.skip("records without a message") };
         let Some(content) = message.content else { return sink.skip("messages without content") };
         let blocks = blocks::blocks(content);
@@ -177,11 +179,11 @@ impl Session {
         let prompt = role == Role::User && !answers;
         let thread = self.place(record, prompt);
         if said.text.is_empty() && said.parts.is_none() {
-            if blocks.iter().any(Block::is_empty_thinking) {
+            if blocks.iter().any(TranscriptBlock::is_empty_thinking) {
                 sink.skip("thinking of which only the signature was kept");
             }
         } else {
-            let text = text::Text { text: said.text, original: said.parts };
+            let text = text::DecodedText { text: said.text, original: said.parts };
             self.say(record, &thread, role, text, at);
         }
         for block in &blocks {
@@ -189,7 +191,14 @@ impl Session {
         }
     }
 
-    fn say(&mut self, record: &Record<'_>, thread: &ThreadName, role: Role, said: text::Text, at: Timestamp) {
+    fn say(
+        &mut self,
+        record: &TranscriptRecord<'_>,
+        thread: &ThreadName,
+        role: Role,
+        said: text::DecodedText,
+        at: Timestamp,
+    ) {
         let mut message = NewMessage::new(role, said.text, at);
         message.parts = said.original;
         if let Some(uuid) = &record.uuid {
@@ -200,7 +209,13 @@ impl Session {
         self.entries.push(Entry::message(thread.clone(), message));
     }
 
-    fn tool(&mut self, block: &Block<'_>, record: &Record<'_>, thread: &ThreadName, at: Timestamp) {
+    fn tool(
+        &mut self,
+        block: &TranscriptBlock<'_>,
+        record: &TranscriptRecord<'_>,
+        thread: &ThreadName,
+        at: Timestamp,
+    ) {
         let kind = match block.kind.as_str() {
             "tool_use" => EntryKind::ToolCall(NewToolCall {
                 name: block.name.clone().unwrap_or_else(|| "tool".into()),
@@ -219,7 +234,7 @@ impl Session {
     }
 
     /// A prompt that was queued while the program was busy.
-    fn attachment(&mut self, record: &Record<'_>, at: Timestamp, sink: &mut Sink<'_>) {
+    fn attachment(&mut self, record: &TranscriptRecord<'_>, at: Timestamp, sink: &mut Sink<'_>) {
         #[derive(Deserialize)]
         struct Attachment {
             #[serde(rename = "type", default)]
@@ -231,7 +246,7 @@ impl Session {
         match queued.and_then(|queued| queued.prompt) {
             Some(prompt) if !is_inserted(&prompt) => {
                 let thread = self.place(record, false);
-                self.say(record, &thread, Role::User, text::Text { text: prompt, original: None }, at);
+                self.say(record, &thread, Role::User, text::DecodedText { text: prompt, original: None }, at);
             }
             _ => {
                 self.place(record, false);
@@ -242,7 +257,7 @@ impl Session {
 
     /// The thread a record belongs to: its parent's, unless a second prompt follows the same
     /// record, or a sub-agent begins.
-    fn place(&mut self, record: &Record<'_>, prompt: bool) -> ThreadName {
+    fn place(&mut self, record: &TranscriptRecord<'_>, prompt: bool) -> ThreadName {
         let parent = record.parent_uuid.as_ref().or(record.logical_parent_uuid.as_ref());
         let above = parent.and_then(|parent| self.places.get(parent).cloned());
         let (mut name, mut last) = above.clone().unwrap_or((ThreadName::main(), ForkPoint::Start));
@@ -302,7 +317,7 @@ fn is_inserted(text: &str) -> bool {
 }
 
 /// How long a tool took, where the record says so.
-fn duration(record: &Record<'_>) -> Option<u64> {
+fn duration(record: &TranscriptRecord<'_>) -> Option<u64> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Timed {

@@ -8,11 +8,11 @@ use serde_json::value::RawValue;
 use treering_core::{EntryKind, Json, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
 
 use super::openai::content;
-use super::text::{self, Text};
-use super::{CallIds, Format, Found, Sink, Source, Unreadable, args_of, external, stem};
+use super::text::{self, DecodedText};
+use super::{CallIds, Format, ImportError, ImportedConversation, Sink, SourceFile, args_of, external, stem};
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct RolloutLine<'a> {
     timestamp: Option<String>,
     #[serde(rename = "type")]
     kind: Option<String>,
@@ -28,7 +28,7 @@ struct Meta {
 }
 
 #[derive(Deserialize)]
-struct Item<'a> {
+struct RolloutItem<'a> {
     #[serde(rename = "type", default)]
     kind: String,
     role: Option<String>,
@@ -52,14 +52,14 @@ struct Item<'a> {
     status: Option<String>,
 }
 
-pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     let mut rollout = Rollout::default();
     let spoken = source.lines().any(|(_, line)| is_spoken_item(line));
     let mut at = source.modified;
-    for (place, record) in text::records::<Line<'_>>(source, sink)?.into_iter().enumerate() {
-        let text::Record { number, line: text, value: line } = record;
+    for (place, record) in text::records::<RolloutLine<'_>>(source, sink)?.into_iter().enumerate() {
+        let text::NumberedRecord { number, line: text, value: line } = record;
         at = line.timestamp.as_deref().and_then(|at| at.parse().ok()).unwrap_or(at);
-        let here = Here { number, at };
+        let here = LinePosition { number, at };
         match (line.kind.as_deref(), line.payload) {
             (Some("session_meta"), Some(payload)) => rollout.meta(payload),
             (Some("response_item"), Some(payload)) => rollout.item(&text::parse(payload.get())?, here, sink),
@@ -74,10 +74,10 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
         }
     }
     let id = rollout.id.unwrap_or_else(|| stem(&source.path));
-    let mut found = Found::named(Format::Codex, &id);
+    let mut found = ImportedConversation::named(Format::Codex, &id);
     found.about.cwd = rollout.cwd;
     rollout.entries.into_iter().for_each(|kind| found.push(kind));
-    sink.give(found)
+    sink.emit(found)
 }
 
 /// Whether a line is a response item in which somebody speaks.
@@ -86,7 +86,7 @@ fn is_spoken_item(line: &str) -> bool {
 }
 
 #[derive(Clone, Copy)]
-struct Here {
+struct LinePosition {
     number: usize,
     at: Timestamp,
 }
@@ -113,7 +113,7 @@ impl Rollout {
         self.id = meta.id;
     }
 
-    fn item(&mut self, item: &Item<'_>, here: Here, sink: &mut Sink<'_>) {
+    fn item(&mut self, item: &RolloutItem<'_>, here: LinePosition, sink: &mut Sink<'_>) {
         match item.kind.as_str() {
             "message" => self.message(item, here, sink),
             "reasoning" => self.reasoning(item, here, sink),
@@ -132,8 +132,8 @@ impl Rollout {
         }
     }
 
-    fn message(&mut self, item: &Item<'_>, here: Here, sink: &mut Sink<'_>) {
-        let Text { text, original } = item.content.map(content).unwrap_or_default();
+    fn message(&mut self, item: &RolloutItem<'_>, here: LinePosition, sink: &mut Sink<'_>) {
+        let DecodedText { text, original } = item.content.map(content).unwrap_or_default();
         if text.is_empty() && original.is_none() {
             return sink.skip("empty messages");
         }
@@ -148,7 +148,7 @@ impl Rollout {
         self.say(role, text, original, here);
     }
 
-    fn say(&mut self, role: Role, text: String, parts: Option<Json>, here: Here) {
+    fn say(&mut self, role: Role, text: String, parts: Option<Json>, here: LinePosition) {
         let mut said = NewMessage::new(role, text, here.at);
         said.parts = parts;
         said.external_id = Some(external(&format!("line-{}", here.number)));
@@ -156,7 +156,7 @@ impl Rollout {
     }
 
     /// Reasoning that can be read is kept beside the answers, without text of its own.
-    fn reasoning(&mut self, item: &Item<'_>, here: Here, sink: &mut Sink<'_>) {
+    fn reasoning(&mut self, item: &RolloutItem<'_>, here: LinePosition, sink: &mut Sink<'_>) {
         let readable =
             [item.summary, item.content].into_iter().flatten().find(|raw| !content(raw).text.is_empty());
         match readable {
@@ -166,14 +166,14 @@ impl Rollout {
     }
 
     /// What the program put in place of history that it dropped.
-    fn summary(&mut self, item: &Item<'_>, here: Here, sink: &mut Sink<'_>) {
+    fn summary(&mut self, item: &RolloutItem<'_>, here: LinePosition, sink: &mut Sink<'_>) {
         match item.message.and_then(text::string).filter(|said| !said.text.is_empty()) {
             Some(said) => self.say(Role::System, said.text, said.original, here),
             None => sink.skip("compacted records"),
         }
     }
 
-    fn call(&mut self, item: &Item<'_>, here: Here) {
+    fn call(&mut self, item: &RolloutItem<'_>, here: LinePosition) {
         let id = item.call_id.clone().or_else(|| item.id.clone());
         let id = id.unwrap_or_else(|| format!("line-{}", here.number));
         let args = match (item.arguments, item.input.or(item.action)) {
@@ -198,7 +198,7 @@ impl Rollout {
         }));
     }
 
-    fn event(&mut self, event: &Item<'_>, here: Here, spoken: bool, sink: &mut Sink<'_>) {
+    fn event(&mut self, event: &RolloutItem<'_>, here: LinePosition, spoken: bool, sink: &mut Sink<'_>) {
         let role = match event.kind.as_str() {
             "user_message" => Role::User,
             "agent_message" => Role::Assistant,

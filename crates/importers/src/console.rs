@@ -18,7 +18,7 @@ pub(super) fn cwd(text: &str) -> Option<String> {
 }
 
 pub(super) fn read(text: &str, at: Timestamp, sink: &mut Sink<'_>) -> Vec<EntryKind> {
-    let mut console = Console { at, entries: Vec::new(), block: Block::None };
+    let mut console = Console { at, entries: Vec::new(), block: ConsoleBlock::None };
     let lines: Vec<&str> = text.lines().collect();
     for (number, line) in lines.iter().enumerate() {
         let next = lines[number + 1..].iter().copied().find(|line| !line.trim().is_empty());
@@ -55,7 +55,7 @@ fn is_inserted(prompt: &str) -> bool {
         || prompt.starts_with("This session is being continued from a previous conversation")
 }
 
-enum Block {
+enum ConsoleBlock {
     None,
     Prompt(String),
     /// What the program says beside a prompt, or when it ends.
@@ -72,30 +72,30 @@ enum Block {
 struct Console {
     at: Timestamp,
     entries: Vec<EntryKind>,
-    block: Block,
+    block: ConsoleBlock,
 }
 
 impl Console {
     fn line(&mut self, line: &str, result_follows: bool, sink: &mut Sink<'_>) {
         if let Some(text) = prompt(line) {
-            self.open(Block::Prompt(text.to_owned()));
+            self.open(ConsoleBlock::Prompt(text.to_owned()));
         } else if let Some(text) = answer(line) {
             self.open(match call(text) {
                 Some((name, args)) if result_follows => {
-                    Block::Call { name: name.to_owned(), args: args.to_owned(), results: Vec::new() }
+                    ConsoleBlock::Call { name: name.to_owned(), args: args.to_owned(), results: Vec::new() }
                 }
-                _ => Block::Answer(text.to_owned()),
+                _ => ConsoleBlock::Answer(text.to_owned()),
             });
         } else if line.starts_with("✻ Thinking") {
-            self.open(Block::Thinking(String::new()));
+            self.open(ConsoleBlock::Thinking(String::new()));
         } else if is_chrome(line) {
             sink.skip("lines of the screen's frame");
         } else if line.starts_with("Total cost:") {
-            self.open(Block::Note(line.to_owned()));
-        } else if let (Block::Prompt(_), true, Some((_, note))) =
+            self.open(ConsoleBlock::Note(line.to_owned()));
+        } else if let (ConsoleBlock::Prompt(_), true, Some((_, note))) =
             (&self.block, is_result(line), line.split_once('⎿'))
         {
-            self.open(Block::Note(note.trim_start().to_owned()));
+            self.open(ConsoleBlock::Note(note.trim_start().to_owned()));
         } else {
             self.grow(line, sink);
         }
@@ -103,17 +103,20 @@ impl Console {
 
     fn grow(&mut self, line: &str, sink: &mut Sink<'_>) {
         match &mut self.block {
-            Block::None if line.trim().is_empty() => {}
-            Block::None => sink.skip("lines before the first prompt"),
-            Block::Prompt(text) | Block::Note(text) | Block::Answer(text) | Block::Thinking(text) => {
+            ConsoleBlock::None if line.trim().is_empty() => {}
+            ConsoleBlock::None => sink.skip("lines before the first prompt"),
+            ConsoleBlock::Prompt(text)
+            | ConsoleBlock::Note(text)
+            | ConsoleBlock::Answer(text)
+            | ConsoleBlock::Thinking(text) => {
                 text.push('\n');
                 text.push_str(line.strip_prefix("  ").unwrap_or(line));
             }
-            Block::Call { results, .. } if is_result(line) => {
+            ConsoleBlock::Call { results, .. } if is_result(line) => {
                 let (_, rest) = line.split_once('⎿').unwrap_or(("", line));
                 results.push(rest.trim_start().to_owned());
             }
-            Block::Call { args, results, .. } => match results.last_mut() {
+            ConsoleBlock::Call { args, results, .. } => match results.last_mut() {
                 Some(result) => {
                     result.push('\n');
                     result.push_str(line.strip_prefix("     ").unwrap_or(line));
@@ -128,7 +131,7 @@ impl Console {
         }
     }
 
-    fn open(&mut self, block: Block) {
+    fn open(&mut self, block: ConsoleBlock) {
         self.finish();
         self.block = block;
     }
@@ -138,19 +141,19 @@ impl Console {
             let text = text.trim();
             (!text.is_empty()).then(|| EntryKind::Message(NewMessage::new(role, text, at)))
         };
-        let kind = match std::mem::replace(&mut self.block, Block::None) {
-            Block::None => None,
-            Block::Prompt(text) if is_inserted(&text) => said(Role::System, &text, self.at),
-            Block::Prompt(text) => said(Role::User, &text, self.at),
-            Block::Note(text) => said(Role::System, &text, self.at),
-            Block::Answer(text) => said(Role::Assistant, &text, self.at),
-            Block::Thinking(text) if text.trim().is_empty() => None,
-            Block::Thinking(text) => {
+        let kind = match std::mem::replace(&mut self.block, ConsoleBlock::None) {
+            ConsoleBlock::None => None,
+            ConsoleBlock::Prompt(text) if is_inserted(&text) => said(Role::System, &text, self.at),
+            ConsoleBlock::Prompt(text) => said(Role::User, &text, self.at),
+            ConsoleBlock::Note(text) => said(Role::System, &text, self.at),
+            ConsoleBlock::Answer(text) => said(Role::Assistant, &text, self.at),
+            ConsoleBlock::Thinking(text) if text.trim().is_empty() => None,
+            ConsoleBlock::Thinking(text) => {
                 let mut thought = NewMessage::new(Role::Assistant, "", self.at);
                 thought.parts = Some(Json::string(text.trim()));
                 Some(EntryKind::Message(thought))
             }
-            Block::Call { name, args, results } => {
+            ConsoleBlock::Call { name, args, results } => {
                 let result = results.join("\n").trim_end().to_owned();
                 let failed = ["Error:", "Interrupted by user", "User rejected", "No ("];
                 let success = !failed.iter().any(|mark| result.starts_with(mark));

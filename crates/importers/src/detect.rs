@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::{Format, Source, markdown, text};
+use super::{Format, SourceFile, markdown, text};
 
 /// The keys by which formats are told apart; everything else is ignored.
 #[derive(Deserialize, Default)]
@@ -93,7 +93,7 @@ fn is_own(kind: &str, says: bool) -> bool {
 
 /// The format of a source, or `None` where nothing is recognised.
 #[must_use]
-pub fn detect(source: &Source) -> Option<Format> {
+pub fn detect(source: &SourceFile) -> Option<Format> {
     let start = source.text.trim_start_matches(['\u{feff}', '\0']).trim_start();
     if !start.starts_with(['{', '[']) {
         return markdown::is_transcript(&source.text).then_some(Format::Markdown);

@@ -1,18 +1,18 @@
 //! Haystacks: the turns of one long conversation, with questions that are left alone.
 
 use serde::Deserialize;
-use treering_core::{EntryKind, Naming, NewMessage};
+use treering_core::{EntryKind, NewMessage, TitleSource};
 
-use super::{Format, Found, Identity, Sink, Source, Unreadable, external};
+use super::{Format, Identity, ImportError, ImportedConversation, Sink, SourceFile, external};
 
 #[derive(Deserialize)]
-struct Haystack {
+struct HaystackFile {
     haystack: String,
-    turns: Vec<Turn>,
+    turns: Vec<HaystackTurn>,
 }
 
 #[derive(Deserialize)]
-struct Turn {
+struct HaystackTurn {
     id: String,
     author: Option<String>,
     role: String,
@@ -20,13 +20,13 @@ struct Turn {
     ts: Option<String>,
 }
 
-pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
-    let haystack: Haystack = serde_json::from_str(&source.text)?;
-    let mut found = Found::named(Format::Haystack, &haystack.haystack);
+pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
+    let haystack: HaystackFile = serde_json::from_str(&source.text)?;
+    let mut found = ImportedConversation::named(Format::Haystack, &haystack.haystack);
     // Two haystacks may have the same name and say different things.
     found.identity = Identity::ByContent;
     found.about.title = Some(haystack.haystack);
-    found.about.naming = Naming::Source;
+    found.about.naming = TitleSource::Source;
     for turn in haystack.turns {
         let at = turn.ts.map(|ts| ts.parse()).transpose()?.unwrap_or(source.modified);
         let mut said = NewMessage::new(turn.role.parse()?, turn.text, at);
@@ -34,5 +34,5 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
         said.external_id = Some(external(&turn.id));
         found.push(EntryKind::Message(said));
     }
-    sink.give(found)
+    sink.emit(found)
 }

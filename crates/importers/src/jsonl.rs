@@ -8,18 +8,18 @@ use treering_core::conversation::Thread;
 use treering_core::parameters::Assignment;
 use treering_core::{
     Conversation, ConversationId, Entry, EntryKind, ExportItem, ExternalId, ForkPoint, Json, Message,
-    MessageIdx, Naming, NewConversation, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolCall,
+    MessageIdx, NewConversation, NewMessage, NewToolCall, Role, ThreadName, Timestamp, TitleSource, ToolCall,
     ToolResult,
 };
 
-use crate::{Unreadable, entries_of_openai, raw_string};
+use crate::{ImportError, entries_of_openai, raw_string};
 
 /// The version of the lines that this program writes; it reads all up to it.
 const VERSION: u32 = 2;
 
 /// What a line says.
 #[derive(Debug)]
-pub enum Line {
+pub enum JsonLine {
     /// The header of a file.
     Header,
     /// What follows belongs to this conversation.
@@ -163,9 +163,9 @@ struct TurnLine<'a> {
 }
 
 /// Reads a line. `now` times what has no time of its own.
-pub fn parse_line(text: &str, now: Timestamp) -> Result<Line, Unreadable> {
+pub fn parse_line(text: &str, now: Timestamp) -> Result<JsonLine, ImportError> {
     #[derive(Deserialize)]
-    struct Kind<'a> {
+    struct LineProbe<'a> {
         #[serde(rename = "type")]
         kind: Option<String>,
         #[serde(borrow)]
@@ -175,19 +175,19 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<Line, Unreadable> {
         #[serde(borrow)]
         version: Option<&'a RawValue>,
     }
-    let Kind { kind, role, text: said, version } = serde_json::from_str(text)?;
+    let LineProbe { kind, role, text: said, version } = serde_json::from_str(text)?;
     match kind.as_deref() {
         Some("treering") => {
             // A header of a later version may have other fields.
             let found = version.map_or(Ok(0), |version| serde_json::from_str::<u32>(version.get()))?;
             if found > VERSION {
-                return Err(Unreadable(format!(
+                return Err(ImportError(format!(
                     "it was written in version {found} of the export, and this program reads up to {VERSION}; \
                      install the newer Treering"
                 )));
             }
             serde_json::from_str::<HeaderLine>(text)?;
-            Ok(Line::Header)
+            Ok(JsonLine::Header)
         }
         Some("conversation") => conversation(serde_json::from_str(text)?),
         Some("thread") => fork(&serde_json::from_str(text)?),
@@ -200,46 +200,46 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<Line, Unreadable> {
         Some("tool_result") => tool_result(serde_json::from_str(text)?, now),
         Some("turn") => turn(serde_json::from_str(text)?, now),
         None if role.is_some() && said.is_some() => message(serde_json::from_str(text)?, now),
-        None if role.is_some() => Ok(Line::Entries(entries_of_openai(serde_json::from_str(text)?, now)?)),
-        Some(other) => Err(Unreadable(format!(
+        None if role.is_some() => Ok(JsonLine::Entries(entries_of_openai(serde_json::from_str(text)?, now)?)),
+        Some(other) => Err(ImportError(format!(
             "type {other:?} is unknown; expected conversation, thread, message, tool_call, tool_result or turn"
         ))),
-        None => Err(Unreadable("it has neither a type nor a role".into())),
+        None => Err(ImportError("it has neither a type nor a role".into())),
     }
 }
 
-fn one(thread: ThreadName, kind: EntryKind) -> Result<Line, Unreadable> {
-    Ok(Line::Entries(vec![Entry { thread, kind }]))
+fn one(thread: ThreadName, kind: EntryKind) -> Result<JsonLine, ImportError> {
+    Ok(JsonLine::Entries(vec![Entry { thread, kind }]))
 }
 
-fn at(text: Option<&str>, now: Timestamp) -> Result<Timestamp, Unreadable> {
+fn at(text: Option<&str>, now: Timestamp) -> Result<Timestamp, ImportError> {
     Ok(text.map(str::parse).transpose()?.unwrap_or(now))
 }
 
-fn thread(name: Option<&str>) -> Result<ThreadName, Unreadable> {
+fn thread(name: Option<&str>) -> Result<ThreadName, ImportError> {
     Ok(name.map(str::parse).transpose()?.unwrap_or_default())
 }
 
-fn external(id: Option<String>) -> Result<Option<ExternalId>, Unreadable> {
+fn external(id: Option<String>) -> Result<Option<ExternalId>, ImportError> {
     Ok(id.map(ExternalId::new).transpose()?)
 }
 
 /// The JSON of a field, where it has one.
-fn json(raw: Option<&RawValue>, field: NullField, nulls: &[NullField]) -> Result<Option<Json>, Unreadable> {
+fn json(raw: Option<&RawValue>, field: NullField, nulls: &[NullField]) -> Result<Option<Json>, ImportError> {
     match raw {
         Some(raw) => Ok(Some(Json::from_raw(raw))),
         None => nulls.contains(&field).then(null).transpose(),
     }
 }
 
-fn null() -> Result<Json, Unreadable> {
+fn null() -> Result<Json, ImportError> {
     Ok(Json::new("null")?)
 }
 
-fn conversation(line: ConversationLine) -> Result<Line, Unreadable> {
+fn conversation(line: ConversationLine) -> Result<JsonLine, ImportError> {
     let id = line.id.as_deref().map(str::parse::<ConversationId>).transpose()?;
-    let naming = line.naming.as_deref().map(str::parse).transpose()?.unwrap_or(Naming::Source);
-    Ok(Line::Conversation(Box::new(NewConversation {
+    let naming = line.naming.as_deref().map(str::parse).transpose()?.unwrap_or(TitleSource::Source);
+    Ok(JsonLine::Conversation(Box::new(NewConversation {
         id,
         external_id: external(line.external_id)?,
         slug: line.slug,
@@ -254,15 +254,15 @@ fn conversation(line: ConversationLine) -> Result<Line, Unreadable> {
     })))
 }
 
-fn fork(line: &ThreadLine) -> Result<Line, Unreadable> {
+fn fork(line: &ThreadLine) -> Result<JsonLine, ImportError> {
     let after = line.fork_idx.map_or(ForkPoint::Start, |idx| ForkPoint::Position(MessageIdx(idx)));
     let parent = thread(line.parent.as_deref())?;
     one(ThreadName::new(line.name.clone())?, EntryKind::Fork { parent, after })
 }
 
-fn message(line: MessageLine<'_>, now: Timestamp) -> Result<Line, Unreadable> {
+fn message(line: MessageLine<'_>, now: Timestamp) -> Result<JsonLine, ImportError> {
     let (text, original) =
-        raw_string(line.text).ok_or_else(|| Unreadable("the text of a message is not a string".into()))?;
+        raw_string(line.text).ok_or_else(|| ImportError("the text of a message is not a string".into()))?;
     let said = NewMessage {
         role: line.role.parse()?,
         author: line.author,
@@ -274,7 +274,7 @@ fn message(line: MessageLine<'_>, now: Timestamp) -> Result<Line, Unreadable> {
     one(thread(line.thread.as_deref())?, EntryKind::Message(said))
 }
 
-fn tool_call(line: ToolCallLine<'_>, now: Timestamp) -> Result<NewToolCall, Unreadable> {
+fn tool_call(line: ToolCallLine<'_>, now: Timestamp) -> Result<NewToolCall, ImportError> {
     let (success, duration_ms) = (line.success, line.duration_ms);
     let mut result = json(line.result, NullField::Result, &line.null_fields)?;
     if result.is_none() && (success.is_some() || duration_ms.is_some()) {
@@ -291,7 +291,7 @@ fn tool_call(line: ToolCallLine<'_>, now: Timestamp) -> Result<NewToolCall, Unre
     })
 }
 
-fn tool_result(line: ToolResultLine<'_>, now: Timestamp) -> Result<Line, Unreadable> {
+fn tool_result(line: ToolResultLine<'_>, now: Timestamp) -> Result<JsonLine, ImportError> {
     let outcome = ToolResult {
         result: Json::from_raw(line.result),
         success: line.success,
@@ -302,12 +302,12 @@ fn tool_result(line: ToolResultLine<'_>, now: Timestamp) -> Result<Line, Unreada
 }
 
 /// A whole turn: what the user said, the tool calls, what the assistant answered.
-fn turn(line: TurnLine<'_>, now: Timestamp) -> Result<Line, Unreadable> {
+fn turn(line: TurnLine<'_>, now: Timestamp) -> Result<JsonLine, ImportError> {
     let thread = thread(line.thread.as_deref())?;
     let when = at(line.at.as_deref(), now)?;
-    let said = |role: Role, raw: &RawValue, author: Option<String>| -> Result<EntryKind, Unreadable> {
+    let said = |role: Role, raw: &RawValue, author: Option<String>| -> Result<EntryKind, ImportError> {
         let (text, parts) =
-            raw_string(raw).ok_or_else(|| Unreadable(format!("what the {role} said is not a string")))?;
+            raw_string(raw).ok_or_else(|| ImportError(format!("what the {role} said is not a string")))?;
         let id = line.external_id.as_ref().map(|id| format!("{id}/{role}"));
         Ok(EntryKind::Message(NewMessage { role, author, text, parts, at: when, external_id: external(id)? }))
     };
@@ -326,13 +326,13 @@ fn turn(line: TurnLine<'_>, now: Timestamp) -> Result<Line, Unreadable> {
         kinds.push(said(Role::Assistant, assistant, None)?);
     }
     if kinds.is_empty() {
-        return Err(Unreadable("the turn is empty; give it user, assistant or tool_calls".into()));
+        return Err(ImportError("the turn is empty; give it user, assistant or tool_calls".into()));
     }
-    Ok(Line::Entries(kinds.into_iter().map(|kind| Entry { thread: thread.clone(), kind }).collect()))
+    Ok(JsonLine::Entries(kinds.into_iter().map(|kind| Entry { thread: thread.clone(), kind }).collect()))
 }
 
 /// Reads a tool call that stands alone: the object of a `tool_call` line, its type left out or not.
-pub fn parse_tool_call(json: &str, now: Timestamp) -> Result<NewToolCall, Unreadable> {
+pub fn parse_tool_call(json: &str, now: Timestamp) -> Result<NewToolCall, ImportError> {
     tool_call(serde_json::from_str(json)?, now)
 }
 
@@ -357,7 +357,7 @@ fn conversation_line(it: &Conversation) -> Result<String, serde_json::Error> {
         id: Some(it.id.to_string()),
         slug: Some(it.slug.clone()),
         title: it.title.clone(),
-        naming: Some(it.naming.as_str().into()),
+        naming: Some(it.title_source.as_str().into()),
         participants: it.participants.clone(),
         cwd: it.cwd.clone(),
         project_path: it.project_path.clone(),

@@ -94,7 +94,7 @@ impl Format {
     }
 
     /// Reads a source of this format.
-    pub fn read(self, source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+    pub fn read(self, source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
         match self {
             Self::Treering => treering::read(source, sink),
             Self::ClaudeCode => claude_code::read(source, sink),
@@ -113,7 +113,7 @@ impl Format {
 
 /// A file that was read.
 #[derive(Debug)]
-pub struct Source {
+pub struct SourceFile {
     /// Where it is; for messages and, in some formats, for the identity.
     pub path: PathBuf,
     /// What is in it.
@@ -122,7 +122,7 @@ pub struct Source {
     pub modified: Timestamp,
 }
 
-impl Source {
+impl SourceFile {
     /// The lines with something on them, numbered from 1.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text
@@ -136,15 +136,15 @@ impl Source {
 /// Why a source could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unreadable(pub String);
+pub struct ImportError(pub String);
 
-impl From<serde_json::Error> for Unreadable {
+impl From<serde_json::Error> for ImportError {
     fn from(error: serde_json::Error) -> Self {
         Self(format!("it is not the JSON it should be: {error}"))
     }
 }
 
-impl From<treering_core::Invalid> for Unreadable {
+impl From<treering_core::Invalid> for ImportError {
     fn from(error: treering_core::Invalid) -> Self {
         Self(error.to_string())
     }
@@ -165,7 +165,7 @@ pub enum Identity {
 
 /// A conversation in a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct ImportedConversation {
     /// What is known about it.
     pub about: NewConversation,
     /// How it is recognised.
@@ -174,7 +174,7 @@ pub struct Found {
     pub entries: Vec<Entry>,
 }
 
-impl Found {
+impl ImportedConversation {
     /// A conversation with a name of its own at its source.
     pub fn named(format: Format, name: &str) -> Self {
         let external_id = Some(external(&format!("{}:{name}", format.as_str())));
@@ -184,7 +184,7 @@ impl Found {
 
     /// A conversation without a name, once all of it is there: it is known by the first thing
     /// that was said in it. Nothing where nobody has spoken yet.
-    pub fn nameless(format: Format, entries: Vec<Entry>) -> Option<Self> {
+    pub fn unnamed(format: Format, entries: Vec<Entry>) -> Option<Self> {
         let first = entries.iter().find_map(|entry| match &entry.kind {
             EntryKind::Message(said) if said.role != Role::System => Some(said.hash()),
             _ => None,
@@ -206,18 +206,18 @@ impl Found {
 
 /// Takes what an importer finds, and what it passes over.
 pub struct Sink<'a> {
-    found: &'a mut dyn FnMut(Found) -> Result<(), Unreadable>,
+    found: &'a mut dyn FnMut(ImportedConversation) -> Result<(), ImportError>,
     skipped: BTreeMap<String, u64>,
 }
 
 impl<'a> Sink<'a> {
     /// A sink that hands conversations on.
-    pub fn new(found: &'a mut dyn FnMut(Found) -> Result<(), Unreadable>) -> Self {
+    pub fn new(found: &'a mut dyn FnMut(ImportedConversation) -> Result<(), ImportError>) -> Self {
         Self { found, skipped: BTreeMap::new() }
     }
 
     /// Hands a conversation on; one without anything in it is passed over.
-    pub fn give(&mut self, found: Found) -> Result<(), Unreadable> {
+    pub fn emit(&mut self, found: ImportedConversation) -> Result<(), ImportError> {
         if found.entries.is_empty() {
             self.skip("conversations without messages");
             return Ok(());
@@ -226,14 +226,14 @@ impl<'a> Sink<'a> {
     }
 
     /// Hands a conversation on, also one without anything in it.
-    pub fn give_any(&mut self, found: Found) -> Result<(), Unreadable> {
+    pub fn give_any(&mut self, found: ImportedConversation) -> Result<(), ImportError> {
         (self.found)(found)
     }
 
     /// Hands on a conversation that is known by what it says.
-    pub fn give_nameless(&mut self, found: Option<Found>) -> Result<(), Unreadable> {
+    pub fn give_nameless(&mut self, found: Option<ImportedConversation>) -> Result<(), ImportError> {
         if let Some(found) = found {
-            return self.give(found);
+            return self.emit(found);
         }
         self.skip("conversations in which nobody has spoken yet");
         Ok(())

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use treering_core::{EntryKind, Json, Naming, NewMessage, Role, Timestamp};
+use treering_core::{EntryKind, Json, NewMessage, Role, Timestamp, TitleSource};
 
-use super::{Format, Found, Sink, Source, Unreadable, external};
+use super::{Format, ImportError, ImportedConversation, Sink, SourceFile, external};
 
 #[derive(Deserialize)]
 struct Sample<'a> {
@@ -16,19 +16,19 @@ struct Sample<'a> {
 }
 
 #[derive(Deserialize)]
-struct Turn {
+struct LocomoTurn {
     speaker: String,
     dia_id: String,
     text: String,
     blip_caption: Option<String>,
 }
 
-pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     let samples: Vec<Sample<'_>> = serde_json::from_str(&source.text)?;
     for sample in samples {
-        let mut found = Found::named(Format::Locomo, &sample.sample_id);
+        let mut found = ImportedConversation::named(Format::Locomo, &sample.sample_id);
         found.about.title = Some(sample.sample_id.clone());
-        found.about.naming = Naming::Source;
+        found.about.naming = TitleSource::Source;
         let field = |name: &str| -> Option<String> {
             sample.conversation.get(name).and_then(|raw| serde_json::from_str(raw.get()).ok())
         };
@@ -48,13 +48,13 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
                 clock = clock.plus_micros(30_000_000);
             }
         }
-        sink.give(found)?;
+        sink.emit(found)?;
     }
     Ok(())
 }
 
-fn message(raw: &RawValue, first: &str, at: Timestamp) -> Result<NewMessage, Unreadable> {
-    let turn: Turn = serde_json::from_str(raw.get())?;
+fn message(raw: &RawValue, first: &str, at: Timestamp) -> Result<NewMessage, ImportError> {
+    let turn: LocomoTurn = serde_json::from_str(raw.get())?;
     let role = if turn.speaker == first { Role::User } else { Role::Assistant };
     let mut said = NewMessage::new(role, turn.text, at);
     if let Some(caption) = turn.blip_caption {

@@ -1,30 +1,30 @@
 //! The LongMemEval data set in its own format: each question comes with its own history.
 
 use serde::Deserialize;
-use treering_core::{EntryKind, Naming, NewMessage, Timestamp};
+use treering_core::{EntryKind, NewMessage, Timestamp, TitleSource};
 
-use super::{Format, Found, Sink, Source, Unreadable, external};
+use super::{Format, ImportError, ImportedConversation, Sink, SourceFile, external};
 
 #[derive(Deserialize)]
 struct Instance {
     question_id: String,
     haystack_dates: Vec<String>,
     haystack_session_ids: Vec<String>,
-    haystack_sessions: Vec<Vec<Turn>>,
+    haystack_sessions: Vec<Vec<LongMemEvalSourceTurn>>,
 }
 
 #[derive(Deserialize)]
-struct Turn {
+struct LongMemEvalSourceTurn {
     role: String,
     content: String,
 }
 
-pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     let instances: Vec<Instance> = serde_json::from_str(&source.text)?;
     for instance in instances {
-        let mut found = Found::named(Format::LongMemEval, &instance.question_id);
+        let mut found = ImportedConversation::named(Format::LongMemEval, &instance.question_id);
         found.about.title = Some(format!("longmemeval {}", instance.question_id));
-        found.about.naming = Naming::Source;
+        found.about.naming = TitleSource::Source;
         let dates = instance.haystack_dates.iter().map(|date| moment(date).unwrap_or(source.modified));
         let mut sessions: Vec<_> =
             dates.zip(instance.haystack_session_ids).zip(instance.haystack_sessions).collect();
@@ -37,7 +37,7 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
                 at = at.plus_micros(30_000_000);
             }
         }
-        sink.give(found)?;
+        sink.emit(found)?;
     }
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! Transcripts in Markdown: speakers as headings, in bold, at the start of a line, as SpecStory
 //! writes them, or the console of Claude Code.
 
-use treering_core::{Entry, EntryKind, Json, Naming, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
+use treering_core::{
+    Entry, EntryKind, Json, NewMessage, NewToolCall, Role, Timestamp, TitleSource, ToolResult,
+};
 
 use super::console;
-use super::{Format, Found, Sink, Source, Unreadable};
+use super::{Format, ImportError, ImportedConversation, Sink, SourceFile};
 
 /// How a transcript marks its speakers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +36,7 @@ pub(super) fn is_transcript(text: &str) -> bool {
     console::is_console(text) || style_of(text).is_some()
 }
 
-pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     let front = Front::of(&source.text);
     let at = front.date.unwrap_or(source.modified);
     let entries = if console::is_console(&source.text) {
@@ -42,17 +44,17 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
     } else if let Some(style) = style_of(&source.text) {
         speakers(&source.text, style, at, sink)
     } else {
-        return Err(Unreadable(
+        return Err(ImportError(
             "no speakers were found in it; a transcript marks them as `## User`, `**User:**` or `User:`, and \
              somebody must answer"
                 .into(),
         ));
     };
     let entries = entries.into_iter().map(Entry::from).collect();
-    let mut found = Found::nameless(Format::Markdown, entries);
+    let mut found = ImportedConversation::unnamed(Format::Markdown, entries);
     if let Some(found) = &mut found {
         found.about.title = front.title;
-        found.about.naming = Naming::Source;
+        found.about.naming = TitleSource::Source;
         found.about.cwd = console::cwd(&source.text);
     }
     sink.give_nameless(found)

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use treering_core::{
-    Entry, EntryKind, ExternalId, Json, Naming, NewMessage, NewToolCall, Role, ThreadName, Timestamp,
+    Entry, EntryKind, ExternalId, Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp, TitleSource,
     ToolResult,
 };
 
-use super::text::{self, Text};
-use super::{CallIds, Format, Found, Sink, Source, Unreadable, args_of};
+use super::text::{self, DecodedText};
+use super::{CallIds, Format, ImportError, ImportedConversation, Sink, SourceFile, args_of};
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct OpenAiMessage<'a> {
     role: Option<String>,
     #[serde(borrow, default)]
     content: Option<&'a RawValue>,
     name: Option<String>,
     #[serde(borrow, default)]
-    tool_calls: Vec<Call<'a>>,
+    tool_calls: Vec<OpenAiToolCall<'a>>,
     tool_call_id: Option<String>,
     #[serde(borrow)]
-    function_call: Option<Function<'a>>,
+    function_call: Option<OpenAiFunction<'a>>,
     #[serde(borrow, default)]
     refusal: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -33,16 +33,16 @@ struct Message<'a> {
 }
 
 #[derive(Deserialize)]
-struct Call<'a> {
+struct OpenAiToolCall<'a> {
     id: Option<String>,
     #[serde(borrow)]
-    function: Option<Function<'a>>,
+    function: Option<OpenAiFunction<'a>>,
     #[serde(borrow)]
-    custom: Option<Function<'a>>,
+    custom: Option<OpenAiFunction<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Function<'a> {
+struct OpenAiFunction<'a> {
     name: String,
     #[serde(borrow, default, alias = "input")]
     arguments: Option<&'a RawValue>,
@@ -56,7 +56,7 @@ struct Wrapper<'a> {
     title: Option<String>,
 }
 
-pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     if let Ok(messages) = text::parse::<Vec<&RawValue>>(&source.text) {
         return give(messages, None, source, sink);
     }
@@ -69,7 +69,7 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
             give(wrapper.messages, wrapper.title, source, sink)?;
         } else {
             let message = text::parse::<&RawValue>(line);
-            loose.push(message.map_err(|error| Unreadable(format!("line {number}: {error}")))?);
+            loose.push(message.map_err(|error| ImportError(format!("line {number}: {error}")))?);
         }
     }
     if loose.is_empty() { Ok(()) } else { give(loose, None, source, sink) }
@@ -78,22 +78,23 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
 fn give(
     messages: Vec<&RawValue>,
     title: Option<String>,
-    source: &Source,
+    source: &SourceFile,
     sink: &mut Sink<'_>,
-) -> Result<(), Unreadable> {
-    let mut reader = Reader { ids: CallIds::default(), last_function: None, calls: 0, entries: Vec::new() };
+) -> Result<(), ImportError> {
+    let mut reader =
+        OpenAiReader { ids: CallIds::default(), last_function: None, calls: 0, entries: Vec::new() };
     for raw in messages {
         reader.message(raw, source.modified, sink)?;
     }
-    let mut found = Found::nameless(Format::OpenAi, reader.entries);
+    let mut found = ImportedConversation::unnamed(Format::OpenAi, reader.entries);
     if let Some(found) = &mut found {
-        found.about.naming = Naming::Source;
+        found.about.naming = TitleSource::Source;
         found.about.title = title;
     }
     sink.give_nameless(found)
 }
 
-struct Reader {
+struct OpenAiReader {
     ids: CallIds,
     /// The call that an answer without a call id belongs to.
     last_function: Option<String>,
@@ -101,14 +102,14 @@ struct Reader {
     entries: Vec<Entry>,
 }
 
-impl Reader {
+impl OpenAiReader {
     fn message(
         &mut self,
         raw: &RawValue,
         modified: Timestamp,
         sink: &mut Sink<'_>,
-    ) -> Result<(), Unreadable> {
-        let message: Message<'_> = text::parse(raw.get())?;
+    ) -> Result<(), ImportError> {
+        let message: OpenAiMessage<'_> = text::parse(raw.get())?;
         let Some(role) = message.role.as_deref() else {
             sink.skip("entries without a role");
             return Ok(());
@@ -120,13 +121,13 @@ impl Reader {
         }
         let role = role_of(role)?;
         let before = self.entries.len();
-        let Text { text, original } = message.content.map(content).unwrap_or_default();
+        let DecodedText { text, original } = message.content.map(content).unwrap_or_default();
         let kept = message.refusal.or(message.reasoning_content).is_some_and(|extra| extra.get() != "null");
         if !text.is_empty() || original.is_some() || kept {
             let mut said = NewMessage::new(role, text, at);
             said.author.clone_from(&message.name);
             said.parts = if kept { Some(Json::from_raw(raw)) } else { original };
-            if let Some(Text { text, .. }) = message.refusal.and_then(text::string)
+            if let Some(DecodedText { text, .. }) = message.refusal.and_then(text::string)
                 && said.text.is_empty()
             {
                 said.text = text;
@@ -150,7 +151,7 @@ impl Reader {
         self.entries.push(kind.into());
     }
 
-    fn call(&mut self, function: &Function<'_>, id: Option<&str>, at: Timestamp) {
+    fn call(&mut self, function: &OpenAiFunction<'_>, id: Option<&str>, at: Timestamp) {
         self.calls += 1;
         let id = id.map_or_else(|| format!("call-{}", self.calls), str::to_owned);
         let args = match function.arguments {
@@ -164,7 +165,7 @@ impl Reader {
         self.push(EntryKind::ToolCall(NewToolCall { name, args, outcome: None, at, external_id }));
     }
 
-    fn result(&mut self, message: &Message<'_>, at: Timestamp) {
+    fn result(&mut self, message: &OpenAiMessage<'_>, at: Timestamp) {
         let id = message.tool_call_id.clone().or_else(|| self.last_function.clone());
         let id = id.unwrap_or_else(|| format!("result-{}", self.entries.len()));
         let result = message.content.map_or_else(|| Json::string(""), Json::from_raw);
@@ -176,9 +177,9 @@ impl Reader {
 
 /// The text of a content: a string, or the text parts of a list, which is kept where it has
 /// anything else.
-pub(super) fn content(raw: &RawValue) -> Text {
+pub(super) fn content(raw: &RawValue) -> DecodedText {
     #[derive(Deserialize)]
-    struct Part<'a> {
+    struct OpenAiPart<'a> {
         #[serde(rename = "type", default)]
         kind: String,
         #[serde(borrow, default, alias = "refusal")]
@@ -188,21 +189,21 @@ pub(super) fn content(raw: &RawValue) -> Text {
         return text;
     }
     if raw.get() == "null" {
-        return Text::default();
+        return DecodedText::default();
     }
-    let Ok(parts) = text::parse::<Vec<Part<'_>>>(raw.get()) else {
-        return Text { text: String::new(), original: Some(Json::from_raw(raw)) };
+    let Ok(parts) = text::parse::<Vec<OpenAiPart<'_>>>(raw.get()) else {
+        return DecodedText { text: String::new(), original: Some(Json::from_raw(raw)) };
     };
     let mut texts = Vec::new();
     let mut plain = true;
     for part in parts {
         plain &= matches!(part.kind.as_str(), "text" | "input_text" | "output_text");
-        if let Some(Text { text, original }) = part.text.and_then(text::string) {
+        if let Some(DecodedText { text, original }) = part.text.and_then(text::string) {
             plain &= original.is_none();
             texts.push(text);
         }
     }
-    Text { text: texts.join("\n\n"), original: (!plain).then(|| Json::from_raw(raw)) }
+    DecodedText { text: texts.join("\n\n"), original: (!plain).then(|| Json::from_raw(raw)) }
 }
 
 fn moment(value: &serde_json::Value) -> Option<Timestamp> {
@@ -217,7 +218,7 @@ fn moment(value: &serde_json::Value) -> Option<Timestamp> {
     }
 }
 
-fn role_of(name: &str) -> Result<Role, Unreadable> {
+fn role_of(name: &str) -> Result<Role, ImportError> {
     Ok(match name {
         "developer" => Role::System,
         "human" => Role::User,
@@ -247,33 +248,34 @@ const FIELDS: [&str; 15] = [
 
 /// The fields of a line that the API does not know.
 #[derive(Deserialize)]
-struct Place {
+struct LineFields {
     thread: Option<String>,
     at: Option<String>,
 }
 
 /// A message of this shape, for captures that come line by line. One that says nothing is stored as it came; one without
 /// anything that could say something is refused.
-pub(crate) fn entries_of(raw: &RawValue, at: Timestamp) -> Result<Vec<Entry>, Unreadable> {
+pub(crate) fn entries_of(raw: &RawValue, at: Timestamp) -> Result<Vec<Entry>, ImportError> {
     let keys: BTreeMap<String, &RawValue> = text::parse(raw.get())?;
     let given = |value: &RawValue| !matches!(value.get(), "null" | "[]");
     if let Some((key, _)) = keys.iter().find(|(key, value)| !FIELDS.contains(&key.as_str()) && given(value)) {
-        return Err(Unreadable(format!(
+        return Err(ImportError(format!(
             "unknown field `{key}`; a message with content has {}",
             FIELDS.join(", ")
         )));
     }
-    let place: Place = text::parse(raw.get())?;
+    let place: LineFields = text::parse(raw.get())?;
     let at = place.at.map_or(Ok(at), |at| at.parse())?;
     let thread: ThreadName = place.thread.map(ThreadName::new).transpose()?.unwrap_or_default();
-    let mut reader = Reader { ids: CallIds::default(), last_function: None, calls: 0, entries: Vec::new() };
-    let mut nowhere = |_: Found| Ok(());
+    let mut reader =
+        OpenAiReader { ids: CallIds::default(), last_function: None, calls: 0, entries: Vec::new() };
+    let mut nowhere = |_: ImportedConversation| Ok(());
     reader.message(raw, at, &mut Sink::new(&mut nowhere))?;
-    let message: Message<'_> = text::parse(raw.get())?;
+    let message: OpenAiMessage<'_> = text::parse(raw.get())?;
     if reader.entries.is_empty() {
         let role = message.role.as_deref().filter(|_| keys.contains_key("content"));
         let nothing =
-            || Unreadable("there is nothing in it to store; give it text, content or tool_calls".into());
+            || ImportError("there is nothing in it to store; give it text, content or tool_calls".into());
         reader.push(EntryKind::Message(NewMessage::new(role_of(role.ok_or_else(nothing)?)?, "", at)));
     }
     let said = reader.entries.iter_mut().find_map(|entry| match &mut entry.kind {

@@ -5,15 +5,15 @@ use serde_json::value::RawValue;
 use treering_core::{Entry, EntryKind, Json, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
 
 use super::openai::content;
-use super::text::{self, Text};
-use super::{CallIds, Format, Found, Sink, Source, Unreadable, args_of};
+use super::text::{self, DecodedText};
+use super::{CallIds, Format, ImportError, ImportedConversation, Sink, SourceFile, args_of};
 
 #[derive(Deserialize)]
 struct Trajectory<'a> {
     #[serde(borrow, default)]
     history: Vec<HistoryItem<'a>>,
     #[serde(borrow, default)]
-    trajectory: Vec<Step<'a>>,
+    trajectory: Vec<TrajectoryStep<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -25,28 +25,28 @@ struct HistoryItem<'a> {
     thought: Option<String>,
     action: Option<String>,
     #[serde(borrow, default)]
-    tool_calls: Option<Vec<Call<'a>>>,
+    tool_calls: Option<Vec<TrajectoryCall<'a>>>,
     tool_call_ids: Option<Vec<String>>,
     #[serde(default)]
     is_demo: Option<bool>,
 }
 
 #[derive(Deserialize)]
-struct Call<'a> {
+struct TrajectoryCall<'a> {
     id: Option<String>,
     #[serde(borrow)]
-    function: Function<'a>,
+    function: TrajectoryFunction<'a>,
 }
 
 #[derive(Deserialize)]
-struct Function<'a> {
+struct TrajectoryFunction<'a> {
     name: String,
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Step<'a> {
+struct TrajectoryStep<'a> {
     action: Option<String>,
     #[serde(borrow, default)]
     observation: Option<&'a RawValue>,
@@ -54,10 +54,15 @@ struct Step<'a> {
     execution_time: Option<f64>,
 }
 
-pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadable> {
+pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     let run: Trajectory<'_> = text::parse(&source.text)?;
-    let mut reader =
-        Reader { at: source.modified, ids: CallIds::default(), open: None, calls: 0, entries: Vec::new() };
+    let mut reader = SweAgentReader {
+        at: source.modified,
+        ids: CallIds::default(),
+        open: None,
+        calls: 0,
+        entries: Vec::new(),
+    };
     for entry in &run.history {
         if entry.is_demo.unwrap_or(false) || entry.message_type.as_deref() == Some("demonstration") {
             sink.skip("demonstrations of other runs");
@@ -73,10 +78,10 @@ pub(super) fn read(source: &Source, sink: &mut Sink<'_>) -> Result<(), Unreadabl
         // What the last action gave back is often only here.
         reader.observe(last.observation, last.execution_time);
     }
-    sink.give_nameless(Found::nameless(Format::SweAgent, reader.entries))
+    sink.give_nameless(ImportedConversation::unnamed(Format::SweAgent, reader.entries))
 }
 
-struct Reader {
+struct SweAgentReader {
     at: Timestamp,
     ids: CallIds,
     /// The call whose observation comes next.
@@ -85,7 +90,7 @@ struct Reader {
     entries: Vec<Entry>,
 }
 
-impl Reader {
+impl SweAgentReader {
     fn entry(&mut self, entry: &HistoryItem<'_>) {
         match entry.role.as_str() {
             "assistant" => self.answer(entry),
@@ -128,9 +133,9 @@ impl Reader {
         }
     }
 
-    fn step(&mut self, step: &Step<'_>) {
+    fn step(&mut self, step: &TrajectoryStep<'_>) {
         let text = step.thought.clone().unwrap_or_default();
-        self.say(Role::Assistant, Text { text, original: None });
+        self.say(Role::Assistant, DecodedText { text, original: None });
         self.action(step.action.as_deref().unwrap_or_default());
         self.observe(step.observation, step.execution_time);
     }
@@ -159,7 +164,7 @@ impl Reader {
         self.entries.push(kind.into());
     }
 
-    fn say(&mut self, role: Role, said: Text) {
+    fn say(&mut self, role: Role, said: DecodedText) {
         if said.text.is_empty() && said.original.is_none() {
             return;
         }

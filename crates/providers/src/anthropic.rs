@@ -1,10 +1,10 @@
 //! Anthropic's messages.
 
 use serde_json::{Value, json};
-use treering_core::chat::{ChatRequest, End, Usage};
+use treering_core::chat::{ChatRequest, FinishReason, Usage};
 
-use crate::dialect::{Dialect, Header, Piece, Post, Talks, apart, count, short};
-use crate::http::Key;
+use crate::dialect::{ApiRequest, ChatDelta, ChatDialect, Dialect, Header, apart, count, short};
+use crate::http::Credential;
 use crate::model::{Fields, Optional};
 
 /// The version of the interface that this was written for.
@@ -17,13 +17,13 @@ const USUAL_ANSWER: u32 = 4096;
 pub(crate) struct Anthropic;
 
 impl Dialect for Anthropic {
-    fn headers(&self, key: Option<&Key>) -> Vec<Header> {
+    fn headers(&self, key: Option<&Credential>) -> Vec<Header> {
         let key = key.map(|key| ("x-api-key", key.reveal().to_owned()));
         key.into_iter().chain([("anthropic-version", VERSION.to_owned())]).collect()
     }
 }
 
-impl Talks for Anthropic {
+impl ChatDialect for Anthropic {
     const OPTIONAL: &'static [Optional] = &[
         ("temperature", &["temperature"]),
         // Models from before that field are made to fill in a form instead.
@@ -31,7 +31,7 @@ impl Talks for Anthropic {
         ("tool_choice", &["tool_choice"]),
     ];
 
-    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> Post {
+    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> ApiRequest {
         let (system, messages) = apart(request);
         let messages = messages.map(|(is_model, text)| {
             let role = if is_model { "assistant" } else { "user" };
@@ -59,43 +59,47 @@ impl Talks for Anthropic {
         if streams {
             body["stream"] = true.into();
         }
-        Post { path: "/v1/messages".into(), body }
+        ApiRequest { path: "/v1/messages".into(), body }
     }
 
-    fn whole(&self, body: &Value) -> Piece {
+    fn whole(&self, body: &Value) -> ChatDelta {
         let blocks = body["content"].as_array().map(Vec::as_slice).unwrap_or_default();
         let form = blocks.iter().find(|block| block["type"] == "tool_use");
         let said = blocks.iter().filter_map(|block| block["text"].as_str());
         let text = form.map_or_else(|| said.collect(), |block| block["input"].to_string());
-        Piece { text, end: end(&body["stop_reason"]), usage: usage(&body["usage"]), is_last: true }
+        ChatDelta { text, end: end(&body["stop_reason"]), usage: usage(&body["usage"]), is_last: true }
     }
 
-    fn piece(&self, event: &Value) -> Piece {
+    fn piece(&self, event: &Value) -> ChatDelta {
         let delta = &event["delta"];
         match event["type"].as_str() {
-            Some("message_start") => Piece { usage: usage(&event["message"]["usage"]), ..Piece::default() },
+            Some("message_start") => {
+                ChatDelta { usage: usage(&event["message"]["usage"]), ..ChatDelta::default() }
+            }
             Some("content_block_delta") => {
                 let text = delta["text"].as_str().or_else(|| delta["partial_json"].as_str());
-                Piece { text: text.unwrap_or_default().to_owned(), ..Piece::default() }
+                ChatDelta { text: text.unwrap_or_default().to_owned(), ..ChatDelta::default() }
             }
-            Some("message_delta") => {
-                Piece { end: end(&delta["stop_reason"]), usage: usage(&event["usage"]), ..Piece::default() }
-            }
-            kind => Piece { is_last: kind == Some("message_stop"), ..Piece::default() },
+            Some("message_delta") => ChatDelta {
+                end: end(&delta["stop_reason"]),
+                usage: usage(&event["usage"]),
+                ..ChatDelta::default()
+            },
+            kind => ChatDelta { is_last: kind == Some("message_stop"), ..ChatDelta::default() },
         }
     }
 }
 
-fn end(reason: &Value) -> Option<End> {
+fn end(reason: &Value) -> Option<FinishReason> {
     Some(match reason.as_str()? {
-        "max_tokens" | "model_context_window_exceeded" => End::Cut,
-        "refusal" => End::Declined,
-        _ => End::Complete,
+        "max_tokens" | "model_context_window_exceeded" => FinishReason::Truncated,
+        "refusal" => FinishReason::Declined,
+        _ => FinishReason::Complete,
     })
 }
 
 /// What was read and written; the parts that a cache knew count as read.
 fn usage(usage: &Value) -> Usage {
     let read = ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
-    Usage::of_call(read.iter().map(|name| count(&usage[*name])).sum(), count(&usage["output_tokens"]))
+    Usage::for_call(read.iter().map(|name| count(&usage[*name])).sum(), count(&usage["output_tokens"]))
 }

@@ -1,30 +1,30 @@
 //! Remote chat models: asking, listening to a stream, and the check of what came back, for every dialect.
 
-use treering_core::chat::{ChatReply, ChatRequest, End, Usage};
+use treering_core::chat::{ChatReply, ChatRequest, FinishReason, Usage};
 use treering_core::redact::Redactions;
-use treering_core::{Chat, FailedCall, ProviderError};
+use treering_core::{ChatModel, FailedCall, ProviderError};
 
-use crate::dialect::{Piece, Post, Talks};
-use crate::http::{Call, Client};
-use crate::model::{Fields, Model};
+use crate::dialect::{ApiRequest, ChatDelta, ChatDialect};
+use crate::http::{Client, HttpCall};
+use crate::model::{Fields, RemoteModel};
 use crate::stream;
 
 /// A remote model as one to talk to.
 pub(crate) struct RemoteChat<D> {
-    model: Model,
+    model: RemoteModel,
     dialect: D,
 }
 
-impl<D: Talks> RemoteChat<D> {
+impl<D: ChatDialect> RemoteChat<D> {
     /// The model with this id.
     pub(crate) fn new(client: Client, model: &str, dialect: D) -> Self {
-        Self { model: Model::new(client, model), dialect }
+        Self { model: RemoteModel::new(client, model), dialect }
     }
 
-    fn call(&self, request: &ChatRequest, streams: bool, fields: &Fields) -> Call {
-        let Post { path, body } = self.dialect.post(&self.model.id, request, streams, fields);
+    fn call(&self, request: &ChatRequest, streams: bool, fields: &Fields) -> HttpCall {
+        let ApiRequest { path, body } = self.dialect.post(&self.model.id, request, streams, fields);
         let headers = self.dialect.headers(self.model.client.endpoint().key.as_ref());
-        Call { path, headers, body }
+        HttpCall { path, headers, body }
     }
 
     /// The whole answer, if it says anything, or was cut before it could. Servers that do not say what it took are
@@ -32,36 +32,36 @@ impl<D: Talks> RemoteChat<D> {
     fn reply(
         &self,
         request: &ChatRequest,
-        said: Piece,
+        said: ChatDelta,
         redacted: Redactions,
     ) -> Result<ChatReply, ProviderError> {
         let usage = usage_of(request, &said);
         let end = said.end.unwrap_or_default();
-        if said.text.is_empty() && !matches!(end, End::Declined | End::Cut) {
+        if said.text.is_empty() && !matches!(end, FinishReason::Declined | FinishReason::Truncated) {
             let call = FailedCall { is_charged: true, usage, redacted };
-            return Err(self.model.client.unusable("an answer without text").of_call(call));
+            return Err(self.model.client.unusable("an answer without text").with_call(call));
         }
         Ok(ChatReply { text: said.text, end, usage, redacted })
     }
 }
 
 /// What a call took that was answered, wholly, in part or not in time.
-fn usage_of(request: &ChatRequest, said: &Piece) -> Usage {
+fn usage_of(request: &ChatRequest, said: &ChatDelta) -> Usage {
     match said.usage.tokens_in {
-        0 => Usage::of_call(request.rough_tokens(), (said.text.len() as u64).div_ceil(4)),
-        tokens_in => Usage::of_call(tokens_in, said.usage.tokens_out),
+        0 => Usage::for_call(request.estimated_tokens(), (said.text.len() as u64).div_ceil(4)),
+        tokens_in => Usage::for_call(tokens_in, said.usage.tokens_out),
     }
 }
 
 /// An error with what the call took, where it is paid for.
-fn charged(request: &ChatRequest, said: &Piece, mut error: ProviderError) -> ProviderError {
+fn charged(request: &ChatRequest, said: &ChatDelta, mut error: ProviderError) -> ProviderError {
     if let Some(call) = error.call.as_mut().filter(|call| call.is_charged) {
         call.usage = usage_of(request, said);
     }
     error
 }
 
-impl<D: Talks> Chat for RemoteChat<D> {
+impl<D: ChatDialect> ChatModel for RemoteChat<D> {
     fn name(&self) -> &str {
         &self.model.name
     }
@@ -72,12 +72,12 @@ impl<D: Talks> Chat for RemoteChat<D> {
 
     fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ProviderError> {
         let answer = self.model.ask(D::OPTIONAL, |fields| self.call(request, false, fields));
-        let answer = answer.map_err(|error| charged(request, &Piece::default(), error))?;
+        let answer = answer.map_err(|error| charged(request, &ChatDelta::default(), error))?;
         self.reply(request, self.dialect.whole(&answer.body), answer.redacted)
     }
 
     fn stream(&self, request: &ChatRequest, hear: &mut dyn FnMut(&str)) -> Result<ChatReply, ProviderError> {
-        let mut said = Piece::default();
+        let mut said = ChatDelta::default();
         let mut take = |line: &str| {
             let Some(data) = stream::data(line, D::EVENTS) else { return Ok(false) };
             if data == stream::DONE {

@@ -3,16 +3,16 @@
 
 use serde_json::{Value, json};
 use treering_core::Role;
-use treering_core::chat::{ChatRequest, End, Usage};
+use treering_core::chat::{ChatRequest, FinishReason, Usage};
 
-use crate::http::Key;
+use crate::http::Credential;
 use crate::model::{Fields, Optional};
 
 /// A header and its value.
 pub(crate) type Header = (&'static str, String);
 
 /// What is sent: where to, and what.
-pub(crate) struct Post {
+pub(crate) struct ApiRequest {
     pub(crate) path: String,
     pub(crate) body: Value,
 }
@@ -20,32 +20,32 @@ pub(crate) struct Post {
 /// What every wire has.
 pub(crate) trait Dialect: Send + Sync + 'static {
     /// The headers of a call.
-    fn headers(&self, key: Option<&Key>) -> Vec<Header>;
+    fn headers(&self, key: Option<&Credential>) -> Vec<Header>;
 }
 
 /// A wire that chat models are reached by.
-pub(crate) trait Talks: Dialect {
+pub(crate) trait ChatDialect: Dialect {
     /// The fields that a server may refuse.
     const OPTIONAL: &'static [Optional];
     /// Whether a stream comes as server-sent events; otherwise each line is a piece.
     const EVENTS: bool = true;
 
     /// The call for a request.
-    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> Post;
+    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> ApiRequest;
 
     /// What a whole answer says.
-    fn whole(&self, body: &Value) -> Piece;
+    fn whole(&self, body: &Value) -> ChatDelta;
 
     /// What a piece of a stream adds.
-    fn piece(&self, piece: &Value) -> Piece;
+    fn piece(&self, piece: &Value) -> ChatDelta;
 }
 
 /// What an answer, or a piece of one, says.
 #[derive(Default)]
-pub(crate) struct Piece {
+pub(crate) struct ChatDelta {
     pub(crate) text: String,
     /// Why the answer ends, where it says so.
-    pub(crate) end: Option<End>,
+    pub(crate) end: Option<FinishReason>,
     /// The tokens so far, as far as it says so.
     pub(crate) usage: Usage,
     /// Whether nothing follows.
@@ -53,21 +53,21 @@ pub(crate) struct Piece {
 }
 
 /// A wire that embedding models are reached by.
-pub(crate) trait Embeds: Dialect {
+pub(crate) trait EmbeddingDialect: Dialect {
     /// The fields that a server may refuse.
     const OPTIONAL: &'static [Optional] = &[];
     /// The most texts of a call.
     const MOST: usize;
 
     /// The call for texts, their vectors shortened to so many numbers where that is asked for.
-    fn post(&self, model: &str, texts: &[&str], dims: Option<usize>, fields: &Fields) -> Post;
+    fn post(&self, model: &str, texts: &[&str], dims: Option<usize>, fields: &Fields) -> ApiRequest;
 
     /// The vectors of an answer in the order of the texts, and the tokens it took where it says so.
     fn vectors(&self, body: &Value) -> Option<(Vec<Vec<f32>>, u64)>;
 }
 
 /// The key as most want it.
-pub(crate) fn bearer(key: Option<&Key>) -> Vec<Header> {
+pub(crate) fn bearer(key: Option<&Credential>) -> Vec<Header> {
     key.map(|key| ("authorization", format!("Bearer {}", key.reveal()))).into_iter().collect()
 }
 

@@ -6,15 +6,15 @@ use treering_core::chat::Usage;
 use treering_core::spend::Unmetered;
 use treering_core::{Embedder, Meter, ProviderError};
 
-use treering_core::text::most_tokens;
+use treering_core::text::token_upper_bound;
 
-use crate::dialect::{Embeds, Post};
-use crate::http::{Call, Client};
-use crate::model::{Fields, Model};
+use crate::dialect::{ApiRequest, EmbeddingDialect};
+use crate::http::{Client, HttpCall};
+use crate::model::{Fields, RemoteModel};
 
 /// A remote model as an embedder.
 pub(crate) struct RemoteEmbedder<D> {
-    model: Model,
+    model: RemoteModel,
     dialect: D,
     name: String,
     /// How many numbers to ask for, where not as many as the model likes.
@@ -22,7 +22,7 @@ pub(crate) struct RemoteEmbedder<D> {
     dims: OnceLock<usize>,
 }
 
-impl<D: Embeds> RemoteEmbedder<D> {
+impl<D: EmbeddingDialect> RemoteEmbedder<D> {
     /// An embedder whose vectors have so many numbers; what they have is found out by the first call
     /// where nobody says. A number that is asked for belongs to the name: such vectors are others.
     pub(crate) fn new(
@@ -32,7 +32,7 @@ impl<D: Embeds> RemoteEmbedder<D> {
         asked: Option<usize>,
         usual: Option<usize>,
     ) -> Self {
-        let model = Model::new(client, model);
+        let model = RemoteModel::new(client, model);
         let asked = asked.filter(|asked| Some(*asked) != usual);
         let name = match asked {
             Some(asked) => format!("{}@{asked}", model.name),
@@ -45,21 +45,21 @@ impl<D: Embeds> RemoteEmbedder<D> {
         Self { model, dialect, name, asked, dims }
     }
 
-    fn call(&self, texts: &[&str], fields: &Fields) -> Call {
-        let Post { path, body } = self.dialect.post(&self.model.id, texts, self.asked, fields);
+    fn call(&self, texts: &[&str], fields: &Fields) -> HttpCall {
+        let ApiRequest { path, body } = self.dialect.post(&self.model.id, texts, self.asked, fields);
         let headers = self.dialect.headers(self.model.client.endpoint().key.as_ref());
-        Call { path, headers, body }
+        HttpCall { path, headers, body }
     }
 
     /// The vectors of texts that fit into one call, which is asked for and accounted.
     fn embed_some(&self, texts: &[&str], meter: &dyn Meter) -> Result<Vec<Vec<f32>>, ProviderError> {
-        let most = texts.iter().map(|text| most_tokens(text) + 16).sum();
-        let booking = meter.book(&self.name, Usage::of_call(most, 0))?;
+        let most = texts.iter().map(|text| token_upper_bound(text) + 16).sum();
+        let booking = meter.reserve_usage(&self.name, Usage::for_call(most, 0))?;
         let answer = self.model.ask(D::OPTIONAL, |fields| self.call(texts, fields));
         let answer = answer.inspect_err(|error| {
             let mut call = error.call.as_deref().cloned().unwrap_or_default();
             if call.is_charged {
-                call.usage = Usage::of_call(rough_tokens(texts), 0);
+                call.usage = Usage::for_call(rough_tokens(texts), 0);
             }
             meter.settle(booking.clone(), call.usage, &call.redacted);
         })?;
@@ -69,7 +69,7 @@ impl<D: Embeds> RemoteEmbedder<D> {
             Some((_, tokens)) if tokens > 0 => tokens,
             _ => rough_tokens(texts),
         };
-        meter.settle(booking, Usage::of_call(tokens, 0), &answer.redacted);
+        meter.settle(booking, Usage::for_call(tokens, 0), &answer.redacted);
         self.check(texts, vectors.map(|(vectors, _)| vectors))
     }
 
@@ -87,7 +87,7 @@ impl<D: Embeds> RemoteEmbedder<D> {
             }
             if vector.len() != dims {
                 let why = format!("a vector of {} numbers, not {dims}", vector.len());
-                return Err(ProviderError::lasting(client.unusable(&why).reason));
+                return Err(ProviderError::permanent(client.unusable(&why).reason));
             }
             if !normalise(vector) {
                 return Err(client.unusable("a vector without length"));
@@ -112,7 +112,7 @@ fn normalise(vector: &mut [f32]) -> bool {
     is_usable
 }
 
-impl<D: Embeds> Embedder for RemoteEmbedder<D> {
+impl<D: EmbeddingDialect> Embedder for RemoteEmbedder<D> {
     fn name(&self) -> &str {
         &self.name
     }

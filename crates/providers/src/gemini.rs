@@ -1,10 +1,12 @@
 //! Google's Gemini: content, streams of it, and vectors.
 
 use serde_json::{Value, json};
-use treering_core::chat::{ChatRequest, End, Usage};
+use treering_core::chat::{ChatRequest, FinishReason, Usage};
 
-use crate::dialect::{Dialect, Embeds, Header, Piece, Post, Talks, apart, count, rows, short};
-use crate::http::Key;
+use crate::dialect::{
+    ApiRequest, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, apart, count, rows, short,
+};
+use crate::http::Credential;
 use crate::model::{Fields, Optional};
 
 /// How many numbers the vectors have, where nobody asks for fewer.
@@ -14,18 +16,18 @@ pub(crate) const DIMS: usize = 3072;
 pub(crate) struct Gemini;
 
 impl Dialect for Gemini {
-    fn headers(&self, key: Option<&Key>) -> Vec<Header> {
+    fn headers(&self, key: Option<&Credential>) -> Vec<Header> {
         key.map(|key| ("x-goog-api-key", key.reveal().to_owned())).into_iter().collect()
     }
 }
 
-impl Talks for Gemini {
+impl ChatDialect for Gemini {
     const OPTIONAL: &'static [Optional] = &[
         ("responseSchema", &["response_schema", "responseschema", "json mode", "response_mime_type"]),
         ("temperature", &["temperature"]),
     ];
 
-    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> Post {
+    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> ApiRequest {
         let part = |text: &str| json!([{"text": text}]);
         let (system, messages) = apart(request);
         let contents = messages.map(|(is_model, text)| {
@@ -50,17 +52,17 @@ impl Talks for Gemini {
             body["systemInstruction"] = json!({"parts": part(&system)});
         }
         let method = if streams { "streamGenerateContent?alt=sse" } else { "generateContent" };
-        Post { path: format!("/models/{model}:{method}"), body }
+        ApiRequest { path: format!("/models/{model}:{method}"), body }
     }
 
-    fn whole(&self, body: &Value) -> Piece {
+    fn whole(&self, body: &Value) -> ChatDelta {
         self.piece(body)
     }
 
     /// The last piece says why it is the last.
-    fn piece(&self, piece: &Value) -> Piece {
+    fn piece(&self, piece: &Value) -> ChatDelta {
         let end = end(piece);
-        Piece { text: text(piece), end, usage: usage(piece), is_last: end.is_some() }
+        ChatDelta { text: text(piece), end, usage: usage(piece), is_last: end.is_some() }
     }
 }
 
@@ -80,27 +82,27 @@ fn text(body: &Value) -> String {
 }
 
 /// Why it ends, if it does.
-fn end(body: &Value) -> Option<End> {
+fn end(body: &Value) -> Option<FinishReason> {
     if body["promptFeedback"]["blockReason"].is_string() {
-        return Some(End::Declined);
+        return Some(FinishReason::Declined);
     }
     Some(match body["candidates"][0]["finishReason"].as_str()? {
-        "STOP" | "FINISH_REASON_UNSPECIFIED" => End::Complete,
-        "MAX_TOKENS" => End::Cut,
-        _ => End::Declined,
+        "STOP" | "FINISH_REASON_UNSPECIFIED" => FinishReason::Complete,
+        "MAX_TOKENS" => FinishReason::Truncated,
+        _ => FinishReason::Declined,
     })
 }
 
 fn usage(body: &Value) -> Usage {
     let usage = &body["usageMetadata"];
     let written = count(&usage["candidatesTokenCount"]) + count(&usage["thoughtsTokenCount"]);
-    Usage::of_call(count(&usage["promptTokenCount"]), written)
+    Usage::for_call(count(&usage["promptTokenCount"]), written)
 }
 
-impl Embeds for Gemini {
+impl EmbeddingDialect for Gemini {
     const MOST: usize = 100;
 
-    fn post(&self, model: &str, texts: &[&str], dims: Option<usize>, _: &Fields) -> Post {
+    fn post(&self, model: &str, texts: &[&str], dims: Option<usize>, _: &Fields) -> ApiRequest {
         let request = |text: &&str| {
             let mut request =
                 json!({"model": format!("models/{model}"), "content": {"parts": [{"text": text}]}});
@@ -110,7 +112,7 @@ impl Embeds for Gemini {
             request
         };
         let body = json!({"requests": texts.iter().map(request).collect::<Value>()});
-        Post { path: format!("/models/{model}:batchEmbedContents"), body }
+        ApiRequest { path: format!("/models/{model}:batchEmbedContents"), body }
     }
 
     fn vectors(&self, body: &Value) -> Option<(Vec<Vec<f32>>, u64)> {

@@ -3,15 +3,15 @@
 use std::sync::{Mutex, PoisonError};
 
 use treering_core::redact::Redactions;
-use treering_core::{Advice, ProviderError};
+use treering_core::{ProviderError, RetryAdvice};
 
-use crate::http::{Answer, Call, Client, Refused};
+use crate::http::{CallError, Client, HttpAnswer, HttpCall};
 
 /// A field that a server may refuse, and the words by which it does.
 pub(crate) type Optional = (&'static str, &'static [&'static str]);
 
 /// A model behind a client.
-pub(crate) struct Model {
+pub(crate) struct RemoteModel {
     pub(crate) client: Client,
     pub(crate) id: String,
     pub(crate) name: String,
@@ -29,7 +29,7 @@ impl Fields {
     }
 }
 
-impl Model {
+impl RemoteModel {
     pub(crate) fn new(client: Client, id: &str) -> Self {
         let name = format!("{}/{id}", client.endpoint().provider);
         Self { client, id: id.to_owned(), name, left_out: Mutex::default() }
@@ -39,8 +39,8 @@ impl Model {
     pub(crate) fn ask(
         &self,
         optional: &[Optional],
-        call: impl Fn(&Fields) -> Call,
-    ) -> Result<Answer, ProviderError> {
+        call: impl Fn(&Fields) -> HttpCall,
+    ) -> Result<HttpAnswer, ProviderError> {
         self.with_fewer_fields(optional, |fields| self.client.post(call(fields)))
     }
 
@@ -48,7 +48,7 @@ impl Model {
     pub(crate) fn ask_lines(
         &self,
         optional: &[Optional],
-        call: impl Fn(&Fields) -> Call,
+        call: impl Fn(&Fields) -> HttpCall,
         hear: &mut dyn FnMut(&str) -> Result<bool, ProviderError>,
     ) -> Result<Redactions, ProviderError> {
         self.with_fewer_fields(optional, |fields| self.client.post_lines(call(fields), hear))
@@ -57,7 +57,7 @@ impl Model {
     fn with_fewer_fields<T>(
         &self,
         optional: &[Optional],
-        mut ask: impl FnMut(&Fields) -> Result<T, Refused>,
+        mut ask: impl FnMut(&Fields) -> Result<T, CallError>,
     ) -> Result<T, ProviderError> {
         loop {
             let fields = Fields(self.left_out.lock().unwrap_or_else(PoisonError::into_inner).clone());
@@ -72,9 +72,9 @@ impl Model {
 }
 
 /// The field that a refusal is about.
-fn refused_field(refused: &Refused, optional: &[Optional], fields: &Fields) -> Option<&'static str> {
+fn refused_field(refused: &CallError, optional: &[Optional], fields: &Fields) -> Option<&'static str> {
     let is_about_the_request = matches!(refused.status, Some(400 | 404 | 422 | 501));
-    if !is_about_the_request || refused.error.advice == Advice::Retry && refused.status != Some(501) {
+    if !is_about_the_request || refused.error.advice == RetryAdvice::Retry && refused.status != Some(501) {
         return None;
     }
     let reason = refused.error.reason.to_lowercase();

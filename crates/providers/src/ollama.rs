@@ -1,10 +1,13 @@
 //! Ollama's own interface.
 
 use serde_json::{Value, json};
-use treering_core::chat::{ChatRequest, End, Usage};
+use treering_core::chat::{ChatRequest, FinishReason, Usage};
 
-use crate::dialect::{Dialect, Embeds, Header, Piece, Post, Talks, bearer, count, messages, rows, short};
-use crate::http::Key;
+use crate::dialect::{
+    ApiRequest, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, bearer, count, messages, rows,
+    short,
+};
+use crate::http::Credential;
 use crate::model::{Fields, Optional};
 
 /// The room that is asked for grows in steps of so many tokens: a model is loaded anew for each size.
@@ -17,17 +20,17 @@ const USUAL_ANSWER: u32 = 1024;
 pub(crate) struct Ollama;
 
 impl Dialect for Ollama {
-    fn headers(&self, key: Option<&Key>) -> Vec<Header> {
+    fn headers(&self, key: Option<&Credential>) -> Vec<Header> {
         bearer(key)
     }
 }
 
-impl Talks for Ollama {
+impl ChatDialect for Ollama {
     const OPTIONAL: &'static [Optional] = &[("format", &["format", "grammar", "schema"])];
     const EVENTS: bool = false;
 
-    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> Post {
-        let tokens = request.rough_tokens() + u64::from(request.max_tokens.unwrap_or(USUAL_ANSWER));
+    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> ApiRequest {
+        let tokens = request.estimated_tokens() + u64::from(request.max_tokens.unwrap_or(USUAL_ANSWER));
         // What does not fit into the room is dropped without a word, so it is made large enough.
         let room = (tokens * 5 / 4).div_ceil(ROOM_STEP) * ROOM_STEP;
         let mut options = json!({"num_ctx": room});
@@ -43,34 +46,35 @@ impl Talks for Ollama {
         if let Some(schema) = request.schema.as_ref().filter(|_| fields.has("format")) {
             body["format"] = schema.json.to_value();
         }
-        Post { path: "/api/chat".into(), body }
+        ApiRequest { path: "/api/chat".into(), body }
     }
 
-    fn whole(&self, body: &Value) -> Piece {
+    fn whole(&self, body: &Value) -> ChatDelta {
         self.piece(body)
     }
 
-    fn piece(&self, piece: &Value) -> Piece {
+    fn piece(&self, piece: &Value) -> ChatDelta {
         let is_last = piece["done"] == true;
-        let end = if piece["done_reason"] == "length" { End::Cut } else { End::Complete };
-        Piece {
+        let end =
+            if piece["done_reason"] == "length" { FinishReason::Truncated } else { FinishReason::Complete };
+        ChatDelta {
             text: piece["message"]["content"].as_str().unwrap_or_default().to_owned(),
             end: is_last.then_some(end),
-            usage: Usage::of_call(count(&piece["prompt_eval_count"]), count(&piece["eval_count"])),
+            usage: Usage::for_call(count(&piece["prompt_eval_count"]), count(&piece["eval_count"])),
             is_last,
         }
     }
 }
 
-impl Embeds for Ollama {
+impl EmbeddingDialect for Ollama {
     const MOST: usize = 64;
 
-    fn post(&self, model: &str, texts: &[&str], dims: Option<usize>, _: &Fields) -> Post {
+    fn post(&self, model: &str, texts: &[&str], dims: Option<usize>, _: &Fields) -> ApiRequest {
         let mut body = json!({"model": model, "input": texts, "truncate": true});
         if let Some(dims) = dims {
             body["dimensions"] = dims.into();
         }
-        Post { path: "/api/embed".into(), body }
+        ApiRequest { path: "/api/embed".into(), body }
     }
 
     fn vectors(&self, body: &Value) -> Option<(Vec<Vec<f32>>, u64)> {

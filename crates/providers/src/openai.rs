@@ -1,10 +1,13 @@
 //! OpenAI and everything that speaks like it: llama.cpp, vLLM, LM Studio, Ollama's compatible port.
 
 use serde_json::{Value, json};
-use treering_core::chat::{ChatRequest, End, Usage};
+use treering_core::chat::{ChatRequest, FinishReason, Usage};
 
-use crate::dialect::{Dialect, Embeds, Header, Piece, Post, Talks, bearer, count, messages, numbers, short};
-use crate::http::Key;
+use crate::dialect::{
+    ApiRequest, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, bearer, count, messages, numbers,
+    short,
+};
+use crate::http::Credential;
 use crate::model::{Fields, Optional};
 
 /// What it knows the bound of an answer by: its first name, and the one to try when that is refused. OpenAI itself
@@ -22,12 +25,12 @@ impl OpenAi {
 }
 
 impl Dialect for OpenAi {
-    fn headers(&self, key: Option<&Key>) -> Vec<Header> {
+    fn headers(&self, key: Option<&Credential>) -> Vec<Header> {
         bearer(key)
     }
 }
 
-impl Talks for OpenAi {
+impl ChatDialect for OpenAi {
     const OPTIONAL: &'static [Optional] = &[
         ("max_tokens", &["max_tokens"]),
         ("max_completion_tokens", &["max_completion_tokens"]),
@@ -36,7 +39,7 @@ impl Talks for OpenAi {
         ("stream_options", &["stream_options"]),
     ];
 
-    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> Post {
+    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> ApiRequest {
         let mut body = json!({"model": model, "messages": messages(request)});
         let bound = self.bound.into_iter().find(|name| fields.has(name));
         if let Some((name, most)) = bound.zip(request.max_tokens) {
@@ -55,30 +58,30 @@ impl Talks for OpenAi {
                 body["stream_options"] = json!({"include_usage": true});
             }
         }
-        Post { path: "/chat/completions".into(), body }
+        ApiRequest { path: "/chat/completions".into(), body }
     }
 
-    fn whole(&self, body: &Value) -> Piece {
+    fn whole(&self, body: &Value) -> ChatDelta {
         said(body, "message")
     }
 
     /// The last one is a word of its own.
-    fn piece(&self, piece: &Value) -> Piece {
+    fn piece(&self, piece: &Value) -> ChatDelta {
         said(piece, "delta")
     }
 }
 
-fn said(body: &Value, place: &str) -> Piece {
+fn said(body: &Value, place: &str) -> ChatDelta {
     let choice = &body["choices"][0];
     let message = &choice[place];
     let refusal = message["refusal"].as_str().filter(|refusal| !refusal.is_empty());
     let end = match (refusal, choice["finish_reason"].as_str()) {
-        (Some(_), _) | (None, Some("content_filter")) => Some(End::Declined),
-        (None, Some("length")) => Some(End::Cut),
+        (Some(_), _) | (None, Some("content_filter")) => Some(FinishReason::Declined),
+        (None, Some("length")) => Some(FinishReason::Truncated),
         // A refusal that was heard before is not taken back by how the stream ends.
         (None, _) => None,
     };
-    Piece {
+    ChatDelta {
         text: message["content"].as_str().or(refusal).unwrap_or_default().to_owned(),
         end,
         usage: usage(body),
@@ -88,19 +91,19 @@ fn said(body: &Value, place: &str) -> Piece {
 
 fn usage(body: &Value) -> Usage {
     let usage = &body["usage"];
-    Usage::of_call(count(&usage["prompt_tokens"]), count(&usage["completion_tokens"]))
+    Usage::for_call(count(&usage["prompt_tokens"]), count(&usage["completion_tokens"]))
 }
 
-impl Embeds for OpenAi {
+impl EmbeddingDialect for OpenAi {
     const OPTIONAL: &'static [Optional] = &[("dimensions", &["dimensions"])];
     const MOST: usize = 64;
 
-    fn post(&self, model: &str, texts: &[&str], dims: Option<usize>, fields: &Fields) -> Post {
+    fn post(&self, model: &str, texts: &[&str], dims: Option<usize>, fields: &Fields) -> ApiRequest {
         let mut body = json!({"model": model, "input": texts, "encoding_format": "float"});
         if let Some(dims) = dims.filter(|_| fields.has("dimensions")) {
             body["dimensions"] = dims.into();
         }
-        Post { path: "/embeddings".into(), body }
+        ApiRequest { path: "/embeddings".into(), body }
     }
 
     /// They may come in any order, each with its number.

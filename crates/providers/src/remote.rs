@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use treering_core::{Chat, Embedder, ProviderError};
+use treering_core::{ChatModel, Embedder, ProviderError};
 
 use crate::anthropic::Anthropic;
 use crate::chat::RemoteChat;
@@ -14,7 +14,7 @@ use crate::openai::OpenAi;
 
 /// How a provider is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wire {
+pub enum ApiProtocol {
     /// OpenAI.
     OpenAi,
     /// As OpenAI is, or was: llama.cpp, vLLM, LM Studio and others.
@@ -42,19 +42,19 @@ const USUAL_DIMS: [(&str, usize); 9] = [
 
 /// A chat model of a provider.
 #[must_use]
-pub fn chat(wire: Wire, client: Client, model: &str) -> Arc<dyn Chat> {
+pub fn chat(wire: ApiProtocol, client: Client, model: &str) -> Arc<dyn ChatModel> {
     match wire {
-        Wire::OpenAi => Arc::new(RemoteChat::new(client, model, OpenAi::ITSELF)),
-        Wire::Compatible => Arc::new(RemoteChat::new(client, model, OpenAi::COMPATIBLE)),
-        Wire::Anthropic => Arc::new(RemoteChat::new(client, model, Anthropic)),
-        Wire::Gemini => Arc::new(RemoteChat::new(client, model, Gemini)),
-        Wire::Ollama => Arc::new(RemoteChat::new(client, model, Ollama)),
+        ApiProtocol::OpenAi => Arc::new(RemoteChat::new(client, model, OpenAi::ITSELF)),
+        ApiProtocol::Compatible => Arc::new(RemoteChat::new(client, model, OpenAi::COMPATIBLE)),
+        ApiProtocol::Anthropic => Arc::new(RemoteChat::new(client, model, Anthropic)),
+        ApiProtocol::Gemini => Arc::new(RemoteChat::new(client, model, Gemini)),
+        ApiProtocol::Ollama => Arc::new(RemoteChat::new(client, model, Ollama)),
     }
 }
 
 /// An embedding model of a provider, its vectors shortened to so many numbers where that is asked for.
 pub fn embedder(
-    wire: Wire,
+    wire: ApiProtocol,
     client: Client,
     model: &str,
     dims: Option<usize>,
@@ -62,10 +62,12 @@ pub fn embedder(
     let plain = model.split(':').next().unwrap_or(model);
     let usual = USUAL_DIMS.iter().find(|(name, _)| *name == plain).map(|(_, dims)| *dims);
     Ok(match wire {
-        Wire::OpenAi => Arc::new(RemoteEmbedder::new(client, model, OpenAi::ITSELF, dims, usual)),
-        Wire::Compatible => Arc::new(RemoteEmbedder::new(client, model, OpenAi::COMPATIBLE, dims, usual)),
-        Wire::Gemini => Arc::new(RemoteEmbedder::new(client, model, Gemini, dims, usual)),
-        Wire::Ollama => Arc::new(RemoteEmbedder::new(client, model, Ollama, dims, usual)),
-        Wire::Anthropic => return Err(ProviderError::lasting("Anthropic has no embedding models")),
+        ApiProtocol::OpenAi => Arc::new(RemoteEmbedder::new(client, model, OpenAi::ITSELF, dims, usual)),
+        ApiProtocol::Compatible => {
+            Arc::new(RemoteEmbedder::new(client, model, OpenAi::COMPATIBLE, dims, usual))
+        }
+        ApiProtocol::Gemini => Arc::new(RemoteEmbedder::new(client, model, Gemini, dims, usual)),
+        ApiProtocol::Ollama => Arc::new(RemoteEmbedder::new(client, model, Ollama, dims, usual)),
+        ApiProtocol::Anthropic => return Err(ProviderError::permanent("Anthropic has no embedding models")),
     })
 }

@@ -16,12 +16,12 @@ pub(crate) fn data(line: &str, is_event: bool) -> Option<&str> {
 /// The JSON of a piece of a stream. One that is broken, or is an error itself, ends the stream.
 pub(crate) fn json(data: &str) -> Result<Value, ProviderError> {
     let piece: Value = serde_json::from_str(data)
-        .map_err(|error| ProviderError::passing(format!("a broken piece of a stream: {error}")))?;
+        .map_err(|error| ProviderError::transient(format!("a broken piece of a stream: {error}")))?;
     match piece.get("error") {
         None | Some(Value::Null) => Ok(piece),
         Some(error) => {
             let words = error["message"].as_str().map_or_else(|| error.to_string(), str::to_owned);
-            Err(ProviderError::passing(format!("an error in the stream: {}", preview(&words, 300))))
+            Err(ProviderError::transient(format!("an error in the stream: {}", preview(&words, 300))))
         }
     }
 }

@@ -15,7 +15,7 @@ impl FileTokenizer {
     /// Reads a `tokenizer.json`.
     pub fn open(path: &Path) -> Result<Self, ProviderError> {
         let unreadable = |why: String| {
-            ProviderError::lasting(format!(
+            ProviderError::permanent(format!(
                 "{} cannot be read as a tokenizer.json of a model: {why}; `tokens.tokenizer` names it, \
                  and `o200k` needs no file",
                 path.display()

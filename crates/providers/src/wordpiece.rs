@@ -13,7 +13,7 @@ const LONGEST_WORD: usize = 100;
 /// The pieces that a model knows.
 pub(crate) trait Pieces {
     /// The number of the piece with this text, whose hash is given for those who look up by it.
-    fn find(&self, hash: Hash, text: &[u8]) -> Option<u16>;
+    fn find(&self, hash: PieceHash, text: &[u8]) -> Option<u16>;
 }
 
 /// A cutter with the word it is at.
@@ -81,8 +81,8 @@ impl<'a, P: Pieces> WordPiece<'a, P> {
 
     /// Cuts the word; false where that is not possible.
     fn cut(&mut self) -> bool {
-        const FIRST: Hash = Hash::EMPTY;
-        const LATER: Hash = Hash::EMPTY.with(CONTINUED[0]).with(CONTINUED[1]);
+        const FIRST: PieceHash = PieceHash::EMPTY;
+        const LATER: PieceHash = PieceHash::EMPTY.with(CONTINUED[0]).with(CONTINUED[1]);
         self.pieces.clear();
         let word = &mut self.word;
         let characters = word.iter().filter(|byte| (**byte as i8) >= -64).count();
@@ -120,9 +120,9 @@ impl<'a, P: Pieces> WordPiece<'a, P> {
 
 /// Hash of a piece's text (FNV-1a), made byte by byte.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Hash(u64);
+pub(crate) struct PieceHash(u64);
 
-impl Hash {
+impl PieceHash {
     /// Of nothing.
     pub(crate) const EMPTY: Self = Self(0xcbf2_9ce4_8422_2325);
 

@@ -22,7 +22,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Value, json};
 use treering::config::Settings;
 use treering_server::http::Server;
-use treering_server::mcp::{McpServer, speak};
+use treering_server::mcp::{McpServer, serve_stdio};
 use treering_server::service::{Grant, Service};
 
 /// A red dot, and silence.
@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let home = PathBuf::from(folder);
     let service = Service::new(treering::open(&home)?, Arc::new(Settings::builder().load()?));
     match transport.as_str() {
-        "stdio" => Ok(speak(Extended(McpServer::of(Grant::of_everything(service)))).await?),
+        "stdio" => Ok(serve_stdio(Extended(McpServer::of(Grant::full_access(service)))).await?),
         "http" => {
             let make = || Extended(McpServer::by_request());
             let server = Server::bind_with(service, &home, ([127, 0, 0, 1], 0).into(), make).await?;

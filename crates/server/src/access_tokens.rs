@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use treering_core::{Invalid, TenantId, Timestamp};
 
 use crate::private_file;
-use crate::service::Scopes;
+use crate::service::TokenScopes;
 
 const FILE: &str = "tokens.json";
 const LOCK: &str = "tokens.lock";
@@ -46,7 +46,7 @@ pub enum TokenError {
 
 /// A token as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Token {
+pub struct AccessToken {
     /// What it is listed and revoked by.
     pub id: String,
     /// What it is for.
@@ -54,7 +54,7 @@ pub struct Token {
     /// Whose memory it opens.
     pub tenant: TenantId,
     /// What it allows.
-    pub scopes: Scopes,
+    pub scopes: TokenScopes,
     /// When it was made.
     pub created_at: String,
     /// The hash of the token.
@@ -62,22 +62,22 @@ pub struct Token {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Book {
+struct TokenFile {
     version: u32,
-    tokens: Vec<Token>,
+    tokens: Vec<AccessToken>,
 }
 
 /// The tokens of a home folder.
-pub struct Tokens {
+pub struct TokenStore {
     home: PathBuf,
     /// What was read last, and how the file looked then.
-    read: Mutex<Option<(Look, Vec<Token>)>>,
+    read: Mutex<Option<(Look, Vec<AccessToken>)>>,
 }
 
 /// How a file looks from outside: changes whenever it is replaced.
 type Look = Option<(SystemTime, u64)>;
 
-impl Tokens {
+impl TokenStore {
     /// The tokens of a home folder.
     #[must_use]
     pub fn of(home: &Path) -> Self {
@@ -88,17 +88,18 @@ impl Tokens {
     pub fn create(
         &self,
         tenant: TenantId,
-        scopes: Scopes,
+        scopes: TokenScopes,
         name: Option<String>,
         now: Timestamp,
-    ) -> Result<(String, Token), TokenError> {
+    ) -> Result<(String, AccessToken), TokenError> {
         let mut random = [0; 36];
         getrandom::fill(&mut random).map_err(TokenError::Random)?;
         let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let (id, secret) = digits.split_at(8);
         let secret = format!("{PREFIX}_{id}_{secret}");
         let hash = blake3::hash(secret.as_bytes()).to_hex().to_string();
-        let token = Token { id: id.to_owned(), name, tenant, scopes, created_at: now.to_string(), hash };
+        let token =
+            AccessToken { id: id.to_owned(), name, tenant, scopes, created_at: now.to_string(), hash };
         let added = token.clone();
         self.change(|tokens| {
             tokens.push(added);
@@ -108,7 +109,7 @@ impl Tokens {
     }
 
     /// Takes a token back, by its id. It opens nothing from now on.
-    pub fn revoke(&self, id: &str) -> Result<Token, TokenError> {
+    pub fn revoke(&self, id: &str) -> Result<AccessToken, TokenError> {
         self.change(|tokens| {
             let place = tokens.iter().position(|token| token.id == id);
             place.map(|place| tokens.remove(place)).ok_or_else(|| TokenError::Unknown(id.to_owned()))
@@ -116,12 +117,12 @@ impl Tokens {
     }
 
     /// Every token, the oldest first.
-    pub fn list(&self) -> Result<Vec<Token>, TokenError> {
-        self.with_tokens(<[Token]>::to_vec)
+    pub fn list(&self) -> Result<Vec<AccessToken>, TokenError> {
+        self.with_tokens(<[AccessToken]>::to_vec)
     }
 
     /// Looks at the tokens, which are read again only when the file has changed.
-    fn with_tokens<T>(&self, look_at: impl FnOnce(&[Token]) -> T) -> Result<T, TokenError> {
+    fn with_tokens<T>(&self, look_at: impl FnOnce(&[AccessToken]) -> T) -> Result<T, TokenError> {
         let mut read = self.read.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let look = self.look();
         if read.as_ref().is_none_or(|(seen, _)| *seen != look) {
@@ -131,7 +132,7 @@ impl Tokens {
     }
 
     /// The token that a secret is of.
-    pub fn find(&self, secret: &str) -> Result<Option<Token>, TokenError> {
+    pub fn find(&self, secret: &str) -> Result<Option<AccessToken>, TokenError> {
         let id = secret.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('_')?.split_once('_'));
         let Some((id, _)) = id else { return Ok(None) };
         let found = self.with_tokens(|tokens| tokens.iter().find(|token| token.id == id).cloned())?;
@@ -149,14 +150,14 @@ impl Tokens {
         Some((found.modified().ok()?, found.len()))
     }
 
-    fn load(&self) -> Result<Vec<Token>, TokenError> {
+    fn load(&self) -> Result<Vec<AccessToken>, TokenError> {
         let path = self.path();
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(TokenError::File { path, error }),
         };
-        match serde_json::from_str::<Book>(&text) {
+        match serde_json::from_str::<TokenFile>(&text) {
             Ok(book) if book.version == VERSION => Ok(book.tokens),
             Ok(book) => Err(TokenError::Damaged(path, format!("its version is {}", book.version))),
             Err(error) => Err(TokenError::Damaged(path, error.to_string())),
@@ -166,7 +167,7 @@ impl Tokens {
     /// Changes the file as a whole: other processes see it before or after, and one at a time changes it.
     fn change<T>(
         &self,
-        change: impl FnOnce(&mut Vec<Token>) -> Result<T, TokenError>,
+        change: impl FnOnce(&mut Vec<AccessToken>) -> Result<T, TokenError>,
     ) -> Result<T, TokenError> {
         let at = |path: &Path| {
             let path = path.to_path_buf();
@@ -179,7 +180,7 @@ impl Tokens {
         lock.lock().map_err(at(&lock_path))?;
         let mut tokens = self.load()?;
         let changed = change(&mut tokens)?;
-        let text = serde_json::to_string_pretty(&Book { version: VERSION, tokens })
+        let text = serde_json::to_string_pretty(&TokenFile { version: VERSION, tokens })
             .map_err(|error| TokenError::Damaged(self.path(), error.to_string()))?;
         let (path, failed) = (self.path(), at(&self.path()));
         private_file::replace(&path, &failed, |out| out.write_all(text.as_bytes()).map_err(&failed))?;
@@ -190,22 +191,22 @@ impl Tokens {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::Scope;
+    use crate::service::TokenScope;
 
-    fn make(tokens: &Tokens, tenant: &str) -> (String, Token) {
-        let scopes = Scopes::new(vec![Scope::Write, Scope::Read]);
+    fn make(tokens: &TokenStore, tenant: &str) -> (String, AccessToken) {
+        let scopes = TokenScopes::new(vec![TokenScope::Write, TokenScope::Read]);
         tokens.create(TenantId::new(tenant).unwrap(), scopes, None, Timestamp::from_micros(0)).unwrap()
     }
 
     #[test]
     fn a_token_opens_its_tenant_until_it_is_revoked() {
         let home = tempfile::tempdir().unwrap();
-        let (here, there) = (Tokens::of(home.path()), Tokens::of(home.path()));
+        let (here, there) = (TokenStore::of(home.path()), TokenStore::of(home.path()));
         let (secret, token) = make(&here, "a");
         let (other, _) = make(&there, "b");
         assert_eq!(there.find(&secret).unwrap().unwrap(), token);
         assert_eq!(here.find(&other).unwrap().unwrap().tenant.as_str(), "b");
-        assert!(token.scopes.allow(Scope::Write) && !token.scopes.allow(Scope::Admin));
+        assert!(token.scopes.allow(TokenScope::Write) && !token.scopes.allow(TokenScope::Admin));
 
         here.revoke(&token.id).unwrap();
         assert_eq!(there.find(&secret).unwrap(), None, "another process sees it at once");
@@ -215,7 +216,7 @@ mod tests {
     #[test]
     fn what_is_not_the_token_opens_nothing() {
         let home = tempfile::tempdir().unwrap();
-        let tokens = Tokens::of(home.path());
+        let tokens = TokenStore::of(home.path());
         let (secret, token) = make(&tokens, "a");
         let last = if secret.ends_with('0') { '1' } else { '0' };
         let almost = format!("{}{last}", &secret[..secret.len() - 1]);
@@ -227,7 +228,7 @@ mod tests {
     #[test]
     fn the_file_holds_no_secret_and_is_its_owners_alone() {
         let home = tempfile::tempdir().unwrap();
-        let (secret, _) = make(&Tokens::of(home.path()), "a");
+        let (secret, _) = make(&TokenStore::of(home.path()), "a");
         let text = fs::read_to_string(home.path().join(FILE)).unwrap();
         assert!(!text.contains(&secret) && !text.contains(secret.rsplit('_').next().unwrap()));
         #[cfg(unix)]
@@ -237,7 +238,7 @@ mod tests {
             assert_eq!(mode & 0o777, 0o600);
         }
         fs::write(home.path().join(FILE), "{").unwrap();
-        let error = Tokens::of(home.path()).list().unwrap_err().to_string();
+        let error = TokenStore::of(home.path()).list().unwrap_err().to_string();
         assert!(error.contains("tokens.json") && error.contains("anew"), "{error}");
     }
 }

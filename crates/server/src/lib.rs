@@ -4,7 +4,7 @@
 
 pub mod access_tokens;
 pub mod agents;
-pub mod forms;
+pub mod context_view;
 pub mod http;
 pub mod mcp;
 pub mod private_file;

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use tempfile::TempDir;
-use treering_core::ports::{JobFilter, LogFilter, Reader, Span, SpendFilter};
+use treering_core::ports::{JobEventFilter, JobFilter, Reader, Span, SpendFilter};
 use treering_core::{
     CommitScope, ConversationId, MessageIdx, Store, StoreError, TenantId, Timestamp, TurnNo, Write,
 };
@@ -159,8 +159,8 @@ fn everything_in_a_store_of_version_8_is_there() {
         spent.iter().map(|(_, spent)| (spent.calls, spent.money.0)).collect::<Vec<_>>(),
         [(4, 414_000)]
     );
-    let newest = LogFilter { conversation: Some(harbour.id), job_prefix: None, limit: 1 };
-    assert!(reader.log(&newest).unwrap()[0].text.starts_with("embed node"));
+    let newest = JobEventFilter { conversation: Some(harbour.id), job_prefix: None, limit: 1 };
+    assert!(reader.job_events(&newest).unwrap()[0].text.starts_with("embed node"));
     drop(reader);
     drop(store);
     let kinds = ["embed turn 0 at 0", "embed turn 1 at 1", "summarise messages", "embed node"];
@@ -190,10 +190,10 @@ fn what_was_said_in_a_store_of_version_6_is_there() {
 fn what_was_asked_in_a_store_of_version_5_is_there() {
     let (store, _folder) = kept("schema-0005.sqlite");
     let reader = store.reader(&TenantId::default()).unwrap();
-    let taken = reader.ledger().taken("openai", Timestamp::from_micros(0)).unwrap();
+    let taken = reader.ledger().requests_since("openai", Timestamp::from_micros(0)).unwrap();
     assert_eq!(taken.iter().map(|taken| (taken.calls, taken.tokens)).collect::<Vec<_>>(), [(2, 1450)]);
-    let newest = LogFilter { conversation: None, job_prefix: None, limit: 1 };
-    let line = reader.log(&newest).unwrap().pop().unwrap();
+    let newest = JobEventFilter { conversation: None, job_prefix: None, limit: 1 };
+    let line = reader.job_events(&newest).unwrap().pop().unwrap();
     assert!(line.conversation.is_none() && line.text.contains("1 × API key"), "{line:?}");
 }
 

@@ -7,7 +7,7 @@ use treering_core::{Embedder, ProviderError};
 
 /// Gives each text the bag of its words. The same text gives the same vector.
 #[derive(Debug, Default)]
-pub struct Bags {
+pub struct BagOfWordsEmbedder {
     name: String,
     failures: Mutex<VecDeque<ProviderError>>,
     calls: Mutex<Vec<usize>>,
@@ -15,7 +15,7 @@ pub struct Bags {
     refused: Option<String>,
 }
 
-impl Bags {
+impl BagOfWordsEmbedder {
     /// How many numbers its vectors have.
     pub const DIMS: usize = 96;
 
@@ -43,7 +43,7 @@ impl Bags {
     }
 }
 
-impl Embedder for Bags {
+impl Embedder for BagOfWordsEmbedder {
     fn name(&self) -> &str {
         &self.name
     }
@@ -64,19 +64,19 @@ impl Embedder for Bags {
         if let Some(word) = &self.refused
             && texts.iter().any(|text| text.contains(word.as_str()))
         {
-            return Err(ProviderError::lasting(format!("a text with {word:?} is refused")));
+            return Err(ProviderError::permanent(format!("a text with {word:?} is refused")));
         }
         Ok(texts.iter().map(|text| bag(text)).collect())
     }
 }
 
 fn bag(text: &str) -> Vec<f32> {
-    let mut vector = vec![0.0_f32; Bags::DIMS];
+    let mut vector = vec![0.0_f32; BagOfWordsEmbedder::DIMS];
     for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
         let hash = word.bytes().fold(7_usize, |hash, byte| {
             hash.wrapping_mul(31).wrapping_add(usize::from(byte.to_ascii_lowercase()))
         });
-        vector[hash % Bags::DIMS] += 1.0;
+        vector[hash % BagOfWordsEmbedder::DIMS] += 1.0;
     }
     let norm = vector.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-9);
     vector.iter().map(|x| x / norm).collect()

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// What to do with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Act {
+pub enum ScriptedResponse {
     /// Answers with a status, headers and a body.
     Answer(u16, Vec<(&'static str, String)>, String),
     /// Sends the beginning of an answer and closes the connection.
@@ -21,7 +21,7 @@ pub enum Act {
     Hang(Duration),
 }
 
-impl Act {
+impl ScriptedResponse {
     /// Answers with JSON.
     #[must_use]
     pub fn json(body: &(impl ToString + ?Sized)) -> Self {
@@ -43,7 +43,7 @@ impl Act {
 
 /// A request as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct RecordedRequest {
     /// The path, with its query.
     pub path: String,
     /// Names in small letters, and values.
@@ -52,7 +52,7 @@ pub struct Asked {
     pub body: String,
 }
 
-impl Asked {
+impl RecordedRequest {
     /// The value of a header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -63,12 +63,12 @@ impl Asked {
 /// The server. It acts by the script, then by the last act of it over and over.
 pub struct FaultServer {
     url: String,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FaultServerState>>,
 }
 
-struct State {
-    script: VecDeque<Act>,
-    asked: Vec<Asked>,
+struct FaultServerState {
+    script: VecDeque<ScriptedResponse>,
+    asked: Vec<RecordedRequest>,
 }
 
 impl FaultServer {
@@ -78,10 +78,13 @@ impl FaultServer {
     /// Where loopback cannot be listened on.
     #[must_use]
     #[allow(clippy::unwrap_used)]
-    pub fn start(script: impl IntoIterator<Item = Act>) -> Self {
+    pub fn start(script: impl IntoIterator<Item = ScriptedResponse>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let state = Arc::new(Mutex::new(State { script: script.into_iter().collect(), asked: Vec::new() }));
+        let state = Arc::new(Mutex::new(FaultServerState {
+            script: script.into_iter().collect(),
+            asked: Vec::new(),
+        }));
         let shared = Arc::clone(&state);
         // It ends with the process: it only ever waits.
         thread::spawn(move || {
@@ -101,35 +104,35 @@ impl FaultServer {
 
     /// What it was asked so far.
     #[must_use]
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<RecordedRequest> {
         self.lock().asked.clone()
     }
 
     /// Goes on by another script.
-    pub fn follow(&self, script: impl IntoIterator<Item = Act>) {
+    pub fn follow(&self, script: impl IntoIterator<Item = ScriptedResponse>) {
         self.lock().script = script.into_iter().collect();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, FaultServerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Takes one request and acts on it. Connections are not kept.
-fn serve(stream: &TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
+fn serve(stream: &TcpStream, state: &Mutex<FaultServerState>) -> std::io::Result<()> {
     let Some(asked) = read(stream)? else { return Ok(()) };
     let act = {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         state.asked.push(asked);
         match state.script.len() {
-            0 => Act::refuse(404, "nothing is left of the script"),
+            0 => ScriptedResponse::refuse(404, "nothing is left of the script"),
             1 => state.script[0].clone(),
-            _ => state.script.pop_front().unwrap_or(Act::Drop),
+            _ => state.script.pop_front().unwrap_or(ScriptedResponse::Drop),
         }
     };
     let mut out = stream;
     match act {
-        Act::Answer(status, headers, body) => {
+        ScriptedResponse::Answer(status, headers, body) => {
             let mut head =
                 format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n", body.len());
             for (name, value) in headers {
@@ -137,18 +140,18 @@ fn serve(stream: &TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
             }
             out.write_all(format!("{head}\r\n{body}").as_bytes())?;
         }
-        Act::Cut(body) => {
+        ScriptedResponse::Cut(body) => {
             let length = body.len() + 1000;
             out.write_all(format!("HTTP/1.1 200 x\r\ncontent-length: {length}\r\n\r\n{body}").as_bytes())?;
         }
-        Act::Drop => {}
-        Act::Hang(time) => thread::sleep(time),
+        ScriptedResponse::Drop => {}
+        ScriptedResponse::Hang(time) => thread::sleep(time),
     }
     out.flush()?;
     stream.shutdown(Shutdown::Both)
 }
 
-fn read(stream: &TcpStream) -> std::io::Result<Option<Asked>> {
+fn read(stream: &TcpStream) -> std::io::Result<Option<RecordedRequest>> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
@@ -166,5 +169,5 @@ fn read(stream: &TcpStream) -> std::io::Result<Option<Asked>> {
     let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    Ok(Some(Asked { path, headers, body: String::from_utf8_lossy(&body).into_owned() }))
+    Ok(Some(RecordedRequest { path, headers, body: String::from_utf8_lossy(&body).into_owned() }))
 }

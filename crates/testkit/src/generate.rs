@@ -91,7 +91,7 @@ fn step(state: &mut u64) {
 
 /// A number below another, the same each time from the same state.
 #[must_use]
-pub fn draw(state: &mut u64, below: u32) -> u32 {
+pub fn random_below(state: &mut u64, below: u32) -> u32 {
     step(state);
     (*state >> 33) as u32 % below
 }

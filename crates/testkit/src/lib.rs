@@ -11,5 +11,5 @@ pub mod parts;
 pub mod summarizer;
 
 pub use clock::FakeClock;
-pub use embedder::Bags;
-pub use summarizer::Heads;
+pub use embedder::BagOfWordsEmbedder;
+pub use summarizer::PrefixSummarizer;

@@ -3,19 +3,19 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use treering_core::brief::{Brief, Passage};
 use treering_core::policy::Length;
+use treering_core::summary_request::{Passage, SummaryRequest};
 use treering_core::{NodeContent, ProviderError, Summarizer};
 
 /// Keeps the beginning of each passage, in proportion to the length that is asked for. The
 /// same brief gives the same content.
 #[derive(Debug, Default)]
-pub struct Heads {
+pub struct PrefixSummarizer {
     failures: Mutex<VecDeque<ProviderError>>,
     calls: Mutex<u32>,
 }
 
-impl Heads {
+impl PrefixSummarizer {
     /// Fails with these errors first, one a call.
     #[must_use]
     pub fn failing(failures: impl IntoIterator<Item = ProviderError>) -> Self {
@@ -28,7 +28,7 @@ impl Heads {
     }
 }
 
-impl Summarizer for Heads {
+impl Summarizer for PrefixSummarizer {
     fn name(&self) -> &str {
         "heads"
     }
@@ -37,7 +37,7 @@ impl Summarizer for Heads {
         false
     }
 
-    fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError> {
+    fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError> {
         *self.calls.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         if let Some(error) = self.failures.lock().unwrap_or_else(PoisonError::into_inner).pop_front() {
             return Err(error);
@@ -51,7 +51,7 @@ impl Summarizer for Heads {
             text.chars().take(chars).collect()
         };
         let heads = brief.passages.iter().filter_map(|passage| match passage {
-            Passage::Said(said) => Some(head(&said.text)),
+            Passage::Message(said) => Some(head(&said.text)),
             Passage::Node(child) => Some(head(&child.content.overview)),
             Passage::Tool(_) => None,
         });

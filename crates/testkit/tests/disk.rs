@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::Connection;
 use treering_testkit::disk::{
-    CrashState, Disk, Explored, Fault, FaultKind, FaultPoint, FileRole, Log, explore, scratch_folder,
+    CrashState, Disk, DiskTrace, Explored, Fault, FaultKind, FaultPoint, FileRole, explore, scratch_folder,
 };
 
 const FILE: &str = "plain.db";
@@ -61,7 +61,7 @@ fn rows(connection: &Connection) -> rusqlite::Result<Vec<(i64, String)>> {
     statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-fn record(settings: Settings) -> Log {
+fn record(settings: Settings) -> DiskTrace {
     let folder = scratch_folder().unwrap();
     let disk = Disk::watch(folder.path()).unwrap();
     for round in 0..2 {
@@ -94,12 +94,12 @@ fn check(state: &CrashState, folder: &Path) {
     assert_eq!(rows(&open(folder, WAL_FULL)).unwrap().len(), stored.len() + 2);
 }
 
-fn all_states_hold(log: &Log, name: &str) -> Explored {
+fn all_states_hold(log: &DiskTrace, name: &str) -> Explored {
     explore(log, name, STATES, &check).unwrap()
 }
 
 /// Whether one of the crash states breaks a rule. The check reports by panicking, so it is caught here.
-fn some_state_fails(log: &Log, name: &str) -> bool {
+fn some_state_fails(log: &DiskTrace, name: &str) -> bool {
     let broken = AtomicBool::new(false);
     let note = |state: &CrashState, folder: &Path| {
         let is_broken = || catch_unwind(AssertUnwindSafe(|| check(state, folder))).is_err();
@@ -136,7 +136,7 @@ fn settings_that_leave_syncs_out_are_found_out() {
 }
 
 /// Stores rows while one operation goes wrong, and goes on after errors with the same connection.
-fn record_with_fault(fault: Fault) -> Log {
+fn record_with_fault(fault: Fault) -> DiskTrace {
     let folder = scratch_folder().unwrap();
     let disk = Disk::watch(folder.path()).unwrap();
     let mut connection = open(folder.path(), WAL_FULL);
@@ -146,7 +146,7 @@ fn record_with_fault(fault: Fault) -> Log {
             disk.acknowledge(&key.to_string());
         }
     }
-    assert_eq!(disk.faults_struck(), 1, "{fault:?} did not strike");
+    assert_eq!(disk.faults_triggered(), 1, "{fault:?} did not strike");
     disk.log()
 }
 
@@ -173,7 +173,7 @@ fn a_disk_that_lies_about_a_sync_is_found_out() {
 
 /// The process is killed directly after a failed sync, and the next one copies the WAL into the database before it
 /// writes. The WAL still reads as if it were whole, although the disk does not have all of it.
-fn record_kill_after_failed_sync(recover: fn(&Path)) -> Log {
+fn record_kill_after_failed_sync(recover: fn(&Path)) -> DiskTrace {
     let (first, second) = (scratch_folder().unwrap(), scratch_folder().unwrap());
     let disk = Disk::watch(first.path()).unwrap();
     let mut connection = open(first.path(), WAL_FULL);
@@ -184,7 +184,7 @@ fn record_kill_after_failed_sync(recover: fn(&Path)) -> Log {
         key += 1;
     }
     checkpoint(first.path());
-    disk.cut_from_here();
+    disk.crash_from_here();
     disk.inject(Fault { role: FileRole::Wal, point: FaultPoint::Sync, skip: 2, kind: FaultKind::Io });
     while store(&mut connection, key).is_ok() {
         disk.acknowledge(&key.to_string());

@@ -6,7 +6,9 @@ use std::error::Error;
 use std::io::{BufRead as _, Write as _};
 use std::path::PathBuf;
 
-use treering::{Agent, AgentSettings, Incoming, Matching, Models, NewConversation, ProviderOptions, Target};
+use treering::{
+    Agent, AgentOptions, AppendTarget, EntryBatch, Models, NewConversation, ProviderOptions, ReplayDetection,
+};
 use treering_core::ExternalId;
 
 #[allow(clippy::print_stdout)]
@@ -17,12 +19,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let memory = treering::open(&PathBuf::from(folder))?;
     let chat = Models::new(ProviderOptions::default()).chat(provider, model)?;
-    let agent = Agent::new(memory.clone(), chat, AgentSettings::default())?;
+    let agent = Agent::new(memory.clone(), chat, AgentOptions::default())?;
 
     // The same conversation every time, made where it is missing.
     let external_id = Some(ExternalId::new("example".to_owned())?);
-    let target = Target::Named(NewConversation { external_id, ..NewConversation::default() });
-    let begun = memory.append(Incoming { target, entries: Vec::new(), matching: Matching::None })?;
+    let target = AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
+    let begun = memory.append(EntryBatch { target, entries: Vec::new(), matching: ReplayDetection::None })?;
 
     for said in std::io::stdin().lock().lines() {
         let reply = agent.ask_streaming(begun.conversation.id, &said?, &mut |piece| {

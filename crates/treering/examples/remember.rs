@@ -5,7 +5,9 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use treering::{Entry, Incoming, Matching, NewConversation, NewMessage, Role, Target, ThreadName};
+use treering::{
+    AppendTarget, Entry, EntryBatch, NewConversation, NewMessage, ReplayDetection, Role, ThreadName,
+};
 use treering_core::TurnNo;
 use treering_core::ports::Span;
 
@@ -20,8 +22,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let said = |role, text| Entry::message(ThreadName::main(), NewMessage::new(role, text, now));
     let entries =
         vec![said(Role::User, "Which port does staging use?"), said(Role::Assistant, "7410, since March.")];
-    let target = Target::Named(NewConversation::default());
-    let appended = memory.append(Incoming { target, entries, matching: Matching::None })?;
+    let target = AppendTarget::FindOrCreate(NewConversation::default());
+    let appended = memory.append(EntryBatch { target, entries, matching: ReplayDetection::None })?;
 
     let conversation = memory.find(&appended.conversation.slug)?;
     println!("{} in {}", conversation.slug, folder.display());

@@ -48,22 +48,22 @@ pub fn embedder_named(name: &str, options: &EmbedOptions) -> Result<Arc<dyn Embe
     match name {
         StaticEmbedder::NAME => Ok(Arc::new(StaticEmbedder::new())),
         ENCODER_NAME => encoder(options).map_err(Error::Provider),
-        _ => Err(Error::Provider(ProviderError::lasting(format!(
+        _ => Err(Error::Provider(ProviderError::permanent(format!(
             "there is no embedder {name:?}; there are {} and {ENCODER_NAME}",
             StaticEmbedder::NAME
         )))),
     }
 }
 
-type Found = std::result::Result<Arc<dyn Embedder>, ProviderError>;
+type EmbedderResult = std::result::Result<Arc<dyn Embedder>, ProviderError>;
 
 #[cfg(feature = "encoder")]
-fn encoder(options: &EmbedOptions) -> Found {
+fn encoder(options: &EmbedOptions) -> EmbedderResult {
     Ok(Arc::new(treering_providers::Encoder::open(&options.encoder_path)?))
 }
 
 #[cfg(not(feature = "encoder"))]
-fn encoder(_: &EmbedOptions) -> Found {
+fn encoder(_: &EmbedOptions) -> EmbedderResult {
     Err(ProviderError::lasting(
         "this program was built without the encoder; `cargo install --path crates/cli --features encoder` \
          builds one with it, and `embed.model = \"bundled\"` does without",

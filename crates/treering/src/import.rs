@@ -7,15 +7,15 @@ use std::time::UNIX_EPOCH;
 
 use serde::Serialize;
 use treering_core::Timestamp;
-use treering_core::capture::Outcome;
+use treering_core::capture::EntryOutcome;
 use treering_core::slug::as_slug;
-use treering_engine::{Appended, Incoming, Matching, Memory, Target};
+use treering_engine::{AppendReport, AppendTarget, Engine, EntryBatch, ReplayDetection};
 
-use treering_importers::{Format, Found, Identity, Sink, Source, Unreadable, detect};
+use treering_importers::{Format, Identity, ImportError, ImportedConversation, Sink, SourceFile, detect};
 
 /// How to import.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct ImportOptions {
     /// The format; recognised where absent.
     pub format: Option<Format>,
     /// Say what would be done, and do nothing.
@@ -70,7 +70,7 @@ impl FileReport {
             > 0
     }
 
-    fn add(&mut self, appended: &Appended, wanted: Option<String>) {
+    fn add(&mut self, appended: &AppendReport, wanted: Option<String>) {
         self.conversations_new += u64::from(appended.created);
         let given = &appended.conversation.slug;
         if let Some(wanted) = wanted.filter(|wanted| appended.created && wanted != given) {
@@ -78,13 +78,17 @@ impl FileReport {
         }
         for outcome in &appended.outcomes {
             match outcome {
-                Outcome::Message(_) => self.messages_new += 1,
-                Outcome::ToolCall(_) => self.tool_calls_new += 1,
-                Outcome::Finished => self.results_new += 1,
-                Outcome::Thread => self.threads_new += 1,
-                Outcome::Known => self.known += 1,
-                Outcome::Differs => self.skip("entries that differ from what is stored, which was kept"),
-                Outcome::Elsewhere => self.skip("entries that another conversation has already"),
+                EntryOutcome::Message(_) => self.messages_new += 1,
+                EntryOutcome::ToolCall(_) => self.tool_calls_new += 1,
+                EntryOutcome::Finished => self.results_new += 1,
+                EntryOutcome::Thread => self.threads_new += 1,
+                EntryOutcome::AlreadyStored => self.known += 1,
+                EntryOutcome::ContentDiffers => {
+                    self.skip("entries that differ from what is stored, which was kept");
+                }
+                EntryOutcome::InOtherConversation => {
+                    self.skip("entries that another conversation has already");
+                }
             }
         }
     }
@@ -97,7 +101,7 @@ impl FileReport {
 /// A file that was read: its conversations, ready to be stored.
 struct Prepared {
     report: FileReport,
-    conversations: Vec<Incoming>,
+    conversations: Vec<EntryBatch>,
 }
 
 /// What became of all files.
@@ -132,18 +136,18 @@ impl Report {
 /// Imports into a memory.
 pub struct Runner<'a> {
     /// Where to.
-    pub memory: &'a Memory,
+    pub memory: &'a Engine,
     /// How.
-    pub options: Options,
+    pub options: ImportOptions,
 }
 
 impl Runner<'_> {
     /// The files at these paths, folders searched, the oldest change first.
-    pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Unreadable> {
+    pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ImportError> {
         let mut files = Vec::new();
         for path in paths {
             let found = fs::metadata(path)
-                .map_err(|error| Unreadable(format!("cannot read {}: {error}", path.display())))?;
+                .map_err(|error| ImportError(format!("cannot read {}: {error}", path.display())))?;
             if found.is_dir() {
                 search(path, &mut files);
             } else {
@@ -180,7 +184,7 @@ impl Runner<'_> {
 
     /// Imports a source that is in memory.
     pub fn text(&self, name: &str, text: String) -> treering_engine::Result<FileReport> {
-        let source = Source { path: name.into(), text, modified: self.memory.clock().now() };
+        let source = SourceFile { path: name.into(), text, modified: self.memory.clock().now() };
         self.store(self.prepare(&source))
     }
 
@@ -192,7 +196,7 @@ impl Runner<'_> {
         match fs::read(path).map(String::from_utf8) {
             Ok(Ok(text)) => {
                 let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
-                self.prepare(&Source { path: path.to_path_buf(), text, modified: modified(path) })
+                self.prepare(&SourceFile { path: path.to_path_buf(), text, modified: modified(path) })
             }
             Ok(Err(error)) => {
                 let at = error.utf8_error().valid_up_to();
@@ -203,7 +207,7 @@ impl Runner<'_> {
     }
 
     /// Reads a source and makes it ready to be stored.
-    fn prepare(&self, source: &Source) -> Prepared {
+    fn prepare(&self, source: &SourceFile) -> Prepared {
         let mut report = FileReport { path: source.path.clone(), ..FileReport::default() };
         let Some(format) = self.options.format.or_else(|| detect(source)) else {
             report.error = Some(unrecognised(source));
@@ -212,7 +216,7 @@ impl Runner<'_> {
         report.format = Some(format);
         let mut conversations = Vec::new();
         let mut old = 0;
-        let mut take = |found: Found| {
+        let mut take = |found: ImportedConversation| {
             report.conversations += 1;
             let ended = found.last_moment();
             if self.options.since.is_some_and(|since| ended.is_some_and(|ended| ended < since)) {
@@ -244,8 +248,10 @@ impl Runner<'_> {
         let Prepared { mut report, conversations } = prepared;
         for incoming in conversations {
             let wanted = match &incoming.target {
-                Target::Named(about) | Target::Lineage(about) => about.slug.as_deref().map(as_slug),
-                Target::Existing(_) => None,
+                AppendTarget::FindOrCreate(about) | AppendTarget::MatchContent(about) => {
+                    about.slug.as_deref().map(as_slug)
+                }
+                AppendTarget::Existing(_) => None,
             };
             let appended = match self.options.dry_run {
                 true => self.memory.preview(incoming),
@@ -262,20 +268,22 @@ impl Runner<'_> {
         Ok(report)
     }
 
-    fn incoming(found: Found) -> Incoming {
-        let Found { about, identity, entries } = found;
+    fn incoming(found: ImportedConversation) -> EntryBatch {
+        let ImportedConversation { about, identity, entries } = found;
         let (target, matching) = match identity {
-            Identity::Named => (Target::Named(about), Matching::None),
-            Identity::NamedEverywhere => (Target::Named(about), Matching::Everywhere),
-            Identity::ByPosition => (Target::Named(about), Matching::Position),
-            Identity::ByContent => (Target::Lineage(about), Matching::Position),
+            Identity::Named => (AppendTarget::FindOrCreate(about), ReplayDetection::None),
+            Identity::NamedEverywhere => {
+                (AppendTarget::FindOrCreate(about), ReplayDetection::AcrossConversations)
+            }
+            Identity::ByPosition => (AppendTarget::FindOrCreate(about), ReplayDetection::Position),
+            Identity::ByContent => (AppendTarget::MatchContent(about), ReplayDetection::Position),
         };
-        Incoming { target, entries, matching }
+        EntryBatch { target, entries, matching }
     }
 }
 
 /// Why a source is of no known format, as far as that can be told.
-fn unrecognised(source: &Source) -> String {
+fn unrecognised(source: &SourceFile) -> String {
     let text = source.text.trim();
     if text.is_empty() {
         return "it is empty".into();

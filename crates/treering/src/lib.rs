@@ -45,9 +45,9 @@ pub use treering_core::{
     ToolResult,
 };
 pub use treering_engine::{
-    Agent, AgentSettings, Appended, Context, ContextRequest, Error, Incoming, Matching, Memory,
-    NewConversation, Parts, Query, Reply, Result, Scope, SearchSettings, Target, Update, WorkSettings,
-    Worker, WorkerHandle,
+    Agent, AgentOptions, AppendReport, AppendTarget, Context, ContextRequest, Engine, EngineParts,
+    EntryBatch, Error, JobScope, NewConversation, Query, ReplayDetection, Reply, Result, SearchOptions,
+    Update, WorkOptions, Worker, WorkerHandle,
 };
 pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
 pub use treering_stores::{BackupContents, EmbeddedStore, Sync};
@@ -70,11 +70,11 @@ pub struct Options {
     /// When windows and groups seal.
     pub policy: Policy,
     /// How background work is done.
-    pub work: WorkSettings,
+    pub work: WorkOptions,
     /// What may be spent on models, and what they cost.
     pub spend: SpendOptions,
     /// How search is done.
-    pub search: SearchSettings,
+    pub search: SearchOptions,
 }
 
 /// Replaces the store in a folder by a backup that [`Memory::backup`] made, and creates the folder where it is missing.
@@ -89,19 +89,19 @@ pub fn inspect_backup(backup: &Path) -> Result<BackupContents> {
 }
 
 /// Opens the memory in a folder with everything at its default, making it where it is missing.
-pub fn open(home: &Path) -> Result<Memory> {
+pub fn open(home: &Path) -> Result<Engine> {
     open_with(home, Options::default())
 }
 
 /// Opens the memory in a folder, with models of its own.
-pub fn open_with(home: &Path, options: Options) -> Result<Memory> {
+pub fn open_with(home: &Path, options: Options) -> Result<Engine> {
     let models = Models::new(options.providers.clone());
-    open_on(home, options, &models)
+    open_with_models(home, options, &models)
 }
 
 /// Opens the memory in a folder, with models that others ask as well. The one place where adapters are chosen and
 /// joined.
-pub fn open_on(home: &Path, options: Options, models: &Models) -> Result<Memory> {
+pub fn open_with_models(home: &Path, options: Options, models: &Models) -> Result<Engine> {
     let Options { sync, tokenizer, mut embed, summarize, providers, tenant, mut policy, work, spend, search } =
         options;
     embed.encoder_path = home.join(embed.encoder_path);
@@ -112,12 +112,12 @@ pub fn open_on(home: &Path, options: Options, models: &Models) -> Result<Memory>
     let other_embedders = others.filter_map(|name| embedder_named(name, &embed).ok()).collect();
     let tokenizer = tokenizers::tokenizer(home, &tokenizer)?;
     let store = EmbeddedStore::open(home, sync)?;
-    let parts = Parts {
+    let parts = EngineParts {
         store: Arc::new(store),
         tokenizer,
         clock: Arc::new(treering_engine::SystemClock),
         summarizer,
-        stand_in: Some(Arc::new(Extractive)),
+        fallback: Some(Arc::new(Extractive)),
         embedder,
         other_embedders,
         policy,
@@ -125,5 +125,5 @@ pub fn open_on(home: &Path, options: Options, models: &Models) -> Result<Memory>
         spend: prices::settings(spend, providers.quotas())?,
         search,
     };
-    Ok(Memory::new(parts, tenant))
+    Ok(Engine::new(parts, tenant))
 }

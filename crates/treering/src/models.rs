@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use treering_core::brief::{Brief, Strategy};
 use treering_core::quota::Quota;
-use treering_core::{Chat, Embedder, NodeContent, Policy, ProviderError, Summarizer, prompt};
+use treering_core::summary_request::{Strategy, SummaryRequest};
+use treering_core::{ChatModel, Embedder, NodeContent, Policy, ProviderError, Summarizer, prompt};
 use treering_providers::Extractive;
 
 use crate::{Error, Result};
@@ -47,12 +47,12 @@ pub struct ProviderOptions {
     /// How long a connection may take.
     pub connect_timeout: Duration,
     /// Each provider, by its name.
-    pub providers: BTreeMap<&'static str, ProviderOption>,
+    pub providers: BTreeMap<&'static str, EndpointOptions>,
 }
 
 /// How one provider is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProviderOption {
+pub struct EndpointOptions {
     /// The address that paths are added to.
     pub base_url: String,
     /// The environment variable with the key; none where it is empty.
@@ -77,7 +77,7 @@ pub const PROVIDERS: [(&str, &str, &str); 5] = [
 impl Default for ProviderOptions {
     fn default() -> Self {
         let provider = |(name, base_url, key): (&'static str, &str, &str)| {
-            let option = ProviderOption {
+            let option = EndpointOptions {
                 base_url: base_url.into(),
                 api_key_env: key.into(),
                 timeout: Duration::from_secs(120),
@@ -120,19 +120,19 @@ pub(crate) fn summarizer(
     let prompts = match own_prompts(&home.join(&options.prompts)) {
         Ok(prompts) => prompts,
         // Nobody is kept from storing by a prompt: the stand-in writes, and says why.
-        Err(error) => return Ok(Arc::new(Prevented { name: chat.name().to_owned(), error })),
+        Err(error) => return Ok(Arc::new(UnavailableSummarizer { name: chat.name().to_owned(), error })),
     };
     policy.prompts = prompts.iter().map(|(strategy, text)| (*strategy, prompt::version_of(text))).collect();
-    over(chat, options.temperature, prompts).map_err(Error::Provider)
+    model_summarizer(chat, options.temperature, prompts).map_err(Error::Provider)
 }
 
 /// A summariser that cannot be asked as things stand.
-struct Prevented {
+struct UnavailableSummarizer {
     name: String,
     error: ProviderError,
 }
 
-impl Summarizer for Prevented {
+impl Summarizer for UnavailableSummarizer {
     fn name(&self) -> &str {
         &self.name
     }
@@ -141,37 +141,37 @@ impl Summarizer for Prevented {
         true
     }
 
-    fn summarise(&self, _: &Brief) -> Answer<NodeContent> {
+    fn summarize(&self, _: &SummaryRequest) -> ProviderResult<NodeContent> {
         Err(self.error.clone())
     }
 }
 
 /// The prompts in a folder: files named after strategies.
-pub fn own_prompts(folder: &Path) -> Answer<BTreeMap<Strategy, String>> {
+pub fn own_prompts(folder: &Path) -> ProviderResult<BTreeMap<Strategy, String>> {
     let mut prompts = BTreeMap::new();
     for strategy in Strategy::ALL {
         let path = folder.join(format!("{strategy}.md"));
         match std::fs::read_to_string(&path) {
             Ok(text) if !text.trim().is_empty() => drop(prompts.insert(strategy, text)),
-            Ok(_) => return Err(ProviderError::lasting(format!("the prompt {} is empty", path.display()))),
+            Ok(_) => return Err(ProviderError::permanent(format!("the prompt {} is empty", path.display()))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
-                return Err(ProviderError::lasting(format!("cannot read {}: {error}", path.display())));
+                return Err(ProviderError::permanent(format!("cannot read {}: {error}", path.display())));
             }
         }
     }
     Ok(prompts)
 }
 
-type Answer<T> = std::result::Result<T, ProviderError>;
+type ProviderResult<T> = std::result::Result<T, ProviderError>;
 
 /// A provider of this name, or why there is none.
-fn known(name: &str) -> Answer<()> {
+fn known(name: &str) -> ProviderResult<()> {
     match PROVIDERS.iter().any(|(other, ..)| *other == name) {
         true => Ok(()),
         false => {
             let names = PROVIDERS.map(|(name, ..)| name).join(", ");
-            Err(ProviderError::lasting(format!("there is no provider {name:?}; there are {names}")))
+            Err(ProviderError::permanent(format!("there is no provider {name:?}; there are {names}")))
         }
     }
 }
@@ -179,7 +179,7 @@ fn known(name: &str) -> Answer<()> {
 #[cfg(feature = "remote")]
 pub use remote::Models;
 #[cfg(feature = "remote")]
-use remote::over;
+use remote::model_summarizer;
 
 #[cfg(feature = "remote")]
 mod remote {
@@ -188,8 +188,8 @@ mod remote {
     use std::sync::{Mutex, PoisonError};
 
     use treering_providers::ModelSummarizer;
-    use treering_providers::http::{Client, Endpoint, Key};
-    use treering_providers::remote::{self, Wire};
+    use treering_providers::http::{Client, Credential, Endpoint};
+    use treering_providers::remote::{self, ApiProtocol};
 
     use super::*;
 
@@ -207,7 +207,7 @@ mod remote {
         }
 
         /// A model to talk to.
-        pub fn chat(&self, provider: &str, model: &str) -> Answer<Arc<dyn Chat>> {
+        pub fn chat(&self, provider: &str, model: &str) -> ProviderResult<Arc<dyn ChatModel>> {
             let client = self.client(provider, model)?;
             Ok(remote::chat(wire(provider), client, model))
         }
@@ -218,15 +218,15 @@ mod remote {
             provider: &str,
             model: &str,
             dims: Option<usize>,
-        ) -> Answer<Arc<dyn Embedder>> {
+        ) -> ProviderResult<Arc<dyn Embedder>> {
             let client = self.client(provider, model)?;
             remote::embedder(wire(provider), client, model, dims)
         }
 
-        fn client(&self, provider: &str, model: &str) -> Answer<Client> {
+        fn client(&self, provider: &str, model: &str) -> ProviderResult<Client> {
             known(provider)?;
             if model.is_empty() {
-                return Err(ProviderError::lasting(format!("no model of {provider} is named")));
+                return Err(ProviderError::permanent(format!("no model of {provider} is named")));
             }
             let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(client) = clients.get(provider) {
@@ -237,16 +237,16 @@ mod remote {
             Ok(client)
         }
 
-        fn endpoint(&self, provider: &str) -> Answer<Endpoint> {
+        fn endpoint(&self, provider: &str) -> ProviderResult<Endpoint> {
             let option = self.options.providers.get(provider);
             let option =
-                option.ok_or_else(|| ProviderError::lasting(format!("{provider} is not configured")))?;
+                option.ok_or_else(|| ProviderError::permanent(format!("{provider} is not configured")))?;
             let variable = Some(option.api_key_env.clone()).filter(|variable| !variable.is_empty());
             let key =
                 variable.as_ref().and_then(|name| std::env::var(name).ok()).filter(|key| !key.is_empty());
             Ok(Endpoint {
-                lacks_key: variable.filter(|_| key.is_none()),
-                key: key.map(Key::new),
+                missing_key_variable: variable.filter(|_| key.is_none()),
+                key: key.map(Credential::new),
                 connect_timeout: self.options.connect_timeout,
                 timeout: option.timeout,
                 redact: self.options.redact,
@@ -255,21 +255,21 @@ mod remote {
         }
     }
 
-    fn wire(provider: &str) -> Wire {
+    fn wire(provider: &str) -> ApiProtocol {
         match provider {
-            "openai" => Wire::OpenAi,
-            "anthropic" => Wire::Anthropic,
-            "gemini" => Wire::Gemini,
-            "ollama" => Wire::Ollama,
-            _ => Wire::Compatible,
+            "openai" => ApiProtocol::OpenAi,
+            "anthropic" => ApiProtocol::Anthropic,
+            "gemini" => ApiProtocol::Gemini,
+            "ollama" => ApiProtocol::Ollama,
+            _ => ApiProtocol::Compatible,
         }
     }
 
-    pub(super) fn over(
-        chat: Arc<dyn Chat>,
+    pub(super) fn model_summarizer(
+        chat: Arc<dyn ChatModel>,
         temperature: f32,
         prompts: BTreeMap<Strategy, String>,
-    ) -> Answer<Arc<dyn Summarizer>> {
+    ) -> ProviderResult<Arc<dyn Summarizer>> {
         Ok(Arc::new(ModelSummarizer::new(chat, temperature, prompts)))
     }
 }
@@ -296,21 +296,26 @@ mod local {
         }
 
         /// Says that there is none.
-        pub fn chat(&self, provider: &str, _: &str) -> Answer<Arc<dyn Chat>> {
+        pub fn chat(&self, provider: &str, _: &str) -> ProviderResult<Arc<dyn ChatModel>> {
             known(provider).and_then(|()| Err(without()))
         }
 
         /// Says that there is none.
-        pub fn embedder(&self, provider: &str, _: &str, _: Option<usize>) -> Answer<Arc<dyn Embedder>> {
+        pub fn embedder(
+            &self,
+            provider: &str,
+            _: &str,
+            _: Option<usize>,
+        ) -> ProviderResult<Arc<dyn Embedder>> {
             known(provider).and_then(|()| Err(without()))
         }
     }
 
     pub(super) fn over(
-        _: Arc<dyn Chat>,
+        _: Arc<dyn ChatModel>,
         _: f32,
         _: BTreeMap<Strategy, String>,
-    ) -> Answer<Arc<dyn Summarizer>> {
+    ) -> ProviderResult<Arc<dyn Summarizer>> {
         Err(without())
     }
 
@@ -356,8 +361,8 @@ mod tests {
         std::fs::write(home.path().join("prompts/detailed.md"), "Tell it in verse.").unwrap();
         summarizer(&mut policy).unwrap();
         let first = treering_core::Level::FIRST;
-        assert_eq!(policy.manner(first).prompt, prompt::version_of("Tell it in verse."));
-        assert_eq!(policy.manner(first.above()).prompt, prompt::version(Strategy::Thematic));
+        assert_eq!(policy.style(first).prompt, prompt::version_of("Tell it in verse."));
+        assert_eq!(policy.style(first.above()).prompt, prompt::version(Strategy::Thematic));
         std::fs::write(home.path().join("prompts/concise.md"), " \n").unwrap();
         let refused = super::own_prompts(&home.path().join("prompts")).unwrap_err().to_string();
         assert!(refused.contains("concise.md is empty"), "{refused}");

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use treering_core::Invalid;
 use treering_core::quota::Quota;
 use treering_core::spend::{Caps, Price, Prices};
-use treering_engine::SpendSettings;
+use treering_engine::SpendLimits;
 
 /// List prices, without discounts for caches or batches.
 const TABLE: &str = include_str!("../prices.json");
@@ -21,7 +21,7 @@ pub struct SpendOptions {
 }
 
 #[derive(Deserialize)]
-struct Table {
+struct PriceTable {
     date: String,
     /// What is read, and what is written.
     models: BTreeMap<String, [f64; 2]>,
@@ -31,12 +31,12 @@ struct Table {
 pub(crate) fn settings(
     options: SpendOptions,
     quotas: BTreeMap<String, Quota>,
-) -> Result<SpendSettings, Invalid> {
-    let table: Table =
+) -> Result<SpendLimits, Invalid> {
+    let table: PriceTable =
         serde_json::from_str(TABLE).map_err(|error| Invalid::new("table of prices", error.to_string()))?;
     let listed = table.models.into_iter().map(|(name, [input, output])| (name, Price { input, output }));
     let models = listed.chain(options.prices).collect();
-    Ok(SpendSettings { caps: options.caps, prices: Prices { date: table.date, models }, quotas })
+    Ok(SpendLimits { caps: options.caps, prices: Prices { date: table.date, models }, quotas })
 }
 
 #[cfg(test)]

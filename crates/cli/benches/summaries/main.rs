@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use treering_core::acceptance::accept;
-use treering_core::brief::{Brief, Passage, Said, Strategy};
 use treering_core::node::{Level, NodeContent};
 use treering_core::policy::Length;
+use treering_core::summary_request::{MessagePassage, Passage, Strategy, SummaryRequest};
 use treering_core::{Role, Summarizer, Timestamp};
 use treering_providers::Extractive;
 
@@ -54,18 +54,23 @@ fn mark(reached: bool) -> &'static str {
 
 fn said(author: &str, text: &str) -> Passage {
     let at = Timestamp::from_micros(0);
-    Passage::Said(Said { role: Role::User, author: Some(author.to_owned()), at, text: text.to_owned() })
+    Passage::Message(MessagePassage {
+        role: Role::User,
+        author: Some(author.to_owned()),
+        at,
+        text: text.to_owned(),
+    })
 }
 
-fn brief(passages: Vec<Passage>, share: impl Fn(&Brief) -> f32) -> Brief {
+fn brief(passages: Vec<Passage>, share: impl Fn(&SummaryRequest) -> f32) -> SummaryRequest {
     let (level, strategy, length) = (Level::FIRST, Strategy::Concise, Length::Keep(1.0));
-    let mut brief = Brief::new(level, strategy, length, true, passages);
+    let mut brief = SummaryRequest::new(level, strategy, length, true, passages);
     brief.length = Length::Keep(share(&brief));
     brief
 }
 
-fn summarise(brief: &Brief) -> NodeContent {
-    Extractive.summarise(brief).unwrap()
+fn summarise(brief: &SummaryRequest) -> NodeContent {
+    Extractive.summarize(brief).unwrap()
 }
 
 /// ROUGE F1 at reference length: every summary is cut to as many words as its reference has.

@@ -3,14 +3,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use treering_core::common;
 use treering_core::sentence;
+use treering_core::word_weights;
 
 use crate::rouge::tokens;
 
 /// The content words of a text, by their stems.
 pub(crate) fn content(text: &str) -> HashSet<String> {
-    tokens(text).into_iter().filter(|word| common::weight(word) > 0.0).collect()
+    tokens(text).into_iter().filter(|word| word_weights::weight(word) > 0.0).collect()
 }
 
 /// The beginning, in words.
@@ -77,7 +77,7 @@ fn sentences<'a>(turns: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
 fn ranked(sentences: &[(&str, &str)]) -> Vec<usize> {
     let words: Vec<Vec<String>> = sentences
         .iter()
-        .map(|(_, text)| tokens(text).into_iter().filter(|word| common::weight(word) > 0.0).collect())
+        .map(|(_, text)| tokens(text).into_iter().filter(|word| word_weights::weight(word) > 0.0).collect())
         .collect();
     let mut centre: HashMap<&str, f64> = HashMap::new();
     for word in words.iter().flatten() {

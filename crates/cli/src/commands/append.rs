@@ -5,12 +5,14 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use treering_core::{
     Entry, EntryKind, ExternalId, ForkPoint, MessageIdx, NewMessage, Role, ThreadName, Timestamp,
 };
-use treering_engine::{Appended, Incoming, Matching, Memory, NewConversation, Target, normalise_cwd};
+use treering_engine::{
+    AppendReport, AppendTarget, Engine, EntryBatch, NewConversation, ReplayDetection, normalize_cwd,
+};
 
-use super::Failure;
+use super::CliError;
 use super::output::{BOLD, Output, count, paint};
 use super::work::catch_up;
-use treering::jsonl::{self, Line};
+use treering::jsonl::{self, JsonLine};
 use treering_server::views::AppendedView;
 
 /// The most lines that share a commit.
@@ -70,7 +72,7 @@ pub(super) struct Args {
     no_tree: bool,
 }
 
-pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let target = target(args, memory)?;
     let by_flags = args.user.is_some() || args.assistant.is_some() || args.text.is_some();
     if by_flags || !args.tools.is_empty() {
@@ -83,35 +85,35 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         };
     }
     if io::stdin().is_terminal() {
-        return Err(Failure::Usage(
+        return Err(CliError::Usage(
             "nothing to append; give --user and --assistant, or JSON lines on standard input".into(),
         ));
     }
-    if args.no_tree || !memory.works_at_once() {
-        return follow(target, memory, output);
+    if args.no_tree || !memory.is_local() {
+        return append_stdin(target, memory, output);
     }
     // Summaries are written beside, so that no line waits for them.
-    let worker = memory.work_in_background()?;
-    let followed = follow(target, memory, output);
+    let worker = memory.spawn_worker()?;
+    let followed = append_stdin(target, memory, output);
     drop(worker);
     followed.and_then(|()| catch_up(memory, None, output))
 }
 
-fn target(args: &Args, memory: &Memory) -> Result<Target, Failure> {
+fn target(args: &Args, memory: &Engine) -> Result<AppendTarget, CliError> {
     if let Some(reference) = &args.conversation {
-        return Ok(Target::Existing(memory.find(reference)?.id));
+        return Ok(AppendTarget::Existing(memory.find(reference)?.id));
     }
     let external_id = args.key.as_ref().map(|key| ExternalId::new(key.clone())).transpose()?;
-    Ok(Target::Named(NewConversation {
+    Ok(AppendTarget::FindOrCreate(NewConversation {
         external_id,
         title: args.title.clone(),
-        naming: treering_core::Naming::Source,
-        cwd: Some(normalise_cwd(args.cwd.as_deref().unwrap_or("."))),
+        naming: treering_core::TitleSource::Source,
+        cwd: Some(normalize_cwd(args.cwd.as_deref().unwrap_or("."))),
         ..NewConversation::default()
     }))
 }
 
-fn entries(args: &Args, memory: &Memory) -> Result<Vec<Entry>, Failure> {
+fn entries(args: &Args, memory: &Engine) -> Result<Vec<Entry>, CliError> {
     let thread = args.thread.as_deref().map(str::parse::<ThreadName>).transpose()?.unwrap_or_default();
     let at = args.at.unwrap_or_else(|| memory.clock().now());
     let mut kinds = Vec::new();
@@ -119,7 +121,7 @@ fn entries(args: &Args, memory: &Memory) -> Result<Vec<Entry>, Failure> {
         let after = ForkPoint::Position(MessageIdx(idx));
         kinds.push(EntryKind::Fork { parent: ThreadName::main(), after });
     }
-    let id = |part: Option<&str>| -> Result<Option<ExternalId>, Failure> {
+    let id = |part: Option<&str>| -> Result<Option<ExternalId>, CliError> {
         let Some(id) = &args.external_id else { return Ok(None) };
         Ok(Some(ExternalId::new(part.map_or_else(|| id.clone(), |part| format!("{id}/{part}")))?))
     };
@@ -139,7 +141,9 @@ fn entries(args: &Args, memory: &Memory) -> Result<Vec<Entry>, Failure> {
     }
     for (order, tool) in args.tools.iter().enumerate() {
         let mut call = jsonl::parse_tool_call(tool, at).map_err(|error| {
-            Failure::Usage(format!("--tool {tool}: {error}; expected {{\"name\":…,\"args\":…,\"result\":…}}"))
+            CliError::Usage(format!(
+                "--tool {tool}: {error}; expected {{\"name\":…,\"args\":…,\"result\":…}}"
+            ))
         })?;
         call.external_id = call.external_id.or(id(Some(&format!("tool-{order}")))?);
         kinds.push(EntryKind::ToolCall(call));
@@ -150,11 +154,11 @@ fn entries(args: &Args, memory: &Memory) -> Result<Vec<Entry>, Failure> {
     Ok(kinds.into_iter().map(|kind| Entry { thread: thread.clone(), kind }).collect())
 }
 
-fn store(memory: &Memory, target: Target, entries: Vec<Entry>) -> Result<Appended, Failure> {
-    Ok(memory.append(Incoming { target, entries, matching: Matching::None })?)
+fn store(memory: &Engine, target: AppendTarget, entries: Vec<Entry>) -> Result<AppendReport, CliError> {
+    Ok(memory.append(EntryBatch { target, entries, matching: ReplayDetection::None })?)
 }
 
-fn acknowledge(appended: &Appended, output: &Output) -> Result<(), Failure> {
+fn acknowledge(appended: &AppendReport, output: &Output) -> Result<(), CliError> {
     let view = AppendedView::of(appended);
     output.show(&view, |out| {
         let mut facts = vec![count(view.messages.len() as u64, "message")];
@@ -175,7 +179,7 @@ fn acknowledge(appended: &Appended, output: &Output) -> Result<(), Failure> {
 
 /// Follows standard input: lines that are there together share a commit, and each commit is
 /// acknowledged by a line of its own as soon as it is durable.
-fn follow(mut target: Target, memory: &Memory, output: &Output) -> Result<(), Failure> {
+fn append_stdin(mut target: AppendTarget, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let mut input = BufReader::with_capacity(1 << 18, io::stdin().lock());
     let mut number = 0_u64;
     loop {
@@ -191,10 +195,10 @@ fn follow(mut target: Target, memory: &Memory, output: &Output) -> Result<(), Fa
             number += 1;
             let parsed = parse(&line, number, memory.clock().now());
             match parsed {
-                Ok(None | Some(Line::Header)) => {}
-                Ok(Some(Line::Entries(more))) => entries.extend(more),
-                Ok(Some(Line::Conversation(about))) => {
-                    next_target = Some(Target::Named(*about));
+                Ok(None | Some(JsonLine::Header)) => {}
+                Ok(Some(JsonLine::Entries(more))) => entries.extend(more),
+                Ok(Some(JsonLine::Conversation(about))) => {
+                    next_target = Some(AppendTarget::FindOrCreate(*about));
                     break;
                 }
                 Err(error) => {
@@ -211,7 +215,7 @@ fn follow(mut target: Target, memory: &Memory, output: &Output) -> Result<(), Fa
         }
         if !entries.is_empty() {
             let appended = store(memory, target.clone(), entries)?;
-            target = Target::Existing(appended.conversation.id);
+            target = AppendTarget::Existing(appended.conversation.id);
             print_line(&appended, output)?;
         }
         if let Some(next) = next_target {
@@ -223,20 +227,20 @@ fn follow(mut target: Target, memory: &Memory, output: &Output) -> Result<(), Fa
     }
 }
 
-fn parse(line: &[u8], number: u64, now: Timestamp) -> Result<Option<Line>, Failure> {
+fn parse(line: &[u8], number: u64, now: Timestamp) -> Result<Option<JsonLine>, CliError> {
     let text = std::str::from_utf8(line)
-        .map_err(|_| Failure::Usage(format!("line {number} is not UTF-8; lines before it are stored")))?;
+        .map_err(|_| CliError::Usage(format!("line {number} is not UTF-8; lines before it are stored")))?;
     if text.trim().is_empty() {
         return Ok(None);
     }
     let parsed = jsonl::parse_line(text, now);
     parsed
         .map(Some)
-        .map_err(|error| Failure::Usage(format!("line {number}: {error}; lines before it are stored")))
+        .map_err(|error| CliError::Usage(format!("line {number}: {error}; lines before it are stored")))
 }
 
 /// One line a commit, flushed at once: whoever waits for the acknowledgement gets it.
-fn print_line(appended: &Appended, output: &Output) -> Result<(), Failure> {
+fn print_line(appended: &AppendReport, output: &Output) -> Result<(), CliError> {
     if output.json {
         let mut out = io::stdout().lock();
         serde_json::to_writer(&mut out, &AppendedView::of(appended))?;

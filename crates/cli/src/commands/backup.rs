@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use treering_engine::Memory;
+use treering_engine::Engine;
 
-use super::Failure;
+use super::CliError;
 use super::output::{DIM, GOOD, Output, count, paint, size};
 use treering::BackupContents;
 
@@ -28,10 +28,10 @@ struct View {
     bytes: u64,
 }
 
-pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     memory.backup(&args.file)?;
     let BackupContents { conversations, messages, schema_version, bytes } =
-        treering::inspect_backup(&args.file).map_err(Failure::Backup)?;
+        treering::inspect_backup(&args.file).map_err(CliError::Backup)?;
     let view = View { file: args.file.clone(), conversations, messages, schema_version, bytes };
     output.show(&view, |out| {
         let held = format!("{}, {}", count(conversations, "conversation"), count(messages, "message"));

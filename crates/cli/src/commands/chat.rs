@@ -3,20 +3,20 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use serde::Serialize;
-use treering_core::chat::End;
-use treering_core::{Conversation, ConversationId, Naming, text};
+use treering_core::chat::FinishReason;
+use treering_core::{Conversation, ConversationId, TitleSource, text};
 use treering_engine::{
-    Agent, AgentSettings, Context, Error, Incoming, Matching, Memory, NewConversation, Reply, Target,
-    normalise_cwd,
+    Agent, AgentOptions, AppendTarget, Context, Engine, EntryBatch, Error, NewConversation, ReplayDetection,
+    Reply, normalize_cwd,
 };
 
 use super::output::{BOLD, DIM, Output, count, grouped, paint};
 use super::show::named_or_latest;
-use super::{Failure, Global, context, work};
+use super::{CliError, Global, context, work};
 use treering::models::{Models, ProviderOptions};
 
 /// What to do where no model is set.
-pub(super) const HOW_TO_SET_A_MODEL: &str = "set chat.model to a provider and its model, for example\n  \
+pub(super) const NO_MODEL_HINT: &str = "set chat.model to a provider and its model, for example\n  \
     treering --set chat.model=ollama/llama3.2 chat\n  \
     treering --set chat.model=openai/gpt-6-luna chat         with OPENAI_API_KEY in the environment\n\
     or write it into the settings (`treering config` says where); docs/models.md has every provider";
@@ -52,15 +52,15 @@ pub(super) struct Args {
     budget: Option<u32>,
 }
 
-pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), CliError> {
     let settings = global.load()?.settings;
     let Some((provider, model)) = settings.chat.model(&settings.summarize) else {
-        return Err(Failure::NoModel);
+        return Err(CliError::NoModel);
     };
     let models = Models::new(ProviderOptions::from(&settings.providers));
     let chat = models.chat(provider, model).map_err(Error::Provider)?;
     let said = Some(settings.chat.instructions.as_str()).filter(|text| !text.trim().is_empty());
-    let agent_settings = AgentSettings {
+    let agent_settings = AgentOptions {
         instructions: Some(said.unwrap_or(INSTRUCTIONS).to_owned()),
         budget: Some(args.budget.unwrap_or(settings.context.budget)),
         profile: Some(settings.profile(&settings.context.profile)?),
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), F
         (reference, _) => Some(named_or_latest(reference.as_deref(), &memory)?),
     };
     let agent = Agent::new(memory.clone(), chat, agent_settings)?;
-    let mut talk = Talk {
+    let mut talk = ChatSession {
         memory: &memory,
         agent,
         output,
@@ -89,12 +89,12 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), F
     }
     let conversation = talk.conversation;
     drop(talk);
-    if memory.works_at_once() { work::catch_up(&memory, conversation, output) } else { Ok(()) }
+    if memory.is_local() { work::catch_up(&memory, conversation, output) } else { Ok(()) }
 }
 
 /// A talk that goes on.
-struct Talk<'a> {
-    memory: &'a Memory,
+struct ChatSession<'a> {
+    memory: &'a Engine,
     agent: Agent,
     output: &'a Output,
     title: Option<String>,
@@ -117,8 +117,8 @@ struct View<'a> {
     redacted: String,
 }
 
-impl Talk<'_> {
-    fn with_a_person(&mut self, known: Option<&Conversation>) -> Result<(), Failure> {
+impl ChatSession<'_> {
+    fn with_a_person(&mut self, known: Option<&Conversation>) -> Result<(), CliError> {
         let remembered = known.map_or_else(
             || "a new conversation".to_owned(),
             |it| format!("{}, {} remembered", it.slug, count(it.totals.turns.into(), "turn")),
@@ -140,7 +140,7 @@ impl Talk<'_> {
                 "/receipt" => self.receipt()?,
                 said => match self.turn(said) {
                     // Whoever talks can say it again.
-                    Err(Failure::Engine(error @ Error::Unanswered(_))) => {
+                    Err(CliError::Engine(error @ Error::Unanswered(_))) => {
                         writeln!(anstream::stdout())?;
                         self.output.error(&error.to_string(), error.hint().as_deref());
                     }
@@ -151,7 +151,7 @@ impl Talk<'_> {
     }
 
     /// Every line is a turn.
-    fn with_lines(&mut self) -> Result<(), Failure> {
+    fn with_lines(&mut self) -> Result<(), CliError> {
         for line in io::stdin().lock().lines() {
             let line = line?;
             if !line.trim().is_empty() {
@@ -161,7 +161,7 @@ impl Talk<'_> {
         Ok(())
     }
 
-    fn turn(&mut self, said: &str) -> Result<(), Failure> {
+    fn turn(&mut self, said: &str) -> Result<(), CliError> {
         let id = match self.conversation {
             Some(id) => id,
             None => self.begin(said)?,
@@ -178,21 +178,25 @@ impl Talk<'_> {
     }
 
     /// Makes a conversation that is called after what is said first.
-    fn begin(&mut self, said: &str) -> Result<ConversationId, Failure> {
+    fn begin(&mut self, said: &str) -> Result<ConversationId, CliError> {
         let new = NewConversation {
             title: Some(self.title.clone().unwrap_or_else(|| text::preview(said, 60))),
-            naming: Naming::Source,
-            cwd: Some(normalise_cwd(".")),
+            naming: TitleSource::Source,
+            cwd: Some(normalize_cwd(".")),
             ..NewConversation::default()
         };
-        let incoming = Incoming { target: Target::Named(new), entries: Vec::new(), matching: Matching::None };
+        let incoming = EntryBatch {
+            target: AppendTarget::FindOrCreate(new),
+            entries: Vec::new(),
+            matching: ReplayDetection::None,
+        };
         let conversation = self.memory.append(incoming)?.conversation;
         self.conversation = Some(conversation.id);
         Ok(conversation.id)
     }
 
     /// Prints the answer as it comes.
-    fn aloud(&self, id: ConversationId, said: &str) -> Result<Reply, Failure> {
+    fn aloud(&self, id: ConversationId, said: &str) -> Result<Reply, CliError> {
         let mut failed = Ok(());
         let reply = self.agent.ask_streaming(id, said, &mut |piece| {
             // Only text: no sequence that a terminal obeys gets through.
@@ -207,9 +211,11 @@ impl Talk<'_> {
         let mut out = anstream::stdout().lock();
         writeln!(out)?;
         let why = match reply.end {
-            End::Complete => None,
-            End::Cut => Some("cut at the most tokens that an answer may have; the setting chat.max_tokens"),
-            End::Declined => Some("the model declined to say more"),
+            FinishReason::Complete => None,
+            FinishReason::Truncated => {
+                Some("cut at the most tokens that an answer may have; the setting chat.max_tokens")
+            }
+            FinishReason::Declined => Some("the model declined to say more"),
         };
         if let Some(why) = why {
             self.output.note(why);
@@ -229,13 +235,13 @@ impl Talk<'_> {
         Ok(reply)
     }
 
-    fn print(&self, id: ConversationId, reply: &Reply) -> Result<(), Failure> {
+    fn print(&self, id: ConversationId, reply: &Reply) -> Result<(), CliError> {
         let view = View {
             conversation: id.to_string(),
             question: reply.question.0,
             answer: reply.answer.0,
             text: &reply.text,
-            complete: reply.end == End::Complete,
+            complete: reply.end == FinishReason::Complete,
             model: self.agent.model(),
             tokens_in: reply.usage.tokens_in,
             tokens_out: reply.usage.tokens_out,
@@ -248,7 +254,7 @@ impl Talk<'_> {
         Ok(out.flush()?)
     }
 
-    fn receipt(&self) -> Result<(), Failure> {
+    fn receipt(&self) -> Result<(), CliError> {
         let mut out = anstream::stdout().lock();
         match &self.last {
             Some(given) => Ok(context::receipt(&mut out, &given.receipt)?),

@@ -3,7 +3,7 @@
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use super::{Cli, Failure};
+use super::{Cli, CliError};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -11,7 +11,7 @@ pub(super) struct Args {
     shell: Shell,
 }
 
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
+pub(super) fn run(args: &Args) -> Result<(), CliError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "treering", &mut script);
     std::io::Write::write_all(&mut std::io::stdout().lock(), &script)?;

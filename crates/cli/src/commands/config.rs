@@ -5,7 +5,7 @@ use std::io::Write as _;
 use serde::Serialize;
 
 use super::output::{BOLD, DIM, Output, pad, paint};
-use super::{Failure, Global};
+use super::{CliError, Global};
 use treering::config::{FILE, Settings};
 
 #[derive(clap::Args)]
@@ -32,7 +32,7 @@ struct Setting {
     from: String,
 }
 
-pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), CliError> {
     if args.template || args.markdown {
         let page = if args.template { Settings::template() } else { Settings::reference() };
         std::io::stdout().lock().write_all(page.as_bytes())?;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), F
     let home = global.home()?;
     let settings = global
         .load()?
-        .in_force
+        .effective
         .into_iter()
         .map(|setting| Setting { key: setting.key, value: setting.value, from: setting.origin.to_string() })
         .collect();

@@ -4,14 +4,14 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use treering_core::TurnNo;
-use treering_core::packing::{Grain, SkipReason};
+use treering_core::packing::{DetailLevel, SkipReason};
 use treering_core::receipt::{Receipt, ReceiptItem};
-use treering_engine::{Change, Context, ContextRequest, Memory};
+use treering_engine::{Context, ContextChange, ContextRequest, Engine};
 
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, fit, grouped, pad, paint, width};
 use super::show::named_or_latest;
-use super::{Failure, Global, work};
-use treering_server::forms::{ContextView, chat_messages};
+use super::{CliError, Global, work};
+use treering_server::context_view::{ContextView, chat_messages};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -34,8 +34,8 @@ pub(super) struct Args {
     #[arg(long, short, value_name = "NAME")]
     profile: Option<String>,
     /// The form it is printed in
-    #[arg(long, value_enum, value_name = "FORM", default_value_t = Format::Markdown)]
-    format: Format,
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = OutputFormat::Markdown)]
+    format: OutputFormat,
     /// Prints the receipt instead: what is in it, why, what it cost, and what is not
     #[arg(long)]
     receipt: bool,
@@ -51,7 +51,7 @@ pub(super) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum OutputFormat {
     /// One text.
     Markdown,
     /// An array of messages for a chat API.
@@ -60,7 +60,7 @@ enum Format {
     Json,
 }
 
-pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), CliError> {
     let settings = global.load()?.settings;
     let memory = global.open()?;
     let conversation = named_or_latest(args.conversation.as_deref(), &memory)?;
@@ -73,21 +73,21 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), F
         budget: args.budget.unwrap_or(settings.context.budget),
         profile: settings.profile(args.profile.as_deref().unwrap_or(&settings.context.profile))?,
         as_of: args.as_of.map(TurnNo),
-        patience: None,
+        gate_timeout: None,
     };
     let context = memory.context(&request)?;
     if args.diff {
         return diff(&memory, &request, &context, output);
     }
-    if output.json || args.format == Format::Json {
+    if output.json || args.format == OutputFormat::Json {
         return Ok(Output::new(true).show(&ContextView::of(&context), |_| Ok(()))?);
     }
     if args.receipt {
-        return output.show(&context.receipt, |out| receipt(out, &context.receipt)).map_err(Failure::from);
+        return output.show(&context.receipt, |out| receipt(out, &context.receipt)).map_err(CliError::from);
     }
     match args.format {
-        Format::Messages => Ok(Output::new(true).show(&chat_messages(&context), |_| Ok(()))?),
-        Format::Markdown | Format::Json => {
+        OutputFormat::Messages => Ok(Output::new(true).show(&chat_messages(&context), |_| Ok(()))?),
+        OutputFormat::Markdown | OutputFormat::Json => {
             Ok(io::stdout().lock().write_all(context.markdown().as_bytes())?)
         }
     }
@@ -101,15 +101,15 @@ struct DiffView<'a> {
     removed: Vec<&'a ReceiptItem>,
 }
 
-fn diff(memory: &Memory, request: &ContextRequest, now: &Context, output: &Output) -> Result<(), Failure> {
+fn diff(memory: &Engine, request: &ContextRequest, now: &Context, output: &Output) -> Result<(), CliError> {
     let Some(before) = memory.previous_context(request)? else {
-        return Err(Failure::Usage("there is no turn before this one".into()));
+        return Err(CliError::Usage("there is no turn before this one".into()));
     };
     let changes = now.changes_since(&before);
     let of = |added: bool| {
         let wanted = changes.iter().filter_map(move |change| match change {
-            Change::Added(item) => added.then_some(item),
-            Change::Removed(item) => (!added).then_some(item),
+            ContextChange::Added(item) => added.then_some(item),
+            ContextChange::Removed(item) => (!added).then_some(item),
         });
         wanted.collect::<Vec<_>>()
     };
@@ -123,8 +123,8 @@ fn diff(memory: &Memory, request: &ContextRequest, now: &Context, output: &Outpu
     output.show(&view, |out| {
         for change in &changes {
             let (mark, item) = match change {
-                Change::Added(item) => (paint(GOOD, "+"), item),
-                Change::Removed(item) => (paint(BAD, "−"), item),
+                ContextChange::Added(item) => (paint(GOOD, "+"), item),
+                ContextChange::Removed(item) => (paint(BAD, "−"), item),
             };
             writeln!(out, "{mark} {}", line(std::slice::from_ref(item)))?;
         }
@@ -213,7 +213,7 @@ fn line(run: &[ReceiptItem]) -> String {
         many => format!("{many} messages"),
     };
     let grain = match (first.level, first.grain) {
-        (0, Grain::Text) => "raw",
+        (0, DetailLevel::Text) => "raw",
         (_, grain) => grain.as_str(),
     };
     let level = if first.level == 0 { "·".to_owned() } else { first.level.to_string() };

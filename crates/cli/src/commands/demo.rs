@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use treering_core::ports::{ConversationFilter, Span};
 use treering_core::{Conversation, TurnNo};
-use treering_engine::{ContextRequest, Memory, Scope, Worker};
+use treering_engine::{ContextRequest, Engine, JobScope, Worker};
 
 use super::output::{BOLD, DIM, GOOD, Output, count, paint};
-use super::{Failure, context, sessions, show, show_tree};
-use treering::import::{FileReport, Options, Runner};
+use super::{CliError, context, sessions, show, show_tree};
+use treering::import::{FileReport, ImportOptions, Runner};
 
 /// Six weeks of a small software project, written for this program.
 const SAMPLE: &str = include_str!("../../demo/tidewatch.jsonl");
@@ -34,13 +34,13 @@ struct View {
     verified: bool,
 }
 
-pub(super) fn run(args: &Args, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, output: &Output) -> Result<(), CliError> {
     let scratch = Scratch::new(args.keep.as_deref())?;
     let memory = treering::open(&scratch.folder)?;
-    let runner = Runner { memory: &memory, options: Options::default() };
+    let runner = Runner { memory: &memory, options: ImportOptions::default() };
     let first = runner.text("tidewatch.jsonl", SAMPLE.into())?;
     let second = runner.text("tidewatch.jsonl", SAMPLE.into())?;
-    Worker::new(memory.clone())?.run(&Scope::default(), &|_, _| {})?;
+    Worker::new(memory.clone())?.run(&JobScope::default(), &|_, _| {})?;
     let conversation = memory.find("tidewatch")?;
     let verification = memory.verify(|_| ())?;
     let view = View {
@@ -54,10 +54,10 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Failure> {
         verified: verification.is_clean(),
     };
     let tour = Tour { memory: &memory, conversation: &conversation, first: &first, second: &second };
-    let sessions = memory.sessions(&ConversationFilter::all(5))?;
+    let sessions = memory.listed_conversations(&ConversationFilter::all(5))?;
     let early = memory.turns(conversation.id, Span::starting(TurnNo(0), 1))?;
     let late = memory.turns(conversation.id, Span::starting(TurnNo(view.turns.saturating_sub(1)), 1))?;
-    let branches = memory.tree(conversation.id)?.draw();
+    let branches = memory.tree(conversation.id)?.outline();
     let asked = "Which database holds the tide readings?";
     let request = ContextRequest {
         query: Some(asked.to_owned()),
@@ -91,12 +91,12 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn new(keep: Option<&Path>) -> Result<Self, Failure> {
+    fn new(keep: Option<&Path>) -> Result<Self, CliError> {
         if let Some(folder) = keep {
             return Ok(Self { folder: folder.to_path_buf(), keep: true });
         }
         let folder = std::env::temp_dir().join(format!("treering-demo-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|error| Failure::File(folder.clone(), error))?;
+        std::fs::create_dir_all(&folder).map_err(|error| CliError::File(folder.clone(), error))?;
         Ok(Self { folder, keep: false })
     }
 }
@@ -111,7 +111,7 @@ impl Drop for Scratch {
 }
 
 struct Tour<'a> {
-    memory: &'a Memory,
+    memory: &'a Engine,
     conversation: &'a Conversation,
     first: &'a FileReport,
     second: &'a FileReport,

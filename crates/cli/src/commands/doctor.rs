@@ -6,11 +6,11 @@ use serde::Serialize;
 use treering_core::chat::{ChatMessage, ChatRequest};
 use treering_core::ports::JobFilter;
 use treering_core::spend::{Metered, Unmetered};
-use treering_core::{Advice, Chat, Embedder, JobState, Meter, ProviderError, Role};
-use treering_engine::{Memory, Query};
+use treering_core::{ChatModel, Embedder, JobState, Meter, ProviderError, RetryAdvice, Role};
+use treering_engine::{Engine, Query};
 
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, pad, paint, size};
-use super::{Failure, Global};
+use super::{CliError, Global};
 use treering::config::{FILE, Origin, Settings};
 use treering::models::{EXTRACTIVE, own_prompts};
 use treering::{EmbeddedStore, Models, ProviderOptions};
@@ -34,7 +34,7 @@ struct View {
 /// How something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum CheckState {
     Fine,
     /// It works, and something waits to be done.
     Waits,
@@ -44,7 +44,7 @@ enum State {
 #[derive(Serialize)]
 struct Check {
     what: &'static str,
-    state: State,
+    state: CheckState,
     found: String,
     /// What to do about it.
     fix: Option<String>,
@@ -52,28 +52,28 @@ struct Check {
 
 impl Check {
     fn fine(what: &'static str, found: impl Into<String>) -> Self {
-        Self { what, state: State::Fine, found: found.into(), fix: None }
+        Self { what, state: CheckState::Fine, found: found.into(), fix: None }
     }
 
     fn waits(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { what, state: State::Waits, found: found.into(), fix: Some(fix.into()) }
+        Self { what, state: CheckState::Waits, found: found.into(), fix: Some(fix.into()) }
     }
 
     fn broken(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { what, state: State::Broken, found: found.into(), fix: Some(fix.into()) }
+        Self { what, state: CheckState::Broken, found: found.into(), fix: Some(fix.into()) }
     }
 }
 
-pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), CliError> {
     let checks = examine(args, global)?;
-    let healthy = checks.iter().all(|check| check.state != State::Broken);
+    let healthy = checks.iter().all(|check| check.state != CheckState::Broken);
     let view = View { healthy, checks };
     output.show(&view, |out| {
         for check in &view.checks {
             let mark = match check.state {
-                State::Fine => paint(GOOD, "✓"),
-                State::Waits => paint(DIM, "…"),
-                State::Broken => paint(BAD, "✗"),
+                CheckState::Fine => paint(GOOD, "✓"),
+                CheckState::Waits => paint(DIM, "…"),
+                CheckState::Broken => paint(BAD, "✗"),
             };
             writeln!(out, "{mark} {} {}", paint(BOLD, pad(check.what, 10)), check.found)?;
             if let Some(fix) = &check.fix {
@@ -82,10 +82,10 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), F
         }
         Ok(())
     })?;
-    if healthy { Ok(()) } else { Err(Failure::Said) }
+    if healthy { Ok(()) } else { Err(CliError::Reported) }
 }
 
-fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, Failure> {
+fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, CliError> {
     let home = global.home()?;
     let loaded = match global.load() {
         Ok(loaded) => loaded,
@@ -97,17 +97,17 @@ fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, Failure> {
             return Ok(vec![Check::broken("settings", failure.to_string(), fix)]);
         }
     };
-    let set = loaded.in_force.iter().filter(|setting| setting.origin != Origin::Default).count();
+    let set = loaded.effective.iter().filter(|setting| setting.origin != Origin::Default).count();
     let mut checks = vec![Check::fine(
         "settings",
         format!("{} set, the others at their defaults", count(set as u64, "value")),
     )];
     let settings = loaded.settings;
     checks.extend(prompts(&home, &settings));
-    let asked = Asked::of(&settings);
+    let asked = ConfiguredModels::of(&settings);
     let memory = store(&home, global, settings, &mut checks)?;
     if !args.offline {
-        let purse = memory.as_ref().map(|memory| memory.purse(None));
+        let purse = memory.as_ref().map(|memory| memory.spend_meter(None));
         checks.extend(asked.checks(purse.as_ref().map_or(&Unmetered, |purse| purse as &dyn Meter)));
     }
     if let Some(memory) = &memory {
@@ -147,7 +147,7 @@ fn store(
     global: &Global,
     settings: Settings,
     checks: &mut Vec<Check>,
-) -> Result<Option<Memory>, Failure> {
+) -> Result<Option<Engine>, CliError> {
     let log = format!("{}-wal", EmbeddedStore::FILE);
     // A log without its database is no store that is yet to be made.
     if !home.join(EmbeddedStore::FILE).exists() && !home.join(log).exists() {
@@ -158,7 +158,7 @@ fn store(
     let memory = match global.open_with(settings) {
         Ok(memory) => memory,
         Err(failure) => {
-            let hint = if let Failure::Engine(error) = &failure { error.hint() } else { None };
+            let hint = if let CliError::Engine(error) = &failure { error.hint() } else { None };
             let fix = hint.unwrap_or_else(|| "mend what is said here; the rest cannot be checked".into());
             checks.push(Check::broken("store", failure.to_string(), fix));
             return Ok(None);
@@ -185,7 +185,7 @@ fn store(
 }
 
 /// The models that are in use.
-struct Asked {
+struct ConfiguredModels {
     summarize: Option<(String, String)>,
     /// Where it is not the one that writes the summaries.
     chat: Option<(String, String)>,
@@ -194,7 +194,7 @@ struct Asked {
     models: Models,
 }
 
-impl Asked {
+impl ConfiguredModels {
     fn of(settings: &Settings) -> Self {
         let summarize = &settings.summarize;
         let embed = treering::EmbedOptions::from(&settings.embed);
@@ -238,7 +238,7 @@ impl Asked {
 }
 
 /// Has a chat model say a word.
-fn ask(chat: &dyn Chat, meter: &dyn Meter) -> Result<String, ProviderError> {
+fn ask(chat: &dyn ChatModel, meter: &dyn Meter) -> Result<String, ProviderError> {
     let question = ChatMessage::new(Role::User, "Answer with the one word: ready");
     // Models that think before they speak need some room for it.
     let request = ChatRequest { max_tokens: Some(256), ..ChatRequest::new(vec![question]) };
@@ -254,16 +254,16 @@ fn embed(embedder: &dyn Embedder, meter: &dyn Meter) -> Result<String, ProviderE
 fn verdict(what: &'static str, provider: &str, model: &str, asked: Result<String, ProviderError>) -> Check {
     match asked {
         Ok(found) => Check::fine(what, format!("{provider}/{model} {found}")),
-        Err(error) if error.advice == Advice::StandIn => {
+        Err(error) if error.advice == RetryAdvice::UseFallback => {
             Check::waits(what, error.reason, "raise the cap under `spend`, or wait for the next day")
         }
-        Err(error) if matches!(error.advice, Advice::Wait(_)) => {
+        Err(error) if matches!(error.advice, RetryAdvice::Throttled(_)) => {
             let fix = format!("raise the quota under `providers.{provider}`, or look again in a minute");
             Check::waits(what, error.reason, fix)
         }
         Err(error) => {
             let fix = match error.advice {
-                Advice::GiveUp => format!(
+                RetryAdvice::GiveUp => format!(
                     "see to the key, the name of the model, and providers.{provider}.base_url; meanwhile summaries \
                      are quoted and search goes by words"
                 ),
@@ -278,9 +278,9 @@ fn verdict(what: &'static str, provider: &str, model: &str, asked: Result<String
 }
 
 /// Whether search goes by the vectors that are wanted.
-fn index(memory: &Memory, args: &Args) -> Result<Check, Failure> {
+fn index(memory: &Engine, args: &Args) -> Result<Check, CliError> {
     let model = memory.vector_index()?.model;
-    if memory.wants_reindexing()? {
+    if memory.needs_reindex()? {
         let found = format!("search goes by {model}, and {} is wanted", memory.embedder_name());
         return Ok(Check::waits(
             "index",
@@ -288,11 +288,11 @@ fn index(memory: &Memory, args: &Args) -> Result<Check, Failure> {
             "`treering reindex` changes over; search works all the while",
         ));
     }
-    if args.offline && !memory.works_at_once() {
+    if args.offline && !memory.is_local() {
         return Ok(Check::fine("index", format!("search goes by {model}; nothing was asked")));
     }
     let query = Query { text: "ready".into(), limit: 1, ..Query::default() };
-    Ok(match memory.search(&query)?.words_only {
+    Ok(match memory.search(&query)?.lexical_only_reason {
         None => Check::fine("index", format!("search goes by words and by {model}")),
         Some(why) => {
             let fix = "search goes by words alone until this is mended; `treering work` makes the vectors that are missing";
@@ -302,7 +302,7 @@ fn index(memory: &Memory, args: &Args) -> Result<Check, Failure> {
 }
 
 /// Work that waits for somebody.
-fn work(memory: &Memory) -> Result<Vec<Check>, Failure> {
+fn work(memory: &Engine) -> Result<Vec<Check>, CliError> {
     let mut checks = Vec::new();
     let jobs = memory.jobs(&JobFilter::all(usize::MAX))?;
     let dead = jobs.iter().filter(|job| job.state == JobState::Dead).count();
@@ -314,7 +314,7 @@ fn work(memory: &Memory) -> Result<Vec<Check>, Failure> {
             "`treering jobs` says why; `treering jobs retry` tries again",
         ));
     }
-    let stand_ins = memory.stand_ins(None)?;
+    let stand_ins = memory.fallback_node_count(None)?;
     if stand_ins > 0 {
         let found = format!("{} written by a stand-in", count(stand_ins.into(), "node"));
         let fix = format!("`treering update` has {} write them", memory.summarizer_name());

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::Failure;
+use super::CliError;
 use super::output::{BOLD, DIM, Output, count, grouped, pad, paint};
-use crate::eval::{Contexts, Measured, Way, measure, read};
+use crate::eval::{ContextMethod, Contexts, Measured, measure, read};
 use treering::Options;
 
 #[derive(clap::Args)]
@@ -75,23 +75,23 @@ struct Row {
 }
 
 #[derive(Serialize)]
-struct Ranking<'a> {
+struct RankingLine<'a> {
     id: &'a str,
     turns: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<&'a str>,
 }
 
-pub(super) fn run(args: &Args, options: &Options, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, options: &Options, output: &Output) -> Result<(), CliError> {
     let files = files(&args.paths)?;
     if files.is_empty() {
-        return Err(Failure::Usage("there is no .json file to measure with".into()));
+        return Err(CliError::Usage("there is no .json file to measure with".into()));
     }
     let contexts = args.context_budget.map(Contexts::new);
     let mut measured = Measured { contexts, ..Measured::default() };
     let texts = files
         .iter()
-        .map(|path| std::fs::read_to_string(path).map_err(|error| Failure::File(path.clone(), error)))
+        .map(|path| std::fs::read_to_string(path).map_err(|error| CliError::File(path.clone(), error)))
         .collect::<Result<Vec<_>, _>>()?;
     let questions: usize =
         texts.iter().filter_map(|text| read(text).ok()).flatten().map(|h| h.questions.len()).sum();
@@ -101,25 +101,25 @@ pub(super) fn run(args: &Args, options: &Options, output: &Output) -> Result<(),
         let result = measure(path, text, &home, options, &mut measured, || bar.inc(1));
         // A scratch folder that stays behind does no harm.
         drop(std::fs::remove_dir_all(&home));
-        result.map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+        result.map_err(|error| CliError::Usage(format!("{}: {error}", path.display())))?;
     }
     bar.finish_and_clear();
     if let Some(dump) = &args.dump {
-        write_dump(dump, &measured).map_err(|error| Failure::File(dump.clone(), error))?;
+        write_dump(dump, &measured).map_err(|error| CliError::File(dump.clone(), error))?;
     }
     let view = view(args, files.len(), &measured);
     output.show(&view, |out| print(out, &view))?;
     Ok(())
 }
 
-fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     let mut files = Vec::new();
     for path in paths {
         if !path.is_dir() {
             files.push(path.clone());
             continue;
         }
-        let entries = std::fs::read_dir(path).map_err(|error| Failure::File(path.clone(), error))?;
+        let entries = std::fs::read_dir(path).map_err(|error| CliError::File(path.clone(), error))?;
         let mut inside: Vec<PathBuf> = entries
             .filter_map(|entry| entry.ok().map(|entry| entry.path()))
             .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
@@ -134,7 +134,7 @@ fn write_dump(path: &PathBuf, measured: &Measured) -> io::Result<()> {
     let mut file = io::BufWriter::new(std::fs::File::create(path)?);
     for answered in &measured.answered {
         let context = answered.context.as_deref();
-        serde_json::to_writer(&mut file, &Ranking { id: &answered.id, turns: &answered.turns, context })?;
+        serde_json::to_writer(&mut file, &RankingLine { id: &answered.id, turns: &answered.turns, context })?;
         writeln!(file)?;
     }
     file.flush()
@@ -172,7 +172,7 @@ fn view(args: &Args, files: usize, measured: &Measured) -> View {
 }
 
 fn contexts_view(contexts: &Contexts) -> ContextsView {
-    let row = |way: Way| {
+    let row = |way: ContextMethod| {
         let sums = contexts.of(way);
         ContextRow {
             way: way.as_str(),
@@ -185,7 +185,7 @@ fn contexts_view(contexts: &Contexts) -> ContextsView {
             p50_us: sums.median_us(),
         }
     };
-    ContextsView { budget: contexts.budget, rows: Way::ALL.map(row).into() }
+    ContextsView { budget: contexts.budget, rows: ContextMethod::ALL.map(row).into() }
 }
 
 fn print(out: &mut dyn Write, view: &View) -> io::Result<()> {
@@ -222,7 +222,7 @@ fn print_contexts(out: &mut dyn Write, view: &ContextsView) -> io::Result<()> {
     for row in &view.rows {
         let figures = [row.gold_raw, row.gold_told, row.answer, row.cover, row.filled];
         let cells: String = figures.iter().map(|figure| format!("{figure:>14.1}")).collect();
-        let style = if row.way == Way::Cut.as_str() { BOLD } else { DIM };
+        let style = if row.way == ContextMethod::Cut.as_str() { BOLD } else { DIM };
         let took = format!("{:.2} ms", row.p50_us as f64 / 1000.0);
         writeln!(out, "{}{cells}{took:>14}", paint(style, pad(row.way, 34)))?;
     }

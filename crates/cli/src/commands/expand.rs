@@ -1,9 +1,9 @@
 //! `treering expand`
 
 use treering_core::MessageIdx;
-use treering_engine::Memory;
+use treering_engine::Engine;
 
-use super::Failure;
+use super::CliError;
 use super::output::{BOLD, DIM, Output, fit, paint, width};
 use treering_server::views::{ExpandView, LineView};
 
@@ -21,18 +21,18 @@ pub(super) struct Args {
     idx: Option<u32>,
 }
 
-pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let view = match args.idx {
         Some(idx) => {
             let conversation = memory.find(&args.reference)?;
             ExpandView::of_message(&conversation, MessageIdx(idx), memory)?
         }
-        None if Memory::is_node_reference(&args.reference) => {
+        None if Engine::is_node_reference(&args.reference) => {
             let (conversation, node) = memory.find_node(&args.reference)?;
             ExpandView::of_node(&conversation, &node, memory)?
         }
         None => {
-            return Err(Failure::Usage(
+            return Err(CliError::Usage(
                 "give a node, such as l2-3f9a, or a conversation and the position of a message".into(),
             ));
         }

@@ -4,9 +4,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use treering_core::ConversationId;
-use treering_engine::Memory;
+use treering_engine::Engine;
 
-use super::Failure;
+use super::CliError;
 use treering::jsonl;
 use treering_server::private_file;
 
@@ -19,20 +19,20 @@ pub(super) struct Args {
     output: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &Args, memory: &Memory) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, memory: &Engine) -> Result<(), CliError> {
     let chosen = args.conversations.iter().map(|it| memory.find(it).map(|found| found.id));
     let chosen = chosen.collect::<Result<Vec<_>, _>>()?;
     match &args.output {
         None => write(&mut BufWriter::new(io::stdout().lock()), memory, &chosen),
         Some(path) => {
-            let failed = |error| Failure::File(path.clone(), error);
+            let failed = |error| CliError::File(path.clone(), error);
             private_file::replace(path, failed, |out| write(out, memory, &chosen))
         }
     }
 }
 
-fn write(out: &mut impl Write, memory: &Memory, chosen: &[ConversationId]) -> Result<(), Failure> {
+fn write(out: &mut impl Write, memory: &Engine, chosen: &[ConversationId]) -> Result<(), CliError> {
     writeln!(out, "{}", jsonl::header()?)?;
-    memory.export(chosen, |item| -> Result<(), Failure> { Ok(writeln!(out, "{}", jsonl::line(item)?)?) })?;
+    memory.export(chosen, |item| -> Result<(), CliError> { Ok(writeln!(out, "{}", jsonl::line(item)?)?) })?;
     Ok(out.flush()?)
 }

@@ -5,9 +5,9 @@ use std::io::{self, Read as _, Write as _};
 use treering_engine::{Error, SystemClock};
 
 use super::output::Output;
-use super::{Failure, Global};
-use treering_server::agents::{Agent, Captured, capture, reply, store};
-use treering_server::service::Refusal;
+use super::{CliError, Global};
+use treering_server::agents::{CodingAgent, HookCapture, capture, reply, store};
+use treering_server::service::ServiceError;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -16,11 +16,11 @@ the agent's way: whatever goes wrong it ends with 0, and what cannot be stored n
 pub(super) struct Args {
     /// The agent whose hook it is
     #[arg(value_enum)]
-    agent: Agent,
+    agent: CodingAgent,
 }
 
 /// Captures, whatever happens.
-pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), CliError> {
     let mut input = String::new();
     let read = io::stdin().lock().read_to_string(&mut input);
     if let Some(reply) = reply(args.agent, &input) {
@@ -44,12 +44,12 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), F
 }
 
 /// Stores what was captured, or leaves it in the spool.
-fn keep(captured: &Captured, global: &Global) -> Result<(), String> {
+fn keep(captured: &HookCapture, global: &Global) -> Result<(), String> {
     let why = match global.open() {
         Err(error) => error.to_string(),
         Ok(memory) => match store(&memory, captured) {
             Ok(()) => return Ok(()),
-            Err(Refusal::Engine(error @ Error::Store(_))) => error.to_string(),
+            Err(ServiceError::Engine(error @ Error::Store(_))) => error.to_string(),
             Err(other) => return Err(other.to_string()),
         },
     };

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use treering_core::Timestamp;
-use treering_engine::Memory;
+use treering_engine::Engine;
 
-use super::Failure;
+use super::CliError;
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint};
 use super::work::catch_up;
-use treering::import::{FileReport, Options, Report, Runner, SlugChange};
+use treering::import::{FileReport, ImportOptions, Report, Runner, SlugChange};
 use treering::importers::Format;
 
 #[derive(clap::Args)]
@@ -85,8 +85,8 @@ impl FileView {
     }
 }
 
-pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
-    let options = Options { format: args.format, dry_run: args.dry_run, since: args.since };
+pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
+    let options = ImportOptions { format: args.format, dry_run: args.dry_run, since: args.since };
     let runner = Runner { memory, options };
     let mut report = Report::default();
     let (standard_input, paths): (Vec<_>, Vec<_>) =
@@ -111,7 +111,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     };
     output.show(&view, |out| print(out, &report, &total, args.dry_run))?;
     let read = report.files.iter().filter(|file| file.error.is_none()).count();
-    if read < report.files.len() { Err(Failure::Said) } else { Ok(()) }
+    if read < report.files.len() { Err(CliError::Reported) } else { Ok(()) }
 }
 
 /// Files that matter one by one, then the sum, then what was passed over.

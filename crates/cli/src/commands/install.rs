@@ -8,8 +8,8 @@ use serde::Serialize;
 use similar::TextDiff;
 
 use super::output::{BAD, BOLD, DIM, GOOD, Output, paint};
-use super::{Failure, Global};
-use treering_server::agents::{Agent, Change, Places, Program, Unfit, changes};
+use super::{CliError, Global};
+use treering_server::agents::{AgentPaths, CodingAgent, EditError, FileChange, Program, changes};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -18,7 +18,7 @@ as NAME.treering.bak.")]
 pub(super) struct Args {
     /// The agent
     #[arg(value_enum)]
-    agent: Agent,
+    agent: CodingAgent,
     /// Shows what it would change, and changes nothing
     #[arg(long)]
     dry_run: bool,
@@ -28,7 +28,7 @@ pub(super) struct Args {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(super) enum InstallAction {
     In,
     Out,
 }
@@ -39,12 +39,12 @@ struct Planned {
     before: Option<String>,
     /// Nothing where the file is to go.
     after: Option<String>,
-    backup: Backup,
+    backup: BackupAction,
 }
 
 /// What becomes of the state before Treering came, which is kept beside the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Backup {
+enum BackupAction {
     /// The file as it is now is that state.
     Taken,
     Stays,
@@ -61,10 +61,10 @@ struct View {
 
 pub(super) fn run(
     args: &Args,
-    direction: Direction,
+    direction: InstallAction,
     global: &Global,
     output: &Output,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let program = Program { path: std::env::current_exe()?, options: global.repeated() };
     let planned = changes(args.agent, &places()?, &program)
         .iter()
@@ -89,57 +89,57 @@ pub(super) fn run(
     if args.dry_run || !is_new {
         return Ok(());
     }
-    if !args.yes && !agreed()? {
-        return Err(Failure::Usage("nothing was changed".into()));
+    if !args.yes && !confirm()? {
+        return Err(CliError::Usage("nothing was changed".into()));
     }
     for file in &planned {
         write(file)?;
     }
     output.note(match direction {
-        Direction::In => "done; start the agent anew so that it sees Treering",
-        Direction::Out => "done; what was captured stays in the memory",
+        InstallAction::In => "done; start the agent anew so that it sees Treering",
+        InstallAction::Out => "done; what was captured stays in the memory",
     });
-    if let (Direction::In, Some(rest)) = (direction, args.agent.left_to_do()) {
+    if let (InstallAction::In, Some(rest)) = (direction, args.agent.post_install_note()) {
         output.note(rest);
     }
     Ok(())
 }
 
-fn places() -> Result<Places, Failure> {
-    let home = etcetera::home_dir().map_err(|_| Failure::Usage("this user has no home folder".into()))?;
+fn places() -> Result<AgentPaths, CliError> {
+    let home = etcetera::home_dir().map_err(|_| CliError::Usage("this user has no home folder".into()))?;
     let folder = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
     let (config, claude, codex) =
         (folder("XDG_CONFIG_HOME"), folder("CLAUDE_CONFIG_DIR"), folder("CODEX_HOME"));
-    Ok(Places { home, config, claude, codex })
+    Ok(AgentPaths { home, config, claude, codex })
 }
 
-fn read(path: &Path) -> Result<Option<String>, Failure> {
+fn read(path: &Path) -> Result<Option<String>, CliError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Failure::Usage(format!("cannot read {}: {error}", path.display()))),
+        Err(error) => Err(CliError::Usage(format!("cannot read {}: {error}", path.display()))),
     }
 }
 
-fn plan(change: &Change, direction: Direction) -> Result<Planned, Failure> {
+fn plan(change: &FileChange, direction: InstallAction) -> Result<Planned, CliError> {
     // A link stays one: what it leads to is changed.
     let path = fs::canonicalize(&change.path).unwrap_or_else(|_| change.path.clone());
-    let at = |error: Unfit| Failure::Usage(format!("{}: {error}", path.display()));
+    let at = |error: EditError| CliError::Usage(format!("{}: {error}", path.display()));
     let before = read(&path)?;
     let text = before.as_deref().unwrap_or_default();
     let without = change.take_out(text).map_err(at)?;
-    if direction == Direction::In {
+    if direction == InstallAction::In {
         let after = Some(change.put_in(text).map_err(at)?);
         let backup = match before {
             // What is kept is of a file that is gone.
-            None => Backup::Goes,
-            Some(_) if without == text => Backup::Taken,
-            Some(_) => Backup::Stays,
+            None => BackupAction::Goes,
+            Some(_) if without == text => BackupAction::Taken,
+            Some(_) => BackupAction::Stays,
         };
         return Ok(Planned { path, before, after, backup });
     }
     if without == text {
-        return Ok(Planned { path, after: before.clone(), before, backup: Backup::Stays });
+        return Ok(Planned { path, after: before.clone(), before, backup: BackupAction::Stays });
     }
     // Nothing else was changed since: the file becomes what it was, to the letter, or goes where it was not.
     let kept = read(&backup(&path))?;
@@ -150,7 +150,7 @@ fn plan(change: &Change, direction: Direction) -> Result<Planned, Failure> {
         true => kept,
         false => (!without.trim().is_empty()).then_some(without),
     };
-    Ok(Planned { path, before, after, backup: Backup::Goes })
+    Ok(Planned { path, before, after, backup: BackupAction::Goes })
 }
 
 fn backup(path: &Path) -> PathBuf {
@@ -180,9 +180,9 @@ fn view(file: &Planned) -> View {
     View { path: file.path.clone(), what, diff }
 }
 
-fn agreed() -> Result<bool, Failure> {
+fn confirm() -> Result<bool, CliError> {
     if !io::stdin().is_terminal() {
-        return Err(Failure::Usage("nothing was changed; --yes changes it without asking".into()));
+        return Err(CliError::Usage("nothing was changed; --yes changes it without asking".into()));
     }
     write!(io::stderr(), "Change these files? [y/N] ")?;
     let mut answer = String::new();
@@ -191,8 +191,8 @@ fn agreed() -> Result<bool, Failure> {
 }
 
 /// Writes a file as a whole, with the rights it had, and keeps how it was before Treering came.
-fn write(file: &Planned) -> Result<(), Failure> {
-    let at = |error| Failure::File(file.path.clone(), error);
+fn write(file: &Planned) -> Result<(), CliError> {
+    let at = |error| CliError::File(file.path.clone(), error);
     if file.before == file.after {
         return Ok(());
     }
@@ -200,7 +200,7 @@ fn write(file: &Planned) -> Result<(), Failure> {
         fs::create_dir_all(folder).map_err(at)?;
     }
     let kept = backup(&file.path);
-    if let (Some(before), Backup::Taken) = (&file.before, file.backup) {
+    if let (Some(before), BackupAction::Taken) = (&file.before, file.backup) {
         replace(&kept, before, &file.path).map_err(at)?;
     }
     match &file.after {
@@ -208,7 +208,7 @@ fn write(file: &Planned) -> Result<(), Failure> {
         None => fs::remove_file(&file.path).map_err(at)?,
     }
     match file.backup {
-        Backup::Goes if kept.exists() => fs::remove_file(&kept).map_err(at),
+        BackupAction::Goes if kept.exists() => fs::remove_file(&kept).map_err(at),
         _ => Ok(()),
     }
 }

@@ -1,16 +1,16 @@
 //! `treering jobs`
 
 use treering_core::ports::JobFilter;
-use treering_engine::Memory;
+use treering_engine::Engine;
 
-use super::Failure;
+use super::CliError;
 use super::output::{BAD, BOLD, DIM, Output, count, fit, pad, paint, width};
 use treering_server::views::JobView;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<JobAction>,
     /// Only those of this conversation
     #[arg(long, value_name = "CONVERSATION")]
     of: Option<String>,
@@ -20,7 +20,7 @@ pub(super) struct Args {
 }
 
 #[derive(clap::Subcommand)]
-enum Action {
+enum JobAction {
     /// Gives failed jobs another try at once
     Retry {
         /// The first digits of a job's id [default: every failed job]
@@ -28,14 +28,14 @@ enum Action {
     },
 }
 
-pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     match &args.action {
-        Some(Action::Retry { id }) => retry(id.clone(), memory, output),
+        Some(JobAction::Retry { id }) => retry(id.clone(), memory, output),
         None => list(args, memory, output),
     }
 }
 
-fn list(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+fn list(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let conversation = args.of.as_deref().map(|it| memory.find(it)).transpose()?;
     let filter = JobFilter { conversation: conversation.map(|it| it.id), ..JobFilter::all(args.limit) };
     let jobs = memory.jobs(&filter)?;
@@ -62,7 +62,7 @@ fn list(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn retry(id: Option<String>, memory: &Memory, output: &Output) -> Result<(), Failure> {
+fn retry(id: Option<String>, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let retried = memory.retry_jobs(id)?;
     let views = JobView::all(&retried, memory);
     output.show(&views, |out| match views.len() {

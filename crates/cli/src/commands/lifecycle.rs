@@ -1,15 +1,15 @@
 //! `treering rename`, `close`, `archive` and `reopen`
 
 use treering_core::{Conversation, ConversationState};
-use treering_engine::Memory;
+use treering_engine::Engine;
 
-use super::Failure;
+use super::CliError;
 use super::output::{BOLD, Output, paint};
 use super::work::catch_up;
 use treering_server::views::ConversationView;
 
 #[derive(clap::Args)]
-pub(super) struct Which {
+pub(super) struct ConversationArg {
     /// Slug, id, or the first digits of an id
     conversation: String,
 }
@@ -22,25 +22,25 @@ pub(super) struct Rename {
     title: String,
 }
 
-pub(super) fn rename(args: &Rename, memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn rename(args: &Rename, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let found = memory.find(&args.conversation)?;
     let renamed = memory.rename(found.id, &args.title)?;
     say(&renamed, "is the new name of", &found.slug, output)
 }
 
 pub(super) fn set(
-    args: &Which,
+    args: &ConversationArg,
     state: ConversationState,
-    memory: &Memory,
+    memory: &Engine,
     output: &Output,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let found = memory.find(&args.conversation)?;
     let changed = memory.set_state(found.id, state)?;
     catch_up(memory, Some(changed.id), output)?;
     say(&changed, "is now", state.as_str(), output)
 }
 
-fn say(conversation: &Conversation, is: &str, what: &str, output: &Output) -> Result<(), Failure> {
+fn say(conversation: &Conversation, is: &str, what: &str, output: &Output) -> Result<(), CliError> {
     let view = ConversationView::of(conversation, None);
     output.show(&view, |out| writeln!(out, "{} {is} {what}", paint(BOLD, &conversation.slug)))?;
     Ok(())

@@ -1,9 +1,9 @@
 //! `treering logs`
 
-use treering_core::ports::LogFilter;
-use treering_engine::Memory;
+use treering_core::ports::JobEventFilter;
+use treering_engine::Engine;
 
-use super::Failure;
+use super::CliError;
 use super::output::{BAD, DIM, GOOD, Output, pad, paint};
 use treering_server::views::LogView;
 
@@ -20,9 +20,9 @@ pub(super) struct Args {
     limit: usize,
 }
 
-pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let conversation = args.of.as_deref().map(|it| memory.find(it)).transpose()?;
-    let filter = LogFilter {
+    let filter = JobEventFilter {
         conversation: conversation.map(|it| it.id),
         job_prefix: args.job.clone(),
         limit: args.limit,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tracing_subscriber::filter::LevelFilter;
 
-use super::{Failure, Global};
+use super::{CliError, Global};
 use treering_server::mcp::{self, McpServer};
 use treering_server::service::{Grant, Service};
 
@@ -17,19 +17,19 @@ It ends when the client hangs up, at Ctrl-C or SIGTERM, after the jobs at hand; 
 (serve.stop_timeout_ms) are given back.")]
 pub(super) struct Args {}
 
-pub(super) fn run(_: &Args, global: &Global) -> Result<(), Failure> {
+pub(super) fn run(_: &Args, global: &Global) -> Result<(), CliError> {
     super::serve::log_to_stderr(LevelFilter::WARN);
     let settings = global.load()?.settings;
     let memory = global.open()?;
-    let worker = memory.work_in_background()?;
+    let worker = memory.spawn_worker()?;
     let patience = Duration::from_millis(settings.serve.stop_timeout_ms);
     let warmed = memory.clone();
-    std::thread::spawn(move || warmed.warm_up());
-    let server = McpServer::of(Grant::of_everything(Service::new(memory, Arc::new(settings))));
-    let ended = super::serve::run_to_the_end(async {
+    std::thread::spawn(move || warmed.prewarm());
+    let server = McpServer::of(Grant::full_access(Service::new(memory, Arc::new(settings))));
+    let ended = super::serve::run_async(async {
         tokio::select! {
-            ended = mcp::speak(server) => ended.map_err(Failure::Usage),
-            () = super::serve::told_to_stop() => Ok(()),
+            ended = mcp::serve_stdio(server) => ended.map_err(CliError::Usage),
+            () = super::serve::shutdown_signal() => Ok(()),
         }
     });
     let jobs = worker.stop_by(Instant::now() + patience)?;

@@ -44,11 +44,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use etcetera::AppStrategy as _;
 use treering_core::TenantId;
-use treering_engine::Memory;
+use treering_engine::Engine;
 
 use output::Output;
-use treering::config::{BadSettings, Loaded, Settings};
-use treering::importers::Unreadable;
+use treering::config::{LoadedSettings, Settings, SettingsError};
+use treering::importers::ImportError;
 use treering_server::agents::Spool;
 
 /// A memory for conversations with language models: keeps every turn, finds it again.
@@ -142,11 +142,11 @@ enum Command {
     /// Gives a conversation another title and slug
     Rename(lifecycle::Rename),
     /// Marks a conversation as ended; a new message opens it again
-    Close(lifecycle::Which),
+    Close(lifecycle::ConversationArg),
     /// Ends a conversation and leaves it out of listings
-    Archive(lifecycle::Which),
+    Archive(lifecycle::ConversationArg),
     /// Opens a conversation that was closed or archived
-    Reopen(lifecycle::Which),
+    Reopen(lifecycle::ConversationArg),
     /// Writes conversations as JSON lines that `import` reads back without loss
     Export(export::Args),
     /// Copies the store to a file while others go on using it
@@ -169,13 +169,13 @@ enum Command {
 
 /// Why a command ended early.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum CliError {
     #[error(transparent)]
     Engine(#[from] treering_engine::Error),
     #[error(transparent)]
-    Settings(#[from] BadSettings),
+    Settings(#[from] SettingsError),
     #[error("{0}")]
-    Unreadable(#[from] Unreadable),
+    Unreadable(#[from] ImportError),
     #[error("{0}")]
     Usage(String),
     #[error(transparent)]
@@ -194,10 +194,10 @@ pub(crate) enum Failure {
     Tokens(#[from] treering_server::access_tokens::TokenError),
     /// The command said itself what is wrong.
     #[error("")]
-    Said,
+    Reported,
 }
 
-impl From<treering_core::Invalid> for Failure {
+impl From<treering_core::Invalid> for CliError {
     fn from(invalid: treering_core::Invalid) -> Self {
         Self::Engine(invalid.into())
     }
@@ -211,13 +211,13 @@ pub(crate) fn main() -> ExitCode {
     match run(cli, &output) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read the output has seen enough.
-        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(Failure::Said) => ExitCode::FAILURE,
+        Err(CliError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(CliError::Reported) => ExitCode::FAILURE,
         Err(failure) => {
             let hint = match &failure {
-                Failure::Engine(error) => error.hint(),
-                Failure::Backup(error) => Some(restore::what_to_do(error)),
-                Failure::NoModel => Some(chat::HOW_TO_SET_A_MODEL.into()),
+                CliError::Engine(error) => error.hint(),
+                CliError::Backup(error) => Some(restore::restore_hint(error)),
+                CliError::NoModel => Some(chat::NO_MODEL_HINT.into()),
                 _ => None,
             };
             output.error(&failure.to_string(), hint.as_deref());
@@ -226,7 +226,7 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
+fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
     let global = &cli.global;
     match cli.command {
         Command::Demo(args) => demo::run(&args, output),
@@ -262,8 +262,8 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Reindex(args) => reindex::run(&args, &global.open()?, output),
         Command::Work(args) => work::run(&args, &global.open()?, output),
         Command::Jobs(args) => jobs::run(&args, &global.open()?, output),
-        Command::Install(args) => install::run(&args, install::Direction::In, global, output),
-        Command::Uninstall(args) => install::run(&args, install::Direction::Out, global, output),
+        Command::Install(args) => install::run(&args, install::InstallAction::In, global, output),
+        Command::Uninstall(args) => install::run(&args, install::InstallAction::Out, global, output),
         Command::Hook(args) => hook::run(&args, global, output),
         Command::Serve(args) => serve::run(&args, global, output),
         Command::Token(args) => token::run(args, global, output),
@@ -275,7 +275,7 @@ fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
 }
 
 impl Global {
-    fn home(&self) -> Result<PathBuf, Failure> {
+    fn home(&self) -> Result<PathBuf, CliError> {
         if let Some(home) = &self.home {
             return Ok(home.clone());
         }
@@ -285,11 +285,11 @@ impl Global {
             app_name: "treering".into(),
         });
         let strategy = strategy
-            .map_err(|_| Failure::Usage("this user has no home folder; name one with --home".into()))?;
+            .map_err(|_| CliError::Usage("this user has no home folder; name one with --home".into()))?;
         Ok(strategy.data_dir())
     }
 
-    fn load(&self) -> Result<Loaded, Failure> {
+    fn load(&self) -> Result<LoadedSettings, CliError> {
         let mut flags = self.settings.clone();
         if let Some(tenant) = &self.tenant {
             flags.push(("tenant".into(), format!("{tenant:?}")));
@@ -298,7 +298,7 @@ impl Global {
     }
 
     /// Models as they are set, for a memory anywhere else.
-    fn eval(&self) -> Result<treering::Options, Failure> {
+    fn eval(&self) -> Result<treering::Options, CliError> {
         let settings = self.load()?.settings;
         let home = self.home()?;
         let seen_from_home = |path: &PathBuf| {
@@ -318,21 +318,21 @@ impl Global {
         Ok(options)
     }
 
-    fn open(&self) -> Result<Memory, Failure> {
+    fn open(&self) -> Result<Engine, CliError> {
         self.open_with(self.load()?.settings)
     }
 
-    fn open_with(&self, settings: Settings) -> Result<Memory, Failure> {
+    fn open_with(&self, settings: Settings) -> Result<Engine, CliError> {
         let models = treering::Models::new((&settings.providers).into());
         self.open_on(settings, &models)
     }
 
     /// Opens the memory with models that others ask as well.
-    fn open_on(&self, settings: Settings, models: &treering::Models) -> Result<Memory, Failure> {
+    fn open_on(&self, settings: Settings, models: &treering::Models) -> Result<Engine, CliError> {
         let options = treering::Options {
             tenant: TenantId::new(settings.tenant.clone())?,
             sync: settings.store.sync.into(),
-            tokenizer: settings.tokens.tokenizer.parse().map_err(Failure::Usage)?,
+            tokenizer: settings.tokens.tokenizer.parse().map_err(CliError::Usage)?,
             embed: (&settings.embed).into(),
             summarize: settings.summarize.into(),
             providers: (&settings.providers).into(),
@@ -341,29 +341,29 @@ impl Global {
             spend: settings.spend.into(),
             search: (&settings.search).into(),
         };
-        let memory = treering::open_on(&self.home()?, options, models)?;
+        let memory = treering::open_with_models(&self.home()?, options, models)?;
         memory.open_warnings().iter().for_each(|warning| Output::new(self.json).warn(warning));
         self.replay(&memory)?;
         Ok(memory)
     }
 
     /// Where hooks leave what cannot be stored now.
-    fn spool(&self) -> Result<Spool, Failure> {
+    fn spool(&self) -> Result<Spool, CliError> {
         let home = self.home()?;
         let named = match (self.load(), &self.tenant) {
             (Ok(loaded), _) => loaded.settings.tenant,
             (Err(_), Some(tenant)) => tenant.clone(),
-            (Err(_), None) => return Ok(Spool::unsettled(&home)),
+            (Err(_), None) => return Ok(Spool::for_unknown_tenant(&home)),
         };
         Ok(Spool::of(&home, &TenantId::new(named)?))
     }
 
     /// Stores what hooks captured for this tenant while the store could not be reached. A store that cannot be
     /// written keeps nobody from reading.
-    fn replay(&self, memory: &Memory) -> Result<(), Failure> {
+    fn replay(&self, memory: &Engine) -> Result<(), CliError> {
         let home = self.home()?;
         // A tenant that is named here may be another than the settings name.
-        let unsettled = self.tenant.is_none().then(|| Spool::unsettled(&home));
+        let unsettled = self.tenant.is_none().then(|| Spool::for_unknown_tenant(&home));
         for spool in [Spool::of(&home, memory.tenant())].into_iter().chain(unsettled) {
             if let Err(error) = spool.replay(memory) {
                 Output::new(self.json).note(&format!("what is in the spool cannot be stored yet: {error}"));

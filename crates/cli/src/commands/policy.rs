@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 use treering_core::parameters::Assignment;
-use treering_engine::Memory;
+use treering_engine::Engine;
 
-use super::Failure;
+use super::CliError;
 use super::output::{BOLD, DIM, Output, paint};
 
 #[derive(clap::Args)]
@@ -33,7 +33,7 @@ struct View {
     parameters: Vec<String>,
 }
 
-pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let mut conversation = memory.find(&args.conversation)?;
     if args.reset || !args.parameters.is_empty() {
         conversation = memory.set_policy(conversation.id, args.parameters.clone())?;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use serde::Serialize;
-use treering_core::{Advice, ProviderError};
-use treering_engine::{Error, Memory, Reindexed};
+use treering_core::{ProviderError, RetryAdvice};
+use treering_engine::{Engine, Error, ReindexReport};
 
-use super::Failure;
+use super::CliError;
 use super::output::{DIM, GOOD, Output, count, grouped, paint};
 
 #[derive(clap::Args)]
@@ -33,9 +33,9 @@ struct View {
     embedded: Option<u64>,
 }
 
-pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let wanted = memory.embedder_name().to_owned();
-    if args.status || !memory.wants_reindexing()? {
+    if args.status || !memory.needs_reindex()? {
         let index = memory.vector_index()?;
         let next = index.next.map(|next| next.model);
         let view = View { model: index.model, wanted, next, embedded: None };
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
 }
 
 /// Changes over, and waits for its turn where the quota of the provider is used up.
-fn reindex(memory: &Memory, bar: &ProgressBar) -> Result<Reindexed, Error> {
+fn reindex(memory: &Engine, bar: &ProgressBar) -> Result<ReindexReport, Error> {
     let (mut done_before, mut made_before) = (0, 0);
     loop {
         let (mut done, mut made) = (0, 0);
@@ -75,9 +75,9 @@ fn reindex(memory: &Memory, bar: &ProgressBar) -> Result<Reindexed, Error> {
         });
         let wait_ms = match reindexed {
             Ok(it) => {
-                return Ok(Reindexed { done: done_before + it.done, made: made_before + it.made, ..it });
+                return Ok(ReindexReport { done: done_before + it.done, made: made_before + it.made, ..it });
             }
-            Err(Error::Provider(ProviderError { advice: Advice::Wait(wait_ms), .. })) => wait_ms,
+            Err(Error::Provider(ProviderError { advice: RetryAdvice::Throttled(wait_ms), .. })) => wait_ms,
             Err(error) => return Err(error),
         };
         (done_before, made_before) = (done_before + done, made_before + made);
@@ -86,7 +86,7 @@ fn reindex(memory: &Memory, bar: &ProgressBar) -> Result<Reindexed, Error> {
 }
 
 /// How many texts there are to embed.
-fn things(memory: &Memory) -> Result<u64, Failure> {
+fn things(memory: &Engine) -> Result<u64, CliError> {
     let stats = memory.stats()?;
     let nodes: u64 = memory.tree_stats(None)?.levels.iter().map(|level| u64::from(level.nodes)).sum();
     Ok(u64::from(stats.totals.messages) + u64::from(stats.totals.tool_calls) + nodes)

@@ -8,7 +8,7 @@ use serde::Serialize;
 use treering_core::{StoreError, Timestamp};
 use treering_engine::Error;
 
-use super::Failure;
+use super::CliError;
 use super::output::{GOOD, Output, count, paint, size};
 use treering::{BackupContents, EmbeddedStore};
 
@@ -39,8 +39,8 @@ struct View {
     replaced: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &Args, home: &Path, output: &Output) -> Result<(), Failure> {
-    let contents = treering::inspect_backup(&args.file).map_err(Failure::Backup)?;
+pub(super) fn run(args: &Args, home: &Path, output: &Output) -> Result<(), CliError> {
+    let contents = treering::inspect_backup(&args.file).map_err(CliError::Backup)?;
     let modified = modified(&args.file);
     let BackupContents { conversations, messages, schema_version, bytes } = contents;
     let held = format!("{}, {}", count(conversations, "conversation"), count(messages, "message"));
@@ -50,10 +50,10 @@ pub(super) fn run(args: &Args, home: &Path, output: &Output) -> Result<(), Failu
         writeln!(io::stderr(), "{} holds {facts}.", args.file.display())?;
         if !agreed(home)? {
             writeln!(io::stderr(), "Nothing was changed.")?;
-            return Err(Failure::Said);
+            return Err(CliError::Reported);
         }
     }
-    let replaced = treering::restore(home, &args.file).map_err(Failure::Backup)?;
+    let replaced = treering::restore(home, &args.file).map_err(CliError::Backup)?;
     let view = View {
         file: args.file.clone(),
         home: home.to_path_buf(),
@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args, home: &Path, output: &Output) -> Result<(), Failu
 }
 
 /// Advice for a backup that cannot be restored.
-pub(super) fn what_to_do(error: &Error) -> String {
+pub(super) fn restore_hint(error: &Error) -> String {
     let of_backup = "nothing was changed; restore another backup";
     match error {
         Error::Store(StoreError::Corrupt { .. }) | Error::Invalid(_) => of_backup.into(),
@@ -89,9 +89,9 @@ fn modified(file: &Path) -> Option<Timestamp> {
     Some(Timestamp::from_micros(i64::try_from(micros).ok()?))
 }
 
-fn agreed(home: &Path) -> Result<bool, Failure> {
+fn agreed(home: &Path) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() {
-        return Err(Failure::Usage("nothing was changed; --yes replaces the store without asking".into()));
+        return Err(CliError::Usage("nothing was changed; --yes replaces the store without asking".into()));
     }
     write!(io::stderr(), "Replace the store in {}? It is kept beside the new one. [y/N] ", home.display())?;
     let mut answer = String::new();

@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use treering_core::{ConversationState, Role, Timestamp};
-use treering_engine::{Answer, Found, Hit, Memory, Query, normalise_cwd};
+use treering_engine::{Engine, Hit, HitItem, Query, SearchOutcome, normalize_cwd};
 
-use super::Failure;
+use super::CliError;
 use super::output::{BOLD, DIM, MATCH, Output, paint};
 use treering_server::views::HitView;
 
@@ -57,7 +57,7 @@ pub(super) struct Args {
     explain: bool,
 }
 
-pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let mut conversations = Vec::new();
     for reference in &args.conversations {
         conversations.push(memory.find(reference)?.id);
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     let query = Query {
         text: args.text.join(" "),
         conversations,
-        cwd: args.cwd.as_deref().map(normalise_cwd),
+        cwd: args.cwd.as_deref().map(normalize_cwd),
         states: args.state.clone(),
         thread: args.thread.as_deref().map(str::parse).transpose()?,
         author: args.author.clone(),
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         limit: args.limit,
         min_score: args.min_score,
     };
-    let Answer { hits, words_only } = memory.search(&query)?;
+    let SearchOutcome { hits, lexical_only_reason: words_only } = memory.search(&query)?;
     if let Some(why) = words_only {
         output.note(&format!("only the words were looked at, not their meaning: {why}"));
     }
@@ -91,13 +91,13 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
 }
 
 fn print(out: &mut dyn Write, hit: &Hit, view: &HitView, explain: bool) -> io::Result<()> {
-    let (what, at) = match &hit.found {
-        Found::Message(message) => {
+    let (what, at) = match &hit.item {
+        HitItem::Message(message) => {
             let author = message.body.author.as_deref().unwrap_or(message.body.role.as_str());
             (format!("{author} {}", message.idx), message.body.at)
         }
-        Found::Call(call) => (format!("{} (turn {})", call.call.name, call.turn), call.call.at),
-        Found::Node(node) => {
+        HitItem::ToolCall(call) => (format!("{} (turn {})", call.call.name, call.turn), call.call.at),
+        HitItem::Node(node) => {
             let id: String = node.id.as_str().chars().take(11).collect();
             (format!("level {} {id}", node.level()), node.range_end)
         }

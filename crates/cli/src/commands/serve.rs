@@ -10,7 +10,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::output::{BOLD, Output, paint};
-use super::{Failure, Global};
+use super::{CliError, Global};
 use treering_server::http::Server;
 use treering_server::service::Service;
 
@@ -35,7 +35,7 @@ struct View {
     address: String,
 }
 
-pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), CliError> {
     if args.openapi {
         return Ok(writeln!(io::stdout(), "{}", treering_server::http::openapi())?);
     }
@@ -46,23 +46,23 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), F
             .serve
             .address
             .parse()
-            .map_err(|_| Failure::Usage("serve.address is no address".into()))?,
+            .map_err(|_| CliError::Usage("serve.address is no address".into()))?,
     };
     let service = Service::new(global.open()?, Arc::new(settings));
     let home = global.home()?;
     log_to_stderr(LevelFilter::INFO);
-    run_to_the_end(async {
+    run_async(async {
         let server = Server::bind(service, &home, address).await?;
         let view = View { address: format!("http://{}", server.address()?) };
         output.show(&view, |out| writeln!(out, "listening on {}", paint(BOLD, &view.address)))?;
         io::stdout().flush()?;
-        server.run(told_to_stop()).await;
+        server.run(shutdown_signal()).await;
         Ok(())
     })
 }
 
 /// Runs the async edge. When it has ended, nothing that blocks is waited for: neither a provider nor standard input.
-pub(super) fn run_to_the_end(edge: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+pub(super) fn run_async(edge: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(edge);
     runtime.shutdown_background();
@@ -82,7 +82,7 @@ pub(super) fn log_to_stderr(own: LevelFilter) {
 }
 
 /// Ends when the process is asked to stop.
-pub(super) async fn told_to_stop() {
+pub(super) async fn shutdown_signal() {
     let interrupt = tokio::signal::ctrl_c();
     #[cfg(unix)]
     {

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use treering_core::ConversationState;
 use treering_core::ports::ConversationFilter;
-use treering_engine::{Memory, Session, normalise_cwd};
+use treering_engine::{Engine, ListedConversation, normalize_cwd};
 
-use super::Failure;
+use super::CliError;
 use super::output::{BOLD, DIM, Output, count, fit, pad, paint, width};
 use treering_server::views::ConversationView;
 
@@ -23,15 +23,15 @@ pub(super) struct Args {
     limit: usize,
 }
 
-pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let states = match args.all {
         true => Vec::new(),
         false => vec![ConversationState::Open, ConversationState::Closed],
     };
-    let cwd = args.cwd.as_deref().map(normalise_cwd);
+    let cwd = args.cwd.as_deref().map(normalize_cwd);
     // One more than is shown, to know whether there are more.
     let filter = ConversationFilter { cwd, states, after: None, limit: args.limit.saturating_add(1) };
-    let mut sessions = memory.sessions(&filter)?;
+    let mut sessions = memory.listed_conversations(&filter)?;
     let more = sessions.len() > args.limit;
     sessions.truncate(args.limit);
     let views: Vec<ConversationView> =
@@ -58,7 +58,7 @@ fn nothing(out: &mut dyn Write, cwd: Option<&str>) -> io::Result<()> {
 }
 
 /// One line a conversation: its name, how much there is, when, and how it ends.
-pub(super) fn table(out: &mut dyn Write, sessions: &[Session]) -> io::Result<()> {
+pub(super) fn table(out: &mut dyn Write, sessions: &[ListedConversation]) -> io::Result<()> {
     let names = sessions.iter().map(|session| session.conversation.slug.chars().count());
     let name = names.max().unwrap_or(0).clamp(8, 34);
     for session in sessions {

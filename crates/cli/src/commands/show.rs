@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use treering_core::conversation::Thread;
 use treering_core::ports::{ConversationFilter, Span};
 use treering_core::{Conversation, Message, Role, ThreadName, ToolCall, TurnNo};
-use treering_engine::{Memory, Step, WholeTurn};
+use treering_engine::{Engine, TurnItem, WholeTurn};
 
 use super::output::{ASSISTANT, BAD, BOLD, DIM, Output, TOOL, USER, count, fit, paint, width};
-use super::{Failure, show_tree};
+use super::{CliError, show_tree};
 use treering_server::views::{ConversationPage, ConversationView, ThreadView, TurnView};
 
 #[derive(clap::Args)]
@@ -37,8 +37,8 @@ pub(super) struct Args {
     full: bool,
 }
 
-pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
-    if let Some(reference) = args.conversation.as_deref().filter(|it| Memory::is_node_reference(it)) {
+pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
+    if let Some(reference) = args.conversation.as_deref().filter(|it| Engine::is_node_reference(it)) {
         return show_tree::node(reference, memory, output);
     }
     let conversation = named_or_latest(args.conversation.as_deref(), memory)?;
@@ -49,7 +49,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
     let threads = &conversation.threads;
     if let Some(name) = thread.as_ref().filter(|name| !threads.iter().any(|thread| thread.name == **name)) {
         let names: Vec<&str> = threads.iter().map(|thread| thread.name.as_str()).collect();
-        return Err(Failure::Usage(format!("there is no thread {name:?}; there are {}", names.join(", "))));
+        return Err(CliError::Usage(format!("there is no thread {name:?}; there are {}", names.join(", "))));
     }
     let from = match args.last {
         Some(last) => conversation.totals.turns.saturating_sub(last),
@@ -82,17 +82,17 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
 }
 
 /// The conversation that is named, or the latest one.
-pub(super) fn named_or_latest(reference: Option<&str>, memory: &Memory) -> Result<Conversation, Failure> {
+pub(super) fn named_or_latest(reference: Option<&str>, memory: &Engine) -> Result<Conversation, CliError> {
     match reference {
         Some(reference) => Ok(memory.find(reference)?),
         None => latest(memory),
     }
 }
 
-fn latest(memory: &Memory) -> Result<Conversation, Failure> {
-    let session = memory.sessions(&ConversationFilter::all(1))?.pop();
+fn latest(memory: &Engine) -> Result<Conversation, CliError> {
+    let session = memory.listed_conversations(&ConversationFilter::all(1))?.pop();
     let none = "there is no conversation yet; `treering import` takes in transcripts";
-    session.map(|session| session.conversation).ok_or_else(|| Failure::Usage(none.into()))
+    session.map(|session| session.conversation).ok_or_else(|| CliError::Usage(none.into()))
 }
 
 pub(super) fn head(out: &mut dyn Write, it: &Conversation, threads: &[Thread]) -> io::Result<()> {
@@ -129,8 +129,8 @@ pub(super) fn print_turn(out: &mut dyn Write, turn: &WholeTurn, full: bool) -> i
     writeln!(out, "{}", paint(DIM, format!("{label}{rule}")))?;
     for step in turn.steps() {
         match step {
-            Step::Message(message) => print_message(out, message, full)?,
-            Step::ToolCall(call) => print_tool_call(out, call, full)?,
+            TurnItem::Message(message) => print_message(out, message, full)?,
+            TurnItem::ToolCall(call) => print_tool_call(out, call, full)?,
         }
     }
     writeln!(out)

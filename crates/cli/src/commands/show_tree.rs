@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use treering_core::{Conversation, Covers, Node};
-use treering_engine::{Branch, Memory};
+use treering_core::{Conversation, Coverage, Node};
+use treering_engine::{Engine, OutlineLine};
 
-use super::Failure;
+use super::CliError;
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, fit, grouped, pad, paint, width};
 use treering_server::views::{ConversationView, NodeView};
 
@@ -29,9 +29,9 @@ struct BranchView {
     depth: usize,
 }
 
-pub(super) fn tree(conversation: &Conversation, memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn tree(conversation: &Conversation, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let view = memory.tree(conversation.id)?;
-    let branches = view.draw();
+    let branches = view.outline();
     let page = TreePage {
         conversation: ConversationView::of(conversation, None),
         branches: branches.iter().map(branch_view).collect(),
@@ -44,14 +44,14 @@ pub(super) fn tree(conversation: &Conversation, memory: &Memory, output: &Output
 }
 
 /// Draws the branches of a tree.
-pub(super) fn branches(out: &mut dyn Write, branches: &[Branch]) -> io::Result<()> {
+pub(super) fn branches(out: &mut dyn Write, branches: &[OutlineLine]) -> io::Result<()> {
     if branches.is_empty() {
         return writeln!(out, "{}", paint(DIM, "no tree yet: nothing was said"));
     }
     branches.iter().try_for_each(|branch| print_branch(out, branch))
 }
 
-fn branch_view(branch: &Branch) -> BranchView {
+fn branch_view(branch: &OutlineLine) -> BranchView {
     BranchView {
         level: branch.level,
         id: branch.id.clone(),
@@ -65,7 +65,7 @@ fn branch_view(branch: &Branch) -> BranchView {
     }
 }
 
-fn print_branch(out: &mut dyn Write, branch: &Branch) -> io::Result<()> {
+fn print_branch(out: &mut dyn Write, branch: &OutlineLine) -> io::Result<()> {
     const TRUNK: usize = 62;
     let mark = match branch.state {
         "open" => paint(DIM, "◌"),
@@ -97,13 +97,13 @@ fn print_branch(out: &mut dyn Write, branch: &Branch) -> io::Result<()> {
     writeln!(out, "{trunk}{} {sizes} {}", " ".repeat(gap), paint(DIM, why))
 }
 
-pub(super) fn node(reference: &str, memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn node(reference: &str, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let (conversation, node) = memory.find_node(reference)?;
     let page = NodeView::of(&conversation, &node);
     output.show(&page, |out| {
-        let covers = match &node.task.covers {
-            Covers::Messages(window) => format!("messages {window}"),
-            Covers::Nodes(children) => format!("{} nodes", children.len()),
+        let covers = match &node.spec.covers {
+            Coverage::Messages(window) => format!("messages {window}"),
+            Coverage::Nodes(children) => format!("{} nodes", children.len()),
         };
         writeln!(out, "{} {}", paint(BOLD, &node.id), paint(DIM, &conversation.slug))?;
         let facts = [
@@ -127,7 +127,7 @@ pub(super) fn node(reference: &str, memory: &Memory, output: &Output) -> Result<
         writeln!(out)?;
         writeln!(out, "{}\n", node.content.overview)?;
         print_lists(out, &node)?;
-        if let Covers::Nodes(children) = &node.task.covers {
+        if let Coverage::Nodes(children) = &node.spec.covers {
             let ids: Vec<&str> = children.iter().map(treering_core::NodeId::as_str).collect();
             writeln!(out, "{} {}", paint(DIM, pad("written from", 14)), ids.join(" "))?;
         }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use treering_engine::Memory;
+use treering_engine::Engine;
 
 use super::output::{BAD, DIM, pad, paint};
 use treering_server::views::{ModelView, SpendView};
@@ -22,7 +22,7 @@ pub(super) fn print(out: &mut dyn Write, spend: &SpendView) -> io::Result<()> {
     }
 }
 
-pub(super) fn print_models(out: &mut dyn Write, models: &[ModelView], memory: &Memory) -> io::Result<()> {
+pub(super) fn print_models(out: &mut dyn Write, models: &[ModelView], memory: &Engine) -> io::Result<()> {
     if models.is_empty() {
         return Ok(());
     }

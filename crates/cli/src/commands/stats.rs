@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use treering_engine::Memory;
+use treering_engine::Engine;
 
-use super::Failure;
+use super::CliError;
 use super::output::{BOLD, DIM, Output, count, grouped, pad, paint, size};
 use super::spend;
 use treering_server::views::{ConversationStatsView, DOLLARS_PER_MILLION_TOKENS, StatsView, TreeStatsView};
@@ -58,7 +58,7 @@ fn print_tree(out: &mut dyn Write, tree: &TreeStatsView) -> io::Result<()> {
     writeln!(out, "{} waiting{failed}", count(tree.jobs_queued.into(), "job"))
 }
 
-pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     if let Some(reference) = &args.conversation {
         let conversation = memory.find(reference)?;
         let view = ConversationStatsView::of(memory, conversation.id)?;

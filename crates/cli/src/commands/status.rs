@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use treering_core::ConversationId;
 use treering_core::gate::GateStatus;
-use treering_engine::Memory;
+use treering_engine::Engine;
 
-use super::Failure;
+use super::CliError;
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint};
 use super::show::named_or_latest;
 use super::spend;
@@ -21,7 +21,7 @@ pub(super) struct Args {
     wait: bool,
 }
 
-pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let conversation = named_or_latest(args.conversation.as_deref(), memory)?;
     let gate = match args.wait {
         true => wait(memory, conversation.id)?,
@@ -65,8 +65,8 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
 }
 
 /// How the gate stands once it is clear, or once the timeout is over.
-fn wait(memory: &Memory, id: ConversationId) -> Result<GateStatus, Failure> {
-    let _worker = memory.work_in_background()?;
+fn wait(memory: &Engine, id: ConversationId) -> Result<GateStatus, CliError> {
+    let _worker = memory.spawn_worker()?;
     let timeout = Duration::from_millis(memory.work().gate_timeout_ms);
     Ok(memory.wait(id, timeout)?.status)
 }

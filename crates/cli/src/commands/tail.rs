@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use treering_core::ports::Span;
 use treering_core::{Clock as _, ConversationId, MessageIdx, Node};
-use treering_engine::{Change, ContextRequest, Memory, News, SystemClock};
+use treering_engine::{ContextChange, ContextRequest, Engine, Event, SystemClock};
 
 use super::output::{BAD, BOLD, DIM, GOOD, Output, fit, grouped, pad, paint, width};
-use super::{Failure, Global};
+use super::{CliError, Global};
 use treering::config::Settings;
 use treering_server::views::{EventView, Slugs, conversation_of, kind_of};
 
@@ -36,19 +36,19 @@ pub(super) struct Args {
 /// How long the store is watched at once.
 const WATCH: Duration = Duration::from_secs(1);
 
-pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), CliError> {
     let settings = global.load()?.settings;
     let memory = global.open()?;
     let only = args.conversation.as_deref().map(|it| memory.find(it)).transpose()?.map(|it| it.id);
     let budget = args.budget.unwrap_or(settings.context.budget);
     let tail = Tail { memory: &memory, settings: &settings, budget, output };
-    let mut cursor = memory.news_cursor()?;
+    let mut cursor = memory.event_cursor()?;
     output.note("following what comes in; Ctrl-C ends it");
     let mut last = Instant::now();
     loop {
-        let (news, now) = memory.await_news(&cursor, WATCH)?;
+        let (news, now) = memory.wait_for_events(&cursor, WATCH)?;
         cursor = now;
-        let wanted: Vec<&News> =
+        let wanted: Vec<&Event> =
             news.iter().filter(|it| only.is_none_or(|id| conversation_of(it) == id)).collect();
         if !wanted.is_empty() {
             tail.tell(&wanted)?;
@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), F
 }
 
 struct Tail<'a> {
-    memory: &'a Memory,
+    memory: &'a Engine,
     settings: &'a Settings,
     budget: u32,
     output: &'a Output,
@@ -69,7 +69,7 @@ struct Tail<'a> {
 
 /// An event as a line of JSON.
 #[derive(Serialize)]
-struct Line<'a> {
+struct EventLine<'a> {
     event: &'static str,
     #[serde(flatten)]
     view: &'a EventView,
@@ -90,16 +90,16 @@ struct ContextLine {
 }
 
 impl Tail<'_> {
-    fn tell(&self, news: &[&News]) -> Result<(), Failure> {
+    fn tell(&self, news: &[&Event]) -> Result<(), CliError> {
         let mut slugs = Slugs::of(self.memory);
         let mut spoken: Vec<ConversationId> = Vec::new();
         for news in news {
             let view = EventView::of(news, &mut slugs);
-            if matches!(news, News::Turn { .. }) && !spoken.contains(&conversation_of(news)) {
+            if matches!(news, Event::Turn { .. }) && !spoken.contains(&conversation_of(news)) {
                 spoken.push(conversation_of(news));
             }
             if self.output.json {
-                json_line(&Line { event: kind_of(news), view: &view })?;
+                json_line(&EventLine { event: kind_of(news), view: &view })?;
             } else {
                 self.print(news, &view)?;
             }
@@ -110,12 +110,12 @@ impl Tail<'_> {
         Ok(())
     }
 
-    fn print(&self, news: &News, view: &EventView) -> Result<(), Failure> {
+    fn print(&self, news: &Event, view: &EventView) -> Result<(), CliError> {
         let (style, lines) = match news {
-            News::Turn { conversation, messages, .. } => (BOLD, self.said(*conversation, messages)?),
-            News::Node(_, node) => (GOOD, vec![node_line(node)]),
-            News::Sealed(_, line) => (DIM, vec![line.text.clone()]),
-            News::Failed(_, line) => (BAD, vec![line.text.clone()]),
+            Event::Turn { conversation, messages, .. } => (BOLD, self.said(*conversation, messages)?),
+            Event::Node(_, node) => (GOOD, vec![node_line(node)]),
+            Event::Sealed(_, line) => (DIM, vec![line.text.clone()]),
+            Event::Failed(_, line) => (BAD, vec![line.text.clone()]),
         };
         let what = match view.turn {
             Some(turn) => format!("turn {turn}"),
@@ -125,7 +125,7 @@ impl Tail<'_> {
     }
 
     /// Who said what, a line each.
-    fn said(&self, id: ConversationId, messages: &[MessageIdx]) -> Result<Vec<String>, Failure> {
+    fn said(&self, id: ConversationId, messages: &[MessageIdx]) -> Result<Vec<String>, CliError> {
         let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(Vec::new()) };
         let read = self.memory.messages(id, Span::between(*first, MessageIdx(last.0 + 1)))?;
         let line = |message: &treering_core::Message| {
@@ -135,17 +135,17 @@ impl Tail<'_> {
         Ok(read.iter().filter(|message| messages.contains(&message.idx)).map(line).collect())
     }
 
-    fn tell_context(&self, id: ConversationId, slug: String) -> Result<(), Failure> {
+    fn tell_context(&self, id: ConversationId, slug: String) -> Result<(), CliError> {
         let request = ContextRequest {
             budget: self.budget,
             profile: self.settings.profile(&self.settings.context.profile)?,
-            patience: Some(Duration::ZERO),
+            gate_timeout: Some(Duration::ZERO),
             ..ContextRequest::new(id)
         };
         let context = self.memory.context(&request)?;
         let before = self.memory.previous_context(&request)?;
         let changes = before.map(|before| context.changes_since(&before)).unwrap_or_default();
-        let added = changes.iter().filter(|it| matches!(it, Change::Added(_))).count();
+        let added = changes.iter().filter(|it| matches!(it, ContextChange::Added(_))).count();
         let (receipt, removed) = (&context.receipt, changes.len() - added);
         if self.output.json {
             return json_line(&ContextLine {
@@ -190,7 +190,7 @@ fn print(slug: &str, what: &str, lines: &[String]) -> io::Result<()> {
     out.flush()
 }
 
-fn json_line(line: &impl Serialize) -> Result<(), Failure> {
+fn json_line(line: &impl Serialize) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, line).map_err(io::Error::from)?;
     writeln!(out)?;

@@ -5,24 +5,24 @@ use treering_core::TenantId;
 use treering_engine::SystemClock;
 
 use super::output::{BOLD, DIM, Output, pad, paint};
-use super::{Failure, Global};
-use treering_server::access_tokens::{Token, Tokens};
-use treering_server::service::{Scope, Scopes};
+use super::{CliError, Global};
+use treering_server::access_tokens::{AccessToken, TokenStore};
+use treering_server::service::{TokenScope, TokenScopes};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: TokenAction,
 }
 
 #[derive(clap::Subcommand)]
-enum Action {
+enum TokenAction {
     /// Makes a token for the tenant (`--tenant`) and prints it, this once
     Create {
         /// What it allows: read, write, admin
         #[arg(long, value_name = "SCOPES", value_delimiter = ',', default_value = "read,write",
-              value_parser = |text: &str| text.parse::<Scope>())]
-        scopes: Vec<Scope>,
+              value_parser = |text: &str| text.parse::<TokenScope>())]
+        scopes: Vec<TokenScope>,
         /// What it is for
         #[arg(long, value_name = "TEXT")]
         name: Option<String>,
@@ -41,14 +41,14 @@ struct View {
     id: String,
     name: Option<String>,
     tenant: String,
-    scopes: Scopes,
+    scopes: TokenScopes,
     created_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
 }
 
 impl View {
-    fn of(token: Token, secret: Option<String>) -> Self {
+    fn of(token: AccessToken, secret: Option<String>) -> Self {
         Self {
             id: token.id,
             name: token.name,
@@ -60,13 +60,13 @@ impl View {
     }
 }
 
-pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), Failure> {
-    let tokens = Tokens::of(&global.home()?);
+pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), CliError> {
+    let tokens = TokenStore::of(&global.home()?);
     match args.action {
-        Action::Create { scopes, name } => {
+        TokenAction::Create { scopes, name } => {
             let tenant = TenantId::new(global.load()?.settings.tenant)?;
             let now = treering_core::Clock::now(&SystemClock);
-            let (secret, token) = tokens.create(tenant, Scopes::new(scopes), name, now)?;
+            let (secret, token) = tokens.create(tenant, TokenScopes::new(scopes), name, now)?;
             output.show(&View::of(token.clone(), Some(secret.clone())), |out| {
                 writeln!(out, "{}", paint(BOLD, &secret))?;
                 let note = format!(
@@ -76,7 +76,7 @@ pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), Fa
                 writeln!(out, "{}", paint(DIM, note))
             })?;
         }
-        Action::List => {
+        TokenAction::List => {
             let views: Vec<View> = tokens.list()?.into_iter().map(|token| View::of(token, None)).collect();
             output.show(&views, |out| {
                 if views.is_empty() {
@@ -94,7 +94,7 @@ pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), Fa
                 })
             })?;
         }
-        Action::Revoke { id } => {
+        TokenAction::Revoke { id } => {
             let token = tokens.revoke(&id)?;
             output.show(&View::of(token, None), |out| writeln!(out, "{} is revoked", paint(BOLD, &id)))?;
         }

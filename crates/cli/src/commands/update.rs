@@ -3,9 +3,9 @@
 use treering_core::Level;
 use treering_core::parameters::Assignment;
 use treering_core::ports::ConversationFilter;
-use treering_engine::{Memory, Scale, Scope, Update};
+use treering_engine::{Engine, JobScope, Update, UpdateStrategy};
 
-use super::Failure;
+use super::CliError;
 use super::output::{BOLD, DIM, Output, count, grouped, paint};
 use super::work::run_all;
 use treering_server::views::UpdateView;
@@ -42,13 +42,13 @@ fn level(text: &str) -> Result<Level, String> {
     number.ok_or_else(|| "a level is a number from 1".to_owned())
 }
 
-pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
-    let scale = if args.full { Scale::Full } else { Scale::Incremental };
+pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
+    let scale = if args.full { UpdateStrategy::Full } else { UpdateStrategy::Incremental };
     let update = Update { scale, level: args.level, policy: args.with.clone() };
     let conversations = match &args.conversation {
         Some(reference) => vec![memory.find(reference)?],
         None => {
-            let all = memory.sessions(&ConversationFilter::all(usize::MAX))?;
+            let all = memory.listed_conversations(&ConversationFilter::all(usize::MAX))?;
             all.into_iter().map(|session| session.conversation).collect()
         }
     };
@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         }
         let updated = memory.update(conversation.id, &update)?;
         // Level 1 first and here; what lies above may be left to others.
-        let scope = Scope {
+        let scope = JobScope {
             conversation: Some(conversation.id),
             up_to: args.background.then_some(1),
             only: args.level.filter(|_| !args.full).map(Level::number),

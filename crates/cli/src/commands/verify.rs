@@ -1,10 +1,10 @@
 //! `treering verify`
 
 use serde::Serialize;
-use treering_engine::{Memory, Repaired, Scope};
+use treering_engine::{Engine, JobScope, RepairReport};
 
 use super::output::{BAD, GOOD, Output, WARNING, count, paint};
-use super::{Failure, work};
+use super::{CliError, work};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -26,7 +26,7 @@ struct View {
     repaired_vectors: Vec<String>,
     /// What the store made anew for itself.
     repaired_store: Vec<String>,
-    problems: Vec<Problem>,
+    problems: Vec<ProblemView>,
     /// Harmless leftovers.
     leftovers: Vec<String>,
     /// Warnings about data that may be missing.
@@ -34,15 +34,15 @@ struct View {
 }
 
 #[derive(Serialize)]
-struct Problem {
+struct ProblemView {
     conversation: Option<String>,
     what: String,
 }
 
-pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let repaired = match args.repair {
         true => repair(memory, output)?,
-        false => Repaired::default(),
+        false => RepairReport::default(),
     };
     let total = memory.stats().map_or(0, |stats| u64::from(stats.totals.messages));
     let bar = output.progress(total, "verifying");
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         problems: report
             .problems
             .into_iter()
-            .map(|problem| Problem { conversation: problem.conversation, what: problem.what })
+            .map(|problem| ProblemView { conversation: problem.conversation, what: problem.what })
             .collect(),
         warnings: report.warnings,
     };
@@ -98,14 +98,14 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
         }
         writeln!(out, "{}: {}", read, count(view.problems.len() as u64, "problem"))
     })?;
-    if clean { Ok(()) } else { Err(Failure::Said) }
+    if clean { Ok(()) } else { Err(CliError::Reported) }
 }
 
 /// Makes anew what does not add up; trees are planned and grown.
-fn repair(memory: &Memory, output: &Output) -> Result<Repaired, Failure> {
+fn repair(memory: &Engine, output: &Output) -> Result<RepairReport, CliError> {
     let repaired = memory.repair()?;
     if !repaired.trees.is_empty() || !repaired.vectors.is_empty() {
-        work::run_all(memory, &Scope::default(), output)?;
+        work::run_all(memory, &JobScope::default(), output)?;
     }
     Ok(repaired)
 }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use treering_core::ports::JobFilter;
 use treering_core::{ConversationId, JobState};
-use treering_engine::{Memory, Ran, Scope, Worked, Worker};
+use treering_engine::{Engine, JobOutcome, JobScope, WorkStats, Worker};
 
-use super::Failure;
+use super::CliError;
 use super::output::{Output, count};
 
 /// How often a change of the embedder is looked for.
@@ -28,9 +28,9 @@ struct View {
     failed: u32,
 }
 
-pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), Failure> {
+pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let conversation = args.conversation.as_deref().map(|it| memory.find(it)).transpose()?;
-    let scope = Scope { conversation: conversation.map(|it| it.id), ..Scope::default() };
+    let scope = JobScope { conversation: conversation.map(|it| it.id), ..JobScope::default() };
     let worked = run_all(memory, &scope, output)?;
     if args.watch {
         let mut next_change = Instant::now();
@@ -60,24 +60,24 @@ pub(super) fn run(args: &Args, memory: &Memory, output: &Output) -> Result<(), F
 }
 
 /// Goes over to the vectors of the configured embedder, if search does not go by them yet.
-fn change_over(memory: &Memory) -> treering_engine::Result<()> {
-    if memory.wants_reindexing()? {
+fn change_over(memory: &Engine) -> treering_engine::Result<()> {
+    if memory.needs_reindex()? {
         memory.reindex(&mut |_| ())?;
     }
     Ok(())
 }
 
 /// Runs what is due, with a bar.
-pub(super) fn run_all(memory: &Memory, scope: &Scope, output: &Output) -> Result<Worked, Failure> {
+pub(super) fn run_all(memory: &Engine, scope: &JobScope, output: &Output) -> Result<WorkStats, CliError> {
     let filter = JobFilter { conversation: scope.conversation, ..JobFilter::all(usize::MAX) };
     let waiting = memory.jobs(&filter)?.iter().filter(|job| job.state != JobState::Dead).count();
     if waiting == 0 {
-        return Ok(Worked::default());
+        return Ok(WorkStats::default());
     }
     let bar = output.progress(waiting as u64, "growing");
     let worker = Worker::new(memory.clone())?;
     let worked = worker.run(scope, &|_, ran| {
-        if *ran == Ran::Done {
+        if *ran == JobOutcome::Done {
             bar.inc(1);
         }
     })?;
@@ -87,9 +87,9 @@ pub(super) fn run_all(memory: &Memory, scope: &Scope, output: &Output) -> Result
 
 /// Runs what has become due in a conversation, where that is a matter of moments: without a
 /// remote provider.
-pub(super) fn catch_up(memory: &Memory, id: Option<ConversationId>, output: &Output) -> Result<(), Failure> {
-    if memory.works_at_once() {
-        run_all(memory, &Scope { conversation: id, ..Scope::default() }, output)?;
+pub(super) fn catch_up(memory: &Engine, id: Option<ConversationId>, output: &Output) -> Result<(), CliError> {
+    if memory.is_local() {
+        run_all(memory, &JobScope { conversation: id, ..JobScope::default() }, output)?;
     }
     Ok(())
 }

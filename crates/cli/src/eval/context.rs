@@ -5,14 +5,14 @@
 use std::time::{Duration, Instant};
 
 use treering::Bpe;
-use treering_core::packing::Grain;
+use treering_core::packing::DetailLevel;
 use treering_core::sentence::split;
 use treering_core::{Conversation, Message, Tokenizer as _};
-use treering_engine::{ContextRequest, Found};
+use treering_engine::{ContextRequest, HitItem};
 
 use super::EvalError;
-use super::data::Asked;
-use treering::Memory;
+use super::data::EvalQuestion;
+use treering::Engine;
 
 /// The longest answer that is looked for word by word.
 const ANSWER_WORDS: usize = 6;
@@ -21,7 +21,7 @@ const QUOTED_WORDS: usize = 4;
 
 /// A way to put a context together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum ContextMethod {
     /// The default profile.
     Cut,
     /// The latest turns that fit.
@@ -30,7 +30,7 @@ pub(crate) enum Way {
     Hits,
 }
 
-impl Way {
+impl ContextMethod {
     /// Every way.
     pub(crate) const ALL: [Self; 3] = [Self::Cut, Self::Latest, Self::Hits];
 
@@ -103,7 +103,7 @@ pub(crate) struct Contexts {
 
 /// A context as it is measured.
 #[derive(Default)]
-struct Held {
+struct MeasuredContext {
     text: String,
     tokens: u32,
     /// Messages that are there as they were said.
@@ -121,51 +121,60 @@ impl Contexts {
 
     /// What was measured of one way.
     #[must_use]
-    pub(crate) const fn of(&self, way: Way) -> &Sums {
+    pub(crate) const fn of(&self, way: ContextMethod) -> &Sums {
         &self.sums[way as usize]
     }
 
     /// Puts a context together for a question in each way. Gives the text of the cut.
     pub(super) fn ask(
         &mut self,
-        memory: &Memory,
+        memory: &Engine,
         conversation: &Conversation,
         messages: &[Message],
-        question: &Asked,
+        question: &EvalQuestion,
     ) -> Result<String, EvalError> {
         let mut text = String::new();
-        for way in Way::ALL {
+        for way in ContextMethod::ALL {
             let started = Instant::now();
             let held = match way {
-                Way::Cut => self.cut(memory, conversation, question)?,
-                Way::Latest => self.fitting(messages.iter().rev(), true),
-                Way::Hits => {
+                ContextMethod::Cut => self.cut(memory, conversation, question)?,
+                ContextMethod::Latest => self.fitting(messages.iter().rev(), true),
+                ContextMethod::Hits => {
                     let hits = memory.search(&question.query(conversation.id))?.hits;
-                    let found = hits.iter().filter_map(|hit| match &hit.found {
-                        Found::Message(message) => Some(&**message),
-                        Found::Call(_) | Found::Node(_) => None,
+                    let found = hits.iter().filter_map(|hit| match &hit.item {
+                        HitItem::Message(message) => Some(&**message),
+                        HitItem::ToolCall(_) | HitItem::Node(_) => None,
                     });
                     self.fitting(found, false)
                 }
             };
             self.count(way, &held, messages, question, started.elapsed());
-            if way == Way::Cut {
+            if way == ContextMethod::Cut {
                 text = held.text;
             }
         }
         Ok(text)
     }
 
-    fn cut(&self, memory: &Memory, conversation: &Conversation, question: &Asked) -> Result<Held, EvalError> {
+    fn cut(
+        &self,
+        memory: &Engine,
+        conversation: &Conversation,
+        question: &EvalQuestion,
+    ) -> Result<MeasuredContext, EvalError> {
         let mut request = ContextRequest::new(conversation.id);
         request.query = Some(question.text.clone());
         request.budget = self.budget;
         let context = memory.context(&request)?;
-        let mut held = Held { text: context.markdown(), tokens: context.receipt.tokens, ..Held::default() };
+        let mut held = MeasuredContext {
+            text: context.markdown(),
+            tokens: context.receipt.tokens,
+            ..MeasuredContext::default()
+        };
         let blocks = context.sections.iter().flat_map(|section| &section.items);
         for (item, block) in context.receipt.items.iter().zip(blocks) {
             match (item.level, item.grain) {
-                (0, Grain::Text) => held.raw.push(item.from),
+                (0, DetailLevel::Text) => held.raw.push(item.from),
                 _ => held.told.push((item.from, item.until, norm(&block.block))),
             }
         }
@@ -174,8 +183,8 @@ impl Contexts {
 
     /// Messages one after the other while they fit; the first that does not is the end, or is
     /// passed over.
-    fn fitting<'m>(&self, messages: impl Iterator<Item = &'m Message>, ends: bool) -> Held {
-        let mut held = Held::default();
+    fn fitting<'m>(&self, messages: impl Iterator<Item = &'m Message>, ends: bool) -> MeasuredContext {
+        let mut held = MeasuredContext::default();
         for message in messages {
             let author = message.body.author.as_deref().unwrap_or(message.body.role.as_str());
             // As much as the cut says about a message it recalls.
@@ -195,7 +204,14 @@ impl Contexts {
         held
     }
 
-    fn count(&mut self, way: Way, held: &Held, messages: &[Message], question: &Asked, took: Duration) {
+    fn count(
+        &mut self,
+        way: ContextMethod,
+        held: &MeasuredContext,
+        messages: &[Message],
+        question: &EvalQuestion,
+        took: Duration,
+    ) {
         let sums = &mut self.sums[way as usize];
         sums.times.push(took);
         sums.filled.add(f64::from(held.tokens) / f64::from(self.budget.max(1)));
@@ -227,7 +243,7 @@ impl Contexts {
     }
 }
 
-impl Held {
+impl MeasuredContext {
     /// Whether something that covers a message quotes a sentence of it.
     fn quotes(&self, message: &Message) -> bool {
         let idx = message.idx.0;

@@ -11,12 +11,12 @@ pub(crate) struct Haystack {
     /// Each turn with its sitting, by their ids.
     pub(crate) turns: Vec<(String, String)>,
     /// The questions.
-    pub(crate) questions: Vec<Asked>,
+    pub(crate) questions: Vec<EvalQuestion>,
 }
 
 /// A question and its evidence.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct EvalQuestion {
     /// Its id.
     pub(crate) id: String,
     /// What is asked.
@@ -43,22 +43,22 @@ fn in_words(answer: &Value) -> String {
 /// A file that no questions could be read from.
 #[derive(Debug, thiserror::Error)]
 #[error("this is no haystack, LoCoMo or LongMemEval file: {0}")]
-pub(crate) struct Unfit(String);
+pub(crate) struct DatasetError(String);
 
-impl From<serde_json::Error> for Unfit {
+impl From<serde_json::Error> for DatasetError {
     fn from(error: serde_json::Error) -> Self {
         Self(error.to_string())
     }
 }
 
 /// Reads the haystacks of a file.
-pub(crate) fn read(text: &str) -> Result<Vec<Haystack>, Unfit> {
+pub(crate) fn read(text: &str) -> Result<Vec<Haystack>, DatasetError> {
     let value: Value = serde_json::from_str(text)?;
     if value.get("haystack").is_some() {
         let haystack: Plain = serde_json::from_value(value)?;
         return Ok(vec![haystack.into()]);
     }
-    let first = value.get(0).ok_or_else(|| Unfit("it holds no list of samples".into()))?;
+    let first = value.get(0).ok_or_else(|| DatasetError("it holds no list of samples".into()))?;
     if first.get("sample_id").is_some() {
         let samples: Vec<Locomo> = serde_json::from_value(value)?;
         return samples.into_iter().map(TryInto::try_into).collect();
@@ -67,7 +67,7 @@ pub(crate) fn read(text: &str) -> Result<Vec<Haystack>, Unfit> {
         let instances: Vec<LongMemEval> = serde_json::from_value(value)?;
         return Ok(instances.into_iter().map(Into::into).collect());
     }
-    Err(Unfit("nothing in it is known".into()))
+    Err(DatasetError("nothing in it is known".into()))
 }
 
 #[derive(Deserialize)]
@@ -98,7 +98,7 @@ struct PlainQuestion {
 
 impl From<Plain> for Haystack {
     fn from(plain: Plain) -> Self {
-        let asked = |question: PlainQuestion| Asked {
+        let asked = |question: PlainQuestion| EvalQuestion {
             id: question.id,
             text: question.text,
             category: question.category,
@@ -132,13 +132,13 @@ struct LocomoQuestion {
 }
 
 impl TryFrom<Locomo> for Haystack {
-    type Error = Unfit;
-    fn try_from(sample: Locomo) -> Result<Self, Unfit> {
+    type Error = DatasetError;
+    fn try_from(sample: Locomo) -> Result<Self, DatasetError> {
         let mut turns = Vec::new();
         for (session, value) in &sample.conversation {
             for turn in value.as_array().into_iter().flatten() {
                 let id = turn.get("dia_id").and_then(Value::as_str);
-                let id = id.ok_or_else(|| Unfit("a turn has no dia_id".into()))?;
+                let id = id.ok_or_else(|| DatasetError("a turn has no dia_id".into()))?;
                 turns.push((id.to_owned(), session.clone()));
             }
         }
@@ -151,7 +151,7 @@ impl TryFrom<Locomo> for Haystack {
             let mut gold_sessions: Vec<String> = gold_turns.iter().filter_map(session_of).collect();
             gold_sessions.sort_unstable();
             gold_sessions.dedup();
-            Asked {
+            EvalQuestion {
                 id: format!("{}-q{number}", sample.sample_id),
                 text: question.question,
                 category: format!("category-{}", question.category),
@@ -195,7 +195,7 @@ impl From<LongMemEval> for Haystack {
                 turns.push((id, session.clone()));
             }
         }
-        let question = Asked {
+        let question = EvalQuestion {
             id: instance.question_id.clone(),
             text: instance.question,
             category: instance.question_type,

@@ -2,14 +2,14 @@
 
 /// What is ranked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Level {
+pub(crate) enum RankedUnit {
     /// Turns.
     Turn,
     /// Sittings, each by its best turn.
     Session,
 }
 
-impl Level {
+impl RankedUnit {
     /// The word for it.
     #[must_use]
     pub(crate) const fn as_str(self) -> &'static str {

@@ -11,21 +11,21 @@ use std::time::{Duration, Instant};
 
 use treering_core::ports::{JobFilter, Span};
 use treering_core::{ConversationId, MessageIdx};
-use treering_engine::{Error, Found, Query, Scope, Worker};
+use treering_engine::{Error, HitItem, JobScope, Query, Worker};
 
-use treering::import::{Options as ImportOptions, Runner};
-use treering::{Memory, Options};
+use treering::import::{ImportOptions, Runner};
+use treering::{Engine, Options};
 
-pub(crate) use context::{Contexts, Way};
-pub(crate) use data::{Haystack, Unfit, read};
-pub(crate) use metrics::{Figures, Level};
+pub(crate) use context::{ContextMethod, Contexts};
+pub(crate) use data::{DatasetError, Haystack, read};
+pub(crate) use metrics::{Figures, RankedUnit};
 
 /// How many turns are ranked for each question.
 pub(crate) const RANKED: usize = 100;
 
 /// One question, and what was ranked for it.
 #[derive(Debug, Clone)]
-pub(crate) struct Answered {
+pub(crate) struct QuestionResult {
     /// The question's id.
     pub(crate) id: String,
     /// The turns that fit best, by their ids.
@@ -38,9 +38,9 @@ pub(crate) struct Answered {
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
     /// Figures by level and category; `ALL` for all categories.
-    pub(crate) figures: BTreeMap<(Level, String), Figures>,
+    pub(crate) figures: BTreeMap<(RankedUnit, String), Figures>,
     /// Every question and what was ranked for it.
-    pub(crate) answered: Vec<Answered>,
+    pub(crate) answered: Vec<QuestionResult>,
     /// How long the questions took.
     pub(crate) times: Vec<Duration>,
     /// How many turns were searched.
@@ -79,7 +79,7 @@ pub(crate) fn measure(
     if let Some(error) = report.error {
         return Err(EvalError::Import(error));
     }
-    Worker::new(memory.clone())?.run(&Scope::default(), &|_, _| {})?;
+    Worker::new(memory.clone())?.run(&JobScope::default(), &|_, _| {})?;
     if let Some(job) = memory.jobs(&JobFilter::all(1))?.pop() {
         return Err(EvalError::Unfinished(job.error.unwrap_or_else(|| job.kind.to_string())));
     }
@@ -90,7 +90,7 @@ pub(crate) fn measure(
     Ok(())
 }
 
-impl data::Asked {
+impl data::EvalQuestion {
     /// It as a query for turns of its conversation.
     fn query(&self, conversation: ConversationId) -> Query {
         let (text, conversations) = (self.text.clone(), vec![conversation]);
@@ -99,12 +99,12 @@ impl data::Asked {
 }
 
 fn ask(
-    memory: &Memory,
+    memory: &Engine,
     haystack: &Haystack,
     measured: &mut Measured,
     progress: &mut dyn FnMut(),
 ) -> Result<(), EvalError> {
-    let sessions = memory.sessions(&treering_core::ports::ConversationFilter::all(usize::MAX))?;
+    let sessions = memory.listed_conversations(&treering_core::ports::ConversationFilter::all(usize::MAX))?;
     let titled = sessions.into_iter().map(|session| session.conversation);
     let conversation = titled.into_iter().find(|it| it.title.as_deref() == Some(haystack.title.as_str()));
     let conversation = conversation.ok_or_else(|| EvalError::Missing(haystack.title.clone()))?;
@@ -117,15 +117,15 @@ fn ask(
         let started = Instant::now();
         let answer = memory.search(&query)?;
         let took = started.elapsed();
-        if let Some(why) = answer.words_only {
+        if let Some(why) = answer.lexical_only_reason {
             return Err(EvalError::Unfinished(why));
         }
         let turns: Vec<String> = answer
             .hits
             .into_iter()
-            .filter_map(|hit| match hit.found {
-                Found::Message(message) => message.body.external_id.map(|id| id.to_string()),
-                Found::Call(_) | Found::Node(_) => None,
+            .filter_map(|hit| match hit.item {
+                HitItem::Message(message) => message.body.external_id.map(|id| id.to_string()),
+                HitItem::ToolCall(_) | HitItem::Node(_) => None,
             })
             .collect();
         measured.count(question, &turns, &session_of);
@@ -134,14 +134,14 @@ fn ask(
             Some(contexts) => Some(contexts.ask(memory, &conversation, &messages, question)?),
             None => None,
         };
-        measured.answered.push(Answered { id: question.id.clone(), turns, context });
+        measured.answered.push(QuestionResult { id: question.id.clone(), turns, context });
         progress();
     }
     Ok(())
 }
 
 impl Measured {
-    fn count(&mut self, question: &data::Asked, turns: &[String], session_of: &HashMap<&str, &str>) {
+    fn count(&mut self, question: &data::EvalQuestion, turns: &[String], session_of: &HashMap<&str, &str>) {
         let turns: Vec<&str> = turns.iter().map(String::as_str).collect();
         let mut sessions: Vec<&str> = Vec::new();
         for session in turns.iter().filter_map(|turn| session_of.get(turn)) {
@@ -149,8 +149,10 @@ impl Measured {
                 sessions.push(session);
             }
         }
-        let levels =
-            [(Level::Turn, turns, &question.gold_turns), (Level::Session, sessions, &question.gold_sessions)];
+        let levels = [
+            (RankedUnit::Turn, turns, &question.gold_turns),
+            (RankedUnit::Session, sessions, &question.gold_sessions),
+        ];
         for (level, ranked, gold) in levels {
             if gold.is_empty() {
                 continue;
@@ -167,7 +169,7 @@ impl Measured {
 pub(crate) enum EvalError {
     /// The file is no haystack.
     #[error(transparent)]
-    Unfit(#[from] Unfit),
+    Unfit(#[from] DatasetError),
     /// The memory failed.
     #[error(transparent)]
     Memory(#[from] Error),
@@ -176,7 +178,7 @@ pub(crate) enum EvalError {
     Import(String),
     /// The file could not be read.
     #[error(transparent)]
-    Unreadable(#[from] treering::importers::Unreadable),
+    Unreadable(#[from] treering::importers::ImportError),
     /// A model did not do its part, and figures without it would be of something else.
     #[error("a model did not do its part: {0}")]
     Unfinished(String),

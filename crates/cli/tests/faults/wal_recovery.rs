@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use tempfile::TempDir;
-use treering::{Memory, Options};
+use treering::{Engine, Options};
 
 use crate::processes::{FILE, Treering, Writer, changed, files};
 use crate::rng::Chance;
@@ -63,7 +63,7 @@ fn places(log: &[u8]) -> Vec<usize> {
     (0..8).map(|word| 4 * word + 2).chain(in_frames).collect()
 }
 
-fn open(home: &Path) -> Memory {
+fn open(home: &Path) -> Engine {
     let tokenizer = "cl100k".parse().unwrap();
     treering::open_with(home, Options { tokenizer, ..Options::default() }).unwrap()
 }

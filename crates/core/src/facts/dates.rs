@@ -1,6 +1,6 @@
 //! Dates and times of day as English and French write them.
 
-use super::tokens::Token;
+use super::tokens::FactToken;
 
 /// A date, a time of day, or part of one; a part that was not said is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,7 +29,9 @@ pub(super) fn month(word: &str) -> Option<u8> {
     if !word.starts_with(|c: char| "jfmasondJFMASOND".contains(c)) {
         return None;
     }
-    let place = crate::when::MONTHS.iter().position(|names| names.iter().any(|name| is_word(word, name)))?;
+    let place = crate::time_expressions::MONTHS
+        .iter()
+        .position(|names| names.iter().any(|name| is_word(word, name)))?;
     u8::try_from(place + 1).ok()
 }
 
@@ -40,7 +42,7 @@ fn is_word(word: &str, lower: &str) -> bool {
 }
 
 /// The date at the head of the tokens, and how many of them it takes.
-pub(super) fn read(tokens: &[Token<'_>]) -> Option<(usize, Date)> {
+pub(super) fn read(tokens: &[FactToken<'_>]) -> Option<(usize, Date)> {
     let tokens = &tokens[..clause(tokens)];
     let first = tokens.first()?.core;
     if let Some(date) = numeric(first) {
@@ -71,7 +73,7 @@ pub(super) fn read(tokens: &[Token<'_>]) -> Option<(usize, Date)> {
 
 /// How many of the first tokens belong together: up to the end of the sentence, where the full
 /// stop of `Dec.` or `p.m.` ends none.
-fn clause(tokens: &[Token<'_>]) -> usize {
+fn clause(tokens: &[FactToken<'_>]) -> usize {
     let is_short =
         |word: &str| (3..=4).contains(&word.len()) && month(word).is_some() && !is_word(word, "may");
     let near = &tokens[..tokens.len().min(4)];
@@ -114,7 +116,7 @@ fn numeric(word: &str) -> Option<Date> {
 }
 
 /// `10:30`, `3:30 pm`, `8 am`, `9h30`.
-fn time(tokens: &[Token<'_>]) -> Option<(usize, Date)> {
+fn time(tokens: &[FactToken<'_>]) -> Option<(usize, Date)> {
     let word = tokens.first()?.core;
     let digits = word.bytes().take_while(u8::is_ascii_digit).count();
     if !(1..=2).contains(&digits) {
@@ -187,7 +189,7 @@ const PERIODS: [&str; 12] = [
 ];
 
 /// A date that depends on the day it is said, at the head of the tokens: how many it takes.
-pub(super) fn read_relative(tokens: &[Token<'_>]) -> Option<usize> {
+pub(super) fn read_relative(tokens: &[FactToken<'_>]) -> Option<usize> {
     let first = tokens.first()?.core;
     if !(3..=12).contains(&first.len()) {
         return None;

@@ -9,11 +9,11 @@ mod tokens;
 
 use std::collections::HashMap;
 
-use crate::brief::Passage;
 use crate::node::NodeContent;
+use crate::summary_request::Passage;
 use dates::Date;
 use names::Names;
-use tokens::{Token, tokens};
+use tokens::{FactToken, tokens};
 
 /// What can be checked in a text, each list in order of first mention and as it was written.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -64,7 +64,7 @@ impl Facts {
         let mut facts = Self::default();
         for passage in passages {
             match passage {
-                Passage::Said(said) => {
+                Passage::Message(said) => {
                     facts.add_word(said.role.as_str());
                     if let Some(author) = &said.author {
                         facts.add_name(author);
@@ -116,7 +116,7 @@ impl Facts {
 
     /// The facts of the other text that this one has, and those that it has not.
     #[must_use]
-    pub fn sort<'a>(&self, other: &'a Self) -> (Vec<&'a str>, Vec<&'a str>) {
+    pub fn partition_known<'a>(&self, other: &'a Self) -> (Vec<&'a str>, Vec<&'a str>) {
         let mut known = Vec::new();
         let mut unknown = Vec::new();
         let mut put = |fact: &'a String, is_known: bool| {
@@ -191,7 +191,7 @@ impl Facts {
         for run in tokens::runs(text) {
             self.vocabulary.push(tokens::hash(run));
         }
-        let tokens: Vec<Token<'_>> = tokens(text).collect();
+        let tokens: Vec<FactToken<'_>> = tokens(text).collect();
         let mut names = Names::of(text);
         let mut at = 0;
         while at < tokens.len() {
@@ -203,7 +203,7 @@ impl Facts {
     }
 
     /// Takes the fact at the head of the tokens; says how many tokens it had.
-    fn take<'a>(&mut self, tokens: &[Token<'a>], names: &mut Names<'a>) -> usize {
+    fn take<'a>(&mut self, tokens: &[FactToken<'a>], names: &mut Names<'a>) -> usize {
         let Some(token) = tokens.first() else { return 1 };
         if token.is_cut || token.core.is_empty() {
             names.end();
@@ -315,7 +315,7 @@ fn unquoted(json: &str) -> String {
 }
 
 /// The text from the first to the last of neighbouring tokens.
-fn span(tokens: &[Token<'_>]) -> String {
+fn span(tokens: &[FactToken<'_>]) -> String {
     tokens.iter().map(|token| token.core).collect::<Vec<_>>().join(" ")
 }
 

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use super::dates::is_calendar;
-use super::tokens::Token;
-use crate::common;
+use super::tokens::FactToken;
 use crate::sentence::is_ideograph;
+use crate::word_weights;
 
 /// Collects names token by token.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl<'a> Names<'a> {
     }
 
     /// Takes the next token, which is no other fact.
-    pub(super) fn take(&mut self, token: &Token<'a>) {
+    pub(super) fn take(&mut self, token: &FactToken<'a>) {
         let (skipped, word) = stripped(token.core);
         let capital = word.starts_with(char::is_uppercase) && !word.starts_with(is_ideograph);
         if !capital && self.run.is_none() {
@@ -53,7 +53,7 @@ impl<'a> Names<'a> {
             return;
         }
         let plain = word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '.' | '&' | '\'' | '’'));
-        if !plain || word.len() > 40 || common::weight(&lower) == 0.0 || is_calendar(&lower) {
+        if !plain || word.len() > 40 || word_weights::weight(&lower) == 0.0 || is_calendar(&lower) {
             self.end();
             return;
         }
@@ -87,7 +87,7 @@ impl<'a> Names<'a> {
             (false, _) => self.sure.push(name),
             (true, 1) if is_acronym(name) => self.sure.push(name),
             (true, 1) => self.maybe.push((self.sure.len(), name)),
-            (true, _) if common::weight(&first.to_lowercase()) < 1.0 => {
+            (true, _) if word_weights::weight(&first.to_lowercase()) < 1.0 => {
                 self.sure.push(&self.text[run.second..run.end]);
             }
             (true, _) => self.sure.push(name),

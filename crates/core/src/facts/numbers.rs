@@ -1,6 +1,6 @@
 //! Numbers and their units, written in many ways and compared in one.
 
-use super::tokens::Token;
+use super::tokens::FactToken;
 
 /// Units, each under its own name first.
 const UNITS: [&[&str]; 34] = [
@@ -50,7 +50,7 @@ fn unit(word: &str) -> Option<&'static str> {
 }
 
 /// The number at the head of the tokens: how many of them it takes, with its unit.
-pub(super) fn read(tokens: &[Token<'_>]) -> Option<usize> {
+pub(super) fn read(tokens: &[FactToken<'_>]) -> Option<usize> {
     let token = tokens.first()?;
     let (_, amount, suffix) = parts(token.core)?;
     let attached = suffix.is_empty() || unit(suffix).is_some();

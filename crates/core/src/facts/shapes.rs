@@ -1,10 +1,10 @@
 //! What a single token is by its shape: an address, a path, a name of code.
 
 use super::Class;
-use super::tokens::{Shape, Token};
+use super::tokens::{FactToken, TokenShape};
 
 /// The class of a token, and the part of it that is the fact.
-pub(super) fn class<'a>(token: &Token<'a>, shape: Shape) -> Option<(Class, &'a str)> {
+pub(super) fn class<'a>(token: &FactToken<'a>, shape: TokenShape) -> Option<(Class, &'a str)> {
     let core = token.core;
     if core.len() > 300 || !core.is_ascii() && !shape.has_slash {
         return None;
@@ -58,7 +58,7 @@ fn has_ending(name: &str) -> bool {
     })
 }
 
-fn is_path(core: &str, shape: Shape) -> bool {
+fn is_path(core: &str, shape: TokenShape) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/\\._-~+@$*:{}[]%=, ".contains(&b) || b >= 0x80;
     if core.len() < 3 || !core.bytes().all(plain) || !core.bytes().any(|b| b.is_ascii_alphabetic()) {
         return false;
@@ -73,7 +73,7 @@ fn is_path(core: &str, shape: Shape) -> bool {
     has_ending(core) || rooted && words >= 1 && !core.starts_with("//") || words >= 3 && core.is_ascii()
 }
 
-fn is_identifier(token: &Token<'_>, shape: Shape) -> bool {
+fn is_identifier(token: &FactToken<'_>, shape: TokenShape) -> bool {
     let core = token.core;
     let bytes = core.as_bytes();
     if bytes.len() < 2 || !bytes.iter().any(u8::is_ascii_alphabetic) {

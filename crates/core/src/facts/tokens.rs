@@ -2,7 +2,7 @@
 
 /// A token of a text.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Token<'a> {
+pub(super) struct FactToken<'a> {
     /// Its text without the punctuation around it.
     pub(super) core: &'a str,
     /// Where that begins in the text, in bytes.
@@ -21,7 +21,7 @@ pub(super) struct Token<'a> {
 
 /// What the bytes of a token say about it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Shape {
+pub(super) struct TokenShape {
     pub(super) has_digit: bool,
     pub(super) has_upper: bool,
     pub(super) has_slash: bool,
@@ -30,9 +30,9 @@ pub(super) struct Shape {
     pub(super) may_be_date: bool,
 }
 
-impl Token<'_> {
-    pub(super) fn shape(&self) -> Shape {
-        let mut shape = Shape::default();
+impl FactToken<'_> {
+    pub(super) fn shape(&self) -> TokenShape {
+        let mut shape = TokenShape::default();
         for byte in self.core.bytes() {
             match byte {
                 b'0'..=b'9' => shape.has_digit = true,
@@ -56,13 +56,13 @@ const CLOSING: [char; 24] = [
 ];
 
 /// The tokens of a text, in order.
-pub(super) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
+pub(super) fn tokens(text: &str) -> impl Iterator<Item = FactToken<'_>> {
     let mut opens = true;
     text.split_inclusive('\n').flat_map(of_line).map(move |(raw, begins_line)| {
         let (head, core, tail) = bare(raw);
         let ends = tail.contains(['.', '!', '?', ':', '…', '。', '！', '？']);
         let is_cut = tail.contains('…') || core.ends_with('…');
-        let token = Token {
+        let token = FactToken {
             core,
             at: core.as_ptr().addr() - text.as_ptr().addr(),
             opens: opens || begins_line || head.contains(['"', '“', '«', '(', '[']),

@@ -13,7 +13,7 @@ use unicode_normalization::char::is_combining_mark;
 
 use crate::sentence::is_ideograph;
 
-pub use stop::{asks_about_a_conversation, is_first_person};
+pub use stop::{is_conversation_word, is_first_person};
 
 /// A term, as a number: equal terms have equal numbers.
 pub type TermId = u64;

@@ -14,7 +14,7 @@ pub(super) fn is_french(word: &str) -> bool {
 /// Whether a folded word is one with which people ask about a conversation, and which says
 /// nothing about what was said in it.
 #[must_use]
-pub fn asks_about_a_conversation(word: &str) -> bool {
+pub fn is_conversation_word(word: &str) -> bool {
     ASKING.binary_search(&word).is_ok()
 }
 

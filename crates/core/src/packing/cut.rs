@@ -8,11 +8,11 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::{Forest, Grain, Item, Key, LeftOut, PackReason, Piece, SkipReason};
+use super::{DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource, SkipReason};
 
 /// How a budget is divided between the cut and what is recalled, and within the cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Allotment {
+pub struct BudgetSplit {
     /// The cut is refined up to this size.
     pub target: u32,
     /// The coarsest complete cover may be as large as this.
@@ -28,7 +28,7 @@ const TARGET: f64 = 0.25;
 /// The share of the budget that a complete cover may take where something was asked.
 const MOST: f64 = 0.3;
 
-impl Allotment {
+impl BudgetSplit {
     /// Divides a budget, given what the whole history would cost as it was said.
     #[must_use]
     pub fn new(budget: u32, recent: u32, asked: bool, whole: u64) -> Self {
@@ -51,7 +51,7 @@ fn slack_of(target: u32) -> u32 {
 /// from the latest one back, and the slack: the first place at which a multiple of the slack had been
 /// said. It stays where it is until the next multiple is reached.
 #[must_use]
-pub fn settled_end(end: u32, said: u64, sizes: impl Iterator<Item = u32>, slack: u32) -> u32 {
+pub fn stable_prefix_end(end: u32, said: u64, sizes: impl Iterator<Item = u32>, slack: u32) -> u32 {
     let Some(line) = said.checked_div(slack.into()).map(|steps| steps * u64::from(slack)) else { return end };
     let (mut place, mut before) = (end, said);
     for size in sizes {
@@ -68,7 +68,7 @@ pub fn settled_end(end: u32, said: u64, sizes: impl Iterator<Item = u32>, slack:
 const NEAR: f64 = 512.0;
 
 /// A piece in the cut, or one that was taken out of it.
-struct Slot {
+struct CutEntry {
     piece: Piece,
     /// The place of its grain among its costs; none while it is not in the cut.
     grain: Option<usize>,
@@ -77,31 +77,31 @@ struct Slot {
     distance: u64,
 }
 
-impl Slot {
+impl CutEntry {
     fn cost(&self) -> u32 {
         self.grain.map_or(0, |grain| self.piece.costs[grain].1)
     }
 }
 
 /// A way to make the cut finer at one place.
-struct Step {
+struct Refinement {
     gain: f64,
     slot: usize,
     unfolds: bool,
 }
 
-impl PartialEq for Step {
+impl PartialEq for Refinement {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
-impl Eq for Step {}
-impl PartialOrd for Step {
+impl Eq for Refinement {}
+impl PartialOrd for Refinement {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Step {
+impl Ord for Refinement {
     fn cmp(&self, other: &Self) -> Ordering {
         // Of equal gains the one that became possible first, so that the order is total.
         self.gain
@@ -113,14 +113,14 @@ impl Ord for Step {
 
 /// The cut, what it leaves out, and what it costs.
 pub(super) struct Cut {
-    pub(super) items: Vec<Item>,
-    pub(super) left_out: Vec<LeftOut>,
+    pub(super) items: Vec<PackedItem>,
+    pub(super) left_out: Vec<Omission>,
     pub(super) cost: u32,
 }
 
 /// Cuts through a forest.
-pub(super) fn cut<F: Forest>(forest: &mut F, allotment: &Allotment) -> Result<Cut, F::Error> {
-    let mut fresh = forest.fresh()?;
+pub(super) fn cut<F: PieceSource>(forest: &mut F, allotment: &BudgetSplit) -> Result<Cut, F::Error> {
+    let mut fresh = forest.recent_tail()?;
     let mut fresh_cost = fresh.iter().map(whole_cost).sum::<u32>();
     if fresh_cost > allotment.slack {
         // What came since is larger as it is written than it was thought to be.
@@ -139,8 +139,8 @@ pub(super) fn cut<F: Forest>(forest: &mut F, allotment: &Allotment) -> Result<Cu
     cutter.refine(forest)?;
     let (mut items, left_out) = cutter.finish();
     let whole = |piece: &Piece| {
-        let cost = piece.costs.last().copied().unwrap_or((Grain::Text, 0));
-        Item::of(piece, cost, PackReason::Recent)
+        let cost = piece.costs.last().copied().unwrap_or((DetailLevel::Text, 0));
+        PackedItem::of(piece, cost, PackReason::Recent)
     };
     items.extend(fresh.iter().map(whole));
     let cost = items.iter().map(|item| item.cost).sum();
@@ -153,8 +153,8 @@ fn whole_cost(piece: &Piece) -> u32 {
 }
 
 struct Cutter {
-    slots: Vec<Slot>,
-    steps: BinaryHeap<Step>,
+    slots: Vec<CutEntry>,
+    steps: BinaryHeap<Refinement>,
     used: u32,
     target: u32,
     most: u32,
@@ -169,13 +169,13 @@ impl Cutter {
         for piece in roots.into_iter().rev() {
             let weight = u64::from(piece.weight);
             let reason = match piece.key {
-                Key::Node(..) => PackReason::Cover,
-                Key::Said(_) => PackReason::Unsummarised,
+                PieceKey::Node(..) => PackReason::Cover,
+                PieceKey::Message(_) => PackReason::Unsummarised,
             };
-            self.slots.push(Slot { piece, grain: None, reason, distance });
+            self.slots.push(CutEntry { piece, grain: None, reason, distance });
             distance += weight;
         }
-        let is_said = |slot: &Slot| matches!(slot.piece.key, Key::Said(_));
+        let is_said = |slot: &CutEntry| matches!(slot.piece.key, PieceKey::Message(_));
         let tail = self.slots.iter().take_while(|slot| is_said(slot)).count();
         let mut late = 0;
         for slot in 0..tail {
@@ -220,16 +220,17 @@ impl Cutter {
         let it = &self.slots[slot];
         let Some(grain) = it.grain else { return };
         if let Some((next, _)) = it.piece.costs.get(grain + 1) {
-            self.steps.push(Step { gain: gain(it, Some(*next), self.recent), slot, unfolds: false });
+            self.steps.push(Refinement { gain: gain(it, Some(*next), self.recent), slot, unfolds: false });
         }
-        let is_new = grain == 0 || it.reason == PackReason::Refined && it.piece.costs[grain].0 == Grain::Gist;
-        if it.piece.unfolded_least.is_some() && is_new {
-            self.steps.push(Step { gain: gain(it, None, self.recent), slot, unfolds: true });
+        let is_new =
+            grain == 0 || it.reason == PackReason::Refined && it.piece.costs[grain].0 == DetailLevel::Gist;
+        if it.piece.min_expanded_cost.is_some() && is_new {
+            self.steps.push(Refinement { gain: gain(it, None, self.recent), slot, unfolds: true });
         }
     }
 
     /// Takes one step after the other, the best gain first, each where there is room for it.
-    fn refine<F: Forest>(&mut self, forest: &mut F) -> Result<(), F::Error> {
+    fn refine<F: PieceSource>(&mut self, forest: &mut F) -> Result<(), F::Error> {
         while let Some(step) = self.steps.pop() {
             let slot = &self.slots[step.slot];
             let Some(grain) = slot.grain else { continue };
@@ -242,7 +243,7 @@ impl Cutter {
                 }
                 continue;
             }
-            if slot.piece.unfolded_least.is_none_or(|least| rest + least > self.target) {
+            if slot.piece.min_expanded_cost.is_none_or(|least| rest + least > self.target) {
                 continue;
             }
             let (key, distance) = (slot.piece.key, slot.distance);
@@ -265,7 +266,7 @@ impl Cutter {
             let weight = u64::from(piece.weight);
             let is_recent = piece.key.level() == 0 && distance + weight <= u64::from(self.recent);
             let reason = if is_recent { PackReason::Recent } else { PackReason::Refined };
-            self.slots.push(Slot { piece, grain: None, reason, distance });
+            self.slots.push(CutEntry { piece, grain: None, reason, distance });
             let slot = self.slots.len() - 1;
             self.place(slot, *grain);
             self.offer(slot);
@@ -273,22 +274,22 @@ impl Cutter {
         }
     }
 
-    fn finish(self) -> (Vec<Item>, Vec<LeftOut>) {
+    fn finish(self) -> (Vec<PackedItem>, Vec<Omission>) {
         let (mut items, mut left_out) = (Vec::new(), Vec::new());
         for slot in &self.slots {
             let (from, until) = slot.piece.span();
             let Some(grain) = slot.grain else {
                 // What was unfolded is told by what stands in its place.
-                if slot.piece.weight > 0 || slot.piece.unfolded_least.is_none() {
-                    left_out.push(LeftOut { from, until, why: SkipReason::NoRoom });
+                if slot.piece.weight > 0 || slot.piece.min_expanded_cost.is_none() {
+                    left_out.push(Omission { from, until, why: SkipReason::NoRoom });
                 }
                 continue;
             };
             let cost = slot.piece.costs[grain];
             if slot.piece.key.level() == 0 && grain + 1 < slot.piece.costs.len() {
-                left_out.push(LeftOut { from, until, why: SkipReason::Cut });
+                left_out.push(Omission { from, until, why: SkipReason::Cut });
             }
-            items.push(Item::of(&slot.piece, cost, slot.reason));
+            items.push(PackedItem::of(&slot.piece, cost, slot.reason));
         }
         items.sort_by_key(|item| (item.from, item.until));
         (items, left_out)
@@ -299,9 +300,9 @@ impl Cutter {
 /// whole.
 fn entering_grain(piece: &Piece) -> usize {
     match piece.key {
-        Key::Said(_) => piece.costs.len().saturating_sub(1),
-        Key::Node(..) => {
-            let gist = piece.costs.iter().position(|(grain, _)| *grain >= Grain::Gist);
+        PieceKey::Message(_) => piece.costs.len().saturating_sub(1),
+        PieceKey::Node(..) => {
+            let gist = piece.costs.iter().position(|(grain, _)| *grain >= DetailLevel::Gist);
             gist.unwrap_or(piece.costs.len().saturating_sub(1))
         }
     }
@@ -309,14 +310,14 @@ fn entering_grain(piece: &Piece) -> usize {
 
 /// What a step gains for each token: more near the end, and more at higher levels, where a token
 /// tells of a longer time. A step never gains more than one that must come before it.
-fn gain(slot: &Slot, to: Option<Grain>, recent: u32) -> f64 {
+fn gain(slot: &CutEntry, to: Option<DetailLevel>, recent: u32) -> f64 {
     let level = i32::from(slot.piece.key.level());
     let height = match to {
         None => 0,
-        Some(Grain::Text) => 1,
-        Some(Grain::Gist | Grain::Mention) => 2,
+        Some(DetailLevel::Text) => 1,
+        Some(DetailLevel::Gist | DetailLevel::Mention) => 2,
         // Lists fill what nothing else has room in.
-        Some(Grain::Details) => -60,
+        Some(DetailLevel::Details) => -60,
     };
     if level == 1 && to.is_none() && slot.distance + u64::from(slot.piece.weight) <= u64::from(recent) {
         return f64::MAX;

@@ -13,29 +13,29 @@ mod sections;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::MessageIdx;
-use crate::node::{Level, Place, Slice};
+use crate::node::{Level, Slice, TextPosition};
 
-pub use cut::{Allotment, settled_end};
-pub use profile::{Profile, Section, Take};
-pub use recall::Candidate;
+pub use cut::{BudgetSplit, stable_prefix_end};
+pub use profile::{Profile, Section, SectionSource};
+pub use recall::RecallCandidate;
 pub use sections::pack;
 
 /// What a piece is: a node, or a message or a slice of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
+pub enum PieceKey {
     /// A node, by level and number.
     Node(Level, u32),
     /// What one message says from one character to another.
-    Said(Slice),
+    Message(Slice),
 }
 
-impl Key {
+impl PieceKey {
     /// Its level: 0 for what was said.
     #[must_use]
     pub const fn level(&self) -> u8 {
         match self {
             Self::Node(level, _) => level.number(),
-            Self::Said(_) => 0,
+            Self::Message(_) => 0,
         }
     }
 }
@@ -43,7 +43,7 @@ impl Key {
 /// How much of a piece is told. Each grain tells what the one before it tells, and more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Grain {
+pub enum DetailLevel {
     /// A line that says where it lies and what it is about.
     Mention,
     /// Its beginning, or the part that fits a question, cut with an ellipsis.
@@ -54,7 +54,7 @@ pub enum Grain {
     Details,
 }
 
-impl Grain {
+impl DetailLevel {
     /// The word for it in every interface.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -71,7 +71,7 @@ impl Grain {
 /// a long conversation, and each goes through several hands: so these are kept in place.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
-    of: [(Grain, u32); Costs::MOST],
+    of: [(DetailLevel, u32); Costs::MOST],
     count: usize,
 }
 
@@ -80,9 +80,9 @@ impl Costs {
     const MOST: usize = 4;
 }
 
-impl FromIterator<(Grain, u32)> for Costs {
-    fn from_iter<T: IntoIterator<Item = (Grain, u32)>>(costs: T) -> Self {
-        let mut it = Self { of: [(Grain::Mention, 0); Self::MOST], count: 0 };
+impl FromIterator<(DetailLevel, u32)> for Costs {
+    fn from_iter<T: IntoIterator<Item = (DetailLevel, u32)>>(costs: T) -> Self {
+        let mut it = Self { of: [(DetailLevel::Mention, 0); Self::MOST], count: 0 };
         for (place, cost) in it.of.iter_mut().zip(costs) {
             *place = cost;
             it.count += 1;
@@ -92,7 +92,7 @@ impl FromIterator<(Grain, u32)> for Costs {
 }
 
 impl std::ops::Deref for Costs {
-    type Target = [(Grain, u32)];
+    type Target = [(DetailLevel, u32)];
     fn deref(&self) -> &Self::Target {
         &self.of[..self.count]
     }
@@ -102,23 +102,23 @@ impl std::ops::Deref for Costs {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Piece {
     /// What it is.
-    pub key: Key,
+    pub key: PieceKey,
     /// Where what it covers begins.
-    pub from: Place,
+    pub from: TextPosition,
     /// Where what it covers ends.
-    pub until: Place,
+    pub until: TextPosition,
     /// Tokens of the messages it covers.
     pub weight: u32,
     /// What it costs.
     pub costs: Costs,
     /// At least what stands in its place once it is unfolded; nothing can be unfolded in a
     /// message.
-    pub unfolded_least: Option<u32>,
+    pub min_expanded_cost: Option<u32>,
 }
 
 impl Piece {
     /// The cost at a grain, or at the next coarser one that it has.
-    fn cost(&self, grain: Grain) -> Option<(Grain, u32)> {
+    fn cost(&self, grain: DetailLevel) -> Option<(DetailLevel, u32)> {
         self.costs.iter().rev().find(|(its, _)| *its <= grain).copied()
     }
 
@@ -130,13 +130,13 @@ impl Piece {
 }
 
 /// One past the last message before a place.
-const fn end_of(place: Place) -> u32 {
+const fn end_of(place: TextPosition) -> u32 {
     place.idx.0 + (place.offset > 0) as u32
 }
 
 /// What a message says about its place, before the name of who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Lead {
+pub enum HeaderStyle {
     /// Nothing: it goes on from what is above it.
     None,
     /// Its number: what is above it was said on the same day.
@@ -148,7 +148,7 @@ pub enum Lead {
 }
 
 /// The pieces of a conversation, as far as a profile asks for them. Everything is of one moment.
-pub trait Forest {
+pub trait PieceSource {
     /// Why pieces could not be given.
     type Error;
 
@@ -157,13 +157,13 @@ pub trait Forest {
     fn roots(&mut self) -> Result<Vec<Piece>, Self::Error>;
 
     /// What came after what is settled, in the order of time.
-    fn fresh(&mut self) -> Result<Vec<Piece>, Self::Error>;
+    fn recent_tail(&mut self) -> Result<Vec<Piece>, Self::Error>;
 
     /// Everything counts as settled from now on, and nothing is fresh.
     fn settle(&mut self);
 
     /// What a node covers: nodes of the level below, or messages; in the order of time.
-    fn below(&mut self, key: Key) -> Result<Vec<Piece>, Self::Error>;
+    fn below(&mut self, key: PieceKey) -> Result<Vec<Piece>, Self::Error>;
 
     /// The latest messages, at least so many of them where there are as many, in the order of time.
     fn latest(&mut self, messages: usize) -> Result<Vec<Piece>, Self::Error>;
@@ -175,10 +175,10 @@ pub trait Forest {
     fn level(&mut self, level: Level, nodes: usize) -> Result<Vec<Piece>, Self::Error>;
 
     /// What fits the question, the best first; nothing where nothing was asked.
-    fn hits(&mut self) -> Result<Vec<Candidate>, Self::Error>;
+    fn hits(&mut self) -> Result<Vec<RecallCandidate>, Self::Error>;
 
     /// The cost of a hit at a grain it has, with what it says about its place.
-    fn cost_of_hit(&mut self, hit: &Candidate, grain: Grain, lead: Lead) -> u32;
+    fn cost_of_hit(&mut self, hit: &RecallCandidate, grain: DetailLevel, lead: HeaderStyle) -> u32;
 
     /// At most what it costs to say where a run of messages begins.
     fn cost_of_run(&self) -> u32;
@@ -249,15 +249,15 @@ impl SkipReason {
 
 /// A piece in its place.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Item {
+pub struct PackedItem {
     /// What it is.
-    pub key: Key,
+    pub key: PieceKey,
     /// Where what it covers begins.
-    pub from: Place,
+    pub from: TextPosition,
     /// Where what it covers ends.
-    pub until: Place,
+    pub until: TextPosition,
     /// How much of it is told.
-    pub grain: Grain,
+    pub detail_level: DetailLevel,
     /// Why it is there.
     pub reason: PackReason,
     /// How well it fits the question; 0 where that is not why it is there.
@@ -266,10 +266,10 @@ pub struct Item {
     pub cost: u32,
 }
 
-impl Item {
-    fn of(piece: &Piece, (grain, cost): (Grain, u32), reason: PackReason) -> Self {
+impl PackedItem {
+    fn of(piece: &Piece, (detail_level, cost): (DetailLevel, u32), reason: PackReason) -> Self {
         let Piece { key, from, until, .. } = *piece;
-        Self { key, from, until, grain, reason, score: 0.0, cost }
+        Self { key, from, until, detail_level, reason, score: 0.0, cost }
     }
 
     /// The number of the first message it touches, and one past the last.
@@ -281,7 +281,7 @@ impl Item {
 
 /// Something that is not there, or not wholly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
+pub struct Omission {
     /// The first message.
     pub from: u32,
     /// One past the last message.
@@ -292,20 +292,20 @@ pub struct LeftOut {
 
 /// What goes into a context.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Plan {
+pub struct ContextPlan {
     /// What each section of the profile holds, in the order of time; in the order of the profile.
-    pub sections: Vec<Vec<Item>>,
+    pub sections: Vec<Vec<PackedItem>>,
     /// What is not there, or not wholly, in the order of time.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Omission>,
     /// Hits that had no room.
     pub hits_left_out: u32,
     /// What everything costs, headings included.
     pub cost: u32,
 }
 
-impl Plan {
+impl ContextPlan {
     /// Every item, in the order it is told.
-    pub fn items(&self) -> impl Iterator<Item = &Item> {
+    pub fn items(&self) -> impl Iterator<Item = &PackedItem> {
         self.sections.iter().flatten()
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::Grain;
+use super::DetailLevel;
 use crate::error::Invalid;
 
 /// What goes into a context, section by section. An earlier section has the first claim on the
@@ -22,7 +22,7 @@ pub struct Section {
     /// The line above it; none where it needs none.
     pub heading: Option<String>,
     /// What it takes.
-    pub take: Take,
+    pub take: SectionSource,
     /// The level of the nodes it takes; `take = "level"` needs one.
     pub level: Option<u8>,
     /// At most so many messages, turns, nodes or hits.
@@ -52,7 +52,7 @@ pub struct Section {
 /// What a section takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Take {
+pub enum SectionSource {
     /// The whole history: raw at the recent end, coarser with age.
     Cut,
     /// The originals that fit the question, with what stands next to them.
@@ -67,7 +67,7 @@ pub enum Take {
     Nodes,
 }
 
-impl Take {
+impl SectionSource {
     const ALL: [(&'static str, Self); 6] = [
         ("cut", Self::Cut),
         ("recall", Self::Recall),
@@ -93,7 +93,7 @@ impl Take {
 impl Section {
     /// A section that takes all there is of something.
     #[must_use]
-    pub const fn new(take: Take) -> Self {
+    pub const fn new(take: SectionSource) -> Self {
         Self {
             heading: None,
             take,
@@ -116,12 +116,12 @@ impl Section {
     }
 
     fn at(level: u8) -> Self {
-        Self { level: Some(level), ..Self::new(Take::Level) }
+        Self { level: Some(level), ..Self::new(SectionSource::Level) }
     }
 
     /// The finest grain at which it tells nodes.
-    pub(super) const fn grain(&self) -> Grain {
-        if self.details { Grain::Details } else { Grain::Text }
+    pub(super) const fn grain(&self) -> DetailLevel {
+        if self.details { DetailLevel::Details } else { DetailLevel::Text }
     }
 }
 
@@ -134,17 +134,18 @@ impl Profile {
     /// messages where a profile counts them in tokens.
     #[must_use]
     pub fn named(name: &str, recent: u32) -> Option<Self> {
-        let latest = Section::new(Take::Recent);
+        let latest = Section::new(SectionSource::Recent);
         let sections = match name {
             "cut" => vec![
-                Section { tokens: Some(recent), ..Section::new(Take::Cut) }.titled("The conversation so far"),
-                Section::new(Take::Recall).titled("What was said about the question"),
+                Section { tokens: Some(recent), ..Section::new(SectionSource::Cut) }
+                    .titled("The conversation so far"),
+                Section::new(SectionSource::Recall).titled("What was said about the question"),
             ],
             "enriched" => vec![
                 Section { turns: Some(3), chars: Some(5000), ..latest }.titled("Recent Conversation (Raw)"),
-                Section { limit: Some(5), ..Section::new(Take::Recall) }
+                Section { limit: Some(5), ..Section::new(SectionSource::Recall) }
                     .titled("Relevant Past Context (Semantic Search - Turns)"),
-                Section { limit: Some(5), ..Section::new(Take::Nodes) }
+                Section { limit: Some(5), ..Section::new(SectionSource::Nodes) }
                     .titled("Relevant Past Context (Semantic Search - Summaries)"),
                 Section { limit: Some(10), uncovered: true, details: true, ..Section::at(1) }
                     .titled("Recent Level 1 Summaries (Not Yet Summarized to Level 2)"),
@@ -157,7 +158,7 @@ impl Profile {
                 Section { uncovered: true, ..Section::at(1) }.titled("Latest summaries"),
             ],
             "frontier" => vec![
-                Section::new(Take::Frontier).titled("The conversation so far"),
+                Section::new(SectionSource::Frontier).titled("The conversation so far"),
                 Section { turns: Some(3), ..latest }.titled("Latest turns"),
             ],
             "code-review" => vec![
@@ -178,19 +179,19 @@ impl Profile {
     pub fn check(&self) -> Result<(), Invalid> {
         let refuse = |why: String| Err(Invalid::new(format!("profile {:?}", self.name), why));
         if self.sections.is_empty() {
-            let words = Take::ALL.map(|(word, _)| word).join(", ");
+            let words = SectionSource::ALL.map(|(word, _)| word).join(", ");
             return refuse(format!("it has no sections; a section takes one of {words}"));
         }
         for (number, section) in self.sections.iter().enumerate() {
             let number = number + 1;
             let take = section.take.as_str();
             match section.take {
-                Take::Level if section.level.is_none_or(|level| level == 0) => {
+                SectionSource::Level if section.level.is_none_or(|level| level == 0) => {
                     return refuse(format!(
                         "section {number} takes a level and does not say which, from 1 on"
                     ));
                 }
-                Take::Level => {}
+                SectionSource::Level => {}
                 _ if section.level.is_some() => {
                     return refuse(format!("section {number} takes {take}, which has no `level`"));
                 }
@@ -201,13 +202,13 @@ impl Profile {
             }
             let counts_messages =
                 section.messages.is_some() || section.turns.is_some() || section.chars.is_some();
-            if counts_messages && section.take != Take::Recent {
+            if counts_messages && section.take != SectionSource::Recent {
                 return refuse(format!(
                     "section {number} takes {take}; `messages`, `turns` and `chars` are for take = \"recent\""
                 ));
             }
         }
-        let cuts = self.sections.iter().filter(|section| section.take == Take::Cut).count();
+        let cuts = self.sections.iter().filter(|section| section.take == SectionSource::Cut).count();
         if cuts > 1 {
             return refuse("it takes the cut more than once".into());
         }
@@ -223,7 +224,7 @@ impl Profile {
     /// The section that takes the cut.
     #[must_use]
     pub fn cut(&self) -> Option<&Section> {
-        self.sections.iter().find(|section| section.take == Take::Cut)
+        self.sections.iter().find(|section| section.take == SectionSource::Cut)
     }
 }
 
@@ -248,10 +249,10 @@ mod tests {
             assert!(error.contains("mine") && error.contains(word), "{error}");
         };
         check(vec![], "recent");
-        check(vec![Section::new(Take::Level)], "which");
-        check(vec![Section { level: Some(1), ..Section::new(Take::Recent) }], "level");
-        check(vec![Section { share: Some(1.5), ..Section::new(Take::Recall) }], "share");
-        check(vec![Section { turns: Some(1), ..Section::new(Take::Cut) }], "turns");
-        check(vec![Section::new(Take::Cut), Section::new(Take::Cut)], "more than once");
+        check(vec![Section::new(SectionSource::Level)], "which");
+        check(vec![Section { level: Some(1), ..Section::new(SectionSource::Recent) }], "level");
+        check(vec![Section { share: Some(1.5), ..Section::new(SectionSource::Recall) }], "share");
+        check(vec![Section { turns: Some(1), ..Section::new(SectionSource::Cut) }], "turns");
+        check(vec![Section::new(SectionSource::Cut), Section::new(SectionSource::Cut)], "more than once");
     }
 }

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Forest, Grain, Item, Lead, PackReason, Piece};
+use super::{DetailLevel, HeaderStyle, PackReason, PackedItem, Piece, PieceSource};
 
 /// Something that may come back.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Candidate {
+pub struct RecallCandidate {
     /// What it is. Its costs are asked for when they are needed; those here are a first guess.
     pub piece: Piece,
     /// How well it fits.
@@ -27,16 +27,16 @@ const NEIGHBOUR: f64 = 0.05;
 
 /// What is recalled, how many hits had no room, and what it costs.
 pub(super) struct Recalled {
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<PackedItem>,
     pub(super) left_out: u32,
     pub(super) cost: u32,
 }
 
 /// Takes hits while there is room, the best first: each with its best part, then whole, then with
 /// what stands next to it; at most `limit` hits.
-pub(super) fn recall<F: Forest>(
+pub(super) fn recall<F: PieceSource>(
     forest: &mut F,
-    candidates: &[Candidate],
+    candidates: &[RecallCandidate],
     limit: usize,
     room: u32,
 ) -> Recalled {
@@ -51,7 +51,7 @@ pub(super) fn recall<F: Forest>(
         }
     }
     steps.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
-    let mut taken = Taken { candidates, by_idx: BTreeMap::new(), items: vec![None; candidates.len()] };
+    let mut taken = RecallSet { candidates, by_idx: BTreeMap::new(), items: vec![None; candidates.len()] };
     let (mut cost, mut hits) = (0, 0);
     for (_, place, grain, guess) in steps {
         let candidate = &candidates[place];
@@ -85,48 +85,48 @@ pub(super) fn recall<F: Forest>(
     }
     let taken = taken.items;
     let all = candidates.iter().filter(|candidate| candidate.reason == PackReason::Hit).count();
-    let mut items: Vec<Item> = taken.into_iter().flatten().collect();
+    let mut items: Vec<PackedItem> = taken.into_iter().flatten().collect();
     items.sort_by_key(|item| (item.from, item.until));
     Recalled { items, left_out: u32::try_from(all - hits).unwrap_or(u32::MAX), cost }
 }
 
 /// The candidates that are taken.
-struct Taken<'a> {
-    candidates: &'a [Candidate],
+struct RecallSet<'a> {
+    candidates: &'a [RecallCandidate],
     /// The place of each by the number of its message.
     by_idx: BTreeMap<u32, usize>,
-    items: Vec<Option<Item>>,
+    items: Vec<Option<PackedItem>>,
 }
 
-impl Taken<'_> {
-    fn put(&mut self, place: usize, grain: Grain, cost: u32) {
+impl RecallSet<'_> {
+    fn put(&mut self, place: usize, grain: DetailLevel, cost: u32) {
         let candidate = &self.candidates[place];
         let Piece { key, from, until, .. } = candidate.piece;
         let (reason, score) = (candidate.reason, candidate.score);
         self.by_idx.insert(from.idx.0, place);
-        self.items[place] = Some(Item { key, from, until, grain, reason, score, cost });
+        self.items[place] = Some(PackedItem { key, from, until, detail_level: grain, reason, score, cost });
     }
 
     /// What it says about its place, after what is taken before it.
-    fn lead(&self, place: usize) -> Lead {
+    fn lead(&self, place: usize) -> HeaderStyle {
         let it = &self.candidates[place];
         let before = self.by_idx.range(..it.piece.from.idx.0).next_back();
-        before.map_or(Lead::Day, |(_, before)| lead(&self.candidates[*before], it))
+        before.map_or(HeaderStyle::Day, |(_, before)| lead(&self.candidates[*before], it))
     }
 
     /// What is taken and comes next after it, with its grain and what it costs.
-    fn next(&self, place: usize) -> Option<(usize, Grain, u32)> {
+    fn next(&self, place: usize) -> Option<(usize, DetailLevel, u32)> {
         let from = self.candidates[place].piece.from.idx.0;
         let (_, next) = self.by_idx.range(from + 1..).next()?;
-        self.items[*next].as_ref().map(|item| (*next, item.grain, item.cost))
+        self.items[*next].as_ref().map(|item| (*next, item.detail_level, item.cost))
     }
 }
 
 /// What a hit says about its place, after the one before it.
-fn lead(before: &Candidate, it: &Candidate) -> Lead {
+fn lead(before: &RecallCandidate, it: &RecallCandidate) -> HeaderStyle {
     match (before.day == it.day, before.piece.span().1 == it.piece.span().0) {
-        (true, true) => Lead::None,
-        (true, false) => Lead::Number,
-        (false, _) => Lead::Day,
+        (true, true) => HeaderStyle::None,
+        (true, false) => HeaderStyle::Number,
+        (false, _) => HeaderStyle::Day,
     }
 }

@@ -1,9 +1,10 @@
 //! Running a profile: its sections one after the other, each with what the ones before it left.
 
-use super::cut::{Allotment, cut};
-use super::recall::{Candidate, recall};
+use super::cut::{BudgetSplit, cut};
+use super::recall::{RecallCandidate, recall};
 use super::{
-    Forest, Grain, Item, Key, LeftOut, PackReason, Piece, Plan, Profile, Section, SkipReason, Take, end_of,
+    ContextPlan, DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource, Profile,
+    Section, SectionSource, SkipReason, end_of,
 };
 use crate::node::Level;
 
@@ -12,13 +13,13 @@ const LEAST_NODE: usize = 24;
 
 /// Packs a context: what each section of a profile takes. `headings` are what the headings of the
 /// sections cost. The latest messages have the first claim; other sections follow in their order.
-pub fn pack<F: Forest>(
+pub fn pack<F: PieceSource>(
     forest: &mut F,
     profile: &Profile,
     headings: &[u32],
     budget: u32,
-    allotment: &Allotment,
-) -> Result<Plan, F::Error> {
+    allotment: &BudgetSplit,
+) -> Result<ContextPlan, F::Error> {
     let mut packer = Packer {
         forest,
         left: budget,
@@ -29,7 +30,7 @@ pub fn pack<F: Forest>(
     };
     let mut sections = vec![Vec::new(); profile.sections.len()];
     let (late, rest): (Vec<usize>, Vec<usize>) =
-        (0..sections.len()).partition(|place| profile.sections[*place].take == Take::Recent);
+        (0..sections.len()).partition(|place| profile.sections[*place].take == SectionSource::Recent);
     for place in late.into_iter().chain(rest) {
         let section = &profile.sections[place];
         let heading = headings.get(place).copied().unwrap_or(0);
@@ -45,9 +46,10 @@ pub fn pack<F: Forest>(
             packer.left += heading;
             continue;
         }
-        packer.told.extend(items.iter().map(Item::span));
-        let whole = items.iter().filter(|item| item.key.level() == 0 && item.grain >= Grain::Text);
-        packer.said.extend(whole.map(Item::span));
+        packer.told.extend(items.iter().map(PackedItem::span));
+        let whole =
+            items.iter().filter(|item| item.key.level() == 0 && item.detail_level >= DetailLevel::Text);
+        packer.said.extend(whole.map(PackedItem::span));
         sections[place] = items;
         if section.unless_left.is_some() {
             break;
@@ -58,7 +60,7 @@ pub fn pack<F: Forest>(
     }
     let Packer { left, mut left_out, hits_left_out, .. } = packer;
     left_out.sort_by_key(|it| (it.from, it.until));
-    Ok(Plan { sections, left_out: joined(left_out), hits_left_out, cost: budget - left })
+    Ok(ContextPlan { sections, left_out: joined(left_out), hits_left_out, cost: budget - left })
 }
 
 struct Packer<'f, F> {
@@ -68,22 +70,22 @@ struct Packer<'f, F> {
     told: Vec<(u32, u32)>,
     /// Those of them that stand there as they were said.
     said: Vec<(u32, u32)>,
-    left_out: Vec<LeftOut>,
+    left_out: Vec<Omission>,
     hits_left_out: u32,
 }
 
-impl<F: Forest> Packer<'_, F> {
-    fn take(&mut self, section: &Section, allotment: &Allotment) -> Result<Vec<Item>, F::Error> {
+impl<F: PieceSource> Packer<'_, F> {
+    fn take(&mut self, section: &Section, allotment: &BudgetSplit) -> Result<Vec<PackedItem>, F::Error> {
         let room = section.share.map_or(self.left, |share| (f64::from(self.left) * f64::from(share)) as u32);
         let room = match section.take {
-            Take::Cut => room,
+            SectionSource::Cut => room,
             _ => section.tokens.map_or(room, |most| room.min(most)),
         };
         let items = match section.take {
-            Take::Cut => return self.cut(allotment),
-            Take::Recent => self.recent(section, room)?,
-            Take::Recall | Take::Nodes => return self.hits(section, room),
-            Take::Level => {
+            SectionSource::Cut => return self.cut(allotment),
+            SectionSource::Recent => self.recent(section, room)?,
+            SectionSource::Recall | SectionSource::Nodes => return self.hits(section, room),
+            SectionSource::Level => {
                 let Some(level) = section.level.and_then(Level::new) else { return Ok(Vec::new()) };
                 let most = section.limit.map_or(room as usize / LEAST_NODE, |limit| limit as usize);
                 let mut nodes = self.forest.level(level, most + self.told.len())?;
@@ -93,9 +95,9 @@ impl<F: Forest> Packer<'_, F> {
                 }
                 self.whole_pieces(nodes, section, room, PackReason::Level)
             }
-            Take::Frontier => {
+            SectionSource::Frontier => {
                 let mut pieces = self.forest.roots()?;
-                pieces.extend(self.forest.fresh()?);
+                pieces.extend(self.forest.recent_tail()?);
                 self.whole_pieces(pieces, section, room, PackReason::Cover)
             }
         };
@@ -103,7 +105,7 @@ impl<F: Forest> Packer<'_, F> {
         Ok(items)
     }
 
-    fn cut(&mut self, allotment: &Allotment) -> Result<Vec<Item>, F::Error> {
+    fn cut(&mut self, allotment: &BudgetSplit) -> Result<Vec<PackedItem>, F::Error> {
         // What was left out is said, and the first message says where it lies.
         let (head, note) = (self.forest.cost_of_run(), self.forest.cost_of_note());
         let Some(room) = self.left.checked_sub(head + note) else { return Ok(Vec::new()) };
@@ -111,7 +113,7 @@ impl<F: Forest> Packer<'_, F> {
         let (target, most) = (within(allotment.target), within(allotment.most));
         // Where there is less room than was thought, there is less for the latest and for what comes.
         let (recent, slack) = (allotment.recent.min(target / 2), allotment.slack.min(target / 2));
-        let mut cut = cut(self.forest, &Allotment { target, most, recent, slack })?;
+        let mut cut = cut(self.forest, &BudgetSplit { target, most, recent, slack })?;
         self.left -= cut.cost;
         if cut.items.first().is_some_and(|item| item.key.level() == 0) {
             self.left -= head;
@@ -125,7 +127,7 @@ impl<F: Forest> Packer<'_, F> {
 
     /// The latest messages, as many as the section wants and there is room for. One that is too
     /// large is cut, and is then the first.
-    fn recent(&mut self, section: &Section, room: u32) -> Result<Vec<Item>, F::Error> {
+    fn recent(&mut self, section: &Section, room: u32) -> Result<Vec<PackedItem>, F::Error> {
         const PER_TURN: usize = 8;
         let number = |limit: Option<u32>| limit.map(|limit| limit as usize);
         let messages = number(section.messages);
@@ -135,7 +137,7 @@ impl<F: Forest> Packer<'_, F> {
         let mut used = self.forest.cost_of_run();
         let (mut chars, mut turns, mut items) = (0_u64, Vec::new(), Vec::new());
         for piece in latest.iter().rev() {
-            let Key::Said(slice) = piece.key else { continue };
+            let PieceKey::Message(slice) = piece.key else { continue };
             let turn = self.forest.turn(slice.idx);
             if turns.last() != Some(&turn) {
                 turns.push(turn);
@@ -147,13 +149,13 @@ impl<F: Forest> Packer<'_, F> {
             if too_many {
                 break;
             }
-            let fits = |cost: &&(Grain, u32)| used + cost.1 <= room;
+            let fits = |cost: &&(DetailLevel, u32)| used + cost.1 <= room;
             let Some(cost) = piece.costs.iter().rev().find(fits) else { break };
             used += cost.1;
-            items.push(Item::of(piece, *cost, PackReason::Recent));
-            if cost.0 < Grain::Text {
+            items.push(PackedItem::of(piece, *cost, PackReason::Recent));
+            if cost.0 < DetailLevel::Text {
                 let (from, until) = piece.span();
-                self.left_out.push(LeftOut { from, until, why: SkipReason::Cut });
+                self.left_out.push(Omission { from, until, why: SkipReason::Cut });
                 break;
             }
         }
@@ -172,18 +174,18 @@ impl<F: Forest> Packer<'_, F> {
         section: &Section,
         room: u32,
         reason: PackReason,
-    ) -> Vec<Item> {
+    ) -> Vec<PackedItem> {
         pieces.retain(|piece| !self.is_told(piece.span()));
         let limit = section.limit.map_or(usize::MAX, |limit| limit as usize);
         let mut used = self.forest.cost_of_run();
-        let mut items: Vec<Item> = Vec::new();
+        let mut items: Vec<PackedItem> = Vec::new();
         for piece in pieces.iter().rev() {
             let Some(cost) = piece.cost(section.grain()) else { continue };
             if items.len() >= limit || used + cost.1 > room {
                 break;
             }
             used += cost.1;
-            items.push(Item::of(piece, cost, reason));
+            items.push(PackedItem::of(piece, cost, reason));
         }
         items.reverse();
         if let Some(first) = items.first_mut() {
@@ -192,9 +194,9 @@ impl<F: Forest> Packer<'_, F> {
         items
     }
 
-    fn hits(&mut self, section: &Section, room: u32) -> Result<Vec<Item>, F::Error> {
-        let wants_nodes = section.take == Take::Nodes;
-        let mut hits: Vec<Candidate> = self.forest.hits()?;
+    fn hits(&mut self, section: &Section, room: u32) -> Result<Vec<PackedItem>, F::Error> {
+        let wants_nodes = section.take == SectionSource::Nodes;
+        let mut hits: Vec<RecallCandidate> = self.forest.hits()?;
         hits.retain(|hit| (hit.piece.key.level() > 0) == wants_nodes && !self.is_told_whole(hit));
         let limit = section.limit.map_or(usize::MAX, |limit| limit as usize);
         let recalled = recall(self.forest, &hits, limit, room);
@@ -208,19 +210,19 @@ impl<F: Forest> Packer<'_, F> {
     }
 
     /// Whether what fits the question stands in the context already, in the same words.
-    fn is_told_whole(&self, hit: &Candidate) -> bool {
+    fn is_told_whole(&self, hit: &RecallCandidate) -> bool {
         let (from, until) = hit.piece.span();
         match hit.piece.key {
             // A node tells what others tell too; only the messages themselves make it needless.
-            Key::Node(..) => self.told.iter().any(|(start, end)| *start <= from && until <= *end),
-            Key::Said(_) => self.said.contains(&(from, until)),
+            PieceKey::Node(..) => self.told.iter().any(|(start, end)| *start <= from && until <= *end),
+            PieceKey::Message(_) => self.said.contains(&(from, until)),
         }
     }
 
     /// Notes what a profile without a cut does not tell of.
     fn note_gaps(&mut self) -> Result<(), F::Error> {
         let mut pieces = self.forest.roots()?;
-        pieces.extend(self.forest.fresh()?);
+        pieces.extend(self.forest.recent_tail()?);
         self.told.sort_unstable();
         for piece in pieces {
             let (mut from, until) = (piece.from.idx.0, end_of(piece.until));
@@ -229,12 +231,12 @@ impl<F: Forest> Packer<'_, F> {
                     continue;
                 }
                 if *start > from {
-                    self.left_out.push(LeftOut { from, until: *start, why: SkipReason::NotAskedFor });
+                    self.left_out.push(Omission { from, until: *start, why: SkipReason::NotAskedFor });
                 }
                 from = from.max(*end);
             }
             if from < until {
-                self.left_out.push(LeftOut { from, until, why: SkipReason::NotAskedFor });
+                self.left_out.push(Omission { from, until, why: SkipReason::NotAskedFor });
             }
         }
         Ok(())
@@ -242,8 +244,8 @@ impl<F: Forest> Packer<'_, F> {
 }
 
 /// The same with neighbours that were left out for the same reason as one.
-fn joined(left_out: Vec<LeftOut>) -> Vec<LeftOut> {
-    let mut joined: Vec<LeftOut> = Vec::new();
+fn joined(left_out: Vec<Omission>) -> Vec<Omission> {
+    let mut joined: Vec<Omission> = Vec::new();
     for next in left_out {
         match joined.last_mut() {
             Some(last) if last.why == next.why && next.why != SkipReason::Cut && next.from <= last.until => {

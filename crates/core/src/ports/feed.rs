@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::commit::LogLine;
+use crate::commit::JobEvent;
 use crate::error::Invalid;
 use crate::hash::ContentHash;
 use crate::ids::ConversationId;
@@ -82,7 +82,7 @@ pub enum Change {
     /// A node was written.
     Node(ConversationId, Box<Node>),
     /// A log line about a conversation was added.
-    Log(ConversationId, LogLine),
+    Log(ConversationId, JobEvent),
     /// A vector was stored for this content.
     Vector(ContentHash, Vec<f32>),
 }

@@ -8,34 +8,34 @@ mod search;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::commit::{LogLine, Write};
+use crate::commit::{JobEvent, Write};
 use crate::conversation::{Conversation, Totals};
 use crate::error::StoreError;
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, TurnNo};
-use crate::index::VectorIndex;
 use crate::job::{BatchSizes, Job};
 use crate::message::{Message, Turn};
 use crate::node::{Node, NodeId};
-use crate::quota::Taken;
-use crate::spend::Spent;
+use crate::quota::QuotaUsage;
+use crate::spend::SpendAmount;
 use crate::time::Timestamp;
 use crate::tool::ToolCall;
+use crate::vector_index::VectorIndex;
 
 pub use feed::{Change, ChangeFilter, Changes, Cursor};
-pub use models::{Chat, Clock, Embedder, Meter, Summarizer, Tokenizer};
+pub use models::{ChatModel, Clock, Embedder, Meter, Summarizer, Tokenizer};
 pub use query::{
-    ConversationFilter, ConversationQuery, ExistingItem, Item, ItemRef, JobFilter, LevelTotals, LogFilter,
-    NodeFilter, NodeVersion, Span, SpendFilter,
+    ConversationFilter, ConversationQuery, ExistingItem, ItemRef, JobEventFilter, JobFilter, LevelTotals,
+    NodeFilter, NodeVersion, Span, SpendFilter, StoredItem,
 };
-pub use search::{Candidate, IndexError, IndexQuery, IndexSnapshot, ItemFilter, SearchIndex};
+pub use search::{IndexError, IndexQuery, IndexSnapshot, ItemFilter, SearchCandidate, SearchIndex};
 
 /// The result of a store operation.
 pub type StoreResult<T> = Result<T, StoreError>;
 
 /// Decides the writes of one commit from what the store holds at that moment. A store may run it again when it has
 /// to start over, so it must not have effects of its own.
-pub type Plan = Box<dyn FnMut(&dyn Reader) -> StoreResult<Vec<Write>> + Send>;
+pub type CommitPlan = Box<dyn FnMut(&dyn Reader) -> StoreResult<Vec<Write>> + Send>;
 
 /// What a commit is serialised against: no other commit with an overlapping scope runs between its plan and its
 /// writes.
@@ -66,7 +66,7 @@ impl CommitScope {
         match self {
             Self::Tenant(_) => true,
             Self::Conversation(key) => write.conversation().is_none_or(|id| id == key.id),
-            Self::Provider(..) => matches!(write, Write::AddSpend(_) | Write::AddLog(_)),
+            Self::Provider(..) => matches!(write, Write::AddSpend(_) | Write::AddJobEvent(_)),
         }
     }
 }
@@ -78,7 +78,7 @@ pub struct Revision(pub u64);
 /// A place that keeps everything. Safe to share between threads; several processes may have the same store open.
 pub trait Store: Send + Sync {
     /// Plans and applies one commit: atomic, and durable when this returns.
-    fn commit(&self, scope: CommitScope, plan: Plan) -> StoreResult<()>;
+    fn commit(&self, scope: CommitScope, plan: CommitPlan) -> StoreResult<()>;
 
     /// Reads of one tenant. Each call sees one moment; a later call of the same reader may see a later one.
     fn reader(&self, tenant: &TenantId) -> StoreResult<Box<dyn Reader + '_>>;
@@ -136,7 +136,7 @@ pub trait Reader {
     fn tool_calls(&self, id: ConversationId, span: Span<TurnNo>) -> StoreResult<Vec<ToolCall>>;
 
     /// Several items in one call, in the order of their references.
-    fn items(&self, refs: &[ItemRef]) -> StoreResult<Vec<Option<Item>>>;
+    fn items(&self, refs: &[ItemRef]) -> StoreResult<Vec<Option<StoredItem>>>;
 
     /// The items of a conversation that have these external ids, in their order.
     fn existing(&self, id: ConversationId, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ExistingItem>>>;
@@ -158,7 +158,7 @@ pub trait Reader {
     fn jobs(&self, filter: &JobFilter) -> StoreResult<Vec<Job>>;
 
     /// The newest log lines that match, the oldest of them first.
-    fn log(&self, filter: &LogFilter) -> StoreResult<Vec<LogLine>>;
+    fn job_events(&self, filter: &JobEventFilter) -> StoreResult<Vec<JobEvent>>;
 
     /// Changes after a cursor in the order of their commits, at most `limit`. A follower that passes each cursor on
     /// to the next call misses nothing.
@@ -183,11 +183,11 @@ pub trait Reader {
 /// The record of calls to models.
 pub trait Ledger {
     /// The cost of the tenant's calls, by model in order of its name.
-    fn spent(&self, filter: &SpendFilter) -> StoreResult<Vec<(String, Spent)>>;
+    fn spent(&self, filter: &SpendFilter) -> StoreResult<Vec<(String, SpendAmount)>>;
 
     /// The requests of all tenants to a provider from a moment on, in order of time, failed ones included. Older than
     /// two minutes may be gone.
-    fn taken(&self, provider: &str, since: Timestamp) -> StoreResult<Vec<Taken>>;
+    fn requests_since(&self, provider: &str, since: Timestamp) -> StoreResult<Vec<QuotaUsage>>;
 }
 
 impl dyn Reader + '_ {

@@ -1,11 +1,11 @@
 //! What the domain needs from models and from the system: tokens, summaries, answers, vectors, the time.
 
-use crate::brief::Brief;
 use crate::chat::{ChatReply, ChatRequest, Usage};
 use crate::error::ProviderError;
 use crate::node::NodeContent;
 use crate::redact::Redactions;
-use crate::spend::Booking;
+use crate::spend::Reservation;
+use crate::summary_request::SummaryRequest;
 use crate::time::Timestamp;
 
 /// Counts tokens as a family of models does.
@@ -30,26 +30,26 @@ pub trait Summarizer: Send + Sync {
 
     /// Writes a node from its brief. The same brief gives the same content where the
     /// summariser is deterministic.
-    fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError>;
+    fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError>;
 
     /// The same; every call to a model is asked for and accounted.
-    fn summarise_metered(&self, brief: &Brief, _: &dyn Meter) -> Result<NodeContent, ProviderError> {
-        self.summarise(brief)
+    fn summarise_metered(&self, brief: &SummaryRequest, _: &dyn Meter) -> Result<NodeContent, ProviderError> {
+        self.summarize(brief)
     }
 }
 
 /// Says whether a call to a model may be made, and keeps account of what it took.
 pub trait Meter: Send + Sync {
     /// Books the most that a call can take, or says why it may not be made.
-    fn book(&self, model: &str, most: Usage) -> Result<Booking, ProviderError>;
+    fn reserve_usage(&self, model: &str, most: Usage) -> Result<Reservation, ProviderError>;
 
     /// Puts what a call took in the place of what was booked for it, and notes what was taken out of it before it left
     /// the machine.
-    fn settle(&self, booking: Booking, took: Usage, redacted: &Redactions);
+    fn settle(&self, booking: Reservation, took: Usage, redacted: &Redactions);
 }
 
 /// Talks.
-pub trait Chat: Send + Sync {
+pub trait ChatModel: Send + Sync {
     /// Its provider and model, e.g. `openai/gpt-6-luna`.
     fn name(&self) -> &str;
 

@@ -47,7 +47,7 @@ impl ItemRef {
 
 /// One item of a tenant.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Item {
+pub enum StoredItem {
     /// A message.
     Message(Box<Message>),
     /// A tool call.
@@ -182,7 +182,7 @@ impl JobFilter {
 
 /// Which lines of the log to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogFilter {
+pub struct JobEventFilter {
     /// Only those about this conversation.
     pub conversation: Option<ConversationId>,
     /// Only those about a job whose id begins with these hexadecimal digits.
@@ -210,7 +210,7 @@ pub struct LevelTotals {
     /// Nodes that have to be rewritten.
     pub dirty: u32,
     /// Nodes that a stand-in wrote.
-    pub stand_ins: u32,
+    pub fallbacks: u32,
     /// Nodes that nothing higher covers.
     pub uncovered: u32,
     /// Characters of their overviews.

@@ -23,7 +23,7 @@ pub trait IndexSnapshot {
 
     /// The best candidates for a question, the best first: up to twice as many as the limit, since some may be gone from
     /// the store meanwhile.
-    fn candidates(&self, query: &IndexQuery<'_>) -> StoreResult<Vec<Candidate>>;
+    fn candidates(&self, query: &IndexQuery<'_>) -> StoreResult<Vec<SearchCandidate>>;
 
     /// The words of a line that match one of these terms: from, until, in bytes.
     fn matches(&self, line: &str, terms: &[TermId]) -> Vec<(usize, usize)>;
@@ -63,7 +63,7 @@ pub struct ItemFilter {
 
 /// An item that may answer a question.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Candidate {
+pub struct SearchCandidate {
     /// The item.
     pub item: ItemRef,
     /// What is known about how it fits.

@@ -3,7 +3,7 @@
 use super::{Find, Secret};
 
 /// How a vendor's keys look.
-struct Shape {
+struct KeyFormat {
     prefix: &'static str,
     /// The least characters after the prefix.
     least: usize,
@@ -11,12 +11,12 @@ struct Shape {
     also: &'static str,
 }
 
-const fn shape(prefix: &'static str, least: usize, also: &'static str) -> Shape {
-    Shape { prefix, least, also }
+const fn shape(prefix: &'static str, least: usize, also: &'static str) -> KeyFormat {
+    KeyFormat { prefix, least, also }
 }
 
 /// The shapes, as the vendors document them.
-const SHAPES: [Shape; 50] = [
+const SHAPES: [KeyFormat; 50] = [
     shape("sk-", 20, "_-"),    // OpenAI, Anthropic, DeepSeek, OpenRouter
     shape("sk_live_", 16, ""), // Stripe
     shape("sk_test_", 16, ""),

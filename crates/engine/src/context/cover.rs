@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use treering_core::node::{Place, Window};
+use treering_core::node::{TextPosition, Window};
 use treering_core::ports::{NodeFilter, Span, StoreResult};
-use treering_core::{Covers, Job, JobKind, Level, MessageIdx, Node, ThreadName};
+use treering_core::{Coverage, Job, JobKind, Level, MessageIdx, Node, ThreadName};
 
-use super::grove::{Grove, runs};
+use super::piece_source::{ConversationPieces, runs};
 
-impl Grove<'_> {
+impl ConversationPieces<'_> {
     fn is_one_thread(&self) -> bool {
         self.conversation.threads.len() <= 1
     }
@@ -17,13 +17,13 @@ impl Grove<'_> {
     /// Whether a node counts at the settled place: it was sealed by then, and tells of nothing
     /// that lies outside the thread.
     pub(super) fn counts(&mut self, node: &Node) -> StoreResult<bool> {
-        if !node.task.is_sealed_at(MessageIdx(self.settled), node.source.until) {
+        if !node.spec.is_sealed_at(MessageIdx(self.settled), node.source.until) {
             return Ok(false);
         }
-        match &node.task.covers {
+        match &node.spec.covers {
             _ if self.is_one_thread() => Ok(true),
-            Covers::Messages(window) => Ok(self.lineage.holds_window(window)),
-            Covers::Nodes(_) => {
+            Coverage::Messages(window) => Ok(self.lineage.holds_window(window)),
+            Coverage::Nodes(_) => {
                 for child in self.children(node)? {
                     if !self.counts(&child)? {
                         return Ok(false);
@@ -83,7 +83,7 @@ impl Grove<'_> {
         if let Some(tops) = &self.tops {
             return Ok(tops.clone());
         }
-        let height = self.conversation.growth.sealed.len();
+        let height = self.conversation.tree_state.sealed.len();
         let mut tops = Vec::new();
         for number in 1..=height {
             let Some(level) = u8::try_from(number).ok().and_then(Level::new) else { break };
@@ -132,8 +132,8 @@ impl Grove<'_> {
                 self.windows_of(node, &thread, &mut covered)?;
             }
             covered.sort_by_key(|window| (window.from, window.until));
-            let until = Place { idx: MessageIdx(until), offset: 0 };
-            let mut at = Place { idx: MessageIdx(0), offset: 0 };
+            let until = TextPosition { idx: MessageIdx(until), offset: 0 };
+            let mut at = TextPosition { idx: MessageIdx(0), offset: 0 };
             for window in covered {
                 if window.from > at {
                     open.push(Window { thread: thread.clone(), from: at, until: window.from });
@@ -151,8 +151,8 @@ impl Grove<'_> {
     pub(super) fn waiting_windows(&mut self) -> StoreResult<Vec<Window>> {
         let settled = MessageIdx(self.settled);
         let waits = |job: &Job| match &job.kind {
-            JobKind::Summarise(task) => match &task.covers {
-                Covers::Messages(window) if task.is_sealed_at(settled, window.end().0) => {
+            JobKind::Summarize(task) => match &task.covers {
+                Coverage::Messages(window) if task.is_sealed_at(settled, window.end().0) => {
                     Some((task.ordinal, window.clone()))
                 }
                 _ => None,
@@ -179,15 +179,15 @@ impl Grove<'_> {
     /// The windows of a thread that a node covers: exactly where it can be told apart, one for
     /// all of it where there is only one thread.
     fn windows_of(&mut self, node: &Node, thread: &ThreadName, covered: &mut Vec<Window>) -> StoreResult<()> {
-        match &node.task.covers {
-            Covers::Messages(window) if window.thread == *thread => covered.push(window.clone()),
-            Covers::Messages(_) => {}
-            Covers::Nodes(_) if self.is_one_thread() => {
-                let place = |idx: u32| Place { idx: MessageIdx(idx), offset: 0 };
+        match &node.spec.covers {
+            Coverage::Messages(window) if window.thread == *thread => covered.push(window.clone()),
+            Coverage::Messages(_) => {}
+            Coverage::Nodes(_) if self.is_one_thread() => {
+                let place = |idx: u32| TextPosition { idx: MessageIdx(idx), offset: 0 };
                 let (from, until) = (place(node.source.from), place(node.source.until));
                 covered.push(Window { thread: thread.clone(), from, until });
             }
-            Covers::Nodes(_) => {
+            Coverage::Nodes(_) => {
                 for child in self.children(node)? {
                     self.windows_of(&child, thread, covered)?;
                 }
@@ -199,7 +199,7 @@ impl Grove<'_> {
 
 fn waiting_group(job: &Job) -> Option<(Level, u32)> {
     match &job.kind {
-        JobKind::Summarise(task) => task.level.below().map(|below| (below, task.ordinal)),
+        JobKind::Summarize(task) => task.level.below().map(|below| (below, task.ordinal)),
         _ => None,
     }
 }

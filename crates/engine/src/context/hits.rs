@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use treering_core::node::{Place, Slice};
-use treering_core::packing::{Candidate, Grain, Key, PackReason, Piece};
+use treering_core::node::{Slice, TextPosition};
+use treering_core::packing::{DetailLevel, PackReason, Piece, PieceKey, RecallCandidate};
 use treering_core::ports::{Span, StoreResult};
 use treering_core::question::Question;
 use treering_core::{Message, MessageIdx, TurnNo, excerpt};
 
-use super::blocks::PART_CHARS;
-use super::grove::{CLOSE, Grove, day_of, runs};
-use crate::search::{Found, Hit};
+use super::piece_source::{CLOSE, ConversationPieces, day_of, runs};
+use super::render::PART_CHARS;
+use crate::search::{Hit, HitItem};
 
 /// How many of the best hits bring what stands next to them, where there is more than enough.
 const WITH_NEIGHBOURS: usize = 8;
@@ -19,23 +19,23 @@ const WITH_NEIGHBOURS: usize = 8;
 const MOST_OF_HIT: u32 = 140;
 
 /// What was asked, and what was found.
-pub(super) struct Asked {
+pub(super) struct QuestionHits {
     pub(super) question: Question,
     pub(super) hits: Vec<Hit>,
     /// Why the meaning was not looked at, where it was not.
     pub(super) words_only: Option<String>,
 }
 
-impl Grove<'_> {
+impl ConversationPieces<'_> {
     /// Hits and what stands next to the best of them, as far as they are in the thread.
-    pub(super) fn candidates(&mut self) -> StoreResult<Vec<Candidate>> {
+    pub(super) fn candidates(&mut self) -> StoreResult<Vec<RecallCandidate>> {
         let Some(asked) = &self.asked else { return Ok(Vec::new()) };
         let (mut found, mut nodes, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         for hit in &asked.hits {
-            match &hit.found {
-                Found::Message(message) => found.push(((**message).clone(), hit.score)),
-                Found::Node(node) => nodes.push((Arc::new((**node).clone()), hit.score)),
-                Found::Call(call) => calls.push((call.before, call.turn, hit.score)),
+            match &hit.item {
+                HitItem::Message(message) => found.push(((**message).clone(), hit.score)),
+                HitItem::Node(node) => nodes.push((Arc::new((**node).clone()), hit.score)),
+                HitItem::ToolCall(call) => calls.push((call.before, call.turn, hit.score)),
             }
         }
         self.add_told(&mut found, &calls)?;
@@ -70,9 +70,10 @@ impl Grove<'_> {
             }
             self.keep(std::slice::from_ref(node));
             let mut piece = self.node_piece(node);
-            piece.costs = piece.costs.iter().copied().filter(|(grain, _)| *grain == Grain::Text).collect();
+            piece.costs =
+                piece.costs.iter().copied().filter(|(grain, _)| *grain == DetailLevel::Text).collect();
             let (score, rank, reason) = (*score, rank as u32, PackReason::Hit);
-            candidates.push(Candidate { piece, score, rank, reason, day: i64::MIN });
+            candidates.push(RecallCandidate { piece, score, rank, reason, day: i64::MIN });
         }
         Ok(candidates)
     }
@@ -115,19 +116,19 @@ impl Grove<'_> {
         }
     }
 
-    fn candidate(&self, message: &Message, score: f32, rank: u32, reason: PackReason) -> Candidate {
+    fn candidate(&self, message: &Message, score: f32, rank: u32, reason: PackReason) -> RecallCandidate {
         let slice = Slice { idx: message.idx, from: 0, until: message.chars };
         // Four bytes make a token, about.
-        let part = self.parts.get(&message.idx.0).map(|part| (Grain::Gist, part.len() as u32 / 4));
-        let whole = (Grain::Text, message.tokens);
+        let part = self.parts.get(&message.idx.0).map(|part| (DetailLevel::Gist, part.len() as u32 / 4));
+        let whole = (DetailLevel::Text, message.tokens);
         let piece = Piece {
-            key: Key::Said(slice),
-            from: Place { idx: message.idx, offset: 0 },
-            until: Place::after(message.idx),
+            key: PieceKey::Message(slice),
+            from: TextPosition { idx: message.idx, offset: 0 },
+            until: TextPosition::after(message.idx),
             weight: message.tokens,
             costs: part.into_iter().chain([whole]).collect(),
-            unfolded_least: None,
+            min_expanded_cost: None,
         };
-        Candidate { piece, score, rank, reason, day: day_of(message) }
+        RecallCandidate { piece, score, rank, reason, day: day_of(message) }
     }
 }

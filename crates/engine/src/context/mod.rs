@@ -1,18 +1,21 @@
 //! Contexts: what is handed to a model. The gate is waited on, what is needed is read, packing
 //! decides, and what it chose is written down with a receipt.
 
-mod blocks;
+mod context_cache;
 mod cover;
-mod forms;
-mod grove;
+mod format;
 mod hits;
 mod lineage;
-mod tally;
+mod piece_source;
+mod render;
 
 use std::time::Duration;
 
 use treering_core::gate::GateStatus;
-use treering_core::packing::{Allotment, Forest as _, Item, Key, Plan, Profile, Take, pack, settled_end};
+use treering_core::packing::{
+    BudgetSplit, ContextPlan, PackedItem, PieceKey, PieceSource as _, Profile, SectionSource, pack,
+    stable_prefix_end,
+};
 use treering_core::ports::Span;
 use treering_core::question::Question;
 use treering_core::receipt::{GateOutcome, Receipt, ReceiptItem, Reusable};
@@ -22,19 +25,19 @@ use treering_core::{
 };
 
 use crate::error::{Error, Result};
-use crate::gate::Seen;
-use crate::memory::Memory;
+use crate::gate::GateSnapshot;
+use crate::memory::Engine;
 use crate::search::Query;
-use grove::Grove;
-use hits::Asked;
+use hits::QuestionHits;
+use piece_source::ConversationPieces;
 
-pub use forms::{Change, Context, ContextItem, ContextSection};
-pub(crate) use tally::Tally;
+pub(crate) use context_cache::ContextCache;
+pub use format::{Context, ContextChange, ContextItem, ContextSection};
 
 /// The least budget that a context can be put together for.
 const LEAST_BUDGET: u32 = 128;
 /// What a message costs beside its text, about.
-const BESIDE: u32 = 8;
+const MESSAGE_OVERHEAD_TOKENS: u32 = 8;
 
 /// What context is wanted.
 #[derive(Debug, Clone)]
@@ -52,7 +55,7 @@ pub struct ContextRequest {
     /// As it was known after this turn; after the last one when absent.
     pub as_of: Option<TurnNo>,
     /// How long the gate is waited for at the most; as the settings say when absent.
-    pub patience: Option<Duration>,
+    pub gate_timeout: Option<Duration>,
 }
 
 impl ContextRequest {
@@ -68,12 +71,12 @@ impl ContextRequest {
             budget: 8000,
             profile: profile.unwrap_or(Profile { name: "cut".into(), sections: Vec::new() }),
             as_of: None,
-            patience: None,
+            gate_timeout: None,
         }
     }
 }
 
-impl Memory {
+impl Engine {
     /// The best context that fits a budget. Waits for the critical jobs of the conversation
     /// first, at most as long as the request says; the receipt says how that ended.
     pub fn context(&self, request: &ContextRequest) -> Result<Context> {
@@ -82,8 +85,8 @@ impl Memory {
             let why = format!("a context needs at least {LEAST_BUDGET} tokens");
             return Err(Invalid::new(format!("budget {}", request.budget), why).into());
         }
-        let patience = request.patience.unwrap_or(Duration::from_millis(self.work().gate_timeout_ms));
-        let (seen, passage) = self.pass(request.conversation, patience)?;
+        let patience = request.gate_timeout.unwrap_or(Duration::from_millis(self.work().gate_timeout_ms));
+        let (seen, passage) = self.wait_for_gate_snapshot(request.conversation, patience)?;
         let waited_ms = u64::try_from(passage.waited.as_millis()).unwrap_or(u64::MAX);
         let key = self.key(request.conversation);
         let conversation = seen.reader.conversation(key.id)?;
@@ -155,8 +158,8 @@ const OVER_STEP: u32 = 8;
 
 /// Puts one context together.
 struct Assembly<'a> {
-    memory: &'a Memory,
-    seen: &'a Seen<'a>,
+    memory: &'a Engine,
+    seen: &'a GateSnapshot<'a>,
     key: &'a ConversationKey,
     conversation: &'a Conversation,
     request: &'a ContextRequest,
@@ -180,8 +183,9 @@ impl Assembly<'_> {
             let why = format!("the conversation has {}", names.join(", "));
             return Err(Invalid::new(format!("thread {thread}"), why).into());
         }
-        let tally = self.memory.tally();
-        let mut grove = Grove::new(self.seen, self.key, self.conversation, tally, &thread, end, at);
+        let tally = self.memory.context_cache();
+        let mut grove =
+            ConversationPieces::new(self.seen, self.key, self.conversation, tally, &thread, end, at);
         grove.asked = self.ask(end, is_past, now)?;
         if let Some(why) = grove.asked.as_ref().and_then(|asked| asked.words_only.as_ref()) {
             gate.degraded = true;
@@ -190,10 +194,10 @@ impl Assembly<'_> {
         let allotment = self.allot(&mut grove)?;
         let plan = self.pack(&mut grove, &allotment)?;
         grove.read_told(&self.request.profile, &plan)?;
-        let sections = forms::sections(&grove, &self.request.profile, &plan);
+        let sections = format::sections(&grove, &self.request.profile, &plan);
         let reusable = self.reusable(&grove, &plan, &sections)?;
         let mut context =
-            Context { preamble: blocks::PREAMBLE.to_owned(), sections, receipt: Receipt::default() };
+            Context { preamble: render::PREAMBLE.to_owned(), sections, receipt: Receipt::default() };
         let tokens = context.tokens(tally);
         let of_context = |tokens_reused: u32| Reusable::of(tokens_reused, tokens);
         context.receipt = Receipt {
@@ -221,12 +225,12 @@ impl Assembly<'_> {
     }
 
     /// Asks the question, where there is one and the profile has a use for it.
-    fn ask(&self, end: u32, is_past: bool, now: Timestamp) -> Result<Option<Asked>> {
+    fn ask(&self, end: u32, is_past: bool, now: Timestamp) -> Result<Option<QuestionHits>> {
         let profile = &self.request.profile;
         let Some(text) = self.request.query.as_ref().filter(|_| profile.is_volatile()) else {
             return Ok(None);
         };
-        let wants_nodes = profile.sections.iter().any(|it| it.take == Take::Nodes);
+        let wants_nodes = profile.sections.iter().any(|it| it.take == SectionSource::Nodes);
         let query = Query {
             text: text.clone(),
             conversations: vec![self.conversation.id],
@@ -239,36 +243,36 @@ impl Assembly<'_> {
             false => self.memory.search_whole(&query)?,
         };
         let question = Question::new(text, now);
-        Ok(Some(Asked { question, hits: answer.hits, words_only: answer.words_only }))
+        Ok(Some(QuestionHits { question, hits: answer.hits, words_only: answer.lexical_only_reason }))
     }
 
     /// How many hits may have room, as long as messages are on average before a place: more than fit, since
     /// short ones fill the gaps that long ones leave, and of long ones only a part may be told.
     fn hits_wanted(&self, end: u32) -> Result<usize> {
         let each = self.said(end)?.checked_div(end.into()).unwrap_or(0).clamp(16, 56);
-        let fitting = u64::from(self.budget) * 7 / 8 / (each + u64::from(BESIDE));
+        let fitting = u64::from(self.budget) * 7 / 8 / (each + u64::from(MESSAGE_OVERHEAD_TOKENS));
         Ok(usize::try_from(fitting).unwrap_or(0).clamp(12, 160))
     }
 
     fn headings(&self) -> Vec<u32> {
-        let tally = self.memory.tally();
-        let cost = |title: &String| tally.count(&blocks::heading(title));
+        let tally = self.memory.context_cache();
+        let cost = |title: &String| tally.count(&render::heading(title));
         let sections = self.request.profile.sections.iter();
         sections.map(|section| section.heading.as_ref().map_or(0, cost)).collect()
     }
 
     fn budget(&self) -> u32 {
-        self.budget.saturating_sub(self.memory.tally().count(blocks::PREAMBLE))
+        self.budget.saturating_sub(self.memory.context_cache().count(render::PREAMBLE))
     }
 
     /// Divides the budget, and says which part of the history is settled.
-    fn allot(&self, grove: &mut Grove<'_>) -> Result<Allotment> {
+    fn allot(&self, grove: &mut ConversationPieces<'_>) -> Result<BudgetSplit> {
         let profile = &self.request.profile;
         let said = self.said(grove.end)?;
         let asked = self.request.query.is_some() && profile.is_volatile();
         let recent = profile.cut().and_then(|section| section.tokens).unwrap_or(0);
         let room = self.budget().saturating_sub(self.headings().iter().sum());
-        let allotment = Allotment::new(room, recent, asked, said);
+        let allotment = BudgetSplit::new(room, recent, asked, said);
         grove.room = room;
         if profile.cut().is_some() {
             grove.room = room.saturating_sub(allotment.target);
@@ -277,28 +281,28 @@ impl Assembly<'_> {
         Ok(allotment)
     }
 
-    fn pack(&self, grove: &mut Grove<'_>, allotment: &Allotment) -> Result<Plan> {
+    fn pack(&self, grove: &mut ConversationPieces<'_>, allotment: &BudgetSplit) -> Result<ContextPlan> {
         Ok(pack(grove, &self.request.profile, &self.headings(), self.budget(), allotment)?)
     }
 
     /// What was said before a place, in tokens, about as it is written.
     fn said(&self, end: u32) -> Result<u64> {
         let totals = &self.conversation.totals;
-        let all = totals.tokens + u64::from(BESIDE) * u64::from(totals.messages);
+        let all = totals.tokens + u64::from(MESSAGE_OVERHEAD_TOKENS) * u64::from(totals.messages);
         if end >= totals.messages {
             return Ok(all);
         }
         let later = self.seen.reader.messages(self.key.id, Span::starting(MessageIdx(end), usize::MAX))?;
-        Ok(all - later.iter().map(|message| u64::from(message.tokens + BESIDE)).sum::<u64>())
+        Ok(all - later.iter().map(|message| u64::from(message.tokens + MESSAGE_OVERHEAD_TOKENS)).sum::<u64>())
     }
 
     fn settled(&self, end: u32, said: u64, slack: u32) -> Result<u32> {
         const PAGE: u32 = 12;
         // Every message comes to more than nothing, so that a few of them reach back far enough.
-        let least = end.saturating_sub(slack / BESIDE + 1);
+        let least = end.saturating_sub(slack / MESSAGE_OVERHEAD_TOKENS + 1);
         let (mut from, mut sizes) = (end, Vec::new());
         loop {
-            let settled = settled_end(end, said, sizes.iter().copied(), slack);
+            let settled = stable_prefix_end(end, said, sizes.iter().copied(), slack);
             // Where all that was read came since, more of it may have.
             if from <= least || settled > from {
                 return Ok(settled);
@@ -307,7 +311,7 @@ impl Assembly<'_> {
             from = from.saturating_sub(PAGE).max(least);
             let page =
                 self.seen.reader.messages(self.key.id, Span::between(MessageIdx(from), MessageIdx(until)))?;
-            sizes.extend(page.iter().rev().map(|message| message.tokens + BESIDE));
+            sizes.extend(page.iter().rev().map(|message| message.tokens + MESSAGE_OVERHEAD_TOKENS));
         }
     }
 
@@ -315,7 +319,7 @@ impl Assembly<'_> {
     fn gate_then(&self, end: u32) -> Result<GateStatus> {
         let turn = self.last_message(end)?.map(|message| message.turn);
         let was_there = |job: &&Job| match &job.kind {
-            JobKind::Summarise(task) => task.sealed_by.is_some_and(|by| by.0 < end),
+            JobKind::Summarize(task) => task.sealed_by.is_some_and(|by| by.0 < end),
             JobKind::EmbedTurn(embedded) => turn.is_some_and(|last| *embedded <= last),
             JobKind::EmbedNode(..) => true,
         };
@@ -324,16 +328,21 @@ impl Assembly<'_> {
     }
 
     /// How many tokens the context begins with that the one of the turn before began with, too.
-    fn reusable(&self, now: &Grove<'_>, plan: &Plan, sections: &[ContextSection]) -> Result<u32> {
-        let tally = self.memory.tally();
+    fn reusable(
+        &self,
+        now: &ConversationPieces<'_>,
+        plan: &ContextPlan,
+        sections: &[ContextSection],
+    ) -> Result<u32> {
+        let tally = self.memory.context_cache();
         let last = now.end.checked_sub(1).and_then(|last| now.turn(MessageIdx(last)));
         let Some(before) = last.and_then(|turn| turn.checked_sub(1)) else { return Ok(0) };
         let turns = self.seen.reader.turns(self.key.id, Span::starting(TurnNo(before), 1))?;
         let Some(earlier) = turns.last().map(|turn| turn.until.0.min(now.end)) else { return Ok(0) };
-        let head = tally.count(blocks::PREAMBLE);
+        let head = tally.count(render::PREAMBLE);
         let mut grove = now.earlier(earlier);
         let allotment = self.allot(&mut grove)?;
-        let cut_first = self.request.profile.sections.first().is_some_and(|it| it.take == Take::Cut);
+        let cut_first = self.request.profile.sections.first().is_some_and(|it| it.take == SectionSource::Cut);
         if cut_first && grove.settled == now.settled && now.settled <= earlier {
             // Nothing was decided anew: only what was said since has been added.
             let Some(section) = sections.first() else { return Ok(head) };
@@ -343,22 +352,26 @@ impl Assembly<'_> {
         }
         let plan = self.pack(&mut grove, &allotment)?;
         grove.read_told(&self.request.profile, &plan)?;
-        let was = forms::sections(&grove, &self.request.profile, &plan);
+        let was = format::sections(&grove, &self.request.profile, &plan);
 
         let same = steady(sections).zip(steady(&was)).take_while(|(now, was)| now == was);
         Ok(head + same.map(|(block, _)| tally.count(block)).sum::<u32>())
     }
 
-    fn receipt_items(grove: &Grove<'_>, context: &Context, plan: &Plan) -> Vec<ReceiptItem> {
+    fn receipt_items(
+        grove: &ConversationPieces<'_>,
+        context: &Context,
+        plan: &ContextPlan,
+    ) -> Vec<ReceiptItem> {
         let told = context.sections.iter().flat_map(|section| {
             section.items.iter().map(|item| (section.heading.clone().unwrap_or_default(), item))
         });
-        let line = |((section, told), item): ((String, &ContextItem), &Item)| {
+        let line = |((section, told), item): ((String, &ContextItem), &PackedItem)| {
             let node = match item.key {
-                Key::Node(level, ordinal) => {
+                PieceKey::Node(level, ordinal) => {
                     grove.nodes.get(&(level, ordinal)).map(|node| node.id.to_string())
                 }
-                Key::Said(_) => None,
+                PieceKey::Message(_) => None,
             };
             let (from, until) = item.span();
             ReceiptItem {
@@ -367,7 +380,7 @@ impl Assembly<'_> {
                 node,
                 from,
                 until,
-                grain: item.grain,
+                grain: item.detail_level,
                 reason: item.reason,
                 score: item.score,
                 tokens: told.tokens,
@@ -383,6 +396,6 @@ fn steady(sections: &[ContextSection]) -> impl Iterator<Item = &str> {
     sections.iter().take_while(|section| !section.is_volatile).flat_map(ContextSection::blocks)
 }
 
-fn last_turn(grove: &Grove<'_>, end: u32) -> Option<u32> {
+fn last_turn(grove: &ConversationPieces<'_>, end: u32) -> Option<u32> {
     grove.turn(MessageIdx(end.checked_sub(1)?))
 }

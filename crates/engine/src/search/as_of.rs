@@ -5,13 +5,13 @@ use std::sync::{Arc, RwLock};
 use treering_core::ports::{Change, NodeFilter, Span};
 use treering_core::{ConversationId, MessageIdx, Timestamp, TurnNo};
 
-use super::arena::Arena;
-use super::in_process::ArenaSnapshot;
-use super::{Answer, Query};
+use super::in_process::ItemIndexSnapshot;
+use super::index::ItemIndex;
+use super::{Query, SearchOutcome};
 use crate::error::Result;
-use crate::memory::Memory;
+use crate::memory::Engine;
 
-impl Memory {
+impl Engine {
     /// The hits of a query in one conversation as it was when it had `end` messages, without snippets.
     pub(crate) fn search_as_of(
         &self,
@@ -19,25 +19,25 @@ impl Memory {
         id: ConversationId,
         end: u32,
         now: Timestamp,
-    ) -> Result<Answer> {
+    ) -> Result<SearchOutcome> {
         let reader = self.reader()?;
-        let model = self.index_in_use(&*reader)?.model;
+        let model = self.active_vector_index(&*reader)?.model;
         let dims = self.dims_of(&model)?;
         let messages = reader.messages(id, Span::between(MessageIdx(0), MessageIdx(end)))?;
         let mut calls = reader.tool_calls(id, Span::starting(TurnNo(0), usize::MAX))?;
         calls.retain(|call| call.before.0 < end);
         let mut nodes = reader.nodes(id, &NodeFilter::default())?;
-        nodes.retain(|node| node.task.is_sealed_at(MessageIdx(end), node.source.until));
+        nodes.retain(|node| node.spec.is_sealed_at(MessageIdx(end), node.source.until));
         let messages = messages.into_iter().map(|message| Change::Message(id, message));
         let calls = calls.into_iter().map(|call| Change::ToolCall(id, call));
         let nodes = nodes.into_iter().map(|node| Change::Node(id, Box::new(node)));
         let changes: Vec<Change> = messages.chain(calls).chain(nodes).collect();
-        let mut index = Arena::new(&model, dims);
-        for (change, sense) in changes.iter().zip(self.senses_of(&*reader, (&model, dims), &changes)?) {
+        let mut index = ItemIndex::new(&model, dims);
+        for (change, sense) in changes.iter().zip(self.embeddings_of(&*reader, (&model, dims), &changes)?) {
             index.add(change, sense);
         }
         drop(reader);
-        let index = ArenaSnapshot::new(Arc::new(RwLock::new(index)));
+        let index = ItemIndexSnapshot::new(Arc::new(RwLock::new(index)));
         Ok(self.find_in(query, &index, now)?.0)
     }
 }

@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use treering_core::ports::ItemFilter;
 
-use super::arena::{Arena, GONE, Item, Shelf, role_code};
+use super::index::{ConversationEntry, FLAG_DELETED, IndexedItem, ItemIndex, role_code};
 
 /// Which items may be found.
 #[derive(Debug)]
 pub(super) struct Filter {
     /// Only in these conversations, by place.
-    pub(super) shelves: Option<Shelves>,
+    pub(super) shelves: Option<ConversationSet>,
     thread: Option<u16>,
     author: Option<u16>,
     role: Option<u8>,
@@ -18,13 +18,13 @@ pub(super) struct Filter {
     since: Option<i64>,
     until: Option<i64>,
     /// More is asked of an item than to be there and in scope.
-    pub(super) is_choosy: bool,
+    pub(super) has_item_conditions: bool,
     pub(super) impossible: bool,
 }
 
 /// Some conversations of an arena, by place.
 #[derive(Debug)]
-pub(super) struct Shelves {
+pub(super) struct ConversationSet {
     places: Vec<u32>,
     /// Whether each conversation is one of them.
     is_in: Vec<bool>,
@@ -32,19 +32,19 @@ pub(super) struct Shelves {
     pub(super) range: Range<u32>,
 }
 
-impl Shelves {
-    fn of(arena: &Arena, mut places: Vec<u32>) -> Self {
+impl ConversationSet {
+    fn of(arena: &ItemIndex, mut places: Vec<u32>) -> Self {
         places.sort_unstable();
         places.dedup();
-        let mut is_in = vec![false; arena.shelves.len()];
+        let mut is_in = vec![false; arena.conversations.len()];
         places.iter().for_each(|place| is_in[*place as usize] = true);
-        let ranges = places.iter().map(|place| arena.shelves[*place as usize].range());
+        let ranges = places.iter().map(|place| arena.conversations[*place as usize].range());
         let range = ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
         Self { places, is_in, range }
     }
 
-    pub(super) fn shelves<'a>(&'a self, arena: &'a Arena) -> impl Iterator<Item = &'a Shelf> {
-        self.places.iter().map(|place| &arena.shelves[*place as usize])
+    pub(super) fn shelves<'a>(&'a self, arena: &'a ItemIndex) -> impl Iterator<Item = &'a ConversationEntry> {
+        self.places.iter().map(|place| &arena.conversations[*place as usize])
     }
 }
 
@@ -59,17 +59,17 @@ impl Filter {
             levels: Vec::new(),
             since: None,
             until: None,
-            is_choosy: false,
+            has_item_conditions: false,
             impossible: true,
         }
     }
 
-    pub(super) fn of(arena: &Arena, query: &ItemFilter) -> Self {
+    pub(super) fn of(arena: &ItemIndex, query: &ItemFilter) -> Self {
         let mut filter = Self { impossible: false, ..Self::nothing() };
         if let Some(wanted) = &query.conversations {
             let places: Vec<u32> = wanted.iter().filter_map(|id| arena.shelf_place(*id)).collect();
             filter.impossible |= places.is_empty();
-            filter.shelves = Some(Shelves::of(arena, places));
+            filter.shelves = Some(ConversationSet::of(arena, places));
         }
         if let Some(thread) = &query.thread {
             let place = arena.threads.iter().position(|other| other == thread);
@@ -85,7 +85,7 @@ impl Filter {
         filter.levels.clone_from(&query.levels);
         filter.since = query.since.map(|at| at.as_micros());
         filter.until = query.until.map(|at| at.as_micros());
-        filter.is_choosy = filter.thread.is_some()
+        filter.has_item_conditions = filter.thread.is_some()
             || filter.author.is_some()
             || filter.role.is_some()
             || !filter.levels.is_empty()
@@ -95,12 +95,14 @@ impl Filter {
     }
 
     #[inline]
-    pub(super) fn passes(&self, item: &Item) -> bool {
-        item.flags & GONE == 0 && self.in_scope(item) && (!self.is_choosy || self.suits(item))
+    pub(super) fn passes(&self, item: &IndexedItem) -> bool {
+        item.flags & FLAG_DELETED == 0
+            && self.in_scope(item)
+            && (!self.has_item_conditions || self.suits(item))
     }
 
     /// Whether an item is what is asked for, beside being in scope.
-    fn suits(&self, item: &Item) -> bool {
+    fn suits(&self, item: &IndexedItem) -> bool {
         let at = item.at.as_micros();
         self.thread.is_none_or(|thread| item.thread == thread)
             && self.author.is_none_or(|author| item.author == author)
@@ -111,7 +113,7 @@ impl Filter {
     }
 
     #[inline]
-    pub(super) fn in_scope(&self, item: &Item) -> bool {
+    pub(super) fn in_scope(&self, item: &IndexedItem) -> bool {
         self.shelves.as_ref().is_none_or(|shelves| shelves.is_in[item.conversation as usize])
     }
 }

@@ -5,25 +5,25 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
-use treering_core::index::VectorIndex;
 use treering_core::ports::{Change, ChangeFilter, Changes, Cursor, Reader, StoreResult};
+use treering_core::vector_index::VectorIndex;
 use treering_core::{ContentHash, Embedder, TenantId};
 
-use super::arena::{Arena, Sense};
+use super::index::{ItemEmbedding, ItemIndex};
 use super::text::{call_text, content_hash, embedded_part, node_text};
 use crate::error::{Error, Result};
-use crate::memory::Memory;
+use crate::memory::Engine;
 
 /// How much is taken in at once.
 const PORTION: usize = 200;
 
 /// The arenas of a process, by tenant.
 #[derive(Default)]
-pub(crate) struct Arenas(Mutex<HashMap<TenantId, Slot>>);
+pub(crate) struct IndexCache(Mutex<HashMap<TenantId, CachedIndex>>);
 
 /// The arena of a tenant.
-struct Slot {
-    arena: Arc<RwLock<Arena>>,
+struct CachedIndex {
+    arena: Arc<RwLock<ItemIndex>>,
     /// Another one, of another model, is being made.
     is_replaced: bool,
     /// When it was used last.
@@ -32,14 +32,14 @@ struct Slot {
     bytes: usize,
 }
 
-impl Slot {
-    fn new(arena: Arc<RwLock<Arena>>) -> Self {
+impl CachedIndex {
+    fn new(arena: Arc<RwLock<ItemIndex>>) -> Self {
         Self { arena, is_replaced: false, used: Instant::now(), bytes: 0 }
     }
 }
 
-impl Arenas {
-    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Slot>> {
+impl IndexCache {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, CachedIndex>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -62,10 +62,10 @@ impl Arenas {
     }
 }
 
-impl Memory {
+impl Engine {
     /// The index that search goes by: where nobody has chosen one, that of an embedder whose
     /// vectors need not be kept.
-    pub(crate) fn index_in_use(&self, reader: &dyn Reader) -> StoreResult<VectorIndex> {
+    pub(crate) fn active_vector_index(&self, reader: &dyn Reader) -> StoreResult<VectorIndex> {
         let chosen = reader.vector_index()?;
         Ok(chosen.unwrap_or_else(|| {
             let instant = self.embedders().find(|embedder| embedder.is_instant());
@@ -75,21 +75,21 @@ impl Memory {
 
     /// Makes ready what the first who asks would wait for: the tables of the tokenizer at once, the index in the
     /// background. What cannot be made ready is told to who needs it.
-    pub fn warm_up(&self) {
+    pub fn prewarm(&self) {
         self.tokenizer().count("warm");
         let memory = self.clone();
         std::thread::spawn(move || {
             if !memory.embedder().is_remote() {
                 drop(memory.embedder().embed(&["warm"]));
             }
-            drop(memory.arena());
+            drop(memory.item_index());
         });
     }
 
     /// Everything that is searched, with what has come since the last question. After a change of
     /// the model the arena of the old one answers until that of the new one is made.
-    pub(super) fn arena(&self) -> Result<Arc<RwLock<Arena>>> {
-        let model = self.index_in_use(&*self.reader()?)?.model;
+    pub(super) fn item_index(&self) -> Result<Arc<RwLock<ItemIndex>>> {
+        let model = self.active_vector_index(&*self.reader()?)?.model;
         let mut slots = self.arenas().lock();
         if let Some(slot) = slots.get_mut(self.tenant()) {
             let arena = Arc::clone(&slot.arena);
@@ -100,7 +100,7 @@ impl Memory {
             if is_blind && !is_old && self.dims_of(&model)? > 0 {
                 drop(slots);
                 self.replace_arena(&model);
-                return self.arena();
+                return self.item_index();
             }
             if is_old && !slot.is_replaced {
                 slot.is_replaced = true;
@@ -108,30 +108,30 @@ impl Memory {
                 std::thread::spawn(move || memory.replace_arena(&model));
             }
             drop(slots);
-            self.follow(&arena)?;
+            self.update_index(&arena)?;
             self.touch(&arena);
             return Ok(arena);
         }
         drop(slots);
         let made = self.made_arena(&model)?;
-        let slot = || Slot::new(Arc::clone(&made));
+        let slot = || CachedIndex::new(Arc::clone(&made));
         let arena = Arc::clone(&self.arenas().lock().entry(self.tenant().clone()).or_insert_with(slot).arena);
         // Another thread was quicker, and may have looked before the latest came.
         if !Arc::ptr_eq(&arena, &made) {
-            return self.arena();
+            return self.item_index();
         }
         self.touch(&arena);
         Ok(arena)
     }
 
-    fn touch(&self, arena: &RwLock<Arena>) {
+    fn touch(&self, arena: &RwLock<ItemIndex>) {
         let bytes = arena.read().unwrap_or_else(PoisonError::into_inner).bytes();
         self.arenas().touch(self.tenant(), bytes, self.search_settings().memory_bytes);
     }
 
-    fn made_arena(&self, model: &str) -> Result<Arc<RwLock<Arena>>> {
-        let arena = Arc::new(RwLock::new(Arena::new(model, self.dims_of(model)?)));
-        self.follow(&arena)?;
+    fn made_arena(&self, model: &str) -> Result<Arc<RwLock<ItemIndex>>> {
+        let arena = Arc::new(RwLock::new(ItemIndex::new(model, self.dims_of(model)?)));
+        self.update_index(&arena)?;
         Ok(arena)
     }
 
@@ -169,7 +169,7 @@ impl Memory {
     }
 
     /// Adds what was committed before now. Other threads may do so at the same time.
-    fn follow(&self, arena: &RwLock<Arena>) -> Result<()> {
+    fn update_index(&self, arena: &RwLock<ItemIndex>) -> Result<()> {
         loop {
             let (model, dims, cursor) = {
                 let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
@@ -189,7 +189,12 @@ impl Memory {
     }
 
     /// Adds many pages: while one is entered the next is read and embedded.
-    fn follow_far(&self, arena: &RwLock<Arena>, (model, dims): (&str, usize), first: Delta) -> Result<()> {
+    fn follow_far(
+        &self,
+        arena: &RwLock<ItemIndex>,
+        (model, dims): (&str, usize),
+        first: Delta,
+    ) -> Result<()> {
         std::thread::scope(|scope| {
             let (send, receive) = std::sync::mpsc::sync_channel::<Delta>(1);
             let reading = scope.spawn(move || {
@@ -219,18 +224,18 @@ impl Memory {
         if changes.cursor == *after {
             return Ok(None);
         }
-        let senses = self.senses_of(&*reader, (model, dims), &changes.items)?;
+        let senses = self.embeddings_of(&*reader, (model, dims), &changes.items)?;
         let Changes { items, cursor: to, is_last } = changes;
         Ok(Some(Delta { items, senses, from: after.clone(), to, is_last }))
     }
 
     /// What the items of changes mean to a model, in their order.
-    pub(super) fn senses_of(
+    pub(super) fn embeddings_of(
         &self,
         reader: &dyn Reader,
         (model, dims): (&str, usize),
         changes: &[Change],
-    ) -> Result<Vec<Sense>> {
+    ) -> Result<Vec<ItemEmbedding>> {
         let texts: Vec<Cow<'_, str>> = changes.iter().map(text_of).collect();
         let parts: Vec<&str> = texts.iter().map(|text| embedded_part(text)).collect();
         self.senses(reader, (model, dims), self.embedder_named(model), &parts)
@@ -243,20 +248,20 @@ impl Memory {
         (model, dims): (&str, usize),
         embedder: Option<&dyn Embedder>,
         texts: &[&str],
-    ) -> Result<Vec<Sense>> {
+    ) -> Result<Vec<ItemEmbedding>> {
         let Some(embedder) = embedder.filter(|_| dims > 0) else {
-            return Ok(texts.iter().map(|_| Sense::Known(Vec::new())).collect());
+            return Ok(texts.iter().map(|_| ItemEmbedding::Known(Vec::new())).collect());
         };
         if embedder.is_instant() {
             let vectors = embedder.embed(texts).map_err(Error::Provider)?;
-            return Ok(vectors.into_iter().map(Sense::Known).collect());
+            return Ok(vectors.into_iter().map(ItemEmbedding::Known).collect());
         }
         let hashes: Vec<ContentHash> = texts.iter().map(|text| content_hash(text)).collect();
         let kept = reader.vectors(model, &hashes)?;
         let sense = |((text, hash), kept): ((&&str, ContentHash), Option<Vec<f32>>)| match kept {
-            Some(vector) if vector.len() == dims => Sense::Known(vector),
-            _ if text.is_empty() => Sense::Known(vec![0.0; dims]),
-            _ => Sense::Awaited(hash),
+            Some(vector) if vector.len() == dims => ItemEmbedding::Known(vector),
+            _ if text.is_empty() => ItemEmbedding::Known(vec![0.0; dims]),
+            _ => ItemEmbedding::Pending(hash),
         };
         Ok(texts.iter().zip(hashes).zip(kept).map(sense).collect())
     }
@@ -265,7 +270,7 @@ impl Memory {
 /// A page of the change feed with what its items mean.
 struct Delta {
     items: Vec<Change>,
-    senses: Vec<Sense>,
+    senses: Vec<ItemEmbedding>,
     /// The cursors before and after it.
     from: Cursor,
     to: Cursor,
@@ -274,7 +279,7 @@ struct Delta {
 
 impl Delta {
     /// Enters it, unless the index has followed further meanwhile; says whether it did.
-    fn enter(self, arena: &RwLock<Arena>) -> bool {
+    fn enter(self, arena: &RwLock<ItemIndex>) -> bool {
         let mut arena = arena.write().unwrap_or_else(PoisonError::into_inner);
         if arena.cursor != self.from {
             return false;

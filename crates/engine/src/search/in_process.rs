@@ -4,38 +4,40 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use treering_core::TenantId;
 use treering_core::lexicon::TermId;
-use treering_core::ports::{Candidate, IndexError, IndexQuery, IndexSnapshot, SearchIndex, StoreResult};
+use treering_core::ports::{
+    IndexError, IndexQuery, IndexSnapshot, SearchCandidate, SearchIndex, StoreResult,
+};
 
-use super::arena::Arena;
 use super::filter::Filter;
+use super::index::ItemIndex;
 use super::rank::rank;
 use crate::error::Error;
-use crate::memory::Memory;
+use crate::memory::Engine;
 
 /// The indexes of a process.
-pub(super) struct InProcessIndex<'a>(pub(super) &'a Memory);
+pub(super) struct InProcessIndex<'a>(pub(super) &'a Engine);
 
 impl SearchIndex for InProcessIndex<'_> {
     fn snapshot(&self, tenant: &TenantId) -> Result<Box<dyn IndexSnapshot + '_>, IndexError> {
-        let arena = self.0.of_tenant(tenant.clone()).arena();
+        let arena = self.0.for_tenant(tenant.clone()).item_index();
         let arena = arena.map_err(|error| match error {
             Error::Store(error) => IndexError::Store(error),
             Error::Provider(error) => IndexError::Provider(error),
             other => IndexError::Store(treering_core::Invalid::new("index", other.to_string()).into()),
         })?;
-        Ok(Box::new(ArenaSnapshot::new(arena)))
+        Ok(Box::new(ItemIndexSnapshot::new(arena)))
     }
 }
 
 /// An arena, for one question.
-pub(super) struct ArenaSnapshot {
-    arena: Arc<RwLock<Arena>>,
+pub(super) struct ItemIndexSnapshot {
+    arena: Arc<RwLock<ItemIndex>>,
     model: String,
     dims: usize,
 }
 
-impl ArenaSnapshot {
-    pub(super) fn new(arena: Arc<RwLock<Arena>>) -> Self {
+impl ItemIndexSnapshot {
+    pub(super) fn new(arena: Arc<RwLock<ItemIndex>>) -> Self {
         let (model, dims) = {
             let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
             (arena.model.clone(), arena.dims)
@@ -43,21 +45,21 @@ impl ArenaSnapshot {
         Self { arena, model, dims }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Arena> {
+    fn read(&self) -> RwLockReadGuard<'_, ItemIndex> {
         self.arena.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl IndexSnapshot for ArenaSnapshot {
+impl IndexSnapshot for ItemIndexSnapshot {
     fn model(&self) -> (&str, usize) {
         (&self.model, self.dims)
     }
 
-    fn candidates(&self, query: &IndexQuery<'_>) -> StoreResult<Vec<Candidate>> {
+    fn candidates(&self, query: &IndexQuery<'_>) -> StoreResult<Vec<SearchCandidate>> {
         let arena = self.read();
         let filter = Filter::of(&arena, query.filter);
         let ranked = rank(&arena, query.question, query.vector, &filter, query.limit);
-        let candidate = |(item, signals)| Candidate { item: arena.item_ref(item), signals };
+        let candidate = |(item, signals)| SearchCandidate { item: arena.item_ref(item), signals };
         Ok(ranked.into_iter().map(candidate).collect())
     }
 

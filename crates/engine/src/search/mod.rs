@@ -1,17 +1,17 @@
 //! Search: everything that was said and every node over it, by words and by meaning at once.
 
-mod arena;
 mod as_of;
 mod filter;
 mod follow;
-mod held;
 mod in_process;
+mod index;
 mod postings;
+mod query_embedding;
 mod rank;
 mod scan;
-mod sense;
 mod simd;
 mod snippet;
+mod term_matches;
 mod text;
 
 use std::borrow::Cow;
@@ -19,8 +19,8 @@ use std::borrow::Cow;
 use treering_core::fusion::Signals;
 use treering_core::lexicon::TermId;
 use treering_core::ports::{
-    Candidate, ConversationFilter, ConversationQuery, IndexError, IndexQuery, IndexSnapshot, Item,
-    ItemFilter, ItemRef, SearchIndex,
+    ConversationFilter, ConversationQuery, IndexError, IndexQuery, IndexSnapshot, ItemFilter, ItemRef,
+    SearchCandidate, SearchIndex, StoredItem,
 };
 use treering_core::question::Question;
 use treering_core::{
@@ -28,10 +28,10 @@ use treering_core::{
 };
 
 use crate::error::{Error, Result};
-use crate::memory::Memory;
+use crate::memory::Engine;
 use in_process::InProcessIndex;
 
-pub(crate) use follow::Arenas;
+pub(crate) use follow::IndexCache;
 pub use snippet::Snippet;
 pub(crate) use text::{call_text, content_hash, embedded_part, node_text};
 
@@ -70,7 +70,7 @@ pub struct Hit {
     /// Its conversation.
     pub conversation: ConversationId,
     /// What it is.
-    pub found: Found,
+    pub item: HitItem,
     /// How well it fits.
     pub score: f32,
     /// Where the score comes from.
@@ -81,32 +81,32 @@ pub struct Hit {
 
 /// What can be found.
 #[derive(Debug, Clone)]
-pub enum Found {
+pub enum HitItem {
     /// A message.
     Message(Box<Message>),
     /// A tool call.
-    Call(Box<ToolCall>),
+    ToolCall(Box<ToolCall>),
     /// A node.
     Node(Box<Node>),
 }
 
-impl From<Item> for Found {
-    fn from(item: Item) -> Self {
+impl From<StoredItem> for HitItem {
+    fn from(item: StoredItem) -> Self {
         match item {
-            Item::Message(message) => Self::Message(message),
-            Item::ToolCall(call) => Self::Call(call),
-            Item::Node(node) => Self::Node(node),
+            StoredItem::Message(message) => Self::Message(message),
+            StoredItem::ToolCall(call) => Self::ToolCall(call),
+            StoredItem::Node(node) => Self::Node(node),
         }
     }
 }
 
-impl Found {
+impl HitItem {
     /// What it says.
     fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Message(message) => Cow::Borrowed(&message.body.text),
             Self::Node(node) => Cow::Borrowed(&node.content.overview),
-            Self::Call(call) => Cow::Owned(call_text(call)),
+            Self::ToolCall(call) => Cow::Owned(call_text(call)),
         }
     }
 }
@@ -115,9 +115,9 @@ impl Hit {
     /// Its level: 0 for a message or a tool call.
     #[must_use]
     pub const fn level(&self) -> u8 {
-        match &self.found {
-            Found::Message(_) | Found::Call(_) => 0,
-            Found::Node(node) => node.level().number(),
+        match &self.item {
+            HitItem::Message(_) | HitItem::ToolCall(_) => 0,
+            HitItem::Node(node) => node.level().number(),
         }
     }
 
@@ -130,26 +130,26 @@ impl Hit {
 
 /// What was found.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct SearchOutcome {
     /// The hits, the best first.
     pub hits: Vec<Hit>,
     /// Why only the words were looked at, where the meaning could not be.
-    pub words_only: Option<String>,
+    pub lexical_only_reason: Option<String>,
 }
 
-impl Memory {
+impl Engine {
     /// What fits a question best. Everything that was acknowledged before is looked at, whichever
     /// process stored it. Where the embedder fails, the words alone decide.
-    pub fn search(&self, query: &Query) -> Result<Answer> {
+    pub fn search(&self, query: &Query) -> Result<SearchOutcome> {
         self.find_all(query, true)
     }
 
     /// The same without snippets, for callers that take whole texts.
-    pub(crate) fn search_whole(&self, query: &Query) -> Result<Answer> {
+    pub(crate) fn search_whole(&self, query: &Query) -> Result<SearchOutcome> {
         self.find_all(query, false)
     }
 
-    fn find_all(&self, query: &Query, with_snippets: bool) -> Result<Answer> {
+    fn find_all(&self, query: &Query, with_snippets: bool) -> Result<SearchOutcome> {
         let in_process = InProcessIndex(self);
         let index: &dyn SearchIndex = self.store().search_index().unwrap_or(&in_process);
         let index = index.snapshot(self.tenant())?;
@@ -157,7 +157,7 @@ impl Memory {
         if with_snippets {
             let matches = |line: &str, terms: &[TermId]| index.matches(line, terms);
             let hits = answer.hits.iter_mut();
-            hits.for_each(|hit| hit.snippet = Snippet::of(&hit.found.text(), &question, &matches));
+            hits.for_each(|hit| hit.snippet = Snippet::of(&hit.item.text(), &question, &matches));
         }
         Ok(answer)
     }
@@ -168,14 +168,17 @@ impl Memory {
         query: &Query,
         index: &dyn IndexSnapshot,
         now: Timestamp,
-    ) -> Result<(Answer, Question)> {
+    ) -> Result<(SearchOutcome, Question)> {
         let question = Question::new(&query.text, now);
         let (model, dims) = index.model();
-        let (vector, words_only) = self.sense_of(&query.text, model, dims);
+        let (vector, words_only) = self.embed_query(&query.text, model, dims);
         let filter = self.filter(query)?;
         let wanted = IndexQuery { question: &question, vector: &vector, filter: &filter, limit: query.limit };
         let candidates = index.candidates(&wanted)?;
-        Ok((Answer { hits: self.resolve(query, &candidates)?, words_only }, question))
+        Ok((
+            SearchOutcome { hits: self.resolve(query, &candidates)?, lexical_only_reason: words_only },
+            question,
+        ))
     }
 
     /// The filter of a query: the conversations of a folder or in some states are looked up.
@@ -205,9 +208,10 @@ impl Memory {
     }
 
     /// Reads candidates from the store in one call; those that are gone meanwhile are left out.
-    fn resolve(&self, query: &Query, candidates: &[Candidate]) -> Result<Vec<Hit>> {
-        let is_wanted = |it: &&Candidate| query.min_score.is_none_or(|least| it.signals.score() >= least);
-        let candidates: Vec<&Candidate> = candidates.iter().filter(is_wanted).collect();
+    fn resolve(&self, query: &Query, candidates: &[SearchCandidate]) -> Result<Vec<Hit>> {
+        let is_wanted =
+            |it: &&SearchCandidate| query.min_score.is_none_or(|least| it.signals.score() >= least);
+        let candidates: Vec<&SearchCandidate> = candidates.iter().filter(is_wanted).collect();
         let reader = self.reader()?;
         let mut hits = Vec::with_capacity(query.limit.min(candidates.len()));
         for page in candidates.chunks(query.limit.max(1)) {
@@ -215,8 +219,8 @@ impl Memory {
             let items = reader.items(&refs)?;
             hits.extend(items.into_iter().zip(page).filter_map(|(item, candidate)| {
                 let (conversation, signals) = (candidate.item.conversation(), candidate.signals);
-                let (found, snippet) = (Found::from(item?), Snippet::default());
-                Some(Hit { conversation, found, score: signals.score(), signals, snippet })
+                let (found, snippet) = (HitItem::from(item?), Snippet::default());
+                Some(Hit { conversation, item: found, score: signals.score(), signals, snippet })
             }));
             if hits.len() >= query.limit {
                 break;

@@ -12,9 +12,9 @@ const SEGMENT: usize = 1 << 15;
 
 /// Hashes of terms are hashes already.
 #[derive(Default)]
-struct Same(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for Same {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -33,12 +33,12 @@ impl Hasher for Same {
 /// Which items hold which terms.
 #[derive(Default)]
 pub(super) struct Postings {
-    sealed: Vec<Sealed>,
-    open: HashMap<TermId, Vec<u16>, BuildHasherDefault<Same>>,
+    sealed: Vec<SealedSegment>,
+    open: HashMap<TermId, Vec<u16>, BuildHasherDefault<IdentityHasher>>,
 }
 
 /// A full segment: its terms in order, and the items of each behind one another.
-struct Sealed {
+struct SealedSegment {
     terms: Box<[TermId]>,
     ends: Box<[u32]>,
     items: Box<[u16]>,
@@ -50,7 +50,7 @@ impl Postings {
         let (segment, place) = (item as usize / SEGMENT, item as usize % SEGMENT);
         while self.sealed.len() < segment {
             let full = std::mem::take(&mut self.open);
-            self.sealed.push(Sealed::of(full.into_iter().collect()));
+            self.sealed.push(SealedSegment::of(full.into_iter().collect()));
         }
         for term in terms {
             self.open.entry(*term).or_default().push(place as u16);
@@ -59,13 +59,13 @@ impl Postings {
 
     /// About how much memory they take.
     pub(super) fn bytes(&self) -> usize {
-        let sealed = |it: &Sealed| 12 * it.terms.len() + 2 * it.items.len();
+        let sealed = |it: &SealedSegment| 12 * it.terms.len() + 2 * it.items.len();
         let open = |items: &Vec<u16>| 48 + 2 * items.capacity();
         self.sealed.iter().map(sealed).sum::<usize>() + self.open.values().map(open).sum::<usize>()
     }
 
     /// How many items hold a term.
-    pub(super) fn holding(&self, term: TermId) -> u32 {
+    pub(super) fn doc_freq(&self, term: TermId) -> u32 {
         let sealed = self.sealed.iter().filter_map(|sealed| sealed.items(term));
         let open = self.open.get(&term).map(Vec::as_slice);
         sealed.chain(open).map(|items| items.len() as u32).sum()
@@ -93,7 +93,7 @@ impl Postings {
     }
 }
 
-impl Sealed {
+impl SealedSegment {
     fn of(mut lists: Vec<(TermId, Vec<u16>)>) -> Self {
         lists.sort_unstable_by_key(|(term, _)| *term);
         let mut items = Vec::with_capacity(lists.iter().map(|(_, list)| list.len()).sum());
@@ -137,6 +137,6 @@ mod tests {
             }
         }
         assert_eq!(items(2, 0..number), [] as [u32; 0]);
-        assert_eq!([1, 2, 1000].map(|term| postings.holding(term)), [number, 0, number.div_ceil(1000)]);
+        assert_eq!([1, 2, 1000].map(|term| postings.doc_freq(term)), [number, 0, number.div_ceil(1000)]);
     }
 }

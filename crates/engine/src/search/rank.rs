@@ -1,14 +1,14 @@
 //! Ranking: which items fit a question, and why. Candidates come from the words and from the
 //! meaning; each is then judged by everything there is to know about it.
 
-use treering_core::fusion::{Signals, briefness, is_common, nearness, rarity, sitting, term_weights};
+use treering_core::fusion::{Signals, brevity, idf, is_common, proximity, session_bm25, term_weights};
 use treering_core::lexicon::words;
 use treering_core::question::Question;
 
-use super::arena::{ASKS, Arena, Item, NO_SITTING, USER, WISHES};
 use super::filter::Filter;
-use super::held::held;
-use super::scan::{Best, Meaning};
+use super::index::{ASKS, IndexedItem, ItemIndex, NO_SESSION, USER, WISHES};
+use super::scan::{QuantizedQuery, TopK};
+use super::term_matches::term_matches;
 
 /// How many candidates the words and the meaning bring, each: as many whether few hits are wanted or a
 /// hundred, so that few are the first of many.
@@ -26,7 +26,7 @@ const AFTERWARDS: i64 = 7 * 86_400_000_000;
 
 /// The items that fit a question best, the best first.
 pub(super) fn rank(
-    arena: &Arena,
+    arena: &ItemIndex,
     question: &Question,
     vector: &[f32],
     filter: &Filter,
@@ -40,7 +40,7 @@ pub(super) fn rank(
     let limit = limit.saturating_mul(2);
     let meaning = meaning(arena, vector, filter);
     let by_words = || {
-        let asked = Asked::new(arena, question, &meaning, filter);
+        let asked = Scorer::new(arena, question, &meaning, filter);
         let candidates = asked.by_words(many);
         (asked, candidates)
     };
@@ -67,7 +67,7 @@ pub(super) fn rank(
     // Equal scores in an order that does not depend on how the arena was made.
     let name = |item: u32| {
         let it = &arena.items[item as usize];
-        (it.at, arena.shelves[it.conversation as usize].id, it.level, it.number, it.order)
+        (it.at, arena.conversations[it.conversation as usize].id, it.level, it.number, it.order)
     };
     let order = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then_with(|| name(a.0).cmp(&name(b.0)));
     if scored.len() > limit {
@@ -80,13 +80,13 @@ pub(super) fn rank(
 
 /// Adds the messages under the nodes that come first: what a node tells of may be said in words that
 /// the question does not have.
-fn drill(arena: &Arena, candidates: &mut Vec<u32>) {
+fn drill(arena: &ItemIndex, candidates: &mut Vec<u32>) {
     const NODES: usize = 8;
     const MESSAGES: usize = 100;
     let is_node = |item: &u32| arena.items[*item as usize].level > 0;
     let nodes: Vec<u32> = candidates.iter().copied().filter(is_node).take(NODES).collect();
     for node in nodes {
-        let Item { before: first, after: last, .. } = arena.items[node as usize];
+        let IndexedItem { before: first, after: last, .. } = arena.items[node as usize];
         let mut item = first;
         for _ in 0..MESSAGES {
             candidates.push(item);
@@ -100,18 +100,18 @@ fn drill(arena: &Arena, candidates: &mut Vec<u32>) {
 }
 
 /// What a question means, less what everything in scope is about.
-fn meaning(arena: &Arena, vector: &[f32], filter: &Filter) -> Meaning {
+fn meaning(arena: &ItemIndex, vector: &[f32], filter: &Filter) -> QuantizedQuery {
     let messages = messages_in_scope(arena, filter).max(1) as f32;
     let less = |sum: &[f32]| vector.iter().zip(sum).map(|(x, sum)| x - sum / messages).collect::<Vec<f32>>();
-    let Some(shelves) = &filter.shelves else { return Meaning::of(&less(&arena.sum)) };
+    let Some(shelves) = &filter.shelves else { return QuantizedQuery::of(&less(&arena.sum)) };
     let mut sum = vec![0.0; arena.dims];
     for shelf in shelves.shelves(arena) {
         sum.iter_mut().zip(&shelf.sum).for_each(|(sum, x)| *sum += x);
     }
-    Meaning::of(&less(&sum))
+    QuantizedQuery::of(&less(&sum))
 }
 
-fn messages_in_scope(arena: &Arena, filter: &Filter) -> u32 {
+fn messages_in_scope(arena: &ItemIndex, filter: &Filter) -> u32 {
     match &filter.shelves {
         Some(shelves) => shelves.shelves(arena).map(|shelf| shelf.items.len() as u32).sum(),
         None => arena.messages,
@@ -119,7 +119,7 @@ fn messages_in_scope(arena: &Arena, filter: &Filter) -> u32 {
 }
 
 /// The items that mean most nearly what a question means.
-fn by_meaning(arena: &Arena, meaning: &Meaning, filter: &Filter, limit: usize) -> Vec<u32> {
+fn by_meaning(arena: &ItemIndex, meaning: &QuantizedQuery, filter: &Filter, limit: usize) -> Vec<u32> {
     let passes = |item: &u32| filter.passes(&arena.items[*item as usize]);
     let all = 0..arena.items.len() as u32;
     let nearest = match &filter.shelves {
@@ -129,7 +129,7 @@ fn by_meaning(arena: &Arena, meaning: &Meaning, filter: &Filter, limit: usize) -
             arena.vectors.nearest_of(items.filter(passes), meaning, limit)
         }
         // What few items pass must not be lost among those that are nearer and do not.
-        None if filter.is_choosy || arena.items.len() <= FEW => {
+        None if filter.has_item_conditions || arena.items.len() <= FEW => {
             arena.vectors.nearest_of(all.filter(passes), meaning, limit)
         }
         None => arena.vectors.nearest(meaning, limit, |item| passes(&item)),
@@ -138,11 +138,11 @@ fn by_meaning(arena: &Arena, meaning: &Meaning, filter: &Filter, limit: usize) -
 }
 
 /// A question before an arena: what its words weigh there, and which items hold them.
-struct Asked<'a> {
-    arena: &'a Arena,
+struct Scorer<'a> {
+    arena: &'a ItemIndex,
     question: &'a Question,
     filter: &'a Filter,
-    meaning: &'a Meaning,
+    meaning: &'a QuantizedQuery,
     /// Which of the question's terms each item holds, a bit a term: of the items from `first` on.
     holds: Vec<u32>,
     first: u32,
@@ -158,19 +158,24 @@ struct Asked<'a> {
     named: Vec<u16>,
 }
 
-impl<'a> Asked<'a> {
-    fn new(arena: &'a Arena, question: &'a Question, meaning: &'a Meaning, filter: &'a Filter) -> Self {
+impl<'a> Scorer<'a> {
+    fn new(
+        arena: &'a ItemIndex,
+        question: &'a Question,
+        meaning: &'a QuantizedQuery,
+        filter: &'a Filter,
+    ) -> Self {
         let (names, named) = authors(arena, question, filter);
         let terms = question.terms.iter().filter(|term| !names.contains(&term.word)).take(MOST_TERMS);
-        let mut terms: Vec<(u64, bool)> = terms.map(|term| (term.id, term.is_asking)).collect();
+        let mut terms: Vec<(u64, bool)> = terms.map(|term| (term.id, term.is_question_word)).collect();
         leave_out_common(arena, filter, &mut terms);
         let all = 0..arena.items.len() as u32;
         let range = filter.shelves.as_ref().map_or(all, |shelves| shelves.range.clone());
-        let held = held(arena, &terms, filter, &range);
+        let held = term_matches(arena, &terms, filter, &range);
         let messages = messages_in_scope(arena, filter);
         let weights = term_weights(&terms, messages, &held.messages);
         let number = match &filter.shelves {
-            None => arena.sitting_sizes.len() as u32,
+            None => arena.session_sizes.len() as u32,
             Some(shelves) => shelves.shelves(arena).map(|shelf| shelf.sittings).sum(),
         };
         Self {
@@ -192,8 +197,8 @@ impl<'a> Asked<'a> {
     fn by_words(&self, limit: usize) -> Vec<u32> {
         /// How many items are passed over at once, since nearly all are too low.
         const TOGETHER: usize = 16;
-        let presence = self.arena.presence[self.first as usize..].chunks(TOGETHER);
-        let mut best = Best::new(limit);
+        let presence = self.arena.length_norms[self.first as usize..].chunks(TOGETHER);
+        let mut best = TopK::new(limit);
         for (first, (held, presence)) in
             (self.first..).step_by(TOGETHER).zip(self.holds.chunks(TOGETHER).zip(presence))
         {
@@ -263,39 +268,45 @@ impl<'a> Asked<'a> {
 
     #[inline]
     fn presence(&self, item: u32) -> f32 {
-        self.arena.presence[item as usize]
+        self.arena.length_norms[item as usize]
     }
 
     fn signals(&self, item: u32) -> Signals {
         let it = &self.arena.items[item as usize];
         let own = self.own(item);
-        let meaning = self.arena.vectors.likeness(item, self.meaning);
-        let sitting = self.arena.sittings[item as usize];
-        if sitting == NO_SITTING {
+        let meaning = self.arena.vectors.similarity(item, self.meaning);
+        let sitting = self.arena.session_of[item as usize];
+        if sitting == NO_SESSION {
             // A node or a tool call has no neighbours: what lies near by is in it.
-            return Signals { own, near: own, meaning, time: self.time(it), ..Signals::default() };
+            return Signals {
+                exact_terms: own,
+                nearby_terms: own,
+                similarity: meaning,
+                time: self.time(it),
+                ..Signals::default()
+            };
         }
         let named = !self.named.is_empty() && self.named.contains(&it.author);
         let is_user = it.flags & USER != 0;
         let flag = |is: bool| if is { 1.0 } else { 0.0 };
         Signals {
-            own,
-            near: self.near(item),
-            meaning,
-            sitting: self.sitting(sitting),
+            exact_terms: own,
+            nearby_terms: self.near(item),
+            similarity: meaning,
+            session: self.sitting(sitting),
             window: self.window(item, it),
             author: flag(named),
             user: flag(self.question.first_person && is_user),
             assistant: flag(self.question.about_answers && !is_user),
             time: self.time(it),
             answer: self.answer(item),
-            wish: flag(!self.question.about_past && it.flags & WISHES != 0),
+            standing_instruction: flag(!self.question.about_past && it.flags & WISHES != 0),
         }
     }
 
     /// Word by word the best of the item and those near by in the same sitting.
     fn near(&self, item: u32) -> f32 {
-        let (items, sittings) = (&self.arena.items, &self.arena.sittings);
+        let (items, sittings) = (&self.arena.items, &self.arena.session_of);
         let it = &items[item as usize];
         let mut best = [0.0_f32; MOST_TERMS];
         let mut take = |other: u32| {
@@ -304,7 +315,7 @@ impl<'a> Asked<'a> {
                 return;
             }
             let apart = (items[other as usize].middle - it.middle).abs();
-            let gain = if other == item { 1.0 } else { nearness(apart) } * self.presence(other);
+            let gain = if other == item { 1.0 } else { proximity(apart) } * self.presence(other);
             for (place, best) in best.iter_mut().enumerate().take(self.weights.len()) {
                 if held >> place & 1 == 1 && gain > *best {
                     *best = gain;
@@ -312,7 +323,7 @@ impl<'a> Asked<'a> {
             }
         };
         take(item);
-        for step in [|it: &Item| it.before, |it: &Item| it.after] {
+        for step in [|it: &IndexedItem| it.before, |it: &IndexedItem| it.after] {
             let mut at = item;
             for _ in 0..RADIUS {
                 let next = step(&items[at as usize]);
@@ -329,22 +340,22 @@ impl<'a> Asked<'a> {
     fn sitting(&self, number: u32) -> f32 {
         let terms = self.weights.len();
         let start = number as usize * terms;
-        let size = self.arena.sitting_sizes[number as usize];
+        let size = self.arena.session_sizes[number as usize];
         let counts = &self.sitting_counts[start..start + terms];
         let parts = counts.iter().zip(&self.sitting_weights);
-        parts.map(|(count, weight)| weight * sitting(u32::from(*count), size, self.sitting_mean)).sum()
+        parts.map(|(count, weight)| weight * session_bm25(u32::from(*count), size, self.sitting_mean)).sum()
     }
 
     /// What the node over a message says and means.
-    fn window(&self, item: u32, it: &Item) -> f32 {
+    fn window(&self, item: u32, it: &IndexedItem) -> f32 {
         if it.cover == item {
             return 0.0;
         }
-        (self.own(it.cover) + self.arena.vectors.likeness(it.cover, self.meaning)) / 2.0
+        (self.own(it.cover) + self.arena.vectors.similarity(it.cover, self.meaning)) / 2.0
     }
 
     /// 1 within a time that the question names, half in the week after it.
-    fn time(&self, it: &Item) -> f32 {
+    fn time(&self, it: &IndexedItem) -> f32 {
         let at = it.at.as_micros();
         let of = |(from, until): &(treering_core::Timestamp, treering_core::Timestamp)| {
             let (from, until) = (from.as_micros(), until.as_micros());
@@ -361,22 +372,22 @@ impl<'a> Asked<'a> {
     fn answer(&self, item: u32) -> f32 {
         let it = &self.arena.items[item as usize];
         let before = &self.arena.items[it.before as usize];
-        let sitting = |item: u32| self.arena.sittings[item as usize];
+        let sitting = |item: u32| self.arena.session_of[item as usize];
         if it.before == item || before.flags & ASKS == 0 || sitting(it.before) != sitting(item) {
             return 0.0;
         }
-        self.own(it.before) * briefness(it.chars)
+        self.own(it.before) * brevity(it.chars)
     }
 }
 
 /// Leaves out the terms that more than half of everything holds, before their many items are looked
 /// at, if others are left.
-fn leave_out_common(arena: &Arena, filter: &Filter, terms: &mut Vec<(u64, bool)>) {
+fn leave_out_common(arena: &ItemIndex, filter: &Filter, terms: &mut Vec<(u64, bool)>) {
     if filter.shelves.is_some() {
         return;
     }
     let items = arena.items.len() as u32;
-    let is_common = |(id, _): &(u64, bool)| is_common(items, arena.postings.holding(*id));
+    let is_common = |(id, _): &(u64, bool)| is_common(items, arena.postings.doc_freq(*id));
     if !terms.iter().filter(|(_, asks)| !asks).all(is_common) {
         terms.retain(|term| !is_common(term));
     }
@@ -398,7 +409,7 @@ fn byte_sums(weights: &[f32]) -> Vec<[f32; 256]> {
 /// What the terms weigh among so many sittings.
 fn sitting_weights(number: u32, holding: &[u32], weights: &[f32]) -> Vec<f32> {
     let weigh = |(holding, weight): (&u32, &f32)| match *holding > 0 && *weight > 0.0 {
-        true => rarity(number, *holding),
+        true => idf(number, *holding),
         false => 0.0,
     };
     let mut own: Vec<f32> = holding.iter().zip(weights).map(weigh).collect();
@@ -409,7 +420,7 @@ fn sitting_weights(number: u32, holding: &[u32], weights: &[f32]) -> Vec<f32> {
 
 /// The first names of the authors in scope, and the authors that the question names: none where it
 /// names all of them.
-fn authors(arena: &Arena, question: &Question, filter: &Filter) -> (Vec<String>, Vec<u16>) {
+fn authors(arena: &ItemIndex, question: &Question, filter: &Filter) -> (Vec<String>, Vec<u16>) {
     let mut here: Vec<u16> = match &filter.shelves {
         None => (0..arena.authors.len() as u16).collect(),
         Some(shelves) => shelves.shelves(arena).flat_map(|shelf| shelf.authors.iter().copied()).collect(),

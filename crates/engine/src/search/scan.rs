@@ -4,7 +4,7 @@
 use super::simd;
 
 /// Vectors of unit length, quantised. An item without one has zeros.
-pub(super) struct Vectors {
+pub(super) struct QuantizedVectors {
     dims: usize,
     bytes: Vec<i8>,
     scales: Vec<f32>,
@@ -12,20 +12,20 @@ pub(super) struct Vectors {
 }
 
 /// What a question means, in the terms of the scan.
-pub(super) struct Meaning {
+pub(super) struct QuantizedQuery {
     bytes: Vec<i8>,
     scale: f32,
     bits: Vec<u64>,
 }
 
-impl Meaning {
+impl QuantizedQuery {
     pub(super) fn of(vector: &[f32]) -> Self {
         let (bytes, scale) = quantised(vector);
         Self { bytes, scale, bits: bits(vector) }
     }
 }
 
-impl Vectors {
+impl QuantizedVectors {
     pub(super) const fn new(dims: usize) -> Self {
         Self { dims, bytes: Vec::new(), scales: Vec::new(), bits: Vec::new() }
     }
@@ -61,7 +61,7 @@ impl Vectors {
 
     /// How like an item is to a question.
     #[inline]
-    pub(super) fn likeness(&self, item: u32, question: &Meaning) -> f32 {
+    pub(super) fn similarity(&self, item: u32, question: &QuantizedQuery) -> f32 {
         let start = item as usize * self.dims;
         let row = &self.bytes[start..start + self.dims];
         simd::product(row, &question.bytes) as f32 * (self.scales[item as usize] * question.scale)
@@ -71,16 +71,16 @@ impl Vectors {
     pub(super) fn nearest_of(
         &self,
         items: impl Iterator<Item = u32>,
-        question: &Meaning,
+        question: &QuantizedQuery,
         limit: usize,
     ) -> Vec<(u32, f32)> {
-        Best::of(items.map(|item| (item, self.likeness(item, question))), limit)
+        TopK::of(items.map(|item| (item, self.similarity(item, question))), limit)
     }
 
     /// The `limit` nearest of all items that pass, chosen by their bits first.
     pub(super) fn nearest(
         &self,
-        question: &Meaning,
+        question: &QuantizedQuery,
         limit: usize,
         pass: impl Fn(u32) -> bool,
     ) -> Vec<(u32, f32)> {
@@ -91,7 +91,7 @@ impl Vectors {
     }
 
     /// The agreement of bits that about so many items reach, judged by every so many of them.
-    fn agreement_reached(&self, question: &Meaning, wanted: usize) -> u32 {
+    fn agreement_reached(&self, question: &QuantizedQuery, wanted: usize) -> u32 {
         const EVERY: usize = 16;
         let words = self.words().max(1);
         let mut counts = vec![0_usize; 64 * words + 1];
@@ -114,14 +114,14 @@ fn quantised(vector: &[f32]) -> (Vec<i8>, f32) {
 }
 
 /// The best by score; equal scores in order of the items, so that answers are always the same.
-pub(super) struct Best {
+pub(super) struct TopK {
     limit: usize,
     kept: Vec<(u32, f32)>,
     /// What is below this is not among the best.
     pub(super) least: f32,
 }
 
-impl Best {
+impl TopK {
     pub(super) const fn new(limit: usize) -> Self {
         let least = if limit == 0 { f32::INFINITY } else { f32::NEG_INFINITY };
         Self { limit, kept: Vec::new(), least }
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_nearest_are_found_by_bits_as_by_bytes() {
-        let mut vectors = Vectors::new(256);
+        let mut vectors = QuantizedVectors::new(256);
         // Clusters of ten around a hundred centres, as texts are.
         for seed in 0..1000 {
             let (centre, own) = (vector(seed / 10 + 1, 256), vector(seed + 5000, 256));
@@ -193,7 +193,7 @@ mod tests {
             let norm = mixed.iter().map(|x| x * x).sum::<f32>().sqrt();
             vectors.push(Some(&mixed.iter().map(|x| x / norm).collect::<Vec<_>>()));
         }
-        let question = Meaning::of(&vector(43, 256));
+        let question = QuantizedQuery::of(&vector(43, 256));
         let exact: Vec<u32> =
             vectors.nearest_of(0..1000, &question, 10).into_iter().map(|(item, _)| item).collect();
         let quick: Vec<u32> =
@@ -207,16 +207,16 @@ mod tests {
 
     #[test]
     fn nothing_is_like_nothing() {
-        let mut vectors = Vectors::new(4);
+        let mut vectors = QuantizedVectors::new(4);
         vectors.push(Some(&[0.0; 4]));
         vectors.push(None);
-        assert_eq!(vectors.nearest_of(0..2, &Meaning::of(&[0.0; 4]), 5), [(0, 0.0), (1, 0.0)]);
-        assert_eq!(Best::of([].into_iter(), 5), []);
-        assert_eq!(Best::of([(3, 1.0), (1, 1.0), (2, 2.0)].into_iter(), 2), [(2, 2.0), (1, 1.0)]);
-        assert_eq!(Best::of([(3, 1.0)].into_iter(), 0), []);
+        assert_eq!(vectors.nearest_of(0..2, &QuantizedQuery::of(&[0.0; 4]), 5), [(0, 0.0), (1, 0.0)]);
+        assert_eq!(TopK::of([].into_iter(), 5), []);
+        assert_eq!(TopK::of([(3, 1.0), (1, 1.0), (2, 2.0)].into_iter(), 2), [(2, 2.0), (1, 1.0)]);
+        assert_eq!(TopK::of([(3, 1.0)].into_iter(), 0), []);
         let many = (0..10_000).map(|item| (item, f32::from((item * 7919 % 1009) as u16)));
         let mut sorted: Vec<(u32, f32)> = many.clone().collect();
         sorted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        assert_eq!(Best::of(many, 20), sorted[..20]);
+        assert_eq!(TopK::of(many, 20), sorted[..20]);
     }
 }

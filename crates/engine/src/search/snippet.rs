@@ -26,7 +26,7 @@ impl Snippet {
     pub(super) fn of(text: &str, question: &Question, matches: &Matches<'_>) -> Self {
         let head = text.char_indices().nth(LOOKED_AT).map_or(text, |(end, _)| &text[..end]);
         let line: String = head.split_whitespace().collect::<Vec<_>>().join(" ");
-        let terms = question.terms.iter().filter(|term| !term.is_asking);
+        let terms = question.terms.iter().filter(|term| !term.is_question_word);
         let wanted: Vec<TermId> = terms.map(|term| term.id).collect();
         let found = matches(&line, &wanted);
         let (from, until) = window(&line, &found);

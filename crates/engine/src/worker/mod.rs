@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use treering_core::job::BatchSizes;
 use treering_core::ports::JobFilter;
-use treering_core::{Advice, ConversationId, Job, ProviderError, TenantId};
+use treering_core::{ConversationId, Job, ProviderError, RetryAdvice, TenantId};
 
 use crate::embed;
 use crate::error::{Error, Result};
-use crate::faults::{self, Fault};
+use crate::kill_points::{self, KillPoint};
 use crate::leases::Leases;
-use crate::memory::Memory;
+use crate::memory::Engine;
 
 /// How many jobs a thread takes at once from a summariser on this machine.
 const LOCAL_BATCH: usize = 4;
@@ -32,7 +32,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Which jobs to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Scope {
+pub struct JobScope {
     /// Only those of this conversation.
     pub conversation: Option<ConversationId>,
     /// Only those up to this height: 0 for turns, then the levels.
@@ -43,18 +43,18 @@ pub struct Scope {
 
 /// What became of one run of a job.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ran {
+pub enum JobOutcome {
     /// It is done.
     Done,
     /// Somebody else had done it, or what it works on is gone.
-    Moot,
+    Stale,
     /// It failed, and is tried again or was given up.
     Failed(ProviderError),
 }
 
 /// How much a worker did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Worked {
+pub struct WorkStats {
     /// Jobs that are done.
     pub done: u32,
     /// Runs that failed.
@@ -63,7 +63,7 @@ pub struct Worked {
 
 /// Jobs of one tenant that were leased together.
 struct Batch {
-    memory: Memory,
+    memory: Engine,
     jobs: Vec<Job>,
 }
 
@@ -79,38 +79,38 @@ enum Tenants {
 /// Runs the jobs of a memory.
 #[derive(Clone)]
 pub struct Worker {
-    memory: Memory,
+    memory: Engine,
     tenants: Tenants,
     leases: Arc<Leases>,
     /// The tenant that had its turn last.
     last: Arc<Mutex<Option<TenantId>>>,
     /// Held while a fallback summariser writes.
-    stand_in: Arc<Mutex<()>>,
+    fallback_lock: Arc<Mutex<()>>,
 }
 
 impl Worker {
     /// A worker for the memory's own tenant.
-    pub fn new(memory: Memory) -> Result<Self> {
+    pub fn new(memory: Engine) -> Result<Self> {
         Self::with(memory, Tenants::Own)
     }
 
     /// A worker for every tenant of the memory's store.
-    pub fn for_all_tenants(memory: Memory) -> Result<Self> {
+    pub fn for_all_tenants(memory: Engine) -> Result<Self> {
         Self::with(memory, Tenants::All)
     }
 
-    fn with(memory: Memory, tenants: Tenants) -> Result<Self> {
+    fn with(memory: Engine, tenants: Tenants) -> Result<Self> {
         let mut random = [0; 6];
         getrandom::fill(&mut random).map_err(|error| {
             treering_core::Invalid::new("worker", format!("the system gives no randomness: {error}"))
         })?;
         let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let leases = Arc::new(Leases::new(format!("{}-{digits}", std::process::id())));
-        Ok(Self { memory, tenants, leases, last: Arc::default(), stand_in: Arc::default() })
+        Ok(Self { memory, tenants, leases, last: Arc::default(), fallback_lock: Arc::default() })
     }
 
     /// Runs due jobs, several at once, until none is due any more. Calls `after` for each run.
-    pub fn run(&self, scope: &Scope, after: &(dyn Fn(&Job, &Ran) + Sync)) -> Result<Worked> {
+    pub fn run(&self, scope: &JobScope, after: &(dyn Fn(&Job, &JobOutcome) + Sync)) -> Result<WorkStats> {
         self.run_until(&AtomicBool::new(false), scope, after)
     }
 
@@ -118,12 +118,12 @@ impl Worker {
     pub fn run_until(
         &self,
         stop: &AtomicBool,
-        scope: &Scope,
-        after: &(dyn Fn(&Job, &Ran) + Sync),
-    ) -> Result<Worked> {
+        scope: &JobScope,
+        after: &(dyn Fn(&Job, &JobOutcome) + Sync),
+    ) -> Result<WorkStats> {
         // Threads cost more than a look, and a worker in the background looks after every commit.
-        let Some(first) = self.lease(scope)? else { return Ok(Worked::default()) };
-        let (worked, first) = (Mutex::new(Worked::default()), Mutex::new(Some(first)));
+        let Some(first) = self.lease(scope)? else { return Ok(WorkStats::default()) };
+        let (worked, first) = (Mutex::new(WorkStats::default()), Mutex::new(Some(first)));
         let running = AtomicBool::new(true);
         let settings = self.memory.work();
         let first_error = thread::scope(|threads| {
@@ -148,7 +148,7 @@ impl Worker {
         let stop = Arc::new(AtomicBool::new(false));
         let (leases, memory, asked) = (Arc::clone(&self.leases), self.memory.clone(), Arc::clone(&stop));
         let thread = thread::spawn(move || {
-            let mut reindexing = Reindexing::new(&self);
+            let mut reindexing = ReindexQueue::new(&self);
             while !asked.load(Ordering::Acquire) {
                 let revision = self.memory.store().revision();
                 // A store that stopped refuses every lease until it is reopened.
@@ -156,8 +156,8 @@ impl Worker {
                     self.memory.store().wait(revision, IDLE);
                     continue;
                 }
-                let worked = self.run_until(&asked, &Scope::default(), &|_, _| {});
-                if worked.is_err() || worked.is_ok_and(|worked| worked == Worked::default()) {
+                let worked = self.run_until(&asked, &JobScope::default(), &|_, _| {});
+                if worked.is_err() || worked.is_ok_and(|worked| worked == WorkStats::default()) {
                     reindexing.step(&self.memory);
                     self.memory.store().wait(revision, IDLE);
                 }
@@ -169,13 +169,13 @@ impl Worker {
     /// One thread's share of the work. The first batch is leased already.
     fn work(
         &self,
-        scope: &Scope,
-        after: &(dyn Fn(&Job, &Ran) + Sync),
-        worked: &Mutex<Worked>,
+        scope: &JobScope,
+        after: &(dyn Fn(&Job, &JobOutcome) + Sync),
+        worked: &Mutex<WorkStats>,
         first: &Mutex<Option<Batch>>,
         [running, stop]: [&AtomicBool; 2],
     ) -> Result<()> {
-        let remote = !self.memory.works_at_once();
+        let remote = !self.memory.is_local();
         let goes_on = || running.load(Ordering::Acquire) && !stop.load(Ordering::Acquire);
         loop {
             let revision = self.memory.store().revision();
@@ -203,13 +203,13 @@ impl Worker {
                 let ran = ran.inspect_err(|_| running.store(false, Ordering::Release))?;
                 for (job, ran) in jobs.iter().zip(&ran) {
                     match ran {
-                        Ran::Done => lock(worked).done += 1,
-                        Ran::Failed(ProviderError { advice: Advice::Wait(ms), .. }) => {
+                        JobOutcome::Done => lock(worked).done += 1,
+                        JobOutcome::Failed(ProviderError { advice: RetryAdvice::Throttled(ms), .. }) => {
                             pause_ms = pause_ms.max(*ms);
                             continue;
                         }
-                        Ran::Failed(_) => lock(worked).failed += 1,
-                        Ran::Moot => {}
+                        JobOutcome::Failed(_) => lock(worked).failed += 1,
+                        JobOutcome::Stale => {}
                     }
                     after(job, ran);
                 }
@@ -222,7 +222,7 @@ impl Worker {
     }
 
     /// The jobs of a scope that are due now.
-    fn due(&self, scope: &Scope, limit: usize) -> JobFilter {
+    fn due(&self, scope: &JobScope, limit: usize) -> JobFilter {
         let heights = match (scope.only, scope.up_to) {
             (Some(only), _) => Some((only, only)),
             (None, Some(most)) => Some((0, most)),
@@ -233,14 +233,14 @@ impl Worker {
     }
 
     /// Leases a batch of due jobs: many turns to embed, or else a few others.
-    fn lease(&self, scope: &Scope) -> Result<Option<Batch>> {
-        let others = if self.memory.works_at_once() { LOCAL_BATCH } else { 1 };
+    fn lease(&self, scope: &JobScope) -> Result<Option<Batch>> {
+        let others = if self.memory.is_local() { LOCAL_BATCH } else { 1 };
         let sizes = BatchSizes { turns: EMBEDDED_AT_ONCE, others };
         let filter = self.due(scope, sizes.largest());
-        let lease = |memory: &Memory| -> Result<Option<Batch>> {
+        let lease = |memory: &Engine| -> Result<Option<Batch>> {
             let jobs = memory.store().lease(memory.tenant(), &filter, self.leases.worker(), sizes)?;
             self.leases.add(memory, &jobs);
-            faults::reach(Fault::Leased);
+            kill_points::reach(KillPoint::Leased);
             Ok((!jobs.is_empty()).then(|| Batch { memory: memory.clone(), jobs }))
         };
         match self.tenants {
@@ -250,7 +250,7 @@ impl Worker {
     }
 
     /// Leases a batch from the next tenant that has one, after the one that had its turn last.
-    fn lease_in_turn(&self, lease: impl Fn(&Memory) -> Result<Option<Batch>>) -> Result<Option<Batch>> {
+    fn lease_in_turn(&self, lease: impl Fn(&Engine) -> Result<Option<Batch>>) -> Result<Option<Batch>> {
         let (store, now) = (self.memory.store(), self.memory.clock().now());
         let mut last = lock(&self.last);
         let started_at = last.clone();
@@ -260,7 +260,7 @@ impl Worker {
             let is_round = next.is_none() && last.is_none();
             last.clone_from(&next);
             if let Some(tenant) = &next
-                && let Some(batch) = lease(&self.memory.of_tenant(tenant.clone()))?
+                && let Some(batch) = lease(&self.memory.for_tenant(tenant.clone()))?
             {
                 return Ok(Some(batch));
             }
@@ -272,13 +272,13 @@ impl Worker {
 }
 
 /// The tenants whose vectors may still be of another model than the configured one. New tenants begin with that.
-struct Reindexing {
+struct ReindexQueue {
     waiting: VecDeque<TenantId>,
     /// Not before this moment, after a failure.
     not_before: Instant,
 }
 
-impl Reindexing {
+impl ReindexQueue {
     fn new(worker: &Worker) -> Self {
         let waiting = match worker.tenants {
             Tenants::Own => vec![worker.memory.tenant().clone()],
@@ -289,13 +289,13 @@ impl Reindexing {
 
     /// Brings one tenant to the configured model, if its search does not use it yet. A failure is tried again later, and
     /// `status` shows that it is not done.
-    fn step(&mut self, memory: &Memory) {
+    fn step(&mut self, memory: &Engine) {
         if Instant::now() < self.not_before {
             return;
         }
         let Some(tenant) = self.waiting.pop_front() else { return };
-        let of_tenant = memory.of_tenant(tenant.clone());
-        let done = of_tenant.wants_reindexing().and_then(|wants| match wants {
+        let of_tenant = memory.for_tenant(tenant.clone());
+        let done = of_tenant.needs_reindex().and_then(|wants| match wants {
             true => of_tenant.reindex(&mut |_| ()).map(drop),
             false => Ok(()),
         });
@@ -311,13 +311,13 @@ impl Reindexing {
 pub struct WorkerHandle {
     stop: Arc<AtomicBool>,
     leases: Arc<Leases>,
-    memory: Memory,
+    memory: Engine,
     thread: Option<JoinHandle<()>>,
 }
 
 impl WorkerHandle {
     /// Has it take no more jobs. It is not waited for.
-    pub fn ask_to_stop(&self) {
+    pub fn request_stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.memory.store().wake();
     }
@@ -325,11 +325,11 @@ impl WorkerHandle {
     /// Stops it, and waits for the jobs at hand until a moment at the most. Those that still run then are given back
     /// for another worker to take; their calls are left alone, and what they bring harms nothing. How many these are.
     pub fn stop_by(mut self, deadline: Instant) -> Result<usize> {
-        self.ask_to_stop();
+        self.request_stop();
         let Some(thread) = self.thread.take() else { return Ok(0) };
         while !thread.is_finished() {
             if Instant::now() >= deadline {
-                return self.leases.give_back();
+                return self.leases.release_all();
             }
             thread::sleep(LOOK_AGAIN);
         }
@@ -339,7 +339,7 @@ impl WorkerHandle {
 
 impl Drop for WorkerHandle {
     fn drop(&mut self) {
-        self.ask_to_stop();
+        self.request_stop();
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }

@@ -2,25 +2,27 @@
 
 use std::time::Instant;
 
-use treering_core::commit::{LogEvent, LogLine};
-use treering_core::node::Making;
+use treering_core::commit::{JobEvent, JobEventKind};
+use treering_core::node::Provenance;
 use treering_core::ports::{JobFilter, StoreResult};
-use treering_core::{Advice, Job, JobKind, JobState, Node, ProviderError, Reader, Task, Timestamp, Write};
+use treering_core::{
+    Job, JobKind, JobState, Node, NodeSpec, ProviderError, Reader, RetryAdvice, Timestamp, Write,
+};
 
-use super::{Ran, Worker};
+use super::{JobOutcome, Worker};
 use crate::embed;
 use crate::error::Result;
-use crate::faults::{self, Fault};
-use crate::grow::{Grower, policy_of};
-use crate::material::Material;
-use crate::memory::Memory;
-use crate::summarise::{Written, summarise};
+use crate::kill_points::{self, KillPoint};
+use crate::memory::Engine;
+use crate::summarize::{WrittenSummary, summarise};
+use crate::summary_input::SummaryInput;
+use crate::tree_planner::{TreePlanner, policy_of};
 
 /// A node that was written, or why there is none.
-type Attempt = std::result::Result<Finished, ProviderError>;
+type Attempt = std::result::Result<WrittenNode, ProviderError>;
 
 /// A node that was written.
-struct Finished {
+struct WrittenNode {
     node: Node,
     /// What is to be said about it in the log.
     note: String,
@@ -30,8 +32,8 @@ struct Finished {
 
 impl Worker {
     /// Runs jobs: one that writes a node, or several that embed.
-    pub(super) fn run_jobs(&self, memory: &Memory, jobs: &[Job]) -> Result<Vec<Ran>> {
-        if let [Job { kind: JobKind::Summarise(task), .. }] = jobs {
+    pub(super) fn run_jobs(&self, memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
+        if let [Job { kind: JobKind::Summarize(task), .. }] = jobs {
             let job = &jobs[0];
             return Ok(vec![match self.write_node(memory, job, task)? {
                 None => discard_stale_job(memory, job)?,
@@ -39,11 +41,11 @@ impl Worker {
                 Some(Ok(finished)) => finish(memory, job, task, finished)?,
             }]);
         }
-        faults::reach(Fault::Read);
+        kill_points::reach(KillPoint::Read);
         let ran = embed::run(memory, jobs)?;
-        faults::reach(Fault::Finished);
+        kill_points::reach(KillPoint::Finished);
         for (job, ran) in jobs.iter().zip(&ran) {
-            if let Ran::Failed(error) = ran {
+            if let JobOutcome::Failed(error) = ran {
                 self.fail(memory, job, error.clone())?;
             }
         }
@@ -51,23 +53,23 @@ impl Worker {
     }
 
     /// Has the node of a task written. Nothing when what it covers is gone.
-    fn write_node(&self, memory: &Memory, job: &Job, task: &Task) -> Result<Option<Attempt>> {
+    fn write_node(&self, memory: &Engine, job: &Job, task: &NodeSpec) -> Result<Option<Attempt>> {
         let key = memory.key(job.conversation);
-        let material = Material::read(&*memory.reader()?, &key, task, memory.last_long())?;
+        let material = SummaryInput::read(&*memory.reader()?, &key, task, memory.long_message_cache())?;
         let Some(material) = material else { return Ok(None) };
-        faults::reach(Fault::Read);
+        kill_points::reach(KillPoint::Read);
         let started = Instant::now();
-        let written = summarise(memory, job, &material, &self.stand_in);
-        let Written { content, fidelity, by, note } = match written {
+        let written = summarise(memory, job, &material, &self.fallback_lock);
+        let WrittenSummary { content, fidelity, by, note } = match written {
             Ok(written) => written,
             Err(error) => return Ok(Some(Err(error))),
         };
-        faults::reach(Fault::Written);
+        kill_points::reach(KillPoint::Written);
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let tokens = memory.tokenizer().count(&content.overview);
         let node = Node {
             id: material.id,
-            task: Task { covers: material.covers, ..task.clone() },
+            spec: NodeSpec { covers: material.covers, ..task.clone() },
             parent: None,
             superseded: false,
             dirty: false,
@@ -77,110 +79,110 @@ impl Worker {
             range_start: material.range_start,
             range_end: material.range_end,
             source: material.source,
-            making: Making { by, at: memory.clock().now(), took_ms },
+            provenance: Provenance { by, at: memory.clock().now(), took_ms },
             grounded: fidelity.grounded,
             retained: fidelity.retained,
             invented: fidelity.invented,
         };
-        Ok(Some(Ok(Finished { node, note, unanswered: material.unanswered })))
+        Ok(Some(Ok(WrittenNode { node, note, unanswered: material.unanswered })))
     }
 
-    fn fail(&self, memory: &Memory, job: &Job, error: ProviderError) -> Result<Ran> {
+    fn fail(&self, memory: &Engine, job: &Job, error: ProviderError) -> Result<JobOutcome> {
         let (key, job, now) = (memory.key(job.conversation), job.clone(), memory.clock().now());
         let (retry, name) = (memory.work().retry, self.leases.worker().to_owned());
         let failure = error.clone();
         memory.commit_with(memory.scope_of(key.id), move |reader| {
             let mut writes = Vec::new();
             // Who gave the job back, or was too late for it, has no say about it.
-            let held = reader.job(&job)?.filter(|job| job.is_held_by(&name));
+            let held = reader.job(&job)?.filter(|job| job.is_leased_by(&name));
             let Some(mut job) = held else { return Ok((writes, ())) };
             job.fail(&failure, now, &retry);
-            if let Advice::Wait(_) = failure.advice {
+            if let RetryAdvice::Throttled(_) = failure.advice {
                 writes.push(Write::PutJob(job));
                 return Ok((writes, ()));
             }
             let dead = job.state == JobState::Dead;
-            let line = LogLine {
+            let line = JobEvent {
                 at: now,
                 conversation: Some(key.id),
                 job: job.id,
-                event: if dead { LogEvent::Dead } else { LogEvent::Fail },
+                event: if dead { JobEventKind::Dead } else { JobEventKind::Fail },
                 text: format!("{} failed: {}", job.kind, failure.reason),
                 took_ms: None,
             };
-            writes.extend([Write::PutJob(job), Write::AddLog(line)]);
+            writes.extend([Write::PutJob(job), Write::AddJobEvent(line)]);
             Ok((writes, ()))
         })?;
-        Ok(Ran::Failed(error))
+        Ok(JobOutcome::Failed(error))
     }
 }
 
 /// Stores a node with everything that follows from it, and takes its job away.
-fn finish(memory: &Memory, job: &Job, task: &Task, finished: Finished) -> Result<Ran> {
-    let (task, Finished { node, note, unanswered }) = (task.clone(), finished);
+fn finish(memory: &Engine, job: &Job, task: &NodeSpec, finished: WrittenNode) -> Result<JobOutcome> {
+    let (task, WrittenNode { node, note, unanswered }) = (task.clone(), finished);
     let (key, job, now) = (memory.key(job.conversation), job.clone(), memory.clock().now());
     let (owner, general) = (memory.clone(), memory.policy().clone());
-    faults::reach(Fault::Finishing);
+    kill_points::reach(KillPoint::Finishing);
     let ran = memory.commit_with(memory.scope_of(key.id), move |reader| {
         let mut writes = Vec::new();
         let stored = reader.job(&job)?;
         let (Some(mut job), Some(mut conversation)) = (stored, reader.conversation(key.id)?) else {
-            return Ok((writes, Ran::Moot));
+            return Ok((writes, JobOutcome::Stale));
         };
         // A result that came meanwhile belongs into it: it is written once more.
         if unanswered > 0 {
-            let material = Material::read(reader, &key, &task, owner.last_long())?;
+            let material = SummaryInput::read(reader, &key, &task, owner.long_message_cache())?;
             if material.is_some_and(|material| material.unanswered < unanswered) {
                 job.release(now);
                 writes.push(Write::PutJob(job));
-                return Ok((writes, Ran::Moot));
+                return Ok((writes, JobOutcome::Stale));
             }
         }
         let policy = policy_of(&general, &conversation)?;
-        let grower = Grower { reader, key: &key, policy: &policy, now };
-        let (mut node, before) = (node.clone(), conversation.growth.clone());
+        let grower = TreePlanner { reader, key: &key, policy: &policy, now };
+        let (mut node, before) = (node.clone(), conversation.tree_state.clone());
         let follows = grower.finished(&mut conversation, &mut node)?;
         let mut line = released(reader, &job, &node, now)?;
         line.text.push_str(&note);
-        if conversation.growth != before {
+        if conversation.tree_state != before {
             writes.push(Write::PutConversation(conversation));
         }
         let embedded = embed::node(&owner, reader, key.id, &node, now)?;
         writes.extend([Write::PutNode(key.id, Box::new(node)), Write::RemoveJob(job)]);
-        writes.push(Write::AddLog(line));
+        writes.push(Write::AddJobEvent(line));
         writes.extend(embedded);
         writes.extend(follows);
-        Ok((writes, Ran::Done))
+        Ok((writes, JobOutcome::Done))
     })?;
-    faults::reach(Fault::Finished);
+    kill_points::reach(KillPoint::Finished);
     Ok(ran)
 }
 
 /// Removes a job whose input is gone.
-fn discard_stale_job(memory: &Memory, job: &Job) -> Result<Ran> {
+fn discard_stale_job(memory: &Engine, job: &Job) -> Result<JobOutcome> {
     let job = job.clone();
     memory.commit_with(memory.scope_of(job.conversation), move |_| {
         let writes = vec![Write::RemoveJob(job.clone())];
-        Ok((writes, Ran::Moot))
+        Ok((writes, JobOutcome::Stale))
     })
 }
 
 /// The line that says what was done, how long it took and what remains.
-fn released(reader: &dyn Reader, job: &Job, node: &Node, now: Timestamp) -> StoreResult<LogLine> {
+fn released(reader: &dyn Reader, job: &Job, node: &Node, now: Timestamp) -> StoreResult<JobEvent> {
     const COUNTED: usize = 20;
     let filter = JobFilter { limit: COUNTED + 2, ..JobFilter::of(job.conversation) };
     let remain = reader.jobs(&filter)?.iter().filter(|other| other.id != job.id).count();
     let remain = if remain > COUNTED { format!("more than {COUNTED}") } else { remain.to_string() };
     let after = now.as_micros().saturating_sub(job.planned_at.as_micros()).max(0) / 1000;
-    let (kind, from, to, by) = (&job.kind, node.source.chars, node.chars, &node.making.by);
+    let (kind, from, to, by) = (&job.kind, node.source.chars, node.chars, &node.provenance.by);
     let text =
         format!("{kind} done by {by}: {from} → {to} chars, {after} ms after planning, {remain} remain");
-    Ok(LogLine {
+    Ok(JobEvent {
         at: now,
         conversation: Some(job.conversation),
         job: job.id,
-        event: LogEvent::Release,
+        event: JobEventKind::Release,
         text,
-        took_ms: Some(node.making.took_ms),
+        took_ms: Some(node.provenance.took_ms),
     })
 }

@@ -12,10 +12,10 @@ use treering_core::job::RetryPolicy;
 use treering_core::{
     Clock, CommitScope, ConversationId, Embedder, Policy, Store, Summarizer, TenantId, Timestamp, Write,
 };
-use treering_engine::{Memory, Parts, Scope, SearchSettings, SpendSettings, WorkSettings, Worker};
+use treering_engine::{Engine, EngineParts, JobScope, SearchOptions, SpendLimits, WorkOptions, Worker};
 use treering_providers::{Bpe, Extractive, StaticEmbedder};
 use treering_stores::{EmbeddedStore, Sync};
-use treering_testkit::{FakeClock, Heads};
+use treering_testkit::{FakeClock, PrefixSummarizer};
 
 /// The moment that test clocks show first.
 pub fn start() -> Timestamp {
@@ -23,21 +23,29 @@ pub fn start() -> Timestamp {
 }
 
 /// A memory with everything at its default.
-pub fn fresh() -> (Memory, TempDir) {
+pub fn fresh() -> (Engine, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     (
-        open(folder.path(), Policy::default(), Arc::new(Heads::default()), Arc::new(FakeClock::at(start()))),
+        open(
+            folder.path(),
+            Policy::default(),
+            Arc::new(PrefixSummarizer::default()),
+            Arc::new(FakeClock::at(start())),
+        ),
         folder,
     )
 }
 
 /// A memory under a policy.
-pub fn under(policy: Policy) -> (Memory, TempDir) {
+pub fn under(policy: Policy) -> (Engine, TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    (open(folder.path(), policy, Arc::new(Heads::default()), Arc::new(FakeClock::at(start()))), folder)
+    (
+        open(folder.path(), policy, Arc::new(PrefixSummarizer::default()), Arc::new(FakeClock::at(start()))),
+        folder,
+    )
 }
 
-pub fn open(folder: &Path, policy: Policy, summarizer: Arc<dyn Summarizer>, clock: Arc<dyn Clock>) -> Memory {
+pub fn open(folder: &Path, policy: Policy, summarizer: Arc<dyn Summarizer>, clock: Arc<dyn Clock>) -> Engine {
     open_with(folder, policy, summarizer, clock, vec![Arc::new(StaticEmbedder::new())])
 }
 
@@ -48,8 +56,8 @@ pub fn open_with(
     summarizer: Arc<dyn Summarizer>,
     clock: Arc<dyn Clock>,
     embedders: Vec<Arc<dyn Embedder>>,
-) -> Memory {
-    Memory::new(parts(folder, policy, summarizer, clock, embedders), TenantId::default())
+) -> Engine {
+    Engine::new(parts(folder, policy, summarizer, clock, embedders), TenantId::default())
 }
 
 /// What such a memory is put together from.
@@ -59,7 +67,7 @@ pub fn parts(
     summarizer: Arc<dyn Summarizer>,
     clock: Arc<dyn Clock>,
     embedders: Vec<Arc<dyn Embedder>>,
-) -> Parts {
+) -> EngineParts {
     let store = EmbeddedStore::open(folder, Sync::Normal).unwrap();
     parts_over(Arc::new(store), policy, summarizer, clock, embedders)
 }
@@ -71,36 +79,36 @@ pub fn parts_over(
     summarizer: Arc<dyn Summarizer>,
     clock: Arc<dyn Clock>,
     mut embedders: Vec<Arc<dyn Embedder>>,
-) -> Parts {
-    let work = WorkSettings {
+) -> EngineParts {
+    let work = WorkOptions {
         concurrency: 2,
         batch_delay_ms: 0,
         retry: RetryPolicy { retries: 2, base_delay_ms: 1000, factor: 2.0 },
         gate_timeout_ms: 5000,
         query_timeout_ms: 5000,
     };
-    Parts {
+    EngineParts {
         store,
         tokenizer: Arc::new(Bpe::O200k),
         clock,
         summarizer,
-        stand_in: Some(Arc::new(Extractive)),
+        fallback: Some(Arc::new(Extractive)),
         embedder: embedders.remove(0),
         other_embedders: embedders,
         policy,
         work,
-        spend: SpendSettings::default(),
-        search: SearchSettings::default(),
+        spend: SpendLimits::default(),
+        search: SearchOptions::default(),
     }
 }
 
 /// Runs every job of a conversation that is due.
-pub fn work_off(memory: &Memory, id: ConversationId) {
-    let scope = Scope { conversation: Some(id), ..Scope::default() };
+pub fn run_due_jobs(memory: &Engine, id: ConversationId) {
+    let scope = JobScope { conversation: Some(id), ..JobScope::default() };
     Worker::new(memory.clone()).unwrap().run(&scope, &|_, _| {}).unwrap();
 }
 
-pub fn assert_sound(memory: &Memory) {
+pub fn assert_sound(memory: &Engine) {
     let report = memory.verify(|_| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }

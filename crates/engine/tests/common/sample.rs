@@ -5,16 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use treering_core::ports::{NodeFilter, Store};
-use treering_core::spend::{Charge, Money, Spent};
+use treering_core::spend::{Charge, Money, SpendAmount};
 use treering_core::{
-    CommitScope, ConversationId, Embedder, Entry, EntryKind, Job, JobKind, Json, Level, Naming, NewMessage,
-    NewToolCall, Policy, Role, TenantId, ThreadName, ToolResult, Write,
+    CommitScope, ConversationId, Embedder, Entry, EntryKind, Job, JobKind, Json, Level, NewMessage,
+    NewToolCall, Policy, Role, TenantId, ThreadName, TitleSource, ToolResult, Write,
 };
-use treering_engine::{Incoming, Matching, Memory, NewConversation, Scope, Target, Worker};
+use treering_engine::{AppendTarget, Engine, EntryBatch, JobScope, NewConversation, ReplayDetection, Worker};
 use treering_providers::StaticEmbedder;
 use treering_stores::{EmbeddedStore, Sync};
 use treering_testkit::generate::external;
-use treering_testkit::{Bags, FakeClock, Heads};
+use treering_testkit::{BagOfWordsEmbedder, FakeClock, PrefixSummarizer};
 
 use super::{parts, start};
 
@@ -22,27 +22,27 @@ use super::{parts, start};
 pub const OTHER_TENANT: &str = "acme";
 
 /// The memory of such a store, with the embedder whose vectors it keeps.
-pub fn open(folder: &Path) -> Memory {
+pub fn open(folder: &Path) -> Engine {
     let assignments = ["window_chars=200", "min_flush_chars=0", "group_children=2", "group_chars=off"];
     let policy = Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap();
     let clock = Arc::new(FakeClock::at(start().plus_micros(86_400_000_000)));
     let embedders: Vec<Arc<dyn Embedder>> =
-        vec![Arc::new(Bags::named("bags")), Arc::new(StaticEmbedder::new())];
-    let mut parts = parts(folder, policy, Arc::new(Heads::default()), clock, embedders);
+        vec![Arc::new(BagOfWordsEmbedder::named("bags")), Arc::new(StaticEmbedder::new())];
+    let mut parts = parts(folder, policy, Arc::new(PrefixSummarizer::default()), clock, embedders);
     // Two threads would share out sequence numbers in an order that depends on the scheduler.
     parts.work.concurrency = 1;
-    Memory::new(parts, TenantId::default())
+    Engine::new(parts, TenantId::default())
 }
 
 /// Runs every job that is due.
-pub fn work(memory: &Memory) {
-    Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+pub fn work(memory: &Engine) {
+    Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
 }
 
 /// Writes the store into a folder.
 pub fn write(folder: &Path) {
     let memory = open(folder);
-    let other = memory.of_tenant(TenantId::new(OTHER_TENANT).unwrap());
+    let other = memory.for_tenant(TenantId::new(OTHER_TENANT).unwrap());
     let harbour = append(&memory, "harbour", turns("harbour", 0..6));
     append(&memory, "harbour", branch());
     append(&other, "depot", turns("depot", 0..3));
@@ -60,7 +60,7 @@ pub fn write(folder: &Path) {
         at: start(),
         conversation,
         model: "openai/gpt-4o-mini".into(),
-        spent: Spent { calls: 2, tokens_in: 900, tokens_out: 120, money: Money(207_000), unpriced: 0 },
+        spent: SpendAmount { calls: 2, tokens_in: 900, tokens_out: 120, money: Money(207_000), unpriced: 0 },
     };
     commit(
         folder,
@@ -69,7 +69,7 @@ pub fn write(folder: &Path) {
 }
 
 /// Appends one more turn to a conversation.
-pub fn append_turn(memory: &Memory, name: &str, number: i64) {
+pub fn append_turn(memory: &Engine, name: &str, number: i64) {
     append(memory, name, turns(name, number..number + 1));
 }
 
@@ -79,16 +79,17 @@ fn commit(folder: &Path, writes: Vec<Write>) {
     store.commit(scope, Box::new(move |_| Ok(writes.clone()))).unwrap();
 }
 
-fn append(memory: &Memory, name: &str, entries: Vec<Entry>) -> ConversationId {
+fn append(memory: &Engine, name: &str, entries: Vec<Entry>) -> ConversationId {
     let about = NewConversation {
         external_id: Some(external(name)),
         title: Some(name.to_owned()),
-        naming: Naming::Source,
+        naming: TitleSource::Source,
         cwd: Some(format!("/projects/{name}")),
         project_path: Some("/projects".to_owned()),
         ..NewConversation::default()
     };
-    let incoming = Incoming { target: Target::Named(about), entries, matching: Matching::None };
+    let incoming =
+        EntryBatch { target: AppendTarget::FindOrCreate(about), entries, matching: ReplayDetection::None };
     memory.append(incoming).unwrap().conversation.id
 }
 

@@ -1,7 +1,7 @@
 //! Workloads in which one operation goes wrong. The program goes on while the store lets it, and opens the store
 //! again where it does not: in the same process, or in the next one.
 
-use treering_engine::Memory;
+use treering_engine::Engine;
 use treering_testkit::disk::{Disk, Fault, FaultKind, FaultPoint, FileRole, scratch_folder};
 
 use crate::turns::{append, label};
@@ -33,7 +33,7 @@ pub(crate) fn one_fault(fault: Fault) -> Workload {
     drop(memory.take());
     memory = Some(bench.open());
     append_some(&bench, &mut memory, &mut number, 4);
-    bench.disk.cut_from_here();
+    bench.disk.crash_from_here();
     bench.disk.inject(fault);
     for round in 0..5 {
         append_some(&bench, &mut memory, &mut number, 6);
@@ -45,7 +45,7 @@ pub(crate) fn one_fault(fault: Fault) -> Workload {
         }
     }
     drop(memory);
-    assert_eq!(bench.disk.faults_struck(), 1, "the workload has no {}", name(fault));
+    assert_eq!(bench.disk.faults_triggered(), 1, "the workload has no {}", name(fault));
     bench.finish(&name(fault))
 }
 
@@ -60,7 +60,7 @@ fn next_label(number: &mut usize) -> String {
 }
 
 /// Appends turns. Every one that the store accepts is acknowledged.
-fn append_some(bench: &Bench, memory: &mut Option<Memory>, number: &mut usize, turns: usize) {
+fn append_some(bench: &Bench, memory: &mut Option<Engine>, number: &mut usize, turns: usize) {
     let mut refusals = 0;
     for _ in 0..turns {
         let Some(open) = memory.take().or_else(|| bench.setup.open(bench.folder.path()).ok()) else {
@@ -88,7 +88,7 @@ pub(crate) fn kill_after_failed_sync() -> Workload {
     let open = bench.open();
     // The first turn in a new WAL: none of its pages is in the WAL already. The sync before it is that of the header.
     let fault = Fault { role: FileRole::Wal, point: FaultPoint::Sync, skip: 1, kind: FaultKind::Io };
-    bench.disk.cut_from_here();
+    bench.disk.crash_from_here();
     bench.disk.inject(fault);
     for _ in 0..8 {
         let label = next_label(&mut number);
@@ -97,7 +97,7 @@ pub(crate) fn kill_after_failed_sync() -> Workload {
             Err(_) => break,
         }
     }
-    assert_eq!(bench.disk.faults_struck(), 1, "no sync of the WAL failed");
+    assert_eq!(bench.disk.faults_triggered(), 1, "no sync of the WAL failed");
     let folder = scratch_folder().unwrap();
     let disk = Disk::restart(bench.disk.log(), folder.path()).unwrap();
     let next = Bench { folder, disk, setup: Setup::default() };

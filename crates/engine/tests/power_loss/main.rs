@@ -23,7 +23,7 @@ mod workloads;
 use std::path::Path;
 
 use common::assert_sound;
-use treering_engine::Memory;
+use treering_engine::Engine;
 use treering_testkit::disk::{CrashState, explore};
 use turns::{append, label, stored, transcript};
 use workloads::Workload;
@@ -85,7 +85,7 @@ fn check(workload: &Workload, state: &CrashState, folder: &Path) {
 }
 
 /// The turns of a memory: their labels, or all of their text where a store was not filled by a workload.
-fn contents(workload: &Workload, memory: &Memory) -> Vec<String> {
+fn contents(workload: &Workload, memory: &Engine) -> Vec<String> {
     match workload.transcript {
         Some(_) => transcript(memory),
         None => stored(memory).into_iter().collect(),

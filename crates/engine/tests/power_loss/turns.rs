@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use treering_core::growth::Growth;
 use treering_core::ports::ConversationFilter;
+use treering_core::tree_state::TreeState;
 use treering_core::{
     Conversation, Entry, EntryKind, ExportItem, Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp,
     ToolResult,
 };
-use treering_engine::{Error, Incoming, Matching, Memory, NewConversation, Target};
+use treering_engine::{AppendTarget, Engine, EntryBatch, Error, NewConversation, ReplayDetection};
 use treering_testkit::disk::Rng;
 use treering_testkit::generate::{external, sentence};
 
@@ -89,20 +89,20 @@ fn entry(label: &str, number: usize, part: Part) -> Entry {
 }
 
 /// Appends the turn with this label, in one append.
-pub(crate) fn append(memory: &Memory, label: &str) -> Result<(), Error> {
+pub(crate) fn append(memory: &Engine, label: &str) -> Result<(), Error> {
     let conversation = label.split('/').next().unwrap_or_default();
     let parts = parts_of(label).into_iter().enumerate();
     let entries = parts.map(|(number, part)| entry(label, number, part)).collect();
     let external_id = Some(external(conversation));
-    let target = Target::Named(NewConversation { external_id, ..NewConversation::default() });
-    memory.append(Incoming { target, entries, matching: Matching::None }).map(drop)
+    let target = AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
+    memory.append(EntryBatch { target, entries, matching: ReplayDetection::None }).map(drop)
 }
 
 /// Checks that every turn in the memory is whole, there once, says exactly what its label decides, and comes in the order
 /// in which its writer appended it. Returns the labels.
-pub(crate) fn stored(memory: &Memory) -> BTreeSet<String> {
+pub(crate) fn stored(memory: &Engine) -> BTreeSet<String> {
     let mut labels = BTreeSet::new();
-    for session in memory.sessions(&ConversationFilter::all(usize::MAX)).unwrap() {
+    for session in memory.listed_conversations(&ConversationFilter::all(usize::MAX)).unwrap() {
         let mut turns: Vec<(String, Vec<Part>)> = Vec::new();
         let mut take = |part: Part| match turns.iter_mut().rev().find(|(label, _)| label == part.label()) {
             Some((_, parts)) => parts.push(part),
@@ -149,15 +149,15 @@ fn plain(json: &Json) -> String {
 
 /// Everything in the memory as text, for stores whose turns have no labels. How far trees have grown is left out: jobs
 /// change it.
-pub(crate) fn transcript(memory: &Memory) -> Vec<String> {
+pub(crate) fn transcript(memory: &Engine) -> Vec<String> {
     let mut lines = Vec::new();
-    for session in memory.sessions(&ConversationFilter::all(usize::MAX)).unwrap() {
+    for session in memory.listed_conversations(&ConversationFilter::all(usize::MAX)).unwrap() {
         memory
             .export::<Error>(&[session.conversation.id], |exported| {
                 lines.push(match exported {
                     ExportItem::Conversation(conversation) => {
-                        let growth = Growth::default();
-                        format!("{:?}", Conversation { growth, ..conversation.clone() })
+                        let tree_state = TreeState::default();
+                        format!("{:?}", Conversation { tree_state, ..conversation.clone() })
                     }
                     other => format!("{other:?}"),
                 });

@@ -7,11 +7,11 @@ use std::thread;
 use rusqlite::Connection;
 use treering_core::TenantId;
 use treering_core::{Embedder, Policy, StoreError};
-use treering_engine::{Memory, Scope, Worker};
+use treering_engine::{Engine, JobScope, Worker};
 use treering_providers::StaticEmbedder;
 use treering_stores::{EmbeddedStore, Sync};
-use treering_testkit::disk::{Disk, Log, scratch_folder};
-use treering_testkit::{Bags, FakeClock, Heads};
+use treering_testkit::disk::{Disk, DiskTrace, scratch_folder};
+use treering_testkit::{BagOfWordsEmbedder, FakeClock, PrefixSummarizer};
 
 use crate::common::{parts_over, start};
 use crate::turns::{append, label, transcript};
@@ -19,7 +19,7 @@ use crate::turns::{append, label, transcript};
 /// A recording, and how its crash states are opened and checked.
 pub(crate) struct Workload {
     pub(crate) name: String,
-    pub(crate) log: Log,
+    pub(crate) log: DiskTrace,
     pub(crate) setup: Setup,
     /// The transcript that a migrated store must have; other stores hold labelled turns.
     pub(crate) transcript: Option<Vec<String>>,
@@ -40,17 +40,18 @@ impl Default for Setup {
 
 impl Setup {
     /// Opens the store in a folder so that a commit survives a power cut.
-    pub(crate) fn open(&self, folder: &Path) -> Result<Memory, StoreError> {
+    pub(crate) fn open(&self, folder: &Path) -> Result<Engine, StoreError> {
         // Later than every lease of the workload, so that a crashed worker's jobs are free again.
         self.open_at(folder, 3_600_000_000)
     }
 
-    fn open_at(&self, folder: &Path, micros: i64) -> Result<Memory, StoreError> {
+    fn open_at(&self, folder: &Path, micros: i64) -> Result<Engine, StoreError> {
         let store = EmbeddedStore::open(folder, Sync::Full)?;
         let clock = Arc::new(FakeClock::at(start().plus_micros(micros)));
         let (policy, embedders) = (self.policy.clone(), self.embedders.clone());
-        let parts = parts_over(Arc::new(store), policy, Arc::new(Heads::default()), clock, embedders);
-        Ok(Memory::new(parts, TenantId::default()))
+        let parts =
+            parts_over(Arc::new(store), policy, Arc::new(PrefixSummarizer::default()), clock, embedders);
+        Ok(Engine::new(parts, TenantId::default()))
     }
 }
 
@@ -75,14 +76,14 @@ impl Bench {
         Self { folder, disk, setup }
     }
 
-    pub(crate) fn open(&self) -> Memory {
+    pub(crate) fn open(&self) -> Engine {
         self.setup.open_at(self.folder.path(), 0).unwrap()
     }
 
     /// Appends turns and notes each acknowledgement.
     fn append_all(
         &self,
-        memory: &Memory,
+        memory: &Engine,
         conversation: &str,
         writer: usize,
         numbers: std::ops::Range<usize>,
@@ -138,8 +139,8 @@ fn growing() -> Setup {
     Setup { policy, ..Setup::default() }
 }
 
-pub(crate) fn work(memory: &Memory) {
-    Worker::new(memory.clone()).unwrap().run(&Scope::default(), &|_, _| {}).unwrap();
+pub(crate) fn work(memory: &Engine) {
+    Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
 }
 
 pub(crate) fn sealing() -> Workload {
@@ -210,7 +211,7 @@ pub(crate) fn migration(fixture: &Path) -> Workload {
 /// Vectors that are kept, and a change of the model that makes them.
 pub(crate) fn index() -> Workload {
     let (first, second): (Arc<dyn Embedder>, Arc<dyn Embedder>) =
-        (Arc::new(Bags::named("first")), Arc::new(Bags::named("second")));
+        (Arc::new(BagOfWordsEmbedder::named("first")), Arc::new(BagOfWordsEmbedder::named("second")));
     let bench = Bench::new(Setup { embedders: vec![first.clone(), second.clone()], ..Setup::default() });
     let memory = bench.open();
     for round in 0..4 {

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use common::sample;
 use rusqlite::Connection;
 use treering_core::TenantId;
-use treering_engine::{Memory, Scope, Worker};
+use treering_engine::{Engine, JobScope, Worker};
 use treering_stores::EmbeddedStore;
 
 /// Damage of one kind.
@@ -77,15 +77,15 @@ fn execute(file: &Path, sql: &str) -> rusqlite::Result<()> {
     connection.execute_batch(sql)
 }
 
-fn problems(memory: &Memory) -> Vec<String> {
+fn problems(memory: &Engine) -> Vec<String> {
     memory.verify(|_| ()).unwrap().problems.iter().map(ToString::to_string).collect()
 }
 
 /// Runs the jobs of every tenant. Workers stop at damage that stays.
-fn work(memory: &Memory) {
+fn work(memory: &Engine) {
     for tenant in [TenantId::default(), TenantId::new(sample::OTHER_TENANT).unwrap()] {
-        let worker = Worker::new(memory.of_tenant(tenant)).unwrap();
-        drop(worker.run(&Scope::default(), &|_, _| {}));
+        let worker = Worker::new(memory.for_tenant(tenant)).unwrap();
+        drop(worker.run(&JobScope::default(), &|_, _| {}));
     }
 }
 
@@ -111,7 +111,7 @@ fn a_store_without_damage_is_clean() {
     let report = memory.verify(|_| ()).unwrap();
     assert!(report.is_clean() && report.leftovers.is_empty(), "{report:#?}");
     assert_eq!((report.conversations, report.messages, report.tool_calls, report.nodes), (3, 24, 11, 9));
-    assert_eq!(memory.repair().unwrap(), treering_engine::Repaired::default());
+    assert_eq!(memory.repair().unwrap(), treering_engine::RepairReport::default());
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_vector_without_an_owner_is_a_leftover() {
         UPDATE tenants SET seq = seq + 1 WHERE pk = 1";
     execute(&home.path().join(EmbeddedStore::FILE), plant).unwrap();
     let memory = sample::open(home.path());
-    let leftovers = |memory: &Memory| -> Vec<String> {
+    let leftovers = |memory: &Engine| -> Vec<String> {
         let report = memory.verify(|_| ()).unwrap();
         assert!(report.is_clean(), "{:#?}", report.problems);
         report.leftovers.iter().map(ToString::to_string).collect()

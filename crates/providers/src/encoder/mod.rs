@@ -31,11 +31,11 @@ const CHECKSUMS: &str = "CHECKSUMS";
 #[derive(Debug)]
 pub struct Encoder {
     folder: PathBuf,
-    loaded: OnceLock<Result<Loaded, ProviderError>>,
+    loaded: OnceLock<Result<LoadedEncoder, ProviderError>>,
 }
 
 #[derive(Debug)]
-struct Loaded {
+struct LoadedEncoder {
     vocabulary: Vocabulary,
     network: Network,
 }
@@ -50,8 +50,8 @@ impl Encoder {
         }
     }
 
-    fn loaded(&self) -> Result<&Loaded, ProviderError> {
-        let load = || Loaded::read(&self.folder).map_err(|reason| unusable(&self.folder, &reason));
+    fn loaded(&self) -> Result<&LoadedEncoder, ProviderError> {
+        let load = || LoadedEncoder::read(&self.folder).map_err(|reason| unusable(&self.folder, &reason));
         self.loaded.get_or_init(load).as_ref().map_err(Clone::clone)
     }
 }
@@ -59,12 +59,12 @@ impl Encoder {
 /// An error that says what is wrong with the folder, and how to mend it.
 fn unusable(folder: &Path, reason: &str) -> ProviderError {
     let folder = folder.display();
-    ProviderError::lasting(format!(
+    ProviderError::permanent(format!(
         "the encoder in {folder} cannot be used: {reason}; `tools/encoder/make {folder}` makes it anew"
     ))
 }
 
-impl Loaded {
+impl LoadedEncoder {
     fn read(folder: &Path) -> Result<Self, String> {
         let file = |name: &str| std::fs::read(folder.join(name)).map_err(|error| format!("{name}: {error}"));
         let sums = String::from_utf8_lossy(&file(CHECKSUMS)?).into_owned();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::wordpiece::{Hash, Pieces, WordPiece};
+use crate::wordpiece::{PieceHash, Pieces, WordPiece};
 
 /// Pieces and their numbers.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Vocabulary {
 }
 
 impl Pieces for Vocabulary {
-    fn find(&self, _: Hash, text: &[u8]) -> Option<u16> {
+    fn find(&self, _: PieceHash, text: &[u8]) -> Option<u16> {
         self.numbers.get(text).copied()
     }
 }

@@ -3,19 +3,19 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use treering_core::brief::{Brief, Strategy};
-use treering_core::{common, sentence};
+use treering_core::summary_request::{Strategy, SummaryRequest};
+use treering_core::{sentence, word_weights};
 
-use super::cues::Act;
+use super::cues::SpeechAct;
+use super::rendering::RenderedUnit;
 use super::select::Pick;
-use super::tell::Told;
-use super::unit::{Material, Unit};
+use super::unit::{SourceDocument, Unit};
 
 /// What a text is composed of.
-pub(super) struct Parts<'a> {
-    pub(super) brief: &'a Brief,
-    pub(super) material: &'a Material,
-    pub(super) told: &'a [Told],
+pub(super) struct Composer<'a> {
+    pub(super) brief: &'a SummaryRequest,
+    pub(super) material: &'a SourceDocument,
+    pub(super) told: &'a [RenderedUnit],
     pub(super) topics: &'a [String],
     pub(super) files: &'a [String],
     pub(super) identifiers: &'a [String],
@@ -26,7 +26,7 @@ pub(super) struct Parts<'a> {
 /// Below so many characters a text has no headings.
 const LEAST_FOR_HEADINGS: usize = 600;
 
-impl Parts<'_> {
+impl Composer<'_> {
     /// The text of the picks, within the length that is aimed at as far as that goes: what gained
     /// least is left out first.
     pub(super) fn compose(&self, mut picks: Vec<Pick>) -> (String, Vec<Pick>) {
@@ -59,7 +59,7 @@ impl Parts<'_> {
         &self.material.units[pick.unit]
     }
 
-    fn told(&self, pick: &Pick) -> Told {
+    fn told(&self, pick: &Pick) -> RenderedUnit {
         let told = &self.told[pick.unit];
         pick.limit.map_or_else(|| told.clone(), |limit| told.cut(limit))
     }
@@ -117,10 +117,10 @@ impl Parts<'_> {
     fn heading(&self, pick: &Pick) -> Option<&'static str> {
         let unit = self.unit(pick);
         Some(match unit.act {
-            Act::Decision => "Decisions",
-            Act::Action => "Action items",
-            Act::Open => "Unresolved",
-            Act::Question if unit.unanswered => "Unresolved",
+            SpeechAct::Decision => "Decisions",
+            SpeechAct::Action => "Action items",
+            SpeechAct::Open => "Unresolved",
+            SpeechAct::Question if unit.unanswered => "Unresolved",
             _ if is_technical(unit) => "Technical details",
             _ => KEY_POINTS,
         })
@@ -167,7 +167,9 @@ impl Parts<'_> {
             |word: &str| self.material.names.iter().any(|name| name.split(' ').any(|part| part == word));
         let mut words: Vec<(String, &str)> = sentence::words(text)
             .filter(|word| {
-                word.chars().nth(2).is_some() && common::weight(&word.to_lowercase()) > 0.9 && !is_name(word)
+                word.chars().nth(2).is_some()
+                    && word_weights::weight(&word.to_lowercase()) > 0.9
+                    && !is_name(word)
             })
             .filter(|word| !word.contains(['\'', '’']) && word.chars().all(char::is_alphabetic))
             .map(|word| (sentence::stem(word), word))
@@ -192,10 +194,10 @@ impl Parts<'_> {
     /// Results, decisions, what is to be done and what is open.
     fn executive(&self, picks: &[&Pick]) -> String {
         let place = |pick: &&&Pick| match self.unit(pick).act {
-            Act::Decision => 1,
-            Act::Action => 2,
-            Act::Open | Act::Question => 3,
-            Act::Statement | Act::Finding | Act::Courtesy => 0,
+            SpeechAct::Decision => 1,
+            SpeechAct::Action => 2,
+            SpeechAct::Open | SpeechAct::Question => 3,
+            SpeechAct::Statement | SpeechAct::Finding | SpeechAct::Courtesy => 0,
         };
         let mut blocks = Vec::new();
         for (number, heading) in ["Results", "Decisions", "Next steps", "Open"].into_iter().enumerate() {
@@ -242,7 +244,7 @@ const KEY_POINTS: &str = "Key points";
 
 /// Whether a unit speaks of files or code.
 pub(super) fn is_technical(unit: &Unit) -> bool {
-    unit.kind == treering_core::sentence::Kind::Code || unit.is_technical
+    unit.kind == treering_core::sentence::SegmentKind::Code || unit.is_technical
 }
 
 fn capitalised(text: &str) -> String {

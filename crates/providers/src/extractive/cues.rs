@@ -3,7 +3,7 @@
 
 /// What a sentence does, as far as its words tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum SpeechAct {
     /// Tells something.
     Statement,
     /// Tells what was found out.
@@ -263,31 +263,31 @@ const COURTESIES: [&str; 44] = [
 ];
 
 /// What a sentence does. `text` is one clean line.
-pub(super) fn act(text: &str, content_words: usize) -> Act {
+pub(super) fn act(text: &str, content_words: usize) -> SpeechAct {
     let lower = &Lower::of(text);
     let asks = lower.text.trim_end_matches(['"', ')', '*', ' ', '!', '»']).ends_with(['?', '？', '؟']);
     if content_words <= 4
         && starts_with_any(&lower.text, &COURTESIES)
         && content_words <= 2 + usize::from(asks)
     {
-        return Act::Courtesy;
+        return SpeechAct::Courtesy;
     }
     if asks {
-        return Act::Question;
+        return SpeechAct::Question;
     }
     if has_any(lower, &OPEN) {
-        return Act::Open;
+        return SpeechAct::Open;
     }
     if has_any(lower, &DECISIONS) {
-        return Act::Decision;
+        return SpeechAct::Decision;
     }
     if content_words >= 2 && has_any(lower, &ACTIONS) {
-        return Act::Action;
+        return SpeechAct::Action;
     }
     if content_words >= 2 && has_any(lower, &FINDINGS) {
-        return Act::Finding;
+        return SpeechAct::Finding;
     }
-    Act::Statement
+    SpeechAct::Statement
 }
 
 /// Whether a reply leaves the question open.
@@ -420,22 +420,22 @@ mod tests {
     #[test]
     fn acts_are_told_from_words() {
         for (text, expected) in [
-            ("Let's go with SQLite for the ledger.", Act::Decision),
-            ("On part sur SQLite pour le registre.", Act::Decision),
-            ("I'll call Yann tomorrow.", Act::Action),
-            ("Il faut prévenir Yann avant midi.", Act::Action),
-            ("Turns out the gauge drifts by 4 cm.", Act::Finding),
-            ("Le problème vient du capteur.", Act::Finding),
-            ("Which port does it use?", Act::Question),
-            ("Quel port utilise-t-on ?", Act::Question),
-            ("The sill height is still open.", Act::Open),
-            ("The boat is red.", Act::Statement),
-            ("今日は良い天気です。", Act::Statement),
+            ("Let's go with SQLite for the ledger.", SpeechAct::Decision),
+            ("On part sur SQLite pour le registre.", SpeechAct::Decision),
+            ("I'll call Yann tomorrow.", SpeechAct::Action),
+            ("Il faut prévenir Yann avant midi.", SpeechAct::Action),
+            ("Turns out the gauge drifts by 4 cm.", SpeechAct::Finding),
+            ("Le problème vient du capteur.", SpeechAct::Finding),
+            ("Which port does it use?", SpeechAct::Question),
+            ("Quel port utilise-t-on ?", SpeechAct::Question),
+            ("The sill height is still open.", SpeechAct::Open),
+            ("The boat is red.", SpeechAct::Statement),
+            ("今日は良い天気です。", SpeechAct::Statement),
         ] {
             assert_eq!(act(text, 5), expected, "{text}");
         }
-        assert_eq!(act("Hey Caroline!", 1), Act::Courtesy);
-        assert_eq!(act("Merci beaucoup !", 0), Act::Courtesy);
+        assert_eq!(act("Hey Caroline!", 1), SpeechAct::Courtesy);
+        assert_eq!(act("Merci beaucoup !", 0), SpeechAct::Courtesy);
     }
 
     #[test]

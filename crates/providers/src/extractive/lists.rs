@@ -3,40 +3,40 @@
 
 use std::collections::HashMap;
 
-use treering_core::brief::{Brief, Child, Passage};
-use treering_core::common;
 use treering_core::facts::{self, Facts};
 use treering_core::node::{NodeContent, ToolUse};
 use treering_core::sentence;
+use treering_core::summary_request::{NodePassage, Passage, SummaryRequest};
+use treering_core::word_weights;
 
-use super::cues::Act;
+use super::cues::SpeechAct;
+use super::rendering::RenderedUnit;
 use super::select::Pick;
-use super::tell::Told;
-use super::unit::Material;
+use super::unit::SourceDocument;
 
 /// The longest item of a list of sentences.
 const LONGEST_ITEM: usize = 220;
 
 /// How many items a list may have at a level.
-fn most(brief: &Brief) -> usize {
+fn most(brief: &SummaryRequest) -> usize {
     (12 + 4 * usize::from(brief.level.number() - 1)).min(24)
 }
 
-fn children(brief: &Brief) -> impl Iterator<Item = &Child> {
+fn children(brief: &SummaryRequest) -> impl Iterator<Item = &NodePassage> {
     brief.passages.iter().filter_map(|passage| match passage {
         Passage::Node(child) => Some(child),
-        Passage::Said(_) | Passage::Tool(_) => None,
+        Passage::Message(_) | Passage::Tool(_) => None,
     })
 }
 
 /// Keeps the weightiest items, in order of first mention, each once.
 #[derive(Default)]
-struct Ranking {
+struct TopItems {
     items: Vec<(String, u32)>,
     places: HashMap<String, usize>,
 }
 
-impl Ranking {
+impl TopItems {
     fn add(&mut self, item: &str, weight: u32) {
         let place = *self.places.entry(facts::key(item)).or_insert(self.items.len());
         match self.items.get_mut(place) {
@@ -56,7 +56,7 @@ impl Ranking {
 }
 
 /// Fills the lists of facts.
-pub(crate) fn facts(brief: &Brief, source: &Facts, content: &mut NodeContent) {
+pub(crate) fn facts(brief: &SummaryRequest, source: &Facts, content: &mut NodeContent) {
     let is_spoken = |passage: &&Passage| !matches!(passage, Passage::Node(_));
     let own = children(brief).next().map(|_| Facts::of_passages(brief.passages.iter().filter(is_spoken)));
     let spoken = own.as_ref().unwrap_or(source);
@@ -65,7 +65,7 @@ pub(crate) fn facts(brief: &Brief, source: &Facts, content: &mut NodeContent) {
     let names: Vec<String> = spoken.names.iter().filter(|name| is_entity(name)).cloned().collect();
     type Of = fn(&NodeContent) -> &Vec<String>;
     let rank = |own: &[String], of: Of| {
-        let mut ranking = Ranking::default();
+        let mut ranking = TopItems::default();
         for child in children(brief) {
             of(&child.content).iter().for_each(|item| ranking.add(item, 1));
         }
@@ -88,10 +88,10 @@ fn is_telling(number: &str) -> bool {
 
 fn is_entity(name: &str) -> bool {
     let shouts = name.len() > 5 && name.chars().all(|c| !c.is_lowercase());
-    !shouts && name.chars().nth(1).is_some() && common::weight(&name.to_lowercase()) > 0.9
+    !shouts && name.chars().nth(1).is_some() && word_weights::weight(&name.to_lowercase()) > 0.9
 }
 
-fn tools(brief: &Brief) -> Vec<ToolUse> {
+fn tools(brief: &SummaryRequest) -> Vec<ToolUse> {
     let mut tools: Vec<ToolUse> = Vec::new();
     let mut add = |name: &str, succeeded: u32, failed: u32, unknown: u32| {
         if name.trim().is_empty() {
@@ -107,7 +107,7 @@ fn tools(brief: &Brief) -> Vec<ToolUse> {
     };
     for passage in &brief.passages {
         match passage {
-            Passage::Said(_) => {}
+            Passage::Message(_) => {}
             Passage::Tool(tool) => {
                 let is = |wanted: Option<bool>| u32::from(tool.success == wanted);
                 add(&tool.name, is(Some(true)), is(Some(false)), is(None));
@@ -124,9 +124,9 @@ fn tools(brief: &Brief) -> Vec<ToolUse> {
 
 /// Fills the lists of sentences: from the children where there are any, and from the units.
 pub(super) fn points(
-    brief: &Brief,
-    material: &Material,
-    told: &[Told],
+    brief: &SummaryRequest,
+    material: &SourceDocument,
+    told: &[RenderedUnit],
     picks: &[Pick],
     content: &mut NodeContent,
 ) {
@@ -136,7 +136,7 @@ pub(super) fn points(
         let lines = units.filter(|unit| wanted(*unit)).map(|unit| told[unit].cut(LONGEST_ITEM).line());
         lines.take(most * 4).collect()
     };
-    let is = |act: Act| move |unit: usize| material.units[unit].act == act;
+    let is = |act: SpeechAct| move |unit: usize| material.units[unit].act == act;
     let chosen = |unit: usize| picks.iter().any(|pick| pick.unit == unit);
     let weighty =
         |unit: usize| material.units[unit].terms.len() >= 2 && !material.units[unit].text.ends_with(':');
@@ -145,18 +145,26 @@ pub(super) fn points(
         let before = children(brief).flat_map(|child| of(&child.content)).cloned();
         distinct(before.chain(own), most, brief.deduplicate)
     };
-    content.decisions =
-        gather(spoken(&|unit| is(Act::Decision)(unit) && weighty(unit)), |child| &child.decisions, most);
+    content.decisions = gather(
+        spoken(&|unit| is(SpeechAct::Decision)(unit) && weighty(unit)),
+        |child| &child.decisions,
+        most,
+    );
     let acts = |unit: usize| {
-        is(Act::Action)(unit) && weighty(unit) && (chosen(unit) || material.units[unit].terms.len() >= 4)
+        is(SpeechAct::Action)(unit)
+            && weighty(unit)
+            && (chosen(unit) || material.units[unit].terms.len() >= 4)
     };
     content.action_items = gather(spoken(&acts), |child| &child.action_items, most);
     let open = |unit: usize| {
-        weighty(unit) && (is(Act::Open)(unit) || is(Act::Question)(unit) && material.units[unit].unanswered)
+        weighty(unit)
+            && (is(SpeechAct::Open)(unit) || is(SpeechAct::Question)(unit) && material.units[unit].unanswered)
     };
     content.unresolved = gather(spoken(&open), |child| &child.unresolved, most);
-    let mut ranked: Vec<&Pick> =
-        picks.iter().filter(|pick| is(Act::Statement)(pick.unit) || is(Act::Finding)(pick.unit)).collect();
+    let mut ranked: Vec<&Pick> = picks
+        .iter()
+        .filter(|pick| is(SpeechAct::Statement)(pick.unit) || is(SpeechAct::Finding)(pick.unit))
+        .collect();
     ranked.sort_by(|one, other| other.gain.total_cmp(&one.gain).then(one.unit.cmp(&other.unit)));
     ranked.truncate(most / 2);
     ranked.sort_by_key(|pick| pick.unit);
@@ -173,7 +181,7 @@ fn distinct(items: impl Iterator<Item = String>, most: usize, by_meaning: bool) 
     let mut kept: Vec<(String, Vec<String>)> = Vec::new();
     for item in items {
         let mut stems: Vec<String> = sentence::words(&item)
-            .filter(|word| common::weight(&word.to_lowercase()) > 0.0)
+            .filter(|word| word_weights::weight(&word.to_lowercase()) > 0.0)
             .map(sentence::stem)
             .collect();
         stems.sort_unstable();

@@ -5,22 +5,22 @@
 mod compose;
 mod cues;
 pub(crate) mod lists;
+mod rendering;
 mod reported;
 mod select;
-mod tell;
 mod topics;
 mod unit;
 
-use treering_core::brief::{Brief, Passage};
 use treering_core::facts::Facts;
 use treering_core::node::NodeContent;
 use treering_core::policy::Length;
+use treering_core::summary_request::{Passage, SummaryRequest};
 use treering_core::{ProviderError, Summarizer};
 
-use compose::Parts;
+use compose::Composer;
+use rendering::RenderedUnit;
 use select::{Budget, Pick};
-use tell::Told;
-use unit::Material;
+use unit::SourceDocument;
 
 /// Summarises by selection.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,14 +35,14 @@ impl Summarizer for Extractive {
         false
     }
 
-    fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError> {
+    fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError> {
         let source = brief.facts();
-        let mut material = Material::of(brief);
+        let mut material = SourceDocument::of(brief);
         if material.units.is_empty() {
-            material = Material::of_raw(brief);
+            material = SourceDocument::of_raw(brief);
         }
-        let told = tell::tell(&material);
-        let is_grounded = |text: &str| source.sort(&Facts::of(text)).1.is_empty();
+        let told = rendering::tell(&material);
+        let is_grounded = |text: &str| source.partition_known(&Facts::of(text)).1.is_empty();
         let target = target(brief);
         let budget = target.map_or_else(|| sentences(brief), |target| Budget::Chars(target - target / 32));
         let picks = choose(&material, &told, budget, brief.deduplicate, is_grounded);
@@ -50,10 +50,10 @@ impl Summarizer for Extractive {
         lists::facts(brief, source, &mut content);
         let before = brief.passages.iter().flat_map(|passage| match passage {
             Passage::Node(child) => child.content.topics.as_slice(),
-            Passage::Said(_) | Passage::Tool(_) => &[],
+            Passage::Message(_) | Passage::Tool(_) => &[],
         });
         content.topics = topics::topics(&material, before.map(String::as_str));
-        let parts = Parts {
+        let parts = Composer {
             brief,
             material: &material,
             told: &told,
@@ -88,14 +88,14 @@ impl Summarizer for Extractive {
 }
 
 /// Characters that the text should have; absent when sentences are counted.
-fn target(brief: &Brief) -> Option<usize> {
+fn target(brief: &SummaryRequest) -> Option<usize> {
     match brief.length {
         Length::Keep(share) => Some((brief.chars() as f64 * f64::from(share.clamp(0.0, 1.0))) as usize),
         Length::Sentences(..) => None,
     }
 }
 
-fn sentences(brief: &Brief) -> Budget {
+fn sentences(brief: &SummaryRequest) -> Budget {
     match brief.length {
         Length::Sentences(_, most) => Budget::Sentences(usize::from(most.max(1))),
         Length::Keep(_) => Budget::Sentences(1),
@@ -104,8 +104,8 @@ fn sentences(brief: &Brief) -> Budget {
 
 /// Chooses units whose words are all grounded; there is always one where there is any text.
 fn choose(
-    material: &Material,
-    told: &[Told],
+    material: &SourceDocument,
+    told: &[RenderedUnit],
     budget: Budget,
     distinct: bool,
     is_grounded: impl Fn(&str) -> bool,

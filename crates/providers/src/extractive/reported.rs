@@ -12,7 +12,7 @@ pub(super) fn report(sentence: &str, speaker: &str, hearer: Option<&str>) -> Opt
     if first > NEAREST {
         return None;
     }
-    let mut turn = Turn { words: &words, speaker, hearer, told: Vec::with_capacity(words.len() + 4) };
+    let mut turn = Rewriter { words: &words, speaker, hearer, told: Vec::with_capacity(words.len() + 4) };
     let mut at = 0;
     while at < words.len() {
         at += turn.word(at)?;
@@ -38,7 +38,7 @@ pub(super) fn report_question(sentence: &str, speaker: &str, hearer: Option<&str
         "you" => (hearer?, false),
         _ => return None,
     };
-    let mut turn = Turn { words: &words, speaker, hearer, told: Vec::with_capacity(words.len() + 3) };
+    let mut turn = Rewriter { words: &words, speaker, hearer, told: Vec::with_capacity(words.len() + 3) };
     turn.told.push(format!("{speaker} asks whether {name}"));
     let mut at = 2;
     match opening.as_str() {
@@ -83,14 +83,14 @@ fn bare(word: &str) -> (&str, &str) {
     word.split_at(word.trim_end_matches(['.', ',', '!', ';', ':', ')', '…']).len())
 }
 
-struct Turn<'a> {
+struct Rewriter<'a> {
     words: &'a [&'a str],
     speaker: &'a str,
     hearer: Option<&'a str>,
     told: Vec<String>,
 }
 
-impl Turn<'_> {
+impl Rewriter<'_> {
     /// Tells the word at a place; says how many words were told.
     fn word(&mut self, at: usize) -> Option<usize> {
         let (core, tail) = bare(self.words[at]);

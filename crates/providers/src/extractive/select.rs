@@ -7,10 +7,10 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use treering_core::message::Role;
-use treering_core::sentence::Kind;
+use treering_core::sentence::SegmentKind;
 
-use super::cues::Act;
-use super::unit::{Material, Unit, overlap};
+use super::cues::SpeechAct;
+use super::unit::{SourceDocument, Unit, overlap};
 
 /// How much may be chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,7 +70,7 @@ pub(super) struct Pick {
 
 /// Chooses units. `cost` says how many characters a unit takes in the summary.
 pub(super) fn select(
-    material: &Material,
+    material: &SourceDocument,
     budget: Budget,
     distinct: bool,
     cost: impl Fn(usize) -> usize,
@@ -139,7 +139,7 @@ const LEAST_CUT: usize = 48;
 
 /// What is covered so far.
 struct Cover<'a> {
-    material: &'a Material,
+    material: &'a SourceDocument,
     /// What a term would gain now.
     worth: Vec<f32>,
     prior: Vec<f32>,
@@ -147,8 +147,8 @@ struct Cover<'a> {
 }
 
 impl<'a> Cover<'a> {
-    fn new(material: &'a Material) -> Self {
-        let worth = |term: &super::unit::Term| term.weight * (term.units as f32).powf(WEIGHTS.common);
+    fn new(material: &'a SourceDocument) -> Self {
+        let worth = |term: &super::unit::TermStats| term.weight * (term.units as f32).powf(WEIGHTS.common);
         Self {
             material,
             worth: material.terms.iter().map(worth).collect(),
@@ -200,25 +200,25 @@ impl<'a> Cover<'a> {
 }
 
 /// How likely a unit is worth telling, whatever its terms.
-fn prior(material: &Material, unit: &Unit, place: usize) -> f32 {
-    if unit.act == Act::Courtesy || unit.answers.is_none() && content(material, unit) < WEIGHTS.least {
+fn prior(material: &SourceDocument, unit: &Unit, place: usize) -> f32 {
+    if unit.act == SpeechAct::Courtesy || unit.answers.is_none() && content(material, unit) < WEIGHTS.least {
         return 0.0;
     }
     let act = match unit.act {
-        Act::Statement => 1.0,
-        Act::Finding => 1.1,
-        Act::Decision => 1.3,
-        Act::Action => 1.15,
-        Act::Open => 1.2,
-        Act::Question if unit.unanswered => 1.0,
-        Act::Question => WEIGHTS.question,
-        Act::Courtesy => 0.0,
+        SpeechAct::Statement => 1.0,
+        SpeechAct::Finding => 1.1,
+        SpeechAct::Decision => 1.3,
+        SpeechAct::Action => 1.15,
+        SpeechAct::Open => 1.2,
+        SpeechAct::Question if unit.unanswered => 1.0,
+        SpeechAct::Question => WEIGHTS.question,
+        SpeechAct::Courtesy => 0.0,
     };
     let announces = if unit.text.ends_with(':') { 0.4 } else { 1.0 };
     let kind = match unit.kind {
-        Kind::Code => 0.15,
-        Kind::Heading => 0.3,
-        Kind::Prose | Kind::Item => 1.0,
+        SegmentKind::Code => 0.15,
+        SegmentKind::Heading => 0.3,
+        SegmentKind::Prose | SegmentKind::Item => 1.0,
     };
     let role = match unit.speaker.map(|speaker| material.speakers[speaker].role) {
         Some(Role::Tool) => 0.4,
@@ -231,7 +231,7 @@ fn prior(material: &Material, unit: &Unit, place: usize) -> f32 {
 }
 
 /// How much a unit carries by its own words.
-fn content(material: &Material, unit: &Unit) -> f32 {
+fn content(material: &SourceDocument, unit: &Unit) -> f32 {
     unit.terms.iter().map(|term| material.terms[*term as usize].weight).sum()
 }
 

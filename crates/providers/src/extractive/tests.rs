@@ -3,19 +3,19 @@
 use proptest::prelude::*;
 use treering_core::Timestamp;
 use treering_core::acceptance::{accept, fidelity};
-use treering_core::brief::{Child, Said, Strategy, ToolPassage};
 use treering_core::message::Role;
 use treering_core::node::Level;
+use treering_core::summary_request::{MessagePassage, NodePassage, Strategy, ToolPassage};
 
 use super::*;
 
 fn said(role: Role, author: Option<&str>, text: &str) -> Passage {
     let at = Timestamp::from_micros(1_772_441_000_000_000);
-    Passage::Said(Said { role, author: author.map(str::to_owned), at, text: text.to_owned() })
+    Passage::Message(MessagePassage { role, author: author.map(str::to_owned), at, text: text.to_owned() })
 }
 
 /// A brief from lines such as `Ana: Hello.`, `user: Hello.`
-fn brief(strategy: Strategy, length: Length, lines: &[&str]) -> Brief {
+fn brief(strategy: Strategy, length: Length, lines: &[&str]) -> SummaryRequest {
     let passage = |line: &&str| {
         let (who, what) = line.split_once(": ").unwrap();
         match who.parse::<Role>() {
@@ -24,12 +24,12 @@ fn brief(strategy: Strategy, length: Length, lines: &[&str]) -> Brief {
         }
     };
     let passages = lines.iter().map(passage).collect();
-    Brief::new(Level::FIRST, strategy, length, true, passages)
+    SummaryRequest::new(Level::FIRST, strategy, length, true, passages)
 }
 
-fn summarise(brief: &Brief) -> NodeContent {
-    let content = Extractive.summarise(brief).unwrap();
-    assert_eq!(content, Extractive.summarise(brief).unwrap(), "not the same twice");
+fn summarise(brief: &SummaryRequest) -> NodeContent {
+    let content = Extractive.summarize(brief).unwrap();
+    assert_eq!(content, Extractive.summarize(brief).unwrap(), "not the same twice");
     content
 }
 
@@ -106,15 +106,15 @@ fn tools_are_counted() {
     assert_eq!(content.files_mentioned, ["src/main.rs"]);
 }
 
-fn parent(strategy: Strategy, length: Length) -> Brief {
+fn parent(strategy: Strategy, length: Length) -> SummaryRequest {
     let child = |lines: &[&str]| {
         let content = summarise(&brief(Strategy::Detailed, Length::Keep(0.8), lines));
         let moment = Timestamp::from_micros(1_772_441_000_000_000);
-        Passage::Node(Child { range_start: moment, range_end: moment, content })
+        Passage::Node(NodePassage { range_start: moment, range_end: moment, content })
     };
     let passages =
         vec![child(&TIDES), child(&TIDES), child(&["Ana: The harbour office bought a new radio."])];
-    Brief::new(Level::FIRST.above(), strategy, length, true, passages)
+    SummaryRequest::new(Level::FIRST.above(), strategy, length, true, passages)
 }
 
 #[test]
@@ -138,13 +138,13 @@ fn sentences_can_be_counted() {
 }
 
 /// Whether a text is a single unit, told whole: that is the least a summary can be.
-fn tells_one(brief: &Brief, overview: &str) -> bool {
-    let mut material = Material::of(brief);
+fn tells_one(brief: &SummaryRequest, overview: &str) -> bool {
+    let mut material = SourceDocument::of(brief);
     if material.units.is_empty() {
-        material = Material::of_raw(brief);
+        material = SourceDocument::of_raw(brief);
     }
     let is_day = |head: &str| brief.strategy == Strategy::Chronological && head == "2026-03-02: ";
-    let heads = tell::tell(&material).into_iter().filter_map(|told| overview.strip_suffix(&told.line()));
+    let heads = rendering::tell(&material).into_iter().filter_map(|told| overview.strip_suffix(&told.line()));
     heads.into_iter().any(|head| head.is_empty() || is_day(head))
 }
 
@@ -156,7 +156,7 @@ fn a_line_of_fragments_is_one_unit_and_told_whole() {
     }
 }
 
-fn check(brief: &Brief) {
+fn check(brief: &SummaryRequest) {
     let content = summarise(brief);
     let source = brief.facts();
     let fidelity = fidelity(&Facts::of_content(&content), source);
@@ -169,7 +169,7 @@ fn check(brief: &Brief) {
     if brief
         .passages
         .iter()
-        .any(|passage| matches!(passage, Passage::Said(said) if !said.text.trim().is_empty()))
+        .any(|passage| matches!(passage, Passage::Message(said) if !said.text.trim().is_empty()))
     {
         assert!(!content.overview.is_empty());
     }
@@ -192,9 +192,9 @@ proptest! {
             said(if place % 2 == 0 { Role::User } else { Role::Assistant }, None, text)
         });
         let passages: Vec<Passage> = passages.filter(|passage| {
-            matches!(passage, Passage::Said(said) if said.text.chars().any(char::is_alphanumeric))
+            matches!(passage, Passage::Message(said) if said.text.chars().any(char::is_alphanumeric))
         }).collect();
-        check(&Brief::new(Level::FIRST, strategy, Length::Keep(share), true, passages));
+        check(&SummaryRequest::new(Level::FIRST, strategy, Length::Keep(share), true, passages));
     }
 
     #[test]
@@ -210,6 +210,6 @@ proptest! {
         let passages =
             texts.iter().enumerate().map(|(place, text)| said(Role::User, Some(speakers[place % 2]), text));
         let passages = passages.collect();
-        check(&Brief::new(Level::FIRST, strategy, Length::Keep(share), true, passages));
+        check(&SummaryRequest::new(Level::FIRST, strategy, Length::Keep(share), true, passages));
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use treering_core::common;
-use treering_core::sentence::{self, Kind};
+use treering_core::sentence::{self, SegmentKind};
+use treering_core::word_weights;
 
-use super::unit::Material;
+use super::unit::SourceDocument;
 
 /// The most topics a node has.
 const MOST: usize = 4;
@@ -21,7 +21,7 @@ struct Phrase {
 
 /// Two to four topics, as they were written, in order of first mention; `before` are those of
 /// the children, which count for more.
-pub(super) fn topics<'a>(material: &Material, before: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub(super) fn topics<'a>(material: &SourceDocument, before: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut phrases: HashMap<String, Phrase> = HashMap::new();
     for topic in before {
         let words: Vec<(&str, String)> = topic.split(' ').map(|word| (word, sentence::stem(word))).collect();
@@ -29,7 +29,7 @@ pub(super) fn topics<'a>(material: &Material, before: impl Iterator<Item = &'a s
     }
     let mut read = 0;
     for unit in &material.units {
-        if unit.kind == Kind::Code || read > 200_000 {
+        if unit.kind == SegmentKind::Code || read > 200_000 {
             continue;
         }
         read += unit.text.len();
@@ -78,7 +78,7 @@ fn best(phrases: HashMap<String, Phrase>) -> Vec<String> {
 /// Whether a word may be part of a topic.
 fn carries(word: &str) -> bool {
     let lower = word.to_lowercase();
-    common::weight(&lower) > 0.9
+    word_weights::weight(&lower) > 0.9
         && !word.contains(['\'', '’'])
         && word.chars().nth(2).is_some()
         && word.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_')

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 
 use treering_core::Timestamp;
-use treering_core::brief::{Brief, Passage, Said};
-use treering_core::common;
 use treering_core::message::Role;
 use treering_core::node::NodeContent;
-use treering_core::sentence::{self, Kind};
+use treering_core::sentence::{self, SegmentKind};
+use treering_core::summary_request::{MessagePassage, Passage, SummaryRequest};
+use treering_core::word_weights;
 
-use super::cues::{self, Act};
+use super::cues::{self, SpeechAct};
 
 /// A sentence that may be quoted.
 #[derive(Debug)]
@@ -26,9 +26,9 @@ pub(super) struct Unit {
     /// Its characters.
     pub(super) chars: usize,
     /// What it is in the text.
-    pub(super) kind: Kind,
+    pub(super) kind: SegmentKind,
     /// What it does.
-    pub(super) act: Act,
+    pub(super) act: SpeechAct,
     /// Its terms, each once.
     pub(super) terms: Vec<u32>,
     /// The question that it answers and makes no sense without.
@@ -56,7 +56,7 @@ pub(super) struct Speaker {
 
 /// A term: a stem and what it weighs.
 #[derive(Debug)]
-pub(super) struct Term {
+pub(super) struct TermStats {
     /// How much it carries by itself.
     pub(super) weight: f32,
     /// In how many units it occurs.
@@ -65,22 +65,22 @@ pub(super) struct Term {
 
 /// Everything a summary can be made of.
 #[derive(Debug, Default)]
-pub(super) struct Material {
+pub(super) struct SourceDocument {
     pub(super) units: Vec<Unit>,
     pub(super) speakers: Vec<Speaker>,
-    pub(super) terms: Vec<Term>,
+    pub(super) terms: Vec<TermStats>,
     /// Names of those who speak, here or in what the children cover.
     pub(super) names: Vec<String>,
     index: HashMap<String, u32>,
 }
 
-impl Material {
+impl SourceDocument {
     /// Reads a brief.
-    pub(super) fn of(brief: &Brief) -> Self {
+    pub(super) fn of(brief: &SummaryRequest) -> Self {
         let mut material = Self::default();
         for (place, passage) in brief.passages.iter().enumerate() {
             match passage {
-                Passage::Said(said) => {
+                Passage::Message(said) => {
                     let speaker = material.speaker(said);
                     material.read(&said.text, place, Some(speaker), said.at);
                 }
@@ -98,11 +98,11 @@ impl Material {
     }
 
     /// Reads a brief in which nothing looks like a sentence: everything that was said is a unit.
-    pub(super) fn of_raw(brief: &Brief) -> Self {
+    pub(super) fn of_raw(brief: &SummaryRequest) -> Self {
         let mut material = Self::default();
         for (place, passage) in brief.passages.iter().enumerate() {
-            let Passage::Said(said) = passage else { continue };
-            let text = clean(&said.text, Kind::Code);
+            let Passage::Message(said) = passage else { continue };
+            let text = clean(&said.text, SegmentKind::Code);
             if text.is_empty() {
                 continue;
             }
@@ -114,8 +114,8 @@ impl Material {
                 at: said.at,
                 text,
                 chars,
-                kind: Kind::Code,
-                act: Act::Statement,
+                kind: SegmentKind::Code,
+                act: SpeechAct::Statement,
                 terms: Vec::new(),
                 answers: None,
                 answered_by: None,
@@ -127,7 +127,7 @@ impl Material {
         material
     }
 
-    fn speaker(&mut self, said: &Said) -> usize {
+    fn speaker(&mut self, said: &MessagePassage) -> usize {
         let author = said.author.as_deref().map(str::trim).filter(|author| !author.is_empty());
         let is_named = author.is_some_and(|author| author.parse::<Role>().is_err());
         let name = match (author, said.role) {
@@ -146,26 +146,27 @@ impl Material {
 
     fn read(&mut self, text: &str, passage: usize, speaker: Option<usize>, at: Timestamp) {
         for piece in sentence::split(text) {
-            if piece.kind == Kind::Heading {
+            if piece.kind == SegmentKind::Heading {
                 continue;
             }
             // What stands in brackets alone is a note about something that is not text.
             let within = |open, close| piece.text.starts_with(open) && piece.text.ends_with(close);
             let is_note = within('[', ']') || within('(', ')');
-            let kind = if is_note { Kind::Code } else { piece.kind };
+            let kind = if is_note { SegmentKind::Code } else { piece.kind };
             let text = clean(piece.text, kind);
             if speaker.is_none() {
                 self.note_names(&text);
             }
             let terms = self.terms_of(&text);
             let content = terms.iter().filter(|term| self.terms[**term as usize].weight > 0.9).count();
-            let act = if kind == Kind::Code { Act::Statement } else { cues::act(&text, content) };
+            let act =
+                if kind == SegmentKind::Code { SpeechAct::Statement } else { cues::act(&text, content) };
             for term in &terms {
                 self.terms[*term as usize].units += 1;
             }
             let chars = text.chars().count();
             let is_technical = is_technical(&text);
-            let is_own = act != Act::Question && is_own(&text);
+            let is_own = act != SpeechAct::Question && is_own(&text);
             self.units.push(Unit {
                 passage,
                 speaker,
@@ -201,7 +202,7 @@ impl Material {
         let mut found = Vec::new();
         for word in sentence::words(text).take(400) {
             let lower = word.to_lowercase();
-            let weight = common::weight(&lower);
+            let weight = word_weights::weight(&lower);
             if weight == 0.0 {
                 continue;
             }
@@ -211,7 +212,7 @@ impl Material {
             if term == next {
                 let marked = word.contains('_') || word.chars().any(|c| c.is_ascii_digit());
                 let weight = if marked { weight * 1.25 } else { weight };
-                self.terms.push(Term { weight, units: 0 });
+                self.terms.push(TermStats { weight, units: 0 });
             }
             if !found.contains(&term) {
                 found.push(term);
@@ -223,10 +224,10 @@ impl Material {
     /// Takes over what a child knows of its own sentences.
     fn mark(&mut self, content: &NodeContent, passage: usize) {
         let marks = [
-            (&content.decisions, Act::Decision),
-            (&content.action_items, Act::Action),
-            (&content.unresolved, Act::Open),
-            (&content.key_findings, Act::Finding),
+            (&content.decisions, SpeechAct::Decision),
+            (&content.action_items, SpeechAct::Action),
+            (&content.unresolved, SpeechAct::Open),
+            (&content.key_findings, SpeechAct::Finding),
         ];
         let from = self.units.iter().position(|unit| unit.passage == passage).unwrap_or(self.units.len());
         for (list, act) in marks {
@@ -235,7 +236,7 @@ impl Material {
                 for unit in &mut self.units[from..] {
                     if overlap(&terms, &unit.terms) >= 0.85 {
                         unit.act = act;
-                        unit.unanswered |= act == Act::Open;
+                        unit.unanswered |= act == SpeechAct::Open;
                     }
                 }
             }
@@ -245,12 +246,12 @@ impl Material {
     /// Finds for every short answer its question, and the questions without an answer.
     fn pair_answers(&mut self) {
         for place in 0..self.units.len() {
-            if self.units[place].act != Act::Question || self.units[place].speaker.is_none() {
+            if self.units[place].act != SpeechAct::Question || self.units[place].speaker.is_none() {
                 continue;
             }
             let (passage, speaker) = (self.units[place].passage, self.units[place].speaker);
             let next = self.units.get(place + 1).filter(|next| next.passage == passage);
-            if next.is_some_and(|next| next.act == Act::Open || cues::leaves_open(&next.text)) {
+            if next.is_some_and(|next| next.act == SpeechAct::Open || cues::leaves_open(&next.text)) {
                 self.units[place].unanswered = true;
                 continue;
             }
@@ -267,7 +268,7 @@ impl Material {
                 self.units[place + 1..reply].iter().all(|unit| unit.passage != passage || unit.chars < 30);
             let unit = &self.units[reply];
             let content = unit.terms.len();
-            let is_answer = unit.act != Act::Question && unit.kind != Kind::Code;
+            let is_answer = unit.act != SpeechAct::Question && unit.kind != SegmentKind::Code;
             self.units[place].unanswered = cues::leaves_open(&self.units[reply].text);
             if is_last && is_answer && (1..4).contains(&content) {
                 self.units[reply].answers = Some(place);
@@ -333,12 +334,13 @@ pub(super) fn overlap(one: &[u32], other: &[u32]) -> f32 {
 
 /// A sentence on one line, without emphasis, without openers that say nothing, with apostrophes
 /// that stand alone joined to their words.
-fn clean(text: &str, kind: Kind) -> String {
-    let unlinked = if kind == Kind::Code || !text.contains("](") { None } else { Some(without_links(text)) };
+fn clean(text: &str, kind: SegmentKind) -> String {
+    let unlinked =
+        if kind == SegmentKind::Code || !text.contains("](") { None } else { Some(without_links(text)) };
     let text = unlinked.as_deref().unwrap_or(text);
     let mut line = String::with_capacity(text.len().min(4096));
     for word in text.split_whitespace() {
-        let word = if kind == Kind::Code { word } else { word.trim_matches('*') };
+        let word = if kind == SegmentKind::Code { word } else { word.trim_matches('*') };
         if word.is_empty() {
             continue;
         }
@@ -360,7 +362,7 @@ fn clean(text: &str, kind: Kind) -> String {
         }
         line.extend(word.chars().filter(|c| !c.is_control()));
     }
-    if kind == Kind::Code {
+    if kind == SegmentKind::Code {
         return line;
     }
     let bare = cues::without_opener(&line);
@@ -402,9 +404,9 @@ mod tests {
             ("say 'yes' now", "say 'yes' now"),
             ("See [the plan](https://a.b/c) and ![x](y.png).", "See the plan and x."),
         ] {
-            assert_eq!(clean(text, Kind::Prose), expected);
+            assert_eq!(clean(text, SegmentKind::Prose), expected);
         }
-        assert_eq!(clean("a  **b**\nc", Kind::Code), "a **b** c");
+        assert_eq!(clean("a  **b**\nc", SegmentKind::Code), "a **b** c");
     }
 
     #[test]

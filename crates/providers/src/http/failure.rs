@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 use treering_core::text::preview;
-use treering_core::{Advice, ProviderError};
+use treering_core::{ProviderError, RetryAdvice};
 
 use super::retry_after;
 
@@ -14,7 +14,7 @@ const WORDS: usize = 300;
 
 /// What went wrong.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum CallFailure {
     /// There is no key in the environment.
     NoKey(String),
     /// There was no answer, or it broke off.
@@ -25,7 +25,7 @@ pub(super) enum Failure {
     Broken(String),
 }
 
-impl Failure {
+impl CallFailure {
     /// Whether the question left and nothing came back for as long as one waits: the provider may well have read it.
     pub(super) const fn is_silence(&self) -> bool {
         use ureq::Timeout::{Connect, Resolve};
@@ -35,12 +35,12 @@ impl Failure {
     /// The error for those who asked.
     pub(super) fn to_error(&self) -> ProviderError {
         match self {
-            Self::NoKey(variable) => ProviderError::lasting(format!(
+            Self::NoKey(variable) => ProviderError::permanent(format!(
                 "there is no key in the environment variable {variable}; set it, and `treering update` \
                  makes up for it"
             )),
             Self::Transport(error) => of_transport(error),
-            Self::Broken(why) => ProviderError::passing(why),
+            Self::Broken(why) => ProviderError::transient(why),
             Self::Status { status, text, retry_after_ms, request_id } => {
                 let (words, asked) = (words(text), retry_after_ms.or_else(|| retry_delay(text)));
                 let advice = advice(*status, &words, asked);
@@ -51,31 +51,31 @@ impl Failure {
 }
 
 /// Whether asking again can help after this status.
-fn advice(status: u16, words: &str, retry_after_ms: Option<u64>) -> Advice {
+fn advice(status: u16, words: &str, retry_after_ms: Option<u64>) -> RetryAdvice {
     // An account without money does not get any by waiting, whatever the status says.
     if status == 429 && words.contains("insufficient_quota") {
-        return Advice::GiveUp;
+        return RetryAdvice::GiveUp;
     }
     match (status, retry_after_ms) {
-        (429 | 503 | 529, Some(wait)) => Advice::RetryAfter(wait),
-        (408 | 409 | 425 | 429 | 500.., _) => Advice::Retry,
-        _ => Advice::GiveUp,
+        (429 | 503 | 529, Some(wait)) => RetryAdvice::RetryAfter(wait),
+        (408 | 409 | 425 | 429 | 500.., _) => RetryAdvice::Retry,
+        _ => RetryAdvice::GiveUp,
     }
 }
 
 fn of_transport(error: &ureq::Error) -> ProviderError {
     match error {
-        ureq::Error::Timeout(stage) => ProviderError::passing(format!("no answer in time ({stage})")),
-        ureq::Error::HostNotFound => ProviderError::passing("the host is not found"),
-        ureq::Error::Io(error) => ProviderError::passing(format!("the connection broke: {error}")),
+        ureq::Error::Timeout(stage) => ProviderError::transient(format!("no answer in time ({stage})")),
+        ureq::Error::HostNotFound => ProviderError::transient("the host is not found"),
+        ureq::Error::Io(error) => ProviderError::transient(format!("the connection broke: {error}")),
         ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => {
-            ProviderError::lasting(format!("the address cannot be used: {error}"))
+            ProviderError::permanent(format!("the address cannot be used: {error}"))
         }
-        ureq::Error::BodyExceedsLimit(_) => ProviderError::lasting("the answer is too large"),
+        ureq::Error::BodyExceedsLimit(_) => ProviderError::permanent("the answer is too large"),
         // A certificate that is wrong stays wrong.
-        ureq::Error::Rustls(error) => ProviderError::lasting(format!("no safe connection: {error}")),
-        ureq::Error::Tls(error) => ProviderError::lasting(format!("no safe connection: {error}")),
-        other => ProviderError::passing(preview(&other.to_string(), WORDS)),
+        ureq::Error::Rustls(error) => ProviderError::permanent(format!("no safe connection: {error}")),
+        ureq::Error::Tls(error) => ProviderError::permanent(format!("no safe connection: {error}")),
+        other => ProviderError::transient(preview(&other.to_string(), WORDS)),
     }
 }
 
@@ -125,22 +125,22 @@ mod tests {
     use super::*;
 
     fn check(status: u16, text: &str, retry_after_ms: Option<u64>) -> ProviderError {
-        Failure::Status { status, text: text.into(), retry_after_ms, request_id: "r1".into() }.to_error()
+        CallFailure::Status { status, text: text.into(), retry_after_ms, request_id: "r1".into() }.to_error()
     }
 
     #[test]
     fn a_status_gives_its_advice() {
-        assert_eq!(check(429, "{}", Some(7000)).advice, Advice::RetryAfter(7000));
-        assert_eq!(check(429, "{}", None).advice, Advice::Retry);
-        assert_eq!(check(503, "", Some(1)).advice, Advice::RetryAfter(1));
+        assert_eq!(check(429, "{}", Some(7000)).advice, RetryAdvice::RetryAfter(7000));
+        assert_eq!(check(429, "{}", None).advice, RetryAdvice::Retry);
+        assert_eq!(check(503, "", Some(1)).advice, RetryAdvice::RetryAfter(1));
         for status in [500, 502, 503, 504, 529, 408] {
-            assert_eq!(check(status, "", None).advice, Advice::Retry, "{status}");
+            assert_eq!(check(status, "", None).advice, RetryAdvice::Retry, "{status}");
         }
         for status in [301, 400, 401, 403, 404, 413, 422] {
-            assert_eq!(check(status, "", Some(9)).advice, Advice::GiveUp, "{status}");
+            assert_eq!(check(status, "", Some(9)).advice, RetryAdvice::GiveUp, "{status}");
         }
         let broke = r#"{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}"#;
-        assert_eq!(check(429, broke, None).advice, Advice::GiveUp);
+        assert_eq!(check(429, broke, None).advice, RetryAdvice::GiveUp);
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         let text = r#"{"error":{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED","details":[
             {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34s"}]}}"#;
         for text in [text.to_owned(), format!("[{text}]")] {
-            assert_eq!(check(429, &text, None).advice, Advice::RetryAfter(34_000));
+            assert_eq!(check(429, &text, None).advice, RetryAdvice::RetryAfter(34_000));
         }
     }
 }

@@ -17,14 +17,14 @@ use treering_core::{FailedCall, ProviderError};
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
-use failure::Failure;
+use failure::CallFailure;
 
 /// How often a broken connection is tried again at once.
 const QUICK_RETRIES: u64 = 2;
 /// The pause before the first quick retry; four times as long before the second.
 const QUICK_PAUSE_MS: u64 = 100;
 /// The most of an answer that is read.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
 /// Where a provider is and how it is spoken to.
 #[derive(Clone)]
@@ -34,9 +34,9 @@ pub struct Endpoint {
     /// The address that paths are added to, e.g. `https://api.openai.com/v1`.
     pub base_url: String,
     /// The key, where one is needed.
-    pub key: Option<Key>,
+    pub key: Option<Credential>,
     /// The environment variable that should have had the key, where it had none. Nothing is sent then.
-    pub lacks_key: Option<String>,
+    pub missing_key_variable: Option<String>,
     /// How long a connection may take.
     pub connect_timeout: Duration,
     /// How long a call may take as a whole.
@@ -52,7 +52,7 @@ impl Endpoint {
             provider: provider.into(),
             base_url: base_url.into().trim_end_matches('/').to_owned(),
             key: None,
-            lacks_key: None,
+            missing_key_variable: None,
             connect_timeout: Duration::from_secs(10),
             timeout: Duration::from_secs(120),
             redact: true,
@@ -62,9 +62,9 @@ impl Endpoint {
 
 /// A key. It shows itself to nobody but the provider.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(String);
+pub struct Credential(String);
 
-impl Key {
+impl Credential {
     /// The key with this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into().trim().to_owned())
@@ -75,7 +75,7 @@ impl Key {
     }
 }
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for Credential {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Key(…)")
     }
@@ -83,9 +83,9 @@ impl std::fmt::Debug for Key {
 
 /// A provider's client. Clones share connections.
 #[derive(Clone)]
-pub struct Client(Arc<Shared>);
+pub struct Client(Arc<ClientInner>);
 
-struct Shared {
+struct ClientInner {
     endpoint: Endpoint,
     agent: Agent,
     calls: AtomicU64,
@@ -94,26 +94,26 @@ struct Shared {
 }
 
 /// A call: where to, with which headers, and what.
-pub(crate) struct Call {
+pub(crate) struct HttpCall {
     pub(crate) path: String,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Value,
 }
 
 /// An answer and what was taken out of the question.
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     pub(crate) body: Value,
     pub(crate) redacted: Redactions,
 }
 
 /// A call that did not come to an answer: the error, and the status where there was one.
-pub(crate) struct Refused {
+pub(crate) struct CallError {
     pub(crate) error: ProviderError,
     pub(crate) status: Option<u16>,
 }
 
-impl From<Refused> for ProviderError {
-    fn from(refused: Refused) -> Self {
+impl From<CallError> for ProviderError {
+    fn from(refused: CallError) -> Self {
         refused.error
     }
 }
@@ -136,7 +136,7 @@ impl Client {
         };
         let run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
         let agent = config.build().new_agent();
-        Self(Arc::new(Shared { endpoint, agent, calls: AtomicU64::new(0), run }))
+        Self(Arc::new(ClientInner { endpoint, agent, calls: AtomicU64::new(0), run }))
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -144,32 +144,32 @@ impl Client {
     }
 
     /// Posts JSON and reads JSON.
-    pub(crate) fn post(&self, call: Call) -> Result<Answer, Refused> {
+    pub(crate) fn post(&self, call: HttpCall) -> Result<HttpAnswer, CallError> {
         let (mut response, redacted) = self.send(call)?;
-        let failure = |failure: Failure| self.broken_off(&failure, &redacted);
-        let text = response.body_mut().with_config().limit(MOST_BYTES).read_to_string();
-        let text = text.map_err(|error| failure(Failure::Transport(error)))?;
+        let failure = |failure: CallFailure| self.broken_off(&failure, &redacted);
+        let text = response.body_mut().with_config().limit(MAX_RESPONSE_BYTES).read_to_string();
+        let text = text.map_err(|error| failure(CallFailure::Transport(error)))?;
         let body = serde_json::from_str(&text);
-        let body = body.map_err(|error| failure(Failure::Broken(format!("no JSON: {error}"))))?;
-        Ok(Answer { body, redacted })
+        let body = body.map_err(|error| failure(CallFailure::Broken(format!("no JSON: {error}"))))?;
+        Ok(HttpAnswer { body, redacted })
     }
 
     /// Posts JSON and hands over the lines of the answer as they come, until `hear` says that the last
     /// one was there. An answer that ends before that was cut.
     pub(crate) fn post_lines(
         &self,
-        call: Call,
+        call: HttpCall,
         hear: &mut dyn FnMut(&str) -> Result<bool, ProviderError>,
-    ) -> Result<Redactions, Refused> {
+    ) -> Result<Redactions, CallError> {
         let (response, redacted) = self.send(call)?;
-        let failure = |failure: Failure| self.broken_off(&failure, &redacted);
-        let body = response.into_body().into_with_config().limit(MOST_BYTES).reader();
-        let mut lines = BufReader::new(body.take(MOST_BYTES)).lines();
+        let failure = |failure: CallFailure| self.broken_off(&failure, &redacted);
+        let body = response.into_body().into_with_config().limit(MAX_RESPONSE_BYTES).reader();
+        let mut lines = BufReader::new(body.take(MAX_RESPONSE_BYTES)).lines();
         loop {
             let line = match lines.next() {
                 Some(Ok(line)) => line,
-                Some(Err(error)) => return Err(failure(Failure::Transport(error.into()))),
-                None => return Err(failure(Failure::Broken("the stream was cut".into()))),
+                Some(Err(error)) => return Err(failure(CallFailure::Transport(error.into()))),
+                None => return Err(failure(CallFailure::Broken("the stream was cut".into()))),
             };
             match hear(line.trim_end()) {
                 Ok(true) => return Ok(redacted),
@@ -177,8 +177,8 @@ impl Client {
                 Err(error) => {
                     let reason = self.naming(&error.reason);
                     let call = FailedCall { is_charged: true, redacted, ..FailedCall::default() };
-                    let error = ProviderError::new(reason, error.advice).of_call(call);
-                    return Err(Refused { error, status: None });
+                    let error = ProviderError::new(reason, error.advice).with_call(call);
+                    return Err(CallError { error, status: None });
                 }
             }
         }
@@ -186,14 +186,14 @@ impl Client {
 
     /// An answer of the provider that cannot be used.
     pub(crate) fn unusable(&self, why: &str) -> ProviderError {
-        self.refused(&Failure::Broken(why.to_owned())).error
+        self.refused(&CallFailure::Broken(why.to_owned())).error
     }
 
     /// Sends a call without its secrets. An error tells what was taken out of what left.
-    fn send(&self, mut call: Call) -> Result<(Response<Body>, Redactions), Refused> {
+    fn send(&self, mut call: HttpCall) -> Result<(Response<Body>, Redactions), CallError> {
         let endpoint = &self.0.endpoint;
-        if let Some(variable) = &endpoint.lacks_key {
-            return Err(self.refused(&Failure::NoKey(variable.clone())));
+        if let Some(variable) = &endpoint.missing_key_variable {
+            return Err(self.refused(&CallFailure::NoKey(variable.clone())));
         }
         let mut redacted = Redactions::default();
         if endpoint.redact {
@@ -202,23 +202,23 @@ impl Client {
         match self.send_as_it_is(&call) {
             Ok(response) => Ok((response, redacted)),
             Err(failure) => {
-                let Refused { error, status } = self.refused(&failure);
+                let CallError { error, status } = self.refused(&failure);
                 let is_charged = failure.is_silence();
                 let call = FailedCall { is_charged, redacted, ..FailedCall::default() };
-                Err(Refused { error: error.of_call(call), status })
+                Err(CallError { error: error.with_call(call), status })
             }
         }
     }
 
     /// A failure after an answer had begun.
-    fn broken_off(&self, failure: &Failure, redacted: &Redactions) -> Refused {
-        let Refused { error, status } = self.refused(failure);
+    fn broken_off(&self, failure: &CallFailure, redacted: &Redactions) -> CallError {
+        let CallError { error, status } = self.refused(failure);
         let call = FailedCall { is_charged: true, usage: Usage::default(), redacted: redacted.clone() };
-        Refused { error: error.of_call(call), status }
+        CallError { error: error.with_call(call), status }
     }
 
-    fn send_as_it_is(&self, call: &Call) -> Result<Response<Body>, Failure> {
-        let Shared { endpoint, agent, calls, run, .. } = &*self.0;
+    fn send_as_it_is(&self, call: &HttpCall) -> Result<Response<Body>, CallFailure> {
+        let ClientInner { endpoint, agent, calls, run, .. } = &*self.0;
         let id = format!("treering-{run:x}-{}", calls.fetch_add(1, Ordering::Relaxed));
         let body = call.body.to_string();
         let url = format!("{}{}", endpoint.base_url, call.path);
@@ -236,7 +236,7 @@ impl Client {
                     thread::sleep(Duration::from_millis((QUICK_PAUSE_MS << (2 * tries)) + jitter));
                     tries += 1;
                 }
-                Err(error) => return Err(Failure::Transport(error)),
+                Err(error) => return Err(CallFailure::Transport(error)),
             }
         };
         if response.status().is_success() {
@@ -249,7 +249,7 @@ impl Client {
         let status = response.status().as_u16();
         // What cannot be read of a refusal does not change that it is one.
         let text = response.body_mut().with_config().limit(1 << 20).lossy_utf8(true).read_to_string();
-        Err(Failure::Status {
+        Err(CallFailure::Status {
             status,
             text: text.unwrap_or_default(),
             retry_after_ms: retry_after.and_then(|value| retry_after::millis(&value, SystemTime::now())),
@@ -257,11 +257,11 @@ impl Client {
         })
     }
 
-    fn refused(&self, failure: &Failure) -> Refused {
+    fn refused(&self, failure: &CallFailure) -> CallError {
         let mut error = failure.to_error();
         error.reason = self.naming(&error.reason);
-        let status = if let Failure::Status { status, .. } = failure { Some(*status) } else { None };
-        Refused { error, status }
+        let status = if let CallFailure::Status { status, .. } = failure { Some(*status) } else { None };
+        CallError { error, status }
     }
 
     /// A reason that says whose it is, and never has the key in it.
@@ -330,9 +330,9 @@ mod tests {
 
     #[test]
     fn a_key_does_not_show() {
-        assert!(!format!("{:?}", Key::new("hunter2")).contains("hunter2"));
+        assert!(!format!("{:?}", Credential::new("hunter2")).contains("hunter2"));
         let mut endpoint = Endpoint::new("openai", "http://127.0.0.1:1/");
-        endpoint.key = Some(Key::new("hunter2"));
+        endpoint.key = Some(Credential::new("hunter2"));
         let client = Client::new(endpoint);
         assert_eq!(client.unusable("bad key hunter2").reason, "openai: bad key [key]");
     }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use treering_core::brief::{Brief, Child, Passage};
 use treering_core::chat::Schema;
 use treering_core::policy::Length;
+use treering_core::summary_request::{NodePassage, Passage, SummaryRequest};
 use treering_core::{ContentHash, Json};
 
 /// The most of an answer that is held up to the model that wrote it, in characters.
@@ -37,7 +37,7 @@ pub(super) fn schema() -> Option<Schema> {
 }
 
 /// What the model is told.
-pub(super) fn instructions(prompt: &str, brief: &Brief) -> String {
+pub(super) fn instructions(prompt: &str, brief: &SummaryRequest) -> String {
     let length = match brief.length {
         Length::Keep(_) => format!("The overview has about {} characters.", target_chars(brief)),
         Length::Sentences(least, most) => format!("The overview has {least} to {most} sentences."),
@@ -51,7 +51,7 @@ pub(super) fn instructions(prompt: &str, brief: &Brief) -> String {
 }
 
 /// What the model is given, between marks that it cannot contain: they carry its own hash.
-pub(super) fn source(brief: &Brief) -> String {
+pub(super) fn source(brief: &SummaryRequest) -> String {
     let mut text = String::new();
     for passage in &brief.passages {
         add(&mut text, passage);
@@ -69,7 +69,7 @@ pub(super) fn again(why: &str) -> String {
 }
 
 /// The most tokens of the answer: enough for the overview and lists of the same size.
-pub(super) fn max_tokens(brief: &Brief) -> u32 {
+pub(super) fn max_tokens(brief: &SummaryRequest) -> u32 {
     let chars = match brief.length {
         Length::Keep(_) => target_chars(brief),
         Length::Sentences(_, most) => u64::from(most) * 200,
@@ -77,7 +77,7 @@ pub(super) fn max_tokens(brief: &Brief) -> u32 {
     u32::try_from(chars * 2 / 3 + 200).unwrap_or(u32::MAX).min(16_000)
 }
 
-fn target_chars(brief: &Brief) -> u64 {
+fn target_chars(brief: &SummaryRequest) -> u64 {
     match brief.length {
         Length::Keep(share) => (brief.chars() as f64 * f64::from(share.clamp(0.0, 1.0))) as u64,
         Length::Sentences(..) => 0,
@@ -87,7 +87,7 @@ fn target_chars(brief: &Brief) -> u64 {
 
 fn add(text: &mut String, passage: &Passage) {
     let _ = match passage {
-        Passage::Said(said) => {
+        Passage::Message(said) => {
             let author = said.author.as_ref().map_or_else(String::new, |author| format!(" {author}"));
             writeln!(
                 text,
@@ -109,7 +109,7 @@ fn add(text: &mut String, passage: &Passage) {
     };
 }
 
-fn add_child(text: &mut String, child: &Child) -> std::fmt::Result {
+fn add_child(text: &mut String, child: &NodePassage) -> std::fmt::Result {
     let (from, until, content) = (child.range_start.to_minute(), child.range_end.to_minute(), &child.content);
     writeln!(text, "[summary of {from} to {until}]\n{}", content.overview.trim_end())?;
     let lists = [

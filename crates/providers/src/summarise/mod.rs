@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use treering_core::acceptance;
-use treering_core::brief::{Brief, Strategy};
-use treering_core::chat::{ChatMessage, ChatReply, ChatRequest, End};
+use treering_core::chat::{ChatMessage, ChatReply, ChatRequest, FinishReason};
 use treering_core::facts::Facts;
 use treering_core::node::NodeContent;
 use treering_core::spend::{Metered, Unmetered};
+use treering_core::summary_request::{Strategy, SummaryRequest};
 use treering_core::text::preview;
-use treering_core::{Advice, Chat, Meter, ProviderError, Role, Summarizer, prompt};
+use treering_core::{ChatModel, Meter, ProviderError, RetryAdvice, Role, Summarizer, prompt};
 
 use crate::extractive::lists;
 
@@ -23,7 +23,7 @@ pub type Prompts = BTreeMap<Strategy, String>;
 
 /// Has nodes written by a chat model.
 pub struct ModelSummarizer {
-    chat: Arc<dyn Chat>,
+    chat: Arc<dyn ChatModel>,
     temperature: f32,
     prompts: Prompts,
 }
@@ -31,11 +31,11 @@ pub struct ModelSummarizer {
 impl ModelSummarizer {
     /// A summariser over a model, with prompts of one's own for some strategies.
     #[must_use]
-    pub const fn new(chat: Arc<dyn Chat>, temperature: f32, prompts: Prompts) -> Self {
+    pub const fn new(chat: Arc<dyn ChatModel>, temperature: f32, prompts: Prompts) -> Self {
         Self { chat, temperature, prompts }
     }
 
-    fn request(&self, brief: &Brief) -> ChatRequest {
+    fn request(&self, brief: &SummaryRequest) -> ChatRequest {
         let prompt =
             self.prompts.get(&brief.strategy).map_or_else(|| prompt::text(brief.strategy), String::as_str);
         let messages = vec![
@@ -60,11 +60,15 @@ impl Summarizer for ModelSummarizer {
         self.chat.is_remote()
     }
 
-    fn summarise(&self, brief: &Brief) -> Result<NodeContent, ProviderError> {
+    fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError> {
         self.summarise_metered(brief, &Unmetered)
     }
 
-    fn summarise_metered(&self, brief: &Brief, meter: &dyn Meter) -> Result<NodeContent, ProviderError> {
+    fn summarise_metered(
+        &self,
+        brief: &SummaryRequest,
+        meter: &dyn Meter,
+    ) -> Result<NodeContent, ProviderError> {
         let chat = Metered { chat: &*self.chat, meter };
         let source = brief.facts();
         let mut request = self.request(brief);
@@ -77,7 +81,7 @@ impl Summarizer for ModelSummarizer {
             ChatMessage::new(Role::Assistant, preview(&reply.text, ask::QUOTED_CHARS)),
             ChatMessage::new(Role::User, ask::again(&why)),
         ]);
-        if reply.end == End::Cut {
+        if reply.end == FinishReason::Truncated {
             request.max_tokens = request.max_tokens.map(|most| most * 2);
         }
         let second = chat.complete(&request)?;
@@ -87,7 +91,7 @@ impl Summarizer for ModelSummarizer {
         taken.or_else(|again| take_part(&second).or_else(|_| take_part(&reply)).map_err(|_| again)).map_err(
             |again| {
                 let reason = format!("{} wrote nothing that can be used: {why}; then: {again}", self.name());
-                ProviderError::new(reason, Advice::StandIn)
+                ProviderError::new(reason, RetryAdvice::UseFallback)
             },
         )
     }
@@ -97,21 +101,21 @@ impl Summarizer for ModelSummarizer {
 fn take(
     reply: &ChatReply,
     said: Option<NodeContent>,
-    brief: &Brief,
+    brief: &SummaryRequest,
     source: &Facts,
 ) -> Result<NodeContent, String> {
-    if reply.end == End::Declined {
+    if reply.end == FinishReason::Declined {
         return Err(format!("the model declined: {:?}", preview(&reply.text, 80)));
     }
     let Some(mut content) = said else {
-        let why = if reply.end == End::Cut {
+        let why = if reply.end == FinishReason::Truncated {
             "the answer was too long and was cut"
         } else {
             "the answer has no summary"
         };
         return Err(why.to_owned());
     };
-    let is_grounded = |item: &String| source.sort(&Facts::of(item)).1.is_empty();
+    let is_grounded = |item: &String| source.partition_known(&Facts::of(item)).1.is_empty();
     let points = [
         &mut content.key_findings,
         &mut content.decisions,

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use treering_core::brief::{Passage, Said};
 use treering_core::chat::Usage;
 use treering_core::node::Level;
 use treering_core::policy::Length;
 use treering_core::redact::Redactions;
-use treering_core::spend::Booking;
+use treering_core::spend::Reservation;
+use treering_core::summary_request::{MessagePassage, Passage};
 use treering_core::{Json, Timestamp};
 
 use super::*;
@@ -16,7 +16,7 @@ use super::*;
 /// Answers with these texts, one after the other, and keeps what it was asked.
 struct Script(Mutex<VecDeque<String>>, Mutex<Vec<ChatRequest>>);
 
-impl Chat for Script {
+impl ChatModel for Script {
     fn name(&self) -> &str {
         "script/1"
     }
@@ -27,8 +27,8 @@ impl Chat for Script {
 
     fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ProviderError> {
         self.1.lock().unwrap().push(request.clone());
-        let text = self.0.lock().unwrap().pop_front().ok_or_else(|| ProviderError::passing("over"))?;
-        Ok(ChatReply { text, usage: Usage::of_call(100, 10), ..ChatReply::default() })
+        let text = self.0.lock().unwrap().pop_front().ok_or_else(|| ProviderError::transient("over"))?;
+        Ok(ChatReply { text, usage: Usage::for_call(100, 10), ..ChatReply::default() })
     }
 
     fn stream(&self, request: &ChatRequest, _: &mut dyn FnMut(&str)) -> Result<ChatReply, ProviderError> {
@@ -36,10 +36,16 @@ impl Chat for Script {
     }
 }
 
-fn brief(text: &str) -> Brief {
+fn brief(text: &str) -> SummaryRequest {
     let at = Timestamp::from_micros(1_765_000_000_000_000);
-    let said = Said { role: Role::User, author: Some("Ana".into()), at, text: text.into() };
-    Brief::new(Level::FIRST, Strategy::Detailed, Length::Keep(0.5), true, vec![Passage::Said(said)])
+    let said = MessagePassage { role: Role::User, author: Some("Ana".into()), at, text: text.into() };
+    SummaryRequest::new(
+        Level::FIRST,
+        Strategy::Detailed,
+        Length::Keep(0.5),
+        true,
+        vec![Passage::Message(said)],
+    )
 }
 
 const SAID: &str = "Ana put the gauge of Kerzavel into src/tide.rs on 9 December 2025. It reads every 20 minutes and \
@@ -53,8 +59,8 @@ const INVENTED: &str =
 fn summarise(answers: &[&str]) -> (Result<NodeContent, ProviderError>, Vec<ChatRequest>) {
     let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
     let chat = Arc::new(Script(Mutex::new(answers), Mutex::default()));
-    let summarizer = ModelSummarizer::new(Arc::clone(&chat) as Arc<dyn Chat>, 0.3, Prompts::new());
-    let content = summarizer.summarise(&brief(SAID));
+    let summarizer = ModelSummarizer::new(Arc::clone(&chat) as Arc<dyn ChatModel>, 0.3, Prompts::new());
+    let content = summarizer.summarize(&brief(SAID));
     let asked = chat.1.lock().unwrap().clone();
     (content, asked)
 }
@@ -107,7 +113,7 @@ fn then_somebody_else_has_to_write_it() {
     let (content, asked) = summarise(&[INVENTED, "{}"]);
     let error = content.unwrap_err();
     assert_eq!(asked.len(), 2);
-    assert_eq!(error.advice, Advice::StandIn);
+    assert_eq!(error.advice, RetryAdvice::UseFallback);
     for word in ["script/1", "Paris", "no summary"] {
         assert!(error.reason.contains(word), "{error}");
     }
@@ -125,31 +131,31 @@ fn who_cannot_come_to_an_end_is_taken_at_what_was_whole() {
 
 #[test]
 fn a_provider_that_fails_is_not_stood_in_for_here() {
-    assert_eq!(summarise(&[]).0.unwrap_err().advice, Advice::Retry);
+    assert_eq!(summarise(&[]).0.unwrap_err().advice, RetryAdvice::Retry);
 }
 
 #[test]
 fn a_prompt_of_ones_own_takes_the_place_of_ours() {
     let chat = Arc::new(Script(Mutex::new([GOOD.to_owned()].into()), Mutex::default()));
     let prompts = Prompts::from([(Strategy::Detailed, "Raconte en français.".to_owned())]);
-    let summarizer = ModelSummarizer::new(Arc::clone(&chat) as Arc<dyn Chat>, 0.3, prompts);
-    summarizer.summarise(&brief(SAID)).unwrap();
+    let summarizer = ModelSummarizer::new(Arc::clone(&chat) as Arc<dyn ChatModel>, 0.3, prompts);
+    summarizer.summarize(&brief(SAID)).unwrap();
     assert!(chat.1.lock().unwrap()[0].messages[0].text.starts_with("Raconte en français."));
 }
 
 /// Lets so many calls pass, and counts what they took.
-struct Purse(Mutex<(u32, Usage)>);
+struct CountingMeter(Mutex<(u32, Usage)>);
 
-impl Meter for Purse {
-    fn book(&self, model: &str, most: Usage) -> Result<Booking, ProviderError> {
+impl Meter for CountingMeter {
+    fn reserve_usage(&self, model: &str, most: Usage) -> Result<Reservation, ProviderError> {
         assert_eq!(model, "script/1");
         assert!(most.tokens_in > 100 && most.tokens_out > 10, "{most:?}");
         let mut state = self.0.lock().unwrap();
-        state.0 = state.0.checked_sub(1).ok_or_else(|| ProviderError::lasting("no more"))?;
-        Unmetered.book(model, most)
+        state.0 = state.0.checked_sub(1).ok_or_else(|| ProviderError::permanent("no more"))?;
+        Unmetered.reserve_usage(model, most)
     }
 
-    fn settle(&self, _: Booking, took: Usage, _: &Redactions) {
+    fn settle(&self, _: Reservation, took: Usage, _: &Redactions) {
         self.0.lock().unwrap().1 += took;
     }
 }
@@ -160,7 +166,7 @@ fn every_call_is_asked_for_and_accounted() {
         let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
         let chat = Arc::new(Script(Mutex::new(answers), Mutex::default()));
         let summarizer = ModelSummarizer::new(chat, 0.3, Prompts::new());
-        let purse = Purse(Mutex::new((calls, Usage::default())));
+        let purse = CountingMeter(Mutex::new((calls, Usage::default())));
         let content = summarizer.summarise_metered(&brief(SAID), &purse);
         (content.map(drop), purse.0.into_inner().unwrap().1)
     };
@@ -168,11 +174,11 @@ fn every_call_is_asked_for_and_accounted() {
         |calls: u32| Usage { calls, tokens_in: 100 * u64::from(calls), tokens_out: 10 * u64::from(calls) };
     assert_eq!(summarise(9, &[GOOD]), (Ok(()), usage(1)));
     assert_eq!(summarise(9, &[INVENTED, GOOD]), (Ok(()), usage(2)));
-    assert_eq!(summarise(1, &[INVENTED, GOOD]), (Err(ProviderError::lasting("no more")), usage(1)));
-    assert_eq!(summarise(0, &[GOOD]), (Err(ProviderError::lasting("no more")), usage(0)));
+    assert_eq!(summarise(1, &[INVENTED, GOOD]), (Err(ProviderError::permanent("no more")), usage(1)));
+    assert_eq!(summarise(0, &[GOOD]), (Err(ProviderError::permanent("no more")), usage(0)));
     assert_eq!(
         summarise(9, &[]),
-        (Err(ProviderError::passing("over")), usage(0)),
+        (Err(ProviderError::transient("over")), usage(0)),
         "what failed costs nothing"
     );
 }

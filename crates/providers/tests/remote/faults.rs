@@ -3,20 +3,26 @@
 use std::time::Duration;
 
 use serde_json::json;
-use treering_core::chat::{ChatMessage, ChatRequest, End, Usage};
-use treering_core::{Advice, ProviderError, Role};
+use treering_core::chat::{ChatMessage, ChatRequest, FinishReason, Usage};
+use treering_core::{ProviderError, RetryAdvice, Role};
 use treering_providers::http::Client;
-use treering_providers::remote::{self, Wire};
-use treering_testkit::fault_server::{Act, FaultServer};
+use treering_providers::remote::{self, ApiProtocol};
+use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
 use super::{Till, chat, embedder, endpoint, fixture, question};
 
-const WIRES: [Wire; 5] = [Wire::OpenAi, Wire::Anthropic, Wire::Gemini, Wire::Ollama, Wire::Compatible];
+const WIRES: [ApiProtocol; 5] = [
+    ApiProtocol::OpenAi,
+    ApiProtocol::Anthropic,
+    ApiProtocol::Gemini,
+    ApiProtocol::Ollama,
+    ApiProtocol::Compatible,
+];
 
 /// Those that give vectors.
-const VECTOR_WIRES: [Wire; 3] = [Wire::OpenAi, Wire::Gemini, Wire::Ollama];
+const VECTOR_WIRES: [ApiProtocol; 3] = [ApiProtocol::OpenAi, ApiProtocol::Gemini, ApiProtocol::Ollama];
 
-fn complete(wire: Wire, act: Act) -> ProviderError {
+fn complete(wire: ApiProtocol, act: ScriptedResponse) -> ProviderError {
     let server = FaultServer::start([act]);
     chat(wire, &server).complete(&question()).unwrap_err()
 }
@@ -25,11 +31,14 @@ fn complete(wire: Wire, act: Act) -> ProviderError {
 fn a_provider_in_a_hurry_says_when_to_come_back() {
     for wire in WIRES {
         let after = |value: &str| vec![("retry-after", value.to_owned())];
-        let error = complete(wire, Act::Answer(429, after("7"), "{}".into()));
-        assert_eq!(error.advice, Advice::RetryAfter(7000), "{error}");
-        let error = complete(wire, Act::Answer(503, after("Fri, 31 Dec 1999 23:59:59 GMT"), String::new()));
-        assert_eq!(error.advice, Advice::RetryAfter(0), "{error}");
-        assert_eq!(complete(wire, Act::refuse(429, "")).advice, Advice::Retry);
+        let error = complete(wire, ScriptedResponse::Answer(429, after("7"), "{}".into()));
+        assert_eq!(error.advice, RetryAdvice::RetryAfter(7000), "{error}");
+        let error = complete(
+            wire,
+            ScriptedResponse::Answer(503, after("Fri, 31 Dec 1999 23:59:59 GMT"), String::new()),
+        );
+        assert_eq!(error.advice, RetryAdvice::RetryAfter(0), "{error}");
+        assert_eq!(complete(wire, ScriptedResponse::refuse(429, "")).advice, RetryAdvice::Retry);
     }
 }
 
@@ -37,11 +46,18 @@ fn a_provider_in_a_hurry_says_when_to_come_back() {
 fn what_may_pass_is_tried_again_and_what_lasts_is_not() {
     for wire in WIRES {
         for status in [500, 502, 529] {
-            assert_eq!(complete(wire, Act::refuse(status, "oops")).advice, Advice::Retry, "{status}");
+            assert_eq!(
+                complete(wire, ScriptedResponse::refuse(status, "oops")).advice,
+                RetryAdvice::Retry,
+                "{status}"
+            );
         }
         for status in [400, 401, 403, 404, 307] {
-            let error = complete(wire, Act::refuse(status, r#"{"error": {"message": "no such thing"}}"#));
-            assert_eq!(error.advice, Advice::GiveUp, "{error}");
+            let error = complete(
+                wire,
+                ScriptedResponse::refuse(status, r#"{"error": {"message": "no such thing"}}"#),
+            );
+            assert_eq!(error.advice, RetryAdvice::GiveUp, "{error}");
             assert!(
                 error.reason.contains("no such thing") && error.reason.contains("request treering-"),
                 "{error}"
@@ -53,38 +69,43 @@ fn what_may_pass_is_tried_again_and_what_lasts_is_not() {
 #[test]
 fn a_provider_that_hangs_is_not_waited_for_and_may_have_read_what_it_was_sent() {
     for wire in WIRES {
-        let error = complete(wire, Act::Hang(Duration::from_secs(20)));
-        assert_eq!(error.advice, Advice::Retry, "{error}");
+        let error = complete(wire, ScriptedResponse::Hang(Duration::from_secs(20)));
+        assert_eq!(error.advice, RetryAdvice::Retry, "{error}");
         assert!(error.reason.contains("in time"), "{error}");
         let call = error.call.unwrap();
-        assert_eq!((call.is_charged, call.usage), (true, Usage::of_call(question().rough_tokens(), 0)));
+        assert_eq!((call.is_charged, call.usage), (true, Usage::for_call(question().estimated_tokens(), 0)));
     }
     for wire in VECTOR_WIRES {
-        let server = FaultServer::start([Act::Hang(Duration::from_secs(20))]);
+        let server = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(20))]);
         let till = Till::default();
         let error = embedder(wire, &server, Some(3)).embed_metered(&["one"], &till).unwrap_err();
-        assert!(error.advice == Advice::Retry && error.reason.contains("in time"), "{error}");
-        assert_eq!(till.0.into_inner().unwrap().0, Usage::of_call(1, 0));
+        assert!(error.advice == RetryAdvice::Retry && error.reason.contains("in time"), "{error}");
+        assert_eq!(till.0.into_inner().unwrap().0, Usage::for_call(1, 0));
     }
 }
 
 #[test]
 fn a_broken_connection_is_mended_at_once() {
-    let server = FaultServer::start([Act::Drop, Act::Drop, Act::json(&fixture("openai-chat.json"))]);
-    assert!(chat(Wire::OpenAi, &server).complete(&question()).is_ok());
+    let server = FaultServer::start([
+        ScriptedResponse::Drop,
+        ScriptedResponse::Drop,
+        ScriptedResponse::json(&fixture("openai-chat.json")),
+    ]);
+    assert!(chat(ApiProtocol::OpenAi, &server).complete(&question()).is_ok());
     let asked = server.asked();
     assert_eq!(asked.len(), 3);
     assert_eq!(asked[0].header("x-client-request-id"), asked[2].header("x-client-request-id"));
-    let error = complete(Wire::OpenAi, Act::Drop);
-    assert_eq!(error.advice, Advice::Retry, "{error}");
+    let error = complete(ApiProtocol::OpenAi, ScriptedResponse::Drop);
+    assert_eq!(error.advice, RetryAdvice::Retry, "{error}");
 }
 
 #[test]
 fn nobody_there_may_pass() {
     let mut nowhere = endpoint(&FaultServer::start([]));
     nowhere.base_url = "http://127.0.0.1:9".into();
-    let error = remote::chat(Wire::OpenAi, Client::new(nowhere), "m").complete(&question()).unwrap_err();
-    assert_eq!(error.advice, Advice::Retry, "{error}");
+    let error =
+        remote::chat(ApiProtocol::OpenAi, Client::new(nowhere), "m").complete(&question()).unwrap_err();
+    assert_eq!(error.advice, RetryAdvice::Retry, "{error}");
     assert!(!error.call.unwrap().is_charged, "nobody can have read it");
 }
 
@@ -94,12 +115,12 @@ fn answers_that_cannot_be_used_are_errors() {
         for body in
             ["", "{\"choices\": [", "<html>", "{}", "[]", "null", "{\"choices\": [], \"content\": []}"]
         {
-            let error = complete(wire, Act::json(body));
-            assert_eq!(error.advice, Advice::Retry, "{wire:?} {body}: {error}");
+            let error = complete(wire, ScriptedResponse::json(body));
+            assert_eq!(error.advice, RetryAdvice::Retry, "{wire:?} {body}: {error}");
             assert!(error.reason.starts_with("test: "), "{error}");
         }
-        let error = complete(wire, Act::Cut("{\"choices\": [".into()));
-        assert_eq!(error.advice, Advice::Retry, "{error}");
+        let error = complete(wire, ScriptedResponse::Cut("{\"choices\": [".into()));
+        assert_eq!(error.advice, RetryAdvice::Retry, "{error}");
     }
 }
 
@@ -116,28 +137,32 @@ fn a_stream_that_breaks_off_is_an_error() {
         let whole = fixture(stream);
         let half = whole[..whole.find("every").unwrap()].to_owned();
         let line_end = half.rfind('\n').unwrap() + 1;
-        for act in [Act::Cut(half.clone()), Act::events(&half), Act::events(&half[..line_end])] {
+        for act in [
+            ScriptedResponse::Cut(half.clone()),
+            ScriptedResponse::events(&half),
+            ScriptedResponse::events(&half[..line_end]),
+        ] {
             let server = FaultServer::start([act]);
             let mut heard = String::new();
             let error =
                 chat(wire, &server).stream(&question(), &mut |piece| heard.push_str(piece)).unwrap_err();
-            assert_eq!(error.advice, Advice::Retry, "{wire:?}: {error}");
+            assert_eq!(error.advice, RetryAdvice::Retry, "{wire:?}: {error}");
             assert_eq!(heard, "The gauge reads ", "{wire:?}");
             assert_eq!(server.asked().len(), 1, "what was heard is not said again");
         }
     }
     let overloaded = json!({"error": {"type": "overloaded_error", "message": "Overloaded"}});
-    let server = FaultServer::start([Act::events(&format!("data: {overloaded}\n\n"))]);
-    let error = chat(Wire::Anthropic, &server).stream(&question(), &mut |_| ()).unwrap_err();
+    let server = FaultServer::start([ScriptedResponse::events(&format!("data: {overloaded}\n\n"))]);
+    let error = chat(ApiProtocol::Anthropic, &server).stream(&question(), &mut |_| ()).unwrap_err();
     assert!(error.reason.contains("Overloaded"), "{error}");
 }
 
 /// An answer with these vectors.
-fn vectors(wire: Wire, vectors: &[serde_json::Value]) -> serde_json::Value {
+fn vectors(wire: ApiProtocol, vectors: &[serde_json::Value]) -> serde_json::Value {
     let named = |name: &str| vectors.iter().map(|vector| json!({ name: vector })).collect::<Vec<_>>();
     match wire {
-        Wire::Gemini => json!({ "embeddings": named("values") }),
-        Wire::Ollama => json!({ "embeddings": vectors }),
+        ApiProtocol::Gemini => json!({ "embeddings": named("values") }),
+        ApiProtocol::Ollama => json!({ "embeddings": vectors }),
         _ => json!({ "data": named("embedding") }),
     }
 }
@@ -146,28 +171,30 @@ fn vectors(wire: Wire, vectors: &[serde_json::Value]) -> serde_json::Value {
 fn vectors_that_cannot_be_used_are_errors() {
     let whole = json!([1.0, 0.0, 0.0]);
     for wire in VECTOR_WIRES {
-        let check = |second: Act, advice: Advice, words: &str| {
-            let server =
-                FaultServer::start([Act::json(&vectors(wire, std::slice::from_ref(&whole))), second]);
+        let check = |second: ScriptedResponse, advice: RetryAdvice, words: &str| {
+            let server = FaultServer::start([
+                ScriptedResponse::json(&vectors(wire, std::slice::from_ref(&whole))),
+                second,
+            ]);
             let embedder = embedder(wire, &server, None);
             embedder.embed(&["one"]).unwrap();
             let error = embedder.embed(&["two"]).unwrap_err();
             assert_eq!(error.advice, advice, "{wire:?}: {error}");
             assert!(error.reason.contains(words), "{wire:?}: {error}");
         };
-        let row = |numbers: serde_json::Value| Act::json(&vectors(wire, &[numbers]));
-        check(row(json!([1.0, 0.0])), Advice::GiveUp, "2 numbers, not 3");
-        check(row(json!([])), Advice::Retry, "empty");
-        check(row(json!([0.0, 0.0, 0.0])), Advice::Retry, "without length");
-        check(row(json!("abc")), Advice::Retry, "empty");
-        check(Act::json(&vectors(wire, &[])), Advice::Retry, "0 vectors for 1 texts");
-        check(Act::json("{}"), Advice::Retry, "without vectors");
-        check(Act::json("{\"data\": ["), Advice::Retry, "no JSON");
-        check(Act::Cut("{\"data\": [".into()), Advice::Retry, "");
-        check(Act::refuse(500, "oops"), Advice::Retry, "500");
+        let row = |numbers: serde_json::Value| ScriptedResponse::json(&vectors(wire, &[numbers]));
+        check(row(json!([1.0, 0.0])), RetryAdvice::GiveUp, "2 numbers, not 3");
+        check(row(json!([])), RetryAdvice::Retry, "empty");
+        check(row(json!([0.0, 0.0, 0.0])), RetryAdvice::Retry, "without length");
+        check(row(json!("abc")), RetryAdvice::Retry, "empty");
+        check(ScriptedResponse::json(&vectors(wire, &[])), RetryAdvice::Retry, "0 vectors for 1 texts");
+        check(ScriptedResponse::json("{}"), RetryAdvice::Retry, "without vectors");
+        check(ScriptedResponse::json("{\"data\": ["), RetryAdvice::Retry, "no JSON");
+        check(ScriptedResponse::Cut("{\"data\": [".into()), RetryAdvice::Retry, "");
+        check(ScriptedResponse::refuse(500, "oops"), RetryAdvice::Retry, "500");
         check(
-            Act::Answer(429, vec![("retry-after", "7".into())], "{}".into()),
-            Advice::RetryAfter(7000),
+            ScriptedResponse::Answer(429, vec![("retry-after", "7".into())], "{}".into()),
+            RetryAdvice::RetryAfter(7000),
             "429",
         );
     }
@@ -177,10 +204,12 @@ fn vectors_that_cannot_be_used_are_errors() {
 fn many_texts_go_in_the_batches_that_gemini_takes() {
     let mut numbers = vec![0.0; 3072];
     numbers[7] = 1.0;
-    let answer = |texts: usize| Act::json(&vectors(Wire::Gemini, &vec![json!(numbers); texts]));
+    let answer =
+        |texts: usize| ScriptedResponse::json(&vectors(ApiProtocol::Gemini, &vec![json!(numbers); texts]));
     let server = FaultServer::start([answer(100), answer(100), answer(30)]);
     let embedder =
-        remote::embedder(Wire::Gemini, Client::new(endpoint(&server)), "gemini-embedding-001", None).unwrap();
+        remote::embedder(ApiProtocol::Gemini, Client::new(endpoint(&server)), "gemini-embedding-001", None)
+            .unwrap();
     assert_eq!(embedder.dims(), 3072, "known without asking");
     let texts: Vec<String> = (0..230).map(|number| format!("text {number}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -197,22 +226,22 @@ fn many_texts_go_in_the_batches_that_gemini_takes() {
 fn what_an_answer_took_is_known_though_it_cannot_be_used() {
     let thought = json!({"choices": [{"message": {"content": ""}, "finish_reason": "length"}],
         "usage": {"prompt_tokens": 200, "completion_tokens": 3000}});
-    let server = FaultServer::start([Act::json(&thought)]);
-    let reply = chat(Wire::OpenAi, &server).complete(&question()).unwrap();
-    assert_eq!((reply.end, reply.usage), (End::Cut, Usage::of_call(200, 3000)));
+    let server = FaultServer::start([ScriptedResponse::json(&thought)]);
+    let reply = chat(ApiProtocol::OpenAi, &server).complete(&question()).unwrap();
+    assert_eq!((reply.end, reply.usage), (FinishReason::Truncated, Usage::for_call(200, 3000)));
     let silent = json!({"choices": [{"message": {"content": ""}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 200, "completion_tokens": 1}});
-    let call = complete(Wire::OpenAi, Act::json(&silent)).call.unwrap();
-    assert_eq!((call.is_charged, call.usage), (true, Usage::of_call(200, 1)));
+    let call = complete(ApiProtocol::OpenAi, ScriptedResponse::json(&silent)).call.unwrap();
+    assert_eq!((call.is_charged, call.usage), (true, Usage::for_call(200, 1)));
 
     let whole = fixture("anthropic-chat.events");
     let half = whole[..whole.find("every").unwrap()].to_owned();
-    let server = FaultServer::start([Act::Cut(half)]);
-    let error = chat(Wire::Anthropic, &server).stream(&question(), &mut |_| ()).unwrap_err();
+    let server = FaultServer::start([ScriptedResponse::Cut(half)]);
+    let error = chat(ApiProtocol::Anthropic, &server).stream(&question(), &mut |_| ()).unwrap_err();
     let call = error.call.unwrap();
     assert!(call.is_charged && call.usage.calls == 1 && call.usage.tokens_in > 0, "{call:?}");
     assert!(
-        !complete(Wire::OpenAi, Act::refuse(500, "")).call.unwrap().is_charged,
+        !complete(ApiProtocol::OpenAi, ScriptedResponse::refuse(500, "")).call.unwrap().is_charged,
         "a refusal costs nothing"
     );
 }
@@ -221,10 +250,11 @@ fn what_an_answer_took_is_known_though_it_cannot_be_used() {
 fn a_model_that_declines_says_so() {
     let declined =
         json!({"choices": [{"message": {"content": null, "refusal": "No."}, "finish_reason": "stop"}]});
-    let server = FaultServer::start([Act::json(&declined)]);
-    assert_eq!(chat(Wire::OpenAi, &server).complete(&question()).unwrap().end, End::Declined);
-    let server = FaultServer::start([Act::json(&json!({"promptFeedback": {"blockReason": "SAFETY"}}))]);
-    assert_eq!(chat(Wire::Gemini, &server).complete(&question()).unwrap().end, End::Declined);
+    let server = FaultServer::start([ScriptedResponse::json(&declined)]);
+    assert_eq!(chat(ApiProtocol::OpenAi, &server).complete(&question()).unwrap().end, FinishReason::Declined);
+    let server =
+        FaultServer::start([ScriptedResponse::json(&json!({"promptFeedback": {"blockReason": "SAFETY"}}))]);
+    assert_eq!(chat(ApiProtocol::Gemini, &server).complete(&question()).unwrap().end, FinishReason::Declined);
 }
 
 #[test]
@@ -232,16 +262,16 @@ fn secrets_stay_here() {
     let secret = "sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x";
     let request = ChatRequest::new(vec![ChatMessage::new(Role::User, format!("The key is {secret}."))]);
     for wire in WIRES {
-        let server = FaultServer::start([Act::refuse(500, "")]);
+        let server = FaultServer::start([ScriptedResponse::refuse(500, "")]);
         drop(chat(wire, &server).complete(&request));
         assert!(!server.asked()[0].body.contains(secret), "{wire:?}");
     }
-    let server = FaultServer::start([Act::json(&fixture("openai-chat.json"))]);
-    let reply = chat(Wire::OpenAi, &server).complete(&request).unwrap();
+    let server = FaultServer::start([ScriptedResponse::json(&fixture("openai-chat.json"))]);
+    let reply = chat(ApiProtocol::OpenAi, &server).complete(&request).unwrap();
     assert_eq!(reply.redacted.to_string(), "1 × API key");
-    drop(embedder(Wire::OpenAi, &server, None).embed(&[secret]));
+    drop(embedder(ApiProtocol::OpenAi, &server, None).embed(&[secret]));
     assert!(!server.asked()[1].body.contains(secret));
     let open = treering_providers::http::Endpoint { redact: false, ..endpoint(&server) };
-    drop(remote::chat(Wire::OpenAi, Client::new(open), "m").complete(&request));
+    drop(remote::chat(ApiProtocol::OpenAi, Client::new(open), "m").complete(&request));
     assert!(server.asked()[2].body.contains(secret), "by choice only");
 }

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use treering_core::chat::{ChatMessage, ChatRequest, Schema, Usage};
 use treering_core::redact::Redactions;
-use treering_core::spend::{Booking, Unmetered};
-use treering_core::{Chat, Embedder, Json, Meter, ProviderError, Role};
-use treering_providers::http::{Client, Endpoint, Key};
-use treering_providers::remote::{self, Wire};
+use treering_core::spend::{Reservation, Unmetered};
+use treering_core::{ChatModel, Embedder, Json, Meter, ProviderError, Role};
+use treering_providers::http::{Client, Credential, Endpoint};
+use treering_providers::remote::{self, ApiProtocol};
 use treering_testkit::fault_server::FaultServer;
 
 /// A key that must never show.
@@ -26,17 +26,17 @@ fn fixture(name: &str) -> String {
 
 fn endpoint(server: &FaultServer) -> Endpoint {
     let mut endpoint = Endpoint::new("test", server.url());
-    endpoint.key = Some(Key::new(KEY));
+    endpoint.key = Some(Credential::new(KEY));
     endpoint.timeout = Duration::from_millis(600);
     endpoint.connect_timeout = Duration::from_millis(400);
     endpoint
 }
 
-fn chat(wire: Wire, server: &FaultServer) -> Arc<dyn Chat> {
+fn chat(wire: ApiProtocol, server: &FaultServer) -> Arc<dyn ChatModel> {
     remote::chat(wire, Client::new(endpoint(server)), "m-1")
 }
 
-fn embedder(wire: Wire, server: &FaultServer, dims: Option<usize>) -> Arc<dyn Embedder> {
+fn embedder(wire: ApiProtocol, server: &FaultServer, dims: Option<usize>) -> Arc<dyn Embedder> {
     remote::embedder(wire, Client::new(endpoint(server)), "e-1", dims).unwrap()
 }
 
@@ -45,12 +45,12 @@ fn embedder(wire: Wire, server: &FaultServer, dims: Option<usize>) -> Arc<dyn Em
 struct Till(Mutex<(Usage, Redactions)>);
 
 impl Meter for Till {
-    fn book(&self, model: &str, most: Usage) -> Result<Booking, ProviderError> {
+    fn reserve_usage(&self, model: &str, most: Usage) -> Result<Reservation, ProviderError> {
         assert!(most.tokens_in > 0, "{most:?}");
-        Unmetered.book(model, most)
+        Unmetered.reserve_usage(model, most)
     }
 
-    fn settle(&self, _: Booking, took: Usage, redacted: &Redactions) {
+    fn settle(&self, _: Reservation, took: Usage, redacted: &Redactions) {
         let mut till = self.0.lock().unwrap();
         till.0 += took;
         till.1.add(redacted);

@@ -2,24 +2,27 @@
 
 use serde_json::{Value, json};
 use treering_core::Json;
-use treering_core::chat::{ChatReply, ChatRequest, End, Schema, Usage};
-use treering_providers::remote::Wire;
-use treering_testkit::fault_server::{Act, FaultServer};
+use treering_core::chat::{ChatReply, ChatRequest, FinishReason, Schema, Usage};
+use treering_providers::remote::ApiProtocol;
+use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
 use super::{KEY, Till, chat, embedder, fixture, question};
 
 fn expected() -> ChatReply {
     ChatReply {
         text: "The gauge reads every 20 minutes.".into(),
-        end: End::Complete,
+        end: FinishReason::Complete,
         usage: Usage { calls: 1, tokens_in: 19, tokens_out: 10 },
         ..ChatReply::default()
     }
 }
 
 /// Has a model answer whole and in pieces, and gives what it was asked for the whole answer.
-fn check(wire: Wire, whole: &str, pieces: &str, path: &str, stream_path: &str) -> Value {
-    let server = FaultServer::start([Act::json(&fixture(whole)), Act::events(&fixture(pieces))]);
+fn check(wire: ApiProtocol, whole: &str, pieces: &str, path: &str, stream_path: &str) -> Value {
+    let server = FaultServer::start([
+        ScriptedResponse::json(&fixture(whole)),
+        ScriptedResponse::events(&fixture(pieces)),
+    ]);
     let chat = chat(wire, &server);
     assert_eq!(chat.name(), "test/m-1");
     assert_eq!(chat.complete(&question()).unwrap(), expected());
@@ -37,7 +40,7 @@ fn check(wire: Wire, whole: &str, pieces: &str, path: &str, stream_path: &str) -
 #[test]
 fn openai() {
     let path = "/chat/completions";
-    let body = check(Wire::OpenAi, "openai-chat.json", "openai-chat.events", path, path);
+    let body = check(ApiProtocol::OpenAi, "openai-chat.json", "openai-chat.events", path, path);
     assert_eq!(body["model"], "m-1");
     assert_eq!(body["messages"][0], json!({"role": "system", "content": "Be short."}));
     assert_eq!(body["messages"][2]["role"], "assistant");
@@ -45,7 +48,7 @@ fn openai() {
     assert_eq!(body["response_format"]["type"], "json_schema");
     assert_eq!(body["response_format"]["json_schema"]["strict"], true);
     assert_eq!(body["response_format"]["json_schema"]["schema"]["type"], "object");
-    let older = check(Wire::Compatible, "openai-chat.json", "openai-chat.events", path, path);
+    let older = check(ApiProtocol::Compatible, "openai-chat.json", "openai-chat.events", path, path);
     assert_eq!((&older["max_tokens"], older.get("max_completion_tokens")), (&json!(50), None));
 }
 
@@ -53,24 +56,25 @@ fn openai() {
 fn a_refusal_that_is_streamed_is_one() {
     let refusal = json!({"choices": [{"delta": {"refusal": "No."}}]});
     let last = json!({"choices": [{"delta": {}, "finish_reason": "stop"}]});
-    let server =
-        FaultServer::start([Act::events(&format!("data: {refusal}\n\ndata: {last}\n\ndata: [DONE]\n"))]);
-    let reply = chat(Wire::OpenAi, &server).stream(&question(), &mut |_| ()).unwrap();
-    assert_eq!((reply.text.as_str(), reply.end), ("No.", End::Declined));
+    let server = FaultServer::start([ScriptedResponse::events(&format!(
+        "data: {refusal}\n\ndata: {last}\n\ndata: [DONE]\n"
+    ))]);
+    let reply = chat(ApiProtocol::OpenAi, &server).stream(&question(), &mut |_| ()).unwrap();
+    assert_eq!((reply.text.as_str(), reply.end), ("No.", FinishReason::Declined));
 }
 
 #[test]
 fn what_a_server_does_not_count_is_estimated() {
     let answer = json!({"choices": [{"message": {"content": "Every 20 minutes."}, "finish_reason": "stop"}]});
-    let server = FaultServer::start([Act::json(&answer)]);
-    let usage = chat(Wire::Compatible, &server).complete(&question()).unwrap().usage;
-    assert_eq!(usage, Usage { calls: 1, tokens_in: question().rough_tokens(), tokens_out: 5 });
+    let server = FaultServer::start([ScriptedResponse::json(&answer)]);
+    let usage = chat(ApiProtocol::Compatible, &server).complete(&question()).unwrap().usage;
+    assert_eq!(usage, Usage { calls: 1, tokens_in: question().estimated_tokens(), tokens_out: 5 });
 }
 
 #[test]
 fn anthropic() {
     let path = "/v1/messages";
-    let body = check(Wire::Anthropic, "anthropic-chat.json", "anthropic-chat.events", path, path);
+    let body = check(ApiProtocol::Anthropic, "anthropic-chat.json", "anthropic-chat.events", path, path);
     assert_eq!(body["system"], "Be short.");
     assert_eq!(body["messages"].as_array().unwrap().len(), 3);
     assert_eq!(body["output_config"]["format"]["type"], "json_schema");
@@ -80,7 +84,7 @@ fn anthropic() {
 #[test]
 fn gemini() {
     let (path, stream) = ("/models/m-1:generateContent", "/models/m-1:streamGenerateContent?alt=sse");
-    let body = check(Wire::Gemini, "gemini-chat.json", "gemini-chat.events", path, stream);
+    let body = check(ApiProtocol::Gemini, "gemini-chat.json", "gemini-chat.events", path, stream);
     assert_eq!(body["systemInstruction"]["parts"][0]["text"], "Be short.");
     assert_eq!(body["contents"][1], json!({"role": "model", "parts": [{"text": "What?"}]}));
     let config = &body["generationConfig"];
@@ -93,7 +97,7 @@ fn gemini() {
 #[test]
 fn ollama() {
     let path = "/api/chat";
-    let body = check(Wire::Ollama, "ollama-chat.json", "ollama-chat.lines", path, path);
+    let body = check(ApiProtocol::Ollama, "ollama-chat.json", "ollama-chat.lines", path, path);
     assert_eq!(body["stream"], false);
     assert_eq!(body["format"]["type"], "object");
     assert_eq!(body["options"], json!({"num_ctx": 4096, "num_predict": 50, "temperature": 0.3}));
@@ -102,13 +106,14 @@ fn ollama() {
 #[test]
 fn keys_go_where_each_provider_wants_them() {
     for (wire, header, value) in [
-        (Wire::OpenAi, "authorization", format!("Bearer {KEY}")),
-        (Wire::Compatible, "authorization", format!("Bearer {KEY}")),
-        (Wire::Anthropic, "x-api-key", KEY.to_owned()),
-        (Wire::Gemini, "x-goog-api-key", KEY.to_owned()),
-        (Wire::Ollama, "authorization", format!("Bearer {KEY}")),
+        (ApiProtocol::OpenAi, "authorization", format!("Bearer {KEY}")),
+        (ApiProtocol::Compatible, "authorization", format!("Bearer {KEY}")),
+        (ApiProtocol::Anthropic, "x-api-key", KEY.to_owned()),
+        (ApiProtocol::Gemini, "x-goog-api-key", KEY.to_owned()),
+        (ApiProtocol::Ollama, "authorization", format!("Bearer {KEY}")),
     ] {
-        let server = FaultServer::start([Act::refuse(401, &format!("{{\"error\": \"bad key {KEY}\"}}"))]);
+        let server =
+            FaultServer::start([ScriptedResponse::refuse(401, &format!("{{\"error\": \"bad key {KEY}\"}}"))]);
         let error = chat(wire, &server).complete(&question()).unwrap_err();
         let asked = &server.asked()[0];
         assert_eq!(asked.header(header), Some(value.as_str()), "{wire:?}");
@@ -120,11 +125,11 @@ fn keys_go_where_each_provider_wants_them() {
 #[test]
 fn vectors_of_every_provider_have_length_one_and_their_order() {
     for (wire, answer, path) in [
-        (Wire::OpenAi, "openai-embeddings.json", "/embeddings"),
-        (Wire::Gemini, "gemini-embeddings.json", "/models/e-1:batchEmbedContents"),
-        (Wire::Ollama, "ollama-embeddings.json", "/api/embed"),
+        (ApiProtocol::OpenAi, "openai-embeddings.json", "/embeddings"),
+        (ApiProtocol::Gemini, "gemini-embeddings.json", "/models/e-1:batchEmbedContents"),
+        (ApiProtocol::Ollama, "ollama-embeddings.json", "/api/embed"),
     ] {
-        let server = FaultServer::start([Act::json(&fixture(answer))]);
+        let server = FaultServer::start([ScriptedResponse::json(&fixture(answer))]);
         let embedder = embedder(wire, &server, None);
         let vectors = embedder.embed(&["one", " ", "two"]).unwrap();
         assert_eq!(vectors, [vec![0.6, 0.0, 0.8], vec![0.0; 3], vec![0.0, 1.0, 0.0]], "{wire:?}");
@@ -139,17 +144,20 @@ fn vectors_are_accounted_with_what_was_taken_out() {
     let texts = ["The key is sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x.", "two"];
     let rough = texts.iter().map(|text| text.len() as u64).sum::<u64>().div_ceil(4);
     for (wire, answer, tokens) in [
-        (Wire::OpenAi, "openai-embeddings.json", 8),
+        (ApiProtocol::OpenAi, "openai-embeddings.json", 8),
         // It does not say what it took in this shape.
-        (Wire::Gemini, "gemini-embeddings.json", rough),
-        (Wire::Ollama, "ollama-embeddings.json", 8),
+        (ApiProtocol::Gemini, "gemini-embeddings.json", rough),
+        (ApiProtocol::Ollama, "ollama-embeddings.json", 8),
     ] {
-        let server = FaultServer::start([Act::json(&fixture(answer)), Act::refuse(500, "down")]);
+        let server = FaultServer::start([
+            ScriptedResponse::json(&fixture(answer)),
+            ScriptedResponse::refuse(500, "down"),
+        ]);
         let (embedder, till) = (embedder(wire, &server, None), Till::default());
         embedder.embed_metered(&texts, &till).unwrap();
         assert!(embedder.embed_metered(&texts, &till).is_err());
         let (usage, redacted) = till.0.into_inner().unwrap();
-        assert_eq!(usage, Usage::of_call(tokens, 0), "{wire:?}: what failed costs nothing");
+        assert_eq!(usage, Usage::for_call(tokens, 0), "{wire:?}: what failed costs nothing");
         assert_eq!(redacted.to_string(), "2 × API key", "also of what left and failed");
     }
 }
@@ -157,11 +165,11 @@ fn vectors_are_accounted_with_what_was_taken_out() {
 #[test]
 fn fewer_numbers_are_another_model() {
     for (wire, answer, field) in [
-        (Wire::OpenAi, "openai-embeddings.json", "dimensions"),
-        (Wire::Gemini, "gemini-embeddings.json", "outputDimensionality"),
-        (Wire::Ollama, "ollama-embeddings.json", "dimensions"),
+        (ApiProtocol::OpenAi, "openai-embeddings.json", "dimensions"),
+        (ApiProtocol::Gemini, "gemini-embeddings.json", "outputDimensionality"),
+        (ApiProtocol::Ollama, "ollama-embeddings.json", "dimensions"),
     ] {
-        let server = FaultServer::start([Act::json(&fixture(answer))]);
+        let server = FaultServer::start([ScriptedResponse::json(&fixture(answer))]);
         let embedder = embedder(wire, &server, Some(3));
         assert_eq!((embedder.dims(), embedder.name()), (3, "test/e-1@3"));
         embedder.embed(&["one", "two"]).unwrap();
@@ -172,8 +180,14 @@ fn fewer_numbers_are_another_model() {
 /// Servers that hold a model to a form have it fill the form in from top to bottom.
 #[test]
 fn the_fields_of_a_form_are_in_the_order_they_were_given() {
-    for wire in [Wire::OpenAi, Wire::Anthropic, Wire::Gemini, Wire::Ollama, Wire::Compatible] {
-        let server = FaultServer::start([Act::refuse(500, "down")]);
+    for wire in [
+        ApiProtocol::OpenAi,
+        ApiProtocol::Anthropic,
+        ApiProtocol::Gemini,
+        ApiProtocol::Ollama,
+        ApiProtocol::Compatible,
+    ] {
+        let server = FaultServer::start([ScriptedResponse::refuse(500, "down")]);
         let form = r#"{"type": "object", "additionalProperties": false,
             "properties": {"zeal": {"type": "string"}, "mood": {"type": "string"}, "aim": {"type": "string"}}}"#;
         let schema = Some(Schema { name: "form".into(), json: Json::new(form).unwrap() });
@@ -187,8 +201,8 @@ fn the_fields_of_a_form_are_in_the_order_they_were_given() {
 #[test]
 fn nobody_is_asked_outside_of_the_account() {
     let one = json!({"data": [{"index": 0, "embedding": [0.6, 0.8]}], "usage": {"prompt_tokens": 3}});
-    let server = FaultServer::start([Act::json(&one)]);
-    let (embedder, till) = (embedder(Wire::OpenAi, &server, None), Till::default());
+    let server = FaultServer::start([ScriptedResponse::json(&one)]);
+    let (embedder, till) = (embedder(ApiProtocol::OpenAi, &server, None), Till::default());
     assert_eq!((embedder.dims(), server.asked().len()), (0, 0), "only a vector tells");
     assert_eq!(embedder.embed_metered(&[" ", ""], &till).unwrap(), [[0.0, 0.0], [0.0, 0.0]]);
     assert_eq!((embedder.dims(), server.asked().len()), (2, 1));
@@ -201,26 +215,27 @@ fn nobody_is_asked_outside_of_the_account() {
 fn many_texts_go_in_batches() {
     let answer = |count: usize| {
         let rows: Vec<Value> = (0..count).map(|at| json!({"index": at, "embedding": [at + 1, 0]})).collect();
-        Act::json(&json!({"data": rows}))
+        ScriptedResponse::json(&json!({"data": rows}))
     };
     let server = FaultServer::start([answer(64), answer(64), answer(2)]);
     let texts = vec!["x"; 130];
-    assert_eq!(embedder(Wire::OpenAi, &server, None).embed(&texts).unwrap().len(), 130);
+    assert_eq!(embedder(ApiProtocol::OpenAi, &server, None).embed(&texts).unwrap().len(), 130);
     assert_eq!(server.asked().len(), 3);
 }
 
 #[test]
 fn what_a_server_does_not_take_is_left_out() {
-    let words = |words: &str| Act::refuse(400, &json!({"error": {"message": words}}).to_string());
+    let words =
+        |words: &str| ScriptedResponse::refuse(400, &json!({"error": {"message": words}}).to_string());
     let server = FaultServer::start([
         words(
             "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'.",
         ),
         words("Unsupported value: 'temperature' does not support 0.3 with this model."),
         words("'response_format' of type 'json_schema' is not supported"),
-        Act::json(&fixture("openai-chat.json")),
+        ScriptedResponse::json(&fixture("openai-chat.json")),
     ]);
-    let chat = chat(Wire::Compatible, &server);
+    let chat = chat(ApiProtocol::Compatible, &server);
     assert_eq!(chat.complete(&question()).unwrap(), expected());
     assert_eq!(chat.complete(&question()).unwrap(), expected());
     assert_eq!(server.asked().len(), 5, "it is learned once");
@@ -235,9 +250,9 @@ fn what_a_server_does_not_take_is_left_out() {
 fn an_older_model_of_anthropic_fills_in_a_form() {
     let words = "output_config: structured outputs are not supported by this model";
     let refused = json!({"type": "error", "error": {"type": "invalid_request_error", "message": words}});
-    let answer = Act::json(&fixture("anthropic-tool.json"));
-    let server = FaultServer::start([Act::refuse(400, &refused.to_string()), answer]);
-    let reply = chat(Wire::Anthropic, &server).complete(&question()).unwrap();
+    let answer = ScriptedResponse::json(&fixture("anthropic-tool.json"));
+    let server = FaultServer::start([ScriptedResponse::refuse(400, &refused.to_string()), answer]);
+    let reply = chat(ApiProtocol::Anthropic, &server).complete(&question()).unwrap();
     assert_eq!(reply.text, r#"{"overview":"The gauge reads every 20 minutes."}"#);
     let body: Value = serde_json::from_str(&server.asked()[1].body).unwrap();
     assert_eq!(body["tool_choice"], json!({"type": "tool", "name": "summary"}));

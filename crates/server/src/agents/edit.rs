@@ -48,11 +48,11 @@ pub enum Edit {
 /// Why a file cannot be edited.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Unfit(String);
+pub struct EditError(String);
 
 impl Edit {
     /// The text with this in it.
-    pub fn put_in(&self, text: &str) -> Result<String, Unfit> {
+    pub fn apply(&self, text: &str) -> Result<String, EditError> {
         match self {
             Self::Whole(whole) => Ok(whole.clone()),
             Self::Table { name, command, args } => {
@@ -116,7 +116,7 @@ impl Edit {
 
     /// The text without this, and without what would be empty then; nothing where nothing is left. Where this is not
     /// in, it is the same text.
-    pub fn take_out(&self, text: &str) -> Result<String, Unfit> {
+    pub fn revert(&self, text: &str) -> Result<String, EditError> {
         if text.trim().is_empty() {
             return Ok(text.to_owned());
         }
@@ -166,25 +166,25 @@ impl Edit {
     }
 }
 
-fn unfit(what: &str, expected: &str) -> Unfit {
-    Unfit(format!("{what} is not {expected}; mend the file, or add Treering by hand"))
+fn unfit(what: &str, expected: &str) -> EditError {
+    EditError(format!("{what} is not {expected}; mend the file, or add Treering by hand"))
 }
 
-fn toml(text: &str) -> Result<DocumentMut, Unfit> {
-    text.parse().map_err(|error| Unfit(format!("it is not TOML: {error}")))
+fn toml(text: &str) -> Result<DocumentMut, EditError> {
+    text.parse().map_err(|error| EditError(format!("it is not TOML: {error}")))
 }
 
 /// Changes a JSON object, comments and all. An empty text is an empty object.
-fn json(text: &str, change: impl FnOnce(CstObject) -> Result<(), Unfit>) -> Result<String, Unfit> {
+fn json(text: &str, change: impl FnOnce(CstObject) -> Result<(), EditError>) -> Result<String, EditError> {
     let source = if text.trim().is_empty() { "{}\n" } else { text };
     let root = CstRootNode::parse(source, &ParseOptions::default())
-        .map_err(|error| Unfit(format!("it is not JSON: {error}")))?;
+        .map_err(|error| EditError(format!("it is not JSON: {error}")))?;
     change(root.object_value().ok_or_else(|| unfit("the file", "an object"))?)?;
     Ok(root.to_string())
 }
 
 /// The object that keys lead to, made where it is missing.
-fn reach(root: &CstObject, at: &[String]) -> Result<CstObject, Unfit> {
+fn reach(root: &CstObject, at: &[String]) -> Result<CstObject, EditError> {
     at.iter().try_fold(root.clone(), |object, key| {
         object.object_value_or_create(key).ok_or_else(|| unfit(key, "an object"))
     })
@@ -251,9 +251,9 @@ mod tests {
     }
 
     fn check(edit: &Edit, before: &str) -> String {
-        let put = edit.put_in(before).unwrap();
-        assert_eq!(edit.put_in(&put).unwrap(), put, "put in twice is put in once");
-        let out = edit.take_out(&put).unwrap();
+        let put = edit.apply(before).unwrap();
+        assert_eq!(edit.apply(&put).unwrap(), put, "put in twice is put in once");
+        let out = edit.revert(&put).unwrap();
         let value = |text: &str| CstRootNode::parse(text, &ParseOptions::default()).unwrap().to_serde_value();
         assert_eq!(value(&out), value(before), "{out}");
         put
@@ -277,10 +277,10 @@ mod tests {
             &item("/bin/treering"),
             "{\"hooks\":{\"Stop\":[{\"hooks\":[{\"type\":\"command\",\"command\":\"beep\"}]}]}}",
         );
-        let moved = item("/new/treering").put_in(&item("/old/treering").put_in("{}").unwrap()).unwrap();
+        let moved = item("/new/treering").apply(&item("/old/treering").apply("{}").unwrap()).unwrap();
         assert!(moved.contains("/new/") && !moved.contains("/old/"), "{moved}");
         let theirs = "{\"hooks\":{\"Stop\":[{\"hooks\":[{\"command\":\"x hook claude-code\"}]}]}}";
-        assert!(item("/bin/treering").put_in(theirs).unwrap().contains("x hook claude-code"), "not ours");
+        assert!(item("/bin/treering").apply(theirs).unwrap().contains("x hook claude-code"), "not ours");
     }
 
     #[test]
@@ -291,10 +291,10 @@ mod tests {
             args: vec!["mcp".into()],
         };
         for before in ["", "# mine\nmodel = \"x\"\n", "[mcp_servers.other]\ncommand = \"y\" # keep\n"] {
-            let put = edit.put_in(before).unwrap();
+            let put = edit.apply(before).unwrap();
             assert!(put.contains("[mcp_servers.treering]\ncommand = \"/bin/treering\""), "{put}");
-            assert_eq!(edit.put_in(&put).unwrap(), put);
-            assert_eq!(edit.take_out(&put).unwrap().trim(), before.trim());
+            assert_eq!(edit.apply(&put).unwrap(), put);
+            assert_eq!(edit.revert(&put).unwrap().trim(), before.trim());
         }
     }
 
@@ -309,9 +309,9 @@ mod tests {
             (&table, "[ a ]\r\nc = 1\r\n"),
             (&whole, "// theirs\nx"),
         ] {
-            assert_eq!(edit.take_out(text).unwrap(), text);
+            assert_eq!(edit.revert(text).unwrap(), text);
         }
-        assert_eq!(whole.take_out("// ours\nan older one").unwrap(), "");
+        assert_eq!(whole.revert("// ours\nan older one").unwrap(), "");
     }
 
     #[test]
@@ -322,7 +322,7 @@ mod tests {
             (entry(), "{ nonsense"),
             (item("x"), "{\"hooks\":{\"Stop\":3}}"),
         ] {
-            assert!(edit.put_in(text).is_err(), "{text}");
+            assert!(edit.apply(text).is_err(), "{text}");
         }
     }
 }

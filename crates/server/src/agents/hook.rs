@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use treering_core::ContentHash;
 
-use super::Agent;
+use super::CodingAgent;
 
 /// Something that a hook handed over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Captured {
+pub enum HookCapture {
     /// A transcript, whole.
     Transcript {
         /// The format, as `treering import --format` knows it.
@@ -26,7 +26,7 @@ pub enum Captured {
     Entries(Value),
 }
 
-impl Captured {
+impl HookCapture {
     /// What tells it from others: a later state of the same transcript is the same.
     #[must_use]
     pub fn identity(&self) -> ContentHash {
@@ -40,26 +40,26 @@ impl Captured {
 }
 
 /// What a hook's input holds; nothing where there is nothing in it to keep.
-pub fn capture(agent: Agent, input: &str) -> Result<Option<Captured>, String> {
+pub fn capture(agent: CodingAgent, input: &str) -> Result<Option<HookCapture>, String> {
     let input: Value =
         serde_json::from_str(input).map_err(|error| format!("the input is not JSON: {error}"))?;
     match agent {
-        Agent::ClaudeCode | Agent::Codex => transcript(agent, &input),
-        Agent::Cursor => Ok(cursor(&input)),
-        Agent::OpenCode => Ok(opencode(&input)),
-        Agent::ClaudeDesktop => Err("claude-desktop has no hooks".into()),
+        CodingAgent::ClaudeCode | CodingAgent::Codex => transcript(agent, &input),
+        CodingAgent::Cursor => Ok(cursor(&input)),
+        CodingAgent::OpenCode => Ok(opencode(&input)),
+        CodingAgent::ClaudeDesktop => Err("claude-desktop has no hooks".into()),
     }
 }
 
 /// What the agent has to hear so that it goes on.
 #[must_use]
-pub fn reply(agent: Agent, input: &str) -> Option<&'static str> {
+pub fn reply(agent: CodingAgent, input: &str) -> Option<&'static str> {
     let input: Value = serde_json::from_str(input).ok()?;
-    (agent == Agent::Cursor && input["hook_event_name"] == "beforeSubmitPrompt")
+    (agent == CodingAgent::Cursor && input["hook_event_name"] == "beforeSubmitPrompt")
         .then_some("{\"continue\":true}")
 }
 
-fn transcript(agent: Agent, input: &Value) -> Result<Option<Captured>, String> {
+fn transcript(agent: CodingAgent, input: &Value) -> Result<Option<HookCapture>, String> {
     let Some(path) = input["transcript_path"].as_str() else { return Ok(None) };
     let path = Path::new(path);
     let text = match std::fs::read_to_string(path) {
@@ -69,18 +69,18 @@ fn transcript(agent: Agent, input: &Value) -> Result<Option<Captured>, String> {
         Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
     };
     let name = path.to_path_buf();
-    Ok(Some(Captured::Transcript { format: agent.to_string(), name, text }))
+    Ok(Some(HookCapture::Transcript { format: agent.to_string(), name, text }))
 }
 
 /// A prompt, an answer, or the use of a tool. Each has the id of the turn it belongs to.
-fn cursor(input: &Value) -> Option<Captured> {
+fn cursor(input: &Value) -> Option<HookCapture> {
     let conversation = input["conversation_id"].as_str()?;
     let turn = input["generation_id"].as_str().unwrap_or_default();
     let entry = match input["tool_name"].as_str() {
         Some(name) => cursor_tool_call(name, turn, input),
         None => cursor_message(turn, input)?,
     };
-    Some(Captured::Entries(json!({
+    Some(HookCapture::Entries(json!({
         "key": format!("cursor/{conversation}"),
         "cwd": input["workspace_roots"][0].as_str(),
         "entries": [entry],
@@ -112,14 +112,14 @@ fn cursor_tool_call(name: &str, turn: &str, input: &Value) -> Value {
 }
 
 /// The messages of a session, each with its parts, as OpenCode 1 or OpenCode 2 hands them over.
-fn opencode(input: &Value) -> Option<Captured> {
+fn opencode(input: &Value) -> Option<HookCapture> {
     let session = &input["session"];
     let entries: Vec<Value> = input["messages"].as_array()?.iter().flat_map(opencode_entries).collect();
     let key = format!("opencode/{}", session["id"].as_str()?);
     let folders = [&session["directory"], &session["location"]["directory"], &input["directory"]];
     let cwd = folders.into_iter().find_map(Value::as_str);
     let request = json!({ "key": key, "title": session["title"].as_str(), "cwd": cwd, "entries": entries });
-    (!entries.is_empty()).then_some(Captured::Entries(request))
+    (!entries.is_empty()).then_some(HookCapture::Entries(request))
 }
 
 fn opencode_entries(message: &Value) -> Vec<Value> {

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-pub use edit::{Edit, Unfit};
-pub use hook::{Captured, capture, reply};
+pub use edit::{Edit, EditError};
+pub use hook::{HookCapture, capture, reply};
 pub use spool::{Spool, store};
 
 /// An agent that Treering can be made known to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Agent {
+pub enum CodingAgent {
     /// Claude Code
     ClaudeCode,
     /// Cursor
@@ -30,7 +30,7 @@ pub enum Agent {
     ClaudeDesktop,
 }
 
-impl fmt::Display for Agent {
+impl fmt::Display for CodingAgent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ClaudeCode => "claude-code",
@@ -42,10 +42,10 @@ impl fmt::Display for Agent {
     }
 }
 
-impl Agent {
+impl CodingAgent {
     /// What the person has to do so that hooks run, where that is more than starting the agent anew.
     #[must_use]
-    pub const fn left_to_do(self) -> Option<&'static str> {
+    pub const fn post_install_note(self) -> Option<&'static str> {
         match self {
             Self::Codex => Some(
                 "Codex runs these hooks only when you have reviewed and trusted them: type /hooks in Codex",
@@ -88,7 +88,7 @@ fn quoted(word: &str) -> String {
 
 /// Where the files of a person's agents are.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct AgentPaths {
     /// The person's home folder.
     pub home: PathBuf,
     /// The folder for settings of programs, where that is not as usual.
@@ -101,29 +101,29 @@ pub struct Places {
 
 /// What belongs into a file.
 #[derive(Debug, Clone)]
-pub struct Change {
+pub struct FileChange {
     /// The file.
     pub path: PathBuf,
     /// What belongs into it.
     pub edits: Vec<Edit>,
 }
 
-impl Change {
+impl FileChange {
     /// The text with all of it in.
-    pub fn put_in(&self, text: &str) -> Result<String, Unfit> {
-        self.edits.iter().try_fold(text.to_owned(), |text, edit| edit.put_in(&text))
+    pub fn put_in(&self, text: &str) -> Result<String, EditError> {
+        self.edits.iter().try_fold(text.to_owned(), |text, edit| edit.apply(&text))
     }
 
     /// The text without any of it; the same text where nothing of it is in.
-    pub fn take_out(&self, text: &str) -> Result<String, Unfit> {
-        self.edits.iter().try_fold(text.to_owned(), |text, edit| edit.take_out(&text))
+    pub fn take_out(&self, text: &str) -> Result<String, EditError> {
+        self.edits.iter().try_fold(text.to_owned(), |text, edit| edit.revert(&text))
     }
 }
 
 /// What belongs into which files so that an agent knows Treering.
 #[must_use]
-pub fn changes(agent: Agent, places: &Places, program: &Program) -> Vec<Change> {
-    let change = |path: PathBuf, edits: Vec<Edit>| Change { path, edits };
+pub fn changes(agent: CodingAgent, places: &AgentPaths, program: &Program) -> Vec<FileChange> {
+    let change = |path: PathBuf, edits: Vec<Edit>| FileChange { path, edits };
     let server = json!({ "command": program.path.display().to_string(), "args": program.args(&["mcp"]) });
     let known =
         |server: Value| Edit::Entry { at: vec!["mcpServers".into()], key: "treering".into(), value: server };
@@ -136,7 +136,7 @@ pub fn changes(agent: Agent, places: &Places, program: &Program) -> Vec<Change> 
     let nested =
         |seconds: u64| json!({ "hooks": [{ "type": "command", "command": line, "timeout": seconds }] });
     match agent {
-        Agent::ClaudeCode => {
+        CodingAgent::ClaudeCode => {
             // Usually one file lies in the folder, the other beside it; a folder that is named holds both.
             let folder = places.claude.clone().unwrap_or_else(|| places.home.join(".claude"));
             let state = places.claude.as_ref().unwrap_or(&places.home).join(".claude.json");
@@ -146,7 +146,7 @@ pub fn changes(agent: Agent, places: &Places, program: &Program) -> Vec<Change> 
                 change(folder.join("settings.json"), hooks(&events, &nested(30))),
             ]
         }
-        Agent::Codex => {
+        CodingAgent::Codex => {
             let folder = places.codex.clone().unwrap_or_else(|| places.home.join(".codex"));
             let table = Edit::Table {
                 name: ["mcp_servers".into(), "treering".into()],
@@ -158,7 +158,7 @@ pub fn changes(agent: Agent, places: &Places, program: &Program) -> Vec<Change> 
             edits.extend(hooks(&["SessionEnd"], &nested(3)));
             vec![change(folder.join("config.toml"), vec![table]), change(folder.join("hooks.json"), edits)]
         }
-        Agent::Cursor => {
+        CodingAgent::Cursor => {
             let mut edits = vec![Edit::Default { key: "version".into(), value: json!(1) }];
             // The two for tools are called for shells and MCP servers as well; `stop` and `sessionEnd` hand over nothing
             // that was said.
@@ -169,7 +169,7 @@ pub fn changes(agent: Agent, places: &Places, program: &Program) -> Vec<Change> 
                 change(places.home.join(".cursor/hooks.json"), edits),
             ]
         }
-        Agent::OpenCode => {
+        CodingAgent::OpenCode => {
             let folder =
                 places.config.clone().unwrap_or_else(|| places.home.join(".config")).join("opencode");
             let command: Vec<String> =
@@ -181,7 +181,7 @@ pub fn changes(agent: Agent, places: &Places, program: &Program) -> Vec<Change> 
                 change(folder.join("plugins/treering.js"), vec![Edit::Whole(plugin(program))]),
             ]
         }
-        Agent::ClaudeDesktop => vec![change(desktop(places), vec![known(server)])],
+        CodingAgent::ClaudeDesktop => vec![change(desktop(places), vec![known(server)])],
     }
 }
 
@@ -196,7 +196,7 @@ fn with_type(mut server: Value, kind: &str) -> Value {
     server
 }
 
-fn desktop(places: &Places) -> PathBuf {
+fn desktop(places: &AgentPaths) -> PathBuf {
     let folder = match std::env::consts::OS {
         "macos" => places.home.join("Library/Application Support"),
         "windows" => places.home.join("AppData/Roaming"),

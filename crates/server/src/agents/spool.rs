@@ -7,13 +7,13 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use treering_core::{ContentHash, TenantId, Timestamp};
-use treering_engine::Memory;
+use treering_engine::Engine;
 
-use super::Captured;
+use super::HookCapture;
 use crate::private_file;
-use crate::service::requests::{AppendRequest, MOST_ENTRIES};
-use crate::service::{Refusal, append};
-use treering::import::{Options, Runner};
+use crate::service::requests::{AppendRequest, MAX_ENTRIES};
+use crate::service::{ServiceError, append};
+use treering::import::{ImportOptions, Runner};
 use treering::importers::Format;
 
 const FOLDER: &str = "spool";
@@ -41,16 +41,16 @@ impl Spool {
 
     /// The spool of the tenant that the settings name, while they cannot be read.
     #[must_use]
-    pub fn unsettled(home: &Path) -> Self {
+    pub fn for_unknown_tenant(home: &Path) -> Self {
         Self { folder: home.join(FOLDER).join(UNSETTLED) }
     }
 
     /// Keeps what was captured until it can be stored. A transcript takes the place of its older state.
-    pub fn keep(&self, captured: &Captured, now: Timestamp) -> io::Result<()> {
+    pub fn keep(&self, captured: &HookCapture, now: Timestamp) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         let order = match captured {
-            Captured::Transcript { .. } => 0,
-            Captured::Entries(_) => now.as_micros(),
+            HookCapture::Transcript { .. } => 0,
+            HookCapture::Entries(_) => now.as_micros(),
         };
         let name = format!("{order:020}-{}", captured.identity());
         let new = self.folder.join(format!("{name}.{}.new", std::process::id()));
@@ -61,7 +61,7 @@ impl Spool {
 
     /// Stores what is kept, the oldest first, and says how much that was. What cannot be stored now stays; what can
     /// never be is put aside.
-    pub fn replay(&self, memory: &Memory) -> treering_engine::Result<usize> {
+    pub fn replay(&self, memory: &Engine) -> treering_engine::Result<usize> {
         let mut files: Vec<PathBuf> = match fs::read_dir(&self.folder) {
             Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect(),
             Err(_) => return Ok(0),
@@ -77,7 +77,7 @@ impl Spool {
                     drop(fs::remove_file(&path));
                     stored += 1;
                 }
-                Ok(Err(Refusal::Engine(error @ treering_engine::Error::Store(_)))) => return Err(error),
+                Ok(Err(ServiceError::Engine(error @ treering_engine::Error::Store(_)))) => return Err(error),
                 Ok(Err(_)) | Err(_) => drop(fs::rename(&path, path.with_extension("bad"))),
             }
         }
@@ -86,21 +86,21 @@ impl Spool {
 }
 
 /// Stores what was captured. Stored again, it adds nothing.
-pub fn store(memory: &Memory, captured: &Captured) -> Result<(), Refusal> {
+pub fn store(memory: &Engine, captured: &HookCapture) -> Result<(), ServiceError> {
     match captured {
-        Captured::Transcript { format, name, text } => {
+        HookCapture::Transcript { format, name, text } => {
             let format = Format::ALL.into_iter().find(|it| it.as_str() == format);
-            let options = Options { format, ..Options::default() };
+            let options = ImportOptions { format, ..ImportOptions::default() };
             let report = Runner { memory, options }.text(&name.display().to_string(), text.clone())?;
-            report.error.map_or(Ok(()), |error| Err(Refusal::Unclear(error)))
+            report.error.map_or(Ok(()), |error| Err(ServiceError::InvalidRequest(error)))
         }
-        Captured::Entries(request) => {
+        HookCapture::Entries(request) => {
             // Through text, because entries are kept as they were written.
             let mut request: AppendRequest = serde_json::from_str(&request.to_string())
-                .map_err(|error| Refusal::Unclear(format!("the entries do not fit: {error}")))?;
+                .map_err(|error| ServiceError::InvalidRequest(format!("the entries do not fit: {error}")))?;
             // A long session holds more than one request may.
             let entries = std::mem::take(&mut request.entries);
-            for some in entries.chunks(MOST_ENTRIES) {
+            for some in entries.chunks(MAX_ENTRIES) {
                 request.entries = some.to_vec();
                 append(memory, &request)?;
             }

@@ -10,31 +10,31 @@ use treering_core::{MessageIdx, TenantId};
 use utoipa::ToSchema;
 
 use super::App;
-use super::problem::{Asked, Body, Named, Problem, Problems};
+use super::problem::{Body, PathParams, Problem, Problems, QueryParams};
 use crate::service::requests::{
-    AppendRequest, ChangeRequest, ContextAsk, PageRequest, SearchRequest, SessionsRequest, UpdateRequest,
+    AppendRequest, ChangeRequest, ContextParams, PageRequest, SearchRequest, SessionsRequest, UpdateRequest,
     WorkRequest,
 };
 use crate::service::{
-    ContextAnswer, ConversationList, Grant, JobList, Lane, LogList, Scope, SearchAnswer, Service,
+    ContextAnswer, ConversationList, Grant, JobList, LogList, SearchAnswer, Service, TaskKind, TokenScope,
 };
 use crate::views::{
     AppendedView, ConversationPage, ConversationView, ExpandView, NodeView, StatsView, StatusView, UpdateView,
 };
 
-type Answer<T> = Result<Json<T>, Problem>;
+type ApiResult<T> = Result<Json<T>, Problem>;
 
 /// Does something with the memory of whoever asks, on the lane it belongs to.
 async fn answer<T: Send + 'static>(
     grant: &Grant,
-    (scope, lane): (Scope, Lane),
-    work: impl FnOnce(&Service) -> Result<T, crate::service::Refusal> + Send + 'static,
-) -> Answer<T> {
-    Ok(Json(grant.to(scope)?.run(lane, work).await?))
+    (scope, lane): (TokenScope, TaskKind),
+    work: impl FnOnce(&Service) -> Result<T, crate::service::ServiceError> + Send + 'static,
+) -> ApiResult<T> {
+    Ok(Json(grant.require(scope)?.run(lane, work).await?))
 }
 
-const READ: (Scope, Lane) = (Scope::Read, Lane::Read);
-const WRITE: (Scope, Lane) = (Scope::Write, Lane::Write);
+const READ: (TokenScope, TaskKind) = (TokenScope::Read, TaskKind::Read);
+const WRITE: (TokenScope, TaskKind) = (TokenScope::Write, TaskKind::Write);
 
 /// Appends turns and messages
 ///
@@ -44,7 +44,7 @@ const WRITE: (Scope, Lane) = (Scope::Write, Lane::Write);
 pub(super) async fn append(
     Extension(grant): Extension<Grant>,
     Body(request): Body<AppendRequest>,
-) -> Answer<AppendedView> {
+) -> ApiResult<AppendedView> {
     answer(&grant, WRITE, move |service| Ok(AppendedView::of(&service.append(&request)?))).await
 }
 
@@ -53,8 +53,8 @@ pub(super) async fn append(
     responses((status = 200, body = ConversationList), Problems))]
 pub(super) async fn sessions(
     Extension(grant): Extension<Grant>,
-    Asked(request): Asked<SessionsRequest>,
-) -> Answer<ConversationList> {
+    QueryParams(request): QueryParams<SessionsRequest>,
+) -> ApiResult<ConversationList> {
     answer(&grant, READ, move |service| service.sessions(&request)).await
 }
 
@@ -64,9 +64,9 @@ pub(super) async fn sessions(
     responses((status = 200, body = ConversationPage), Problems))]
 pub(super) async fn page(
     Extension(grant): Extension<Grant>,
-    Named(reference): Named<String>,
-    Asked(request): Asked<PageRequest>,
-) -> Answer<ConversationPage> {
+    PathParams(reference): PathParams<String>,
+    QueryParams(request): QueryParams<PageRequest>,
+) -> ApiResult<ConversationPage> {
     answer(&grant, READ, move |service| service.page(&reference, &request)).await
 }
 
@@ -76,9 +76,9 @@ pub(super) async fn page(
     request_body = ChangeRequest, responses((status = 200, body = ConversationView), Problems))]
 pub(super) async fn change(
     Extension(grant): Extension<Grant>,
-    Named(reference): Named<String>,
+    PathParams(reference): PathParams<String>,
     Body(request): Body<ChangeRequest>,
-) -> Answer<ConversationView> {
+) -> ApiResult<ConversationView> {
     answer(&grant, WRITE, move |service| service.change(&reference, &request)).await
 }
 
@@ -88,8 +88,8 @@ pub(super) async fn change(
     responses((status = 200, body = StatusView), Problems))]
 pub(super) async fn status(
     Extension(grant): Extension<Grant>,
-    Named(reference): Named<String>,
-) -> Answer<StatusView> {
+    PathParams(reference): PathParams<String>,
+) -> ApiResult<StatusView> {
     answer(&grant, READ, move |service| service.status(Some(&reference))).await
 }
 
@@ -101,7 +101,7 @@ pub(super) async fn status(
     request_body = UpdateRequest, responses((status = 202, body = UpdateView), Problems))]
 pub(super) async fn update(
     Extension(grant): Extension<Grant>,
-    Named(reference): Named<String>,
+    PathParams(reference): PathParams<String>,
     Body(request): Body<UpdateRequest>,
 ) -> Result<(StatusCode, Json<UpdateView>), Problem> {
     let view = answer(&grant, WRITE, move |service| service.update(&reference, &request)).await?;
@@ -115,8 +115,8 @@ pub(super) async fn update(
     responses((status = 200, body = ExpandView), Problems))]
 pub(super) async fn ancestors(
     Extension(grant): Extension<Grant>,
-    Named((reference, idx)): Named<(String, u32)>,
-) -> Answer<ExpandView> {
+    PathParams((reference, idx)): PathParams<(String, u32)>,
+) -> ApiResult<ExpandView> {
     answer(&grant, READ, move |service| {
         let found = service.memory().find(&reference)?;
         Ok(ExpandView::of_message(&found, MessageIdx(idx), service.memory())?)
@@ -137,8 +137,8 @@ pub(super) struct ExpandedNode {
     responses((status = 200, body = ExpandedNode), Problems))]
 pub(super) async fn node(
     Extension(grant): Extension<Grant>,
-    Named(reference): Named<String>,
-) -> Answer<ExpandedNode> {
+    PathParams(reference): PathParams<String>,
+) -> ApiResult<ExpandedNode> {
     answer(&grant, READ, move |service| {
         let (conversation, node) = service.memory().find_node(&reference)?;
         let around = ExpandView::of_node(&conversation, &node, service.memory())?;
@@ -153,25 +153,28 @@ pub(super) async fn node(
 pub(super) async fn search(
     Extension(grant): Extension<Grant>,
     Body(request): Body<SearchRequest>,
-) -> Answer<SearchAnswer> {
+) -> ApiResult<SearchAnswer> {
     answer(&grant, READ, move |service| service.search(&request)).await
 }
 
 /// Puts together what is handed to a model: the best context that fits a budget
 ///
 /// Waits for unfinished summaries, at most for `patience_ms` and never longer than a request may take.
-#[utoipa::path(post, path = "/v1/context", tag = "search", request_body = ContextAsk,
+#[utoipa::path(post, path = "/v1/context", tag = "search", request_body = ContextParams,
     responses((status = 200, body = ContextAnswer), Problems))]
 pub(super) async fn context(
     Extension(grant): Extension<Grant>,
-    Body(ask): Body<ContextAsk>,
-) -> Answer<ContextAnswer> {
-    let service = grant.to(Scope::Read)?;
+    Body(ask): Body<ContextParams>,
+) -> ApiResult<ContextAnswer> {
+    let service = grant.require(TokenScope::Read)?;
     let reference = ask.conversation.clone();
-    let found = service.run(Lane::Read, move |service| service.named_or_latest(reference.as_deref())).await?;
+    let found =
+        service.run(TaskKind::Read, move |service| service.named_or_latest(reference.as_deref())).await?;
     // The last tenth of the time is for putting it together.
     let longest = std::time::Duration::from_millis(service.settings().serve.timeout_ms) * 9 / 10;
-    service.wait_for_gate(found.id, service.patience(&ask).min(longest), |_| std::future::ready(())).await?;
+    service
+        .wait_for_gate(found.id, service.gate_timeout(&ask).min(longest), |_| std::future::ready(()))
+        .await?;
     answer(&grant, READ, move |service| service.context(&found, &ask)).await
 }
 
@@ -180,8 +183,8 @@ pub(super) async fn context(
     responses((status = 200, body = JobList), Problems))]
 pub(super) async fn jobs(
     Extension(grant): Extension<Grant>,
-    Asked(request): Asked<WorkRequest>,
-) -> Answer<JobList> {
+    QueryParams(request): QueryParams<WorkRequest>,
+) -> ApiResult<JobList> {
     answer(&grant, READ, move |service| service.jobs(&request)).await
 }
 
@@ -189,9 +192,12 @@ pub(super) async fn jobs(
 #[utoipa::path(post, path = "/v1/jobs/{job}/retry", tag = "work",
     params(("job" = String, Path, description = "The first digits of its id, or `all`")),
     responses((status = 200, body = JobList), Problems))]
-pub(super) async fn retry(Extension(grant): Extension<Grant>, Named(job): Named<String>) -> Answer<JobList> {
+pub(super) async fn retry(
+    Extension(grant): Extension<Grant>,
+    PathParams(job): PathParams<String>,
+) -> ApiResult<JobList> {
     let job = (job != "all").then_some(job);
-    answer(&grant, (Scope::Admin, Lane::Write), move |service| service.retry(job)).await
+    answer(&grant, (TokenScope::Admin, TaskKind::Write), move |service| service.retry(job)).await
 }
 
 /// Reads the newest lines of the log of background work
@@ -199,14 +205,14 @@ pub(super) async fn retry(Extension(grant): Extension<Grant>, Named(job): Named<
     responses((status = 200, body = LogList), Problems))]
 pub(super) async fn logs(
     Extension(grant): Extension<Grant>,
-    Asked(request): Asked<WorkRequest>,
-) -> Answer<LogList> {
+    QueryParams(request): QueryParams<WorkRequest>,
+) -> ApiResult<LogList> {
     answer(&grant, READ, move |service| service.logs(&request)).await
 }
 
 /// Counts what is stored, and what the trees come to
 #[utoipa::path(get, path = "/v1/stats", tag = "work", responses((status = 200, body = StatsView), Problems))]
-pub(super) async fn stats(Extension(grant): Extension<Grant>) -> Answer<StatsView> {
+pub(super) async fn stats(Extension(grant): Extension<Grant>) -> ApiResult<StatsView> {
     answer(&grant, READ, |service| Ok(StatsView::of(service.memory())?)).await
 }
 
@@ -220,18 +226,18 @@ pub(super) async fn metrics(
     State(app): State<App>,
     Extension(grant): Extension<Grant>,
 ) -> Result<impl IntoResponse, Problem> {
-    let service = grant.to(Scope::Admin)?;
+    let service = grant.require(TokenScope::Admin)?;
     let everything = grant.is_of_everything();
     let process = everything || service.memory().tenant() == app.tenancies().root().memory().tenant();
-    let stats = service.run(Lane::Read, move |service| {
+    let stats = service.run(TaskKind::Read, move |service| {
         let memory = service.memory();
         let mut tenants = if everything { memory.tenants()? } else { Vec::new() };
         // The own tenant is shown before its first commit too.
         if !tenants.contains(memory.tenant()) {
             tenants.push(memory.tenant().clone());
         }
-        let of_tenant = |tenant: TenantId| Ok((tenant.clone(), StatsView::of(&memory.of_tenant(tenant))?));
-        tenants.into_iter().map(of_tenant).collect::<Result<Vec<_>, crate::service::Refusal>>()
+        let of_tenant = |tenant: TenantId| Ok((tenant.clone(), StatsView::of(&memory.for_tenant(tenant))?));
+        tenants.into_iter().map(of_tenant).collect::<Result<Vec<_>, crate::service::ServiceError>>()
     });
     let text = app.metrics().render(&stats.await?, process);
     let text =
@@ -262,7 +268,7 @@ pub(super) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) 
         return answer(StatusCode::SERVICE_UNAVAILABLE, "stopping");
     }
     let service = app.tenancies().root();
-    match service.run(Lane::Read, |service| Ok(service.memory().news_cursor()?)).await {
+    match service.run(TaskKind::Read, |service| Ok(service.memory().event_cursor()?)).await {
         Ok(_) if service.memory().failure().is_some() => {
             answer(StatusCode::SERVICE_UNAVAILABLE, "the store refuses writes")
         }

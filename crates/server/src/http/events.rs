@@ -13,13 +13,13 @@ use treering_core::ports::Cursor;
 
 use super::App;
 use super::problem::{Problem, Problems};
-use crate::service::{Grant, Lane, Refusal, Scope, Service};
+use crate::service::{Grant, Service, ServiceError, TaskKind, TokenScope};
 use crate::views::{EventView, Slugs, kind_of};
 
 /// Events that wait for a slow reader; it gets the others from the store when it has read these.
 const WAITING: usize = 64;
 
-type Told = Result<Event, std::convert::Infallible>;
+type SseItem = Result<Event, std::convert::Infallible>;
 
 /// Follows what comes in
 ///
@@ -34,18 +34,18 @@ pub(super) async fn events(
     State(app): State<App>,
     Extension(grant): Extension<Grant>,
     headers: HeaderMap,
-) -> Result<Sse<KeepAliveStream<ReceiverStream<Told>>>, Problem> {
-    let service = grant.to(Scope::Read)?.clone();
+) -> Result<Sse<KeepAliveStream<ReceiverStream<SseItem>>>, Problem> {
+    let service = grant.require(TokenScope::Read)?.clone();
     let mut wake = app.tenancies().commits(service.memory().tenant());
     let mut cursor = match headers.get("last-event-id") {
         Some(id) => {
-            let cursor = id.to_str().unwrap_or_default().parse::<Cursor>().map_err(Refusal::from)?;
+            let cursor = id.to_str().unwrap_or_default().parse::<Cursor>().map_err(ServiceError::from)?;
             // A cursor of another store is refused before the stream begins.
             let after = cursor.clone();
-            service.run(Lane::Read, move |service| Ok(service.memory().news(&after)?)).await?;
+            service.run(TaskKind::Read, move |service| Ok(service.memory().events_after(&after)?)).await?;
             cursor
         }
-        None => service.run(Lane::Read, |service| Ok(service.memory().news_cursor()?)).await?,
+        None => service.run(TaskKind::Read, |service| Ok(service.memory().event_cursor()?)).await?,
     };
     let (send, receive) = mpsc::channel(WAITING);
     let stop = app.stop().clone();
@@ -57,20 +57,20 @@ pub(super) async fn events(
                 let ended = events.is_empty();
                 for event in events {
                     // A reader that is gone ends it.
-                    send.send(Ok(event)).await.map_err(|_| Refusal::Stopping)?;
+                    send.send(Ok(event)).await.map_err(|_| ServiceError::Stopping)?;
                 }
                 cursor = now;
                 if ended {
-                    wake.changed().await.map_err(|_| Refusal::Stopping)?;
+                    wake.changed().await.map_err(|_| ServiceError::Stopping)?;
                 }
             }
         };
-        let ended: Result<(), Refusal> = tokio::select! {
+        let ended: Result<(), ServiceError> = tokio::select! {
             ended = follow => ended,
             () = send.closed() => Ok(()),
             () = stop.cancelled() => Ok(()),
         };
-        if let Err(refusal @ (Refusal::Engine(_) | Refusal::Broken(_))) = ended {
+        if let Err(refusal @ (ServiceError::Engine(_) | ServiceError::Internal(_))) = ended {
             tracing::warn!(error = %refusal, "a stream of events broke off");
         }
     });
@@ -79,9 +79,9 @@ pub(super) async fn events(
 
 /// The events after a cursor. Only the last of them carries the next cursor, so that a client that read only some of
 /// them gets all of them again.
-async fn portion(service: &Service, after: Cursor) -> Result<(Vec<Event>, Cursor), Refusal> {
-    let read = service.run(Lane::Read, move |service| {
-        let (news, now) = service.memory().news(&after)?;
+async fn portion(service: &Service, after: Cursor) -> Result<(Vec<Event>, Cursor), ServiceError> {
+    let read = service.run(TaskKind::Read, move |service| {
+        let (news, now) = service.memory().events_after(&after)?;
         let mut slugs = Slugs::of(service.memory());
         let views: Vec<_> =
             news.iter().map(|news| (kind_of(news), EventView::of(news, &mut slugs))).collect();
@@ -92,7 +92,7 @@ async fn portion(service: &Service, after: Cursor) -> Result<(Vec<Event>, Cursor
     let mut events = Vec::with_capacity(views.len());
     for (place, (kind, view)) in views.into_iter().enumerate() {
         let event = Event::default().event(kind).json_data(view);
-        let event = event.map_err(|error| Refusal::Broken(error.to_string()))?;
+        let event = event.map_err(|error| ServiceError::Internal(error.to_string()))?;
         events.push(if place == last { event.id(now.to_string()) } else { event });
     }
     Ok((events, now))

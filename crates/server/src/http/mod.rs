@@ -1,13 +1,13 @@
 //! Treering over HTTP: JSON with an OpenAPI document, events, metrics, and MCP at `/mcp`.
 
+mod access;
 mod api;
-mod door;
 mod events;
-mod listen;
 mod metrics;
 mod problem;
-mod tenancy;
-mod watch;
+mod request_log;
+mod server;
+mod tenants;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -35,17 +35,17 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::access_tokens::{TokenError, Tokens};
+use crate::access_tokens::{TokenError, TokenStore};
 use crate::mcp::McpServer;
-use crate::service::{Refusal, Service};
-use door::Door;
+use crate::service::{Service, ServiceError};
+use access::AccessControl;
 use metrics::Metrics;
 use problem::Problem;
-use tenancy::Tenancies;
+use tenants::TenantRegistry;
 use treering::config::ServeSettings;
 
 /// How much is heard out of a request that is too large, and for how long.
-const MOST_HEARD: usize = 16 << 20;
+const MAX_DRAIN_BYTES: usize = 16 << 20;
 const LONGEST_HEARD: Duration = Duration::from_secs(5);
 /// How long a call over MCP may take: it may be waiting for summaries, and tells so.
 const LONGEST_CALL: Duration = Duration::from_secs(600);
@@ -73,7 +73,7 @@ pub enum ServeError {
     Tokens(#[from] TokenError),
     /// The memory cannot be served.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] ServiceError),
     /// The address that is listened on cannot be told.
     #[error("the system does not say which address is listened on: {0}")]
     Unknown(std::io::Error),
@@ -83,26 +83,26 @@ type Mcp<Handler> = StreamableHttpService<Handler, NeverSessionManager>;
 
 /// What every request works with.
 #[derive(Clone)]
-struct App(Arc<Parts>);
+struct App(Arc<AppState>);
 
-struct Parts {
-    tenancies: Arc<Tenancies>,
-    tokens: Tokens,
-    door: Door,
+struct AppState {
+    tenancies: Arc<TenantRegistry>,
+    tokens: TokenStore,
+    door: AccessControl,
     metrics: Arc<Metrics>,
     stop: CancellationToken,
 }
 
 impl App {
-    fn tenancies(&self) -> &Arc<Tenancies> {
+    fn tenancies(&self) -> &Arc<TenantRegistry> {
         &self.0.tenancies
     }
 
-    fn tokens(&self) -> &Tokens {
+    fn tokens(&self) -> &TokenStore {
         &self.0.tokens
     }
 
-    fn door(&self) -> &Door {
+    fn door(&self) -> &AccessControl {
         &self.0.door
     }
 
@@ -137,7 +137,7 @@ impl Server {
         address: SocketAddr,
         make: fn() -> Handler,
     ) -> Result<Self, ServeError> {
-        let tokens = Tokens::of(home);
+        let tokens = TokenStore::of(home);
         if !address.ip().is_loopback() && tokens.list()?.is_empty() {
             return Err(ServeError::Open(address));
         }
@@ -145,10 +145,10 @@ impl Server {
         let listener = listener.map_err(|error| ServeError::Address(address.to_string(), error))?;
         let settings = service.settings().serve.clone();
         let metrics = Arc::new(Metrics::new());
-        let app = App(Arc::new(Parts {
-            tenancies: Arc::new(Tenancies::new(service, Arc::clone(&metrics))?),
+        let app = App(Arc::new(AppState {
+            tenancies: Arc::new(TenantRegistry::new(service, Arc::clone(&metrics))?),
             tokens,
-            door: Door::new(&settings, address),
+            door: AccessControl::new(&settings, address),
             metrics,
             stop: CancellationToken::new(),
         }));
@@ -173,7 +173,7 @@ impl Server {
             tokio::time::sleep(patience).await;
         };
         tokio::select! {
-            () = listen::listen(listener, router, &settings, app.stop().clone()) => {}
+            () = server::listen(listener, router, &settings, app.stop().clone()) => {}
             () = stopped => {}
         }
         let deadline = Instant::now() + patience;
@@ -255,20 +255,20 @@ fn router<Handler: ServerHandler>(mcp: Mcp<Handler>, app: &App, settings: &Serve
         .0
         .layer(in_time(timeout))
         .merge(Router::new().route_service("/mcp", mcp).layer(in_time(LONGEST_CALL)));
-    let checked = checked.layer(middleware::from_fn_with_state(app.clone(), door::pass));
+    let checked = checked.layer(middleware::from_fn_with_state(app.clone(), access::authorize));
     let open = open_operations().0.route("/", page).route("/openapi.json", document).layer(in_time(timeout));
     checked
         .merge(open)
-        .layer(shared_with(&settings.origins))
+        .layer(cors_layer(&settings.origins))
         .layer(RequestBodyLimitLayer::new(settings.body_bytes))
-        .layer(middleware::from_fn_with_state(settings.body_bytes, hear_out))
+        .layer(middleware::from_fn_with_state(settings.body_bytes, drain_oversized_body))
         .layer(CatchPanicLayer::new())
-        .layer(middleware::from_fn_with_state(app.clone(), watch::watch))
+        .layer(middleware::from_fn_with_state(app.clone(), request_log::watch))
         .with_state(app.clone())
 }
 
 /// Hears out who sends too much, for a while, before refusing it: whoever is hung up on while sending never reads why.
-async fn hear_out(State(limit): State<usize>, request: Request, next: Next) -> Response {
+async fn drain_oversized_body(State(limit): State<usize>, request: Request, next: Next) -> Response {
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
     if length.is_none_or(|length: usize| length <= limit) {
         return next.run(request).await;
@@ -278,7 +278,7 @@ async fn hear_out(State(limit): State<usize>, request: Request, next: Next) -> R
         let mut heard = 0;
         while let Some(Ok(part)) = body.next().await {
             heard += part.len();
-            if heard > MOST_HEARD {
+            if heard > MAX_DRAIN_BYTES {
                 break;
             }
         }
@@ -289,7 +289,7 @@ async fn hear_out(State(limit): State<usize>, request: Request, next: Next) -> R
 }
 
 /// Tells browsers which pages of others may call.
-fn shared_with(origins: &[String]) -> CorsLayer {
+fn cors_layer(origins: &[String]) -> CorsLayer {
     let origins = origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
     let headers = ["authorization", "content-type", "last-event-id", "mcp-protocol-version", "x-request-id"];
     CorsLayer::new()

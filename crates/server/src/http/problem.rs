@@ -12,7 +12,7 @@ use treering_core::StoreError;
 use treering_engine::Error;
 use utoipa::{IntoResponses, ToSchema};
 
-use crate::service::Refusal;
+use crate::service::ServiceError;
 
 /// What went wrong, and what to do about it.
 #[derive(Debug, Serialize, ToSchema)]
@@ -68,30 +68,30 @@ impl IntoResponse for Problem {
     }
 }
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
+impl From<ServiceError> for Problem {
+    fn from(refusal: ServiceError) -> Self {
         let status = match &refusal {
-            Refusal::Engine(error) => match error {
-                Error::NoConversation { .. } | Error::NoNode(_) => StatusCode::NOT_FOUND,
+            ServiceError::Engine(error) => match error {
+                Error::ConversationNotFound { .. } | Error::NoNode(_) => StatusCode::NOT_FOUND,
                 Error::Ambiguous { .. } | Error::SlugTaken(_) => StatusCode::CONFLICT,
                 Error::Invalid(_) => StatusCode::BAD_REQUEST,
                 Error::Provider(_) | Error::Unanswered(_) => StatusCode::BAD_GATEWAY,
                 Error::Store(StoreError::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
                 Error::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             },
-            Refusal::Unclear(_) => StatusCode::BAD_REQUEST,
-            Refusal::Missing(_) => StatusCode::NOT_FOUND,
-            Refusal::Forbidden(_) => StatusCode::FORBIDDEN,
-            Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-            Refusal::Broken(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            ServiceError::InvalidRequest(_) => StatusCode::BAD_REQUEST,
+            ServiceError::NotFound(_) => StatusCode::NOT_FOUND,
+            ServiceError::Forbidden(_) => StatusCode::FORBIDDEN,
+            ServiceError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            ServiceError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let hint = match &refusal {
-            Refusal::Engine(Error::NoConversation { .. }) => {
+            ServiceError::Engine(Error::ConversationNotFound { .. }) => {
                 Some("GET /v1/conversations lists them".to_owned())
             }
-            Refusal::Engine(Error::NoNode(_)) => Some("POST /v1/search finds nodes".to_owned()),
-            Refusal::Engine(error) => error.hint(),
-            Refusal::Forbidden(scope) => {
+            ServiceError::Engine(Error::NoNode(_)) => Some("POST /v1/search finds nodes".to_owned()),
+            ServiceError::Engine(error) => error.hint(),
+            ServiceError::Forbidden(scope) => {
                 Some(format!("`treering token create --scopes {scope}` makes one that may"))
             }
             _ => None,
@@ -168,9 +168,9 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// What stands behind the `?` of an address.
-pub(super) struct Asked<T>(pub T);
+pub(super) struct QueryParams<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
@@ -180,9 +180,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
 }
 
 /// What stands in the path of an address.
-pub(super) struct Named<T>(pub T);
+pub(super) struct PathParams<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathParams<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {

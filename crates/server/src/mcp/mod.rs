@@ -1,13 +1,13 @@
 //! Treering over MCP: tools, resources and prompts for agents. The same server speaks over standard input
 //! and over HTTP; who is asking, and what they may do, comes with the transport.
 
-mod mapping;
+mod convert;
 mod progress;
 mod prompts;
 mod resources;
 mod schema;
 mod tools;
-mod wire;
+mod types;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
@@ -19,20 +19,20 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt as _};
 use treering_core::ports::ConversationFilter;
 
-use crate::service::{Grant, Lane, Refusal, Scope};
+use crate::service::{Grant, ServiceError, TaskKind, TokenScope};
 use progress::Progress;
 use resources::protocol_error;
 
 /// The least and the most tokens that an answer may be sized to.
 const LEAST_TOKENS: u32 = 200;
-const MOST_TOKENS: u32 = 200_000;
+const MAX_ANSWER_TOKENS: u32 = 200_000;
 /// The tokens of a context where none are named.
 const CONTEXT_TOKENS: u32 = 8000;
 /// How many names are offered to complete one.
 const COMPLETIONS: usize = 20;
 
 /// Speaks with a client over standard input and output until it hangs up.
-pub async fn speak(server: impl ServerHandler) -> Result<(), String> {
+pub async fn serve_stdio(server: impl ServerHandler) -> Result<(), String> {
     let running = server.serve(rmcp::transport::stdio()).await;
     let running = running.map_err(|error| format!("the client does not speak MCP: {error}"))?;
     running.waiting().await.map(drop).map_err(|error| format!("the service broke off: {error}"))
@@ -69,11 +69,11 @@ impl McpServer {
     async fn read<T: Send + 'static>(
         &self,
         context: &RequestContext<RoleServer>,
-        work: impl FnOnce(&crate::service::Service) -> Result<T, Refusal> + Send + 'static,
+        work: impl FnOnce(&crate::service::Service) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ErrorData> {
         let grant = self.grant(context)?;
-        let service = grant.to(Scope::Read).map_err(|refusal| protocol_error(&refusal))?;
-        service.run(Lane::Read, work).await.map_err(|refusal| protocol_error(&refusal))
+        let service = grant.require(TokenScope::Read).map_err(|refusal| protocol_error(&refusal))?;
+        service.run(TaskKind::Read, work).await.map_err(|refusal| protocol_error(&refusal))
     }
 }
 
@@ -121,10 +121,10 @@ impl ServerHandler for McpServer {
         let answer = tokio::select! {
             answer = called => answer,
             () = context.ct.cancelled() => {
-                Err(Refusal::Unclear("the call was cancelled; what it had planned goes on in the background".into()))
+                Err(ServiceError::InvalidRequest("the call was cancelled; what it had planned goes on in the background".into()))
             }
         };
-        Ok(answer.unwrap_or_else(|refusal| mapping::refused(&refusal)).into())
+        Ok(answer.unwrap_or_else(|refusal| convert::refused(&refusal)).into())
     }
 
     async fn list_resources(
@@ -181,7 +181,7 @@ impl ServerHandler for McpServer {
         }
         let begun = request.argument.value;
         let names = self.read(&context, move |service| {
-            let sessions = service.memory().sessions(&ConversationFilter::all(1000))?;
+            let sessions = service.memory().listed_conversations(&ConversationFilter::all(1000))?;
             let slugs = sessions.into_iter().map(|session| session.conversation.slug);
             Ok(slugs.filter(|slug| slug.starts_with(&begun)).take(COMPLETIONS).collect::<Vec<_>>())
         });

@@ -3,9 +3,9 @@
 use rmcp::model::{GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role};
 use treering_engine::Query;
 
-use super::mapping::{self, Room};
-use crate::service::requests::ContextAsk;
-use crate::service::{Refusal, Service};
+use super::convert::{self, TokenBudget};
+use crate::service::requests::ContextParams;
+use crate::service::{Service, ServiceError};
 
 /// How many hits a recollection begins with, and how many tokens they may have.
 const HITS: usize = 8;
@@ -39,7 +39,7 @@ pub(super) fn get(
     service: &Service,
     name: &str,
     arguments: Option<&JsonObject>,
-) -> Result<GetPromptResult, Refusal> {
+) -> Result<GetPromptResult, ServiceError> {
     let text = |name: &str| {
         let value = arguments.and_then(|arguments| arguments.get(name)).and_then(|value| value.as_str());
         value.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
@@ -47,24 +47,28 @@ pub(super) fn get(
     match name {
         "recall" => {
             let question = text("question").ok_or_else(|| {
-                Refusal::Unclear("the argument question is missing; say what to recall".into())
+                ServiceError::InvalidRequest("the argument question is missing; say what to recall".into())
             })?;
             recall(service, &question, text("conversation").as_deref())
         }
         "summarise-session" => summarise(service, text("conversation").as_deref()),
-        other => Err(Refusal::Missing(format!(
+        other => Err(ServiceError::NotFound(format!(
             "there is no prompt {other:?}; there are recall and summarise-session"
         ))),
     }
 }
 
-fn recall(service: &Service, question: &str, reference: Option<&str>) -> Result<GetPromptResult, Refusal> {
+fn recall(
+    service: &Service,
+    question: &str,
+    reference: Option<&str>,
+) -> Result<GetPromptResult, ServiceError> {
     let memory = service.memory();
     let conversations =
         reference.map(|it| memory.find(it)).transpose()?.map(|it| it.id).into_iter().collect();
     let query = Query { text: question.to_owned(), conversations, limit: HITS, ..Query::default() };
     let answer = memory.search(&query)?;
-    let (hits, _) = Room::new(memory, HIT_TOKENS).fill(mapping::hits(&answer.hits, memory));
+    let (hits, _) = TokenBudget::new(memory, HIT_TOKENS).fill(convert::hits(&answer.hits, memory));
     let mut found = String::new();
     for hit in &hits {
         let who = hit.who.as_deref().unwrap_or("summary");
@@ -83,9 +87,9 @@ fn recall(service: &Service, question: &str, reference: Option<&str>) -> Result<
         .with_description("A question, and what memory holds about it"))
 }
 
-fn summarise(service: &Service, reference: Option<&str>) -> Result<GetPromptResult, Refusal> {
+fn summarise(service: &Service, reference: Option<&str>) -> Result<GetPromptResult, ServiceError> {
     let found = service.named_or_latest(reference)?;
-    let answer = service.context(&found, &ContextAsk::default())?;
+    let answer = service.context(&found, &ContextParams::default())?;
     let text = format!(
         "Tell what happened in the conversation {:?}: what it was about, what was decided, what was done, what \
          failed, what is left open. Name files, commands and numbers as they were named. Keep to what is below; it \

@@ -8,11 +8,11 @@ use rmcp::model::{
 use serde::Serialize;
 use treering_core::Timestamp;
 use treering_core::ports::ConversationFilter;
-use treering_engine::Session;
+use treering_engine::ListedConversation;
 
-use super::mapping::Room;
+use super::convert::TokenBudget;
 use crate::service::requests::{PageRequest, WorkRequest};
-use crate::service::{LogList, Refusal, Service};
+use crate::service::{LogList, Service, ServiceError};
 use crate::views::{ConversationPage, ExpandView, NodeView, StepView, TurnView};
 
 /// How many conversations a page of the listing has.
@@ -79,14 +79,13 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
 }
 
 /// The log, and conversations page by page, the latest activity first.
-pub(super) fn list(service: &Service, cursor: Option<&str>) -> Result<ListResourcesResult, Refusal> {
-    let after =
-        match cursor {
-            None => None,
-            Some(cursor) => Some(parse_cursor(cursor).ok_or_else(|| {
-                Refusal::Unclear(format!("cursor {cursor:?} is not one that was handed out"))
-            })?),
-        };
+pub(super) fn list(service: &Service, cursor: Option<&str>) -> Result<ListResourcesResult, ServiceError> {
+    let after = match cursor {
+        None => None,
+        Some(cursor) => Some(parse_cursor(cursor).ok_or_else(|| {
+            ServiceError::InvalidRequest(format!("cursor {cursor:?} is not one that was handed out"))
+        })?),
+    };
     let mut resources = Vec::new();
     if after.is_none() {
         resources.push(
@@ -97,7 +96,7 @@ pub(super) fn list(service: &Service, cursor: Option<&str>) -> Result<ListResour
         );
     }
     let filter = ConversationFilter { after, ..ConversationFilter::all(PAGE) };
-    let sessions = service.memory().sessions(&filter)?;
+    let sessions = service.memory().listed_conversations(&filter)?;
     let next = sessions.last().filter(|_| sessions.len() == PAGE).map(cursor_after);
     resources.extend(sessions.into_iter().map(|session| {
         let it = session.conversation;
@@ -112,7 +111,7 @@ pub(super) fn list(service: &Service, cursor: Option<&str>) -> Result<ListResour
     Ok(result)
 }
 
-fn cursor_after(session: &Session) -> String {
+fn cursor_after(session: &ListedConversation) -> String {
     format!("{}.{}", session.conversation.last_activity.as_micros(), session.conversation.id)
 }
 
@@ -122,10 +121,10 @@ fn parse_cursor(cursor: &str) -> Option<(Timestamp, treering_core::ConversationI
 }
 
 /// What is at an address.
-pub(super) fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, Refusal> {
+pub(super) fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, ServiceError> {
     let unknown = || {
         let known = "logs://recent, logs://JOB, conversation://NAME and node://ID can be read";
-        Refusal::Missing(format!("there is nothing at {uri:?}; {known}"))
+        ServiceError::NotFound(format!("there is nothing at {uri:?}; {known}"))
     };
     let (scheme, rest) = uri.split_once("://").ok_or_else(unknown)?;
     let contents = match scheme {
@@ -150,7 +149,7 @@ pub(super) fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, R
 }
 
 /// As many turns as there is room for, from one on.
-fn forwards(service: &Service, reference: &str, from: u32) -> Result<ConversationResource, Refusal> {
+fn forwards(service: &Service, reference: &str, from: u32) -> Result<ConversationResource, ServiceError> {
     let mut page = service.page(reference, &PageRequest { from, limit: Some(TURNS as usize) })?;
     let turns = std::mem::take(&mut page.turns);
     let (turns, steps_left_out) = fitting(turns, service);
@@ -160,7 +159,7 @@ fn forwards(service: &Service, reference: &str, from: u32) -> Result<Conversatio
 }
 
 /// The last turns, as many as there is room for.
-fn last_turns(service: &Service, reference: &str) -> Result<ConversationResource, Refusal> {
+fn last_turns(service: &Service, reference: &str) -> Result<ConversationResource, ServiceError> {
     let from = service.memory().find(reference)?.totals.turns.saturating_sub(TURNS);
     let mut page = service.page(reference, &PageRequest { from, limit: Some(TURNS as usize) })?;
     let mut turns = std::mem::take(&mut page.turns);
@@ -173,7 +172,7 @@ fn last_turns(service: &Service, reference: &str) -> Result<ConversationResource
 /// The first of some turns, as far as there is room for it, and those after it that fit whole; and how many steps of
 /// the first there is no room for.
 fn fitting(turns: Vec<TurnView>, service: &Service) -> (Vec<TurnView>, usize) {
-    let mut room = Room::new(service.memory(), PAGE_TOKENS);
+    let mut room = TokenBudget::new(service.memory(), PAGE_TOKENS);
     let mut turns = turns
         .into_iter()
         .map(|turn| TurnView { steps: turn.steps.into_iter().map(shortened).collect(), ..turn });
@@ -210,17 +209,17 @@ fn shortened(mut step: StepView) -> StepView {
     step
 }
 
-fn json(value: &impl Serialize, uri: &str) -> Result<ResourceContents, Refusal> {
-    let text = serde_json::to_string(value).map_err(|error| Refusal::Broken(error.to_string()))?;
+fn json(value: &impl Serialize, uri: &str) -> Result<ResourceContents, ServiceError> {
+    let text = serde_json::to_string(value).map_err(|error| ServiceError::Internal(error.to_string()))?;
     Ok(ResourceContents::text(text, uri).with_mime_type(JSON))
 }
 
-fn log(service: &Service, rest: &str) -> Result<String, Refusal> {
+fn log(service: &Service, rest: &str) -> Result<String, ServiceError> {
     let job = (!matches!(rest, "" | "recent")).then(|| rest.to_owned());
     let LogList { lines } =
         service.logs(&WorkRequest { job: job.clone(), conversation: None, limit: Some(LINES) })?;
     if let (Some(job), true) = (job, lines.is_empty()) {
-        return Err(Refusal::Missing(format!("no line of the log is about a job {job:?}")));
+        return Err(ServiceError::NotFound(format!("no line of the log is about a job {job:?}")));
     }
     let mut text = String::new();
     for line in lines {
@@ -231,17 +230,20 @@ fn log(service: &Service, rest: &str) -> Result<String, Refusal> {
 }
 
 /// Why a resource or prompt is not there, as the protocol says it.
-pub(super) fn protocol_error(refusal: &Refusal) -> ErrorData {
+pub(super) fn protocol_error(refusal: &ServiceError) -> ErrorData {
     use treering_engine::Error;
     match refusal {
-        Refusal::Missing(_) | Refusal::Engine(Error::NoConversation { .. } | Error::NoNode(_)) => {
+        ServiceError::NotFound(_)
+        | ServiceError::Engine(Error::ConversationNotFound { .. } | Error::NoNode(_)) => {
             ErrorData::resource_not_found(refusal.to_string(), None)
         }
-        Refusal::Engine(Error::Store(error)) => {
+        ServiceError::Engine(Error::Store(error)) => {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
             ErrorData::internal_error(format!("{error}{hint}"), None)
         }
-        Refusal::Broken(_) | Refusal::Stopping => ErrorData::internal_error(refusal.to_string(), None),
+        ServiceError::Internal(_) | ServiceError::Stopping => {
+            ErrorData::internal_error(refusal.to_string(), None)
+        }
         _ => ErrorData::invalid_params(refusal.to_string(), None),
     }
 }

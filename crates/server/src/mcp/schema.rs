@@ -39,7 +39,7 @@ pub(super) fn sized_schema_of<T: ToSchema>(default: u32) -> Arc<JsonObject> {
     properties["max_tokens"] = json!({
         "type": "integer",
         "minimum": super::LEAST_TOKENS,
-        "maximum": super::MOST_TOKENS,
+        "maximum": super::MAX_ANSWER_TOKENS,
         "default": default,
         "description": "The most tokens that the answer may have. What does not fit is left out and counted; \
             ids lead to it.",

@@ -7,17 +7,17 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use treering_core::ports::JobFilter;
 use treering_core::{JobState, MessageIdx};
-use treering_engine::Memory;
+use treering_engine::Engine;
 
 use super::progress::Progress;
 use super::schema::{input_schema_of, schema_of, sized_schema_of};
-use super::wire::{
+use super::types::{
     ContextArgs, ContextResult, ExpandArgs, ExpandResult, RememberArgs, SearchResult, SessionsResult,
     StatusArgs, StatusResult, UpdateArgs, UpdateResult,
 };
-use super::{LEAST_TOKENS, MOST_TOKENS, mapping};
-use crate::service::requests::{AppendRequest, ContextAsk, SearchRequest, SessionsRequest, UpdateRequest};
-use crate::service::{Grant, Lane, Refusal, Scope};
+use super::{LEAST_TOKENS, MAX_ANSWER_TOKENS, convert};
+use crate::service::requests::{AppendRequest, ContextParams, SearchRequest, SessionsRequest, UpdateRequest};
+use crate::service::{Grant, ServiceError, TaskKind, TokenScope};
 use crate::views::{AppendedView, UpdateView};
 
 /// How often the jobs of an update are counted while somebody waits for it.
@@ -120,7 +120,7 @@ pub(super) async fn call(
     arguments: JsonObject,
     grant: &Grant,
     progress: &Progress,
-) -> Result<CallToolResult, Refusal> {
+) -> Result<CallToolResult, ServiceError> {
     match name {
         "remember" => remember(arguments, grant).await,
         "search" => search(arguments, grant).await,
@@ -132,28 +132,30 @@ pub(super) async fn call(
     }
 }
 
-fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Refusal> {
+fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ServiceError> {
     serde_json::from_value(serde_json::Value::Object(arguments))
-        .map_err(|error| Refusal::Unclear(format!("the arguments do not fit: {error}")))
+        .map_err(|error| ServiceError::InvalidRequest(format!("the arguments do not fit: {error}")))
 }
 
 /// Takes the size of the answer out of the arguments.
-fn take_max_tokens(arguments: &mut JsonObject, default: u32) -> Result<u32, Refusal> {
+fn take_max_tokens(arguments: &mut JsonObject, default: u32) -> Result<u32, ServiceError> {
     let Some(value) = arguments.remove("max_tokens") else { return Ok(default) };
     let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-    number.filter(|number| (LEAST_TOKENS..=MOST_TOKENS).contains(number)).ok_or_else(|| {
-        Refusal::Unclear(format!("max_tokens {value}: it is a number from {LEAST_TOKENS} to {MOST_TOKENS}"))
+    number.filter(|number| (LEAST_TOKENS..=MAX_ANSWER_TOKENS).contains(number)).ok_or_else(|| {
+        ServiceError::InvalidRequest(format!(
+            "max_tokens {value}: it is a number from {LEAST_TOKENS} to {MAX_ANSWER_TOKENS}"
+        ))
     })
 }
 
-async fn remember(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, Refusal> {
+async fn remember(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
     let args: RememberArgs = parse(arguments)?;
     if args.user.is_none() && args.assistant.is_none() && args.tool_calls.is_empty() {
-        return Err(Refusal::Unclear(
+        return Err(ServiceError::InvalidRequest(
             "there is nothing to remember; give user, assistant or tool_calls".into(),
         ));
     }
-    let broken = |error: serde_json::Error| Refusal::Broken(error.to_string());
+    let broken = |error: serde_json::Error| ServiceError::Internal(error.to_string());
     let mut turn = serde_json::json!({ "type": "turn", "tool_calls": args.tool_calls });
     let texts = [
         ("user", args.user),
@@ -173,103 +175,104 @@ async fn remember(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult
         cwd: args.cwd,
         entries: vec![RawValue::from_string(turn.to_string()).map_err(broken)?],
     };
-    let service = grant.to(Scope::Write)?;
-    let appended = service.run(Lane::Write, move |service| service.append(&request)).await?;
-    Ok(mapping::structured(&AppendedView::of(&appended)))
+    let service = grant.require(TokenScope::Write)?;
+    let appended = service.run(TaskKind::Write, move |service| service.append(&request)).await?;
+    Ok(convert::structured(&AppendedView::of(&appended)))
 }
 
-async fn search(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, Refusal> {
+async fn search(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
     let max_tokens = take_max_tokens(&mut arguments, SEARCH_TOKENS)?;
     let request: SearchRequest = parse(arguments)?;
-    let service = grant.to(Scope::Read)?;
-    let result = service.run(Lane::Read, move |service| {
+    let service = grant.require(TokenScope::Read)?;
+    let result = service.run(TaskKind::Read, move |service| {
         let memory = service.memory();
         let answer = memory.search(&request.query(memory)?)?;
-        let hits = mapping::hits(&answer.hits, memory);
-        let (hits, left_out) = mapping::Room::new(memory, max_tokens).fill(hits);
+        let hits = convert::hits(&answer.hits, memory);
+        let (hits, left_out) = convert::TokenBudget::new(memory, max_tokens).fill(hits);
         let advice = match hits.is_empty() {
             true => "Nothing fits. Try other words, fewer filters, or `sessions` to see what there is.",
             false => "`expand` an id to read it whole, with its turn and the summaries over it.",
         };
-        Ok(SearchResult { hits, left_out, words_only: answer.words_only, advice })
+        Ok(SearchResult { hits, left_out, words_only: answer.lexical_only_reason, advice })
     });
-    Ok(mapping::structured(&result.await?))
+    Ok(convert::structured(&result.await?))
 }
 
 async fn context(
     mut arguments: JsonObject,
     grant: &Grant,
     progress: &Progress,
-) -> Result<CallToolResult, Refusal> {
+) -> Result<CallToolResult, ServiceError> {
     let max_tokens = take_max_tokens(&mut arguments, super::CONTEXT_TOKENS)?;
     let args: ContextArgs = parse(arguments)?;
-    let service = grant.to(Scope::Read)?;
+    let service = grant.require(TokenScope::Read)?;
     let reference = args.conversation;
-    let found = service.run(Lane::Read, move |service| service.named_or_latest(reference.as_deref())).await?;
-    let ask = ContextAsk {
+    let found =
+        service.run(TaskKind::Read, move |service| service.named_or_latest(reference.as_deref())).await?;
+    let ask = ContextParams {
         query: args.query,
         budget: Some(max_tokens),
         profile: args.profile,
         as_of: args.as_of,
-        ..ContextAsk::default()
+        ..ContextParams::default()
     };
     let mut most = 0;
     let tell = |pending: usize| {
         most = most.max(pending);
         progress.tell(most - pending, Some(most), format!("{pending} summaries to wait for"))
     };
-    service.wait_for_gate(found.id, service.patience(&ask), tell).await?;
-    let result = service.run(Lane::Read, move |service| {
+    service.wait_for_gate(found.id, service.gate_timeout(&ask), tell).await?;
+    let result = service.run(TaskKind::Read, move |service| {
         let answer = service.context(&found, &ask)?;
-        Ok(mapping::context(answer, found.slug))
+        Ok(convert::context(answer, found.slug))
     });
     let result = result.await?;
-    let mut answer = mapping::structured(&result);
+    let mut answer = convert::structured(&result);
     answer.content = vec![rmcp::model::ContentBlock::text(result.text)];
     Ok(answer)
 }
 
-async fn expand(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, Refusal> {
+async fn expand(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
     let max_tokens = take_max_tokens(&mut arguments, EXPAND_TOKENS)?;
     let args: ExpandArgs = parse(arguments)?;
-    let service = grant.to(Scope::Read)?;
-    let result = service.run(Lane::Read, move |service| {
+    let service = grant.require(TokenScope::Read)?;
+    let result = service.run(TaskKind::Read, move |service| {
         let memory = service.memory();
-        if Memory::is_node_reference(&args.id) {
-            return mapping::node(&args.id, memory, max_tokens);
+        if Engine::is_node_reference(&args.id) {
+            return convert::node(&args.id, memory, max_tokens);
         }
         let message = args.id.rsplit_once('#').and_then(|(slug, idx)| Some((slug, idx.parse().ok()?)));
         let (slug, idx) = message.ok_or_else(|| {
             let id = &args.id;
-            Refusal::Unclear(format!(
+            ServiceError::InvalidRequest(format!(
                 "id {id:?}: expected a node such as l1-3f9a or a message such as my-chat#42"
             ))
         })?;
-        mapping::message(slug, MessageIdx(idx), memory, max_tokens)
+        convert::message(slug, MessageIdx(idx), memory, max_tokens)
     });
-    Ok(mapping::structured(&result.await?))
+    Ok(convert::structured(&result.await?))
 }
 
-async fn sessions(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, Refusal> {
+async fn sessions(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
     let max_tokens = take_max_tokens(&mut arguments, SESSIONS_TOKENS)?;
     let request: SessionsRequest = parse(arguments)?;
-    let service = grant.to(Scope::Read)?;
-    let result = service.run(Lane::Read, move |service| {
-        Ok(mapping::sessions(service.sessions(&request)?, service.memory(), max_tokens))
+    let service = grant.require(TokenScope::Read)?;
+    let result = service.run(TaskKind::Read, move |service| {
+        Ok(convert::sessions(service.sessions(&request)?, service.memory(), max_tokens))
     });
-    Ok(mapping::structured(&result.await?))
+    Ok(convert::structured(&result.await?))
 }
 
 async fn update(
     arguments: JsonObject,
     grant: &Grant,
     progress: &Progress,
-) -> Result<CallToolResult, Refusal> {
+) -> Result<CallToolResult, ServiceError> {
     let args: UpdateArgs = parse(arguments)?;
-    let service = grant.to(Scope::Write)?;
+    let service = grant.require(TokenScope::Write)?;
     let request =
         UpdateRequest { full: args.full, level: args.level, dry_run: args.dry_run, with: Vec::new() };
-    let planned = service.run(Lane::Write, move |service| {
+    let planned = service.run(TaskKind::Write, move |service| {
         let found = service.named_or_latest(args.conversation.as_deref())?;
         let view: UpdateView = service.update(&found.id.to_string(), &request)?;
         Ok((found.id, view))
@@ -277,7 +280,7 @@ async fn update(
     let (id, view) = planned.await?;
     let mut most = 0;
     loop {
-        let counted = service.run(Lane::Read, move |service| {
+        let counted = service.run(TaskKind::Read, move |service| {
             let memory = service.memory();
             // The jobs would be waited for in vain.
             if let Some(failure) = memory.failure() {
@@ -290,7 +293,7 @@ async fn update(
         let (left, failed) = counted.await?;
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         if left == 0 || !args.wait || view.dry_run {
-            return Ok(mapping::structured(&mapping::update(view, number(left), number(failed))));
+            return Ok(convert::structured(&convert::update(view, number(left), number(failed))));
         }
         most = most.max(left);
         progress.tell(most - left, Some(most), format!("{left} jobs left")).await;
@@ -298,11 +301,12 @@ async fn update(
     }
 }
 
-async fn status(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, Refusal> {
+async fn status(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
     let max_tokens = take_max_tokens(&mut arguments, STATUS_TOKENS)?;
     let args: StatusArgs = parse(arguments)?;
-    let service = grant.to(Scope::Read)?;
-    let result = service
-        .run(Lane::Read, move |service| mapping::status(service, args.conversation.as_deref(), max_tokens));
-    Ok(mapping::structured(&result.await?))
+    let service = grant.require(TokenScope::Read)?;
+    let result = service.run(TaskKind::Read, move |service| {
+        convert::status(service, args.conversation.as_deref(), max_tokens)
+    });
+    Ok(convert::structured(&result.await?))
 }

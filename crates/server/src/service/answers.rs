@@ -4,25 +4,25 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use treering_core::ports::{ConversationFilter, JobFilter, LogFilter, Span};
+use treering_core::ports::{ConversationFilter, JobEventFilter, JobFilter, Span};
 use treering_core::{Conversation, ConversationState, Entry, TurnNo};
-use treering_engine::{Appended, Context, ContextRequest, Incoming, Matching, Memory};
+use treering_engine::{AppendReport, Context, ContextRequest, Engine, EntryBatch, ReplayDetection};
 use utoipa::ToSchema;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 
 use super::requests::{
-    AppendRequest, ChangeRequest, ContextAsk, ContextFormat, LONGEST_KEY, LONGEST_NAME, LONGEST_TEXT,
-    MOST_CALLS, MOST_ENTRIES, MOST_ROWS, PageRequest, SearchRequest, SessionsRequest, UpdateRequest,
+    AppendRequest, ChangeRequest, ContextFormat, ContextParams, LONGEST_KEY, LONGEST_NAME, MAX_ENTRIES,
+    MAX_TEXT_CHARS, MOST_CALLS, MOST_ROWS, PageRequest, SearchRequest, SessionsRequest, UpdateRequest,
     WorkRequest, check_entry, within,
 };
-use super::{Refusal, Service};
-use crate::forms::{ChatView, ContextView, SectionView, chat_messages};
+use super::{Service, ServiceError};
+use crate::context_view::{ChatView, ContextView, SectionView, chat_messages};
 use crate::views::{
     ConversationPage, ConversationView, HitView, JobView, LogView, StatusView, ThreadView, TurnView,
     UpdateView,
 };
-use treering::jsonl::{self, Line};
+use treering::jsonl::{self, JsonLine};
 
 /// What was found.
 #[derive(Debug, Serialize, ToSchema)]
@@ -95,30 +95,33 @@ impl ContextAnswer {
 
 impl Service {
     /// The conversation that is named, or the latest one.
-    pub fn named_or_latest(&self, reference: Option<&str>) -> Result<Conversation, Refusal> {
+    pub fn named_or_latest(&self, reference: Option<&str>) -> Result<Conversation, ServiceError> {
         if let Some(reference) = reference {
             return Ok(self.memory().find(reference)?);
         }
-        let latest = self.memory().sessions(&ConversationFilter::all(1))?.pop();
+        let latest = self.memory().listed_conversations(&ConversationFilter::all(1))?.pop();
         latest
             .map(|session| session.conversation)
-            .ok_or_else(|| Refusal::Missing("there is no conversation yet".into()))
+            .ok_or_else(|| ServiceError::NotFound("there is no conversation yet".into()))
     }
 
     /// Stores entries: all of them or none. Durable when it returns.
-    pub fn append(&self, request: &AppendRequest) -> Result<Appended, Refusal> {
-        within("the number of entries", request.entries.len(), 1, MOST_ENTRIES)?;
+    pub fn append(&self, request: &AppendRequest) -> Result<AppendReport, ServiceError> {
+        within("the number of entries", request.entries.len(), 1, MAX_ENTRIES)?;
         append_checked(self.memory(), request, check_entry)
     }
 
     /// What fits a question best.
-    pub fn search(&self, request: &SearchRequest) -> Result<SearchAnswer, Refusal> {
+    pub fn search(&self, request: &SearchRequest) -> Result<SearchAnswer, ServiceError> {
         let answer = self.memory().search(&request.query(self.memory())?)?;
-        Ok(SearchAnswer { hits: HitView::all(&answer.hits, self.memory())?, words_only: answer.words_only })
+        Ok(SearchAnswer {
+            hits: HitView::all(&answer.hits, self.memory())?,
+            words_only: answer.lexical_only_reason,
+        })
     }
 
     /// The context that is asked for, as everything stands; the gate is waited for before.
-    pub fn context(&self, id: &Conversation, ask: &ContextAsk) -> Result<ContextAnswer, Refusal> {
+    pub fn context(&self, id: &Conversation, ask: &ContextParams) -> Result<ContextAnswer, ServiceError> {
         ask.check()?;
         let settings = &self.settings().context;
         let request = ContextRequest {
@@ -128,38 +131,38 @@ impl Service {
             budget: ask.budget.unwrap_or(settings.budget),
             profile: self.settings().profile(ask.profile.as_deref().unwrap_or(&settings.profile))?,
             as_of: ask.as_of.map(TurnNo),
-            patience: Some(Duration::ZERO),
+            gate_timeout: Some(Duration::ZERO),
         };
         Ok(ContextAnswer::of(self.memory().context(&request)?, ask.format))
     }
 
     /// How long a context waits for the gate.
-    pub fn patience(&self, ask: &ContextAsk) -> Duration {
+    pub fn gate_timeout(&self, ask: &ContextParams) -> Duration {
         Duration::from_millis(ask.patience_ms.unwrap_or(self.memory().work().gate_timeout_ms))
     }
 
     /// Conversations, the latest activity first.
-    pub fn sessions(&self, request: &SessionsRequest) -> Result<ConversationList, Refusal> {
+    pub fn sessions(&self, request: &SessionsRequest) -> Result<ConversationList, ServiceError> {
         request.check()?;
         let limit = within("limit", request.limit.unwrap_or(20), 1, MOST_ROWS)?;
         let states = match request.all {
             true => Vec::new(),
             false => vec![ConversationState::Open, ConversationState::Closed],
         };
-        let cwd = request.cwd.as_deref().map(treering_engine::normalise_cwd);
+        let cwd = request.cwd.as_deref().map(treering_engine::normalize_cwd);
         // One more than is shown, to know whether there are more.
         let filter = ConversationFilter { cwd, states, after: None, limit: limit + 1 };
-        let mut sessions = self.memory().sessions(&filter)?;
+        let mut sessions = self.memory().listed_conversations(&filter)?;
         let more = sessions.len() > limit;
         sessions.truncate(limit);
-        let view = |session: &treering_engine::Session| {
+        let view = |session: &treering_engine::ListedConversation| {
             ConversationView::of(&session.conversation, session.last_message.as_ref())
         };
         Ok(ConversationList { conversations: sessions.iter().map(view).collect(), more })
     }
 
     /// Turns of a conversation.
-    pub fn page(&self, reference: &str, request: &PageRequest) -> Result<ConversationPage, Refusal> {
+    pub fn page(&self, reference: &str, request: &PageRequest) -> Result<ConversationPage, ServiceError> {
         let limit = within("limit", request.limit.unwrap_or(50), 1, MOST_ROWS)?;
         let it = self.memory().find(reference)?;
         let turns = self.memory().turns(it.id, Span::starting(TurnNo(request.from), limit))?;
@@ -173,7 +176,7 @@ impl Service {
     }
 
     /// Gives a conversation another name or state.
-    pub fn change(&self, reference: &str, request: &ChangeRequest) -> Result<ConversationView, Refusal> {
+    pub fn change(&self, reference: &str, request: &ChangeRequest) -> Result<ConversationView, ServiceError> {
         request.check()?;
         let mut it = self.memory().find(reference)?;
         if let Some(title) = &request.title {
@@ -186,7 +189,7 @@ impl Service {
     }
 
     /// Plans an update of a tree, or says what it would come to. Workers run the jobs.
-    pub fn update(&self, reference: &str, request: &UpdateRequest) -> Result<UpdateView, Refusal> {
+    pub fn update(&self, reference: &str, request: &UpdateRequest) -> Result<UpdateView, ServiceError> {
         let it = self.memory().find(reference)?;
         let update = request.update()?;
         if request.dry_run {
@@ -198,13 +201,13 @@ impl Service {
     }
 
     /// How a conversation stands.
-    pub fn status(&self, reference: Option<&str>) -> Result<StatusView, Refusal> {
+    pub fn status(&self, reference: Option<&str>) -> Result<StatusView, ServiceError> {
         let it = self.named_or_latest(reference)?;
         Ok(StatusView::of(&it, &self.memory().gate(it.id)?, self.memory())?)
     }
 
     /// Jobs that are not done.
-    pub fn jobs(&self, request: &WorkRequest) -> Result<JobList, Refusal> {
+    pub fn jobs(&self, request: &WorkRequest) -> Result<JobList, ServiceError> {
         request.check()?;
         let limit = within("limit", request.limit.unwrap_or(50), 1, MOST_ROWS)?;
         let conversation = request.conversation.as_deref().map(|it| self.memory().find(it)).transpose()?;
@@ -218,11 +221,11 @@ impl Service {
     }
 
     /// Gives failed jobs another try at once: one, or all of them where none is named.
-    pub fn retry(&self, job: Option<String>) -> Result<JobList, Refusal> {
+    pub fn retry(&self, job: Option<String>) -> Result<JobList, ServiceError> {
         if let Some(job) = &job {
             let filter = JobFilter { id_prefix: Some(job.clone()), ..JobFilter::all(1) };
             if self.memory().jobs(&filter)?.is_empty() {
-                return Err(Refusal::Missing(format!("no unfinished job begins with {job:?}")));
+                return Err(ServiceError::NotFound(format!("no unfinished job begins with {job:?}")));
             }
         }
         let retried = self.memory().retry_jobs(job)?;
@@ -230,45 +233,48 @@ impl Service {
     }
 
     /// The newest lines of the log.
-    pub fn logs(&self, request: &WorkRequest) -> Result<LogList, Refusal> {
+    pub fn logs(&self, request: &WorkRequest) -> Result<LogList, ServiceError> {
         request.check()?;
         let limit = within("limit", request.limit.unwrap_or(50), 1, MOST_ROWS)?;
         let conversation = request.conversation.as_deref().map(|it| self.memory().find(it)).transpose()?;
-        let filter =
-            LogFilter { conversation: conversation.map(|it| it.id), job_prefix: request.job.clone(), limit };
+        let filter = JobEventFilter {
+            conversation: conversation.map(|it| it.id),
+            job_prefix: request.job.clone(),
+            limit,
+        };
         Ok(LogList { lines: self.memory().log(&filter)?.iter().map(LogView::of).collect() })
     }
 }
 
 /// Stores entries that this program has put together itself, however large: all of them or none. Durable when it
 /// returns.
-pub fn append(memory: &Memory, request: &AppendRequest) -> Result<Appended, Refusal> {
+pub fn append(memory: &Engine, request: &AppendRequest) -> Result<AppendReport, ServiceError> {
     append_checked(memory, request, |_, _| Ok(()))
 }
 
 fn append_checked(
-    memory: &Memory,
+    memory: &Engine,
     request: &AppendRequest,
-    check: fn(&RawValue, &[Entry]) -> Result<(), Refusal>,
-) -> Result<Appended, Refusal> {
+    check: fn(&RawValue, &[Entry]) -> Result<(), ServiceError>,
+) -> Result<AppendReport, ServiceError> {
     let target = request.target(memory)?;
     let now = memory.clock().now();
     let mut entries = Vec::with_capacity(request.entries.len());
     for (place, raw) in request.entries.iter().enumerate() {
-        let unclear = |why: String| Refusal::Unclear(format!("entry {place}: {why}"));
+        let unclear = |why: String| ServiceError::InvalidRequest(format!("entry {place}: {why}"));
         match jsonl::parse_line(raw.get(), now).map_err(|error| unclear(error.to_string()))? {
-            Line::Entries(line) => {
+            JsonLine::Entries(line) => {
                 check(raw, &line).map_err(|refusal| unclear(refusal.to_string()))?;
                 entries.extend(line);
             }
-            Line::Header | Line::Conversation(_) => {
+            JsonLine::Header | JsonLine::Conversation(_) => {
                 return Err(unclear(
                     "a conversation is named beside the entries, by conversation or key".into(),
                 ));
             }
         }
     }
-    Ok(memory.append(Incoming { target, entries, matching: Matching::None })?)
+    Ok(memory.append(EntryBatch { target, entries, matching: ReplayDetection::None })?)
 }
 
 /// The schema of entries: what [`jsonl::parse_line`] reads, the two forms that are used most.
@@ -293,8 +299,8 @@ pub(super) fn entries_schema() -> RefOr<Schema> {
         "required": ["type", "user"],
         "properties": {
             "type": { "type": "string", "enum": ["turn"] },
-            "user": text("What the user said.", LONGEST_TEXT),
-            "assistant": text("What the assistant answered.", LONGEST_TEXT),
+            "user": text("What the user said.", MAX_TEXT_CHARS),
+            "assistant": text("What the assistant answered.", MAX_TEXT_CHARS),
             "tool_calls": { "type": "array", "maxItems": MOST_CALLS, "items": call,
                 "description": "Tools that were called in between." },
             "external_id": external_id,
@@ -307,7 +313,7 @@ pub(super) fn entries_schema() -> RefOr<Schema> {
         "properties": {
             "type": { "type": "string", "enum": ["message"] },
             "role": { "type": "string", "enum": ["user", "assistant", "system", "tool"] },
-            "text": text("What was said.", LONGEST_TEXT),
+            "text": text("What was said.", MAX_TEXT_CHARS),
             "author": text("Who said it.", LONGEST_NAME),
             "external_id": external_id,
         },
@@ -315,7 +321,7 @@ pub(super) fn entries_schema() -> RefOr<Schema> {
     let schema = serde_json::json!({
         "type": "array",
         "minItems": 1,
-        "maxItems": MOST_ENTRIES,
+        "maxItems": MAX_ENTRIES,
         "items": { "oneOf": [turn, message] },
         "description": "Turns, messages, tool calls and results: the lines that `treering append` takes, as an array. \
             `at` (a date) and `thread` may be given with each.",

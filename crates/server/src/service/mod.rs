@@ -2,9 +2,9 @@
 //! the synchronous ports (ADR 11). Knows nothing of HTTP or MCP.
 
 mod answers;
-mod grant;
-mod lanes;
-mod refusal;
+mod authorization;
+mod blocking_pool;
+mod error;
 pub mod requests;
 
 use std::sync::{Arc, Once};
@@ -12,23 +12,23 @@ use std::time::Duration;
 
 use treering_core::gate::GateStatus;
 use treering_core::{ConversationId, TenantId};
-use treering_engine::Memory;
+use treering_engine::Engine;
 
 pub use answers::{ContextAnswer, ConversationList, JobList, LogList, SearchAnswer, append};
-pub use grant::{Grant, Scope, Scopes};
-pub use lanes::{Lane, Lanes};
-pub use refusal::Refusal;
+pub use authorization::{Grant, TokenScope, TokenScopes};
+pub use blocking_pool::{BlockingPool, TaskKind};
+pub use error::ServiceError;
 use treering::config::Settings;
 
 /// How often the gate is looked at while somebody waits for it.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const GATE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The memory of one tenant, ready to be asked from async code. Cheap to clone.
 #[derive(Clone)]
 pub struct Service {
-    memory: Memory,
+    memory: Engine,
     settings: Arc<Settings>,
-    lanes: Lanes,
+    lanes: BlockingPool,
     /// Logs once that the store refuses writes.
     stopped: Arc<Once>,
 }
@@ -36,19 +36,19 @@ pub struct Service {
 impl Service {
     /// The service over a memory.
     #[must_use]
-    pub fn new(memory: Memory, settings: Arc<Settings>) -> Self {
-        Self { memory, settings, lanes: Lanes::new(), stopped: Arc::new(Once::new()) }
+    pub fn new(memory: Engine, settings: Arc<Settings>) -> Self {
+        Self { memory, settings, lanes: BlockingPool::new(), stopped: Arc::new(Once::new()) }
     }
 
     /// The same for another tenant of the same store.
     #[must_use]
     pub fn of_tenant(&self, tenant: TenantId) -> Self {
-        Self { memory: self.memory.of_tenant(tenant), ..self.clone() }
+        Self { memory: self.memory.for_tenant(tenant), ..self.clone() }
     }
 
     /// The memory itself.
     #[must_use]
-    pub const fn memory(&self) -> &Memory {
+    pub const fn memory(&self) -> &Engine {
         &self.memory
     }
 
@@ -61,9 +61,9 @@ impl Service {
     /// Does something that may block, without blocking the async edge.
     pub async fn run<T: Send + 'static>(
         &self,
-        lane: Lane,
-        work: impl FnOnce(&Self) -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, Refusal> {
+        lane: TaskKind,
+        work: impl FnOnce(&Self) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
         let service = self.clone();
         let work = move || {
             let done = work(&service);
@@ -88,11 +88,11 @@ impl Service {
         id: ConversationId,
         patience: Duration,
         mut tell: impl FnMut(usize) -> Told + Send,
-    ) -> Result<GateStatus, Refusal> {
+    ) -> Result<GateStatus, ServiceError> {
         let started = tokio::time::Instant::now();
         let mut left = None;
         loop {
-            let status = self.run(Lane::Read, move |service| Ok(service.memory.gate(id)?)).await?;
+            let status = self.run(TaskKind::Read, move |service| Ok(service.memory.gate(id)?)).await?;
             // Nobody in this process can do the work while the store refuses writes.
             if status.is_clear() || started.elapsed() >= patience || self.memory.failure().is_some() {
                 return Ok(status);
@@ -100,7 +100,7 @@ impl Service {
             if left.replace(status.pending.len()) != Some(status.pending.len()) {
                 tell(status.pending.len()).await;
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(GATE_POLL_INTERVAL).await;
         }
     }
 }

@@ -4,14 +4,14 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use treering_core::parameters::Assignment;
-use treering_core::{Entry, EntryKind, ExternalId, Level, Naming};
-use treering_engine::{Memory, NewConversation, Query, Scale, Target, Update, normalise_cwd};
+use treering_core::{Entry, EntryKind, ExternalId, Level, TitleSource};
+use treering_engine::{AppendTarget, Engine, NewConversation, Query, Update, UpdateStrategy, normalize_cwd};
 use utoipa::{IntoParams, ToSchema};
 
-use super::Refusal;
+use super::ServiceError;
 
 /// The most entries that one request appends.
-pub const MOST_ENTRIES: usize = 1000;
+pub const MAX_ENTRIES: usize = 1000;
 /// The most hits that one request asks for.
 pub const MOST_HITS: usize = 100;
 /// The most rows that one request lists.
@@ -19,7 +19,7 @@ pub const MOST_ROWS: usize = 500;
 /// The most tool calls that a turn has.
 pub(super) const MOST_CALLS: usize = 200;
 /// How long texts may be, in characters.
-pub(super) const LONGEST_TEXT: usize = 4_000_000;
+pub(super) const MAX_TEXT_CHARS: usize = 4_000_000;
 const LONGEST_ID: usize = 64;
 pub(super) const LONGEST_KEY: usize = 100;
 pub(super) const LONGEST_NAME: usize = 200;
@@ -54,7 +54,7 @@ pub struct AppendRequest {
 
 impl AppendRequest {
     /// The conversation that is meant.
-    pub fn target(&self, memory: &Memory) -> Result<Target, Refusal> {
+    pub fn target(&self, memory: &Engine) -> Result<AppendTarget, ServiceError> {
         check_lengths([
             ("conversation", self.conversation.as_ref(), LONGEST_NAME),
             ("key", self.key.as_ref(), LONGEST_KEY),
@@ -62,15 +62,15 @@ impl AppendRequest {
             ("cwd", self.cwd.as_ref(), LONGEST_PATH),
         ])?;
         match (&self.conversation, &self.key) {
-            (Some(_), Some(_)) => Err(Refusal::Unclear(
+            (Some(_), Some(_)) => Err(ServiceError::InvalidRequest(
                 "give either conversation or key, not both; key also makes a new one".into(),
             )),
-            (Some(reference), None) => Ok(Target::Existing(memory.find(reference)?.id)),
-            (None, key) => Ok(Target::Named(NewConversation {
+            (Some(reference), None) => Ok(AppendTarget::Existing(memory.find(reference)?.id)),
+            (None, key) => Ok(AppendTarget::FindOrCreate(NewConversation {
                 external_id: key.clone().map(ExternalId::new).transpose()?,
                 title: self.title.clone(),
-                naming: Naming::Source,
-                cwd: self.cwd.as_deref().map(normalise_cwd),
+                naming: TitleSource::Source,
+                cwd: self.cwd.as_deref().map(normalize_cwd),
                 ..NewConversation::default()
             })),
         }
@@ -88,19 +88,21 @@ struct Limited {
 }
 
 impl Limited {
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), ServiceError> {
         check_lengths([
             ("external_id", self.external_id.as_ref(), LONGEST_KEY),
             ("author", self.author.as_ref(), LONGEST_NAME),
             ("the name of a tool", self.name.as_ref(), LONGEST_NAME),
         ])?;
         if self.name.as_ref().is_some_and(String::is_empty) {
-            return Err(Refusal::Unclear("a tool call has an empty name; give the name of the tool".into()));
+            return Err(ServiceError::InvalidRequest(
+                "a tool call has an empty name; give the name of the tool".into(),
+            ));
         }
         let calls = self.tool_calls.len();
         if calls > MOST_CALLS {
             let told = "append the others as entries of their own";
-            return Err(Refusal::Unclear(format!(
+            return Err(ServiceError::InvalidRequest(format!(
                 "there are {calls} tool_calls; {MOST_CALLS} is the most, {told}"
             )));
         }
@@ -109,12 +111,12 @@ impl Limited {
 }
 
 /// Refuses an entry in which something is longer, or there is more of it, than its schema allows.
-pub(super) fn check_entry(raw: &RawValue, entries: &[Entry]) -> Result<(), Refusal> {
+pub(super) fn check_entry(raw: &RawValue, entries: &[Entry]) -> Result<(), ServiceError> {
     let limited: Limited = serde_json::from_str(raw.get())
-        .map_err(|error| Refusal::Unclear(format!("it does not fit its schema: {error}")))?;
+        .map_err(|error| ServiceError::InvalidRequest(format!("it does not fit its schema: {error}")))?;
     limited.check()?;
     entries.iter().try_for_each(|entry| match &entry.kind {
-        EntryKind::Message(message) => check_lengths([("the text", Some(&message.text), LONGEST_TEXT)]),
+        EntryKind::Message(message) => check_lengths([("the text", Some(&message.text), MAX_TEXT_CHARS)]),
         EntryKind::ToolCall(_) | EntryKind::ToolResult { .. } | EntryKind::Fork { .. } => Ok(()),
     })
 }
@@ -185,7 +187,7 @@ impl From<RoleName> for treering_core::Role {
 
 impl SearchRequest {
     /// The query that is meant.
-    pub fn query(&self, memory: &Memory) -> Result<Query, Refusal> {
+    pub fn query(&self, memory: &Engine) -> Result<Query, ServiceError> {
         check_lengths([
             ("query", Some(&self.query), LONGEST_QUESTION),
             ("cwd", self.cwd.as_ref(), LONGEST_PATH),
@@ -194,13 +196,15 @@ impl SearchRequest {
         within("the number of conversations", self.conversations.len(), 0, 50)?;
         within("the number of levels", self.levels.len(), 0, 10)?;
         if self.query.trim().is_empty() {
-            return Err(Refusal::Unclear("the query is empty; ask a question or give a few words".into()));
+            return Err(ServiceError::InvalidRequest(
+                "the query is empty; ask a question or give a few words".into(),
+            ));
         }
         let conversations = self.conversations.iter().map(|it| memory.find(it).map(|found| found.id));
         Ok(Query {
             text: self.query.clone(),
             conversations: conversations.collect::<Result<_, _>>()?,
-            cwd: self.cwd.as_deref().map(normalise_cwd),
+            cwd: self.cwd.as_deref().map(normalize_cwd),
             states: Vec::new(),
             thread: self.thread.as_deref().map(str::parse).transpose()?,
             author: self.author.clone(),
@@ -217,7 +221,7 @@ impl SearchRequest {
 /// What context is wanted.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ContextAsk {
+pub struct ContextParams {
     /// Slug, id, or the first digits of an id; the latest conversation where none is given.
     #[schema(max_length = 200)]
     pub conversation: Option<String>,
@@ -245,9 +249,9 @@ pub struct ContextAsk {
     pub format: ContextFormat,
 }
 
-impl ContextAsk {
+impl ContextParams {
     /// Refuses what is longer or larger than it may be.
-    pub fn check(&self) -> Result<(), Refusal> {
+    pub fn check(&self) -> Result<(), ServiceError> {
         check_lengths([
             ("conversation", self.conversation.as_ref(), LONGEST_NAME),
             ("query", self.query.as_ref(), LONGEST_PROMPT),
@@ -291,7 +295,7 @@ pub struct SessionsRequest {
 
 impl SessionsRequest {
     /// Refuses what is longer than it may be.
-    pub fn check(&self) -> Result<(), Refusal> {
+    pub fn check(&self) -> Result<(), ServiceError> {
         check_lengths([("cwd", self.cwd.as_ref(), LONGEST_PATH)])
     }
 }
@@ -326,17 +330,16 @@ pub struct UpdateRequest {
 
 impl UpdateRequest {
     /// The update that is meant.
-    pub fn update(&self) -> Result<Update, Refusal> {
+    pub fn update(&self) -> Result<Update, ServiceError> {
         within("the number of parameters", self.with.len(), 0, 50)?;
-        let scale = if self.full { Scale::Full } else { Scale::Incremental };
+        let scale = if self.full { UpdateStrategy::Full } else { UpdateStrategy::Incremental };
         let level = match self.level {
             None => None,
             Some(number) => {
                 let level = Level::new(number).filter(|_| number <= 8);
-                Some(
-                    level
-                        .ok_or_else(|| Refusal::Unclear(format!("level {number}: a level is from 1 to 8")))?,
-                )
+                Some(level.ok_or_else(|| {
+                    ServiceError::InvalidRequest(format!("level {number}: a level is from 1 to 8"))
+                })?)
             }
         };
         let policy = self.with.iter().map(|text| text.parse::<Assignment>()).collect::<Result<_, _>>()?;
@@ -357,7 +360,7 @@ pub struct ChangeRequest {
 
 impl ChangeRequest {
     /// Refuses what is longer than it may be.
-    pub fn check(&self) -> Result<(), Refusal> {
+    pub fn check(&self) -> Result<(), ServiceError> {
         check_lengths([("title", self.title.as_ref(), LONGEST_TITLE)])
     }
 }
@@ -402,7 +405,7 @@ pub struct WorkRequest {
 
 impl WorkRequest {
     /// Refuses what is longer than it may be.
-    pub fn check(&self) -> Result<(), Refusal> {
+    pub fn check(&self) -> Result<(), ServiceError> {
         check_lengths([
             ("job", self.job.as_ref(), LONGEST_ID),
             ("conversation", self.conversation.as_ref(), LONGEST_NAME),
@@ -411,20 +414,22 @@ impl WorkRequest {
 }
 
 /// Refuses texts that are longer than they may be.
-fn check_lengths<const N: usize>(texts: [(&str, Option<&String>, usize); N]) -> Result<(), Refusal> {
+fn check_lengths<const N: usize>(texts: [(&str, Option<&String>, usize); N]) -> Result<(), ServiceError> {
     for (what, text, most) in texts {
         let chars = text.map_or(0, |text| text.chars().count());
         if chars > most {
-            return Err(Refusal::Unclear(format!("{what} has {chars} characters; {most} is the most")));
+            return Err(ServiceError::InvalidRequest(format!(
+                "{what} has {chars} characters; {most} is the most"
+            )));
         }
     }
     Ok(())
 }
 
 /// A number, if it lies within its limits.
-pub fn within(what: &str, number: usize, least: usize, most: usize) -> Result<usize, Refusal> {
+pub fn within(what: &str, number: usize, least: usize, most: usize) -> Result<usize, ServiceError> {
     match (least..=most).contains(&number) {
         true => Ok(number),
-        false => Err(Refusal::Unclear(format!("{what} {number}: it is from {least} to {most}"))),
+        false => Err(ServiceError::InvalidRequest(format!("{what} {number}: it is from {least} to {most}"))),
     }
 }

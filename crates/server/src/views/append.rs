@@ -1,8 +1,8 @@
 //! What became of what was appended.
 
 use serde::Serialize;
-use treering_core::capture::Outcome;
-use treering_engine::Appended;
+use treering_core::capture::EntryOutcome;
+use treering_engine::AppendReport;
 
 /// What became of what was appended.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -28,7 +28,7 @@ pub struct AppendedView {
 impl AppendedView {
     /// The view of what became of entries.
     #[must_use]
-    pub fn of(appended: &Appended) -> Self {
+    pub fn of(appended: &AppendReport) -> Self {
         let mut view = Self {
             conversation: appended.conversation.id.to_string(),
             slug: appended.conversation.slug.clone(),
@@ -41,12 +41,12 @@ impl AppendedView {
         };
         for outcome in &appended.outcomes {
             match outcome {
-                Outcome::Message(idx) => view.messages.push(idx.0),
-                Outcome::ToolCall(_) => view.tool_calls += 1,
-                Outcome::Finished => view.results += 1,
-                Outcome::Known | Outcome::Elsewhere => view.known += 1,
-                Outcome::Differs => view.differs += 1,
-                Outcome::Thread => {}
+                EntryOutcome::Message(idx) => view.messages.push(idx.0),
+                EntryOutcome::ToolCall(_) => view.tool_calls += 1,
+                EntryOutcome::Finished => view.results += 1,
+                EntryOutcome::AlreadyStored | EntryOutcome::InOtherConversation => view.known += 1,
+                EntryOutcome::ContentDiffers => view.differs += 1,
+                EntryOutcome::Thread => {}
             }
         }
         view

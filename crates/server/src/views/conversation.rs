@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use treering_core::conversation::Thread;
 use treering_core::text::preview;
 use treering_core::{Conversation, Json, Message};
-use treering_engine::{Step, WholeTurn};
+use treering_engine::{TurnItem, WholeTurn};
 
 /// A conversation.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -187,9 +187,9 @@ impl TurnView {
     }
 }
 
-fn step_view(step: Step<'_>) -> StepView {
+fn step_view(step: TurnItem<'_>) -> StepView {
     match step {
-        Step::Message(message) => StepView::Message {
+        TurnItem::Message(message) => StepView::Message {
             idx: message.idx.0,
             role: message.body.role.as_str(),
             author: message.body.author.clone(),
@@ -201,7 +201,7 @@ fn step_view(step: Step<'_>) -> StepView {
             hash: message.hash.to_string(),
             external_id: message.body.external_id.as_ref().map(ToString::to_string),
         },
-        Step::ToolCall(it) => {
+        TurnItem::ToolCall(it) => {
             let outcome = it.call.outcome.as_ref();
             StepView::ToolCall {
                 name: it.call.name.clone(),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use treering_core::ConversationId;
-use treering_engine::News;
+use treering_engine::Event;
 
 use super::{LogView, Slugs};
 
@@ -35,7 +35,7 @@ pub struct EventView {
 
 impl EventView {
     /// The view of an event.
-    pub fn of(news: &News, slugs: &mut Slugs<'_>) -> Self {
+    pub fn of(news: &Event, slugs: &mut Slugs<'_>) -> Self {
         let conversation = conversation_of(news);
         let mut view = Self {
             conversation: conversation.to_string(),
@@ -48,35 +48,35 @@ impl EventView {
             log: None,
         };
         match news {
-            News::Turn { turn, thread, messages, .. } => {
+            Event::Turn { turn, thread, messages, .. } => {
                 (view.turn, view.thread) = (Some(turn.0), Some(thread.to_string()));
                 view.messages = Some(messages.iter().map(|idx| idx.0).collect());
             }
-            News::Node(_, node) => {
+            Event::Node(_, node) => {
                 (view.node, view.level) = (Some(node.id.to_string()), Some(node.level().number()));
             }
-            News::Sealed(_, line) | News::Failed(_, line) => view.log = Some(LogView::of(line)),
+            Event::Sealed(_, line) | Event::Failed(_, line) => view.log = Some(LogView::of(line)),
         }
         view
     }
 }
 
 /// The conversation that news are about.
-pub const fn conversation_of(news: &News) -> ConversationId {
+pub const fn conversation_of(news: &Event) -> ConversationId {
     match news {
-        News::Turn { conversation, .. }
-        | News::Node(conversation, _)
-        | News::Sealed(conversation, _)
-        | News::Failed(conversation, _) => *conversation,
+        Event::Turn { conversation, .. }
+        | Event::Node(conversation, _)
+        | Event::Sealed(conversation, _)
+        | Event::Failed(conversation, _) => *conversation,
     }
 }
 
 /// The word for news in events and metrics.
-pub const fn kind_of(news: &News) -> &'static str {
+pub const fn kind_of(news: &Event) -> &'static str {
     match news {
-        News::Turn { .. } => "turn",
-        News::Sealed(..) => "sealed",
-        News::Node(..) => "node",
-        News::Failed(..) => "failed",
+        Event::Turn { .. } => "turn",
+        Event::Sealed(..) => "sealed",
+        Event::Node(..) => "node",
+        Event::Failed(..) => "failed",
     }
 }

@@ -1,8 +1,8 @@
 //! What search found.
 
 use serde::Serialize;
-use treering_core::{Covers, MessageIdx};
-use treering_engine::{Found, Hit, Memory, Result};
+use treering_core::{Coverage, MessageIdx};
+use treering_engine::{Engine, Hit, HitItem, Result};
 
 use super::work::Slugs;
 
@@ -89,14 +89,14 @@ pub enum FoundView {
 
 impl HitView {
     /// The views of hits.
-    pub fn all(hits: &[Hit], memory: &Memory) -> Result<Vec<Self>> {
+    pub fn all(hits: &[Hit], memory: &Engine) -> Result<Vec<Self>> {
         let mut slugs = Slugs::of(memory);
         hits.iter().map(|hit| Self::of(hit, memory, &mut slugs)).collect()
     }
 
-    fn of(hit: &Hit, memory: &Memory, slugs: &mut Slugs<'_>) -> Result<Self> {
-        let (at, what) = match &hit.found {
-            Found::Message(message) => (
+    fn of(hit: &Hit, memory: &Engine, slugs: &mut Slugs<'_>) -> Result<Self> {
+        let (at, what) = match &hit.item {
+            HitItem::Message(message) => (
                 message.body.at,
                 FoundView::Message {
                     idx: message.idx.0,
@@ -106,7 +106,7 @@ impl HitView {
                     author: message.body.author.clone(),
                 },
             ),
-            Found::Call(call) => (
+            HitItem::ToolCall(call) => (
                 call.call.at,
                 FoundView::Call {
                     call: call.call.name.clone(),
@@ -116,7 +116,7 @@ impl HitView {
                     success: call.call.outcome.as_ref().and_then(|outcome| outcome.success),
                 },
             ),
-            Found::Node(node) => (
+            HitItem::Node(node) => (
                 node.range_end,
                 FoundView::Node {
                     node: node.id.to_string(),
@@ -145,20 +145,22 @@ impl HitView {
 }
 
 /// The nodes over a hit, and what a node was written from.
-fn path(hit: &Hit, memory: &Memory) -> Result<(Vec<String>, Vec<String>)> {
-    let first = match &hit.found {
-        Found::Message(message) => message.idx,
-        Found::Call(call) => MessageIdx(call.before.0.saturating_sub(1)),
-        Found::Node(node) => MessageIdx(node.source.from),
+fn path(hit: &Hit, memory: &Engine) -> Result<(Vec<String>, Vec<String>)> {
+    let first = match &hit.item {
+        HitItem::Message(message) => message.idx,
+        HitItem::ToolCall(call) => MessageIdx(call.before.0.saturating_sub(1)),
+        HitItem::Node(node) => MessageIdx(node.source.from),
     };
     let over = memory.ancestors_of(hit.conversation, first)?;
     let up = over.iter().filter(|node| node.level().number() > hit.level());
-    let down = match &hit.found {
-        Found::Node(node) => match &node.task.covers {
-            Covers::Nodes(children) => children.iter().map(ToString::to_string).collect(),
-            Covers::Messages(_) => (node.source.from..node.source.until).map(|idx| idx.to_string()).collect(),
+    let down = match &hit.item {
+        HitItem::Node(node) => match &node.spec.covers {
+            Coverage::Nodes(children) => children.iter().map(ToString::to_string).collect(),
+            Coverage::Messages(_) => {
+                (node.source.from..node.source.until).map(|idx| idx.to_string()).collect()
+            }
         },
-        Found::Message(_) | Found::Call(_) => Vec::new(),
+        HitItem::Message(_) | HitItem::ToolCall(_) => Vec::new(),
     };
     Ok((up.map(|node| node.id.to_string()).collect(), down))
 }

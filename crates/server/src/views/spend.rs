@@ -3,8 +3,8 @@
 use serde::Serialize;
 use treering_core::ConversationId;
 use treering_core::ports::SpendFilter;
-use treering_core::spend::Spent;
-use treering_engine::{Memory, Result, SpendStatus};
+use treering_core::spend::SpendAmount;
+use treering_engine::{Engine, Result, SpendStatus};
 
 /// What calls came to.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -24,8 +24,8 @@ pub struct SpentView {
     pub words: String,
 }
 
-impl From<Spent> for SpentView {
-    fn from(spent: Spent) -> Self {
+impl From<SpendAmount> for SpentView {
+    fn from(spent: SpendAmount) -> Self {
         Self {
             calls: spent.calls,
             tokens_in: spent.tokens_in,
@@ -73,7 +73,7 @@ pub struct ModelView {
 
 impl ModelView {
     /// What each model has cost, for a conversation or in all.
-    pub fn all(memory: &Memory, conversation: Option<ConversationId>) -> Result<Vec<Self>> {
+    pub fn all(memory: &Engine, conversation: Option<ConversationId>) -> Result<Vec<Self>> {
         let spent = memory.spend_by_model(&SpendFilter { conversation, day: None })?;
         Ok(spent.into_iter().map(|(model, spent)| Self { model, spent: spent.into() }).collect())
     }

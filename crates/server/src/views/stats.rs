@@ -3,7 +3,7 @@
 use serde::Serialize;
 use treering_core::ConversationId;
 use treering_core::ports::LevelTotals;
-use treering_engine::{Memory, Result, TreeStats};
+use treering_engine::{Engine, Result, TreeStats};
 
 use super::ModelView;
 
@@ -117,7 +117,7 @@ pub struct StoreView {
 }
 
 /// Why the store refuses every write of this process, and what to do about it.
-pub(super) fn writes_refused(memory: &Memory) -> Option<String> {
+pub(super) fn writes_refused(memory: &Engine) -> Option<String> {
     let failure = memory.failure()?;
     let hint = failure.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
     Some(format!("{failure}{hint}"))
@@ -125,7 +125,7 @@ pub(super) fn writes_refused(memory: &Memory) -> Option<String> {
 
 impl StatsView {
     /// How much a memory holds.
-    pub fn of(memory: &Memory) -> Result<Self> {
+    pub fn of(memory: &Engine) -> Result<Self> {
         let stats = memory.stats()?;
         Ok(Self {
             tenant: memory.tenant().to_string(),
@@ -151,7 +151,7 @@ impl StatsView {
 
 impl ConversationStatsView {
     /// What a conversation comes to.
-    pub fn of(memory: &Memory, conversation: ConversationId) -> Result<Self> {
+    pub fn of(memory: &Engine, conversation: ConversationId) -> Result<Self> {
         Ok(Self {
             tree: TreeStatsView::of(&memory.tree_stats(Some(conversation))?),
             spend: ModelView::all(memory, Some(conversation))?,
@@ -186,7 +186,7 @@ impl LevelView {
             level: level.level,
             nodes: level.nodes,
             dirty: level.dirty,
-            stand_ins: level.stand_ins,
+            stand_ins: level.fallbacks,
             uncovered: level.uncovered,
             chars: level.chars,
             tokens: level.tokens,

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use treering_core::spend::Money;
-use treering_core::{Conversation, ConversationState, Covers, MessageIdx, Node, NodeContent};
-use treering_engine::{Estimate, Memory, Result};
+use treering_core::{Conversation, ConversationState, Coverage, MessageIdx, Node, NodeContent};
+use treering_engine::{Engine, Estimate, Result};
 
 /// What lies over and under something.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -33,18 +33,18 @@ impl LineView {
 
 impl ExpandView {
     /// What lies over a message.
-    pub fn of_message(conversation: &Conversation, idx: MessageIdx, memory: &Memory) -> Result<Self> {
+    pub fn of_message(conversation: &Conversation, idx: MessageIdx, memory: &Engine) -> Result<Self> {
         let over = memory.ancestors_of(conversation.id, idx)?;
         Ok(Self { up: over.iter().map(LineView::of).collect(), down: Vec::new() })
     }
 
     /// What lies over a node, and what it was written from.
-    pub fn of_node(conversation: &Conversation, node: &Node, memory: &Memory) -> Result<Self> {
+    pub fn of_node(conversation: &Conversation, node: &Node, memory: &Engine) -> Result<Self> {
         let over = memory.ancestors_of(conversation.id, MessageIdx(node.source.from))?;
         let up = over.iter().filter(|other| other.level() > node.level()).map(LineView::of).collect();
-        let down = match &node.task.covers {
-            Covers::Nodes(_) => memory.children(conversation.id, node)?.iter().map(LineView::of).collect(),
-            Covers::Messages(_) => memory
+        let down = match &node.spec.covers {
+            Coverage::Nodes(_) => memory.children(conversation.id, node)?.iter().map(LineView::of).collect(),
+            Coverage::Messages(_) => memory
                 .messages_of(conversation.id, node)?
                 .iter()
                 .map(|message| LineView {
@@ -145,15 +145,17 @@ impl NodeView {
     /// The view of a node.
     #[must_use]
     pub fn of(conversation: &Conversation, node: &Node) -> Self {
-        let covers = match &node.task.covers {
-            Covers::Messages(window) => CoversView::Messages {
+        let covers = match &node.spec.covers {
+            Coverage::Messages(window) => CoversView::Messages {
                 thread: window.thread.to_string(),
                 from_idx: window.from.idx.0,
                 from_offset: window.from.offset,
                 until_idx: window.until.idx.0,
                 until_offset: window.until.offset,
             },
-            Covers::Nodes(children) => CoversView::Nodes(children.iter().map(ToString::to_string).collect()),
+            Coverage::Nodes(children) => {
+                CoversView::Nodes(children.iter().map(ToString::to_string).collect())
+            }
         };
         Self {
             id: node.id.to_string(),
@@ -168,11 +170,11 @@ impl NodeView {
             created_at: node.created_at().to_string(),
             range_start: node.range_start.to_string(),
             range_end: node.range_end.to_string(),
-            generated_at: node.making.at.to_string(),
-            generated_by: node.making.by.clone(),
-            generation_ms: node.making.took_ms,
-            strategy: node.task.manner.strategy.as_str(),
-            sealed_because: node.task.cause.as_str(),
+            generated_at: node.provenance.at.to_string(),
+            generated_by: node.provenance.by.clone(),
+            generation_ms: node.provenance.took_ms,
+            strategy: node.spec.manner.strategy.as_str(),
+            sealed_because: node.spec.cause.as_str(),
             turns: node.source.turns,
             messages: node.source.messages,
             source_chars: node.source.chars,
@@ -228,7 +230,7 @@ impl UpdateView {
             tokens_in: estimate.tokens_in,
             tokens_out: estimate.tokens_out,
             dollars: estimate.cost.map(Money::dollars),
-            felled: estimate.felled,
+            felled: estimate.dropped_nodes,
             ..Self::default()
         }
     }

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use treering_core::commit::LogLine;
+use treering_core::commit::JobEvent;
 use treering_core::gate::{GateStatus, Operation};
 use treering_core::ports::JobFilter;
 use treering_core::{Conversation, ConversationId, ConversationState, Job, JobState, Timestamp};
-use treering_engine::{Memory, Result};
+use treering_engine::{Engine, Result};
 
 use super::SpendView;
 
@@ -79,7 +79,7 @@ impl OperationView {
 
 impl StatusView {
     /// How a conversation stands.
-    pub fn of(conversation: &Conversation, gate: &GateStatus, memory: &Memory) -> Result<Self> {
+    pub fn of(conversation: &Conversation, gate: &GateStatus, memory: &Engine) -> Result<Self> {
         let now = memory.clock().now();
         let jobs = memory.jobs(&JobFilter::of(conversation.id))?;
         let dead = jobs.iter().filter(|job| job.state == JobState::Dead).count();
@@ -93,9 +93,9 @@ impl StatusView {
             jobs_queued: u32::try_from(jobs.len() - dead).unwrap_or(u32::MAX),
             jobs_failed: u32::try_from(dead).unwrap_or(u32::MAX),
             summarizer: memory.summarizer_name().to_owned(),
-            vectors_wanted: memory.wants_reindexing()?.then(|| memory.embedder_name().to_owned()),
+            vectors_wanted: memory.needs_reindex()?.then(|| memory.embedder_name().to_owned()),
             vectors: memory.vector_index()?.model,
-            stand_ins: memory.stand_ins(Some(conversation.id))?,
+            stand_ins: memory.fallback_node_count(Some(conversation.id))?,
             spend: memory.spend(Some(conversation.id))?.into(),
             writes_refused: super::stats::writes_refused(memory),
         })
@@ -136,7 +136,7 @@ pub struct JobView {
 impl JobView {
     /// The views of jobs.
     #[must_use]
-    pub fn all(jobs: &[Job], memory: &Memory) -> Vec<Self> {
+    pub fn all(jobs: &[Job], memory: &Engine) -> Vec<Self> {
         let mut slugs = Slugs::of(memory);
         jobs.iter().map(|job| Self::of(job, &mut slugs)).collect()
     }
@@ -167,14 +167,14 @@ impl JobView {
 
 /// What conversations are called, for people; each is looked up once.
 pub struct Slugs<'a> {
-    memory: &'a Memory,
+    memory: &'a Engine,
     known: HashMap<ConversationId, String>,
 }
 
 impl<'a> Slugs<'a> {
     /// Slugs read from a memory.
     #[must_use]
-    pub fn of(memory: &'a Memory) -> Self {
+    pub fn of(memory: &'a Engine) -> Self {
         Self { memory, known: HashMap::new() }
     }
 
@@ -205,7 +205,7 @@ pub struct LogView {
 impl LogView {
     /// The view of a line.
     #[must_use]
-    pub fn of(line: &LogLine) -> Self {
+    pub fn of(line: &JobEvent) -> Self {
         Self {
             at: line.at.to_string(),
             conversation: line.conversation.map(|id| id.to_string()),

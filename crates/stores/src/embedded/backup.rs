@@ -14,7 +14,7 @@ use super::open::{
     Lock, check_application_id, configure, has_log, make_folder, open_immutable, private, sidecar_path,
     sync_folder,
 };
-use super::read::View;
+use super::read::TenantView;
 use super::{check, schema, wal};
 
 /// How many messages of a backup are read at once.
@@ -135,7 +135,7 @@ fn changed_messages(connection: &Connection, file: &Path) -> StoreResult<Vec<Str
     };
     let mut problems = Vec::new();
     for (tenant, id, slug) in list().map_err(|error| explain(file, &error))? {
-        let view = View::new(connection, file, &TenantId::new(tenant)?)?;
+        let view = TenantView::new(connection, file, &TenantId::new(tenant)?)?;
         let (id, mut next) = (ConversationId::from_bytes(id), 0);
         loop {
             let page = view.messages(id, Span::starting(MessageIdx(next), PAGE))?;

@@ -12,7 +12,7 @@ use treering_core::ports::StoreResult;
 
 use super::Sync;
 use super::error::{explain, is_io_failure, no_thread};
-use super::health::Health;
+use super::health::StoreHealth;
 use super::open::open_existing;
 
 /// The log is checkpointed from this many pages on, as SQLite does it by default.
@@ -25,11 +25,11 @@ const MAX_WAIT: Duration = Duration::from_millis(250);
 
 /// Runs checkpoints until it is dropped.
 pub(super) struct Checkpointer {
-    requests: Option<SyncSender<Request>>,
+    requests: Option<SyncSender<CheckpointRequest>>,
     thread: Option<JoinHandle<()>>,
 }
 
-enum Request {
+enum CheckpointRequest {
     /// Move what can be moved without making anybody wait.
     Passive,
     /// Move everything, so that the log starts over, and say when it is done.
@@ -37,7 +37,7 @@ enum Request {
 }
 
 impl Checkpointer {
-    pub(super) fn start(path: &Path, sync: Sync, health: Arc<Health>) -> StoreResult<Self> {
+    pub(super) fn start(path: &Path, sync: Sync, health: Arc<StoreHealth>) -> StoreResult<Self> {
         let connection = open_existing(path, sync)
             .and_then(|connection| connection.busy_timeout(MAX_WAIT).map(|()| connection))
             .map_err(|error| explain(path, &error))?;
@@ -55,11 +55,11 @@ impl Checkpointer {
         let Some(requests) = self.requests.as_ref().filter(|_| pages >= LONG_PAGES) else { return };
         if pages < TOO_LONG_PAGES {
             // One that is already waiting will do.
-            let _ = requests.try_send(Request::Passive);
+            let _ = requests.try_send(CheckpointRequest::Passive);
             return;
         }
         let (done, wait) = sync_channel(1);
-        if requests.send(Request::Restart(done)).is_ok() {
+        if requests.send(CheckpointRequest::Restart(done)).is_ok() {
             let _ = wait.recv();
         }
     }
@@ -74,9 +74,9 @@ impl Drop for Checkpointer {
     }
 }
 
-fn run(path: &Path, connection: &Connection, requests: &Receiver<Request>, health: &Health) {
+fn run(path: &Path, connection: &Connection, requests: &Receiver<CheckpointRequest>, health: &StoreHealth) {
     for request in requests {
-        let mode = if matches!(request, Request::Passive) { "PASSIVE" } else { "RESTART" };
+        let mode = if matches!(request, CheckpointRequest::Passive) { "PASSIVE" } else { "RESTART" };
         let done = connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
         // A checkpoint that found the store busy is tried again after a later commit.
         if let Err(error) = done
@@ -84,7 +84,7 @@ fn run(path: &Path, connection: &Connection, requests: &Receiver<Request>, healt
         {
             health.fail(path, &error, connection);
         }
-        if let Request::Restart(done) = request {
+        if let CheckpointRequest::Restart(done) = request {
             let _ = done.send(());
         }
     }

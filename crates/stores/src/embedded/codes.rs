@@ -1,7 +1,7 @@
 //! The numbers that stand for roles and states in the file. Never renumber: old files keep them.
 
-use treering_core::commit::LogEvent;
-use treering_core::{ConversationState, JobKind, JobState, Naming, Role};
+use treering_core::commit::JobEventKind;
+use treering_core::{ConversationState, JobKind, JobState, Role, TitleSource};
 
 pub(super) const fn role_code(role: Role) -> i64 {
     match role {
@@ -28,23 +28,23 @@ pub(super) fn state(code: i64) -> Option<ConversationState> {
     ConversationState::ALL.into_iter().find(|state| state_code(*state) == code)
 }
 
-pub(super) const fn naming_code(naming: Naming) -> i64 {
+pub(super) const fn naming_code(naming: TitleSource) -> i64 {
     match naming {
-        Naming::Untitled => 0,
-        Naming::FirstMessage => 1,
-        Naming::Source => 2,
-        Naming::Person => 3,
+        TitleSource::Untitled => 0,
+        TitleSource::FirstMessage => 1,
+        TitleSource::Source => 2,
+        TitleSource::Person => 3,
     }
 }
 
-pub(super) fn naming(code: i64) -> Option<Naming> {
-    Naming::ALL.into_iter().find(|naming| naming_code(*naming) == code)
+pub(super) fn naming(code: i64) -> Option<TitleSource> {
+    TitleSource::ALL.into_iter().find(|naming| naming_code(*naming) == code)
 }
 
 pub(super) const fn job_kind_code(kind: &JobKind) -> i64 {
     match kind {
         JobKind::EmbedTurn(_) => 0,
-        JobKind::Summarise(_) => 1,
+        JobKind::Summarize(_) => 1,
         JobKind::EmbedNode(..) => 2,
     }
 }
@@ -57,18 +57,18 @@ pub(super) const fn job_state_code(state: &JobState) -> i64 {
     }
 }
 
-pub(super) const fn event_code(event: LogEvent) -> i64 {
+pub(super) const fn event_code(event: JobEventKind) -> i64 {
     match event {
-        LogEvent::Acquire => 0,
-        LogEvent::Release => 1,
-        LogEvent::Fail => 2,
-        LogEvent::Dead => 3,
-        LogEvent::Retry => 4,
-        LogEvent::Update => 5,
-        LogEvent::Ask => 6,
+        JobEventKind::Acquire => 0,
+        JobEventKind::Release => 1,
+        JobEventKind::Fail => 2,
+        JobEventKind::Dead => 3,
+        JobEventKind::Retry => 4,
+        JobEventKind::Update => 5,
+        JobEventKind::Ask => 6,
     }
 }
 
-pub(super) fn event(code: i64) -> Option<LogEvent> {
-    LogEvent::ALL.into_iter().find(|event| event_code(*event) == code)
+pub(super) fn event(code: i64) -> Option<JobEventKind> {
+    JobEventKind::ALL.into_iter().find(|event| event_code(*event) == code)
 }

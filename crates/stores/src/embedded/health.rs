@@ -9,9 +9,9 @@ use rusqlite::config::DbConfig;
 use treering_core::StoreError;
 
 #[derive(Default)]
-pub(super) struct Health(Mutex<Option<StoreError>>);
+pub(super) struct StoreHealth(Mutex<Option<StoreError>>);
 
-impl Health {
+impl StoreHealth {
     /// Why writes are refused.
     pub(super) fn failure(&self) -> Option<StoreError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()

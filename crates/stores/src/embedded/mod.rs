@@ -31,17 +31,18 @@ use std::time::Duration;
 use rusqlite::{Connection, Row, TransactionBehavior};
 use treering_core::job::BatchSizes;
 use treering_core::ports::{
-    CommitScope, Cursor, Description, JobFilter, Maintenance, Plan, Reader, Revision, Store, StoreResult,
+    CommitPlan, CommitScope, Cursor, Description, JobFilter, Maintenance, Reader, Revision, Store,
+    StoreResult,
 };
 use treering_core::{Job, StoreError, TenantId, Timestamp, Write};
 
 use checkpointer::Checkpointer;
 use error::{explain, explain_io};
-use health::Health;
+use health::StoreHealth;
 use open::{Lock, check_application_id, make_folder, open_existing, open_reader, open_writer, sidecar_path};
-use read::View;
+use read::TenantView;
 use unwritable::FileState;
-use wal::Finding;
+use wal::WalFinding;
 use watch::Watch;
 use writer::Writer;
 
@@ -65,9 +66,9 @@ pub struct EmbeddedStore {
     watch: Arc<Watch>,
     /// Why the store can only be read, where it cannot be written.
     writer: Result<Writer, StoreError>,
-    health: Arc<Health>,
+    health: Arc<StoreHealth>,
     /// What was wrong with the log when this process opened it first.
-    found: Option<Finding>,
+    found: Option<WalFinding>,
     /// Released last.
     _lock: Lock,
 }
@@ -82,7 +83,7 @@ impl EmbeddedStore {
         let path = folder.join(Self::FILE);
         make_folder(folder, &path)?;
         let mut lock = Lock::acquire(folder);
-        let (health, watch) = (Arc::new(Health::default()), Arc::new(Watch::default()));
+        let (health, watch) = (Arc::new(StoreHealth::default()), Arc::new(Watch::default()));
         wal::check_database(&path)?;
         let mut found = None;
         let checked = match lock.is_exclusive {
@@ -141,7 +142,7 @@ impl EmbeddedStore {
 
     /// Damaged logs, one sentence each: those that were copied aside, and that of a store that can only be read.
     fn damaged_logs(&self) -> Vec<String> {
-        let aside = wal::set_aside(&self.path).into_iter().filter(Finding::is_damage);
+        let aside = wal::set_aside(&self.path).into_iter().filter(WalFinding::is_damage);
         let live = self.writer.is_err().then(|| wal::live_damage(&self.path)).flatten();
         aside.map(|finding| finding.describe()).chain(live.map(|live| live.describe_live())).collect()
     }
@@ -178,14 +179,14 @@ impl EmbeddedStore {
 }
 
 impl Store for EmbeddedStore {
-    fn commit(&self, scope: CommitScope, plan: Plan) -> StoreResult<()> {
+    fn commit(&self, scope: CommitScope, plan: CommitPlan) -> StoreResult<()> {
         self.writer()?.commit(scope, plan)
     }
 
     fn reader(&self, tenant: &TenantId) -> StoreResult<Box<dyn Reader + '_>> {
         let pooled = self.pooled()?;
         let state = pooled.state;
-        Ok(Box::new(View::with_state(pooled, &self.path, tenant, state)?))
+        Ok(Box::new(TenantView::with_state(pooled, &self.path, tenant, state)?))
     }
 
     fn lease(
@@ -291,7 +292,7 @@ impl Maintenance for EmbeddedStore {
 
     fn open_warnings(&self) -> Vec<String> {
         let mut warnings = self.damaged_logs();
-        warnings.extend(self.found.as_ref().filter(|found| !found.is_damage()).map(Finding::describe));
+        warnings.extend(self.found.as_ref().filter(|found| !found.is_damage()).map(WalFinding::describe));
         warnings
     }
 

@@ -36,12 +36,12 @@ pub(super) enum Ending {
 
 /// A log with something wrong at its end.
 #[derive(Debug, Clone)]
-pub(super) struct Finding {
+pub(super) struct WalFinding {
     pub(super) log: PathBuf,
     pub(super) ending: Ending,
 }
 
-impl Finding {
+impl WalFinding {
     pub(super) const fn is_damage(&self) -> bool {
         matches!(self.ending, Ending::Damaged { .. })
     }
@@ -96,7 +96,7 @@ pub(super) fn check_database(path: &Path) -> StoreResult<()> {
 
 /// Prepares a log that a crash left behind: keeps a copy where something is wrong with its end, and makes it durable.
 /// Nobody else may have the store open.
-pub(super) fn check_before_recovery(path: &Path) -> StoreResult<Option<Finding>> {
+pub(super) fn check_before_recovery(path: &Path) -> StoreResult<Option<WalFinding>> {
     let log = sidecar_path(path, "-wal");
     if !fs::metadata(&log).is_ok_and(|file| file.len() > 0) {
         return Ok(None);
@@ -112,7 +112,7 @@ pub(super) fn check_before_recovery(path: &Path) -> StoreResult<Option<Finding>>
         let aside = free_name(path, &format!("-wal.{kind}"));
         let what = "cannot keep a copy of its damaged log";
         copy_private(&log, &aside).map_err(|error| explain_io(path, what, &error))?;
-        found = Some(Finding { log: aside, ending });
+        found = Some(WalFinding { log: aside, ending });
     }
     make_durable(path, &log).map_err(|error| explain_io(path, "cannot make its log durable", &error))?;
     Ok(found)
@@ -135,11 +135,11 @@ fn make_durable(path: &Path, log: &Path) -> io::Result<()> {
 }
 
 /// The logs that were copied aside, the oldest first.
-pub(super) fn set_aside(path: &Path) -> Vec<Finding> {
+pub(super) fn set_aside(path: &Path) -> Vec<WalFinding> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
     let prefix = format!("{}-wal.", name.to_string_lossy());
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut found: Vec<Finding> = entries
+    let mut found: Vec<WalFinding> = entries
         .filter_map(|entry| {
             let (log, name) = (entry.path(), entry.file_name());
             let kind = name.to_str()?.strip_prefix(&prefix)?;
@@ -152,7 +152,7 @@ pub(super) fn set_aside(path: &Path) -> Vec<Finding> {
                 },
                 _ => return None,
             };
-            Some(Finding { log, ending })
+            Some(WalFinding { log, ending })
         })
         .collect();
     found.sort_by(|a, b| a.log.cmp(&b.log));
@@ -162,7 +162,7 @@ pub(super) fn set_aside(path: &Path) -> Vec<Finding> {
 /// Moves the logs that were copied aside to those of another file.
 pub(super) fn move_set_aside(path: &Path, to: &Path) -> io::Result<()> {
     let store = path.file_name().unwrap_or_default().to_string_lossy();
-    for Finding { log, .. } in set_aside(path) {
+    for WalFinding { log, .. } in set_aside(path) {
         let name = log.file_name().unwrap_or_default().to_string_lossy();
         let suffix = name.strip_prefix(&*store).unwrap_or_default();
         fs::rename(&log, sidecar_path(to, suffix))?;
@@ -171,7 +171,7 @@ pub(super) fn move_set_aside(path: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Damage in the log of a store that can only be read, while others may write to it.
-pub(super) fn live_damage(path: &Path) -> Option<Finding> {
+pub(super) fn live_damage(path: &Path) -> Option<WalFinding> {
     let log = sidecar_path(path, "-wal");
     let header = || -> io::Result<[u8; HEADER]> {
         let mut header = [0; HEADER];
@@ -182,7 +182,7 @@ pub(super) fn live_damage(path: &Path) -> Option<Finding> {
     let ending = read(&log).ok()?.ending;
     // A log that was started over meanwhile is a mixture of two.
     let is_same = header().is_ok_and(|after| after == before);
-    let finding = Finding { log, ending };
+    let finding = WalFinding { log, ending };
     Some(finding).filter(|finding| is_same && finding.is_damage())
 }
 

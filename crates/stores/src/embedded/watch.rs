@@ -13,12 +13,12 @@ const POLL: Duration = Duration::from_millis(25);
 
 #[derive(Default)]
 pub(super) struct Watch {
-    state: Mutex<State>,
+    state: Mutex<WatchState>,
     committed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct WatchState {
     revision: u64,
     /// The files as they were at the last poll, where no connection can be polled.
     files: Option<FileState>,
@@ -68,7 +68,7 @@ impl Watch {
         })
     }
 
-    fn wait_with(&self, seen: Revision, timeout: Duration, poll: impl Fn(&mut State)) -> Revision {
+    fn wait_with(&self, seen: Revision, timeout: Duration, poll: impl Fn(&mut WatchState)) -> Revision {
         let started = Instant::now();
         let mut state = self.lock();
         loop {
@@ -84,12 +84,12 @@ impl Watch {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl WatchState {
     /// Raises the revision if another connection has committed since the last poll.
     fn poll(&mut self, open: impl Fn() -> Option<Connection>) {
         if self.connection.is_none() {

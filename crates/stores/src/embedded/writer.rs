@@ -11,13 +11,13 @@ use std::thread::{self, JoinHandle};
 
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, TransactionBehavior};
-use treering_core::ports::{CommitScope, Plan, StoreResult};
+use treering_core::ports::{CommitPlan, CommitScope, StoreResult};
 use treering_core::{Invalid, StoreError};
 
 use super::checkpointer::Checkpointer;
 use super::error::{explain, is_io_failure, no_thread};
-use super::health::Health;
-use super::read::View;
+use super::health::StoreHealth;
+use super::read::TenantView;
 use super::watch::Watch;
 use super::write;
 
@@ -26,14 +26,14 @@ const MAX_GROUP: usize = 256;
 
 /// The sending side of the writing thread. Dropping it finishes the waiting commits and closes the connection.
 pub(super) struct Writer {
-    requests: Option<Sender<Request>>,
+    requests: Option<Sender<CommitRequest>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// One commit that waits.
-struct Request {
+struct CommitRequest {
     scope: CommitScope,
-    plan: Plan,
+    plan: CommitPlan,
     reply: SyncSender<StoreResult<()>>,
 }
 
@@ -42,7 +42,7 @@ impl Writer {
         path: &Path,
         mut connection: Connection,
         checkpointer: Checkpointer,
-        health: Arc<Health>,
+        health: Arc<StoreHealth>,
         watch: Arc<Watch>,
     ) -> StoreResult<Self> {
         let wal_pages = Arc::new(AtomicUsize::new(0));
@@ -63,9 +63,9 @@ impl Writer {
     }
 
     /// Commits a plan; durable when it returns.
-    pub(super) fn commit(&self, scope: CommitScope, plan: Plan) -> StoreResult<()> {
+    pub(super) fn commit(&self, scope: CommitScope, plan: CommitPlan) -> StoreResult<()> {
         let (reply, answer) = sync_channel(1);
-        let request = Request { scope, plan, reply };
+        let request = CommitRequest { scope, plan, reply };
         let sent = self.requests.as_ref().is_some_and(|requests| requests.send(request).is_ok());
         match answer.recv() {
             Ok(answer) if sent => answer,
@@ -90,12 +90,12 @@ struct GroupCommit {
     checkpointer: Checkpointer,
     connection: Connection,
     wal_pages: Arc<AtomicUsize>,
-    health: Arc<Health>,
+    health: Arc<StoreHealth>,
     watch: Arc<Watch>,
 }
 
 impl GroupCommit {
-    fn run(mut self, requests: &Receiver<Request>) {
+    fn run(mut self, requests: &Receiver<CommitRequest>) {
         while let Ok(first) = requests.recv() {
             let mut answered = Vec::new();
             let waiting = std::iter::once(first).chain(std::iter::from_fn(|| requests.try_recv().ok()));
@@ -119,7 +119,7 @@ impl GroupCommit {
     /// Commits a group. An error is one that all of them met; what each met alone is in `answered`.
     fn commit(
         &mut self,
-        group: impl Iterator<Item = Request>,
+        group: impl Iterator<Item = CommitRequest>,
         answered: &mut Vec<(SyncSender<StoreResult<()>>, StoreResult<()>)>,
     ) -> StoreResult<()> {
         let mut failed = None;
@@ -130,8 +130,8 @@ impl GroupCommit {
                 let outcome = apply(&self.path, &transaction, &mut request);
                 let (outcome, error) = match outcome {
                     Ok(()) => (Ok(()), None),
-                    Err(Refusal::Plan(refused)) => (Err(refused), None),
-                    Err(Refusal::Sqlite(error)) => (Err(explain(&self.path, &error)), Some(error)),
+                    Err(CommitFailure::Plan(refused)) => (Err(refused), None),
+                    Err(CommitFailure::Sqlite(error)) => (Err(explain(&self.path, &error)), Some(error)),
                 };
                 answered.push((request.reply, outcome));
                 // SQLite has rolled everything back, or nothing more may be written.
@@ -156,21 +156,21 @@ impl GroupCommit {
 }
 
 /// Why one commit of a group failed.
-enum Refusal {
+enum CommitFailure {
     /// Its plan refused.
     Plan(StoreError),
     /// Its writes failed.
     Sqlite(rusqlite::Error),
 }
 
-impl From<rusqlite::Error> for Refusal {
+impl From<rusqlite::Error> for CommitFailure {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
 /// Plans and writes one commit inside the open transaction; on an error nothing of it is kept.
-fn apply(path: &Path, connection: &Connection, request: &mut Request) -> Result<(), Refusal> {
+fn apply(path: &Path, connection: &Connection, request: &mut CommitRequest) -> Result<(), CommitFailure> {
     let execute = |sql: &str| connection.prepare_cached(sql)?.execute([]).map(drop);
     execute("SAVEPOINT plan")?;
     let applied = plan_and_write(path, connection, request);
@@ -183,14 +183,18 @@ fn apply(path: &Path, connection: &Connection, request: &mut Request) -> Result<
     applied
 }
 
-fn plan_and_write(path: &Path, connection: &Connection, request: &mut Request) -> Result<(), Refusal> {
-    let Request { scope, plan, .. } = request;
-    let view = View::new(connection, path, scope.tenant()).map_err(Refusal::Plan)?;
+fn plan_and_write(
+    path: &Path,
+    connection: &Connection,
+    request: &mut CommitRequest,
+) -> Result<(), CommitFailure> {
+    let CommitRequest { scope, plan, .. } = request;
+    let view = TenantView::new(connection, path, scope.tenant()).map_err(CommitFailure::Plan)?;
     let planned = catch_unwind(AssertUnwindSafe(|| plan(&view)));
-    let writes = planned.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(Refusal::Plan)?;
+    let writes = planned.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(CommitFailure::Plan)?;
     if let Some(write) = writes.iter().find(|write| !scope.permits(write)) {
         let why = format!("it is outside the scope of the commit: {scope:?}");
-        return Err(Refusal::Plan(Invalid::new(format!("write {write:?}"), why).into()));
+        return Err(CommitFailure::Plan(Invalid::new(format!("write {write:?}"), why).into()));
     }
     Ok(write::apply(connection, scope.tenant(), &writes)?)
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use treering_core::conversation::{Fork, Thread};
-use treering_core::ports::{ConversationFilter, ConversationQuery, ExistingItem, Item, ItemRef, Span};
+use treering_core::ports::{ConversationFilter, ConversationQuery, ExistingItem, ItemRef, Span, StoredItem};
 use treering_core::{
     CommitScope, Conversation, ConversationId, ConversationState, Invalid, Json, MessageIdx, Role, Store,
     StoreError, TenantId, ThreadName, Timestamp, ToolResult, Turn, TurnNo, Write,
@@ -13,7 +13,7 @@ use super::tree::node;
 use super::{
     at, commit, commit_for, conversation, everything, key, message, put, reader, tenant, tool_call, turn,
 };
-use crate::generate::{draw, external};
+use crate::generate::{external, random_below};
 
 pub fn what_is_put_comes_back(store: &dyn Store) {
     let mut it = conversation(1);
@@ -138,7 +138,10 @@ pub fn tenants_do_not_see_each_other(store: &dyn Store) {
         assert_eq!(messages[0].body.text, format!("of {name}"));
         assert_eq!(reader.totals().unwrap().0, 1);
         assert_eq!(reader.owners(&[&external("m0")]).unwrap(), [Some(it.id)]);
-        assert_eq!(reader.items(&[first]).unwrap(), [Some(Item::Message(Box::new(messages[0].clone())))]);
+        assert_eq!(
+            reader.items(&[first]).unwrap(),
+            [Some(StoredItem::Message(Box::new(messages[0].clone())))]
+        );
     }
     let reader = store.reader(&tenant("c")).unwrap();
     let everyone = ConversationFilter::all(9);
@@ -191,7 +194,7 @@ pub fn listing_is_newest_first_and_pages(store: &dyn Store) {
 pub fn listing_follows_activity(store: &dyn Store) {
     const HOUR: i64 = 3_600_000_000;
     let mut state = 7_u64;
-    let mut draw = |below| i64::from(draw(&mut state, below));
+    let mut draw = |below| i64::from(random_below(&mut state, below));
     let mut all: Vec<Conversation> = (0..40).map(conversation).collect();
     for round in 0..300 {
         let it = &mut all[draw(40) as usize];
@@ -316,12 +319,12 @@ pub fn items_are_read_together(store: &dyn Store) {
         ItemRef::Message(key(9).id, MessageIdx(0)),
         ItemRef::Message(one, MessageIdx(0)),
     ];
-    let hello = || Some(Item::Message(Box::new(message(0, 0, Role::User, "hello"))));
+    let hello = || Some(StoredItem::Message(Box::new(message(0, 0, Role::User, "hello"))));
     let expected = [
-        Some(Item::Node(Box::new(node(1, 4)))),
+        Some(StoredItem::Node(Box::new(node(1, 4)))),
         hello(),
         None,
-        Some(Item::ToolCall(Box::new(tool_call(0, 3, None)))),
+        Some(StoredItem::ToolCall(Box::new(tool_call(0, 3, None)))),
         None,
         None,
         None,

@@ -5,9 +5,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use treering_core::commit::{LogEvent, LogLine};
-use treering_core::index::VectorIndex;
+use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::ports::{Change, ChangeFilter, Changes, Cursor};
+use treering_core::vector_index::VectorIndex;
 use treering_core::{
     ContentHash, ConversationId, JobId, Json, MessageIdx, Role, Store, StoreError, TenantId, Timestamp,
     ToolResult, TurnNo, Write,
@@ -71,7 +71,7 @@ fn five_commits(store: &dyn Store) {
     let writes = vec![Write::PutConversation(it.clone()), Write::AddMessage(it.id, theirs)];
     commit_for(store, tenant("others"), writes).unwrap();
     commit(store, vec![Write::PutNode(id, Box::new(node(1, 7)))]).unwrap();
-    commit(store, vec![Write::AddLog(log_line(id, "line"))]).unwrap();
+    commit(store, vec![Write::AddJobEvent(log_line(id, "line"))]).unwrap();
     let vectors = |model: &str, value: f32| Write::PutVectors(model.into(), vec![(hash(1), vec![value])]);
     commit(store, vec![vectors("b", 2.0), vectors("a", 1.0)]).unwrap();
 }
@@ -112,7 +112,7 @@ pub fn changes_are_paged_by_cursors(store: &dyn Store) {
         assert_eq!(changes(store, &cursor, limit).items, []);
     }
     let end = changes(store, &Cursor::start(), 100).cursor;
-    commit(store, vec![Write::AddLog(log_line(key(1).id, "later"))]).unwrap();
+    commit(store, vec![Write::AddJobEvent(log_line(key(1).id, "later"))]).unwrap();
     assert_eq!(words(&changes(store, &end, 100)), ["later"]);
     let none = changes(store, &Cursor::start(), 0);
     assert_eq!((none.items.len(), none.cursor, none.is_last), (0, Cursor::start(), false));
@@ -188,10 +188,10 @@ pub fn a_node_that_is_written_again_comes_again(store: &dyn Store) {
 
 pub fn log_lines_come_in_order(store: &dyn Store) {
     put(store, 1);
-    let lines = ["one", "two"].map(|text| Write::AddLog(log_line(key(1).id, text)));
+    let lines = ["one", "two"].map(|text| Write::AddJobEvent(log_line(key(1).id, text)));
     commit(store, lines.to_vec()).unwrap();
-    let of_none = LogLine { conversation: None, ..log_line(key(1).id, "about no conversation") };
-    commit(store, vec![Write::AddLog(of_none)]).unwrap();
+    let of_none = JobEvent { conversation: None, ..log_line(key(1).id, "about no conversation") };
+    commit(store, vec![Write::AddJobEvent(of_none)]).unwrap();
     let filter = ChangeFilter { log: true, ..ChangeFilter::default() };
     let all = reader(store).changes(&Cursor::start(), &filter, 10).unwrap();
     assert_eq!(words(&all), ["one", "two"]);
@@ -230,9 +230,9 @@ pub fn the_end_of_every_feed_is_known(store: &dyn Store) {
     assert_eq!(ends, tenants.map(|tenant| (tenant.clone(), end(&tenant))));
 }
 
-fn log_line(conversation: ConversationId, text: &str) -> LogLine {
-    let (at, job, event) = (Timestamp::from_micros(5), JobId(hash(7)), LogEvent::Acquire);
-    LogLine { at, conversation: Some(conversation), job, event, text: text.into(), took_ms: Some(3) }
+fn log_line(conversation: ConversationId, text: &str) -> JobEvent {
+    let (at, job, event) = (Timestamp::from_micros(5), JobId(hash(7)), JobEventKind::Acquire);
+    JobEvent { at, conversation: Some(conversation), job, event, text: text.into(), took_ms: Some(3) }
 }
 
 fn hash(number: u8) -> ContentHash {

@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use treering_core::commit::{LogEvent, LogLine};
+use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::job::{BatchSizes, LEASE_MS};
-use treering_core::ports::{JobFilter, LogFilter, NodeFilter};
+use treering_core::ports::{JobEventFilter, JobFilter, NodeFilter};
 use treering_core::{
     Job, JobId, JobKind, JobState, MessageIdx, Role, Store, TenantId, Timestamp, TurnNo, Write,
 };
@@ -17,7 +17,7 @@ use crate::contract::{at, commit, commit_for, conversation, everything, key, mes
 pub(crate) fn job(number: u8, height: u8, ordinal: u32) -> Job {
     let kind = match height {
         0 => JobKind::EmbedTurn(TurnNo(ordinal)),
-        level => JobKind::Summarise(task(level, ordinal)),
+        level => JobKind::Summarize(task(level, ordinal)),
     };
     Job::plan(key(number).id, kind, at(0))
 }
@@ -44,31 +44,31 @@ pub(crate) fn heights(store: &dyn Store, filter: &JobFilter) -> Vec<(u8, u8)> {
     found.iter().map(|job| (job.conversation.as_bytes()[0], job.kind.height())).collect()
 }
 
-fn line(number: u8, job: JobId, text: &str) -> LogLine {
+fn line(number: u8, job: JobId, text: &str) -> JobEvent {
     let conversation = Some(key(number).id);
-    LogLine { at: at(5), conversation, job, event: LogEvent::Acquire, text: text.into(), took_ms: None }
+    JobEvent { at: at(5), conversation, job, event: JobEventKind::Acquire, text: text.into(), took_ms: None }
 }
 
 pub fn lines_about_no_conversation_are_kept_by_tenant(store: &dyn Store) {
     put(store, 1);
     let about = line(1, job(1, 1, 0).id, "about one");
-    let none = LogLine { conversation: None, ..line(1, about.job, "about none") };
-    commit(store, vec![Write::AddLog(about.clone()), Write::AddLog(none.clone())]).unwrap();
-    commit_for(store, tenant("others"), vec![Write::AddLog(none.clone())]).unwrap();
+    let none = JobEvent { conversation: None, ..line(1, about.job, "about none") };
+    commit(store, vec![Write::AddJobEvent(about.clone()), Write::AddJobEvent(none.clone())]).unwrap();
+    commit_for(store, tenant("others"), vec![Write::AddJobEvent(none.clone())]).unwrap();
     let reader = reader(store);
-    assert_eq!(reader.log(&whole_log()).unwrap(), [about.clone(), none.clone()]);
+    assert_eq!(reader.job_events(&whole_log()).unwrap(), [about.clone(), none.clone()]);
     let theirs = store.reader(&tenant("others")).unwrap();
-    assert_eq!(theirs.log(&whole_log()).unwrap(), [none]);
-    let of_one = LogFilter { conversation: about.conversation, ..whole_log() };
-    assert_eq!(reader.log(&of_one).unwrap().len(), 1);
+    assert_eq!(theirs.job_events(&whole_log()).unwrap(), [none]);
+    let of_one = JobEventFilter { conversation: about.conversation, ..whole_log() };
+    assert_eq!(reader.job_events(&of_one).unwrap().len(), 1);
 }
 
-fn whole_log() -> LogFilter {
-    LogFilter { conversation: None, job_prefix: None, limit: usize::MAX }
+fn whole_log() -> JobEventFilter {
+    JobEventFilter { conversation: None, job_prefix: None, limit: usize::MAX }
 }
 
-fn logged(store: &dyn Store, filter: &LogFilter) -> Vec<String> {
-    let lines = reader(store).log(filter).unwrap();
+fn logged(store: &dyn Store, filter: &JobEventFilter) -> Vec<String> {
+    let lines = reader(store).job_events(filter).unwrap();
     lines.into_iter().map(|line| line.text).collect()
 }
 
@@ -162,7 +162,7 @@ pub fn jobs_at_one_place_are_told_apart(store: &dyn Store) {
     let written = job(1, 1, 4);
     let mut anew = task(1, 4);
     anew.manner.overlap_chars += 1;
-    let anew = Job::plan(key(1).id, JobKind::Summarise(anew), at(0));
+    let anew = Job::plan(key(1).id, JobKind::Summarize(anew), at(0));
     let embedded = Job::plan(key(1).id, JobKind::EmbedNode(level(1), 4, id(level(1), 4)), at(0));
     let all = [written, anew, embedded];
     add_jobs(store, &all);
@@ -250,20 +250,20 @@ pub fn jobs_are_found_by_their_first_digits(store: &dyn Store) {
 pub fn the_newest_lines_of_the_log_come_oldest_first(store: &dyn Store) {
     put(store, 1);
     let mut all = Vec::new();
-    for (number, event) in LogEvent::ALL.into_iter().enumerate() {
+    for (number, event) in JobEventKind::ALL.into_iter().enumerate() {
         let took_ms = (number % 2 == 1).then_some(u64::from(u32::MAX) + number as u64);
         // The order is that of writing, whatever the clock said.
         let at = at(-(number as i64));
         let text = format!("line {number} \0'🌊'");
-        all.push(LogLine { at, event, took_ms, ..line(1, job(1, 1, 0).id, &text) });
+        all.push(JobEvent { at, event, took_ms, ..line(1, job(1, 1, 0).id, &text) });
     }
     for lines in all.chunks(4) {
-        commit(store, lines.iter().cloned().map(Write::AddLog).collect()).unwrap();
+        commit(store, lines.iter().cloned().map(Write::AddJobEvent).collect()).unwrap();
     }
-    let log = |filter: &LogFilter| reader(store).log(filter).unwrap();
+    let log = |filter: &JobEventFilter| reader(store).job_events(filter).unwrap();
     assert_eq!(log(&whole_log()), all);
-    assert_eq!(log(&LogFilter { limit: 2, ..whole_log() }), all[all.len() - 2..]);
-    assert_eq!(log(&LogFilter { limit: 0, ..whole_log() }), []);
+    assert_eq!(log(&JobEventFilter { limit: 2, ..whole_log() }), all[all.len() - 2..]);
+    assert_eq!(log(&JobEventFilter { limit: 0, ..whole_log() }), []);
 }
 
 pub fn the_log_is_read_by_conversation_and_job(store: &dyn Store) {
@@ -271,15 +271,15 @@ pub fn the_log_is_read_by_conversation_and_job(store: &dyn Store) {
     put(store, 2);
     let (here, there) = (job(1, 1, 0).id, job(2, 1, 0).id);
     let lines = [line(1, here, "a"), line(2, there, "b"), line(1, job(1, 1, 1).id, "c"), line(1, here, "d")];
-    commit(store, lines.map(Write::AddLog).to_vec()).unwrap();
-    let check = |filter: LogFilter, expected: &[&str]| {
+    commit(store, lines.map(Write::AddJobEvent).to_vec()).unwrap();
+    let check = |filter: JobEventFilter, expected: &[&str]| {
         assert_eq!(logged(store, &filter), expected, "{filter:?}");
     };
-    let about = |prefix: &str| LogFilter { job_prefix: Some(prefix.into()), ..whole_log() };
-    check(LogFilter { conversation: Some(key(1).id), ..whole_log() }, &["a", "c", "d"]);
+    let about = |prefix: &str| JobEventFilter { job_prefix: Some(prefix.into()), ..whole_log() };
+    check(JobEventFilter { conversation: Some(key(1).id), ..whole_log() }, &["a", "c", "d"]);
     check(about(&here.to_string()), &["a", "d"]);
-    check(LogFilter { limit: 1, ..about(&here.short()) }, &["d"]);
-    check(LogFilter { conversation: Some(key(2).id), ..about(&here.short()) }, &[]);
+    check(JobEventFilter { limit: 1, ..about(&here.short()) }, &["d"]);
+    check(JobEventFilter { conversation: Some(key(2).id), ..about(&here.short()) }, &[]);
     check(about("%"), &[]);
 }
 
@@ -293,7 +293,7 @@ pub fn trees_of_tenants_are_apart(store: &dyn Store) {
             Write::PutConversation(it.clone()),
             put_node(1, told),
             Write::AddJob(failed),
-            Write::AddLog(line(1, job.id, name)),
+            Write::AddJobEvent(line(1, job.id, name)),
         ];
         commit_for(store, tenant(name), writes).unwrap();
     }
@@ -302,7 +302,7 @@ pub fn trees_of_tenants_are_apart(store: &dyn Store) {
         let reader = store.reader(&tenant(name)).unwrap();
         let nodes = reader.nodes(it.id, &NodeFilter::default()).unwrap();
         let jobs = reader.jobs(&everyone()).unwrap();
-        let log = reader.log(&whole_log()).unwrap();
+        let log = reader.job_events(&whole_log()).unwrap();
         let totals = reader.level_totals(None).unwrap();
         let found = reader.nodes_by_id_prefix("l1", 9).unwrap();
         assert_eq!([nodes.len(), jobs.len(), log.len(), totals.len(), found.len()], [seen; 5], "{name}");
@@ -314,7 +314,7 @@ pub fn trees_of_tenants_are_apart(store: &dyn Store) {
             assert_eq!((jobs[0].error.as_deref(), log[0].text.as_str()), (Some(name), name));
         }
     }
-    commit_for(store, tenant("b"), vec![Write::FellTree(it.id, level(1))]).unwrap();
+    commit_for(store, tenant("b"), vec![Write::DropTree(it.id, level(1))]).unwrap();
     let reader = store.reader(&tenant("a")).unwrap();
     assert_eq!(reader.nodes(it.id, &NodeFilter::default()).unwrap().len(), 1);
     assert_eq!(reader.jobs(&everyone()).unwrap().len(), 1);
@@ -325,7 +325,7 @@ pub fn a_tree_without_a_conversation_is_refused_whole(store: &dyn Store) {
     let orphans = [
         put_node(7, node(1, 0)),
         Write::AddJob(job(7, 1, 0)),
-        Write::AddLog(line(7, job(7, 1, 0).id, "of nobody")),
+        Write::AddJobEvent(line(7, job(7, 1, 0).id, "of nobody")),
     ];
     for orphan in orphans {
         commit(store, vec![put_node(1, node(1, 0)), Write::AddJob(job(1, 1, 0)), orphan]).unwrap_err();
@@ -355,7 +355,7 @@ pub fn a_batch_has_turns_or_else_others(store: &dyn Store) {
     assert_eq!(batch(at(0)), [(1, 2)]);
     assert_eq!(batch(at(0)), []);
     let stored = jobs(store, &everyone());
-    assert!(stored.iter().all(|job| job.is_held_by("w")));
+    assert!(stored.iter().all(|job| job.is_leased_by("w")));
     let later = at(0).plus_micros(LEASE_MS as i64 * 1000);
     assert_eq!(batch(later).len(), 3, "leases that have ended are given again");
 }

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use treering_core::ports::SpendFilter;
-use treering_core::quota::Taken;
-use treering_core::spend::{Charge, Money, Spent};
+use treering_core::quota::QuotaUsage;
+use treering_core::spend::{Charge, Money, SpendAmount};
 use treering_core::{ConversationId, Store, Timestamp, Write};
 
 use crate::contract::{commit, commit_for, key, reader, tenant};
@@ -23,8 +23,8 @@ macro_rules! ledger_contract {
     };
 }
 
-fn spent(unit: i64) -> Spent {
-    Spent {
+fn spent(unit: i64) -> SpendAmount {
+    SpendAmount {
         calls: unit,
         tokens_in: 10 * unit,
         tokens_out: 3 * unit,
@@ -45,7 +45,11 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_micros(second * 1_000_000)
 }
 
-fn read(store: &dyn Store, conversation: Option<ConversationId>, day: Option<i64>) -> Vec<(String, Spent)> {
+fn read(
+    store: &dyn Store,
+    conversation: Option<ConversationId>,
+    day: Option<i64>,
+) -> Vec<(String, SpendAmount)> {
     reader(store).ledger().spent(&SpendFilter { conversation, day }).unwrap()
 }
 
@@ -71,8 +75,8 @@ pub fn spend_can_be_taken_back_and_is_apart_by_tenant(store: &dyn Store) {
 }
 
 pub fn what_a_provider_was_asked_is_known_for_a_while_whoever_asked(store: &dyn Store) {
-    let taken = |second: i64, calls: i64, tokens: i64| Taken { at: at(second), calls, tokens };
-    let read = |since: i64| reader(store).ledger().taken("openai", at(since)).unwrap();
+    let taken = |second: i64, calls: i64, tokens: i64| QuotaUsage { at: at(second), calls, tokens };
+    let read = |since: i64| reader(store).ledger().requests_since("openai", at(since)).unwrap();
     commit(store, vec![charge_at(1000, None, "openai/a", 2), charge_at(1010, None, "openai/b", 1)]).unwrap();
     commit_for(store, tenant("others"), vec![charge_at(1000, None, "openai/b", 4)]).unwrap();
     commit(store, vec![charge_at(1000, None, "gemini/a", 9)]).unwrap();

@@ -12,10 +12,10 @@ pub mod ledger;
 pub mod tree;
 pub mod writers;
 
-use treering_core::conversation::{Naming, Thread, Totals};
-use treering_core::growth::Growth;
+use treering_core::conversation::{Thread, TitleSource, Totals};
 use treering_core::ports::Span;
-use treering_core::windowing::Piece;
+use treering_core::tree_state::TreeState;
+use treering_core::windowing::WindowMessage;
 use treering_core::{
     CommitScope, Conversation, ConversationId, ConversationKey, ConversationState, Json, Message, MessageIdx,
     NewMessage, NewToolCall, Policy, Reader, Role, Store, StoreError, TenantId, ThreadName, Timestamp,
@@ -81,7 +81,7 @@ pub fn conversation(number: u8) -> Conversation {
         id: ConversationId::from_bytes([number; 16]),
         slug: format!("slug-{number}"),
         title: Some(format!("Title {number}")),
-        naming: Naming::Source,
+        title_source: TitleSource::Source,
         participants: vec!["Ana".into(), "Juno".into()],
         cwd: Some("/home/ana".into()),
         project_path: None,
@@ -92,15 +92,16 @@ pub fn conversation(number: u8) -> Conversation {
         totals: Totals { messages: 1, turns: 1, tool_calls: 0, chars: 5, tokens: 2 },
         threads: vec![Thread { name: ThreadName::main(), fork: None, last_turn: Some(turn(0, 0, 1)) }],
         policy: vec!["window_chars=4000".parse().unwrap(), "length@2=3-4 sentences".parse().unwrap()],
-        growth: growth(),
+        tree_state: growth(),
     }
 }
 
 /// A tree that has begun to grow.
-fn growth() -> Growth {
-    let mut growth = Growth { sealed: vec![3, 1], offered: vec![2], closings: vec![7], ..Growth::default() };
+fn growth() -> TreeState {
+    let mut growth =
+        TreeState { sealed: vec![3, 1], offered: vec![2], closings: vec![7], ..TreeState::default() };
     let said = message(0, 0, Role::User, "hello");
-    growth.push(0, &ThreadName::main(), &Piece::from(&said), &Policy::default());
+    growth.push(0, &ThreadName::main(), &WindowMessage::from(&said), &Policy::default());
     growth
 }
 

@@ -2,14 +2,15 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use treering_core::brief::Strategy;
 use treering_core::grouping::GroupReason;
-use treering_core::node::{Cause, Making, Place, Source, ToolUse, Window};
-use treering_core::policy::{Length, Manner};
+use treering_core::node::{Cause, Provenance, SourceTotals, TextPosition, ToolUse, Window};
+use treering_core::policy::{Length, SummaryStyle};
 use treering_core::ports::{JobFilter, LevelTotals, NodeFilter, NodeVersion, Span};
+use treering_core::summary_request::Strategy;
 use treering_core::windowing::SealReason;
 use treering_core::{
-    ContentHash, Covers, Level, MessageIdx, Node, NodeContent, NodeId, Store, Task, ThreadName, Write, prompt,
+    ContentHash, Coverage, Level, MessageIdx, Node, NodeContent, NodeId, NodeSpec, Store, ThreadName, Write,
+    prompt,
 };
 
 use crate::contract::jobs::{add_jobs, heights, job};
@@ -68,25 +69,30 @@ pub(crate) fn id(level: Level, ordinal: u32) -> NodeId {
 }
 
 /// What a node of a level covers: a slice of a message of a side thread, or nodes below.
-pub(crate) fn task(number: u8, ordinal: u32) -> Task {
+pub(crate) fn task(number: u8, ordinal: u32) -> NodeSpec {
     let level = level(number);
     let (covers, cause, strategy, length) = match level.below() {
         None => {
             let thread = ThreadName::new("idea: 2").unwrap();
-            let from = Place { idx: MessageIdx(3 * ordinal), offset: 4000 };
-            let until = Place { idx: MessageIdx(3 * ordinal + 2), offset: 17 };
-            let covers = Covers::Messages(Window { thread, from, until });
+            let from = TextPosition { idx: MessageIdx(3 * ordinal), offset: 4000 };
+            let until = TextPosition { idx: MessageIdx(3 * ordinal + 2), offset: 17 };
+            let covers = Coverage::Messages(Window { thread, from, until });
             (covers, Cause::Window(SealReason::Oversized), Strategy::Detailed, Length::Keep(0.3))
         }
         Some(below) => {
-            let covers = Covers::Nodes(vec![id(below, 2 * ordinal), id(below, 2 * ordinal + 1)]);
+            let covers = Coverage::Nodes(vec![id(below, 2 * ordinal), id(below, 2 * ordinal + 1)]);
             let cause = Cause::Group(GroupReason::NextDoesNotFit);
             (covers, cause, Strategy::Thematic, Length::Sentences(3, 4))
         }
     };
-    let manner =
-        Manner { strategy, length, deduplicate: true, overlap_chars: 200, prompt: prompt::version(strategy) };
-    Task { level, ordinal, covers, manner, cause, sealed_by: Some(MessageIdx(ordinal)) }
+    let manner = SummaryStyle {
+        strategy,
+        length,
+        deduplicate: true,
+        overlap_chars: 200,
+        prompt: prompt::version(strategy),
+    };
+    NodeSpec { level, ordinal, covers, manner, cause, sealed_by: Some(MessageIdx(ordinal)) }
 }
 
 fn content() -> NodeContent {
@@ -115,14 +121,14 @@ pub(crate) fn node(number: u8, ordinal: u32) -> Node {
     let task = task(number, ordinal);
     Node {
         id: id(task.level, ordinal),
-        task,
+        spec: task,
         parent: None,
         superseded: false,
         dirty: false,
         content: content(),
         range_start: at(-60),
         range_end: at(i64::from(ordinal)),
-        source: Source {
+        source: SourceTotals {
             from: 1,
             until: 9,
             messages: 8,
@@ -131,7 +137,7 @@ pub(crate) fn node(number: u8, ordinal: u32) -> Node {
             raw_tokens: LARGE + 2,
             chars: LARGE + 3,
         },
-        making: Making { by: "extractive".into(), at: at(3600).plus_micros(1), took_ms: LARGE + 4 },
+        provenance: Provenance { by: "extractive".into(), at: at(3600).plus_micros(1), took_ms: LARGE + 4 },
         chars: 40,
         tokens: 11,
         grounded: 0.9,
@@ -186,7 +192,7 @@ pub fn a_version_changes_when_its_node_is_written_again(store: &dyn Store) {
 
     // A number is not given again, even where what had it is gone.
     let highest = after.iter().map(|version| version.seq).max().unwrap();
-    commit(store, vec![Write::FellTree(key(1).id, level(1)), put_node(1, node(1, 7))]).unwrap();
+    commit(store, vec![Write::DropTree(key(1).id, level(1)), put_node(1, node(1, 7))]).unwrap();
     assert!(versions_of(store, 1, &all())[0].seq > highest);
     assert_eq!(reader(store).node_versions(key(9).id, &NodeFilter::default()).unwrap(), []);
 }
@@ -210,9 +216,9 @@ pub fn a_node_replaces_the_one_at_its_place(store: &dyn Store) {
     grown(store, 1, &[(1, 0, Some(0)), (1, 1, None), (2, 0, None)]);
     let mut other = Node { tokens: 99, dirty: true, grounded: 0.5, ..node(1, 1) };
     other.id = NodeId::from_stored("l1-otherwise-20260302".into());
-    other.task.manner.length = Length::Keep(0.8);
+    other.spec.manner.length = Length::Keep(0.8);
     other.content = NodeContent { overview: "Otherwise.".into(), ..NodeContent::default() };
-    other.making.by = "somebody else".into();
+    other.provenance.by = "somebody else".into();
     commit(store, vec![put_node(1, other.clone())]).unwrap();
     let all = nodes(store, 1, &NodeFilter::default());
     assert_eq!(all.len(), 3);
@@ -293,20 +299,20 @@ fn two_trees(store: &dyn Store) {
 pub fn a_felled_tree_is_gone_from_its_level_up(store: &dyn Store) {
     two_trees(store);
     let others = nodes(store, 2, &NodeFilter::default());
-    commit(store, vec![Write::FellTree(key(1).id, level(2))]).unwrap();
+    commit(store, vec![Write::DropTree(key(1).id, level(2))]).unwrap();
     assert_eq!(nodes(store, 1, &NodeFilter::default()), [node(1, 0), node(1, 1)], "under no group");
     assert_eq!(heights(store, &JobFilter::of(key(1).id)), [(1, 0), (1, 1)]);
     assert_eq!(nodes(store, 2, &NodeFilter::default()), others);
     assert_eq!(heights(store, &JobFilter::of(key(2).id)), [(2, 0), (2, 1), (2, 2), (2, 3)]);
     // Only the level right below was under what is gone.
-    commit(store, vec![Write::FellTree(key(2).id, level(3))]).unwrap();
+    commit(store, vec![Write::DropTree(key(2).id, level(3))]).unwrap();
     let parents: Vec<_> = nodes(store, 2, &NodeFilter::default()).iter().map(|node| node.parent).collect();
     assert_eq!(parents, [Some(0), Some(0), None]);
 }
 
 pub fn a_tree_felled_from_the_ground_leaves_the_jobs_of_turns(store: &dyn Store) {
     two_trees(store);
-    commit(store, vec![Write::FellTree(key(1).id, level(1))]).unwrap();
+    commit(store, vec![Write::DropTree(key(1).id, level(1))]).unwrap();
     assert_eq!(nodes(store, 1, &NodeFilter::default()), []);
     assert_eq!(heights(store, &JobFilter::of(key(1).id)), [(1, 0)]);
     assert_eq!(nodes(store, 2, &NodeFilter::default()).len(), 4);
@@ -339,7 +345,7 @@ pub fn levels_are_added_up(store: &dyn Store) {
         let mut node = Node { parent, chars: weight, tokens: 2 * weight, ..node(number, ordinal) };
         node.source.chars = u64::from(weight) * 10;
         node.source.raw_tokens = u64::from(weight) * 20;
-        node.making.took_ms = u64::from(weight) * 3;
+        node.provenance.took_ms = u64::from(weight) * 3;
         (node.grounded, node.retained) = (0.5, 0.25);
         node
     };
@@ -349,7 +355,7 @@ pub fn levels_are_added_up(store: &dyn Store) {
         put_node(1, Node { dirty: true, ..sized(1, 0, Some(0), 1) }),
         put_node(1, {
             let mut node = sized(1, 1, Some(1), 4);
-            node.making.by = Making::stand_in("extractive", "a/b");
+            node.provenance.by = Provenance::fallback_label("extractive", "a/b");
             node
         }),
         put_node(1, sized(2, 0, None, 16)),
@@ -360,7 +366,7 @@ pub fn levels_are_added_up(store: &dyn Store) {
         level: 1,
         nodes: 2,
         dirty: 1,
-        stand_ins: 1,
+        fallbacks: 1,
         uncovered: 1, // The second one's group has no node yet.
         chars: 5,
         tokens: 10,
@@ -377,7 +383,7 @@ pub fn levels_are_added_up(store: &dyn Store) {
         level: 2,
         nodes: 1,
         dirty: 0,
-        stand_ins: 0,
+        fallbacks: 0,
         uncovered: 1,
         chars: 16,
         tokens: 32,

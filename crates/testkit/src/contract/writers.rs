@@ -8,7 +8,7 @@ use treering_core::ports::{Span, StoreResult};
 use treering_core::{CommitScope, Message, MessageIdx, Reader, Role, Store, TurnNo, Write};
 
 use crate::contract::{commit, conversation, everything, key, message, put, reader};
-use crate::generate::draw;
+use crate::generate::random_below;
 
 /// Makes one test of every rule about writers; part of [`store_contract!`](crate::store_contract).
 #[macro_export]
@@ -30,7 +30,7 @@ macro_rules! writers_contract {
 /// Commits of one to three messages, to one of three conversations each, in no order.
 pub fn conversations_that_take_turns_keep_their_own(store: &dyn Store) {
     let mut state = 20_261_117_u64;
-    let mut draw = |below| draw(&mut state, below);
+    let mut draw = |below| random_below(&mut state, below);
     let mut written: [Vec<Message>; 3] = Default::default();
     for number in 0..3 {
         commit(store, vec![Write::PutConversation(conversation(number))]).unwrap();

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::log::{Entry, FileId, Log};
+use super::log::{DiskOp, DiskTrace, FileId};
 use super::rng::Rng;
 
 /// The unit that a disk writes whole or not at all, in bytes.
@@ -46,7 +46,7 @@ impl Pattern {
 
 /// One crash state that is to be explored.
 #[derive(Debug, Clone)]
-pub struct Probe {
+pub struct CrashPoint {
     /// The number of the probe in its run.
     pub number: usize,
     /// The power is cut after this many entries of the log.
@@ -56,10 +56,10 @@ pub struct Probe {
     rng: Rng,
 }
 
-impl Probe {
+impl CrashPoint {
     /// The probe with this number. It depends on the log's length, the seed and the name, not on the number of probes.
     #[must_use]
-    pub fn draw(log: &Log, seed: u64, name: &str, number: usize) -> Self {
+    pub fn draw(log: &DiskTrace, seed: u64, name: &str, number: usize) -> Self {
         let mut rng = Rng::for_part(seed, name, number as u64);
         // Directly after an acknowledgement is the moment that matters most.
         let marked = log.cuts_after_acknowledgements();
@@ -75,7 +75,7 @@ impl Probe {
 #[derive(Debug, Clone)]
 pub struct CrashState {
     /// The probe that led here.
-    pub probe: Probe,
+    pub probe: CrashPoint,
     /// The files by name.
     pub files: BTreeMap<String, Vec<u8>>,
     /// The labels that were acknowledged before the cut.
@@ -95,7 +95,7 @@ enum Fate {
 
 /// How certain it is that an operation survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum Durability {
     /// It was synced.
     Durable,
     /// It was not synced yet.
@@ -110,14 +110,14 @@ struct Image {
     /// The content before the first operation that is not durable.
     base: Vec<u8>,
     /// The operations since, by their place in the log.
-    tail: Vec<(usize, Standing)>,
+    tail: Vec<(usize, Durability)>,
 }
 
 impl Image {
     /// Moves the pending operations before `start` to another standing.
-    fn settle(&mut self, start: usize, standing: Standing) {
+    fn settle(&mut self, start: usize, standing: Durability) {
         for (place, old) in &mut self.tail {
-            if *place < start && *old == Standing::Pending {
+            if *place < start && *old == Durability::Pending {
                 *old = standing;
             }
         }
@@ -126,7 +126,7 @@ impl Image {
 
 /// Walks through a log and keeps, at each point, what is durable and what may be lost.
 pub struct Replay<'a> {
-    log: &'a Log,
+    log: &'a DiskTrace,
     position: usize,
     files: Vec<Image>,
     directory: BTreeMap<String, FileId>,
@@ -137,7 +137,7 @@ pub struct Replay<'a> {
 impl<'a> Replay<'a> {
     /// Stands before the first entry.
     #[must_use]
-    pub fn new(log: &'a Log) -> Self {
+    pub fn new(log: &'a DiskTrace) -> Self {
         let (files, directory, directory_tail) = Default::default();
         Self { log, position: 0, files, directory, directory_tail }
     }
@@ -152,27 +152,27 @@ impl<'a> Replay<'a> {
 
     fn step(&mut self, place: usize) {
         match &self.log.entries[place] {
-            Entry::Found { file, name, bytes } => {
+            DiskOp::Found { file, name, bytes } => {
                 self.image(*file).base.clone_from(bytes);
                 let log = self.log;
                 self.directory_tail.retain(|place| name_of(&log.entries[*place]) != Some(name));
                 self.directory.insert(name.clone(), *file);
             }
-            Entry::Created { file, .. } => {
+            DiskOp::Created { file, .. } => {
                 self.image(*file);
                 self.directory_tail.push(place);
             }
-            Entry::Deleted { .. } => self.directory_tail.push(place),
-            Entry::Write { file, is_lie, .. } | Entry::Truncate { file, is_lie, .. } => {
-                let standing = if *is_lie { Standing::Doubtful } else { Standing::Pending };
+            DiskOp::Deleted { .. } => self.directory_tail.push(place),
+            DiskOp::Write { file, is_lie, .. } | DiskOp::Truncate { file, is_lie, .. } => {
+                let standing = if *is_lie { Durability::Doubtful } else { Durability::Pending };
                 self.image(*file).tail.push((place, standing));
             }
-            Entry::Sync { file, start } => {
-                self.image(*file).settle(*start, Standing::Durable);
+            DiskOp::Sync { file, start } => {
+                self.image(*file).settle(*start, Durability::Durable);
                 self.fold(*file);
             }
-            Entry::FailedSync { file, start } => self.image(*file).settle(*start, Standing::Doubtful),
-            Entry::DirectorySync { start } => {
+            DiskOp::FailedSync { file, start } => self.image(*file).settle(*start, Durability::Doubtful),
+            DiskOp::DirectorySync { start } => {
                 let (synced, tail): (Vec<usize>, _) =
                     self.directory_tail.iter().partition(|place| **place < *start);
                 self.directory_tail = tail;
@@ -180,7 +180,7 @@ impl<'a> Replay<'a> {
                     change_directory(&mut self.directory, &self.log.entries[place]);
                 }
             }
-            Entry::Acknowledged { .. } => {}
+            DiskOp::Acknowledged { .. } => {}
         }
     }
 
@@ -194,7 +194,7 @@ impl<'a> Replay<'a> {
     /// Applies the durable operations that nothing uncertain precedes.
     fn fold(&mut self, file: FileId) {
         let image = &mut self.files[file.0];
-        let durable = image.tail.iter().take_while(|(_, standing)| *standing == Standing::Durable).count();
+        let durable = image.tail.iter().take_while(|(_, standing)| *standing == Durability::Durable).count();
         for (place, _) in image.tail.drain(..durable) {
             change_content(&mut image.base, &self.log.entries[place], Fate::Whole);
         }
@@ -204,7 +204,7 @@ impl<'a> Replay<'a> {
     #[must_use]
     fn open_operations(&self) -> Vec<usize> {
         let tails = self.files.iter().flat_map(|image| &image.tail);
-        let uncertain = tails.filter(|(_, standing)| *standing != Standing::Durable);
+        let uncertain = tails.filter(|(_, standing)| *standing != Durability::Durable);
         let mut places: Vec<usize> = uncertain.map(|(place, _)| *place).collect();
         places.extend(&self.directory_tail);
         places.sort_unstable();
@@ -212,7 +212,7 @@ impl<'a> Replay<'a> {
     }
 
     /// The crash state of a probe, whose cut must not lie behind.
-    pub fn crash(&mut self, probe: &Probe) -> CrashState {
+    pub fn crash(&mut self, probe: &CrashPoint) -> CrashState {
         self.advance(probe.cut);
         let mut rng = probe.rng.clone();
         let fates = draw_fates(probe.pattern, &self.open_operations(), &mut rng);
@@ -250,8 +250,10 @@ impl<'a> Replay<'a> {
             let mut bytes = image.base.clone();
             for (place, standing) in &image.tail {
                 let fate = match standing {
-                    Standing::Durable => Fate::Whole,
-                    Standing::Pending | Standing::Doubtful => fates.get(place).copied().unwrap_or(Fate::Lost),
+                    Durability::Durable => Fate::Whole,
+                    Durability::Pending | Durability::Doubtful => {
+                        fates.get(place).copied().unwrap_or(Fate::Lost)
+                    }
                 };
                 change_content(&mut bytes, &self.log.entries[*place], fate);
             }
@@ -292,25 +294,25 @@ fn draw_fates(pattern: Pattern, open: &[usize], rng: &mut Rng) -> BTreeMap<usize
 }
 
 /// The name whose directory entry is changed.
-fn name_of(entry: &Entry) -> Option<&str> {
+fn name_of(entry: &DiskOp) -> Option<&str> {
     match entry {
-        Entry::Created { name, .. } | Entry::Deleted { name } => Some(name),
+        DiskOp::Created { name, .. } | DiskOp::Deleted { name } => Some(name),
         _ => None,
     }
 }
 
-fn change_directory(directory: &mut BTreeMap<String, FileId>, entry: &Entry) {
+fn change_directory(directory: &mut BTreeMap<String, FileId>, entry: &DiskOp) {
     match entry {
-        Entry::Created { file, name } => drop(directory.insert(name.clone(), *file)),
-        Entry::Deleted { name } => drop(directory.remove(name)),
+        DiskOp::Created { file, name } => drop(directory.insert(name.clone(), *file)),
+        DiskOp::Deleted { name } => drop(directory.remove(name)),
         _ => {}
     }
 }
 
-fn change_content(content: &mut Vec<u8>, entry: &Entry, fate: Fate) {
+fn change_content(content: &mut Vec<u8>, entry: &DiskOp, fate: Fate) {
     match entry {
-        Entry::Truncate { size, .. } if fate != Fate::Lost => content.resize(*size as usize, 0),
-        Entry::Write { offset, bytes, .. } => match fate {
+        DiskOp::Truncate { size, .. } if fate != Fate::Lost => content.resize(*size as usize, 0),
+        DiskOp::Write { offset, bytes, .. } => match fate {
             Fate::Lost => {}
             Fate::Whole => put(content, *offset, bytes),
             Fate::LengthOnly => grow(content, *offset as usize + bytes.len()),

@@ -6,24 +6,24 @@ use super::*;
 
 const FILE: FileId = FileId(0);
 
-fn created() -> Entry {
-    Entry::Created { file: FILE, name: "a".into() }
+fn created() -> DiskOp {
+    DiskOp::Created { file: FILE, name: "a".into() }
 }
 
-fn write(offset: u64, bytes: &[u8]) -> Entry {
-    Entry::Write { file: FILE, offset, bytes: bytes.to_vec(), is_lie: false }
+fn write(offset: u64, bytes: &[u8]) -> DiskOp {
+    DiskOp::Write { file: FILE, offset, bytes: bytes.to_vec(), is_lie: false }
 }
 
-fn found(bytes: &[u8]) -> Entry {
-    Entry::Found { file: FILE, name: "a".into(), bytes: bytes.to_vec() }
+fn found(bytes: &[u8]) -> DiskOp {
+    DiskOp::Found { file: FILE, name: "a".into(), bytes: bytes.to_vec() }
 }
 
 /// Every content of the file that many probes after the last entry lead to; `None` where it is missing.
-fn outcomes(entries: Vec<Entry>) -> BTreeSet<Option<Vec<u8>>> {
-    let log = Log { entries, first_cut: 0 };
+fn outcomes(entries: Vec<DiskOp>) -> BTreeSet<Option<Vec<u8>>> {
+    let log = DiskTrace { entries, first_cut: 0 };
     let mut replay = Replay::new(&log);
     let states = (0..700).map(|number| {
-        let mut probe = Probe::draw(&log, 1, "outcomes", number);
+        let mut probe = CrashPoint::draw(&log, 1, "outcomes", number);
         probe.cut = log.entries.len();
         replay.crash(&probe).files.remove("a")
     });
@@ -39,7 +39,7 @@ fn synced_writes_survive_and_others_may_be_lost_in_any_order() {
     let entries = vec![
         found(b"...."),
         write(0, b"A"),
-        Entry::Sync { file: FILE, start: 2 },
+        DiskOp::Sync { file: FILE, start: 2 },
         write(1, b"B"),
         write(2, b"C"),
     ];
@@ -48,7 +48,7 @@ fn synced_writes_survive_and_others_may_be_lost_in_any_order() {
 
 #[test]
 fn a_write_that_comes_during_a_sync_is_not_covered() {
-    let entries = vec![found(b".."), write(0, b"A"), write(1, b"B"), Entry::Sync { file: FILE, start: 2 }];
+    let entries = vec![found(b".."), write(0, b"A"), write(1, b"B"), DiskOp::Sync { file: FILE, start: 2 }];
     assert_eq!(outcomes(entries), contents(&[b"A.", b"AB"]));
 }
 
@@ -60,23 +60,23 @@ fn a_write_behind_a_lost_one_leaves_zeros() {
 
 #[test]
 fn a_truncate_may_or_may_not_have_happened() {
-    let entries = vec![found(b"abcd"), Entry::Truncate { file: FILE, size: 2, is_lie: false }];
+    let entries = vec![found(b"abcd"), DiskOp::Truncate { file: FILE, size: 2, is_lie: false }];
     assert_eq!(outcomes(entries), contents(&[b"abcd", b"ab"]));
 }
 
 #[test]
 fn a_created_file_may_be_missing_until_its_directory_is_synced() {
-    let mut entries = vec![created(), write(0, b"A"), Entry::Sync { file: FILE, start: 2 }];
+    let mut entries = vec![created(), write(0, b"A"), DiskOp::Sync { file: FILE, start: 2 }];
     assert_eq!(outcomes(entries.clone()), BTreeSet::from([None, Some(b"A".to_vec())]));
-    entries.push(Entry::DirectorySync { start: 3 });
+    entries.push(DiskOp::DirectorySync { start: 3 });
     assert_eq!(outcomes(entries), contents(&[b"A"]));
 }
 
 #[test]
 fn a_deleted_file_may_be_back_until_its_directory_is_synced() {
-    let mut entries = vec![found(b"A"), Entry::Deleted { name: "a".into() }];
+    let mut entries = vec![found(b"A"), DiskOp::Deleted { name: "a".into() }];
     assert_eq!(outcomes(entries.clone()), BTreeSet::from([None, Some(b"A".to_vec())]));
-    entries.push(Entry::DirectorySync { start: 2 });
+    entries.push(DiskOp::DirectorySync { start: 2 });
     assert_eq!(outcomes(entries), BTreeSet::from([None]));
 }
 
@@ -84,10 +84,10 @@ fn a_deleted_file_may_be_back_until_its_directory_is_synced() {
 fn a_file_that_replaces_a_deleted_one_has_contents_of_its_own() {
     let entries = vec![
         found(b"old"),
-        Entry::Deleted { name: "a".into() },
-        Entry::Created { file: FileId(1), name: "a".into() },
-        Entry::Write { file: FileId(1), offset: 0, bytes: b"new".to_vec(), is_lie: false },
-        Entry::Sync { file: FileId(1), start: 4 },
+        DiskOp::Deleted { name: "a".into() },
+        DiskOp::Created { file: FileId(1), name: "a".into() },
+        DiskOp::Write { file: FileId(1), offset: 0, bytes: b"new".to_vec(), is_lie: false },
+        DiskOp::Sync { file: FileId(1), start: 4 },
     ];
     let expected = BTreeSet::from([None, Some(b"old".to_vec()), Some(b"new".to_vec())]);
     assert_eq!(outcomes(entries), expected);
@@ -98,19 +98,19 @@ fn after_a_failed_sync_a_later_one_saves_only_newer_writes() {
     let mut entries = vec![
         found(b".."),
         write(0, b"A"),
-        Entry::FailedSync { file: FILE, start: 2 },
+        DiskOp::FailedSync { file: FILE, start: 2 },
         write(1, b"B"),
-        Entry::Sync { file: FILE, start: 4 },
+        DiskOp::Sync { file: FILE, start: 4 },
     ];
     assert_eq!(outcomes(entries.clone()), contents(&[b".B", b"AB"]));
-    entries.extend([write(0, b"A"), Entry::Sync { file: FILE, start: 6 }]);
+    entries.extend([write(0, b"A"), DiskOp::Sync { file: FILE, start: 6 }]);
     assert_eq!(outcomes(entries), contents(&[b"AB"]), "written again, it is durable");
 }
 
 #[test]
 fn a_write_the_disk_lied_about_never_becomes_durable() {
-    let lie = Entry::Write { file: FILE, offset: 0, bytes: b"A".to_vec(), is_lie: true };
-    let entries = vec![found(b"."), lie, Entry::Sync { file: FILE, start: 2 }];
+    let lie = DiskOp::Write { file: FILE, offset: 0, bytes: b"A".to_vec(), is_lie: true };
+    let entries = vec![found(b"."), lie, DiskOp::Sync { file: FILE, start: 2 }];
     assert_eq!(outcomes(entries), contents(&[b".", b"A"]));
 }
 
@@ -127,12 +127,12 @@ fn a_torn_write_is_torn_at_the_sectors_of_the_file() {
 #[test]
 fn a_seed_repeats_a_state() {
     let entries = (0..40).map(|place| write(place * 700, &[7; 700])).collect();
-    let log = Log { entries, first_cut: 0 };
+    let log = DiskTrace { entries, first_cut: 0 };
     let state = |number| {
-        let probe = Probe::draw(&log, 3, "repeats", number);
-        let mut entries = vec![created(), Entry::DirectorySync { start: 1 }];
+        let probe = CrashPoint::draw(&log, 3, "repeats", number);
+        let mut entries = vec![created(), DiskOp::DirectorySync { start: 1 }];
         entries.extend(log.entries.iter().cloned());
-        Replay::new(&Log { entries, first_cut: 0 }).crash(&probe).files
+        Replay::new(&DiskTrace { entries, first_cut: 0 }).crash(&probe).files
     };
     assert_eq!(state(6), state(6));
     assert_ne!(state(6), state(13));

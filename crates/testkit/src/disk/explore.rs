@@ -10,8 +10,8 @@ use std::thread;
 
 use tempfile::TempDir;
 
-use super::crash::{CrashState, Probe, Replay};
-use super::log::Log;
+use super::crash::{CrashPoint, CrashState, Replay};
+use super::log::DiskTrace;
 
 /// The seed of a run that is not told another.
 const DEFAULT_SEED: u64 = 0x7472_6565;
@@ -52,16 +52,17 @@ pub fn scratch_folder() -> io::Result<TempDir> {
 /// Checks `states` crash states of a recording. `check` gets each with the folder that holds its files, and panics where
 /// something is wrong; the folder is kept then, and the seed is printed.
 pub fn explore(
-    log: &Log,
+    log: &DiskTrace,
     name: &str,
     states: usize,
     check: &(dyn Fn(&CrashState, &Path) + Sync),
 ) -> io::Result<Explored> {
     let seed = seed();
-    let mut probes: Vec<Probe> = (0..states).map(|number| Probe::draw(log, seed, name, number)).collect();
+    let mut probes: Vec<CrashPoint> =
+        (0..states).map(|number| CrashPoint::draw(log, seed, name, number)).collect();
     probes.sort_by_key(|probe| probe.cut);
     let explored = Mutex::new(Explored { entries: log.entries.len(), ..Explored::default() });
-    let check_some = |probes: &[Probe]| -> io::Result<()> {
+    let check_some = |probes: &[CrashPoint]| -> io::Result<()> {
         let mut replay = Replay::new(log);
         for probe in probes {
             let state = replay.crash(probe);
@@ -84,7 +85,7 @@ pub fn explore(
 }
 
 fn check_one(
-    log: &Log,
+    log: &DiskTrace,
     name: &str,
     state: &CrashState,
     check: &(dyn Fn(&CrashState, &Path) + Sync),
@@ -102,7 +103,7 @@ fn check_one(
 /// to repeat the run is printed.
 struct Evidence<'a> {
     folder: Option<TempDir>,
-    log: &'a Log,
+    log: &'a DiskTrace,
     name: &'a str,
     state: &'a CrashState,
 }
@@ -118,7 +119,7 @@ impl Drop for Evidence<'_> {
         let written = fs::create_dir(&crashed).and_then(|()| {
             self.state.files.iter().try_for_each(|(file, bytes)| fs::write(crashed.join(file), bytes))
         });
-        let Probe { number, cut, pattern, .. } = &self.state.probe;
+        let CrashPoint { number, cut, pattern, .. } = &self.state.probe;
         eprintln!(
             "workload {}, state {number}: power cut after step {cut} of {}, survivors by {pattern:?}\n{}\
              files: {} ({written:?})\nTREERING_CRASH_SEED={} repeats this run",

@@ -11,7 +11,7 @@ pub struct FileId(pub usize);
 /// The `start` of a sync is the length of the log when the sync began: a write that another thread
 /// recorded later is not covered by it.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Entry {
+pub enum DiskOp {
     /// A file that somebody else has made, and that counts as durable.
     Found {
         /// The file.
@@ -81,7 +81,7 @@ pub enum Entry {
 }
 
 /// A write has an own form: its bytes would fill the screen.
-impl fmt::Debug for Entry {
+impl fmt::Debug for DiskOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Found { file, name, bytes } => {
@@ -107,18 +107,18 @@ impl fmt::Debug for Entry {
 
 /// A recording.
 #[derive(Debug, Clone, Default)]
-pub struct Log {
+pub struct DiskTrace {
     /// The steps, in order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<DiskOp>,
     /// The power is cut after so many entries at the earliest.
     pub first_cut: usize,
 }
 
-impl Log {
+impl DiskTrace {
     /// The acknowledgements before a cut.
     pub fn acknowledged(&self, cut: usize) -> impl Iterator<Item = &str> {
         self.entries[..cut].iter().filter_map(|entry| match entry {
-            Entry::Acknowledged { label } => Some(label.as_str()),
+            DiskOp::Acknowledged { label } => Some(label.as_str()),
             _ => None,
         })
     }
@@ -126,14 +126,14 @@ impl Log {
     /// How many files the recording has had.
     #[must_use]
     pub fn files(&self) -> usize {
-        let is_new = |entry: &&Entry| matches!(entry, Entry::Found { .. } | Entry::Created { .. });
+        let is_new = |entry: &&DiskOp| matches!(entry, DiskOp::Found { .. } | DiskOp::Created { .. });
         self.entries.iter().filter(is_new).count()
     }
 
     /// The possible cuts that directly follow an acknowledgement.
     #[must_use]
     pub fn cuts_after_acknowledgements(&self) -> Vec<usize> {
-        let is_marker = |entry: &Entry| matches!(entry, Entry::Acknowledged { .. });
+        let is_marker = |entry: &DiskOp| matches!(entry, DiskOp::Acknowledged { .. });
         let places = self.entries.iter().enumerate().filter(|(_, entry)| is_marker(entry));
         places.map(|(place, _)| place + 1).filter(|cut| *cut >= self.first_cut).collect()
     }

@@ -18,10 +18,10 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use crash::{CrashState, Pattern, Probe, Replay};
+pub use crash::{CrashPoint, CrashState, Pattern, Replay};
 pub use explore::{Explored, explore, scratch_folder, seed};
 pub use fault::{Fault, FaultKind, FaultPoint, FileRole};
-pub use log::{Entry, FileId, Log};
+pub use log::{DiskOp, DiskTrace, FileId};
 pub use rng::Rng;
 
 use recorder::Recorder;
@@ -46,7 +46,7 @@ impl Disk {
 
     /// Ends the recorded process without cutting the power, and goes on recording for the next process: the
     /// files as that process reads them are put into `folder`. Writes that were not durable still are not.
-    pub fn restart(log: Log, folder: &Path) -> io::Result<Self> {
+    pub fn restart(log: DiskTrace, folder: &Path) -> io::Result<Self> {
         vfs::register()?;
         let mut replay = Replay::new(&log);
         replay.advance(log.entries.len());
@@ -62,12 +62,12 @@ impl Disk {
     /// Notes in the recording that the workload got an acknowledgement: from here on, every crash
     /// state must contain what `label` stands for.
     pub fn acknowledge(&self, label: &str) {
-        self.recorder.push(Entry::Acknowledged { label: label.to_owned() });
+        self.recorder.push(DiskOp::Acknowledged { label: label.to_owned() });
     }
 
     /// Has the power cut from this point of the recording on, and not before. The operations so far are the
     /// preparation of a test.
-    pub fn cut_from_here(&self) {
+    pub fn crash_from_here(&self) {
         self.recorder.cut_from_here();
     }
 
@@ -78,13 +78,13 @@ impl Disk {
 
     /// How many of the injected faults have struck.
     #[must_use]
-    pub fn faults_struck(&self) -> usize {
+    pub fn faults_triggered(&self) -> usize {
         self.recorder.faults_struck()
     }
 
     /// The recording so far.
     #[must_use]
-    pub fn log(&self) -> Log {
+    pub fn log(&self) -> DiskTrace {
         self.recorder.log()
     }
 }

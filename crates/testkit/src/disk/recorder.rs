@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::fault::{Fault, FaultKind, FaultPoint, Faults, FileRole};
-use super::log::{Entry, FileId, Log};
+use super::log::{DiskOp, DiskTrace, FileId};
 
 pub(super) struct Recorder {
     folder: PathBuf,
@@ -17,7 +17,7 @@ pub(super) struct Recorder {
 
 #[derive(Default)]
 struct State {
-    log: Log,
+    log: DiskTrace,
     /// The files by name, with their inodes: another inode is another file.
     files: HashMap<String, (FileId, u64)>,
     next_file: usize,
@@ -48,7 +48,7 @@ impl Recorder {
     }
 
     /// Goes on with a log whose files lie in `folder` under these names.
-    pub(super) fn resume(folder: &Path, names: BTreeMap<String, FileId>, log: Log) -> io::Result<Self> {
+    pub(super) fn resume(folder: &Path, names: BTreeMap<String, FileId>, log: DiskTrace) -> io::Result<Self> {
         let folder = folder.canonicalize()?;
         let mut state = State { next_file: log.files(), log, ..State::default() };
         for (name, file) in names {
@@ -66,11 +66,11 @@ impl Recorder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn push(&self, entry: Entry) {
+    pub(super) fn push(&self, entry: DiskOp) {
         self.state().log.entries.push(entry);
     }
 
-    pub(super) fn log(&self) -> Log {
+    pub(super) fn log(&self) -> DiskTrace {
         self.state().log.clone()
     }
 
@@ -108,8 +108,8 @@ impl Recorder {
         let file = state.new_file(name, inode);
         let name = name.to_owned();
         state.log.entries.push(match bytes.is_empty() {
-            true => Entry::Created { file, name },
-            false => Entry::Found { file, name, bytes },
+            true => DiskOp::Created { file, name },
+            false => DiskOp::Found { file, name, bytes },
         });
         Ok(file)
     }
@@ -118,9 +118,9 @@ impl Recorder {
         let mut state = self.state();
         state.files.remove(name);
         let start = state.log.entries.len() + 1;
-        state.log.entries.push(Entry::Deleted { name: name.to_owned() });
+        state.log.entries.push(DiskOp::Deleted { name: name.to_owned() });
         if sync_directory {
-            state.log.entries.push(Entry::DirectorySync { start });
+            state.log.entries.push(DiskOp::DirectorySync { start });
         }
     }
 

@@ -20,7 +20,7 @@ use rusqlite::ffi::{
 };
 
 use super::fault::{FaultKind, FaultPoint};
-use super::log::{Entry, FileId};
+use super::log::{DiskOp, FileId};
 use super::recorder::Recorder;
 use super::recorder_of;
 
@@ -203,7 +203,7 @@ unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, length:
         }
         let bytes = slice::from_raw_parts(from.cast::<u8>(), length as usize).to_vec();
         let is_lie = fault == Some(FaultKind::Lie);
-        recording.recorder.push(Entry::Write { file: recording.file, offset: at as u64, bytes, is_lie });
+        recording.recorder.push(DiskOp::Write { file: recording.file, offset: at as u64, bytes, is_lie });
         refused
     }
 }
@@ -220,7 +220,7 @@ unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
         let truncated = system!(file, xTruncate, size);
         if truncated == SQLITE_OK {
             let is_lie = fault == Some(FaultKind::Lie);
-            recording.recorder.push(Entry::Truncate { file: recording.file, size: size as u64, is_lie });
+            recording.recorder.push(DiskOp::Truncate { file: recording.file, size: size as u64, is_lie });
         }
         truncated
     }
@@ -238,12 +238,12 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
         };
         let id = recording.file;
         if synced != SQLITE_OK {
-            recording.recorder.push(Entry::FailedSync { file: id, start });
+            recording.recorder.push(DiskOp::FailedSync { file: id, start });
             return synced;
         }
-        recording.recorder.push(Entry::Sync { file: id, start });
+        recording.recorder.push(DiskOp::Sync { file: id, start });
         if std::mem::take(&mut recording.syncs_directory) {
-            recording.recorder.push(Entry::DirectorySync { start });
+            recording.recorder.push(DiskOp::DirectorySync { start });
         }
         SQLITE_OK
     }

@@ -2,7 +2,7 @@
 //! default, its check and its documentation all come from this declaration.
 
 pub mod context;
-mod pages;
+mod docs;
 pub mod providers;
 pub mod serve;
 pub mod spend;
@@ -22,7 +22,7 @@ use treering_providers::{ENCODER_NAME, StaticEmbedder};
 use treering_stores::Sync;
 
 use crate::tokenizers::TokenizerOption;
-use pages::leaves;
+use docs::visit_settings;
 
 pub use context::{ContextSettings, ProfileSettings};
 pub use providers::{ChatSettings, ProvidersSettings, SummarizeSettings};
@@ -116,7 +116,7 @@ pub struct SearchSettings {
     pub memory: u32,
 }
 
-impl From<&SearchSettings> for treering_engine::SearchSettings {
+impl From<&SearchSettings> for treering_engine::SearchOptions {
     fn from(settings: &SearchSettings) -> Self {
         Self { memory_bytes: (settings.memory as usize) << 20 }
     }
@@ -224,7 +224,7 @@ pub struct WorkSettings {
     pub query_timeout_ms: u64,
 }
 
-impl From<&WorkSettings> for treering_engine::WorkSettings {
+impl From<&WorkSettings> for treering_engine::WorkOptions {
     fn from(settings: &WorkSettings) -> Self {
         Self {
             concurrency: usize::from(settings.concurrency.max(1)),
@@ -302,7 +302,7 @@ impl std::fmt::Display for Origin {
 
 /// A setting and the value in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InForce {
+pub struct EffectiveSetting {
     /// Its key, e.g. `store.sync`.
     pub key: String,
     /// The value, as it would be written in the file.
@@ -313,17 +313,17 @@ pub struct InForce {
 
 /// Settings that were read from everywhere, with the account of where from.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedSettings {
     /// The settings.
     pub settings: Settings,
     /// Each of them, and where it came from.
-    pub in_force: Vec<InForce>,
+    pub effective: Vec<EffectiveSetting>,
 }
 
 /// Why settings could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct BadSettings(String);
+pub struct SettingsError(String);
 
 type SettingsLayer = <Settings as Config>::Layer;
 
@@ -342,19 +342,19 @@ impl Settings {
     }
 
     /// Reads flags (`key=value`) over the environment over the file in `home` over defaults.
-    pub fn load(home: &Path, flags: &[(String, String)]) -> Result<Loaded, BadSettings> {
+    pub fn load(home: &Path, flags: &[(String, String)]) -> Result<LoadedSettings, SettingsError> {
         let path = home.join(FILE);
         let file_text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(BadSettings(format!("cannot read {}: {error}", path.display()))),
+            Err(error) => return Err(SettingsError(format!("cannot read {}: {error}", path.display()))),
         };
         let bad = |place: &str| {
             let place = place.to_owned();
             move |error: &dyn std::fmt::Display| {
                 let error = error.to_string();
                 // It may repeat a line of the file, and somebody may have put a key there.
-                BadSettings(format!("{place}: {}", redact(error.trim_end()).0))
+                SettingsError(format!("{place}: {}", redact(error.trim_end()).0))
             }
         };
         let place = path.display().to_string();
@@ -377,10 +377,10 @@ impl Settings {
         for name in names {
             settings.profile(name).map_err(|error| bad("settings")(&error))?;
         }
-        settings.providers.check().and_then(|()| settings.summarize.check()).map_err(BadSettings)?;
+        settings.providers.check().and_then(|()| settings.summarize.check()).map_err(SettingsError)?;
 
         let mut in_force = Vec::new();
-        leaves(&Self::META, "", &mut |key, _, env, default| {
+        visit_settings(&Self::META, "", &mut |key, _, env, default| {
             let variable = env.and_then(|name| std::env::var(name).ok().map(|value| (name, value)));
             let (value, origin) = if let Some(value) = flag_values.get(key) {
                 (plain(value), Origin::Flag)
@@ -391,21 +391,21 @@ impl Settings {
             } else {
                 (default.unwrap_or_default(), Origin::Default)
             };
-            in_force.push(InForce { key: key.to_owned(), value, origin });
+            in_force.push(EffectiveSetting { key: key.to_owned(), value, origin });
         });
-        Ok(Loaded { settings, in_force })
+        Ok(LoadedSettings { settings, effective: in_force })
     }
 }
 
 /// What each flag sets: its value is read as TOML, and as plain text where it is none.
-fn values_of(flags: &[(String, String)]) -> Result<BTreeMap<String, toml::Value>, BadSettings> {
+fn values_of(flags: &[(String, String)]) -> Result<BTreeMap<String, toml::Value>, SettingsError> {
     let mut known = Vec::new();
-    leaves(&Settings::META, "", &mut |key, _, _, _| known.push(key.to_owned()));
+    visit_settings(&Settings::META, "", &mut |key, _, _, _| known.push(key.to_owned()));
     let mut values = BTreeMap::new();
     for (key, value) in flags {
         if !known.contains(key) {
             let meant = did_you_mean(&nearest(key, &known));
-            return Err(BadSettings(format!(
+            return Err(SettingsError(format!(
                 "there is no setting {key:?}{meant} (`treering config` lists them all)"
             )));
         }
@@ -445,7 +445,7 @@ fn plain(value: &toml::Value) -> String {
 mod tests {
     use super::*;
 
-    fn load(file: &str, flags: &[(&str, &str)]) -> Result<Loaded, BadSettings> {
+    fn load(file: &str, flags: &[(&str, &str)]) -> Result<LoadedSettings, SettingsError> {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join(FILE), file).unwrap();
         let flags: Vec<_> = flags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -457,11 +457,11 @@ mod tests {
         let loaded = load("tenant = \"a\"\n[store]\nsync = \"normal\"", &[("tenant", "b")]).unwrap();
         assert_eq!(loaded.settings.tenant, "b");
         assert_eq!(loaded.settings.store.sync, SyncSetting::Normal);
-        let origins: Vec<_> = loaded.in_force.iter().map(|s| (s.key.as_str(), s.value.as_str())).collect();
+        let origins: Vec<_> = loaded.effective.iter().map(|s| (s.key.as_str(), s.value.as_str())).collect();
         assert_eq!(origins[..3], [("tenant", "b"), ("store.sync", "normal"), ("tokens.tokenizer", "o200k")]);
-        assert_eq!(loaded.in_force[0].origin, Origin::Flag);
-        assert!(matches!(loaded.in_force[1].origin, Origin::File(_)));
-        assert_eq!(loaded.in_force[2].origin, Origin::Default);
+        assert_eq!(loaded.effective[0].origin, Origin::Flag);
+        assert!(matches!(loaded.effective[1].origin, Origin::File(_)));
+        assert_eq!(loaded.effective[2].origin, Origin::Default);
     }
 
     #[test]
@@ -550,16 +550,16 @@ mod tests {
     fn the_template_is_valid_and_changes_nothing() {
         let template = Settings::template();
         let loaded = load(&template, &[]).unwrap();
-        assert!(loaded.in_force.iter().all(|setting| setting.origin == Origin::Default));
+        assert!(loaded.effective.iter().all(|setting| setting.origin == Origin::Default));
 
         // Every default that it shows can be uncommented.
         let shown = |line: &str| line.starts_with('#') && !line.starts_with("# ") && line.contains(" = ");
         let uncommented: Vec<&str> =
             template.lines().map(|line| if shown(line) { &line[1..] } else { line }).collect();
         let set = load(&uncommented.join("\n"), &[]).unwrap();
-        for (default, set) in loaded.in_force.iter().zip(&set.in_force) {
+        for (default, set) in loaded.effective.iter().zip(&set.effective) {
             assert_eq!((&default.key, &default.value), (&set.key, &set.value));
         }
-        assert!(set.in_force.iter().filter(|setting| setting.origin != Origin::Default).count() > 40);
+        assert!(set.effective.iter().filter(|setting| setting.origin != Origin::Default).count() > 40);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use confique::Config;
 
-use crate::models::{EXTRACTIVE, PROVIDERS, ProviderOption, ProviderOptions, SummarizeOptions};
+use crate::models::{EXTRACTIVE, EndpointOptions, PROVIDERS, ProviderOptions, SummarizeOptions};
 
 /// Who writes the summaries.
 #[derive(Debug, Config)]
@@ -156,7 +156,7 @@ macro_rules! provider {
             pub tokens_per_minute: u32,
         }
 
-        impl From<&$name> for ProviderOption {
+        impl From<&$name> for EndpointOptions {
             fn from(settings: &$name) -> Self {
                 Self {
                     base_url: settings.base_url.clone(),

@@ -14,15 +14,15 @@ use treering_core::TenantId;
 
 use super::checksum::COVERED;
 use super::error::reason;
-use super::read::{Record, is_of_growth};
+use super::read::{CheckedRecord, is_of_growth};
 use names::{DERIVED, kind_of, name_of};
-use shape::Shape;
+use shape::SchemaDiff;
 
 /// Stands for the table of a finding about how far the tree of a conversation has grown.
 const GROWTH: &str = "growth";
 
 /// A row that is wrong.
-struct Finding {
+struct RowFinding {
     table: String,
     rowid: i64,
     what: String,
@@ -61,7 +61,7 @@ pub(super) fn problems(connection: &Connection) -> rusqlite::Result<Vec<String>>
         .query_map([], |row| row.get::<_, String>(0))?
         .filter(|line| !matches!(line, Ok(text) if text == "ok"))
         .collect::<Result<_, _>>()?;
-    let shape = Shape::read(connection)?;
+    let shape = SchemaDiff::read(connection)?;
     problems.extend(shape.problems.iter().cloned());
     if shape.lacks_tables {
         return Ok(problems);
@@ -74,7 +74,7 @@ pub(super) fn problems(connection: &Connection) -> rusqlite::Result<Vec<String>>
 }
 
 /// Rows that are wrong, each once.
-fn findings(connection: &Connection, shape: &Shape) -> rusqlite::Result<Vec<Finding>> {
+fn findings(connection: &Connection, shape: &SchemaDiff) -> rusqlite::Result<Vec<RowFinding>> {
     let mut findings = orphans(connection)?;
     findings.extend(shape.duplicates(connection)?);
     findings.extend(changed_rows(connection)?);
@@ -92,13 +92,13 @@ fn findings(connection: &Connection, shape: &Shape) -> rusqlite::Result<Vec<Find
 }
 
 /// A finding about the row whose number and name come first in a result.
-fn finding(table: &str, row: &Row<'_>, says: &str) -> rusqlite::Result<Finding> {
+fn finding(table: &str, row: &Row<'_>, says: &str) -> rusqlite::Result<RowFinding> {
     let name: String = row.get(1)?;
-    Ok(Finding { table: table.to_owned(), rowid: row.get(0)?, what: format!("{name} {says}") })
+    Ok(RowFinding { table: table.to_owned(), rowid: row.get(0)?, what: format!("{name} {says}") })
 }
 
 /// Rows whose owner is missing.
-fn orphans(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+fn orphans(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
     let mut statement = connection.prepare("PRAGMA foreign_key_check")?;
     let mut rows = statement.query([])?;
     let mut findings = Vec::new();
@@ -115,7 +115,7 @@ fn orphans(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
 }
 
 /// Rows that do not have the checksum they were written with.
-fn changed_rows(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+fn changed_rows(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
     let mut findings = Vec::new();
     for (table, columns) in COVERED {
         let sql = format!(
@@ -133,7 +133,7 @@ fn changed_rows(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
 }
 
 /// Vectors of another length than most of their model.
-fn odd_vectors(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+fn odd_vectors(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
     let sql =
         "SELECT model, length(vector) FROM vectors GROUP BY model, length(vector) ORDER BY model, count(*)";
     let mut lengths: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
@@ -157,9 +157,9 @@ fn odd_vectors(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
 }
 
 /// Rows without a checksum over all of their columns whose values this program cannot have written.
-fn unreadable_rows(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+fn unreadable_rows(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
     let mut findings = Vec::new();
-    for record in Record::ALL {
+    for record in CheckedRecord::ALL {
         let table = record.table();
         let mut statement = connection.prepare(&record.select(&name_of(table)))?;
         let mut rows = statement.query([])?;
@@ -168,7 +168,7 @@ fn unreadable_rows(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
                 let (rowid, name): (i64, String) = record.label(row)?;
                 let table = if is_of_growth(&why) { GROWTH } else { table };
                 let what = format!("{name} cannot be read: {}", reason(&why));
-                findings.push(Finding { table: table.to_owned(), rowid, what });
+                findings.push(RowFinding { table: table.to_owned(), rowid, what });
             }
         }
     }
@@ -205,7 +205,7 @@ fn unowned_spend(connection: &Connection) -> rusqlite::Result<Vec<String>> {
 /// what it did.
 pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut repaired = Vec::new();
-    let shape = Shape::read(connection)?;
+    let shape = SchemaDiff::read(connection)?;
     if shape.lacks_tables {
         return Ok(repaired);
     }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use rusqlite::Connection;
 
-use super::Finding;
+use super::RowFinding;
 use super::names::{kind_of, name_of};
 use crate::embedded::schema;
 
 /// The difference between a file and the schema of this version.
-pub(super) struct Shape {
+pub(super) struct SchemaDiff {
     /// One sentence for each difference.
     pub(super) problems: Vec<String>,
     /// The statements that create the indexes which are missing, by name.
@@ -21,7 +21,7 @@ pub(super) struct Shape {
     unguarded: Vec<(String, Vec<String>)>,
 }
 
-impl Shape {
+impl SchemaDiff {
     pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
         let reference = schema::blank()?;
         let (expected, found) = (objects(&reference)?, objects(connection)?);
@@ -55,7 +55,7 @@ impl Shape {
     }
 
     /// Rows with a key that an earlier row has.
-    pub(super) fn duplicates(&self, connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+    pub(super) fn duplicates(&self, connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
         let mut findings = Vec::new();
         // Rows of `spend` have no number of their own; its key is its order, so that no other row can have it.
         for (table, key) in self.unguarded.iter().filter(|(table, _)| table != "spend" && table != "requests")
@@ -74,7 +74,7 @@ impl Shape {
             while let Some(row) = rows.next()? {
                 let name: String = row.get(1)?;
                 let what = format!("{name} has the same {own} as another {}", kind_of(table));
-                findings.push(Finding { table: table.clone(), rowid: row.get(0)?, what });
+                findings.push(RowFinding { table: table.clone(), rowid: row.get(0)?, what });
             }
         }
         Ok(findings)

@@ -7,7 +7,7 @@ use treering_core::conversation::Totals;
 use treering_core::ports::{ConversationFilter, ConversationQuery, StoreResult};
 use treering_core::{Conversation, ConversationId, Timestamp};
 
-use super::{View, external_id, parsed, rows, threads, timestamp, unreadable, unsigned};
+use super::{TenantView, external_id, parsed, rows, threads, timestamp, unreadable, unsigned};
 use crate::embedded::codes;
 
 pub(super) const COLUMNS: &str =
@@ -17,7 +17,7 @@ pub(super) const COLUMNS: &str =
 /// The place of the growth among [`COLUMNS`].
 pub(super) const GROWTH: usize = 18;
 
-impl<C: Deref<Target = Connection>> View<'_, C> {
+impl<C: Deref<Target = Connection>> TenantView<'_, C> {
     pub(super) fn read_conversations(&self, query: &ConversationQuery<'_>) -> StoreResult<Vec<Conversation>> {
         let by =
             |column: &str| format!("SELECT {COLUMNS} FROM conversations WHERE tenant = ?1 AND {column} = ?2");
@@ -105,7 +105,7 @@ pub(super) fn conversation(row: &Row<'_>) -> rusqlite::Result<Conversation> {
         totals: totals(row, 10)?,
         threads: threads::read(row, 16)?,
         policy: parsed(row, 17)?,
-        growth: parsed(row, GROWTH)?,
-        naming: codes::naming(row.get(15)?).ok_or_else(|| unreadable(15, "no such naming"))?,
+        tree_state: parsed(row, GROWTH)?,
+        title_source: codes::naming(row.get(15)?).ok_or_else(|| unreadable(15, "no such naming"))?,
     })
 }

@@ -4,19 +4,19 @@
 use std::ops::Deref;
 
 use rusqlite::{Connection, Row, params};
-use treering_core::index::{Rebuild, VectorIndex};
 use treering_core::ports::{Change, ChangeFilter, Changes, Cursor, StoreResult};
+use treering_core::vector_index::{Rebuild, VectorIndex};
 use treering_core::{ContentHash, ConversationId, Invalid, ThreadName};
 
 use super::jobs::{LOG_LINE, log_line};
 use super::messages::{MESSAGE, TOOL_CALL, message, tool_call};
 use super::tree::{node, node_columns};
-use super::{View, rows, threads, unreadable};
+use super::{TenantView, rows, threads, unreadable};
 
 /// A change and its sequence number.
 type Numbered = (i64, Change);
 
-impl<C: Deref<Target = Connection>> View<'_, C> {
+impl<C: Deref<Target = Connection>> TenantView<'_, C> {
     pub(super) fn read_changes(
         &self,
         after: &Cursor,

@@ -4,14 +4,14 @@ use std::ops::Deref;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
-use treering_core::commit::LogLine;
+use treering_core::commit::JobEvent;
 use treering_core::job::LEASE_MS;
-use treering_core::ports::{JobFilter, LogFilter, StoreResult};
+use treering_core::ports::{JobEventFilter, JobFilter, StoreResult};
 use treering_core::{
     ContentHash, ConversationId, Job, JobId, JobKind, JobState, Level, TenantId, Timestamp, TurnNo,
 };
 
-use super::{View, parsed, rows, timestamp, unreadable};
+use super::{TenantView, parsed, rows, timestamp, unreadable};
 use crate::embedded::codes;
 
 pub(super) const JOB: &str =
@@ -69,7 +69,7 @@ pub(in crate::embedded) fn tenant_with_due_jobs(
     connection.prepare_cached(&sql)?.query_row(params, crate::embedded::tenant).optional()
 }
 
-impl<C: Deref<Target = Connection>> View<'_, C> {
+impl<C: Deref<Target = Connection>> TenantView<'_, C> {
     pub(super) fn read_jobs(&self, filter: &JobFilter) -> StoreResult<Vec<Job>> {
         // Either way an index gives the jobs in their order, and reading ends at the limit.
         let (from, order) = match filter.conversation {
@@ -105,7 +105,7 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
         self.many(&sql, params_from_iter(params), job)
     }
 
-    pub(super) fn read_log(&self, filter: &LogFilter) -> StoreResult<Vec<LogLine>> {
+    pub(super) fn read_log(&self, filter: &JobEventFilter) -> StoreResult<Vec<JobEvent>> {
         let mut sql = format!(
             "SELECT {LOG_LINE} FROM log l LEFT JOIN conversations c ON c.pk = l.conversation WHERE l.tenant = ?"
         );
@@ -127,8 +127,8 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
 }
 
 /// A log line from the columns [`LOG_LINE`].
-pub(super) fn log_line(row: &Row<'_>) -> rusqlite::Result<LogLine> {
-    Ok(LogLine {
+pub(super) fn log_line(row: &Row<'_>) -> rusqlite::Result<JobEvent> {
+    Ok(JobEvent {
         at: timestamp(row, 0)?,
         conversation: row.get::<_, Option<_>>(1)?.map(ConversationId::from_bytes),
         job: JobId(ContentHash::from_bytes(row.get(2)?)),
@@ -148,7 +148,7 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let height: u8 = row.get(2)?;
     let kind = match row.get(1)? {
         0 => JobKind::EmbedTurn(TurnNo(parsed(row, 9)?)),
-        1 => JobKind::Summarise(parsed(row, 9)?),
+        1 => JobKind::Summarize(parsed(row, 9)?),
         2 => {
             let level = Level::new(height).ok_or_else(|| unreadable(2, "no such level"))?;
             JobKind::EmbedNode(level, row.get(11)?, parsed(row, 9)?)

@@ -6,20 +6,20 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 use treering_core::Timestamp;
 use treering_core::ports::{Ledger, SpendFilter, StoreResult};
-use treering_core::quota::Taken;
-use treering_core::spend::{Money, Spent};
+use treering_core::quota::QuotaUsage;
+use treering_core::spend::{Money, SpendAmount};
 
-use super::{View, timestamp};
+use super::{TenantView, timestamp};
 
-impl<C: Deref<Target = Connection>> Ledger for View<'_, C> {
-    fn taken(&self, provider: &str, since: Timestamp) -> StoreResult<Vec<Taken>> {
+impl<C: Deref<Target = Connection>> Ledger for TenantView<'_, C> {
+    fn requests_since(&self, provider: &str, since: Timestamp) -> StoreResult<Vec<QuotaUsage>> {
         let sql = "SELECT at, calls, tokens FROM requests WHERE provider = ?1 AND at >= ?2 ORDER BY at";
         self.many(sql, params![provider, since.as_micros()], |row| {
-            Ok(Taken { at: timestamp(row, 0)?, calls: row.get(1)?, tokens: row.get(2)? })
+            Ok(QuotaUsage { at: timestamp(row, 0)?, calls: row.get(1)?, tokens: row.get(2)? })
         })
     }
 
-    fn spent(&self, filter: &SpendFilter) -> StoreResult<Vec<(String, Spent)>> {
+    fn spent(&self, filter: &SpendFilter) -> StoreResult<Vec<(String, SpendAmount)>> {
         let mut sql =
             "SELECT model, sum(calls), sum(tokens_in), sum(tokens_out), sum(nanodollars), sum(unpriced)
             FROM spend WHERE tenant = ?"
@@ -35,7 +35,7 @@ impl<C: Deref<Target = Connection>> Ledger for View<'_, C> {
         }
         sql.push_str(" GROUP BY model ORDER BY model");
         self.many(&sql, params_from_iter(params), |row| {
-            let spent = Spent {
+            let spent = SpendAmount {
                 calls: row.get(1)?,
                 tokens_in: row.get(2)?,
                 tokens_out: row.get(3)?,

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use rusqlite::{Connection, Row, params};
-use treering_core::ports::{ExistingItem, Item, ItemRef, Span, StoreResult};
+use treering_core::ports::{ExistingItem, ItemRef, Span, StoreResult, StoredItem};
 use treering_core::{
     ContentHash, ConversationId, ExternalId, Message, MessageIdx, NewMessage, NewToolCall, Role, ThreadName,
     ToolCall, ToolResult, Turn, TurnNo,
 };
 
-use super::{View, end, external_id, json, rows, thread, timestamp, unreadable};
+use super::{TenantView, end, external_id, json, rows, thread, timestamp, unreadable};
 use crate::embedded::codes;
 
 pub(super) const MESSAGE: &str = "m.idx, m.turn, m.thread, m.role, m.at, m.chars, m.tokens, m.hash, m.author,
@@ -19,7 +19,7 @@ pub(super) const MESSAGE: &str = "m.idx, m.turn, m.thread, m.role, m.at, m.chars
 pub(super) const TOOL_CALL: &str = "t.turn, t.place, t.before_idx, t.at, t.success, t.duration_ms, t.name,
     t.external_id, t.args, t.result, t.thread";
 
-impl<C: Deref<Target = Connection>> View<'_, C> {
+impl<C: Deref<Target = Connection>> TenantView<'_, C> {
     pub(super) fn read_messages(
         &self,
         id: ConversationId,
@@ -51,11 +51,11 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
         self.many(&sql, params, |found| tool_call(found, &row.threads))
     }
 
-    pub(super) fn read_item(&self, item: &ItemRef) -> StoreResult<Option<Item>> {
+    pub(super) fn read_item(&self, item: &ItemRef) -> StoreResult<Option<StoredItem>> {
         Ok(match *item {
             ItemRef::Message(id, idx) => {
                 let span = Span::between(idx, MessageIdx(idx.0.saturating_add(1)));
-                self.read_messages(id, span)?.pop().map(|it| Item::Message(Box::new(it)))
+                self.read_messages(id, span)?.pop().map(|it| StoredItem::Message(Box::new(it)))
             }
             ItemRef::ToolCall(id, turn, order) => {
                 let Some(row) = self.row(id)? else { return Ok(None) };
@@ -65,10 +65,10 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
                 );
                 let params = params![self.tenant, row.pk, turn.0, order];
                 let call = self.one(&sql, params, |found| tool_call(found, &row.threads))?;
-                call.map(|it| Item::ToolCall(Box::new(it)))
+                call.map(|it| StoredItem::ToolCall(Box::new(it)))
             }
             ItemRef::Node(id, level, ordinal) => {
-                self.read_node(id, level, ordinal)?.map(|it| Item::Node(Box::new(it)))
+                self.read_node(id, level, ordinal)?.map(|it| StoredItem::Node(Box::new(it)))
             }
         })
     }

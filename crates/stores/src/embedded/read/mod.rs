@@ -12,7 +12,7 @@ mod tree;
 
 pub(super) use feed::{cursor, sequence_number};
 pub(super) use jobs::{has_due_jobs, tenant_with_due_jobs};
-pub(super) use records::{Record, is_of_growth};
+pub(super) use records::{CheckedRecord, is_of_growth};
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -21,13 +21,13 @@ use std::rc::Rc;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
-use treering_core::commit::LogLine;
+use treering_core::commit::JobEvent;
 use treering_core::conversation::Totals;
-use treering_core::index::VectorIndex;
 use treering_core::ports::{
-    ChangeFilter, Changes, ConversationQuery, Cursor, ExistingItem, Item, ItemRef, JobFilter, Ledger,
-    LevelTotals, LogFilter, NodeFilter, NodeVersion, Reader, Span, StoreResult,
+    ChangeFilter, Changes, ConversationQuery, Cursor, ExistingItem, ItemRef, JobEventFilter, JobFilter,
+    Ledger, LevelTotals, NodeFilter, NodeVersion, Reader, Span, StoreResult, StoredItem,
 };
+use treering_core::vector_index::VectorIndex;
 use treering_core::{
     ContentHash, Conversation, ConversationId, ExternalId, Job, Json, Message, MessageIdx, Node, NodeId,
     TenantId, ThreadName, Timestamp, ToolCall, Turn, TurnNo,
@@ -37,7 +37,7 @@ use super::error::explain;
 use super::unwritable::FileState;
 
 /// A tenant's data through a connection, owned or borrowed.
-pub(super) struct View<'a, C> {
+pub(super) struct TenantView<'a, C> {
     connection: C,
     path: &'a Path,
     /// The state of the files that reads are checked against, where nothing keeps others from changing them.
@@ -55,7 +55,7 @@ pub(super) struct ConversationRow {
     threads: Vec<ThreadName>,
 }
 
-impl<'a, C: Deref<Target = Connection>> View<'a, C> {
+impl<'a, C: Deref<Target = Connection>> TenantView<'a, C> {
     pub(super) fn new(connection: C, path: &'a Path, tenant: &TenantId) -> StoreResult<Self> {
         Self::with_state(connection, path, tenant, None)
     }
@@ -114,7 +114,7 @@ impl<'a, C: Deref<Target = Connection>> View<'a, C> {
     }
 }
 
-impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
+impl<C: Deref<Target = Connection>> Reader for TenantView<'_, C> {
     fn conversations(&self, query: &ConversationQuery<'_>) -> StoreResult<Vec<Conversation>> {
         self.read_conversations(query)
     }
@@ -131,7 +131,7 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
         self.read_tool_calls(id, span)
     }
 
-    fn items(&self, refs: &[ItemRef]) -> StoreResult<Vec<Option<Item>>> {
+    fn items(&self, refs: &[ItemRef]) -> StoreResult<Vec<Option<StoredItem>>> {
         refs.iter().map(|item| self.read_item(item)).collect()
     }
 
@@ -159,7 +159,7 @@ impl<C: Deref<Target = Connection>> Reader for View<'_, C> {
         self.read_jobs(filter)
     }
 
-    fn log(&self, filter: &LogFilter) -> StoreResult<Vec<LogLine>> {
+    fn job_events(&self, filter: &JobEventFilter) -> StoreResult<Vec<JobEvent>> {
         self.read_log(filter)
     }
 

@@ -9,14 +9,14 @@ use super::unreadable;
 
 /// A table whose rows have columns that no checksum covers.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::embedded) enum Record {
+pub(in crate::embedded) enum CheckedRecord {
     Conversation,
     Node,
     Job,
     LogLine,
 }
 
-impl Record {
+impl CheckedRecord {
     pub(in crate::embedded) const ALL: [Self; 4] = [Self::Conversation, Self::Node, Self::Job, Self::LogLine];
 
     pub(in crate::embedded) const fn table(self) -> &'static str {

@@ -9,10 +9,10 @@ use super::unreadable;
 use crate::embedded::write::json_text;
 
 /// A thread's entry, with its names borrowed or owned.
-type Entry<S> = (S, Option<S>, Option<u32>, Option<(u32, u32, u32, u32, u32, u8, i64, i64)>);
+type ThreadRow<S> = (S, Option<S>, Option<u32>, Option<(u32, u32, u32, u32, u32, u8, i64, i64)>);
 
 pub(in crate::embedded) fn write(threads: &[Thread]) -> rusqlite::Result<String> {
-    fn entry(thread: &Thread) -> Entry<&str> {
+    fn entry(thread: &Thread) -> ThreadRow<&str> {
         let fork = thread.fork.as_ref();
         let after = fork.and_then(|fork| fork.after).map(|idx| idx.0);
         let turn = thread.last_turn.as_ref().map(|turn| {
@@ -27,8 +27,8 @@ pub(in crate::embedded) fn write(threads: &[Thread]) -> rusqlite::Result<String>
 
 pub(in crate::embedded) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Vec<Thread>> {
     let text = row.get_ref(at)?.as_str()?;
-    let entries: Vec<Entry<String>> = serde_json::from_str(text).map_err(|why| unreadable(at, why))?;
-    let thread = |(name, parent, after, turn): Entry<String>| -> Result<Thread, Invalid> {
+    let entries: Vec<ThreadRow<String>> = serde_json::from_str(text).map_err(|why| unreadable(at, why))?;
+    let thread = |(name, parent, after, turn): ThreadRow<String>| -> Result<Thread, Invalid> {
         let name = ThreadName::new(name)?;
         let parent = parent.map(ThreadName::new).transpose()?;
         let fork = parent.map(|parent| Fork { parent, after: after.map(MessageIdx) });

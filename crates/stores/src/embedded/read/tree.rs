@@ -4,11 +4,11 @@ use std::ops::Deref;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params, params_from_iter};
-use treering_core::node::{Making, Source};
+use treering_core::node::{Provenance, SourceTotals};
 use treering_core::ports::{LevelTotals, NodeFilter, NodeVersion, Span, StoreResult};
 use treering_core::{ConversationId, Level, Node, NodeId};
 
-use super::{View, end, parsed, rows, timestamp, unreadable, unsigned};
+use super::{TenantView, end, parsed, rows, timestamp, unreadable, unsigned};
 
 /// Whether the group that covers a node has its own node.
 const IS_COVERED: &str = "n.parent IS NOT NULL AND EXISTS (SELECT 1 FROM nodes p WHERE p.tenant = n.tenant
@@ -24,7 +24,7 @@ pub(super) fn node_columns() -> String {
     )
 }
 
-impl<C: Deref<Target = Connection>> View<'_, C> {
+impl<C: Deref<Target = Connection>> TenantView<'_, C> {
     pub(super) fn read_nodes(&self, id: ConversationId, filter: &NodeFilter) -> StoreResult<Vec<Node>> {
         self.find_nodes(id, filter, &node_columns(), node)
     }
@@ -110,7 +110,7 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
         &self,
         conversation: Option<ConversationId>,
     ) -> StoreResult<Vec<LevelTotals>> {
-        let stand_in = Making::STANDING_IN;
+        let stand_in = Provenance::FALLBACK_SEPARATOR;
         let sql = format!(
             "SELECT n.level, count(*), sum(n.dirty), sum(n.chars), sum(n.tokens), sum(n.source_chars),
                 sum(n.raw_tokens), sum(n.took_ms), max(n.took_ms), sum(n.grounded), sum(n.retained),
@@ -135,7 +135,7 @@ impl<C: Deref<Target = Connection>> View<'_, C> {
                 uncovered: row.get(11)?,
                 uncovered_raw_tokens: unsigned(row, 12)?,
                 uncovered_tokens: unsigned(row, 13)?,
-                stand_ins: row.get(14)?,
+                fallbacks: row.get(14)?,
             })
         })
     }
@@ -149,7 +149,7 @@ pub(super) fn node(row: &Row<'_>) -> rusqlite::Result<Node> {
         dirty: row.get(2)?,
         range_start: timestamp(row, 3)?,
         range_end: timestamp(row, 4)?,
-        source: Source {
+        source: SourceTotals {
             from: row.get(5)?,
             until: row.get(6)?,
             messages: row.get(7)?,
@@ -158,12 +158,12 @@ pub(super) fn node(row: &Row<'_>) -> rusqlite::Result<Node> {
             raw_tokens: unsigned(row, 10)?,
             chars: unsigned(row, 11)?,
         },
-        making: Making { by: row.get(12)?, at: timestamp(row, 13)?, took_ms: unsigned(row, 14)? },
+        provenance: Provenance { by: row.get(12)?, at: timestamp(row, 13)?, took_ms: unsigned(row, 14)? },
         chars: row.get(15)?,
         tokens: row.get(16)?,
         grounded: row.get(17)?,
         retained: row.get(18)?,
-        task: parsed(row, 19)?,
+        spec: parsed(row, 19)?,
         content: parsed(row, 20)?,
         invented: parsed(row, 21)?,
         superseded: row.get(22)?,

@@ -3,7 +3,7 @@
 use rusqlite::params;
 use treering_core::Conversation;
 
-use super::{Commit, ConversationRow, Result, json_text};
+use super::{Commit, Result, TargetConversation, json_text};
 use crate::embedded::codes::{naming_code, state_code};
 use crate::embedded::read::threads;
 
@@ -32,7 +32,7 @@ const PUT: &str = "INSERT INTO conversations (tenant, id, title, participants, s
 impl Commit<'_> {
     pub(super) fn put_conversation(&mut self, it: &Conversation) -> Result<()> {
         let (participants, threads) = (json_text(&it.participants)?, threads::write(&it.threads)?);
-        let (policy, growth) = (json_text(&it.policy)?, json_text(&it.growth)?);
+        let (policy, growth) = (json_text(&it.policy)?, json_text(&it.tree_state)?);
         let params = params![
             self.tenant,
             it.id.as_bytes(),
@@ -46,7 +46,7 @@ impl Commit<'_> {
             it.totals.tool_calls,
             it.totals.chars as i64,
             it.totals.tokens as i64,
-            naming_code(it.naming),
+            naming_code(it.title_source),
             threads,
             policy,
             growth,
@@ -61,7 +61,7 @@ impl Commit<'_> {
             grown => grown?,
         };
         let threads = it.threads.iter().map(|thread| thread.name.clone()).collect();
-        self.last = Some(ConversationRow { id: it.id, pk, threads });
+        self.last = Some(TargetConversation { id: it.id, pk, threads });
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 use serde_json::json;
-use treering_core::commit::LogLine;
+use treering_core::commit::JobEvent;
 use treering_core::{Job, JobKind, JobState};
 
 use super::{Commit, Result, json_text};
@@ -69,7 +69,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    pub(super) fn add_log(&mut self, line: &LogLine) -> Result<()> {
+    pub(super) fn add_log(&mut self, line: &JobEvent) -> Result<()> {
         let sql = "INSERT INTO log (tenant, seq, conversation, at, job, event, took_ms, text)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
         let conversation = line.conversation.map(|id| self.pk(id)).transpose()?;
@@ -105,6 +105,6 @@ fn work_of(kind: &JobKind) -> Result<String> {
     Ok(match kind {
         JobKind::EmbedTurn(turn) => json!(turn.0).to_string(),
         JobKind::EmbedNode(.., node) => json!(node.as_str()).to_string(),
-        JobKind::Summarise(task) => json_text(task)?,
+        JobKind::Summarize(task) => json_text(task)?,
     })
 }

@@ -50,11 +50,11 @@ struct Commit<'a> {
     /// The latest sequence number of the tenant.
     seq: i64,
     /// The conversation of the last write: the next one is mostly of the same.
-    last: Option<ConversationRow>,
+    last: Option<TargetConversation>,
 }
 
 #[derive(Clone)]
-struct ConversationRow {
+struct TargetConversation {
     id: ConversationId,
     pk: i64,
     threads: Vec<ThreadName>,
@@ -72,11 +72,11 @@ impl Commit<'_> {
             Write::PutNode(id, node) => self.put_node(*id, node),
             Write::SetParent(id, level, ordinals, parent) => self.set_parent(*id, *level, ordinals, *parent),
             Write::MarkDirty(id, level, ordinals) => self.mark_dirty(*id, *level, ordinals),
-            Write::FellTree(id, level) => self.drop_tree(*id, *level),
+            Write::DropTree(id, level) => self.drop_tree(*id, *level),
             Write::AddJob(job) => self.add_job(job),
             Write::PutJob(job) => self.put_job(job),
             Write::RemoveJob(job) => self.remove_job(job),
-            Write::AddLog(line) => self.add_log(line),
+            Write::AddJobEvent(line) => self.add_log(line),
             Write::PutVectors(model, vectors) => self.put_vectors(model, vectors),
             Write::DropVectors(model) => self.drop_vectors(model),
             Write::RemoveVectors(model, contents) => self.remove_vectors(model, contents),
@@ -95,13 +95,13 @@ impl Commit<'_> {
     }
 
     /// The row of a conversation.
-    fn conversation(&mut self, id: ConversationId) -> Result<&ConversationRow> {
+    fn conversation(&mut self, id: ConversationId) -> Result<&TargetConversation> {
         if self.last.as_ref().is_none_or(|last| last.id != id) {
             let sql = "SELECT pk, threads FROM conversations WHERE tenant = ?1 AND id = ?2";
             let params = params![self.tenant, id.as_bytes()];
             let row = self.connection.prepare_cached(sql)?.query_row(params, |row| {
                 let threads = super::read::threads::read(row, 1)?;
-                Ok(ConversationRow {
+                Ok(TargetConversation {
                     id,
                     pk: row.get(0)?,
                     threads: threads.into_iter().map(|thread| thread.name).collect(),

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 use treering_core::ContentHash;
-use treering_core::index::VectorIndex;
+use treering_core::vector_index::VectorIndex;
 
 use super::{Commit, Result};
 use crate::embedded::read::sequence_number;

@@ -1,10 +1,10 @@
 //! Telling: how a unit is put into words, with the name of who said it.
 
-use treering_core::sentence::Kind;
+use treering_core::sentence::SegmentKind;
 
-use super::cues::Act;
+use super::cues::SpeechAct;
 use super::reported;
-use super::unit::{Material, Unit};
+use super::unit::{SourceDocument, Unit};
 
 /// The longest sentence that is told whole.
 const LONGEST: usize = 300;
@@ -13,14 +13,14 @@ const LONGEST_CODE: usize = 110;
 
 /// A unit in words.
 #[derive(Debug, Clone)]
-pub(super) struct Told {
+pub(super) struct RenderedUnit {
     /// Who says it, where the words do not tell.
     pub(super) label: Option<String>,
     /// The words.
     pub(super) text: String,
 }
 
-impl Told {
+impl RenderedUnit {
     /// By itself, on a line.
     pub(super) fn line(&self) -> String {
         match &self.label {
@@ -42,56 +42,56 @@ impl Told {
 }
 
 /// Puts every unit into words.
-pub(super) fn tell(material: &Material) -> Vec<Told> {
+pub(super) fn tell(material: &SourceDocument) -> Vec<RenderedUnit> {
     let several = material.speakers.len() > 1;
     material.units.iter().map(|unit| one(material, unit, several)).collect()
 }
 
-fn one(material: &Material, unit: &Unit, several: bool) -> Told {
-    let limit = if unit.kind == Kind::Code { LONGEST_CODE } else { LONGEST };
+fn one(material: &SourceDocument, unit: &Unit, several: bool) -> RenderedUnit {
+    let limit = if unit.kind == SegmentKind::Code { LONGEST_CODE } else { LONGEST };
     let text = ended(cut(&unit.text, limit), unit.kind);
     let Some(speaker) = unit.speaker.map(|place| &material.speakers[place]) else {
         return labelled(text, &material.names);
     };
     if !speaker.is_named && !several {
-        return Told { label: None, text };
+        return RenderedUnit { label: None, text };
     }
-    if speaker.is_named && unit.act != Act::Courtesy && unit.kind != Kind::Code {
+    if speaker.is_named && unit.act != SpeechAct::Courtesy && unit.kind != SegmentKind::Code {
         let mut others = material.speakers.iter().filter(|other| *other != speaker);
         let hearer = others.next().filter(|other| other.is_named).map(|other| other.name.as_str());
         let hearer = hearer.filter(|_| others.next().is_none());
-        let reported = if unit.act == Act::Question {
+        let reported = if unit.act == SpeechAct::Question {
             reported::report_question(&text, &speaker.name, hearer)
         } else {
             reported::report(&text, &speaker.name, hearer)
         };
         if let Some(text) = reported {
-            return Told { label: None, text };
+            return RenderedUnit { label: None, text };
         }
         if let Some(hearer) = hearer.filter(|_| reported::addresses(&text)) {
-            let verb = if unit.act == Act::Question { "asks" } else { "tells" };
-            return Told { label: Some(format!("{} {verb} {hearer}", speaker.name)), text };
+            let verb = if unit.act == SpeechAct::Question { "asks" } else { "tells" };
+            return RenderedUnit { label: Some(format!("{} {verb} {hearer}", speaker.name)), text };
         }
     }
-    Told { label: Some(speaker.name.clone()), text }
+    RenderedUnit { label: Some(speaker.name.clone()), text }
 }
 
 /// A sentence of a child, with the label that it was given there apart.
-fn labelled(text: String, names: &[String]) -> Told {
+fn labelled(text: String, names: &[String]) -> RenderedUnit {
     let split = text.split_once(": ").filter(|(label, rest)| {
         let speaker = label.split(" asks ").next().and_then(|part| part.split(" tells ").next());
         !rest.is_empty() && speaker.is_some_and(|speaker| names.iter().any(|name| name == speaker))
     });
     match split {
-        Some((label, rest)) => Told { label: Some(label.to_owned()), text: rest.to_owned() },
-        None => Told { label: None, text },
+        Some((label, rest)) => RenderedUnit { label: Some(label.to_owned()), text: rest.to_owned() },
+        None => RenderedUnit { label: None, text },
     }
 }
 
 /// A text with a mark at its end.
-fn ended(mut text: String, kind: Kind) -> String {
+fn ended(mut text: String, kind: SegmentKind) -> String {
     let ends = text.ends_with(|c: char| ".!?…:;。！？؟".contains(c) || "\"')]»”’」`".contains(c));
-    if !ends && kind != Kind::Code {
+    if !ends && kind != SegmentKind::Code {
         text.push('.');
     }
     text

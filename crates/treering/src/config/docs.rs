@@ -29,7 +29,7 @@ impl Settings {
              where it came from; `treering config --template` prints a file to start from.\n\n\
              The home folder itself comes from `--home`, `TREERING_HOME`, or the platform's data folder.\n",
         );
-        leaves(&Self::META, "", &mut |key, doc, env, default| {
+        visit_settings(&Self::META, "", &mut |key, doc, env, default| {
             let _ = write!(page, "\n## `{key}`\n\n{}\n\n", doc.join("\n").trim());
             let _ = writeln!(page, "- default: `{}`", default.unwrap_or_default());
             let _ = writeln!(page, "- environment: `{}`", env.unwrap_or("none"));
@@ -87,14 +87,14 @@ fn as_toml(value: Expr) -> String {
 }
 
 /// Takes the key, documentation, variable and default of a setting.
-pub(super) type Take<'a> = dyn FnMut(&str, Vec<&str>, Option<&'static str>, Option<String>) + 'a;
+pub(super) type SettingVisitor<'a> = dyn FnMut(&str, Vec<&str>, Option<&'static str>, Option<String>) + 'a;
 
 /// Calls `take` for every setting.
-pub(super) fn leaves(meta: &Meta, prefix: &str, take: &mut Take<'_>) {
+pub(super) fn visit_settings(meta: &Meta, prefix: &str, take: &mut SettingVisitor<'_>) {
     for field in meta.fields {
         let key = format!("{prefix}{}", field.name);
         match field.kind {
-            FieldKind::Nested { meta } => leaves(meta, &format!("{key}."), take),
+            FieldKind::Nested { meta } => visit_settings(meta, &format!("{key}."), take),
             FieldKind::Leaf { env, kind } => {
                 let default = default_of(kind).map(|default| match default {
                     Expr::Str(text) => text.to_owned(),

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 /// A place in the run of a job or in a change of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum KillPoint {
     /// The job was leased; nothing was read.
     Leased,
     /// What it covers was read; nothing was written.
@@ -23,7 +23,7 @@ pub enum Fault {
     CuttingOver,
 }
 
-impl Fault {
+impl KillPoint {
     /// Every place in the run of a job.
     pub const ALL: [Self; 5] = [Self::Leased, Self::Read, Self::Written, Self::Finishing, Self::Finished];
     /// Every place in a change of the model.
@@ -47,7 +47,7 @@ impl Fault {
 
 /// Ends the process as a power cut would when this place is the one that `TREERING_FAULT` names.
 /// Only in builds with debug assertions.
-pub(crate) fn reach(fault: Fault) {
+pub(crate) fn reach(fault: KillPoint) {
     if cfg!(debug_assertions) {
         static NAMED: OnceLock<Option<String>> = OnceLock::new();
         let named = NAMED.get_or_init(|| std::env::var("TREERING_FAULT").ok());

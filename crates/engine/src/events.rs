@@ -4,18 +4,18 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use treering_core::commit::{LogEvent, LogLine};
+use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::ports::{Change, ChangeFilter, Cursor, Revision};
 use treering_core::{ConversationId, Message, MessageIdx, Node, StoreError, TenantId, ThreadName, TurnNo};
 
 use crate::error::{Error, Result};
-use crate::memory::Memory;
+use crate::memory::Engine;
 
 /// How much is read at once.
 const PORTION: usize = 256;
 /// One thing that came in.
 #[derive(Debug, Clone, PartialEq)]
-pub enum News {
+pub enum Event {
     /// Messages of a turn were stored.
     Turn {
         /// The conversation.
@@ -28,45 +28,45 @@ pub enum News {
         messages: Vec<MessageIdx>,
     },
     /// A window or group was sealed: the job that writes its node was planned.
-    Sealed(ConversationId, LogLine),
+    Sealed(ConversationId, JobEvent),
     /// A node was written, or written anew.
     Node(ConversationId, Box<Node>),
     /// A job failed, and is tried again or was given up.
-    Failed(ConversationId, LogLine),
+    Failed(ConversationId, JobEvent),
 }
 
 /// How far the change feeds of all tenants were followed.
 #[derive(Debug, Clone)]
-pub struct FeedEnds {
+pub struct FeedCursors {
     revision: Revision,
     cursors: HashMap<TenantId, Cursor>,
 }
 
-impl FeedEnds {
+impl FeedCursors {
     /// Notes how far a tenant was followed.
     pub fn advance(&mut self, tenant: TenantId, cursor: Cursor) {
         self.cursors.insert(tenant, cursor);
     }
 }
 
-impl Memory {
+impl Engine {
     /// The end of the change feed: what is committed from now on comes after it.
-    pub fn news_cursor(&self) -> Result<Cursor> {
+    pub fn event_cursor(&self) -> Result<Cursor> {
         Ok(self.reader()?.changes(&Cursor::start(), &ChangeFilter::default(), usize::MAX)?.cursor)
     }
 
     /// The events after a cursor in the order of their commits, and the cursor after them. Many of them come in pages.
-    pub fn news(&self, after: &Cursor) -> Result<(Vec<News>, Cursor)> {
+    pub fn events_after(&self, after: &Cursor) -> Result<(Vec<Event>, Cursor)> {
         let filter = ChangeFilter { messages: true, nodes: true, log: true, ..ChangeFilter::default() };
         let changes = self.reader()?.changes(after, &filter, PORTION)?;
-        let mut news: Vec<News> = Vec::new();
+        let mut news: Vec<Event> = Vec::new();
         for change in changes.items {
             match change {
                 Change::Message(id, message) => add_message(&mut news, id, message),
-                Change::Node(id, node) => news.push(News::Node(id, node)),
+                Change::Node(id, node) => news.push(Event::Node(id, node)),
                 Change::Log(id, line) => match line.event {
-                    LogEvent::Fail | LogEvent::Dead => news.push(News::Failed(id, line)),
-                    _ if line.is_sealing() => news.push(News::Sealed(id, line)),
+                    JobEventKind::Fail | JobEventKind::Dead => news.push(Event::Failed(id, line)),
+                    _ if line.is_sealing() => news.push(Event::Sealed(id, line)),
                     _ => {}
                 },
                 Change::ToolCall(..) | Change::Vector(..) => {}
@@ -76,16 +76,16 @@ impl Memory {
     }
 
     /// The ends of the change feeds of all tenants.
-    pub fn feed_ends(&self) -> Result<FeedEnds> {
+    pub fn feed_ends(&self) -> Result<FeedCursors> {
         let revision = self.store().revision();
-        Ok(FeedEnds { revision, cursors: self.store().cursors()?.into_iter().collect() })
+        Ok(FeedCursors { revision, cursors: self.store().cursors()?.into_iter().collect() })
     }
 
     /// Waits for a commit after these ends, at most for `patience`. Returns the tenants that have changed, each with the
     /// cursor that it was followed up to.
     pub fn wait_for_changes(
         &self,
-        ends: &mut FeedEnds,
+        ends: &mut FeedCursors,
         patience: Duration,
     ) -> Result<Vec<(TenantId, Cursor)>> {
         let revision = self.store().wait(ends.revision, patience);
@@ -100,11 +100,11 @@ impl Memory {
     }
 
     /// The events after a cursor, but waits until there is one, at most for `patience`.
-    pub fn await_news(&self, after: &Cursor, patience: Duration) -> Result<(Vec<News>, Cursor)> {
+    pub fn wait_for_events(&self, after: &Cursor, patience: Duration) -> Result<(Vec<Event>, Cursor)> {
         let (started, mut after) = (Instant::now(), after.clone());
         loop {
             let revision = self.store().revision();
-            let (news, cursor) = match self.news(&after) {
+            let (news, cursor) = match self.events_after(&after) {
                 // A writer came in between; the next read sees what it wrote.
                 Err(Error::Store(StoreError::Changed { .. })) if started.elapsed() < patience => continue,
                 other => other?,
@@ -122,13 +122,13 @@ impl Memory {
 }
 
 /// Adds a message to its turn, where the event before is of the same turn.
-fn add_message(news: &mut Vec<News>, id: ConversationId, message: Message) {
-    if let Some(News::Turn { conversation, turn, messages, .. }) = news.last_mut()
+fn add_message(news: &mut Vec<Event>, id: ConversationId, message: Message) {
+    if let Some(Event::Turn { conversation, turn, messages, .. }) = news.last_mut()
         && (*conversation, *turn) == (id, message.turn)
     {
         return messages.push(message.idx);
     }
-    news.push(News::Turn {
+    news.push(Event::Turn {
         conversation: id,
         turn: message.turn,
         thread: message.thread,

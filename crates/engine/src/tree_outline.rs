@@ -3,14 +3,14 @@
 
 use std::fmt;
 
-use treering_core::node::{Place, Window};
-use treering_core::{ConversationState, Covers, Job, JobKind, Node, ThreadName};
+use treering_core::node::{TextPosition, Window};
+use treering_core::{ConversationState, Coverage, Job, JobKind, Node, ThreadName};
 
 use crate::tree::TreeView;
 
 /// One line of a drawn tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Branch {
+pub struct OutlineLine {
     /// The lines that join it to the others.
     pub prefix: String,
     /// Its level; 0 for an open window.
@@ -31,7 +31,7 @@ pub struct Branch {
     pub why: &'static str,
 }
 
-impl Branch {
+impl OutlineLine {
     /// How much smaller it is than what it was written from, in per cent.
     #[must_use]
     pub fn removed_percent(&self) -> Option<i64> {
@@ -40,7 +40,7 @@ impl Branch {
     }
 }
 
-impl fmt::Display for Branch {
+impl fmt::Display for OutlineLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { prefix, level, covers, turns, source_chars, chars, state, why, .. } = self;
         match *level {
@@ -57,7 +57,7 @@ impl fmt::Display for Branch {
 impl TreeView {
     /// The tree as lines, the oldest branch first; under each node what it was written from.
     #[must_use]
-    pub fn draw(&self) -> Vec<Branch> {
+    pub fn outline(&self) -> Vec<OutlineLine> {
         let mut lines = Vec::new();
         let mut roots: Vec<&Node> = self.nodes.iter().filter(|node| !node.superseded).collect();
         roots.sort_by_key(|node| (node.range_end, node.source.from, node.level()));
@@ -69,8 +69,8 @@ impl TreeView {
             let (Some(from), Some(holds)) = (window.from(), window.holds()) else { continue };
             // What is open reaches to the thread's end, and its latest turn knows where that is.
             let end = thread.last_turn.as_ref().map_or(from.idx, |turn| turn.until);
-            let until = Place { idx: end, offset: 0 };
-            lines.push(Branch {
+            let until = TextPosition { idx: end, offset: 0 };
+            lines.push(OutlineLine {
                 prefix: String::new(),
                 level: 0,
                 id: String::new(),
@@ -85,10 +85,10 @@ impl TreeView {
         lines
     }
 
-    fn draw_node(&self, node: &Node, own: &str, below: &str, lines: &mut Vec<Branch>) {
-        let covers = match &node.task.covers {
-            Covers::Messages(window) => span(window),
-            Covers::Nodes(children) => {
+    fn draw_node(&self, node: &Node, own: &str, below: &str, lines: &mut Vec<OutlineLine>) {
+        let covers = match &node.spec.covers {
+            Coverage::Messages(window) => span(window),
+            Coverage::Nodes(children) => {
                 format!(
                     "{} nodes over messages {}–{}",
                     children.len(),
@@ -101,7 +101,7 @@ impl TreeView {
             true => "dirty",
             false => node.state(self.conversation.state == ConversationState::Open).as_str(),
         };
-        lines.push(Branch {
+        lines.push(OutlineLine {
             prefix: own.to_owned(),
             level: node.level().number(),
             id: node.id.to_string(),
@@ -110,7 +110,7 @@ impl TreeView {
             source_chars: node.source.chars,
             chars: node.chars.into(),
             state,
-            why: node.task.cause.as_str(),
+            why: node.spec.cause.as_str(),
         });
         let mut children: Vec<&Node> = self
             .nodes
@@ -126,17 +126,17 @@ impl TreeView {
     }
 
     /// A job whose node is not there yet; one that writes a node anew is drawn with the node.
-    fn draw_job(&self, job: &Job) -> Option<Branch> {
-        let JobKind::Summarise(task) = &job.kind else { return None };
+    fn draw_job(&self, job: &Job) -> Option<OutlineLine> {
+        let JobKind::Summarize(task) = &job.kind else { return None };
         let written = |node: &Node| node.level() == task.level && node.ordinal() == task.ordinal;
         if self.nodes.iter().any(written) {
             return None;
         }
         let covers = match &task.covers {
-            Covers::Messages(window) => span(window),
-            Covers::Nodes(children) => format!("{} nodes", children.len()),
+            Coverage::Messages(window) => span(window),
+            Coverage::Nodes(children) => format!("{} nodes", children.len()),
         };
-        Some(Branch {
+        Some(OutlineLine {
             prefix: String::new(),
             level: task.level.number(),
             id: job.id.short(),

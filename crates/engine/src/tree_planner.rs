@@ -3,20 +3,20 @@
 
 use std::borrow::Cow;
 
-use treering_core::commit::{LogEvent, LogLine};
-use treering_core::growth::Growth;
+use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::ports::{NodeFilter, Span, StoreResult};
-use treering_core::windowing::Piece;
+use treering_core::tree_state::TreeState;
+use treering_core::windowing::WindowMessage;
 use treering_core::{
-    Conversation, ConversationId, ConversationKey, ConversationState, Covers, Job, JobKind, Level, Message,
-    MessageIdx, Node, Policy, Reader, Task, Timestamp, TurnNo, Write,
+    Conversation, ConversationId, ConversationKey, ConversationState, Coverage, Job, JobKind, Level, Message,
+    MessageIdx, Node, NodeSpec, Policy, Reader, Timestamp, TurnNo, Write,
 };
 
 /// Messages that are read at once.
 const PAGE: usize = 1000;
 
 /// Plans the growth of one conversation.
-pub(crate) struct Grower<'a> {
+pub(crate) struct TreePlanner<'a> {
     pub(crate) reader: &'a dyn Reader,
     pub(crate) key: &'a ConversationKey,
     pub(crate) policy: &'a Policy,
@@ -34,7 +34,7 @@ pub(crate) fn policy_of<'a>(
     }
 }
 
-impl Grower<'_> {
+impl TreePlanner<'_> {
     /// Plans the windows that messages seal which are stored in the same commit, and those of
     /// earlier ones that nobody has looked at yet.
     pub(crate) fn add<'m>(
@@ -45,7 +45,7 @@ impl Grower<'_> {
         let mut messages = messages.peekable();
         let mut tasks = Vec::new();
         let stored = messages.peek().map_or(conversation.totals.messages, |message| message.idx.0);
-        if conversation.growth.through < stored {
+        if conversation.tree_state.through < stored {
             tasks.extend(self.catch_up(conversation, stored)?);
         }
         for message in messages {
@@ -64,27 +64,27 @@ impl Grower<'_> {
         let filter = NodeFilter { around: Some(call.before), ..NodeFilter::at(Level::FIRST) };
         let mut writes = Vec::new();
         for node in self.reader.nodes(self.key.id, &filter)? {
-            if matches!(&node.task.covers, Covers::Messages(window) if window.has_call(&call)) {
+            if matches!(&node.spec.covers, Coverage::Messages(window) if window.has_call(&call)) {
                 writes.push(Write::MarkDirty(self.key.id, Level::FIRST, vec![node.ordinal()]));
-                writes.extend(self.jobs(vec![node.task]));
+                writes.extend(self.jobs(vec![node.spec]));
             }
         }
         Ok(writes)
     }
 
     /// Plans a window for whatever is still open.
-    pub(crate) fn close(&self, conversation: &mut Conversation) -> Vec<Task> {
-        let Conversation { threads, growth, .. } = conversation;
+    pub(crate) fn close(&self, conversation: &mut Conversation) -> Vec<NodeSpec> {
+        let Conversation { threads, tree_state: growth, .. } = conversation;
         growth.close(threads.iter().map(|thread| &thread.name), self.policy)
     }
 
     /// Looks at messages that are stored already, up to the one at `until`. Where the
     /// conversation was closed in between, it is again.
-    pub(crate) fn catch_up(&self, conversation: &mut Conversation, until: u32) -> StoreResult<Vec<Task>> {
-        let closings = std::mem::take(&mut conversation.growth.closings);
+    pub(crate) fn catch_up(&self, conversation: &mut Conversation, until: u32) -> StoreResult<Vec<NodeSpec>> {
+        let closings = std::mem::take(&mut conversation.tree_state.closings);
         let mut tasks = Vec::new();
-        while conversation.growth.through < until {
-            let from = MessageIdx(conversation.growth.through);
+        while conversation.tree_state.through < until {
+            let from = MessageIdx(conversation.tree_state.through);
             let mut span = Span::between(from, MessageIdx(until));
             span.limit = PAGE;
             let page = self.reader.messages(self.key.id, span)?;
@@ -93,25 +93,25 @@ impl Grower<'_> {
             }
             for message in &page {
                 tasks.extend(self.push(conversation, message));
-                if closings.contains(&conversation.growth.through) {
+                if closings.contains(&conversation.tree_state.through) {
                     tasks.extend(self.close(conversation));
                 }
             }
         }
-        let earlier = closings.into_iter().filter(|at| !conversation.growth.closings.contains(at));
+        let earlier = closings.into_iter().filter(|at| !conversation.tree_state.closings.contains(at));
         let mut all: Vec<u32> = earlier.collect();
-        all.append(&mut conversation.growth.closings);
+        all.append(&mut conversation.tree_state.closings);
         all.sort_unstable();
-        conversation.growth.closings = all;
+        conversation.tree_state.closings = all;
         Ok(tasks)
     }
 
     /// Looks once more at what is open, under another policy than it was opened with.
-    pub(crate) fn reopen(&self, conversation: &mut Conversation) -> StoreResult<Vec<Task>> {
-        let Some(first) = conversation.growth.first_open() else { return Ok(Vec::new()) };
-        let starts: Vec<_> = conversation.growth.windows.iter().map(|window| window.from()).collect();
-        let until = conversation.growth.through;
-        conversation.growth.windows.clear();
+    pub(crate) fn reopen(&self, conversation: &mut Conversation) -> StoreResult<Vec<NodeSpec>> {
+        let Some(first) = conversation.tree_state.first_open() else { return Ok(Vec::new()) };
+        let starts: Vec<_> = conversation.tree_state.windows.iter().map(|window| window.from()).collect();
+        let until = conversation.tree_state.through;
+        conversation.tree_state.windows.clear();
         let mut tasks = Vec::new();
         for message in self.reader.messages(self.key.id, Span::between(first, MessageIdx(until)))? {
             let Some(place) = place_of(conversation, &message) else { continue };
@@ -120,16 +120,16 @@ impl Grower<'_> {
                 continue;
             }
             let skip = if message.idx == start.idx { start.offset } else { 0 };
-            let piece = Piece { skip, ..Piece::from(&message) };
-            tasks.extend(conversation.growth.push(place, &message.thread, &piece, self.policy));
+            let piece = WindowMessage { skip, ..WindowMessage::from(&message) };
+            tasks.extend(conversation.tree_state.push(place, &message.thread, &piece, self.policy));
         }
-        conversation.growth.through = until;
+        conversation.tree_state.through = until;
         Ok(tasks)
     }
 
-    fn push(&self, conversation: &mut Conversation, message: &Message) -> Vec<Task> {
+    fn push(&self, conversation: &mut Conversation, message: &Message) -> Vec<NodeSpec> {
         let Some(place) = place_of(conversation, message) else { return Vec::new() };
-        conversation.growth.push(place, &message.thread, &Piece::from(message), self.policy)
+        conversation.tree_state.push(place, &message.thread, &WindowMessage::from(message), self.policy)
     }
 
     /// Plans what follows from a finished node: the groups it completes, or, where it was
@@ -148,7 +148,7 @@ impl Grower<'_> {
         }
         let mut nodes = self.reader.nodes(self.key.id, &NodeFilter::ungrouped(level))?;
         nodes.push(node.clone());
-        let groups = conversation.growth.group(level, nodes, self.policy);
+        let groups = conversation.tree_state.group(level, nodes, self.policy);
         let mut writes = Vec::new();
         for (task, children) in groups {
             if children.contains(&ordinal) {
@@ -174,7 +174,7 @@ impl Grower<'_> {
             children.retain(|child| child.ordinal() != node.ordinal());
             children.push(node.clone());
             children.sort_by_key(|child| (child.range_end, child.ordinal()));
-            if let Some(parts) = conversation.growth.repack(&group.task, &children, self.policy) {
+            if let Some(parts) = conversation.tree_state.repack(&group.spec, &children, self.policy) {
                 writes.push(Write::MarkDirty(conversation.id, above, vec![parent]));
                 for (task, ordinals) in parts {
                     writes.push(Write::SetParent(
@@ -201,7 +201,7 @@ impl Grower<'_> {
             let level = child.level().above();
             let Some(ancestor) = self.node(level, parent)? else { break };
             writes.push(Write::MarkDirty(id, level, vec![parent]));
-            tasks.push(ancestor.task.clone());
+            tasks.push(ancestor.spec.clone());
             child = ancestor;
         }
         writes.extend(self.jobs(tasks));
@@ -214,26 +214,26 @@ impl Grower<'_> {
     }
 
     /// The jobs for tasks, with a line in the log for each.
-    pub(crate) fn jobs(&self, tasks: Vec<Task>) -> Vec<Write> {
+    pub(crate) fn jobs(&self, tasks: Vec<NodeSpec>) -> Vec<Write> {
         let mut writes = Vec::with_capacity(2 * tasks.len());
         for task in tasks {
             let because = task.cause.as_str();
-            let job = Job::plan(self.key.id, JobKind::Summarise(task), self.now);
-            let line = LogLine {
+            let job = Job::plan(self.key.id, JobKind::Summarize(task), self.now);
+            let line = JobEvent {
                 at: self.now,
                 conversation: Some(self.key.id),
                 job: job.id,
-                event: LogEvent::Acquire,
+                event: JobEventKind::Acquire,
                 text: format!("{} planned: {because}", job.kind),
                 took_ms: None,
             };
-            writes.extend([Write::AddJob(job), Write::AddLog(line)]);
+            writes.extend([Write::AddJob(job), Write::AddJobEvent(line)]);
         }
         writes
     }
 
     /// Offers the finished nodes of every level from `level` on to the level above it again.
-    pub(crate) fn regroup(&self, growth: &mut Growth, level: Level) -> StoreResult<Vec<Write>> {
+    pub(crate) fn regroup(&self, growth: &mut TreeState, level: Level) -> StoreResult<Vec<Write>> {
         let nodes = self.reader.nodes(self.key.id, &NodeFilter::at(level))?;
         let ungrouped = nodes.into_iter().map(|node| Node { parent: None, ..node }).collect();
         let mut writes = Vec::new();

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use treering_core::brief::{Brief, Child, Passage, Said, ToolPassage};
-use treering_core::node::{Source, Window, hash_of_group, hash_of_window};
+use treering_core::node::{SourceTotals, Window, hash_of_group, hash_of_window};
 use treering_core::ports::{NodeFilter, Span, StoreResult};
+use treering_core::summary_request::{MessagePassage, NodePassage, Passage, SummaryRequest, ToolPassage};
 use treering_core::{
-    ContentHash, ConversationKey, Covers, Message, MessageIdx, Node, NodeId, Reader, Task, Timestamp,
+    ContentHash, ConversationKey, Coverage, Message, MessageIdx, Node, NodeId, NodeSpec, Reader, Timestamp,
     ToolCall, TurnNo,
 };
 
@@ -20,38 +20,38 @@ const LONG_CHARS: u32 = 50_000;
 
 /// What a node is written from.
 #[derive(Debug)]
-pub(crate) struct Material {
-    pub(crate) brief: Brief,
-    pub(crate) source: Source,
+pub(crate) struct SummaryInput {
+    pub(crate) brief: SummaryRequest,
+    pub(crate) source: SourceTotals,
     pub(crate) id: NodeId,
-    pub(crate) covers: Covers,
+    pub(crate) covers: Coverage,
     pub(crate) range_start: Timestamp,
     pub(crate) range_end: Timestamp,
     /// Tool calls in it that have no result yet.
     pub(crate) unanswered: usize,
 }
 
-impl Material {
+impl SummaryInput {
     /// Reads what a task covers; nothing when it is not there any more.
     pub(crate) fn read(
         reader: &dyn Reader,
         key: &ConversationKey,
-        task: &Task,
-        long: &LastLong,
+        task: &NodeSpec,
+        long: &LongMessageCache,
     ) -> StoreResult<Option<Self>> {
         match &task.covers {
-            Covers::Messages(window) => {
+            Coverage::Messages(window) => {
                 let messages = long.messages(reader, key, window.from.idx, window.end())?;
                 Self::of_window(reader, key, task, window, messages)
             }
-            Covers::Nodes(_) => Self::of_group(reader, key, task),
+            Coverage::Nodes(_) => Self::of_group(reader, key, task),
         }
     }
 
     fn of_window(
         reader: &dyn Reader,
         key: &ConversationKey,
-        task: &Task,
+        task: &NodeSpec,
         window: &Window,
         mut messages: Vec<Arc<Message>>,
     ) -> StoreResult<Option<Self>> {
@@ -63,7 +63,7 @@ impl Material {
         let unanswered = calls.iter().filter(|call| call.call.outcome.is_none()).count();
         let mut passages = overlap(reader, key, window, first, task.manner.overlap_chars)?;
         let mut slices = Vec::with_capacity(messages.len());
-        let mut source = Source { from: first.idx.0, until: last.idx.0 + 1, ..Source::default() };
+        let mut source = SourceTotals { from: first.idx.0, until: last.idx.0 + 1, ..SourceTotals::default() };
         let mut calls = calls.iter().peekable();
         let mut turns: Vec<TurnNo> = messages.iter().map(|message| message.turn).collect();
         turns.dedup();
@@ -82,7 +82,7 @@ impl Material {
                 all => u64::from(message.tokens) * chars / u64::from(all),
             };
             slices.push((message.hash, slice));
-            passages.push(Passage::Said(said(message, text)));
+            passages.push(Passage::Message(said(message, text)));
         }
         source.chars = source.raw_chars;
         let hash = hash_of_window(key.id, &window.thread, slices.into_iter(), &task.manner);
@@ -91,7 +91,7 @@ impl Material {
         Ok(Some(Self { unanswered, ..material }))
     }
 
-    fn of_group(reader: &dyn Reader, key: &ConversationKey, task: &Task) -> StoreResult<Option<Self>> {
+    fn of_group(reader: &dyn Reader, key: &ConversationKey, task: &NodeSpec) -> StoreResult<Option<Self>> {
         let Some(below) = task.level.below() else { return Ok(None) };
         let filter = NodeFilter { parent: Some(Some(task.ordinal)), ..NodeFilter::at(below) };
         let mut children = reader.nodes(key.id, &filter)?;
@@ -100,7 +100,7 @@ impl Material {
         }
         children.sort_by_key(|child| (child.range_end, child.ordinal()));
         let sum = |of: fn(&Node) -> u64| children.iter().map(of).sum::<u64>();
-        let source = Source {
+        let source = SourceTotals {
             from: children.iter().map(|child| child.source.from).min().unwrap_or(0),
             until: children.iter().map(|child| child.source.until).max().unwrap_or(0),
             messages: children.iter().map(|child| child.source.messages).sum(),
@@ -114,24 +114,25 @@ impl Material {
         let times: Vec<_> = children.iter().flat_map(|child| [child.range_start, child.range_end]).collect();
         let passages = children.into_iter().map(|child| {
             let Node { range_start, range_end, content, .. } = child;
-            Passage::Node(Child { range_start, range_end, content })
+            Passage::Node(NodePassage { range_start, range_end, content })
         });
         let passages = passages.collect();
-        Ok(Some(Self::new(task, passages, source, hash, Covers::Nodes(ids), times.into_iter())))
+        Ok(Some(Self::new(task, passages, source, hash, Coverage::Nodes(ids), times.into_iter())))
     }
 
     fn new(
-        task: &Task,
+        task: &NodeSpec,
         passages: Vec<Passage>,
-        source: Source,
+        source: SourceTotals,
         hash: ContentHash,
-        covers: Covers,
+        covers: Coverage,
         times: impl Iterator<Item = Timestamp> + Clone,
     ) -> Self {
         let epoch = Timestamp::from_micros(0);
         let (range_start, range_end) = (times.clone().min().unwrap_or(epoch), times.max().unwrap_or(epoch));
         let manner = &task.manner;
-        let brief = Brief::new(task.level, manner.strategy, manner.length, manner.deduplicate, passages);
+        let brief =
+            SummaryRequest::new(task.level, manner.strategy, manner.length, manner.deduplicate, passages);
         let id = NodeId::new(task.level, hash, range_end);
         Self { brief, source, id, covers, range_start, range_end, unanswered: 0 }
     }
@@ -140,9 +141,9 @@ impl Material {
 /// The long message that was read last. Many windows are cut from it, one after another, and reading it
 /// each time would take longer than writing their nodes.
 #[derive(Debug, Default)]
-pub(crate) struct LastLong(Mutex<Option<(ConversationKey, Arc<Message>)>>);
+pub(crate) struct LongMessageCache(Mutex<Option<(ConversationKey, Arc<Message>)>>);
 
-impl LastLong {
+impl LongMessageCache {
     /// Messages from one up to another. A message never changes once it is stored.
     fn messages(
         &self,
@@ -181,12 +182,12 @@ fn overlap(
     }
     // It begins within its first message, or after one that has to be looked for.
     if window.from.offset > 0 {
-        return Ok(vec![Passage::Said(said(first, tail(first, window.from.offset, chars)))]);
+        return Ok(vec![Passage::Message(said(first, tail(first, window.from.offset, chars)))]);
     }
     let from = MessageIdx(window.from.idx.0.saturating_sub(LOOK_BACK));
     let before = reader.messages(key.id, Span::between(from, window.from.idx))?;
     let last = before.iter().rfind(|message| message.thread == window.thread);
-    Ok(last.map(|last| Passage::Said(said(last, tail(last, last.chars, chars)))).into_iter().collect())
+    Ok(last.map(|last| Passage::Message(said(last, tail(last, last.chars, chars)))).into_iter().collect())
 }
 
 /// The last characters of a message before one of them, in whole words.
@@ -198,9 +199,9 @@ fn tail(message: &Message, end: u32, chars: u32) -> &str {
     }
 }
 
-fn said(message: &Message, text: &str) -> Said {
+fn said(message: &Message, text: &str) -> MessagePassage {
     let said = &message.body;
-    Said { role: said.role, author: said.author.clone(), at: said.at, text: text.to_owned() }
+    MessagePassage { role: said.role, author: said.author.clone(), at: said.at, text: text.to_owned() }
 }
 
 fn tool(call: &ToolCall) -> ToolPassage {

@@ -20,7 +20,7 @@ pub(super) async fn watch(State(app): State<App>, request: Request, next: Next) 
     let id = given_id(request.headers()).unwrap_or_else(new_id);
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let route = request.extensions().get::<MatchedPath>().map(|route| route.as_str().to_owned());
-    let mut response = told_in_json(next.run(request).await, route.as_deref());
+    let mut response = with_json_error(next.run(request).await, route.as_deref());
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
@@ -48,7 +48,7 @@ fn counted_as(method: &Method) -> &'static str {
 }
 
 /// An answer that says in JSON what is wrong, if something is and it does not yet.
-fn told_in_json(response: Response, route: Option<&str>) -> Response {
+fn with_json_error(response: Response, route: Option<&str>) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let is_json = kind.is_some_and(|kind| kind.starts_with("application/json"));
     let status = response.status();

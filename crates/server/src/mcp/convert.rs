@@ -4,12 +4,13 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
 use treering_core::text::preview;
 use treering_core::{Conversation, Message, MessageIdx};
-use treering_engine::{Error, Found, Hit, Memory, Step};
+use treering_engine::{Engine, Error, Hit, HitItem, TurnItem};
 
-use super::wire::{
-    ContextResult, ExpandResult, Line, SearchHit, SessionLine, SessionsResult, StatusResult, UpdateResult,
+use super::types::{
+    ContextResult, ExpandLine, ExpandResult, SearchHit, SessionLine, SessionsResult, StatusResult,
+    UpdateResult,
 };
-use crate::service::{ContextAnswer, ConversationList, Refusal, Service};
+use crate::service::{ContextAnswer, ConversationList, Service, ServiceError};
 use crate::views::{ConversationView, ExpandView, LineView, NodeView, Slugs, StatsView, UpdateView};
 
 /// What a line of a listing says at the most, in characters; `expand` tells the rest.
@@ -18,13 +19,13 @@ const LINE_CHARS: usize = 400;
 const FRAME_TOKENS: u32 = 60;
 
 /// A text that does not get longer than so many tokens.
-pub(super) struct Room<'a> {
-    memory: &'a Memory,
+pub(super) struct TokenBudget<'a> {
+    memory: &'a Engine,
     left: u32,
 }
 
-impl<'a> Room<'a> {
-    pub(super) const fn new(memory: &'a Memory, max_tokens: u32) -> Self {
+impl<'a> TokenBudget<'a> {
+    pub(super) const fn new(memory: &'a Engine, max_tokens: u32) -> Self {
         Self { memory, left: max_tokens.saturating_sub(FRAME_TOKENS) }
     }
 
@@ -74,21 +75,21 @@ pub(super) fn message_id(slug: &str, idx: MessageIdx) -> String {
     format!("{slug}#{}", idx.0)
 }
 
-pub(super) fn hits(hits: &[Hit], memory: &Memory) -> Vec<SearchHit> {
+pub(super) fn hits(hits: &[Hit], memory: &Engine) -> Vec<SearchHit> {
     let mut slugs = Slugs::of(memory);
     hits.iter().map(|hit| self::hit(hit, slugs.get(hit.conversation))).collect()
 }
 
 fn hit(hit: &Hit, conversation: String) -> SearchHit {
-    let (id, who, at) = match &hit.found {
-        Found::Message(message) => {
+    let (id, who, at) = match &hit.item {
+        HitItem::Message(message) => {
             (message_id(&conversation, message.idx), Some(speaker(message)), message.body.at)
         }
-        Found::Call(call) => {
+        HitItem::ToolCall(call) => {
             let idx = MessageIdx(call.before.0.saturating_sub(1));
             (message_id(&conversation, idx), Some(format!("tool {}", call.call.name)), call.call.at)
         }
-        Found::Node(node) => (node.id.to_string(), None, node.range_end),
+        HitItem::Node(node) => (node.id.to_string(), None, node.range_end),
     };
     let (level, score, snippet) = (hit.level(), hit.score, hit.snippet.text.clone());
     SearchHit { id, conversation, level, who, at: at.to_string(), snippet, score }
@@ -114,11 +115,11 @@ pub(super) fn context(answer: ContextAnswer, slug: String) -> ContextResult {
 }
 
 /// A node, what lies over it and what it was written from.
-pub(super) fn node(id: &str, memory: &Memory, max_tokens: u32) -> Result<ExpandResult, Refusal> {
+pub(super) fn node(id: &str, memory: &Engine, max_tokens: u32) -> Result<ExpandResult, ServiceError> {
     let (conversation, node) = memory.find_node(id)?;
     let around = ExpandView::of_node(&conversation, &node, memory)?;
     let view = NodeView::of(&conversation, &node);
-    let mut room = Room::new(memory, max_tokens);
+    let mut room = TokenBudget::new(memory, max_tokens);
     let (text, cut) = room.cut(&node.content.overview);
     let details = details(&view).filter(|details| room.take(details));
     let (up, over_left) = room.fill(around.up.into_iter().map(|line| self::line(line, &conversation)));
@@ -148,28 +149,28 @@ fn details(node: &NodeView) -> Option<serde_json::Value> {
     (!object.is_empty()).then_some(content)
 }
 
-fn line(line: LineView, conversation: &Conversation) -> Line {
+fn line(line: LineView, conversation: &Conversation) -> ExpandLine {
     let id = match line.level {
         0 => format!("{}{}", conversation.slug, line.id),
         _ => line.id,
     };
-    Line { id, level: line.level, text: preview(&line.text, LINE_CHARS) }
+    ExpandLine { id, level: line.level, text: preview(&line.text, LINE_CHARS) }
 }
 
 /// A message whole, the rest of its turn, and the nodes over it.
 pub(super) fn message(
     reference: &str,
     idx: MessageIdx,
-    memory: &Memory,
+    memory: &Engine,
     max_tokens: u32,
-) -> Result<ExpandResult, Refusal> {
+) -> Result<ExpandResult, ServiceError> {
     use treering_core::TurnNo;
     use treering_core::ports::Span;
     let it = memory.find(reference)?;
     let found = memory.messages(it.id, Span::starting(idx, 1))?.pop().filter(|found| found.idx == idx);
     let Some(found) = found else {
         let (slug, end) = (&it.slug, it.totals.messages);
-        return Err(Refusal::Missing(format!(
+        return Err(ServiceError::NotFound(format!(
             "{slug} has {end} messages, counted from 0; there is none at {}",
             idx.0
         )));
@@ -177,20 +178,20 @@ pub(super) fn message(
     let turn = Span::between(found.turn, TurnNo(found.turn.0.saturating_add(1)));
     let turns = memory.turns(it.id, turn)?;
     let others = turns.iter().flat_map(|turn| turn.steps()).filter_map(|step| match step {
-        Step::Message(message) if message.idx == idx => None,
-        Step::Message(message) => Some(Line {
+        TurnItem::Message(message) if message.idx == idx => None,
+        TurnItem::Message(message) => Some(ExpandLine {
             id: message_id(&it.slug, message.idx),
             level: 0,
             text: preview(&format!("{}: {}", speaker(message), message.body.text), LINE_CHARS),
         }),
-        Step::ToolCall(call) => {
+        TurnItem::ToolCall(call) => {
             let result =
                 call.call.outcome.as_ref().map_or_else(String::new, |it| it.result.to_text().into_owned());
             let text = format!("tool {} {} → {result}", call.call.name, call.call.args.to_text());
-            Some(Line { id: message_id(&it.slug, idx), level: 0, text: preview(&text, LINE_CHARS) })
+            Some(ExpandLine { id: message_id(&it.slug, idx), level: 0, text: preview(&text, LINE_CHARS) })
         }
     });
-    let mut room = Room::new(memory, max_tokens);
+    let mut room = TokenBudget::new(memory, max_tokens);
     let (text, cut) = room.cut(&format!("{}: {}", speaker(&found), found.body.text));
     let over = ExpandView::of_message(&it, idx, memory)?.up;
     let (up, over_left) = room.fill(over.into_iter().map(|line| self::line(line, &it)));
@@ -211,7 +212,7 @@ pub(super) fn message(
     })
 }
 
-pub(super) fn sessions(list: ConversationList, memory: &Memory, max_tokens: u32) -> SessionsResult {
+pub(super) fn sessions(list: ConversationList, memory: &Engine, max_tokens: u32) -> SessionsResult {
     let line = |it: ConversationView| SessionLine {
         conversation: it.slug,
         title: it.title,
@@ -222,7 +223,8 @@ pub(super) fn sessions(list: ConversationList, memory: &Memory, max_tokens: u32)
         last_activity: it.last_activity,
         last_message: it.last_message,
     };
-    let (sessions, left) = Room::new(memory, max_tokens).fill(list.conversations.into_iter().map(line));
+    let (sessions, left) =
+        TokenBudget::new(memory, max_tokens).fill(list.conversations.into_iter().map(line));
     SessionsResult { sessions, more: list.more || left > 0 }
 }
 
@@ -243,7 +245,7 @@ pub(super) fn status(
     service: &Service,
     conversation: Option<&str>,
     max_tokens: u32,
-) -> Result<StatusResult, Refusal> {
+) -> Result<StatusResult, ServiceError> {
     let stats = StatsView::of(service.memory())?;
     let mut conversation = match (conversation, stats.conversations) {
         (None, 0) => None,
@@ -253,7 +255,7 @@ pub(super) fn status(
     if let Some(it) = &mut conversation {
         // What has failed needs somebody to look at it; what is pending goes on by itself.
         let (failed, pending) = (std::mem::take(&mut it.failed), std::mem::take(&mut it.pending));
-        let mut room = Room::new(service.memory(), max_tokens);
+        let mut room = TokenBudget::new(service.memory(), max_tokens);
         room.take(it);
         for (operations, taken) in [(failed, &mut it.failed), (pending, &mut it.pending)] {
             let left;
@@ -278,36 +280,36 @@ pub(super) fn structured(result: &impl Serialize) -> CallToolResult {
 }
 
 /// What went wrong and what to do next, in the words of the tools.
-pub(super) fn refused(refusal: &Refusal) -> CallToolResult {
+pub(super) fn refused(refusal: &ServiceError) -> CallToolResult {
     let text = format!("{refusal}.\nWhat to do: {}.", advice(refusal));
     CallToolResult::error(vec![ContentBlock::text(text)])
 }
 
-fn advice(refusal: &Refusal) -> String {
+fn advice(refusal: &ServiceError) -> String {
     match refusal {
-        Refusal::Engine(Error::NoConversation { .. }) => {
+        ServiceError::Engine(Error::ConversationNotFound { .. }) => {
             "call `sessions` to see what the conversations are called; a slug, an id or its first digits will do".into()
         }
-        Refusal::Engine(Error::NoNode(_)) => {
+        ServiceError::Engine(Error::NoNode(_)) => {
             "use an id that `search`, `context` or `expand` gave; a tree that was grown anew has new ids".into()
         }
-        Refusal::Engine(Error::Ambiguous { .. }) => "use one of these names in full".into(),
-        Refusal::Engine(Error::SlugTaken(_)) => "choose another title".into(),
-        Refusal::Engine(Error::Provider(_)) => {
+        ServiceError::Engine(Error::Ambiguous { .. }) => "use one of these names in full".into(),
+        ServiceError::Engine(Error::SlugTaken(_)) => "choose another title".into(),
+        ServiceError::Engine(Error::Provider(_)) => {
             "try again in a minute; `search` finds by words and `context` tells raw messages meanwhile".into()
         }
         // Nothing that the caller could send would help.
-        Refusal::Engine(Error::Store(error)) => {
+        ServiceError::Engine(Error::Store(error)) => {
             let hint = error.hint().unwrap_or_else(|| "call again; if it goes on, run `treering doctor`".into());
             format!("no argument is at fault; tell the user: {hint}")
         }
-        Refusal::Engine(error) => {
+        ServiceError::Engine(error) => {
             error.hint().unwrap_or_else(|| "correct the argument that is named and call again".into())
         }
-        Refusal::Unclear(_) => "correct the arguments and call again".into(),
-        Refusal::Missing(_) => "call `sessions` to see what there is, or `remember` to store the first turn".into(),
-        Refusal::Forbidden(scope) => format!("ask the user for a token with the scope {scope}"),
-        Refusal::Stopping => "call again in a few seconds".into(),
-        Refusal::Broken(_) => "call again; if it goes on, tell the user to look at the log of Treering".into(),
+        ServiceError::InvalidRequest(_) => "correct the arguments and call again".into(),
+        ServiceError::NotFound(_) => "call `sessions` to see what there is, or `remember` to store the first turn".into(),
+        ServiceError::Forbidden(scope) => format!("ask the user for a token with the scope {scope}"),
+        ServiceError::Stopping => "call again in a few seconds".into(),
+        ServiceError::Internal(_) => "call again; if it goes on, tell the user to look at the log of Treering".into(),
     }
 }

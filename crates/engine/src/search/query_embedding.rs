@@ -5,14 +5,14 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::text;
-use crate::memory::Memory;
+use crate::memory::Engine;
 
-impl Memory {
+impl Engine {
     /// The vector of a question by the model of an index, or why there is none.
-    pub(super) fn sense_of(&self, text: &str, model: &str, dims: usize) -> (Vec<f32>, Option<String>) {
+    pub(super) fn embed_query(&self, text: &str, model: &str, dims: usize) -> (Vec<f32>, Option<String>) {
         let asked = match self.embedder_named(model) {
             Some(_) if dims == 0 => Err(format!("{model:?} has given no vector yet")),
-            Some(embedder) if embedder.is_remote() => self.ask_patiently(model, text),
+            Some(embedder) if embedder.is_remote() => self.embed_query_with_timeout(model, text),
             Some(_) => self.ask_for_vector(model, text),
             None => Err(format!("the vectors are of the model {model:?}, which is not configured here")),
         };
@@ -25,9 +25,9 @@ impl Memory {
 
     /// Asks a model beyond this machine, no longer than a question can wait. What comes later is not lost: it ends the
     /// rest of the model.
-    fn ask_patiently(&self, model: &str, text: &str) -> Result<Vec<f32>, String> {
+    fn embed_query_with_timeout(&self, model: &str, text: &str) -> Result<Vec<f32>, String> {
         let now = self.clock().now();
-        if let Some((seconds, why)) = self.rests().left(model, now) {
+        if let Some((seconds, why)) = self.circuit_breakers().left(model, now) {
             return Err(format!("{why}; {model:?} is asked again in {seconds} s"));
         }
         let patience = Duration::from_millis(self.work().query_timeout_ms.max(1));
@@ -37,7 +37,7 @@ impl Memory {
         std::thread::spawn(move || drop(tell.send(memory.ask_for_vector(&asked, &text))));
         told.recv_timeout(patience).unwrap_or_else(|_| {
             let why = format!("{model:?} did not answer within {} ms", patience.as_millis());
-            self.rests().failed(model, now, &why);
+            self.circuit_breakers().failed(model, now, &why);
             Err(why)
         })
     }
@@ -45,8 +45,8 @@ impl Memory {
     fn ask_for_vector(&self, model: &str, text: &str) -> Result<Vec<f32>, String> {
         let embedder = self.embedder_named(model).ok_or_else(|| format!("there is no model {model:?}"))?;
         let texts = [text::longest_embedded(text)];
-        let purse = self.purse(None);
-        let asked = self.asking(model, || embedder.embed_metered(&texts, &purse));
+        let purse = self.spend_meter(None);
+        let asked = self.with_circuit_breaker(model, || embedder.embed_metered(&texts, &purse));
         purse.log_redactions(&format!("{model} was asked for the vector of a question"));
         let mut vectors = asked.map_err(|error| error.reason)?;
         vectors.pop().ok_or_else(|| format!("{model:?} gave no vector"))

@@ -5,7 +5,7 @@ use crate::hash::ContentHash;
 use crate::ports::Cursor;
 
 /// Vectors, each with what it is the vector of.
-pub type Vectors = Vec<(ContentHash, Vec<f32>)>;
+pub type ContentVectors = Vec<(ContentHash, Vec<f32>)>;
 
 /// Which model's vectors search goes by.
 #[derive(Debug, Clone, PartialEq, Eq)]

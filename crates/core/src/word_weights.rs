@@ -7,7 +7,8 @@ pub fn weight(word: &str) -> f32 {
     let bare = word.split(['\'', '’']).next().unwrap_or(word);
     let elided = bare.chars().count() <= 2 && bare.len() < word.len();
     let word = if elided { word[bare.len()..].trim_start_matches(['\'', '’']) } else { bare };
-    if word.chars().nth(1).is_none() && word.bytes().all(|b| b.is_ascii_lowercase()) || is_grammar(word) {
+    if word.chars().nth(1).is_none() && word.bytes().all(|b| b.is_ascii_lowercase()) || is_function_word(word)
+    {
         0.0
     } else if COMMON.binary_search(&word).is_ok() {
         0.35
@@ -18,7 +19,7 @@ pub fn weight(word: &str) -> f32 {
 
 /// Whether a lower-case word only serves the grammar.
 #[must_use]
-pub fn is_grammar(word: &str) -> bool {
+pub fn is_function_word(word: &str) -> bool {
     GRAMMAR.binary_search(&word).is_ok()
 }
 
@@ -107,7 +108,7 @@ mod tests {
     fn the_tables_are_in_order_and_apart() {
         assert!(GRAMMAR.is_sorted());
         assert!(COMMON.is_sorted());
-        assert!(!COMMON.iter().any(|word| is_grammar(word)));
+        assert!(!COMMON.iter().any(|word| is_function_word(word)));
     }
 
     #[test]

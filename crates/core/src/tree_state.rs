@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::grouping::{self, GroupReason};
 use crate::ids::{MessageIdx, ThreadName};
-use crate::node::{Cause, Covers, Level, Node, Task, Window};
+use crate::node::{Cause, Coverage, Level, Node, NodeSpec, Window};
 use crate::policy::Policy;
-use crate::windowing::{OpenWindow, Piece, Seal};
+use crate::windowing::{OpenWindow, SealedWindow, WindowMessage};
 
 /// How far the tree of a conversation has grown.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(from = "Stored")]
-pub struct Growth {
+pub struct TreeState {
     /// So many messages have been looked at.
     pub through: u32,
     /// The open window of each thread, in the order of threads.
@@ -29,27 +29,27 @@ pub struct Growth {
 /// The same as a list: it is written with every message.
 type Stored = (u32, Vec<OpenWindow>, Vec<u32>, Vec<u32>, Vec<u32>);
 
-impl From<Stored> for Growth {
+impl From<Stored> for TreeState {
     fn from((through, windows, sealed, offered, closings): Stored) -> Self {
         Self { through, windows, sealed, offered, closings }
     }
 }
 
-impl Serialize for Growth {
+impl Serialize for TreeState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (self.through, &self.windows, &self.sealed, &self.offered, &self.closings).serialize(serializer)
     }
 }
 
-impl Growth {
+impl TreeState {
     /// Takes the next message, of the thread at this place, and plans the windows it seals.
     pub fn push(
         &mut self,
         place: usize,
         thread: &ThreadName,
-        piece: &Piece<'_>,
+        piece: &WindowMessage<'_>,
         policy: &Policy,
-    ) -> Vec<Task> {
+    ) -> Vec<NodeSpec> {
         if self.windows.len() <= place {
             self.windows.resize_with(place + 1, OpenWindow::default);
         }
@@ -59,7 +59,11 @@ impl Growth {
     }
 
     /// Plans a window for whatever is left open in each thread: the conversation is closed.
-    pub fn close<'a>(&mut self, threads: impl Iterator<Item = &'a ThreadName>, policy: &Policy) -> Vec<Task> {
+    pub fn close<'a>(
+        &mut self,
+        threads: impl Iterator<Item = &'a ThreadName>,
+        policy: &Policy,
+    ) -> Vec<NodeSpec> {
         let mut tasks = Vec::new();
         for (place, thread) in threads.enumerate() {
             let seal = self.windows.get_mut(place).and_then(OpenWindow::close);
@@ -71,34 +75,34 @@ impl Growth {
         tasks
     }
 
-    fn window(&mut self, thread: &ThreadName, seal: &Seal, policy: &Policy) -> Task {
+    fn window(&mut self, thread: &ThreadName, seal: &SealedWindow, policy: &Policy) -> NodeSpec {
         let window = Window { thread: thread.clone(), from: seal.from, until: seal.until };
         let sealed_by = self.through.checked_sub(1).map(MessageIdx);
-        self.task(Level::FIRST, Covers::Messages(window), Cause::Window(seal.reason), sealed_by, policy)
+        self.task(Level::FIRST, Coverage::Messages(window), Cause::Window(seal.reason), sealed_by, policy)
     }
 
     fn task(
         &mut self,
         level: Level,
-        covers: Covers,
+        covers: Coverage,
         cause: Cause,
         sealed_by: Option<MessageIdx>,
         policy: &Policy,
-    ) -> Task {
+    ) -> NodeSpec {
         let place = usize::from(level.number()) - 1;
         if self.sealed.len() <= place {
             self.sealed.resize(place + 1, 0);
         }
         let ordinal = self.sealed[place];
         self.sealed[place] += 1;
-        Task { level, ordinal, covers, manner: policy.manner(level), cause, sealed_by }
+        NodeSpec { level, ordinal, covers, manner: policy.style(level), cause, sealed_by }
     }
 
     /// Plans the groups that finished nodes of `level` make, given all of them that are in none.
     /// Nodes are offered one after the other in the order they were sealed, whatever order they
     /// were finished in, so that the same groups come out. Each plan names the numbers of its
     /// children.
-    pub fn group(&mut self, level: Level, nodes: Vec<Node>, policy: &Policy) -> Vec<(Task, Vec<u32>)> {
+    pub fn group(&mut self, level: Level, nodes: Vec<Node>, policy: &Policy) -> Vec<(NodeSpec, Vec<u32>)> {
         let place = usize::from(level.number()) - 1;
         if self.offered.len() <= place {
             self.offered.resize(place + 1, 0);
@@ -115,7 +119,7 @@ impl Growth {
                 break;
             }
             self.offered[place] += 1;
-            let sealed_by = node.task.sealed_by;
+            let sealed_by = node.spec.sealed_by;
             ungrouped.push(node);
             // Threads are merged in the order of time.
             ungrouped.sort_by_key(|node| (node.range_end, node.ordinal()));
@@ -123,7 +127,7 @@ impl Growth {
                 let rest = ungrouped.split_off(children);
                 let group = std::mem::replace(&mut ungrouped, rest);
                 let ids = group.iter().map(|child| child.id.clone()).collect();
-                let task = self.task(above, Covers::Nodes(ids), Cause::Group(reason), sealed_by, policy);
+                let task = self.task(above, Coverage::Nodes(ids), Cause::Group(reason), sealed_by, policy);
                 planned.push((task, group.iter().map(Node::ordinal).collect()));
             }
         }
@@ -134,10 +138,10 @@ impl Growth {
     /// first part keeps its number, the others are new. Nothing where it holds.
     pub fn repack(
         &mut self,
-        group: &Task,
+        group: &NodeSpec,
         children: &[Node],
         policy: &Policy,
-    ) -> Option<Vec<(Task, Vec<u32>)>> {
+    ) -> Option<Vec<(NodeSpec, Vec<u32>)>> {
         let members: Vec<_> = children.iter().map(Node::member).collect();
         let parts = grouping::repacked(&members, policy.group(group.level)?)?;
         let mut rest = children;
@@ -145,9 +149,9 @@ impl Growth {
         for (place, take) in parts.into_iter().enumerate() {
             let (part, more) = rest.split_at(take);
             rest = more;
-            let covers = Covers::Nodes(part.iter().map(|child| child.id.clone()).collect());
+            let covers = Coverage::Nodes(part.iter().map(|child| child.id.clone()).collect());
             let task = match place {
-                0 => Task { covers, ..group.clone() },
+                0 => NodeSpec { covers, ..group.clone() },
                 _ => {
                     let cause = Cause::Group(GroupReason::NextDoesNotFit);
                     self.task(group.level, covers, cause, group.sealed_by, policy)
@@ -159,7 +163,7 @@ impl Growth {
     }
 
     /// Forgets everything from a level upwards, so that it can grow again.
-    pub fn fell(&mut self, level: Level) {
+    pub fn drop_levels(&mut self, level: Level) {
         let below = usize::from(level.number()) - 1;
         self.sealed.truncate(below);
         self.offered.truncate(below.saturating_sub(1));

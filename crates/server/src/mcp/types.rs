@@ -156,9 +156,9 @@ pub(super) struct ExpandResult {
     #[schema(value_type = Option<Object>)]
     pub details: Option<serde_json::Value>,
     /// The nodes over it, the lowest first.
-    pub up: Vec<Line>,
+    pub up: Vec<ExpandLine>,
     /// What the node was written from, or the rest of the message's turn.
-    pub down: Vec<Line>,
+    pub down: Vec<ExpandLine>,
     /// The message before it, to read backwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
@@ -173,7 +173,7 @@ pub(super) struct ExpandResult {
 
 /// A node or message in a listing.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Line {
+pub(super) struct ExpandLine {
     /// What to `expand` to read it whole.
     pub id: String,
     /// 0 for a message, 1 and above for a node.

@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 
 use treering_core::chat::ChatMessage;
-use treering_core::packing::{Grain, Item, Key, Lead, PackReason, Plan, Profile, Take};
+use treering_core::packing::{
+    ContextPlan, DetailLevel, HeaderStyle, PackReason, PackedItem, PieceKey, Profile, SectionSource,
+};
 use treering_core::receipt::{Receipt, ReceiptItem};
 use treering_core::{ContentHash, Role};
 
-use super::blocks::{self, Said};
-use super::grove::{Grove, day_of};
-use super::tally::{Tally, Told};
+use super::context_cache::{ContextCache, RenderedBlock};
+use super::piece_source::{ConversationPieces, day_of};
+use super::render::{self, MessageBlock};
 
 /// What is handed to a model, with its receipt.
 #[derive(Debug, Clone)]
@@ -54,7 +56,7 @@ pub struct ContextItem {
 
 /// What differs between two contexts.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
+pub enum ContextChange {
     /// It is in this one and was not in the other.
     Added(ReceiptItem),
     /// It was in the other and is not in this one.
@@ -87,7 +89,7 @@ impl Context {
     }
 
     /// Its tokens: what blocks cost adds up, or all of them are counted together.
-    pub(super) fn tokens(&self, tally: &Tally) -> u32 {
+    pub(super) fn tokens(&self, tally: &ContextCache) -> u32 {
         if !tally.adds_up() {
             return tally.count(&self.markdown());
         }
@@ -141,16 +143,16 @@ impl Context {
 
     /// What is in this context and not in another one, and the other way round, in order.
     #[must_use]
-    pub fn changes_since(&self, other: &Self) -> Vec<Change> {
+    pub fn changes_since(&self, other: &Self) -> Vec<ContextChange> {
         let lacks = |items: &[ReceiptItem], item: &ReceiptItem| {
             !items.iter().any(|it| (&it.section, it.hash) == (&item.section, item.hash))
         };
         let (now, was) = (&self.receipt.items, &other.receipt.items);
-        let removed = was.iter().filter(|item| lacks(now, item)).cloned().map(Change::Removed);
-        let added = now.iter().filter(|item| lacks(was, item)).cloned().map(Change::Added);
-        let mut changes: Vec<Change> = removed.chain(added).collect();
+        let removed = was.iter().filter(|item| lacks(now, item)).cloned().map(ContextChange::Removed);
+        let added = now.iter().filter(|item| lacks(was, item)).cloned().map(ContextChange::Added);
+        let mut changes: Vec<ContextChange> = removed.chain(added).collect();
         changes.sort_by_key(|change| match change {
-            Change::Added(item) | Change::Removed(item) => {
+            ContextChange::Added(item) | ContextChange::Removed(item) => {
                 (item.reason >= PackReason::Hit, item.from, item.until)
             }
         });
@@ -159,17 +161,21 @@ impl Context {
 }
 
 /// Writes down what was planned.
-pub(super) fn sections(grove: &Grove<'_>, profile: &Profile, plan: &Plan) -> Vec<ContextSection> {
+pub(super) fn sections(
+    grove: &ConversationPieces<'_>,
+    profile: &Profile,
+    plan: &ContextPlan,
+) -> Vec<ContextSection> {
     let mut written = Vec::new();
     for (section, items) in profile.sections.iter().zip(&plan.sections) {
         if items.is_empty() {
             continue;
         }
-        let is_latest = matches!(section.take, Take::Cut | Take::Recent);
+        let is_latest = matches!(section.take, SectionSource::Cut | SectionSource::Recent);
         written.push(ContextSection {
             heading: section.heading.clone(),
-            head: section.heading.as_deref().map(blocks::heading).unwrap_or_default(),
-            note: if section.take == Take::Cut { blocks::note(&plan.left_out) } else { None },
+            head: section.heading.as_deref().map(render::heading).unwrap_or_default(),
+            note: if section.take == SectionSource::Cut { render::note(&plan.left_out) } else { None },
             items: write_items(grove, items, section.take.is_volatile()),
             is_volatile: section.take.is_volatile(),
             is_latest,
@@ -178,28 +184,31 @@ pub(super) fn sections(grove: &Grove<'_>, profile: &Profile, plan: &Plan) -> Vec
     written
 }
 
-fn write_items(grove: &Grove<'_>, items: &[Item], recalled: bool) -> Vec<ContextItem> {
+fn write_items(grove: &ConversationPieces<'_>, items: &[PackedItem], recalled: bool) -> Vec<ContextItem> {
     let mut written = Vec::with_capacity(items.len());
-    let mut before: Option<&Item> = None;
+    let mut before: Option<&PackedItem> = None;
     for item in items {
-        let (Told { block, hash, tokens }, said) = match item.key {
-            Key::Node(level, ordinal) => {
-                let block = grove.nodes.get(&(level, ordinal)).map(|node| blocks::node(node, item.grain));
+        let (RenderedBlock { block, hash, tokens }, said) = match item.key {
+            PieceKey::Node(level, ordinal) => {
+                let block =
+                    grove.nodes.get(&(level, ordinal)).map(|node| render::node(node, item.detail_level));
                 let block = block.unwrap_or_default();
                 let tokens = grove.tally.count(&block);
-                (Told::new(block, tokens), None)
+                (RenderedBlock::new(block, tokens), None)
             }
-            Key::Said(slice) => {
+            PieceKey::Message(slice) => {
                 let lead = match (before, recalled) {
-                    (before, true) => before.map_or(Lead::Day, |before| lead(grove, before, item)),
-                    (None, false) => Lead::Minute,
+                    (before, true) => before.map_or(HeaderStyle::Day, |before| lead(grove, before, item)),
+                    (None, false) => HeaderStyle::Minute,
                     (Some(_), false) => grove.lead(slice),
                 };
                 let said = if recalled { grove.recalled(slice, lead) } else { grove.said(slice, lead) };
                 let Some(said) = said else { continue };
-                let whole = item.grain >= Grain::Text && slice.from == 0 && slice.until >= said.message.chars;
+                let whole = item.detail_level >= DetailLevel::Text
+                    && slice.from == 0
+                    && slice.until >= said.message.chars;
                 let as_said = (whole && !recalled).then(|| (said.message.body.role, as_said(&said)));
-                (grove.told(&said, item.grain, recalled), as_said)
+                (grove.told(&said, item.detail_level, recalled), as_said)
             }
         };
         written.push(ContextItem { block, said, hash, tokens });
@@ -209,22 +218,22 @@ fn write_items(grove: &Grove<'_>, items: &[Item], recalled: bool) -> Vec<Context
 }
 
 /// A message as it was said, after the tools that were called before it.
-fn as_said(said: &Said<'_>) -> String {
+fn as_said(said: &MessageBlock<'_>) -> String {
     let mut text = String::new();
     for call in said.calls {
         // Writing to a string does not fail.
-        _ = writeln!(text, "{}", blocks::tool_line(call));
+        _ = writeln!(text, "{}", render::tool_line(call));
     }
     text.push_str(said.text());
     text
 }
 
 /// What a hit says about its place, after the one before it.
-fn lead(grove: &Grove<'_>, before: &Item, item: &Item) -> Lead {
-    let day = |item: &Item| grove.messages.get(&item.from.idx.0).map(|message| day_of(message));
+fn lead(grove: &ConversationPieces<'_>, before: &PackedItem, item: &PackedItem) -> HeaderStyle {
+    let day = |item: &PackedItem| grove.messages.get(&item.from.idx.0).map(|message| day_of(message));
     match (day(before) == day(item), before.span().1 == item.span().0) {
-        (true, true) => Lead::None,
-        (true, false) => Lead::Number,
-        (false, _) => Lead::Day,
+        (true, true) => HeaderStyle::None,
+        (true, false) => HeaderStyle::Number,
+        (false, _) => HeaderStyle::Day,
     }
 }

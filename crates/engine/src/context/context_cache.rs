@@ -7,19 +7,19 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use treering_core::node::{Slice, Window};
-use treering_core::packing::{Grain, Lead, Piece};
+use treering_core::packing::{DetailLevel, HeaderStyle, Piece};
 use treering_core::ports::NodeVersion;
 use treering_core::{
     ContentHash, ConversationKey, Message, Node, NodeId, TenantId, Timestamp, Tokenizer, ToolCall,
 };
 
-use super::blocks::Said;
+use super::render::MessageBlock;
 
 /// A node as it was written at one moment: written anew, it is another one.
-type Written = (ConversationKey, NodeId, Timestamp);
+type NodeCacheKey = (ConversationKey, NodeId, Timestamp);
 
 /// A sealed window as it was said.
-pub(super) struct Sealed {
+pub(super) struct CachedWindow {
     pub(super) pieces: Vec<Piece>,
     /// The message before it.
     pub(super) before: Option<Arc<Message>>,
@@ -27,24 +27,24 @@ pub(super) struct Sealed {
     pub(super) messages: Vec<Arc<Message>>,
     /// The tool calls before each of them.
     pub(super) calls: HashMap<u32, Vec<ToolCall>>,
-    told: Memo<(Slice, Lead, Grain), Told>,
+    told: BoundedCache<(Slice, HeaderStyle, DetailLevel), RenderedBlock>,
 }
 
 /// A message as it is written.
 #[derive(Clone)]
-pub(super) struct Told {
+pub(super) struct RenderedBlock {
     pub(super) block: String,
     pub(super) hash: ContentHash,
     pub(super) tokens: u32,
 }
 
-impl Told {
+impl RenderedBlock {
     pub(super) fn new(block: String, tokens: u32) -> Self {
         Self { hash: ContentHash::of_fields(&[block.as_bytes()]), block, tokens }
     }
 }
 
-impl Sealed {
+impl CachedWindow {
     pub(super) fn new(
         pieces: Vec<Piece>,
         before: Option<Arc<Message>>,
@@ -52,35 +52,40 @@ impl Sealed {
         calls: HashMap<u32, Vec<ToolCall>>,
     ) -> Self {
         // Each is told in few ways.
-        let told = Memo::new(8 * messages.len());
+        let told = BoundedCache::new(8 * messages.len());
         Self { pieces, before, messages, calls, told }
     }
 
     /// One of its messages as it is written, which `write` does the first time.
-    pub(super) fn told(&self, said: &Said<'_>, grain: Grain, write: impl FnOnce() -> Told) -> Told {
+    pub(super) fn told(
+        &self,
+        said: &MessageBlock<'_>,
+        grain: DetailLevel,
+        write: impl FnOnce() -> RenderedBlock,
+    ) -> RenderedBlock {
         self.told.get_or((said.slice, said.lead, grain), write)
     }
 }
 
 /// Counts tokens, and remembers what it has counted.
-pub(crate) struct Tally {
+pub(crate) struct ContextCache {
     tokenizer: Arc<dyn Tokenizer>,
-    counts: Memo<ContentHash, u32>,
-    pieces: Memo<Written, Piece>,
-    nodes: Memo<(TenantId, u64), Arc<Node>>,
-    below: Memo<Written, Vec<Arc<Node>>>,
-    said: Memo<(ConversationKey, Window), Arc<Sealed>>,
+    counts: BoundedCache<ContentHash, u32>,
+    pieces: BoundedCache<NodeCacheKey, Piece>,
+    nodes: BoundedCache<(TenantId, u64), Arc<Node>>,
+    below: BoundedCache<NodeCacheKey, Vec<Arc<Node>>>,
+    said: BoundedCache<(ConversationKey, Window), Arc<CachedWindow>>,
 }
 
-impl Tally {
+impl ContextCache {
     pub(crate) fn new(tokenizer: Arc<dyn Tokenizer>) -> Self {
         Self {
             tokenizer,
-            counts: Memo::new(1 << 16),
-            pieces: Memo::new(1 << 12),
-            nodes: Memo::new(1 << 11),
-            below: Memo::new(1 << 10),
-            said: Memo::new(1 << 11),
+            counts: BoundedCache::new(1 << 16),
+            pieces: BoundedCache::new(1 << 12),
+            nodes: BoundedCache::new(1 << 11),
+            below: BoundedCache::new(1 << 10),
+            said: BoundedCache::new(1 << 11),
         }
     }
 
@@ -123,26 +128,26 @@ impl Tally {
     }
 
     /// A sealed window as it was said. That never changes, so that it need not be read again.
-    pub(super) fn said(&self, of: &ConversationKey, window: &Window) -> Option<Arc<Sealed>> {
+    pub(super) fn said(&self, of: &ConversationKey, window: &Window) -> Option<Arc<CachedWindow>> {
         self.said.get(&(of.clone(), window.clone()))
     }
 
-    pub(super) fn put_said(&self, of: &ConversationKey, window: &Window, said: Arc<Sealed>) {
+    pub(super) fn put_said(&self, of: &ConversationKey, window: &Window, said: Arc<CachedWindow>) {
         self.said.put((of.clone(), window.clone()), said);
     }
 }
 
-fn written(of: &ConversationKey, node: &Node) -> Written {
-    (of.clone(), node.id.clone(), node.making.at)
+fn written(of: &ConversationKey, node: &Node) -> NodeCacheKey {
+    (of.clone(), node.id.clone(), node.provenance.at)
 }
 
 /// Values by key; all are dropped when there are too many.
-struct Memo<K, V> {
+struct BoundedCache<K, V> {
     most: usize,
     values: Mutex<HashMap<K, V>>,
 }
 
-impl<K: Hash + Eq, V: Clone> Memo<K, V> {
+impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
     fn new(most: usize) -> Self {
         Self { most, values: Mutex::new(HashMap::new()) }
     }

@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use treering_core::fusion::presence;
+use treering_core::fusion::length_norm;
 use treering_core::hash::ContentHash;
 use treering_core::lexicon::{Lexer, TermId, fold};
 use treering_core::node::Window;
 use treering_core::ports::{Change, Cursor, ItemRef};
-use treering_core::question::{asks, is_standing_wish};
+use treering_core::question::{is_question, is_standing_instruction};
 use treering_core::{
-    ConversationId, Covers, Level, Message, MessageIdx, Node, Role, ThreadName, Timestamp, ToolCall, TurnNo,
+    ConversationId, Coverage, Level, Message, MessageIdx, Node, Role, ThreadName, Timestamp, ToolCall, TurnNo,
 };
 
 use super::postings::Postings;
@@ -23,13 +23,13 @@ const SITTING_GAP: i64 = 20 * 60 * 1_000_000;
 pub(super) const USER: u8 = 1;
 pub(super) const ASKS: u8 = 2;
 pub(super) const WISHES: u8 = 4;
-pub(super) const GONE: u8 = 8;
+pub(super) const FLAG_DELETED: u8 = 8;
 pub(super) const CALL: u8 = 16;
 
 /// One thing that can be found: a message, a tool call, or a node. What every question looks at
 /// lies apart, in [`Arena::sittings`] and [`Arena::presence`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Item {
+pub(super) struct IndexedItem {
     pub(super) at: Timestamp,
     /// Its conversation, by place.
     pub(super) conversation: u32,
@@ -54,11 +54,11 @@ pub(super) struct Item {
 }
 
 /// The sitting of what belongs to none: tool calls and nodes.
-pub(super) const NO_SITTING: u32 = u32::MAX;
+pub(super) const NO_SESSION: u32 = u32::MAX;
 
 /// What is known about a conversation as a whole.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct ConversationEntry {
     pub(super) id: ConversationId,
     /// Its messages, in order.
     pub(super) items: Vec<u32>,
@@ -72,7 +72,7 @@ pub(super) struct Shelf {
     ends: Vec<(u16, u32, f64)>,
 }
 
-impl Shelf {
+impl ConversationEntry {
     /// The numbers of its items lie in this range.
     pub(super) fn range(&self) -> Range<u32> {
         let firsts = [self.items.first(), self.others.first()];
@@ -83,21 +83,21 @@ impl Shelf {
 }
 
 /// Everything that is searched.
-pub(super) struct Arena {
+pub(super) struct ItemIndex {
     /// Who gave the vectors.
     pub(super) model: String,
     pub(super) dims: usize,
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<IndexedItem>,
     /// The sitting of each item.
-    pub(super) sittings: Vec<u32>,
+    pub(super) session_of: Vec<u32>,
     /// How much a term counts in each item.
-    pub(super) presence: Vec<f32>,
-    pub(super) vectors: super::scan::Vectors,
+    pub(super) length_norms: Vec<f32>,
+    pub(super) vectors: super::scan::QuantizedVectors,
     pub(super) postings: Postings,
-    pub(super) shelves: Vec<Shelf>,
+    pub(super) conversations: Vec<ConversationEntry>,
     shelf_of: HashMap<ConversationId, u32>,
     /// How many messages each sitting has.
-    pub(super) sitting_sizes: Vec<u32>,
+    pub(super) session_sizes: Vec<u32>,
     pub(super) authors: Vec<String>,
     pub(super) threads: Vec<ThreadName>,
     /// Where what can be written anew stands: by conversation, level (0 for tool calls), number and order.
@@ -113,24 +113,24 @@ pub(super) struct Arena {
 }
 
 /// The vector of something, or what it will be the vector of.
-pub(super) enum Sense {
+pub(super) enum ItemEmbedding {
     Known(Vec<f32>),
-    Awaited(ContentHash),
+    Pending(ContentHash),
 }
 
-impl Arena {
+impl ItemIndex {
     pub(super) fn new(model: &str, dims: usize) -> Self {
         Self {
             model: model.to_owned(),
             dims,
             items: Vec::new(),
-            sittings: Vec::new(),
-            presence: Vec::new(),
-            vectors: super::scan::Vectors::new(dims),
+            session_of: Vec::new(),
+            length_norms: Vec::new(),
+            vectors: super::scan::QuantizedVectors::new(dims),
             postings: Postings::default(),
-            shelves: Vec::new(),
+            conversations: Vec::new(),
             shelf_of: HashMap::new(),
-            sitting_sizes: Vec::new(),
+            session_sizes: Vec::new(),
             authors: Vec::new(),
             threads: Vec::new(),
             standing: HashMap::new(),
@@ -146,15 +146,17 @@ impl Arena {
     pub(super) fn bytes(&self) -> usize {
         // An empty arena, its tables of stems and the allocations around them.
         const EMPTY: usize = 16 << 10;
-        let item = size_of::<Item>() + size_of::<u32>() + size_of::<f32>();
-        let shelf = |shelf: &Shelf| {
-            size_of::<Shelf>() + 4 * (shelf.items.len() + shelf.others.len() + shelf.sum.len()) + 128
+        let item = size_of::<IndexedItem>() + size_of::<u32>() + size_of::<f32>();
+        let shelf = |shelf: &ConversationEntry| {
+            size_of::<ConversationEntry>()
+                + 4 * (shelf.items.len() + shelf.others.len() + shelf.sum.len())
+                + 128
         };
         EMPTY
             + self.items.len() * item
             + self.vectors.bytes()
             + self.postings.bytes()
-            + self.shelves.iter().map(shelf).sum::<usize>()
+            + self.conversations.iter().map(shelf).sum::<usize>()
             + self.standing.len() * 40
             + self.awaiting.len() * 72
             + self.lexer.bytes()
@@ -163,7 +165,7 @@ impl Arena {
     /// The item as the store names it.
     pub(super) fn item_ref(&self, item: u32) -> ItemRef {
         let it = &self.items[item as usize];
-        let id = self.shelves[it.conversation as usize].id;
+        let id = self.conversations[it.conversation as usize].id;
         match Level::new(it.level) {
             Some(level) => ItemRef::Node(id, level, it.number),
             None if it.flags & CALL != 0 => ItemRef::ToolCall(id, TurnNo(it.number), it.order.into()),
@@ -176,7 +178,7 @@ impl Arena {
     }
 
     /// Adds a change of the store.
-    pub(super) fn add(&mut self, change: &Change, sense: Sense) {
+    pub(super) fn add(&mut self, change: &Change, sense: ItemEmbedding) {
         match change {
             Change::Message(id, message) => self.add_message(*id, message, sense),
             Change::ToolCall(id, call) => self.add_call(*id, call, sense),
@@ -187,7 +189,7 @@ impl Arena {
     }
 
     /// Adds a message. Messages of a conversation come in order.
-    fn add_message(&mut self, id: ConversationId, message: &Message, sense: Sense) {
+    fn add_message(&mut self, id: ConversationId, message: &Message, sense: ItemEmbedding) {
         let place = self.place_of(id);
         let said = &message.body;
         let text = head(&said.text);
@@ -196,14 +198,14 @@ impl Arena {
         let mut flags = 0;
         if said.role == Role::User {
             flags |= USER;
-            if is_standing_wish(&fold(text)) {
+            if is_standing_instruction(&fold(text)) {
                 flags |= WISHES;
             }
         }
-        if asks(text) {
+        if is_question(text) {
             flags |= ASKS;
         }
-        let shelf = &mut self.shelves[place as usize];
+        let shelf = &mut self.conversations[place as usize];
         let end = shelf.ends.iter_mut().find(|(of, ..)| *of == thread);
         let (before, start) = match &end {
             Some((_, last, chars)) => (*last, *chars),
@@ -222,7 +224,7 @@ impl Arena {
         if before != number {
             self.items[before as usize].after = number;
         }
-        let item = Item {
+        let item = IndexedItem {
             at: said.at,
             conversation: place,
             number: message.idx.0,
@@ -249,19 +251,19 @@ impl Arena {
             gap <= SITTING_GAP
         };
         if continues {
-            let sitting = self.sittings[before as usize];
-            self.sitting_sizes[sitting as usize] += 1;
+            let sitting = self.session_of[before as usize];
+            self.session_sizes[sitting as usize] += 1;
             return sitting;
         }
-        self.sitting_sizes.push(1);
-        self.shelves[place as usize].sittings += 1;
-        self.sitting_sizes.len() as u32 - 1
+        self.session_sizes.push(1);
+        self.conversations[place as usize].sittings += 1;
+        self.session_sizes.len() as u32 - 1
     }
 
     /// Adds a tool call, instead of what stood at its place.
-    fn add_call(&mut self, id: ConversationId, call: &ToolCall, sense: Sense) {
+    fn add_call(&mut self, id: ConversationId, call: &ToolCall, sense: ItemEmbedding) {
         let thread = self.thread(&call.thread);
-        let item = Item {
+        let item = IndexedItem {
             at: call.call.at,
             number: call.turn.0,
             order: call.order.min(u32::from(u16::MAX)) as u16,
@@ -274,8 +276,8 @@ impl Arena {
     }
 
     /// Adds a node, instead of what stood at its place.
-    fn add_node(&mut self, id: ConversationId, node: &Node, sense: Sense) {
-        let item = Item {
+    fn add_node(&mut self, id: ConversationId, node: &Node, sense: ItemEmbedding) {
+        let item = IndexedItem {
             at: node.range_end,
             number: node.ordinal(),
             chars: node.chars,
@@ -284,7 +286,7 @@ impl Arena {
         };
         let number = self.items.len() as u32;
         self.replace(item, &node_text(node), sense);
-        if let Covers::Messages(window) = &node.task.covers {
+        if let Coverage::Messages(window) = &node.spec.covers {
             self.cover(item.conversation, window, number);
         }
     }
@@ -292,7 +294,7 @@ impl Arena {
     /// Puts the messages of a window under its node.
     fn cover(&mut self, place: u32, window: &Window, node: u32) {
         let Some(thread) = self.threads.iter().position(|name| *name == window.thread) else { return };
-        let items = &self.shelves[place as usize].items;
+        let items = &self.conversations[place as usize].items;
         let (from, until) = (window.from.idx.0, window.until.idx.0);
         let start = items.partition_point(|item| self.items[*item as usize].number < from);
         for message in &items[start..] {
@@ -310,9 +312,9 @@ impl Arena {
     }
 
     /// An item of a conversation that nothing is known about yet.
-    fn bare(&mut self, id: ConversationId) -> Item {
+    fn bare(&mut self, id: ConversationId) -> IndexedItem {
         let number = self.items.len() as u32;
-        Item {
+        IndexedItem {
             at: Timestamp::from_micros(0),
             conversation: self.place_of(id),
             number: 0,
@@ -330,31 +332,31 @@ impl Arena {
         }
     }
 
-    fn replace(&mut self, item: Item, text: &str, sense: Sense) {
+    fn replace(&mut self, item: IndexedItem, text: &str, sense: ItemEmbedding) {
         let number = self.items.len() as u32;
         let place = (item.conversation, item.level, item.number, item.order);
         if let Some(old) = self.standing.insert(place, number) {
-            self.items[old as usize].flags |= GONE;
+            self.items[old as usize].flags |= FLAG_DELETED;
         }
-        self.shelves[item.conversation as usize].others.push(number);
-        self.enter(item, NO_SITTING, head(text), sense);
+        self.conversations[item.conversation as usize].others.push(number);
+        self.enter(item, NO_SESSION, head(text), sense);
     }
 
     /// Enters an item with its words and its vector.
-    fn enter(&mut self, item: Item, sitting: u32, text: &str, sense: Sense) {
+    fn enter(&mut self, item: IndexedItem, sitting: u32, text: &str, sense: ItemEmbedding) {
         let number = self.items.len() as u32;
         let mut terms: Vec<TermId> = Vec::new();
         self.lexer.each_term(text, |_, id| terms.push(id));
-        self.presence.push(presence(terms.len() as u32));
+        self.length_norms.push(length_norm(terms.len() as u32));
         terms.sort_unstable();
         terms.dedup();
         self.postings.push(number, &terms);
-        self.sittings.push(sitting);
+        self.session_of.push(sitting);
         self.items.push(item);
         self.vectors.push(None);
         match sense {
-            Sense::Known(vector) => self.set_vector(number, &vector),
-            Sense::Awaited(hash) => self.awaiting.entry(hash).or_default().push(number),
+            ItemEmbedding::Known(vector) => self.set_vector(number, &vector),
+            ItemEmbedding::Pending(hash) => self.awaiting.entry(hash).or_default().push(number),
         }
     }
 
@@ -367,18 +369,18 @@ impl Arena {
 
     fn set_vector(&mut self, number: u32, vector: &[f32]) {
         self.vectors.set(number, vector);
-        if self.sittings[number as usize] == NO_SITTING {
+        if self.session_of[number as usize] == NO_SESSION {
             return;
         }
-        let shelf = &mut self.shelves[self.items[number as usize].conversation as usize];
+        let shelf = &mut self.conversations[self.items[number as usize].conversation as usize];
         shelf.sum.iter_mut().zip(vector).for_each(|(sum, x)| *sum += x);
         self.sum.iter_mut().zip(vector).for_each(|(sum, x)| *sum += x);
     }
 
     fn place_of(&mut self, id: ConversationId) -> u32 {
-        let (shelves, dims) = (&mut self.shelves, self.dims);
+        let (shelves, dims) = (&mut self.conversations, self.dims);
         *self.shelf_of.entry(id).or_insert_with(|| {
-            shelves.push(Shelf {
+            shelves.push(ConversationEntry {
                 id,
                 items: Vec::new(),
                 others: Vec::new(),

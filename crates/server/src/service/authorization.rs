@@ -6,12 +6,12 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use treering_core::Invalid;
 
-use super::{Refusal, Service};
+use super::{Service, ServiceError};
 
 /// A kind of thing that may be allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Scope {
+pub enum TokenScope {
     /// Search, read, follow.
     Read,
     /// Append, rename, close, update trees.
@@ -20,7 +20,7 @@ pub enum Scope {
     Admin,
 }
 
-impl Scope {
+impl TokenScope {
     /// Every scope.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
 
@@ -35,13 +35,13 @@ impl Scope {
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for TokenScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl FromStr for Scope {
+impl FromStr for TokenScope {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
@@ -52,12 +52,12 @@ impl FromStr for Scope {
 
 /// Scopes that go together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Scopes(Vec<Scope>);
+pub struct TokenScopes(Vec<TokenScope>);
 
-impl Scopes {
+impl TokenScopes {
     /// These scopes, each once.
     #[must_use]
-    pub fn new(mut scopes: Vec<Scope>) -> Self {
+    pub fn new(mut scopes: Vec<TokenScope>) -> Self {
         scopes.sort_unstable();
         scopes.dedup();
         Self(scopes)
@@ -65,12 +65,12 @@ impl Scopes {
 
     /// Whether they hold one.
     #[must_use]
-    pub fn allow(&self, scope: Scope) -> bool {
+    pub fn allow(&self, scope: TokenScope) -> bool {
         self.0.contains(&scope)
     }
 }
 
-impl fmt::Display for Scopes {
+impl fmt::Display for TokenScopes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words: Vec<&str> = self.0.iter().map(|scope| scope.as_str()).collect();
         f.write_str(&words.join(","))
@@ -81,20 +81,20 @@ impl fmt::Display for Scopes {
 #[derive(Clone)]
 pub struct Grant {
     service: Service,
-    scopes: Scopes,
+    scopes: TokenScopes,
     everything: bool,
 }
 
 impl Grant {
     /// Everything, for who runs the program.
     #[must_use]
-    pub fn of_everything(service: Service) -> Self {
-        Self { service, scopes: Scopes::new(Scope::ALL.to_vec()), everything: true }
+    pub fn full_access(service: Service) -> Self {
+        Self { service, scopes: TokenScopes::new(TokenScope::ALL.to_vec()), everything: true }
     }
 
     /// What these scopes allow.
     #[must_use]
-    pub const fn new(service: Service, scopes: Scopes) -> Self {
+    pub const fn new(service: Service, scopes: TokenScopes) -> Self {
         Self { service, scopes, everything: false }
     }
 
@@ -105,10 +105,10 @@ impl Grant {
     }
 
     /// The service, if the credential goes that far.
-    pub fn to(&self, scope: Scope) -> Result<&Service, Refusal> {
+    pub fn require(&self, scope: TokenScope) -> Result<&Service, ServiceError> {
         match self.scopes.allow(scope) {
             true => Ok(&self.service),
-            false => Err(Refusal::Forbidden(scope)),
+            false => Err(ServiceError::Forbidden(scope)),
         }
     }
 }

@@ -15,7 +15,7 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 use super::App;
 use super::problem::Problem;
-use crate::access_tokens::Token;
+use crate::access_tokens::AccessToken;
 use crate::service::Grant;
 use treering::config::ServeSettings;
 
@@ -23,7 +23,7 @@ use treering::config::ServeSettings;
 const CALLERS: usize = 10_000;
 
 /// What is checked of everyone.
-pub(super) struct Door {
+pub(super) struct AccessControl {
     token_needed: bool,
     hosts: Vec<String>,
     origins: Vec<String>,
@@ -31,7 +31,7 @@ pub(super) struct Door {
     clock: governor::clock::DefaultClock,
 }
 
-impl Door {
+impl AccessControl {
     pub(super) fn new(settings: &ServeSettings, address: SocketAddr) -> Self {
         let each = settings.requests_per_second;
         let burst = each.saturating_mul(NonZeroU32::MIN.saturating_add(1));
@@ -76,23 +76,23 @@ impl Door {
     }
 
     /// How long a caller has to wait, if it may not call now.
-    fn wait_of(&self, caller: &str) -> Option<Wait> {
+    fn check_rate_limit(&self, caller: &str) -> Option<RateLimited> {
         if self.callers.len() > CALLERS {
             self.callers.retain_recent();
         }
         let checked = self.callers.check_key(&caller.to_owned());
-        checked
-            .err()
-            .map(|not_until| Wait { seconds: not_until.wait_time_from(self.clock.now()).as_secs() + 1 })
+        checked.err().map(|not_until| RateLimited {
+            seconds: not_until.wait_time_from(self.clock.now()).as_secs() + 1,
+        })
     }
 }
 
 /// Somebody calls too often.
-struct Wait {
+struct RateLimited {
     seconds: u64,
 }
 
-impl IntoResponse for Wait {
+impl IntoResponse for RateLimited {
     fn into_response(self) -> Response {
         let hint = Some("wait as long as retry-after says, or raise the setting serve.requests_per_second");
         let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many requests", hint);
@@ -121,7 +121,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Lets a request in, with the grant of its credential, or sends it away.
-pub(super) async fn pass(
+pub(super) async fn authorize(
     State(app): State<App>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     mut request: Request,
@@ -136,16 +136,16 @@ pub(super) async fn pass(
         Ok(token) => token,
         Err(problem) => {
             // Guessing is slowed down like everything else.
-            let wait = door.wait_of(&peer.ip().to_string());
-            return wait.map_or_else(|| problem.into_response(), Wait::into_response);
+            let wait = door.check_rate_limit(&peer.ip().to_string());
+            return wait.map_or_else(|| problem.into_response(), RateLimited::into_response);
         }
     };
     let caller = token.as_ref().map_or_else(|| peer.ip().to_string(), |token| token.id.clone());
-    if let Some(wait) = door.wait_of(&caller) {
+    if let Some(wait) = door.check_rate_limit(&caller) {
         return wait.into_response();
     }
     let grant = match token {
-        None => Grant::of_everything(app.tenancies().root().clone()),
+        None => Grant::full_access(app.tenancies().root().clone()),
         Some(token) => Grant::new(app.tenancies().of(&token.tenant), token.scopes),
     };
     request.extensions_mut().insert(grant);
@@ -153,7 +153,7 @@ pub(super) async fn pass(
 }
 
 /// The token that a request shows; nothing where it shows none and needs none.
-fn find_token(app: &App, headers: &HeaderMap) -> Result<Option<Token>, Problem> {
+fn find_token(app: &App, headers: &HeaderMap) -> Result<Option<AccessToken>, Problem> {
     let refuse = |error: &str| {
         let hint = Some("`treering token create` makes a token; send it as `Authorization: Bearer …`");
         Problem::new(StatusCode::UNAUTHORIZED, error, hint)
@@ -180,11 +180,11 @@ mod tests {
     use super::*;
     use confique::Config as _;
 
-    fn door(hosts: &[&str], origins: &[&str]) -> Door {
+    fn door(hosts: &[&str], origins: &[&str]) -> AccessControl {
         let owned = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect();
         let defaults = ServeSettings::builder().load().unwrap();
         let settings = ServeSettings { hosts: owned(hosts), origins: owned(origins), ..defaults };
-        Door::new(&settings, "127.0.0.1:1".parse().unwrap())
+        AccessControl::new(&settings, "127.0.0.1:1".parse().unwrap())
     }
 
     fn headers(pairs: &[(header::HeaderName, &str)]) -> HeaderMap {
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn a_token_is_needed_wherever_others_can_reach() {
         let settings = ServeSettings::builder().load().unwrap();
-        let needed = |address: &str| Door::new(&settings, address.parse().unwrap()).token_needed;
+        let needed = |address: &str| AccessControl::new(&settings, address.parse().unwrap()).token_needed;
         assert!(!needed("127.0.0.1:1") && !needed("[::1]:1"));
         assert!(needed("0.0.0.0:1") && needed("192.168.0.7:1") && needed("[::]:1"));
     }

@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 
 use treering_core::excerpt;
 use treering_core::node::Slice;
-use treering_core::packing::{Grain, Lead, LeftOut, SkipReason};
+use treering_core::packing::{DetailLevel, HeaderStyle, Omission, SkipReason};
 use treering_core::{Message, Node, NodeContent, Timestamp, ToolCall};
 
-use super::tally::Tally;
+use super::context_cache::ContextCache;
 
 /// The characters of a gist.
 const GIST_CHARS: usize = 260;
@@ -36,7 +36,7 @@ pub(super) fn run_head(idx: u32, at: Timestamp) -> String {
 }
 
 /// What was left out for want of room, in a line; nothing where nothing was.
-pub(super) fn note(left_out: &[LeftOut]) -> Option<String> {
+pub(super) fn note(left_out: &[Omission]) -> Option<String> {
     let mut spans = left_out.iter().filter(|it| it.why == SkipReason::NoRoom);
     let first = spans.next()?;
     let more = if spans.next().is_some() { " and more" } else { "" };
@@ -46,21 +46,21 @@ pub(super) fn note(left_out: &[LeftOut]) -> Option<String> {
 }
 
 /// A message as it is told.
-pub(super) struct Said<'a> {
+pub(super) struct MessageBlock<'a> {
     pub(super) message: &'a Message,
     /// What of it is told.
     pub(super) slice: Slice,
     /// The tool calls that came before it.
     pub(super) calls: &'a [ToolCall],
     /// What it says about its place.
-    pub(super) lead: Lead,
+    pub(super) lead: HeaderStyle,
     /// The part of it that fits the question, where it is recalled and long.
     pub(super) part: Option<&'a str>,
 }
 
-impl Said<'_> {
+impl MessageBlock<'_> {
     /// It as a block, and what that costs; its gist is the part that fits the question, or its beginning.
-    pub(super) fn block(&self, tally: &Tally, grain: Grain) -> (String, u32) {
+    pub(super) fn block(&self, tally: &ContextCache, grain: DetailLevel) -> (String, u32) {
         let mut block = self.head();
         let head = block.len();
         block.reserve(self.text().len() + 8);
@@ -72,7 +72,7 @@ impl Said<'_> {
     }
 
     /// What its block costs.
-    pub(super) fn cost(&self, tally: &Tally, grain: Grain) -> u32 {
+    pub(super) fn cost(&self, tally: &ContextCache, grain: DetailLevel) -> u32 {
         self.block(tally, grain).1
     }
 
@@ -81,33 +81,39 @@ impl Said<'_> {
         let mut head = String::new();
         let (idx, at) = (self.message.idx.0, self.message.body.at);
         match self.lead {
-            Lead::None => {}
+            HeaderStyle::None => {}
             // Writing to a string does not fail.
-            Lead::Number => _ = write!(head, "#{idx} · "),
-            Lead::Day => _ = write!(head, "#{idx} · {} · ", &at.to_minute()[..10]),
-            Lead::Minute => head.push_str(&run_head(idx, at)),
+            HeaderStyle::Number => _ = write!(head, "#{idx} · "),
+            HeaderStyle::Day => _ = write!(head, "#{idx} · {} · ", &at.to_minute()[..10]),
+            HeaderStyle::Minute => head.push_str(&run_head(idx, at)),
         }
         head.push_str(&label(self.message));
         head.push_str(if self.slice.from > 0 { " (continued):\n" } else { ":\n" });
         head
     }
 
-    fn body(&self, block: &mut String, grain: Grain) {
+    fn body(&self, block: &mut String, grain: DetailLevel) {
         for call in self.calls {
             quote(block, &tool_line(call));
         }
         match (grain, self.part) {
-            (Grain::Mention | Grain::Gist, Some(part)) => quote(block, part),
-            (Grain::Mention | Grain::Gist, None) => quote(block, &excerpt::head(self.text(), GIST_CHARS)),
+            (DetailLevel::Mention | DetailLevel::Gist, Some(part)) => quote(block, part),
+            (DetailLevel::Mention | DetailLevel::Gist, None) => {
+                quote(block, &excerpt::head(self.text(), GIST_CHARS));
+            }
             _ => quote(block, self.text()),
         }
         block.push('\n');
     }
 
     /// The grains it can be told at where it is not recalled: a short one only whole.
-    pub(super) fn grains(&self) -> &'static [Grain] {
+    pub(super) fn grains(&self) -> &'static [DetailLevel] {
         let chars = (self.slice.until - self.slice.from) as usize;
-        if chars > GIST_CHARS + GIST_CHARS / 2 { &[Grain::Gist, Grain::Text] } else { &[Grain::Text] }
+        if chars > GIST_CHARS + GIST_CHARS / 2 {
+            &[DetailLevel::Gist, DetailLevel::Text]
+        } else {
+            &[DetailLevel::Text]
+        }
     }
 
     /// What it says.
@@ -138,10 +144,11 @@ fn label(message: &Message) -> String {
 }
 
 /// The grains a node can be told at.
-pub(super) const NODE_GRAINS: [Grain; 4] = [Grain::Mention, Grain::Gist, Grain::Text, Grain::Details];
+pub(super) const NODE_GRAINS: [DetailLevel; 4] =
+    [DetailLevel::Mention, DetailLevel::Gist, DetailLevel::Text, DetailLevel::Details];
 
 /// A node as a block.
-pub(super) fn node(node: &Node, grain: Grain) -> String {
+pub(super) fn node(node: &Node, grain: DetailLevel) -> String {
     let content = &node.content;
     let mut block = String::with_capacity(content.overview.len() + 96);
     let last = node.source.until.saturating_sub(1);
@@ -153,20 +160,20 @@ pub(super) fn node(node: &Node, grain: Grain) -> String {
         false => write!(block, "#{last} · {from}"),
     };
     // A mention is as short as can be: what follows it begins where it ends.
-    if from != until && grain > Grain::Mention {
+    if from != until && grain > DetailLevel::Mention {
         _ = write!(block, " to {until}");
     }
     let id = node.id.as_str();
     let short = id.get(..id.find('-').map_or(0, |dash| dash + 9)).unwrap_or(id);
     match grain {
-        Grain::Mention => block.push_str(":\n"),
+        DetailLevel::Mention => block.push_str(":\n"),
         _ => _ = writeln!(block, " · summary {short}:"),
     }
     match grain {
-        Grain::Mention => quote(&mut block, &about(content)),
-        Grain::Gist => quote(&mut block, &excerpt::head(content.overview.trim(), GIST_CHARS)),
-        Grain::Text => quote(&mut block, content.overview.trim()),
-        Grain::Details => {
+        DetailLevel::Mention => quote(&mut block, &about(content)),
+        DetailLevel::Gist => quote(&mut block, &excerpt::head(content.overview.trim(), GIST_CHARS)),
+        DetailLevel::Text => quote(&mut block, content.overview.trim()),
+        DetailLevel::Details => {
             quote(&mut block, content.overview.trim());
             lists(content).iter().for_each(|line| quote(&mut block, line));
         }

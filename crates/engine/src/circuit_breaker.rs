@@ -6,12 +6,12 @@ use std::sync::{Mutex, PoisonError};
 
 use treering_core::job::JobKind;
 use treering_core::ports::StoreResult;
-use treering_core::{Advice, ProviderError, Reader, Timestamp};
+use treering_core::{ProviderError, Reader, RetryAdvice, Timestamp};
 
-use crate::memory::Memory;
+use crate::memory::Engine;
 
 /// How long a model rests after it failed once, in seconds; twice as long after each further time.
-const REST: i64 = 15;
+const BASE_OPEN_SECS: i64 = 15;
 /// How long it rests at the most.
 const LONGEST_REST: i64 = 300;
 /// How long a model may think before nobody waits for it any more, in seconds.
@@ -19,10 +19,10 @@ const SLOW: i64 = 20;
 
 /// The models that have not answered.
 #[derive(Default)]
-pub(crate) struct Rests(Mutex<HashMap<String, Rest>>);
+pub(crate) struct CircuitBreakers(Mutex<HashMap<String, CircuitBreaker>>);
 
 #[derive(Default)]
-struct Rest {
+struct CircuitBreaker {
     /// How often it has failed since it last answered.
     failures: u32,
     until: Option<Timestamp>,
@@ -31,7 +31,7 @@ struct Rest {
     asked: Vec<Timestamp>,
 }
 
-impl Rests {
+impl CircuitBreakers {
     /// How long a model still rests, in seconds, and why.
     pub(crate) fn left(&self, model: &str, now: Timestamp) -> Option<(u64, String)> {
         let rests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +51,7 @@ impl Rests {
     /// A model has failed.
     pub(crate) fn failed(&self, model: &str, now: Timestamp, why: &str) {
         self.with(model, |rest| {
-            let seconds = REST.saturating_mul(1 << rest.failures.min(16)).min(LONGEST_REST);
+            let seconds = BASE_OPEN_SECS.saturating_mul(1 << rest.failures.min(16)).min(LONGEST_REST);
             rest.until = Some(now.plus_micros(seconds * 1_000_000));
             rest.failures += 1;
             why.clone_into(&mut rest.why);
@@ -62,7 +62,7 @@ impl Rests {
         self.with(model, |rest| rest.failures = 0);
     }
 
-    fn asked(&self, model: &str, now: Timestamp) {
+    fn call_started(&self, model: &str, now: Timestamp) {
         self.with(model, |rest| rest.asked.push(now));
     }
 
@@ -75,25 +75,25 @@ impl Rests {
         });
     }
 
-    fn with(&self, model: &str, change: impl FnOnce(&mut Rest)) {
+    fn with(&self, model: &str, change: impl FnOnce(&mut CircuitBreaker)) {
         let mut rests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         change(rests.entry(model.to_owned()).or_default());
     }
 }
 
-impl Memory {
+impl Engine {
     /// Asks a model, and notes how that went. What it wrote unusably, or was not asked for under a cap, is no failure.
-    pub(crate) fn asking<T>(
+    pub(crate) fn with_circuit_breaker<T>(
         &self,
         model: &str,
         call: impl FnOnce() -> Result<T, ProviderError>,
     ) -> Result<T, ProviderError> {
-        let (rests, asked) = (self.rests(), self.clock().now());
-        rests.asked(model, asked);
+        let (rests, asked) = (self.circuit_breakers(), self.clock().now());
+        rests.call_started(model, asked);
         let answer = call();
         rests.ended(model, asked);
         match &answer {
-            Err(error) if error.advice != Advice::StandIn => {
+            Err(error) if error.advice != RetryAdvice::UseFallback => {
                 rests.failed(model, self.clock().now(), &error.reason);
             }
             _ => rests.answered(model),
@@ -102,12 +102,12 @@ impl Memory {
     }
 
     /// Whether nobody should wait for a job, because the model that does it does not answer.
-    pub(crate) fn is_troubled(&self, reader: &dyn Reader, kind: &JobKind) -> StoreResult<bool> {
+    pub(crate) fn is_circuit_open(&self, reader: &dyn Reader, kind: &JobKind) -> StoreResult<bool> {
         let now = self.clock().now();
         Ok(match kind {
-            JobKind::Summarise(_) => self.rests().is_troubled(self.summarizer().name(), now),
+            JobKind::Summarize(_) => self.circuit_breakers().is_troubled(self.summarizer().name(), now),
             JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) => {
-                self.rests().is_troubled(&self.index_in_use(reader)?.model, now)
+                self.circuit_breakers().is_troubled(&self.active_vector_index(reader)?.model, now)
             }
         })
     }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_model_that_fails_rests_longer_each_time_and_none_for_ever() {
-        let rests = Rests::default();
+        let rests = CircuitBreakers::default();
         let mut now = Timestamp::from_micros(0);
         assert_eq!(rests.left("m", now), None);
         for seconds in [15, 30, 60, 120, 240, 300, 300] {
@@ -141,10 +141,10 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_a_model_that_thinks_for_ever() {
-        let rests = Rests::default();
+        let rests = CircuitBreakers::default();
         let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
-        rests.asked("m", at(0));
-        rests.asked("m", at(5));
+        rests.call_started("m", at(0));
+        rests.call_started("m", at(5));
         assert!(!rests.is_troubled("m", at(19)) && rests.is_troubled("m", at(20)));
         assert_eq!(rests.left("m", at(20)), None, "it has not failed");
         rests.ended("m", at(0));

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use crate::commit::{LogEvent, LogLine};
+use crate::commit::{JobEvent, JobEventKind};
 use crate::job::JobId;
 
 /// The lines that are of an update, out of those of its conversation from its own line on, in the order they were written.
@@ -11,17 +11,17 @@ use crate::job::JobId;
 /// Lines of one commit have one moment. What the commit of the update planned is its own, and so is what was planned in the
 /// commit that finished a job of its own. A job that is done is its own no longer: whoever plans it again has it.
 #[must_use]
-pub fn lines_of_update(update: JobId, lines: &[LogLine]) -> Vec<LogLine> {
+pub fn lines_of_update(update: JobId, lines: &[JobEvent]) -> Vec<JobEvent> {
     let mut open: HashSet<JobId> = HashSet::new();
     let mut own = Vec::new();
     for commit in lines.chunk_by(|one, next| one.at == next.at) {
-        let finishes = |line: &LogLine| line.event == LogEvent::Release && open.contains(&line.job);
+        let finishes = |line: &JobEvent| line.event == JobEventKind::Release && open.contains(&line.job);
         if commit.iter().any(|line| line.job == update || finishes(line)) {
             let planned = commit.iter().filter(|line| line.event.is_planning());
             open.extend(planned.map(|line| line.job).collect::<Vec<_>>());
         }
         own.extend(commit.iter().filter(|line| line.job == update || open.contains(&line.job)).cloned());
-        for done in commit.iter().filter(|line| line.event == LogEvent::Release) {
+        for done in commit.iter().filter(|line| line.event == JobEventKind::Release) {
             open.remove(&done.job);
         }
     }
@@ -39,10 +39,10 @@ mod tests {
         JobId(ContentHash::of_fields(&[name.as_bytes()]))
     }
 
-    fn check(log: &[(i64, &str, LogEvent)], own: &[usize]) {
-        let lines: Vec<LogLine> = log
+    fn check(log: &[(i64, &str, JobEventKind)], own: &[usize]) {
+        let lines: Vec<JobEvent> = log
             .iter()
-            .map(|(at, job, event)| LogLine {
+            .map(|(at, job, event)| JobEvent {
                 at: Timestamp::from_micros(*at),
                 conversation: Some(ConversationId::from_bytes([1; 16])),
                 job: id(job),
@@ -51,13 +51,13 @@ mod tests {
                 took_ms: None,
             })
             .collect();
-        let expected: Vec<LogLine> = own.iter().map(|place| lines[*place].clone()).collect();
+        let expected: Vec<JobEvent> = own.iter().map(|place| lines[*place].clone()).collect();
         assert_eq!(lines_of_update(id("update"), &lines), expected);
     }
 
     #[test]
     fn what_others_planned_is_left_out() {
-        use LogEvent::{Acquire, Dead, Fail, Release, Retry, Update};
+        use JobEventKind::{Acquire, Dead, Fail, Release, Retry, Update};
         let log = [
             (1, "update", Update),
             (1, "a", Acquire),
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_job_that_is_planned_again_is_of_who_planned_it_last() {
-        use LogEvent::{Acquire, Release, Update};
+        use JobEventKind::{Acquire, Release, Update};
         let log = [
             (1, "update", Update),
             (1, "a", Acquire),

@@ -7,21 +7,21 @@ use std::thread;
 use std::time::Duration;
 
 use treering_core::chat::Usage;
-use treering_core::commit::{LogEvent, LogLine};
+use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::ports::{Reader, SpendFilter, StoreResult};
 use treering_core::quota::{self, Quota};
 use treering_core::redact::Redactions;
-use treering_core::spend::{self, Account, Booking, Caps, Charge, Prices, Reached, Spent};
+use treering_core::spend::{self, Account, CapReached, Caps, Charge, Prices, Reservation, SpendAmount};
 use treering_core::{
     CommitScope, ContentHash, ConversationId, JobId, Meter, ProviderError, StoreError, Timestamp, Write,
 };
 
 use crate::error::{Error, Result};
-use crate::memory::Memory;
+use crate::memory::Engine;
 
 /// What may be spent and asked for, and what things cost.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct SpendSettings {
+pub struct SpendLimits {
     /// The caps.
     pub caps: Caps,
     /// The prices.
@@ -36,14 +36,14 @@ pub struct SpendStatus {
     /// The account.
     pub account: Account,
     /// The cap that is reached.
-    pub reached: Option<Reached>,
+    pub reached: Option<CapReached>,
 }
 
-impl Memory {
+impl Engine {
     /// The account for calls that are for a conversation, or for none.
     #[must_use]
-    pub fn purse(&self, conversation: Option<ConversationId>) -> Purse {
-        Purse { memory: self.clone(), conversation, taken: Mutex::default() }
+    pub fn spend_meter(&self, conversation: Option<ConversationId>) -> SpendMeter {
+        SpendMeter { memory: self.clone(), conversation, usage: Mutex::default() }
     }
 
     /// What was spent by the tenant, for a conversation and today, and whether a cap is reached.
@@ -53,12 +53,12 @@ impl Memory {
     }
 
     /// What each model has cost.
-    pub fn spend_by_model(&self, filter: &SpendFilter) -> Result<Vec<(String, Spent)>> {
+    pub fn spend_by_model(&self, filter: &SpendFilter) -> Result<Vec<(String, SpendAmount)>> {
         Ok(self.reader()?.ledger().spent(filter)?)
     }
 
     /// When a call has its turn, or why it may not be made: a cap is reached, or the quota of its provider used up.
-    fn turn_of(
+    fn next_call_slot(
         &self,
         reader: &dyn Reader,
         charge: &Charge,
@@ -72,22 +72,22 @@ impl Memory {
         }
         let provider = charge.provider();
         let Some(quota) = spending.quotas.get(provider) else { return Ok(Ok(charge.at)) };
-        let taken = reader.ledger().taken(provider, quota::matters_since(charge.at))?;
-        let turn = quota::turn(*quota, &taken, charge.spent.tokens(), charge.at);
+        let taken = reader.ledger().requests_since(provider, quota::matters_since(charge.at))?;
+        let turn = quota::next_slot(*quota, &taken, charge.spent.tokens(), charge.at);
         Ok(turn.map_err(|error| ProviderError { reason: format!("{provider}: {}", error.reason), ..error }))
     }
 
     fn account(&self, reader: &dyn Reader, conversation: Option<ConversationId>) -> StoreResult<Account> {
-        let sum = |filter: SpendFilter| -> StoreResult<Spent> {
+        let sum = |filter: SpendFilter| -> StoreResult<SpendAmount> {
             let spent = reader.ledger().spent(&filter)?;
-            Ok(spent.into_iter().fold(Spent::default(), |sum, (_, spent)| sum + spent))
+            Ok(spent.into_iter().fold(SpendAmount::default(), |sum, (_, spent)| sum + spent))
         };
         let day = spend::day_of(self.clock().now());
         Ok(Account {
             tenant: sum(SpendFilter::default())?,
             conversation: match conversation {
                 Some(_) => sum(SpendFilter { conversation, day: None })?,
-                None => Spent::default(),
+                None => SpendAmount::default(),
             },
             day: sum(SpendFilter { conversation: None, day: Some(day) })?,
         })
@@ -95,17 +95,17 @@ impl Memory {
 }
 
 /// Pays for the calls that one piece of work makes, and knows what they came to.
-pub struct Purse {
-    memory: Memory,
+pub struct SpendMeter {
+    memory: Engine,
     conversation: Option<ConversationId>,
-    taken: Mutex<(Spent, Redactions)>,
+    usage: Mutex<(SpendAmount, Redactions)>,
 }
 
-impl Purse {
+impl SpendMeter {
     /// What the log says about the calls that were made; nothing where there was none.
     #[must_use]
     pub fn note(&self) -> String {
-        let (spent, redacted) = &*self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let (spent, redacted) = &*self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         let calls = if spent.calls == 0 { String::new() } else { format!("; {spent}") };
         match redacted.is_empty() {
             true => calls,
@@ -121,22 +121,22 @@ impl Purse {
         }
         let micros = now.as_micros().to_le_bytes();
         let of = conversation.as_ref().map_or(&[][..], |id| id.as_bytes());
-        let line = LogLine {
+        let line = JobEvent {
             at: now,
             conversation,
             job: JobId(ContentHash::of_fields(&[b"ask", of, &micros])),
-            event: LogEvent::Ask,
+            event: JobEventKind::Ask,
             text: format!("{asked}{note}"),
             took_ms: None,
         };
-        let plan = Box::new(move |_: &dyn Reader| Ok(vec![Write::AddLog(line.clone())]));
+        let plan = Box::new(move |_: &dyn Reader| Ok(vec![Write::AddJobEvent(line.clone())]));
         Ok(self.memory.store().commit(self.memory.tenant_scope(), plan)?)
     }
 
     /// The same, but only where something was taken out: questions and the change of a model are no work that is logged.
     /// What cannot be logged holds nobody up.
     pub(crate) fn log_redactions(&self, asked: &str) {
-        let took_out = !self.taken.lock().unwrap_or_else(PoisonError::into_inner).1.is_empty();
+        let took_out = !self.usage.lock().unwrap_or_else(PoisonError::into_inner).1.is_empty();
         if took_out {
             drop(self.log(asked));
         }
@@ -158,7 +158,7 @@ impl Purse {
     fn book_in_turn(&self, charge: &Charge) -> std::result::Result<Timestamp, ProviderError> {
         let (memory, booked) = (self.memory.clone(), charge.clone());
         let decided = self.memory.commit_with(self.scope(charge), move |reader| {
-            let turn = memory.turn_of(reader, &booked)?;
+            let turn = memory.next_call_slot(reader, &booked)?;
             let write = |at: &Timestamp| Write::AddSpend(Charge { at: *at, ..booked.clone() });
             let writes = turn.iter().map(write).collect();
             Ok((writes, turn))
@@ -167,40 +167,40 @@ impl Purse {
             // What can only be read is asked all the same; nothing can be written down.
             Err(Error::Store(StoreError::ReadOnly { .. })) => {
                 let reader = self.memory.reader();
-                reader.and_then(|reader| self.memory.turn_of(&*reader, charge)).map_err(Error::from)
+                reader.and_then(|reader| self.memory.next_call_slot(&*reader, charge)).map_err(Error::from)
             }
             other => other,
         };
         turn.unwrap_or_else(|error| {
-            Err(ProviderError::passing(format!("the call could not be accounted: {error}")))
+            Err(ProviderError::transient(format!("the call could not be accounted: {error}")))
         })
     }
 }
 
-impl Meter for Purse {
+impl Meter for SpendMeter {
     /// Comes back when the call has its turn under the quota of its provider.
-    fn book(&self, model: &str, most: Usage) -> std::result::Result<Booking, ProviderError> {
+    fn reserve_usage(&self, model: &str, most: Usage) -> std::result::Result<Reservation, ProviderError> {
         let (spending, now) = (self.memory.spending(), self.memory.clock().now());
-        let (conversation, spent) = (self.conversation, Spent::default());
+        let (conversation, spent) = (self.conversation, SpendAmount::default());
         let mut charge = Charge { at: now, conversation, model: model.to_owned(), spent };
         if spending.caps.are_set() || spending.quotas.contains_key(charge.provider()) {
-            charge.spent = Spent::of(most, spending.prices.find(model));
+            charge.spent = SpendAmount::of(most, spending.prices.find(model));
             charge.at = self.book_in_turn(&charge)?;
             thread::sleep(Duration::from_millis(quota::wait_ms(charge.at, now)));
         }
-        Ok(Booking(charge))
+        Ok(Reservation(charge))
     }
 
     /// Where the store fails, what was booked stays: rather too much is accounted than too little.
-    fn settle(&self, Booking(booked): Booking, took: Usage, redacted: &Redactions) {
-        let spent = Spent::of(took, self.memory.spending().prices.find(&booked.model));
+    fn settle(&self, Reservation(booked): Reservation, took: Usage, redacted: &Redactions) {
+        let spent = SpendAmount::of(took, self.memory.spending().prices.find(&booked.model));
         {
-            let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut taken = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
             taken.0 += spent;
             taken.1.add(redacted);
         }
         let difference = spent - booked.spent;
-        if difference != Spent::default() {
+        if difference != SpendAmount::default() {
             drop(self.charge(Charge { spent: difference, ..booked }));
         }
     }

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use super::Refusal;
+use super::ServiceError;
 
 /// How many writers stand at the door of the store at once: those that stand there together share a sync.
 const WRITERS: usize = 64;
 
 /// Which way a piece of work goes. Neither kind waits for the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lane {
+pub enum TaskKind {
     /// It only reads.
     Read,
     /// It commits something.
@@ -23,27 +23,27 @@ pub enum Lane {
 
 /// The lanes of a process.
 #[derive(Clone)]
-pub struct Lanes {
-    reads: Arc<Queue>,
-    writes: Arc<Queue>,
+pub struct BlockingPool {
+    reads: Arc<TaskQueue>,
+    writes: Arc<TaskQueue>,
 }
 
-impl Lanes {
+impl BlockingPool {
     pub(super) fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { reads: Queue::new(cores.saturating_sub(1)), writes: Queue::new(WRITERS) }
+        Self { reads: TaskQueue::new(cores.saturating_sub(1)), writes: TaskQueue::new(WRITERS) }
     }
 
     /// Does blocking work on a thread that may block. Work that nobody waits for any more is not begun;
     /// what was begun is finished.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        lane: Lane,
-        work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, Refusal> {
+        lane: TaskKind,
+        work: impl FnOnce() -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
         let lane = match lane {
-            Lane::Read => &self.reads,
-            Lane::Write => &self.writes,
+            TaskKind::Read => &self.reads,
+            TaskKind::Write => &self.writes,
         };
         let (tell, done) = oneshot::channel();
         lane.add(Box::new(move || {
@@ -52,7 +52,7 @@ impl Lanes {
                 drop(tell.send(work()));
             }
         }));
-        done.await.unwrap_or_else(|_| Err(Refusal::Broken("a task broke down".into())))
+        done.await.unwrap_or_else(|_| Err(ServiceError::Internal("a task broke down".into())))
     }
 }
 
@@ -60,18 +60,18 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// Work that waits for one of a few threads. A thread that is done with one piece goes on with the next, and need not wake
 /// another for it.
-struct Queue {
+struct TaskQueue {
     most: usize,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     waiting: VecDeque<Work>,
     threads: usize,
 }
 
-impl Queue {
+impl TaskQueue {
     fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most: most.max(1), state: Mutex::default() })
     }
@@ -103,7 +103,7 @@ impl Queue {
         next
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -114,12 +114,12 @@ mod tests {
 
     use super::*;
 
-    fn one_reader() -> Lanes {
-        Lanes { reads: Queue::new(1), writes: Queue::new(2) }
+    fn one_reader() -> BlockingPool {
+        BlockingPool { reads: TaskQueue::new(1), writes: TaskQueue::new(2) }
     }
 
     /// Has the one reader wait until it is let go on.
-    async fn keep_busy(lanes: &Lanes) -> mpsc::Sender<()> {
+    async fn keep_busy(lanes: &BlockingPool) -> mpsc::Sender<()> {
         let (go_on, wait) = mpsc::channel::<()>();
         let (tell, begun) = oneshot::channel();
         let lanes = lanes.clone();
@@ -129,7 +129,7 @@ mod tests {
                 wait.recv().unwrap();
                 Ok(())
             };
-            lanes.run(Lane::Read, work).await.unwrap();
+            lanes.run(TaskKind::Read, work).await.unwrap();
         });
         begun.await.unwrap();
         go_on
@@ -139,11 +139,11 @@ mod tests {
     async fn what_waits_is_done_in_order_and_writing_waits_for_no_reader() {
         let lanes = one_reader();
         let go_on = keep_busy(&lanes).await;
-        assert_eq!(lanes.run(Lane::Write, || Ok(7)).await.unwrap(), 7);
+        assert_eq!(lanes.run(TaskKind::Write, || Ok(7)).await.unwrap(), 7);
         let (tell, told) = mpsc::channel();
         let reads = [0, 1, 2].map(|number| {
             let tell = tell.clone();
-            lanes.run(Lane::Read, move || {
+            lanes.run(TaskKind::Read, move || {
                 tell.send(number).unwrap();
                 Ok(())
             })
@@ -162,7 +162,7 @@ mod tests {
         let go_on = keep_busy(&lanes).await;
         let (tell, told) = mpsc::channel();
         {
-            let left = lanes.run(Lane::Read, move || {
+            let left = lanes.run(TaskKind::Read, move || {
                 tell.send(()).unwrap();
                 Ok(())
             });
@@ -173,15 +173,15 @@ mod tests {
             }
         }
         go_on.send(()).unwrap();
-        lanes.run(Lane::Read, || Ok(())).await.unwrap();
+        lanes.run(TaskKind::Read, || Ok(())).await.unwrap();
         assert_eq!(told.recv(), Err(mpsc::RecvError), "it was dropped");
     }
 
     #[tokio::test]
     async fn work_that_breaks_down_says_so_and_blocks_nothing() {
         let lanes = one_reader();
-        let broken = lanes.run::<()>(Lane::Read, || panic!("on purpose")).await;
-        assert!(matches!(broken, Err(Refusal::Broken(_))));
-        assert_eq!(lanes.run(Lane::Read, || Ok(7)).await.unwrap(), 7);
+        let broken = lanes.run::<()>(TaskKind::Read, || panic!("on purpose")).await;
+        assert!(matches!(broken, Err(ServiceError::Internal(_))));
+        assert_eq!(lanes.run(TaskKind::Read, || Ok(7)).await.unwrap(), 7);
     }
 }

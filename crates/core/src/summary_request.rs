@@ -74,7 +74,7 @@ impl FromStr for Strategy {
 
 /// What one node is to be written from.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Brief {
+pub struct SummaryRequest {
     /// The height of the node.
     pub level: Level,
     /// In which way it tells.
@@ -89,7 +89,7 @@ pub struct Brief {
     facts: OnceCell<Facts>,
 }
 
-impl Brief {
+impl SummaryRequest {
     /// A brief.
     #[must_use]
     pub const fn new(
@@ -111,7 +111,7 @@ impl Brief {
     #[must_use]
     pub fn chars(&self) -> u64 {
         let chars = |passage: &Passage| match passage {
-            Passage::Said(said) => u64::from(crate::text::chars(&said.text)),
+            Passage::Message(said) => u64::from(crate::text::chars(&said.text)),
             Passage::Tool(_) => 0,
             Passage::Node(child) => u64::from(crate::text::chars(&child.content.overview)),
         };
@@ -125,16 +125,16 @@ impl Brief {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Passage {
     /// A message, or a slice of one.
-    Said(Said),
+    Message(MessagePassage),
     /// A tool call between the messages.
     Tool(ToolPassage),
     /// A node of the level below.
-    Node(Child),
+    Node(NodePassage),
 }
 
 /// What somebody said.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Said {
+pub struct MessagePassage {
     /// Who speaks.
     pub role: Role,
     /// The speaker's name, where there is one.
@@ -160,7 +160,7 @@ pub struct ToolPassage {
 
 /// A node of the level below as a summariser sees it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Child {
+pub struct NodePassage {
     /// The earliest moment it covers.
     pub range_start: Timestamp,
     /// The latest moment it covers.

@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use treering_core::TenantId;
-use treering_engine::{FeedEnds, Memory, WorkerHandle};
+use treering_engine::{Engine, FeedCursors, WorkerHandle};
 
 use super::metrics::Metrics;
-use crate::service::{Refusal, Service};
+use crate::service::{Service, ServiceError};
 use crate::views::kind_of;
 
 /// How long the follower waits for a commit before it looks whether it should stop.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// The tenants of a store.
-pub(super) struct Tenancies {
+pub(super) struct TenantRegistry {
     /// The service of one of them, from which the others are made.
     root: Service,
     /// Absent once it was stopped.
@@ -32,10 +32,10 @@ struct Background {
     follower: Follower,
 }
 
-impl Tenancies {
-    pub(super) fn new(root: Service, metrics: Arc<Metrics>) -> Result<Self, Refusal> {
+impl TenantRegistry {
+    pub(super) fn new(root: Service, metrics: Arc<Metrics>) -> Result<Self, ServiceError> {
         let memory = root.memory();
-        memory.warm_up();
+        memory.prewarm();
         let (worker, streams) = (memory.work_for_all_tenants()?, Arc::new(Streams::default()));
         let follower = Follower::spawn(memory.clone(), Arc::clone(&streams), metrics)?;
         let background = Mutex::new(Some(Background { worker, follower }));
@@ -59,7 +59,7 @@ impl Tenancies {
 
     /// Stops the worker and the follower. Jobs that run longer than until a moment are given back; returns how many these
     /// are.
-    pub(super) fn stop_by(&self, deadline: Instant) -> Result<usize, Refusal> {
+    pub(super) fn stop_by(&self, deadline: Instant) -> Result<usize, ServiceError> {
         let background = self.background.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Background { worker, follower }) = background else { return Ok(0) };
         follower.ask_to_stop();
@@ -96,7 +96,7 @@ struct Follower {
 }
 
 impl Follower {
-    fn spawn(memory: Memory, streams: Arc<Streams>, metrics: Arc<Metrics>) -> Result<Self, Refusal> {
+    fn spawn(memory: Engine, streams: Arc<Streams>, metrics: Arc<Metrics>) -> Result<Self, ServiceError> {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
         // From before the first request.
@@ -120,16 +120,16 @@ impl Follower {
 
 /// Waits for a commit, and counts the events of the tenants that it changed.
 fn follow(
-    memory: &Memory,
-    ends: &mut FeedEnds,
+    memory: &Engine,
+    ends: &mut FeedCursors,
     streams: &Streams,
     metrics: &Metrics,
 ) -> treering_engine::Result<()> {
     for (tenant, after) in memory.wait_for_changes(ends, PATIENCE)? {
-        let memory = memory.of_tenant(tenant.clone());
+        let memory = memory.for_tenant(tenant.clone());
         let (mut cursor, mut has_events) = (after, false);
         loop {
-            let (news, now) = memory.news(&cursor)?;
+            let (news, now) = memory.events_after(&cursor)?;
             news.iter().for_each(|news| metrics.count(&tenant, kind_of(news)));
             has_events |= !news.is_empty();
             if now == cursor {

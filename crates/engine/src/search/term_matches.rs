@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::arena::{Arena, NO_SITTING};
 use super::filter::Filter;
+use super::index::{ItemIndex, NO_SESSION};
 
 /// Which items hold which of some terms, and how many.
-pub(super) struct Held {
+pub(super) struct TermMatches {
     pub(super) holds: Vec<u32>,
     /// Messages that hold each term, and sittings.
     pub(super) messages: Vec<u32>,
@@ -15,12 +15,17 @@ pub(super) struct Held {
 }
 
 /// Which items of a range hold which terms.
-pub(super) fn held(arena: &Arena, terms: &[(u64, bool)], filter: &Filter, range: &Range<u32>) -> Held {
-    let mut held = Held {
+pub(super) fn term_matches(
+    arena: &ItemIndex,
+    terms: &[(u64, bool)],
+    filter: &Filter,
+    range: &Range<u32>,
+) -> TermMatches {
+    let mut held = TermMatches {
         holds: vec![0; range.len()],
         messages: vec![0; terms.len()],
         sittings: vec![0; terms.len()],
-        sitting_counts: vec![0; arena.sitting_sizes.len() * terms.len()],
+        sitting_counts: vec![0; arena.session_sizes.len() * terms.len()],
     };
     // Segment by segment, so that what is marked stays near at hand.
     for segment in arena.postings.segments(range) {
@@ -32,20 +37,28 @@ pub(super) fn held(arena: &Arena, terms: &[(u64, bool)], filter: &Filter, range:
     held
 }
 
-impl Held {
+impl TermMatches {
     /// Marks the items of a run as holding the term at a place.
-    fn mark(&mut self, arena: &Arena, filter: &Filter, place: usize, base: usize, run: &[u16], start: usize) {
+    fn mark(
+        &mut self,
+        arena: &ItemIndex,
+        filter: &Filter,
+        place: usize,
+        base: usize,
+        run: &[u16],
+        start: usize,
+    ) {
         let scoped = filter.shelves.is_some();
         // Items that follow each other are mostly of one sitting.
-        let (mut sitting, mut together) = (NO_SITTING, 0);
+        let (mut sitting, mut together) = (NO_SESSION, 0);
         for item in run.iter().map(|item| base + usize::from(*item)) {
             if scoped && !filter.in_scope(&arena.items[item]) {
                 continue;
             }
             self.holds[item - start] |= 1 << place;
-            if arena.sittings[item] != sitting {
+            if arena.session_of[item] != sitting {
                 self.count(sitting, place, together);
-                (sitting, together) = (arena.sittings[item], 0);
+                (sitting, together) = (arena.session_of[item], 0);
             }
             together += 1;
         }
@@ -54,7 +67,7 @@ impl Held {
 
     /// So many messages of a sitting hold the term at a place.
     fn count(&mut self, sitting: u32, place: usize, messages: u32) {
-        if sitting == NO_SITTING || messages == 0 {
+        if sitting == NO_SESSION || messages == 0 {
             return;
         }
         self.messages[place] += messages;

@@ -6,31 +6,32 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use treering_core::error::StoreError;
-use treering_core::node::{Place, Slice, Window};
+use treering_core::node::{Slice, TextPosition, Window};
 use treering_core::packing::{
-    Candidate, Costs, Forest, Grain, Item, Key, Lead, LeftOut, Piece, Plan, Profile, SkipReason,
+    ContextPlan, Costs, DetailLevel, HeaderStyle, Omission, PackedItem, Piece, PieceKey, PieceSource,
+    Profile, RecallCandidate, SkipReason,
 };
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
-    Conversation, ConversationKey, Covers, Job, Level, Message, MessageIdx, Node, Reader, ThreadName,
+    Conversation, ConversationKey, Coverage, Job, Level, Message, MessageIdx, Node, Reader, ThreadName,
     Timestamp, ToolCall, TurnNo,
 };
 
-use crate::gate::Seen;
+use crate::gate::GateSnapshot;
 
-use super::blocks::{self, NODE_GRAINS, Said};
-use super::hits::Asked;
+use super::context_cache::{CachedWindow, ContextCache, RenderedBlock};
+use super::hits::QuestionHits;
 use super::lineage::Lineage;
-use super::tally::{Sealed, Tally, Told};
+use super::render::{self, MessageBlock, NODE_GRAINS};
 
 /// The pieces of a conversation.
-pub(super) struct Grove<'a> {
+pub(super) struct ConversationPieces<'a> {
     pub(super) reader: &'a dyn Reader,
     /// The unfinished jobs of the conversation.
     pub(super) jobs: &'a [Job],
     pub(super) key: &'a ConversationKey,
     pub(super) conversation: &'a Conversation,
-    pub(super) tally: &'a Tally,
+    pub(super) tally: &'a ContextCache,
     pub(super) lineage: Lineage,
     /// One past the last message that is known.
     pub(super) end: u32,
@@ -38,7 +39,7 @@ pub(super) struct Grove<'a> {
     at: Timestamp,
     /// One past the last message that is settled.
     pub(super) settled: u32,
-    pub(super) asked: Option<Asked>,
+    pub(super) asked: Option<QuestionHits>,
     /// How much there is for hits, about.
     pub(super) room: u32,
     pub(super) nodes: HashMap<(Level, u32), Arc<Node>>,
@@ -47,19 +48,19 @@ pub(super) struct Grove<'a> {
     read: BTreeSet<u32>,
     pub(super) calls: HashMap<u32, Vec<ToolCall>>,
     /// Sealed windows as they were said, by the first message of each.
-    remembered: BTreeMap<u32, Arc<Sealed>>,
+    remembered: BTreeMap<u32, Arc<CachedWindow>>,
     /// The parts of long messages that fit the question.
     pub(super) parts: HashMap<u32, String>,
     roots: Option<(u32, Vec<Piece>)>,
     pub(super) tops: Option<Vec<Arc<Node>>>,
 }
 
-impl<'a> Grove<'a> {
+impl<'a> ConversationPieces<'a> {
     pub(super) fn new(
-        seen: &'a Seen<'a>,
+        seen: &'a GateSnapshot<'a>,
         key: &'a ConversationKey,
         conversation: &'a Conversation,
-        tally: &'a Tally,
+        tally: &'a ContextCache,
         thread: &ThreadName,
         end: u32,
         at: Timestamp,
@@ -140,19 +141,21 @@ impl<'a> Grove<'a> {
     }
 
     /// Reads what is told of a plan as it was said, as far as only its pieces were known.
-    pub(super) fn read_told(&mut self, profile: &Profile, plan: &Plan) -> StoreResult<()> {
+    pub(super) fn read_told(&mut self, profile: &Profile, plan: &ContextPlan) -> StoreResult<()> {
         let sections = profile.sections.iter().zip(&plan.sections);
         let steady = sections.filter(|(section, _)| !section.take.is_volatile()).flat_map(|(_, items)| items);
-        let said = |item: &Item| if let Key::Said(slice) = item.key { Some(slice.idx.0) } else { None };
+        let said = |item: &PackedItem| {
+            if let PieceKey::Message(slice) = item.key { Some(slice.idx.0) } else { None }
+        };
         let told: Vec<u32> = steady.filter_map(said).collect();
-        let unknown: Vec<u32> = told.into_iter().filter(|idx| !self.recollect(*idx)).collect();
+        let unknown: Vec<u32> = told.into_iter().filter(|idx| !self.load_from_cache(*idx)).collect();
         runs(unknown.into_iter(), CLOSE)
             .into_iter()
             .try_for_each(|run| self.read_messages(run.start, run.end))
     }
 
     /// Whether a message is known, which it also is where its window is remembered.
-    fn recollect(&mut self, idx: u32) -> bool {
+    fn load_from_cache(&mut self, idx: u32) -> bool {
         if self.read.contains(&idx) {
             return true;
         }
@@ -171,17 +174,17 @@ impl<'a> Grove<'a> {
     }
 
     /// The remembered window that a message is in, and which of its messages it is.
-    fn window_of(&self, idx: u32) -> Option<(&Arc<Sealed>, usize)> {
+    fn window_of(&self, idx: u32) -> Option<(&Arc<CachedWindow>, usize)> {
         let (first, window) = self.remembered.range(..=idx).next_back()?;
         let at = (idx - first) as usize;
         (at < window.messages.len()).then_some((window, at))
     }
 
     /// A message as it is written, in its place.
-    pub(super) fn told(&self, said: &Said<'_>, grain: Grain, recalled: bool) -> Told {
+    pub(super) fn told(&self, said: &MessageBlock<'_>, grain: DetailLevel, recalled: bool) -> RenderedBlock {
         let write = || {
             let (block, tokens) = said.block(self.tally, grain);
-            Told::new(block, tokens)
+            RenderedBlock::new(block, tokens)
         };
         // What is recalled is written without its tools, and as it fits the question.
         match self.window_of(said.slice.idx.0).filter(|_| !recalled) {
@@ -191,37 +194,37 @@ impl<'a> Grove<'a> {
     }
 
     /// A message as it is told, in its place.
-    pub(super) fn said(&self, slice: Slice, lead: Lead) -> Option<Said<'_>> {
+    pub(super) fn said(&self, slice: Slice, lead: HeaderStyle) -> Option<MessageBlock<'_>> {
         let message = self.messages.get(&slice.idx.0)?;
         let calls = self.calls.get(&slice.idx.0).filter(|_| slice.from == 0);
         let calls = calls.map_or(&[][..], Vec::as_slice);
-        Some(Said { message, slice, calls, lead, part: None })
+        Some(MessageBlock { message, slice, calls, lead, part: None })
     }
 
     /// A message as it is recalled.
-    pub(super) fn recalled(&self, slice: Slice, lead: Lead) -> Option<Said<'_>> {
+    pub(super) fn recalled(&self, slice: Slice, lead: HeaderStyle) -> Option<MessageBlock<'_>> {
         let message = self.messages.get(&slice.idx.0)?;
         let part = self.parts.get(&slice.idx.0).map(String::as_str);
-        Some(Said { message, slice, calls: &[], lead, part })
+        Some(MessageBlock { message, slice, calls: &[], lead, part })
     }
 
     /// What a message says about its place: the first of a day says when it was said.
-    pub(super) fn lead(&self, slice: Slice) -> Lead {
+    pub(super) fn lead(&self, slice: Slice) -> HeaderStyle {
         let day = |idx: u32| self.messages.get(&idx).map(|message| day_of(message));
         let idx = slice.idx.0;
         let opens_a_day = idx.checked_sub(1).is_none_or(|before| day(before) != day(idx));
-        if slice.from == 0 && opens_a_day { Lead::Minute } else { Lead::None }
+        if slice.from == 0 && opens_a_day { HeaderStyle::Minute } else { HeaderStyle::None }
     }
 
     /// A sealed window as it was said.
-    fn sealed(&mut self, window: &Window) -> StoreResult<Arc<Sealed>> {
+    fn sealed(&mut self, window: &Window) -> StoreResult<Arc<CachedWindow>> {
         let sealed = match self.tally.said(self.key, window) {
             Some(sealed) => sealed,
             None => {
                 let pieces = self.raw(window)?;
                 let (from, until) = (window.from.idx.0, window.end().0);
                 let calls = self.calls.iter().filter(|(idx, _)| (from..until).contains(idx));
-                let sealed = Arc::new(Sealed::new(
+                let sealed = Arc::new(CachedWindow::new(
                     pieces,
                     from.checked_sub(1).and_then(|before| self.messages.get(&before)).cloned(),
                     self.messages.range(from..until).map(|(_, it)| Arc::clone(it)).collect(),
@@ -253,18 +256,18 @@ impl<'a> Grove<'a> {
                 (u64::from(message.tokens) * u64::from(slice.until - slice.from) / u64::from(chars)) as u32
             }
         };
-        let cost = |grain: &Grain| (*grain, said.cost(self.tally, *grain));
+        let cost = |grain: &DetailLevel| (*grain, said.cost(self.tally, *grain));
         let until = match slice.until >= message.chars {
-            true => Place::after(slice.idx),
-            false => Place { idx: slice.idx, offset: slice.until },
+            true => TextPosition::after(slice.idx),
+            false => TextPosition { idx: slice.idx, offset: slice.until },
         };
         Some(Piece {
-            key: Key::Said(slice),
-            from: Place { idx: slice.idx, offset: slice.from },
+            key: PieceKey::Message(slice),
+            from: TextPosition { idx: slice.idx, offset: slice.from },
             until,
             weight: share,
             costs: rising(said.grains().iter().map(cost)),
-            unfolded_least: None,
+            min_expanded_cost: None,
         })
     }
 
@@ -273,23 +276,23 @@ impl<'a> Grove<'a> {
     }
 
     fn new_piece(&self, node: &Node) -> Piece {
-        let cost = |grain: Grain| (grain, self.tally.count(&blocks::node(node, grain)));
-        let (from, until, least) = match &node.task.covers {
-            Covers::Messages(window) => {
+        let cost = |grain: DetailLevel| (grain, self.tally.count(&render::node(node, grain)));
+        let (from, until, least) = match &node.spec.covers {
+            Coverage::Messages(window) => {
                 (window.from, window.until, u32::try_from(node.source.raw_tokens).unwrap_or(u32::MAX))
             }
-            Covers::Nodes(children) => {
-                let place = |idx: u32| Place { idx: MessageIdx(idx), offset: 0 };
+            Coverage::Nodes(children) => {
+                let place = |idx: u32| TextPosition { idx: MessageIdx(idx), offset: 0 };
                 (place(node.source.from), place(node.source.until), LEAST_GIST * children.len() as u32)
             }
         };
         Piece {
-            key: Key::Node(node.level(), node.ordinal()),
+            key: PieceKey::Node(node.level(), node.ordinal()),
             from,
             until,
             weight: u32::try_from(node.source.raw_tokens).unwrap_or(u32::MAX),
             costs: rising(NODE_GRAINS.into_iter().map(cost)),
-            unfolded_least: Some(least),
+            min_expanded_cost: Some(least),
         }
     }
 
@@ -313,11 +316,11 @@ pub(super) fn runs(places: impl Iterator<Item = u32>, close: u32) -> Vec<Range<u
 const LEAST_GIST: u32 = 24;
 
 /// Costs that rise with the grain: what is not dearer than something finer is not worth telling.
-fn rising(costs: impl Iterator<Item = (Grain, u32)>) -> Costs {
-    let mut rising: Vec<(Grain, u32)> = Vec::new();
+fn rising(costs: impl Iterator<Item = (DetailLevel, u32)>) -> Costs {
+    let mut rising: Vec<(DetailLevel, u32)> = Vec::new();
     for (grain, cost) in costs {
         // Lists that are empty add nothing.
-        if grain == Grain::Details && rising.last().is_some_and(|(_, text)| *text == cost) {
+        if grain == DetailLevel::Details && rising.last().is_some_and(|(_, text)| *text == cost) {
             continue;
         }
         while rising.last().is_some_and(|(_, coarser)| *coarser >= cost) {
@@ -332,7 +335,7 @@ pub(super) fn day_of(message: &Message) -> i64 {
     message.body.at.as_micros().div_euclid(86_400_000_000)
 }
 
-impl Forest for Grove<'_> {
+impl PieceSource for ConversationPieces<'_> {
     type Error = StoreError;
 
     fn roots(&mut self) -> StoreResult<Vec<Piece>> {
@@ -355,7 +358,7 @@ impl Forest for Grove<'_> {
         Ok(roots)
     }
 
-    fn fresh(&mut self) -> StoreResult<Vec<Piece>> {
+    fn recent_tail(&mut self) -> StoreResult<Vec<Piece>> {
         // The last one is wanted in any case: it says which turn this is.
         self.read_messages(self.settled.min(self.end.saturating_sub(1)), self.end)?;
         let own = self.messages.range(self.settled..self.end).filter(|(_, it)| self.lineage.holds(it));
@@ -367,12 +370,12 @@ impl Forest for Grove<'_> {
         self.settled = self.end;
     }
 
-    fn below(&mut self, key: Key) -> StoreResult<Vec<Piece>> {
-        let Key::Node(level, ordinal) = key else { return Ok(Vec::new()) };
+    fn below(&mut self, key: PieceKey) -> StoreResult<Vec<Piece>> {
+        let PieceKey::Node(level, ordinal) = key else { return Ok(Vec::new()) };
         let Some(node) = self.nodes.get(&(level, ordinal)).cloned() else { return Ok(Vec::new()) };
-        match &node.task.covers {
-            Covers::Messages(window) => Ok(self.sealed(window)?.pieces.clone()),
-            Covers::Nodes(_) => {
+        match &node.spec.covers {
+            Coverage::Messages(window) => Ok(self.sealed(window)?.pieces.clone()),
+            Coverage::Nodes(_) => {
                 let children = self.children(&node)?;
                 Ok(self.node_pieces(&children))
             }
@@ -401,7 +404,7 @@ impl Forest for Grove<'_> {
 
     fn level(&mut self, level: Level, nodes: usize) -> StoreResult<Vec<Piece>> {
         let sealed =
-            self.conversation.growth.sealed.get(usize::from(level.number()) - 1).copied().unwrap_or(0);
+            self.conversation.tree_state.sealed.get(usize::from(level.number()) - 1).copied().unwrap_or(0);
         let (mut from, mut counting) = (sealed, Vec::new());
         while from > 0 && counting.len() < nodes {
             let until = from;
@@ -417,31 +420,31 @@ impl Forest for Grove<'_> {
         Ok(self.node_pieces(&counting))
     }
 
-    fn hits(&mut self) -> StoreResult<Vec<Candidate>> {
+    fn hits(&mut self) -> StoreResult<Vec<RecallCandidate>> {
         self.candidates()
     }
 
-    fn cost_of_hit(&mut self, hit: &Candidate, grain: Grain, lead: Lead) -> u32 {
+    fn cost_of_hit(&mut self, hit: &RecallCandidate, grain: DetailLevel, lead: HeaderStyle) -> u32 {
         match hit.piece.key {
-            Key::Said(slice) => {
+            PieceKey::Message(slice) => {
                 let said = self.recalled(slice, lead);
                 said.map_or(0, |said| said.cost(self.tally, grain))
             }
-            Key::Node(level, ordinal) => {
+            PieceKey::Node(level, ordinal) => {
                 let node = self.nodes.get(&(level, ordinal));
-                node.map_or(0, |node| self.tally.count(&blocks::node(node, grain)))
+                node.map_or(0, |node| self.tally.count(&render::node(node, grain)))
             }
         }
     }
 
     fn cost_of_run(&self) -> u32 {
         // The largest number that is told has the most digits; a name may join what is before it.
-        self.tally.count(&blocks::run_head(self.end.max(1000), self.at)) + 1
+        self.tally.count(&render::run_head(self.end.max(1000), self.at)) + 1
     }
 
     fn cost_of_note(&self) -> u32 {
         let widest =
-            LeftOut { from: self.end.max(1000), until: self.end.max(1000) + 2, why: SkipReason::NoRoom };
-        self.tally.count(&blocks::note(&[widest, widest]).unwrap_or_default())
+            Omission { from: self.end.max(1000), until: self.end.max(1000) + 2, why: SkipReason::NoRoom };
+        self.tally.count(&render::note(&[widest, widest]).unwrap_or_default())
     }
 }
