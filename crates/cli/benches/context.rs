@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use treering::import::{ImportOptions, Runner};
 use treering::{
-    AppendTarget, Bpe, ContextRequest, EmbeddedStore, Engine, EngineParts, Entry, EntryBatch, Extractive,
-    JobScope, Models, NewConversation, NewMessage, Options, Policy, ProviderOptions, ReplayDetection, Role,
-    StaticEmbedder, Sync, TenantId, ThreadName, WorkOptions, Worker, WorkerHandle,
+    AppendTarget, Bpe, ContextRequest, EmbeddedStore, Engine, EngineParts, Entry, EntryBatch,
+    Extractive, JobScope, Models, NewConversation, NewMessage, Options, Policy, ProviderOptions,
+    ReplayDetection, Role, StaticEmbedder, Sync, TenantId, ThreadName, WorkOptions, Worker,
+    WorkerHandle,
 };
 use treering_core::ports::ConversationFilter;
 use treering_core::{Clock, ConversationId, ExternalId, Timestamp, Tokenizer as _, TurnNo};
@@ -35,7 +36,7 @@ fn row(what: &str, measured: f64, goal: &str, met: bool) {
 }
 
 fn open(home: &Path) -> Engine {
-    treering::open_with(home, Options { sync: Sync::Normal, ..Options::default() }).unwrap()
+    treering::open_engine_with(home, Options { sync: Sync::Normal, ..Options::default() }).unwrap()
 }
 
 /// Contexts of 8,000 tokens over 10,000 turns and their tree, each with a question of its own.
@@ -107,9 +108,13 @@ fn outage() {
     }
     for home in homes {
         let stored = home.memory.stats().unwrap().totals;
-        assert_eq!(stored.messages as usize, 2 * (TURNS + HISTORY + UNTIL_ASKED), "nothing is lost");
+        assert_eq!(
+            stored.messages as usize,
+            2 * (TURNS + HISTORY + UNTIL_ASKED),
+            "nothing is lost"
+        );
         // A call that hangs is left alone; it ends with the process.
-        home.worker.unwrap().stop_by(Instant::now()).unwrap();
+        home.worker.unwrap().stop_with_deadline(Instant::now()).unwrap();
     }
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let mean = |times: &[Duration]| ms(times.iter().sum()) / TURNS as f64;
@@ -121,7 +126,10 @@ fn outage() {
             };
             let [healthy, refusing, hanging] = [0, 1, 2].map(|home: usize| of(&took[home][which]));
             let figure = share.map_or("mean".to_owned(), |share| format!("p{share}"));
-            println!("  {:<64}{healthy:>12.2}", format!("{what} with a provider that answers, {figure}, ms"));
+            println!(
+                "  {:<64}{healthy:>12.2}",
+                format!("{what} with a provider that answers, {figure}, ms")
+            );
             for (trouble, ms) in [("refuses", refusing), ("hangs", hanging)] {
                 let (more, what) =
                     (ms - healthy, format!("what it takes longer with one that {trouble}, ms"));
@@ -179,11 +187,15 @@ impl Troubled {
     /// Has the server act otherwise, lets a window seal, and the provider be asked for its summary, 20 seconds before
     /// what is measured.
     fn until_asked(&mut self, act: ScriptedResponse) {
-        self.server.follow([act]);
+        self.server.set_script([act]);
         let before = self.server.asked().len();
         self.worker = Some(self.memory.spawn_worker().unwrap());
         for _ in 0..UNTIL_ASKED {
-            self.turn(-20, &"They wrote about the gauge and the tide. ".repeat(20), Some(Duration::ZERO));
+            self.turn(
+                -20,
+                &"They wrote about the gauge and the tide. ".repeat(20),
+                Some(Duration::ZERO),
+            );
         }
         while self.server.asked().len() == before {
             std::thread::sleep(Duration::from_millis(5));
@@ -197,12 +209,14 @@ impl Troubled {
         let entries = [Role::User, Role::Assistant];
         let entries = entries.map(|role| Entry::message(ThreadName::main(), said(role))).into();
         let external_id = Some(ExternalId::new("bench").unwrap());
-        let target =
-            AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
+        let target = AppendTarget::FindOrCreate(NewConversation {
+            external_id,
+            ..NewConversation::default()
+        });
         let started = Instant::now();
         let id = self
             .memory
-            .append(EntryBatch { target, entries, matching: ReplayDetection::None })
+            .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
             .unwrap()
             .conversation
             .id;
@@ -227,22 +241,29 @@ fn stability() {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let data = named.unwrap_or(beside).join("locomo-dev");
     let Ok(files) = std::fs::read_dir(&data) else {
-        return println!("  stability: skipped, set TREERING_DATA to the folder that has locomo-dev");
+        return println!(
+            "  stability: skipped, set TREERING_DATA to the folder that has locomo-dev"
+        );
     };
     let mut shares = Vec::new();
     for file in files.flatten() {
         let home = tempfile::tempdir().unwrap();
         let memory = open(home.path());
-        let runner = Runner { memory: &memory, options: ImportOptions::default() };
+        let runner = Runner { engine: &memory, options: ImportOptions::default() };
         let text = std::fs::read_to_string(file.path()).unwrap();
         runner.text("haystack.json", text).unwrap();
         Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
-        let conversation =
-            memory.listed_conversations(&ConversationFilter::all(1)).unwrap().remove(0).conversation;
+        let conversation = memory
+            .listed_conversations(&ConversationFilter::all(1))
+            .unwrap()
+            .remove(0)
+            .conversation;
         let mut before = String::new();
         for turn in 0..conversation.totals.turns {
-            let request =
-                ContextRequest { as_of: Some(TurnNo(turn)), ..ContextRequest::new(conversation.id) };
+            let request = ContextRequest {
+                as_of: Some(TurnNo(turn)),
+                ..ContextRequest::new(conversation.id)
+            };
             let context = memory.context(&request).unwrap();
             let text = context.markdown();
             if turn > 0 {
@@ -253,7 +274,12 @@ fn stability() {
     }
     let mean = 100.0 * shares.iter().sum::<f64>() / shares.len() as f64;
     shares.sort_unstable_by(f64::total_cmp);
-    row("locomo-dev turn by turn, 8,000 tokens: reusable prefix, mean %", mean, "≥ 85", mean >= 85.0);
+    row(
+        "locomo-dev turn by turn, 8,000 tokens: reusable prefix, mean %",
+        mean,
+        "≥ 85",
+        mean >= 85.0,
+    );
     println!("  {:<64}{:>12.2}", "the same, worst tenth, %", 100.0 * shares[shares.len() / 10]);
 }
 
@@ -266,7 +292,8 @@ fn reused(before: &str, now: &str) -> f64 {
 
 fn fill(memory: &Engine, turns: usize) -> ConversationId {
     let external_id = Some(ExternalId::new("bench").unwrap());
-    let target = AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
+    let target =
+        AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
     let mut state = 77;
     let mut id = None;
     for start in (0..turns).step_by(500) {
@@ -279,7 +306,8 @@ fn fill(memory: &Engine, turns: usize) -> ConversationId {
                 entries.push(Entry::message(ThreadName::main(), said));
             }
         }
-        let incoming = EntryBatch { target: target.clone(), entries, matching: ReplayDetection::None };
+        let incoming =
+            EntryBatch { target: target.clone(), entries, replay_detection: ReplayDetection::None };
         id = Some(memory.append(incoming).unwrap().conversation.id);
     }
     id.unwrap()

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 use treering::import::{ImportOptions, Runner};
 use treering::{
-    AppendTarget, Engine, Entry, EntryBatch, NewConversation, NewMessage, ReplayDetection, Role, ThreadName,
+    AppendTarget, Engine, Entry, EntryBatch, NewConversation, NewMessage, ReplayDetection, Role,
+    ThreadName,
 };
 use treering_core::ports::ConversationFilter;
 use treering_core::{ConversationId, ExternalId, Timestamp};
@@ -57,13 +58,14 @@ fn bare(path: &Path) -> Connection {
 /// English-like text of a size, different each time.
 fn text(seed: usize, size: usize) -> String {
     const WORDS: [&str; 16] = [
-        "harbour", "tide", "the", "gauge", "a", "berth", "reserve", "and", "model", "of", "window", "sill",
-        "skipper", "morning", "seven", "is",
+        "harbour", "tide", "the", "gauge", "a", "berth", "reserve", "and", "model", "of", "window",
+        "sill", "skipper", "morning", "seven", "is",
     ];
     let mut state = seed as u64 ^ 0x9e37_79b9_7f4a_7c15;
     let mut text = String::with_capacity(size + 8);
     while text.len() < size {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         text.push_str(WORDS[(state >> 60) as usize]);
         text.push(' ');
     }
@@ -80,7 +82,11 @@ fn said(seed: usize) -> [NewMessage; 2] {
 
 fn append(memory: &Engine, target: AppendTarget, said: [NewMessage; 2]) -> ConversationId {
     let entries = said.map(|said| Entry::message(ThreadName::main(), said)).into();
-    memory.append(EntryBatch { target, entries, matching: ReplayDetection::None }).unwrap().conversation.id
+    memory
+        .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
+        .unwrap()
+        .conversation
+        .id
 }
 
 /// One writer, one conversation: a turn of 1.5 KB against one insert of the same bytes.
@@ -90,14 +96,18 @@ fn durable_appends() {
     let folder = tempfile::tempdir().unwrap();
     let plain = bare(&folder.path().join("bare.db"));
     plain.execute("CREATE TABLE turns (id INTEGER PRIMARY KEY, body TEXT)", []).unwrap();
-    let memory = treering::open(&folder.path().join("home")).unwrap();
+    let memory = treering::open_engine(&folder.path().join("home")).unwrap();
     let id = append(&memory, AppendTarget::FindOrCreate(NewConversation::default()), said(0));
     let (mut bare_times, mut our_times) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         for seed in 0..PER_ROUND {
             let body = text(seed + round * PER_ROUND, 1500);
             let start = Instant::now();
-            plain.prepare_cached("INSERT INTO turns (body) VALUES (?1)").unwrap().execute([&body]).unwrap();
+            plain
+                .prepare_cached("INSERT INTO turns (body) VALUES (?1)")
+                .unwrap()
+                .execute([&body])
+                .unwrap();
             bare_times.push(start.elapsed());
         }
         for seed in 0..PER_ROUND {
@@ -123,12 +133,12 @@ fn many_writers() {
     for (used, store) in [(false, "new store"), (true, "used store")] {
         for (shared, what) in [(false, "a conversation each"), (true, "one for all")] {
             let home = tempfile::tempdir().unwrap();
-            let memory = treering::open(home.path()).unwrap();
+            let memory = treering::open_engine(home.path()).unwrap();
             let rate = |writers: usize, each: usize| match used {
                 true => append_rate(&memory, writers, shared, each),
                 false => {
                     let home = tempfile::tempdir().unwrap();
-                    append_rate(&treering::open(home.path()).unwrap(), writers, shared, each)
+                    append_rate(&treering::open_engine(home.path()).unwrap(), writers, shared, each)
                 }
             };
             if used {
@@ -183,8 +193,10 @@ fn append_rate(memory: &Engine, writers: usize, shared: bool, each: usize) -> f6
 }
 
 fn data(name: &str) -> Option<PathBuf> {
-    let root = std::env::var_os("TREERING_DATA")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);
+    let root = std::env::var_os("TREERING_DATA").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
+        PathBuf::from,
+    );
     let folder = root.join(name);
     folder.is_dir().then_some(folder)
 }
@@ -193,13 +205,16 @@ fn data(name: &str) -> Option<PathBuf> {
 fn import_locomo() {
     const ROUNDS: usize = 15;
     let Some(source) = data("locomo-dev") else {
-        return println!("import of locomo-dev: skipped, set TREERING_DATA to the folder that has it");
+        return println!(
+            "import of locomo-dev: skipped, set TREERING_DATA to the folder that has it"
+        );
     };
     let scratch = tempfile::tempdir().unwrap();
     let import = |home: &Path| {
-        let memory = treering::open(home).unwrap();
-        let runner = Runner { memory: &memory, options: ImportOptions::default() };
-        let report = runner.run(&Runner::files(std::slice::from_ref(&source)).unwrap(), |_| ()).unwrap();
+        let memory = treering::open_engine(home).unwrap();
+        let runner = Runner { engine: &memory, options: ImportOptions::default() };
+        let report =
+            runner.run(&Runner::files(std::slice::from_ref(&source)).unwrap(), |_| ()).unwrap();
         assert!(report.files.iter().all(|file| file.error.is_none()));
         memory
     };
@@ -209,7 +224,8 @@ fn import_locomo() {
         .unwrap()
         .iter()
         .map(|s| {
-            let all = treering_core::ports::Span::starting(treering_core::MessageIdx(0), usize::MAX);
+            let all =
+                treering_core::ports::Span::starting(treering_core::MessageIdx(0), usize::MAX);
             sample.messages(s.conversation.id, all).unwrap()
         })
         .collect();
@@ -243,11 +259,13 @@ fn bulk_insert(path: &Path, conversations: &[Vec<treering_core::Message>]) {
         for message in messages {
             let said = &message.body;
             let external = said.external_id.as_ref().map(|id| id.as_str());
-            let sql = "INSERT INTO messages (conversation, idx, role, author, at, external_id, text)
+            let sql =
+                "INSERT INTO messages (conversation, idx, role, author, at, external_id, text)
                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
             let at = said.at.as_micros();
             let role = said.role.as_str();
-            let params = params![number as i64, message.idx.0, role, said.author, at, external, said.text];
+            let params =
+                params![number as i64, message.idx.0, role, said.author, at, external, said.text];
             transaction.prepare_cached(sql).unwrap().execute(params).unwrap();
         }
         transaction.commit().unwrap();
@@ -259,21 +277,24 @@ fn open_and_list() {
     const CONVERSATIONS: usize = 1000;
     const TURNS: usize = 100;
     let folder = tempfile::tempdir().unwrap();
-    let memory = treering::open(folder.path()).unwrap();
+    let memory = treering::open_engine(folder.path()).unwrap();
     for conversation in 0..CONVERSATIONS {
         let entries = (0..TURNS)
             .flat_map(|seed| said(conversation * TURNS + seed))
             .map(|said| Entry::message(ThreadName::main(), said))
             .collect();
         let target = AppendTarget::FindOrCreate(NewConversation::default());
-        memory.append(EntryBatch { target, entries, matching: ReplayDetection::None }).unwrap();
+        memory
+            .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
+            .unwrap();
     }
     drop(memory);
     let mut times: Vec<Duration> = (0..20)
         .map(|_| {
             let start = Instant::now();
-            let memory = Arc::new(treering::open(folder.path()).unwrap());
-            let listed = memory.listed_conversations(&ConversationFilter::all(CONVERSATIONS)).unwrap();
+            let memory = Arc::new(treering::open_engine(folder.path()).unwrap());
+            let listed =
+                memory.listed_conversations(&ConversationFilter::all(CONVERSATIONS)).unwrap();
             assert_eq!(listed.len(), CONVERSATIONS);
             start.elapsed()
         })

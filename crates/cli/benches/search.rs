@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use treering::{
-    AppendTarget, Engine, Entry, EntryBatch, NewConversation, NewMessage, Options, Query, ReplayDetection,
-    Role, Sync, ThreadName,
+    AppendTarget, Engine, Entry, EntryBatch, NewConversation, NewMessage, Options, Query,
+    ReplayDetection, Role, Sync, ThreadName,
 };
 use treering_core::ports::Span;
 use treering_core::{ConversationId, ExternalId, MessageIdx, Timestamp};
@@ -18,8 +18,11 @@ use treering_testkit::generate::sentence;
 fn main() {
     println!("{:<56}{:>12}{:>12}{:>10}", "", "measured", "goal", "");
     let home = tempfile::tempdir().unwrap();
-    let memory =
-        treering::open_with(home.path(), Options { sync: Sync::Normal, ..Options::default() }).unwrap();
+    let memory = treering::open_engine_with(
+        home.path(),
+        Options { sync: Sync::Normal, ..Options::default() },
+    )
+    .unwrap();
     // Ninety-one conversations, one of them of 10,000 turns.
     let long = fill(&memory, 0, 10_000);
     let others: Vec<ConversationId> = (1..=90).map(|number| fill(&memory, number, 1_000)).collect();
@@ -30,7 +33,11 @@ fn main() {
     let before = resident();
     let start = Instant::now();
     memory.search(&query("anything", &[])).unwrap();
-    println!("{:<56}{:>12}", "  making the index of 100,000 turns", format!("{:.1?}", start.elapsed()));
+    println!(
+        "{:<56}{:>12}",
+        "  making the index of 100,000 turns",
+        format!("{:.1?}", start.elapsed())
+    );
     row("resident bytes for each item", (resident() - before) as f64 / 100_000.0, 600.0, "bytes");
     let (p50, p99) = ask(&memory, &[], 400);
     row("question of 8 words over 100,000 turns, p50", millis(p50), 2.0, "ms");
@@ -75,7 +82,8 @@ fn resident() -> u64 {
 
 fn fill(memory: &Engine, number: u64, turns: usize) -> ConversationId {
     let external_id = Some(ExternalId::new(format!("bench-{number}")).unwrap());
-    let target = AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
+    let target =
+        AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut id = None;
     for start in (0..turns).step_by(500) {
@@ -87,14 +95,20 @@ fn fill(memory: &Engine, number: u64, turns: usize) -> ConversationId {
                 Entry::message(ThreadName::main(), said)
             })
             .collect();
-        let incoming = EntryBatch { target: target.clone(), entries, matching: ReplayDetection::None };
+        let incoming =
+            EntryBatch { target: target.clone(), entries, replay_detection: ReplayDetection::None };
         id = Some(memory.append(incoming).unwrap().conversation.id);
     }
     id.unwrap()
 }
 
 fn query(text: &str, conversations: &[ConversationId]) -> Query {
-    Query { text: text.to_owned(), conversations: conversations.to_vec(), limit: 10, ..Query::default() }
+    Query {
+        text: text.to_owned(),
+        conversations: conversations.to_vec(),
+        limit: 10,
+        ..Query::default()
+    }
 }
 
 fn ask(memory: &Engine, conversations: &[ConversationId], times: usize) -> (Duration, Duration) {
@@ -118,8 +132,9 @@ fn found_after(memory: &Engine, number: u64) -> Duration {
     });
     let at = Timestamp::from_micros(1_800_000_000_000_000);
     let needle = format!("needle{number}");
-    let entries = vec![Entry::message(ThreadName::main(), NewMessage::new(Role::User, needle.clone(), at))];
-    memory.append(EntryBatch { target, entries, matching: ReplayDetection::None }).unwrap();
+    let entries =
+        vec![Entry::message(ThreadName::main(), NewMessage::new(Role::User, needle.clone(), at))];
+    memory.append(EntryBatch { target, entries, replay_detection: ReplayDetection::None }).unwrap();
     let start = Instant::now();
     let hits = memory.search(&query(&needle, &[])).unwrap().hits;
     assert_eq!(hits[0].snippet.text, needle);
@@ -129,12 +144,13 @@ fn found_after(memory: &Engine, number: u64) -> Duration {
 /// How long until a turn is found by its meaning alone: the question has none of its words.
 fn found_by_meaning(memory: &Engine, number: u64) -> Duration {
     let external_id = Some(ExternalId::new(format!("meaning-{number}")).unwrap());
-    let target = AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
+    let target =
+        AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
     let at = Timestamp::from_micros(1_800_000_000_000_000);
     let text = "The kitten slept on the couch all afternoon";
     let entries = vec![Entry::message(ThreadName::main(), NewMessage::new(Role::User, text, at))];
     let id = memory
-        .append(EntryBatch { target, entries, matching: ReplayDetection::None })
+        .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
         .unwrap()
         .conversation
         .id;

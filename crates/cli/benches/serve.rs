@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use treering::{
-    AppendTarget, Engine, Entry, EntryBatch, NewConversation, NewMessage, Query, ReplayDetection, Role,
-    ThreadName,
+    AppendTarget, Engine, Entry, EntryBatch, NewConversation, NewMessage, Query, ReplayDetection,
+    Role, ThreadName,
 };
 
 const CLIENTS: usize = 200;
 const WORDS: [&str; 12] = [
-    "harbour", "sluice", "gauge", "culvert", "lantern", "ferry", "granite", "tide", "pump", "ledger",
-    "signal", "copper",
+    "harbour", "sluice", "gauge", "culvert", "lantern", "ferry", "granite", "tide", "pump",
+    "ledger", "signal", "copper",
 ];
 
 fn main() {
@@ -56,7 +56,8 @@ fn percentile(times: &mut [Duration], share: f64) -> Duration {
 }
 
 fn sentence(number: usize) -> String {
-    let word = |place: usize| WORDS[(number * 7 + place * place * 3 + number / (place + 1)) % WORDS.len()];
+    let word =
+        |place: usize| WORDS[(number * 7 + place * place * 3 + number / (place + 1)) % WORDS.len()];
     let words: Vec<&str> = (0..24).map(word).collect();
     format!("Note {number}: {}.", words.join(" "))
 }
@@ -70,27 +71,40 @@ fn treering(home: &Path, args: &[&str]) -> Command {
 /// The same searches in this process and over MCP, turn and turn about.
 fn stdio() {
     let home = tempfile::tempdir().unwrap();
-    let memory = treering::open(home.path()).unwrap();
+    let memory = treering::open_engine(home.path()).unwrap();
     for conversation in 0..20 {
         let entries = (0..500)
             .map(|number| {
                 let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
-                let said = NewMessage::new(role, sentence(conversation * 500 + number), memory.clock().now());
+                let said = NewMessage::new(
+                    role,
+                    sentence(conversation * 500 + number),
+                    memory.clock().now(),
+                );
                 Entry::message(ThreadName::main(), said)
             })
             .collect();
         let target = AppendTarget::FindOrCreate(NewConversation::default());
-        memory.append(EntryBatch { target, entries, matching: ReplayDetection::None }).unwrap();
+        memory
+            .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
+            .unwrap();
     }
     treering(home.path(), &["work"]).stdout(Stdio::null()).status().unwrap();
 
-    let mut child =
-        treering(home.path(), &["mcp"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = treering(home.path(), &["mcp"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut to = child.stdin.take().unwrap();
     let mut from = BufReader::new(child.stdout.take().unwrap());
     let mut ask = |id: usize, method: &str, params: Value| {
-        writeln!(to, "{}", json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
-            .unwrap();
+        writeln!(
+            to,
+            "{}",
+            json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+        )
+        .unwrap();
         let mut line = String::new();
         from.read_line(&mut line).unwrap();
         assert!(line.contains("\"result\""), "{line}");
@@ -99,8 +113,11 @@ fn stdio() {
     ask(0, "initialize", client);
     let (mut inside, mut over) = (Vec::new(), Vec::new());
     for number in 1..=220 {
-        let text =
-            format!("what did we note about the {} {}", WORDS[number % 12], WORDS[(number / 12 + 5) % 12]);
+        let text = format!(
+            "what did we note about the {} {}",
+            WORDS[number % 12],
+            WORDS[(number / 12 + 5) % 12]
+        );
         let start = Instant::now();
         search(&memory, &text);
         inside.push(start.elapsed());
@@ -117,7 +134,11 @@ fn stdio() {
         "search over 10,000 messages in this process, p50",
         format!("{:.2} ms", millis(inside))
     );
-    println!("  {:<54}{:>12}", "the same over MCP on standard input, p50", format!("{:.2} ms", millis(over)));
+    println!(
+        "  {:<54}{:>12}",
+        "the same over MCP on standard input, p50",
+        format!("{:.2} ms", millis(over))
+    );
     row("what MCP adds", millis(over) - millis(inside), 2.0, "ms");
 }
 
@@ -136,14 +157,23 @@ struct Seen {
 
 /// Starts the service; returns it with its address.
 fn serve(home: &Path) -> (Child, String) {
-    let args = ["--json", "--set", "serve.requests_per_second=1000000", "serve", "--address", "127.0.0.1:0"];
-    let mut server = treering(home, &args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let args = [
+        "--json",
+        "--set",
+        "serve.requests_per_second=1000000",
+        "serve",
+        "--address",
+        "127.0.0.1:0",
+    ];
+    let mut server =
+        treering(home, &args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut text = String::new();
     let mut out = BufReader::new(server.stdout.take().unwrap());
     while !text.ends_with("}\n") {
         assert!(out.read_line(&mut text).unwrap() > 0, "the server did not start");
     }
-    let address = serde_json::from_str::<Value>(&text).unwrap()["address"].as_str().unwrap().to_owned();
+    let address =
+        serde_json::from_str::<Value>(&text).unwrap()["address"].as_str().unwrap().to_owned();
     (server, address)
 }
 
@@ -154,7 +184,8 @@ fn stop(mut server: Child) {
 
 /// A number that the system tells of a process.
 fn of_process(server: &Child, name: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap_or_default();
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
     line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
 }
@@ -166,7 +197,8 @@ fn tenants(number: u64) {
     let home = tempfile::tempdir().unwrap();
     let secrets = write_tokens(home.path(), number);
     let (server, address) = serve(home.path());
-    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let agent: ureq::Agent =
+        ureq::Agent::config_builder().http_status_as_error(false).build().into();
     let post = |path: &str, secret: &str, body: &Value| {
         let request = ureq::http::Request::post(format!("{address}{path}"))
             .header("content-type", "application/json")
@@ -186,7 +218,8 @@ fn tenants(number: u64) {
             let turn = |turn: usize| json!({ "type": "turn", "user": sentence(place * 5 + turn), "assistant": sentence(place + turn * 31) });
             let entries: Vec<Value> = (0..5).map(turn).collect();
             post("/v1/append", secret, &json!({ "key": "talk", "entries": entries }));
-            let found = post("/v1/search", secret, &json!({ "query": sentence(place * 5), "limit": 1 }));
+            let found =
+                post("/v1/search", secret, &json!({ "query": sentence(place * 5), "limit": 1 }));
             assert!(found.contains(&format!("Note {}:", place * 5)), "{found}");
             most = of_process(&server, "Threads:").max(most);
         }
@@ -196,15 +229,26 @@ fn tenants(number: u64) {
     let few = threads_of(&mut (0..secrets.len()).map(|place| place % 10));
     let start = Instant::now();
     let many = threads_of(&mut (0..secrets.len()));
-    println!("  {number} tenants, one after the other, took {:.1} s", start.elapsed().as_secs_f64());
-    row(&format!("threads more than with ten tenants ({few})"), many.saturating_sub(few) as f64, 0.0, "");
+    println!(
+        "  {number} tenants, one after the other, took {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
+    row(
+        &format!("threads more than with ten tenants ({few})"),
+        many.saturating_sub(few) as f64,
+        0.0,
+        "",
+    );
     row("resident memory", of_process(&server, "VmRSS:") as f64 / 1024.0, MEMORY, "MiB");
     stop(server);
 }
 
 /// Writes the file of tokens for so many tenants, as `treering token create` would; returns their secrets.
 fn write_tokens(home: &Path, number: u64) -> Vec<String> {
-    treering(home, &["token", "create", "--scopes", "read,write"]).stdout(Stdio::null()).status().unwrap();
+    treering(home, &["token", "create", "--scopes", "read,write"])
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
     let path = home.join("tokens.json");
     let mut book: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     let sample = book["tokens"][0].clone();
@@ -250,16 +294,17 @@ fn clients(lasting: Duration) {
 
 /// One client: appends to its conversation and searches, one after the other.
 fn work(address: &str, number: usize, stop: &AtomicBool, stored: &AtomicU64) -> Seen {
-    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let agent: ureq::Agent =
+        ureq::Agent::config_builder().http_status_as_error(false).build().into();
     let post = |path: &str, body: &Value| {
         let start = Instant::now();
         let request = ureq::http::Request::post(format!("{address}{path}"))
             .header("content-type", "application/json")
             .body(body.to_string())
             .unwrap();
-        let ok = agent
-            .run(request)
-            .is_ok_and(|mut response| response.status() == 200 && response.body_mut().read_to_vec().is_ok());
+        let ok = agent.run(request).is_ok_and(|mut response| {
+            response.status() == 200 && response.body_mut().read_to_vec().is_ok()
+        });
         (ok, start.elapsed())
     };
     // Making the client and its connection is not what is measured.
@@ -295,9 +340,15 @@ fn watch(server: &Child, lasting: Duration) -> Vec<u64> {
 fn report(home: &Path, all: &mut Seen, sizes: &[u64], stored: u64, lasting: Duration) {
     let each = |count: usize| count as f64 / lasting.as_secs_f64();
     let (appends, searches) = (each(all.appends.len()), each(all.searches.len()));
-    println!("  {CLIENTS} clients for {lasting:?}: {appends:.0} appends and {searches:.0} searches a second");
+    println!(
+        "  {CLIENTS} clients for {lasting:?}: {appends:.0} appends and {searches:.0} searches a second"
+    );
     row("append, p99", millis(percentile(&mut all.appends, 0.99)), 100.0, "ms");
-    println!("  {:<54}{:>12}", "append, p50", format!("{:.2} ms", millis(percentile(&mut all.appends, 0.5))));
+    println!(
+        "  {:<54}{:>12}",
+        "append, p50",
+        format!("{:.2} ms", millis(percentile(&mut all.appends, 0.5)))
+    );
     println!(
         "  {:<54}{:>12}",
         "search, p50",
@@ -310,7 +361,8 @@ fn report(home: &Path, all: &mut Seen, sizes: &[u64], stored: u64, lasting: Dura
     let lost = 2 * stored as i64 - verified["messages"].as_i64().unwrap();
     row("messages that were acknowledged and are not there", lost.abs() as f64, 0.0, "");
     // After a third the caches are full; what is added then is what was stored.
-    let (warm, end) = (sizes[sizes.len() / 3] as f64 / 1024.0, sizes[sizes.len() - 1] as f64 / 1024.0);
+    let (warm, end) =
+        (sizes[sizes.len() / 3] as f64 / 1024.0, sizes[sizes.len() - 1] as f64 / 1024.0);
     println!(
         "  resident memory: {warm:.0} MiB after a third of the time, {end:.0} MiB at the end; {stored} turns stored"
     );

@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use treering::{
-    AppendTarget, Engine, Entry, EntryBatch, JobScope, NewConversation, NewMessage, Options, ReplayDetection,
-    Role, Sync, ThreadName, Worker,
+    AppendTarget, Engine, Entry, EntryBatch, JobScope, NewConversation, NewMessage, Options,
+    ReplayDetection, Role, Sync, ThreadName, Worker,
 };
 use treering_core::ports::JobFilter;
 use treering_core::{ConversationId, ExternalId, Timestamp};
@@ -47,7 +47,7 @@ fn incoming(texts: &[(Role, String)], from: usize, count: usize) -> EntryBatch {
         Entry::message(ThreadName::main(), NewMessage::new(*role, text.clone(), at))
     };
     let entries = (from..from + count).map(entry).collect();
-    EntryBatch { target: target(), entries, matching: ReplayDetection::None }
+    EntryBatch { target: target(), entries, replay_detection: ReplayDetection::None }
 }
 
 /// Lets a conversation grow to a length, a portion at a time.
@@ -67,7 +67,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 fn open(home: &std::path::Path) -> Engine {
-    treering::open_with(home, Options { sync: Sync::Normal, ..Options::default() }).unwrap()
+    treering::open_engine_with(home, Options { sync: Sync::Normal, ..Options::default() }).unwrap()
 }
 
 /// What it costs to plan one more message: everything that is read and decided, nothing written.
@@ -93,7 +93,11 @@ fn planning(texts: &[(Role, String)]) {
         let ratio = p50.as_secs_f64() / base.as_secs_f64();
         let missed = if ratio > 1.5 { "  MISSED" } else { "" };
         let what = format!("  in a conversation of {goal} messages");
-        println!("{what:<44}{:>9.1} µs{ratio:>10.2}{:>10}{missed}", p50.as_secs_f64() * 1e6, "≤ 1.5");
+        println!(
+            "{what:<44}{:>9.1} µs{ratio:>10.2}{:>10}{missed}",
+            p50.as_secs_f64() * 1e6,
+            "≤ 1.5"
+        );
     }
 }
 
@@ -104,7 +108,8 @@ fn building(texts: &[(Role, String)]) {
     let memory = open(home.path());
     let id = grow(&memory, texts, 0, LENGTH);
     let start = Instant::now();
-    let worked = Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
+    let worked =
+        Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
     let took = start.elapsed();
     assert!(memory.jobs(&JobFilter::of(id)).unwrap().is_empty());
     let tree = memory.tree_stats(Some(id)).unwrap();
@@ -114,7 +119,12 @@ fn building(texts: &[(Role, String)]) {
         "\n{:<44}{:>12}{:>10}{:>10}",
         "growing the tree over 100,000 messages", "messages/s", "nodes", "goal"
     );
-    println!("  {:<42}{speed:>12.0}{:>10}{:>10}{missed}", format!("in {took:.1?}"), worked.done, "≥ 2,000");
+    println!(
+        "  {:<42}{speed:>12.0}{:>10}{:>10}{missed}",
+        format!("in {took:.1?}"),
+        worked.done,
+        "≥ 2,000"
+    );
     for level in &tree.levels {
         let mean = level.took_ms as f64 / f64::from(level.nodes.max(1));
         println!(

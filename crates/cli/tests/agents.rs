@@ -100,17 +100,19 @@ impl UserHome {
 }
 
 /// A person who has settings of their own everywhere, with comments.
-fn settled() -> UserHome {
+fn with_existing_settings() -> UserHome {
     let person = UserHome::new();
-    let servers =
-        "{\n  // mine\n  \"mcpServers\": { \"other\": { \"command\": \"x\" } },\n  \"theme\": \"dark\"\n}\n";
+    let servers = "{\n  // mine\n  \"mcpServers\": { \"other\": { \"command\": \"x\" } },\n  \"theme\": \"dark\"\n}\n";
     for path in [".claude.json", ".cursor/mcp.json", ".config/Claude/claude_desktop_config.json"] {
         person.put(path, servers);
     }
     let beep = "{\n  \"hooks\": {\n    \"Stop\": [{ \"hooks\": [{ \"type\": \"command\", \"command\": \"beep\" }] }]\n  }\n}\n";
     person.put(".claude/settings.json", beep);
     person.put(".codex/hooks.json", beep);
-    person.put(".codex/config.toml", "# mine\nmodel = \"o5\"\n\n[mcp_servers.other]\ncommand = \"x\"\n");
+    person.put(
+        ".codex/config.toml",
+        "# mine\nmodel = \"o5\"\n\n[mcp_servers.other]\ncommand = \"x\"\n",
+    );
     person.put(
         ".cursor/hooks.json",
         "{ \"version\": 1, \"hooks\": { \"stop\": [{ \"command\": \"beep\" }] } }",
@@ -121,7 +123,7 @@ fn settled() -> UserHome {
 
 #[test]
 fn what_is_put_in_is_taken_out_to_the_letter() {
-    for person in [UserHome::new(), settled()] {
+    for person in [UserHome::new(), with_existing_settings()] {
         let before = person.files();
         for agent in AGENTS {
             person.ok(&["install", agent, "--yes"]);
@@ -138,7 +140,8 @@ fn what_is_put_in_is_taken_out_to_the_letter() {
         }
         assert_ne!(person.files(), before);
         let plugin = person.read(".config/opencode/plugins/treering.js");
-        let command = json!([env!("CARGO_BIN_EXE_treering"), "--home", person.memory(), "hook", "opencode"]);
+        let command =
+            json!([env!("CARGO_BIN_EXE_treering"), "--home", person.memory(), "hook", "opencode"]);
         assert!(plugin.contains(&command.to_string()), "{plugin}");
         for agent in AGENTS {
             person.ok(&["uninstall", agent, "--yes"]);
@@ -149,7 +152,7 @@ fn what_is_put_in_is_taken_out_to_the_letter() {
 
 #[test]
 fn what_others_changed_meanwhile_stays() {
-    let person = settled();
+    let person = with_existing_settings();
     person.ok(&["install", "claude-code", "--yes"]);
     person.ok(&["install", "codex", "--yes"]);
     let backup = person.read(".claude/settings.json.treering.bak");
@@ -159,7 +162,8 @@ fn what_others_changed_meanwhile_stays() {
         assert!(settings.contains(event), "{settings}");
     }
     person.put(".claude/settings.json", &settings.replace("beep", "boop"));
-    let toml = format!("{}\n[mcp_servers.third]\ncommand = \"z\"\n", person.read(".codex/config.toml"));
+    let toml =
+        format!("{}\n[mcp_servers.third]\ncommand = \"z\"\n", person.read(".codex/config.toml"));
     person.put(".codex/config.toml", &toml);
     person.ok(&["uninstall", "claude-code", "--yes"]);
     person.ok(&["uninstall", "codex", "--yes"]);
@@ -169,7 +173,10 @@ fn what_others_changed_meanwhile_stays() {
         json!({ "hooks": { "Stop": [{ "hooks": [{ "type": "command", "command": "boop" }] }] } })
     );
     let toml = person.read(".codex/config.toml");
-    assert!(toml.contains("# mine") && toml.contains("third") && !toml.contains("treering"), "{toml}");
+    assert!(
+        toml.contains("# mine") && toml.contains("third") && !toml.contains("treering"),
+        "{toml}"
+    );
 }
 
 #[test]
@@ -177,10 +184,11 @@ fn a_program_at_another_place_takes_out_to_the_letter_too() {
     let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let moved = elsewhere.path().join("treering");
     fs::hard_link(env!("CARGO_BIN_EXE_treering"), &moved).unwrap();
-    for person in [UserHome::new(), settled()] {
+    for person in [UserHome::new(), with_existing_settings()] {
         let before = person.files();
         for agent in AGENTS {
-            let installed = person.command_of(&moved, &["install", agent, "--yes"]).output().unwrap();
+            let installed =
+                person.command_of(&moved, &["install", agent, "--yes"]).output().unwrap();
             assert!(installed.status.success(), "{agent}");
             person.ok(&["uninstall", agent, "--yes"]);
         }
@@ -228,8 +236,9 @@ fn the_backup_is_of_the_state_that_treering_came_to() {
 #[test]
 fn nobody_gets_rights_to_what_is_kept() {
     use std::os::unix::fs::PermissionsExt as _;
-    let person = settled();
-    let mode = |path: &str| fs::metadata(person.home().join(path)).unwrap().permissions().mode() & 0o777;
+    let person = with_existing_settings();
+    let mode =
+        |path: &str| fs::metadata(person.home().join(path)).unwrap().permissions().mode() & 0o777;
     for (settings, rights) in [(".claude/settings.json", 0o600), (".claude.json", 0o664)] {
         let path = person.home().join(settings);
         fs::set_permissions(&path, fs::Permissions::from_mode(rights)).unwrap();
@@ -237,7 +246,10 @@ fn nobody_gets_rights_to_what_is_kept() {
     // A process that was cut off left this.
     person.put(".claude/settings.json.treering.new", "half");
     person.ok(&["install", "claude-code", "--yes"]);
-    assert_eq!((mode(".claude/settings.json"), mode(".claude/settings.json.treering.bak")), (0o600, 0o600));
+    assert_eq!(
+        (mode(".claude/settings.json"), mode(".claude/settings.json.treering.bak")),
+        (0o600, 0o600)
+    );
     assert_eq!((mode(".claude.json"), mode(".claude.json.treering.bak")), (0o664, 0o664));
     person.ok(&["uninstall", "claude-code", "--yes"]);
     assert_eq!((mode(".claude/settings.json"), mode(".claude.json")), (0o600, 0o664));
@@ -245,7 +257,7 @@ fn nobody_gets_rights_to_what_is_kept() {
 
 #[test]
 fn folders_that_are_named_are_heeded() {
-    let person = settled();
+    let person = with_existing_settings();
     let before = person.files();
     for (agent, variable, files) in [
         ("claude-code", "CLAUDE_CONFIG_DIR", [".claude.json", "settings.json"]),
@@ -255,7 +267,10 @@ fn folders_that_are_named_are_heeded() {
         let named = tempfile::tempdir().unwrap();
         let run = |verb| {
             let mut command = person.command(&[verb, agent, "--yes"]);
-            assert!(command.env(variable, named.path()).output().unwrap().status.success(), "{agent}");
+            assert!(
+                command.env(variable, named.path()).output().unwrap().status.success(),
+                "{agent}"
+            );
         };
         run("install");
         for file in files {
@@ -270,14 +285,16 @@ fn folders_that_are_named_are_heeded() {
 
 #[test]
 fn who_installs_for_codex_hears_that_hooks_wait_for_trust() {
-    let person = settled();
+    let person = with_existing_settings();
     let noted = |args: &[&str]| String::from_utf8(person.run(args).stderr).unwrap();
     assert!(noted(&["install", "codex", "--yes"]).contains("/hooks"));
     assert!(!noted(&["uninstall", "codex", "--yes"]).contains("/hooks"));
     assert!(!noted(&["install", "claude-code", "--yes"]).contains("/hooks"));
     person.ok(&["install", "codex", "--yes"]);
     let hooks: Value = serde_json::from_str(&person.read(".codex/hooks.json")).unwrap();
-    for (event, seconds) in [("UserPromptSubmit", 30), ("Stop", 30), ("PreCompact", 30), ("SessionEnd", 3)] {
+    for (event, seconds) in
+        [("UserPromptSubmit", 30), ("Stop", 30), ("PreCompact", 30), ("SessionEnd", 3)]
+    {
         let ours = hooks["hooks"][event].as_array().unwrap().last().unwrap();
         assert_eq!(ours["hooks"][0]["timeout"], seconds, "{hooks}");
     }
@@ -285,16 +302,20 @@ fn who_installs_for_codex_hears_that_hooks_wait_for_trust() {
 
 #[test]
 fn nothing_is_changed_unasked() {
-    let person = settled();
+    let person = with_existing_settings();
     let before = person.files();
     let shown = person.run(&["install", "claude-code", "--dry-run"]);
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(
-        shown.contains("settings.json") && shown.contains("+") && shown.contains("hook claude-code"),
+        shown.contains("settings.json")
+            && shown.contains("+")
+            && shown.contains("hook claude-code"),
         "{shown}"
     );
     let refused = person.run(&["install", "claude-code"]);
-    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("--yes"));
+    assert!(
+        !refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("--yes")
+    );
     person.put(".cursor/mcp.json", "{ broken");
     let broken = person.run(&["install", "cursor", "--yes"]);
     assert!(String::from_utf8_lossy(&broken.stderr).contains("mcp.json: it is not JSON"));
@@ -304,7 +325,8 @@ fn nothing_is_changed_unasked() {
 
 fn transcript(agent: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/import").join(agent);
-    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files[0].clone()
 }
@@ -347,8 +369,11 @@ fn what_cannot_be_stored_waits_and_is_stored_once() {
     let person = UserHome::new();
     fs::create_dir_all(person.memory()).unwrap();
     let store = person.memory().join("treering.db");
-    fs::write(&store, "this is no store, and long enough to be seen as one that is damaged".repeat(20))
-        .unwrap();
+    fs::write(
+        &store,
+        "this is no store, and long enough to be seen as one that is damaged".repeat(20),
+    )
+    .unwrap();
     let claude = json!({ "transcript_path": transcript("claude-code") }).to_string();
     let cursor = |name: &str, text: &str| {
         json!({ "hook_event_name": name, "conversation_id": "c1", "generation_id": "g1", "workspace_roots": ["/w"],
@@ -363,7 +388,9 @@ fn what_cannot_be_stored_waits_and_is_stored_once() {
     assert_eq!(person.spool(), 3, "a transcript once, however often");
     #[cfg(unix)]
     for entry in fs::read_dir(person.memory().join("spool")).unwrap() {
-        let mode = std::os::unix::fs::PermissionsExt::mode(&entry.unwrap().metadata().unwrap().permissions());
+        let mode = std::os::unix::fs::PermissionsExt::mode(
+            &entry.unwrap().metadata().unwrap().permissions(),
+        );
         assert_eq!(mode & 0o777, 0o600, "as private as the store");
     }
 
@@ -375,7 +402,11 @@ fn what_cannot_be_stored_waits_and_is_stored_once() {
     let before = person.ok(&["stats"])["messages"].clone();
     person.hook("claude-code", &claude);
     person.hook("cursor", &cursor("beforeSubmitPrompt", "Which port?"));
-    assert_eq!(person.ok(&["stats"])["messages"], before, "replayed and captured again, it is there once");
+    assert_eq!(
+        person.ok(&["stats"])["messages"],
+        before,
+        "replayed and captured again, it is there once"
+    );
     assert_eq!(person.ok(&["verify"])["clean"], true);
 }
 
@@ -390,7 +421,8 @@ fn what_waits_is_stored_for_its_own_tenant() {
     };
     let said = |options: &[&str]| -> Vec<String> {
         let sessions = person.ok(&[options, &["sessions"]].concat());
-        let slugs = sessions.as_array().unwrap().iter().map(|it| it["slug"].as_str().unwrap().to_owned());
+        let slugs =
+            sessions.as_array().unwrap().iter().map(|it| it["slug"].as_str().unwrap().to_owned());
         let mut slugs: Vec<String> = slugs.collect();
         slugs.sort();
         slugs
@@ -398,8 +430,10 @@ fn what_waits_is_stored_for_its_own_tenant() {
     person.put("memory/treering.db", &"no store".repeat(200));
     person.hook("cursor", &prompt("mine"));
     // As a program that knew no tenants in the spool left it.
-    let spooled: Vec<PathBuf> =
-        fs::read_dir(person.memory().join("spool")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let spooled: Vec<PathBuf> = fs::read_dir(person.memory().join("spool"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     assert!(spooled.len() == 1 && spooled[0].is_file(), "{spooled:?}");
     for tenant in ["ana", "..", "bob"] {
         person.hook_with(
@@ -445,10 +479,19 @@ fn turns_of_cursor_are_captured_with_their_tools() {
     let stats = person.ok(&["stats"]);
     assert_eq!((&stats["messages"], &stats["tool_calls"]), (&json!(2), &json!(2)));
     let steps = person.ok(&["show", "which-port"])["turns"][0]["steps"].clone();
-    let calls: Vec<&Value> = steps.as_array().unwrap().iter().filter(|it| !it["args"].is_null()).collect();
-    assert_eq!((&calls[0]["name"], &calls[0]["success"]), (&json!("Shell"), &json!(true)), "{steps}");
+    let calls: Vec<&Value> =
+        steps.as_array().unwrap().iter().filter(|it| !it["args"].is_null()).collect();
+    assert_eq!(
+        (&calls[0]["name"], &calls[0]["success"]),
+        (&json!("Shell"), &json!(true)),
+        "{steps}"
+    );
     assert!(calls[0]["result"].as_str().unwrap().contains("port = 7410"), "{steps}");
-    assert_eq!((&calls[0]["duration_ms"], &calls[1]["duration_ms"]), (&json!(12), &json!(3)), "{steps}");
+    assert_eq!(
+        (&calls[0]["duration_ms"], &calls[1]["duration_ms"]),
+        (&json!(12), &json!(3)),
+        "{steps}"
+    );
     assert_eq!(
         (&calls[1]["result"], &calls[1]["success"]),
         (&json!("no such file"), &json!(false)),
@@ -458,7 +501,10 @@ fn turns_of_cursor_are_captured_with_their_tools() {
     person.ok(&["install", "cursor", "--yes"]);
     let hooks: Value = serde_json::from_str(&person.read(".cursor/hooks.json")).unwrap();
     for event in ["beforeSubmitPrompt", "afterAgentResponse", "postToolUse", "postToolUseFailure"] {
-        assert!(hooks["hooks"][event][0]["command"].as_str().unwrap().ends_with("hook cursor"), "{hooks}");
+        assert!(
+            hooks["hooks"][event][0]["command"].as_str().unwrap().ends_with("hook cursor"),
+            "{hooks}"
+        );
     }
 }
 
@@ -541,5 +587,6 @@ fn a_hook_never_stands_in_the_way() {
         person.hook(agent, "{}");
     }
     person.put("memory", "a file where the folder should be");
-    person.hook("claude-code", &json!({ "transcript_path": transcript("claude-code") }).to_string());
+    person
+        .hook("claude-code", &json!({ "transcript_path": transcript("claude-code") }).to_string());
 }

@@ -48,9 +48,15 @@ fn with_model(server: &FaultServer) -> Home {
 
 fn told(home: &Home) -> Vec<(String, String)> {
     let shown = home.json(&["show"]);
-    let steps = shown["turns"].as_array().unwrap().iter().flat_map(|turn| turn["steps"].as_array().unwrap());
+    let steps = shown["turns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|turn| turn["steps"].as_array().unwrap());
     steps
-        .map(|step| (step["role"].as_str().unwrap().to_owned(), step["text"].as_str().unwrap().to_owned()))
+        .map(|step| {
+            (step["role"].as_str().unwrap().to_owned(), step["text"].as_str().unwrap().to_owned())
+        })
         .collect()
 }
 
@@ -66,7 +72,10 @@ fn without_a_model_it_says_how_to_set_one() {
         &["no model is configured", "chat.model", "ollama/", "docs/models.md"],
     );
     assert_eq!(home.json(&["sessions"]), json!([]), "nothing was begun");
-    home.refuses(&["--set", "chat.model=parrot", "chat"], &["chat.model", "PROVIDER/MODEL", "ollama"]);
+    home.refuses(
+        &["--set", "chat.model=parrot", "chat"],
+        &["chat.model", "PROVIDER/MODEL", "ollama"],
+    );
 }
 
 #[test]
@@ -77,7 +86,11 @@ fn what_is_said_is_answered_stored_and_remembered() {
     ]);
     let home = with_model(&server);
     let secret = "Which port does staging use? My key is AKIAIOSFODNN7EXAMPLE.";
-    assert_eq!(home.ok(&["chat", "--say", secret]), "On 7410[2J.\n", "no escape sequence gets through");
+    assert_eq!(
+        home.ok(&["chat", "--say", secret]),
+        "On 7410[2J.\n",
+        "no escape sequence gets through"
+    );
     let answer = home.json(&["chat", "--last", "--say", "Since when is that port in use?"]);
     assert_eq!(
         (&answer["text"], &answer["question"], &answer["answer"]),
@@ -95,9 +108,15 @@ fn what_is_said_is_answered_stored_and_remembered() {
     );
     let asked: Vec<Value> =
         server.asked().iter().map(|asked| serde_json::from_str(&asked.body).unwrap()).collect();
-    assert_eq!((&asked[0]["stream"], &asked[0]["messages"][0]["role"]), (&json!(true), &json!("system")));
+    assert_eq!(
+        (&asked[0]["stream"], &asked[0]["messages"][0]["role"]),
+        (&json!(true), &json!("system"))
+    );
     let second = asked[1]["messages"].as_array().unwrap();
-    assert!(second[1]["content"].as_str().unwrap().starts_with("Which port does staging use?"), "{second:?}");
+    assert!(
+        second[1]["content"].as_str().unwrap().starts_with("Which port does staging use?"),
+        "{second:?}"
+    );
     let last = second.last().unwrap()["content"].as_str().unwrap();
     assert!(last.ends_with("Since when is that port in use?"), "{last}");
     assert!(
@@ -113,7 +132,7 @@ fn an_answer_that_breaks_off_is_kept_and_said_to_be() {
     let cut = half.split_inclusive("\n\n").take(2).collect::<String>();
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
     let server = FaultServer::start([
-        ScriptedResponse::Cut(format!("{head}{cut}")),
+        ScriptedResponse::Truncate(format!("{head}{cut}")),
         ScriptedResponse::refuse(401, "no such key"),
     ]);
     let home = with_model(&server);
@@ -121,7 +140,10 @@ fn an_answer_that_breaks_off_is_kept_and_said_to_be() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("what was said is stored"), "{said}");
-    assert_eq!(told(&home), pairs(&[("user", "How high is the sill?"), ("assistant", "The sill is 13")]));
+    assert_eq!(
+        told(&home),
+        pairs(&[("user", "How high is the sill?"), ("assistant", "The sill is 13")])
+    );
     home.refuses(&["chat", "--last", "--say", "And now?"], &["401", "what was said is stored"]);
     assert_eq!(told(&home).last().unwrap().1, "And now?");
 }

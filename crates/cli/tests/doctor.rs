@@ -68,8 +68,10 @@ fn check<'a>(found: &'a Value, what: &str) -> &'a Value {
 
 /// An answer with these words; so many tokens were read and written.
 fn answer(words: &str) -> ScriptedResponse {
-    ScriptedResponse::json(&json!({"choices": [{"message": {"content": words}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 1000, "completion_tokens": 100}}))
+    ScriptedResponse::json(
+        &json!({"choices": [{"message": {"content": words}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 1000, "completion_tokens": 100}}),
+    )
 }
 
 fn summary(overview: &str) -> ScriptedResponse {
@@ -85,7 +87,9 @@ fn a_sound_home_passes_and_says_what_it_found() {
     assert!(healthy, "{found}");
     assert!(check(&found, "store")["found"].as_str().unwrap().contains("none yet"), "{found}");
     assert!(!home.path().join("treering.db").exists(), "nothing is made");
-    assert!(check(&found, "summaries")["found"].as_str().unwrap().contains("compatible/m-1 answers"));
+    assert!(
+        check(&found, "summaries")["found"].as_str().unwrap().contains("compatible/m-1 answers")
+    );
     assert_eq!(server.asked().len(), 1);
     home.say();
     let (healthy, found) = home.doctor(&[]);
@@ -141,7 +145,8 @@ fn a_quota_holds_for_all_processes_of_a_home() {
         doctors.into_iter().map(|doctor| doctor.join().unwrap()).collect()
     });
     let with = |words: &str| {
-        let says = |found: &&Value| check(found, "summaries")["found"].as_str().unwrap().contains(words);
+        let says =
+            |found: &&Value| check(found, "summaries")["found"].as_str().unwrap().contains(words);
         found.iter().filter(says).count()
     };
     assert_eq!(
@@ -158,7 +163,8 @@ fn a_quota_holds_for_all_processes_of_a_home() {
 
 #[test]
 fn what_is_broken_is_named_with_what_to_do() {
-    let server = FaultServer::start([ScriptedResponse::refuse(401, r#"{"error": {"message": "bad key"}}"#)]);
+    let server =
+        FaultServer::start([ScriptedResponse::refuse(401, r#"{"error": {"message": "bad key"}}"#)]);
     let home = ProviderHome::new(&server, "[embed]\nmodel = \"compatible/e-1\"\n");
     let (healthy, found) = home.doctor(&[]);
     assert!(!healthy && found["healthy"] == false);
@@ -166,11 +172,18 @@ fn what_is_broken_is_named_with_what_to_do() {
         let check = check(&found, what);
         assert_eq!(check["state"], "broken", "{found}");
         assert!(check["found"].as_str().unwrap().contains("bad key"), "{found}");
-        assert!(check["fix"].as_str().unwrap().contains("providers.compatible.base_url"), "{found}");
+        assert!(
+            check["fix"].as_str().unwrap().contains("providers.compatible.base_url"),
+            "{found}"
+        );
     }
-    std::fs::write(home.path().join("treering.toml"), "[summarize]\nprovider = \"oracle\"").unwrap();
+    std::fs::write(home.path().join("treering.toml"), "[summarize]\nprovider = \"oracle\"")
+        .unwrap();
     let (healthy, found) = home.doctor(&[]);
-    assert!(!healthy && check(&found, "settings")["found"].as_str().unwrap().contains("oracle"), "{found}");
+    assert!(
+        !healthy && check(&found, "settings")["found"].as_str().unwrap().contains("oracle"),
+        "{found}"
+    );
     std::fs::remove_file(home.path().join("treering.toml")).unwrap();
     std::fs::write(
         home.path().join("treering.db"),
@@ -203,7 +216,8 @@ fn spend_stand_ins_and_inventions_are_shown() {
         .filter(|id| !id.is_empty())
         .collect();
     let nodes: Vec<Value> = ids.iter().map(|id| home.json(&["show", id])).collect();
-    let by = |name: &str| nodes.iter().filter(|node| node["generated_by"] == name).collect::<Vec<_>>();
+    let by =
+        |name: &str| nodes.iter().filter(|node| node["generated_by"] == name).collect::<Vec<_>>();
     let written = by("compatible/m-1");
     assert_eq!((written.len(), &written[0]["invented"]), (1, &json!(["Bertrand"])), "{nodes:#?}");
     let page = home.ok(&["show", written[0]["id"].as_str().unwrap()]);
@@ -217,7 +231,12 @@ fn spend_stand_ins_and_inventions_are_shown() {
         (&json!(1), &json!(1000), &json!(100))
     );
     assert_eq!((&spent["dollars"], &spent["calls_of_unknown_price"]), (&json!(0.002), &json!(0)));
-    assert!(status["spend"]["cap_reached"].as_str().unwrap().contains("1000 tokens for this conversation"));
+    assert!(
+        status["spend"]["cap_reached"]
+            .as_str()
+            .unwrap()
+            .contains("1000 tokens for this conversation")
+    );
     assert!(status["stand_ins"].as_u64().unwrap() >= 1, "{status}");
     let words = home.ok(&["status", "gauge"]);
     for word in ["by a stand-in", "$0.002", "cap of 1000 tokens", "treering update"] {
@@ -235,7 +254,8 @@ fn spend_stand_ins_and_inventions_are_shown() {
 
 #[test]
 fn eval_follows_the_settings_of_providers() {
-    let server = FaultServer::start([ScriptedResponse::refuse(401, r#"{"error": {"message": "bad key"}}"#)]);
+    let server =
+        FaultServer::start([ScriptedResponse::refuse(401, r#"{"error": {"message": "bad key"}}"#)]);
     let home = ProviderHome::new(&server, "[embed]\nmodel = \"compatible/e-1\"\n");
     let haystack = json!({"conversation": {"speaker_a": "Ana", "speaker_b": "Bob", "session_1_date_time": "1:56 pm on 8 May, 2023",
         "session_1": [{"speaker": "Ana", "dia_id": "D1:1", "text": "The gauge of Kerzavel is on port 7410."},
@@ -257,13 +277,22 @@ fn a_proxy_stands_between() {
     let through = |home: &ProviderHome| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_treering"));
         command.env_clear().env("TREERING_HOME", home.path()).env("HTTP_PROXY", proxy.url());
-        command.args(["--json", "doctor"]).current_dir(home.path()).stdin(Stdio::null()).output().unwrap()
+        command
+            .args(["--json", "doctor"])
+            .current_dir(home.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
     };
     through(&home);
-    assert!(proxy.asked().iter().all(|asked| asked.path.starts_with('/')), "loopback is reached directly");
+    assert!(
+        proxy.asked().iter().all(|asked| asked.path.starts_with('/')),
+        "loopback is reached directly"
+    );
     let direct = proxy.asked().len();
     let file = home.path().join("treering.toml");
-    let elsewhere = std::fs::read_to_string(&file).unwrap().replace(proxy.url(), "http://models.invalid/v1");
+    let elsewhere =
+        std::fs::read_to_string(&file).unwrap().replace(proxy.url(), "http://models.invalid/v1");
     std::fs::write(&file, elsewhere).unwrap();
     through(&home);
     let asked = proxy.asked();
@@ -280,14 +309,18 @@ fn a_broken_prompt_stops_no_capture() {
     std::fs::write(home.path().join("prompts/detailed.md"), " ").unwrap();
     let (well, found) = home.doctor(&[]);
     assert!(
-        !well && check(&found, "prompts")["found"].as_str().unwrap().contains("detailed.md is empty"),
+        !well
+            && check(&found, "prompts")["found"].as_str().unwrap().contains("detailed.md is empty"),
         "{found}"
     );
     home.say();
     assert_eq!(home.json(&["stats"])["messages"], 2);
     home.ok(&["work"]);
     let logged = home.ok(&["logs"]);
-    assert!(logged.contains("extractive for compatible/m-1") && logged.contains("is empty"), "{logged}");
+    assert!(
+        logged.contains("extractive for compatible/m-1") && logged.contains("is empty"),
+        "{logged}"
+    );
     std::fs::write(home.path().join("prompts/detailed.md"), "Tell it briefly.").unwrap();
     assert_eq!(check(&home.doctor(&[]).1, "prompts")["state"], "fine");
 }

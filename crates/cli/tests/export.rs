@@ -10,8 +10,8 @@ use home::Home;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use treering::{
-    AppendTarget, Engine, Entry, EntryBatch, EntryKind, ForkPoint, NewConversation, NewMessage, NewToolCall,
-    ReplayDetection, Role, ThreadName, Timestamp, ToolResult,
+    AppendTarget, Engine, Entry, EntryBatch, EntryKind, ForkPoint, NewConversation, NewMessage,
+    NewToolCall, ReplayDetection, Role, ThreadName, Timestamp, ToolResult,
 };
 use treering_core::ports::{ConversationFilter, Span};
 use treering_core::{ConversationState, ExternalId, Json, MessageIdx, TitleSource, TurnNo};
@@ -34,11 +34,19 @@ struct Made {
 
 fn made() -> impl Strategy<Value = Made> {
     let state = prop::sample::select(ConversationState::ALL.to_vec());
-    let policies = vec![vec![], vec!["preset=turns", "window_chars=5000"], vec!["length@2=3-4 sentences"]];
+    let policies =
+        vec![vec![], vec!["preset=turns", "window_chars=5000"], vec!["length@2=3-4 sentences"]];
     let title = prop::option::weighted(0.8, prop::sample::select(TITLES.to_vec()));
     let policy = prop::sample::select(policies);
     (title, any::<bool>(), state, policy, any::<bool>(), conversation(14)).prop_map(
-        |(title, renamed, state, policy, key, entries)| Made { title, renamed, state, policy, key, entries },
+        |(title, renamed, state, policy, key, entries)| Made {
+            title,
+            renamed,
+            state,
+            policy,
+            key,
+            entries,
+        },
     )
 }
 
@@ -55,7 +63,13 @@ fn odd_entries(at: Timestamp) -> Vec<Entry> {
     };
     let result = |result, success| Some(ToolResult { result, success, duration_ms: None });
     let call = |args, outcome| {
-        EntryKind::ToolCall(NewToolCall { name: "tool".into(), args, outcome, at, external_id: None })
+        EntryKind::ToolCall(NewToolCall {
+            name: "tool".into(),
+            args,
+            outcome,
+            at,
+            external_id: None,
+        })
     };
     let mut odd = NewMessage::new(Role::Assistant, "odd \u{0}", at);
     odd.author = Some(String::new());
@@ -75,15 +89,22 @@ fn odd_entries(at: Timestamp) -> Vec<Entry> {
     ]
 }
 
-fn append(memory: &Engine, about: NewConversation, entries: Vec<Entry>) -> treering_core::Conversation {
-    let incoming =
-        EntryBatch { target: AppendTarget::FindOrCreate(about), entries, matching: ReplayDetection::None };
+fn append(
+    memory: &Engine,
+    about: NewConversation,
+    entries: Vec<Entry>,
+) -> treering_core::Conversation {
+    let incoming = EntryBatch {
+        target: AppendTarget::FindOrCreate(about),
+        entries,
+        replay_detection: ReplayDetection::None,
+    };
     memory.append(incoming).unwrap().conversation
 }
 
 /// Makes conversations in a home, the last of them empty and the one before it odd.
 fn fill(home: &Home, conversations: &[Made]) {
-    let memory = treering::open(home.path()).unwrap();
+    let memory = treering::open_engine(home.path()).unwrap();
     for (number, made) in conversations.iter().enumerate() {
         let about = NewConversation {
             external_id: made.key.then(|| ExternalId::new(format!("key-{number}")).unwrap()),
@@ -104,7 +125,11 @@ fn fill(home: &Home, conversations: &[Made]) {
     }
     let at = "2026-03-02T08:41:00.000007Z".parse().unwrap();
     append(&memory, NewConversation::default(), odd_entries(at));
-    append(&memory, NewConversation { slug: Some("x".into()), ..NewConversation::default() }, Vec::new());
+    append(
+        &memory,
+        NewConversation { slug: Some("x".into()), ..NewConversation::default() },
+        Vec::new(),
+    );
 }
 
 /// Imports an export, and gives the report.
@@ -155,13 +180,18 @@ proptest! {
 
 /// Turns, orders and counts, which an export does not spell out.
 fn facts(home: &Home) -> Vec<String> {
-    let memory = treering::open(home.path()).unwrap();
+    let memory = treering::open_engine(home.path()).unwrap();
     let fact = |session: treering_engine::ListedConversation| {
         let (it, turns) = (&session.conversation, Span::starting(TurnNo(0), 1000));
         let turns = memory.turns(it.id, turns).unwrap();
         format!("{:?} {:?} {:?} {:?} {turns:?}", it.totals, it.last_activity, it.threads, it.policy)
     };
-    memory.listed_conversations(&ConversationFilter::all(100)).unwrap().into_iter().map(fact).collect()
+    memory
+        .listed_conversations(&ConversationFilter::all(100))
+        .unwrap()
+        .into_iter()
+        .map(fact)
+        .collect()
 }
 
 /// A home with one conversation that has the slug `x`, and its export.
@@ -244,7 +274,8 @@ fn unknown_fields_are_refused_by_name() {
         assert!(!output.status.success() && said.contains("`label"), "{line}: {said}");
     }
     assert_eq!(home.ok(&["export"]).lines().count(), 1);
-    let line = r#"{"role":"user","content":"x","thread":"idea","at":"2026-03-02T08:41:00Z","audio":null}"#;
+    let line =
+        r#"{"role":"user","content":"x","thread":"idea","at":"2026-03-02T08:41:00Z","audio":null}"#;
     assert!(home.feed(&["append"], line).status.success());
     let export = home.ok(&["export"]);
     assert!(
@@ -272,7 +303,8 @@ fn an_export_is_readable_by_its_owner_only() {
     // Nothing is left beside it, also where it fails.
     home.refuses(&["export", "no-such-conversation", "-o", "other.jsonl"], &[]);
     home.refuses(&["export", "-o", "/dev/null"], &["not a regular file"]);
-    let names = fs::read_dir(home.path()).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
+    let names =
+        fs::read_dir(home.path()).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
     let ours: Vec<String> = names.filter(|name| name.contains("jsonl")).collect();
     assert_eq!(ours, ["all.jsonl"]);
 }

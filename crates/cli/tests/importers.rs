@@ -63,9 +63,11 @@ impl ImportHome {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home");
-        let memory =
-            treering::open_with(&home, treering::Options { sync: Sync::Normal, ..Default::default() })
-                .unwrap();
+        let memory = treering::open_engine_with(
+            &home,
+            treering::Options { sync: Sync::Normal, ..Default::default() },
+        )
+        .unwrap();
         Self { memory, folder }
     }
 
@@ -82,12 +84,17 @@ impl ImportHome {
         let path = self.folder.path().join("files").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
-        File::options().write(true).open(&path).unwrap().set_modified(UNIX_EPOCH + MODIFIED).unwrap();
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(UNIX_EPOCH + MODIFIED)
+            .unwrap();
         path
     }
 
     fn run(&self, files: &[PathBuf], options: ImportOptions) -> Report {
-        Runner { memory: &self.memory, options }.run(files, |_| ()).unwrap()
+        Runner { engine: &self.memory, options }.run(files, |_| ()).unwrap()
     }
 
     fn import(&self, name: &str, content: &[u8], format: Option<Format>) -> FileReport {
@@ -97,14 +104,16 @@ impl ImportHome {
     }
 
     fn import_all(&self, options: ImportOptions) -> Report {
-        let place =
-            |it: Fixture| self.place(&format!("{}/{}", it.format.as_str(), it.name), it.text.as_bytes());
+        let place = |it: Fixture| {
+            self.place(&format!("{}/{}", it.format.as_str(), it.name), it.text.as_bytes())
+        };
         let files: Vec<PathBuf> = Fixture::all().into_iter().map(place).collect();
         self.run(&files, options)
     }
 
     fn conversations(&self) -> Vec<Conversation> {
-        let sessions = self.memory.listed_conversations(&ConversationFilter::all(usize::MAX >> 1)).unwrap();
+        let sessions =
+            self.memory.listed_conversations(&ConversationFilter::all(usize::MAX >> 1)).unwrap();
         sessions.into_iter().map(|session| session.conversation).collect()
     }
 
@@ -141,9 +150,11 @@ fn counts(report: &Report) -> String {
 fn readable(home: &ImportHome, report: &FileReport) -> String {
     let mut out = String::new();
     for conversation in home.conversations() {
-        let Conversation { slug, title, title_source: naming, participants, cwd, .. } = &conversation;
+        let Conversation { slug, title, title_source: naming, participants, cwd, .. } =
+            &conversation;
         writeln!(out, "conversation {slug}").unwrap();
-        writeln!(out, "  title: {} ({})", title.as_deref().unwrap_or("–"), naming.as_str()).unwrap();
+        writeln!(out, "  title: {} ({})", title.as_deref().unwrap_or("–"), naming.as_str())
+            .unwrap();
         let identity = conversation.external_id.as_ref().unwrap().to_string();
         writeln!(out, "  identity: {}", preview(&identity, 40)).unwrap();
         cwd.iter().for_each(|cwd| writeln!(out, "  cwd: {cwd}").unwrap());
@@ -158,7 +169,7 @@ fn readable(home: &ImportHome, report: &FileReport) -> String {
         for turn in home.turns(&conversation) {
             let open = if turn.turn.answered { "" } else { ", unanswered" };
             writeln!(out, "  turn {} in {}{open}", turn.turn.no.0, turn.turn.thread).unwrap();
-            for step in turn.steps() {
+            for step in turn.items() {
                 match step {
                     TurnItem::Message(message) => writeln!(out, "    {}", said(message)).unwrap(),
                     TurnItem::ToolCall(call) => writeln!(out, "    {}", called(call)).unwrap(),
@@ -184,7 +195,8 @@ fn said(message: &Message) -> String {
 fn called(it: &ToolCall) -> String {
     let call = &it.call;
     let outcome = call.outcome.as_ref().map_or("waiting".into(), |outcome| {
-        let success = outcome.success.map_or("unknown", |success| if success { "ok" } else { "failed" });
+        let success =
+            outcome.success.map_or("unknown", |success| if success { "ok" } else { "failed" });
         let took = outcome.duration_ms.map(|ms| format!(" in {ms} ms")).unwrap_or_default();
         format!("{success}{took}: {}", preview(&outcome.result.to_text(), 80))
     });
@@ -231,7 +243,8 @@ impl PartialSources {
     /// Cut wherever somebody begins to speak.
     fn by_speaker(text: &str) -> Self {
         let openings = ["_**", "**", "## ", "> ", "⏺ "];
-        let style = |line: &str| openings.iter().find(|opening| line.starts_with(**opening)).copied();
+        let style =
+            |line: &str| openings.iter().find(|opening| line.starts_with(**opening)).copied();
         let mut parts = Vec::new();
         let (mut fenced, mut end) = (false, 0);
         let quotes = !text.contains('⏺');
@@ -249,7 +262,10 @@ impl PartialSources {
     fn by_item(text: &str) -> Self {
         let items: Vec<Value> = serde_json::from_str(text).unwrap();
         let write = |items: &[Value]| serde_json::to_string(items).unwrap();
-        Self { parts: (0..items.len()).map(|count| write(&items[..count])).collect(), whole: write(&items) }
+        Self {
+            parts: (0..items.len()).map(|count| write(&items[..count])).collect(),
+            whole: write(&items),
+        }
     }
 
     /// A trajectory, cut after every step: an action and what came of it.
@@ -258,7 +274,8 @@ impl PartialSources {
         let history = whole["history"].as_array().unwrap();
         let is_tool = |entry: &Value| entry["role"] == "tool";
         let mut parts = Vec::new();
-        for count in (0..history.len()).filter(|count| history[..*count].last().is_none_or(is_tool)) {
+        for count in (0..history.len()).filter(|count| history[..*count].last().is_none_or(is_tool))
+        {
             let steps = history[..count].iter().filter(|entry| is_tool(entry)).count();
             let mut part = whole.clone();
             part["history"].as_array_mut().unwrap().truncate(count);
@@ -329,7 +346,13 @@ fn a_part_and_then_the_whole_is_the_whole() {
 }
 
 fn check(fixture: &Fixture, part: &str, found: &str, expected: &str) {
-    assert!(found == expected, "{} cut at {}: {}", fixture.name, part.len(), difference(found, expected));
+    assert!(
+        found == expected,
+        "{} cut at {}: {}",
+        fixture.name,
+        part.len(),
+        difference(found, expected)
+    );
 }
 
 fn difference(found: &str, expected: &str) -> String {
@@ -344,7 +367,7 @@ fn inventory(home: &ImportHome) -> Vec<String> {
     let mut lines = Vec::new();
     for conversation in home.conversations() {
         for turn in home.turns(&conversation) {
-            for step in turn.steps() {
+            for step in turn.items() {
                 lines.push(match step {
                     TurnItem::Message(it) => format!("{:?} {}", it.body, conversation.id),
                     TurnItem::ToolCall(it) => format!("{:?} {}", it.call, conversation.id),
@@ -371,7 +394,10 @@ fn younger_trees(fixture: &Fixture) -> Vec<String> {
             let ids: Vec<&String> = nodes.keys().collect();
             for (count, last) in ids.iter().enumerate().skip(1) {
                 let mut part = conversation.clone();
-                part["mapping"].as_object_mut().unwrap().retain(|id, _| ids[..=count].contains(&id));
+                part["mapping"]
+                    .as_object_mut()
+                    .unwrap()
+                    .retain(|id, _| ids[..=count].contains(&id));
                 part["current_node"] = Value::from(last.as_str());
                 younger(part);
             }
@@ -396,7 +422,13 @@ fn a_tree_that_grew_loses_and_repeats_nothing() {
             let home = ImportHome::new();
             assert_eq!(home.import(&fixture.name, part.as_bytes(), None).error, None);
             assert_eq!(home.import(&fixture.name, whole.as_bytes(), None).error, None);
-            assert_eq!(inventory(&home), inventory(&at_once), "{} cut at {}", fixture.name, part.len());
+            assert_eq!(
+                inventory(&home),
+                inventory(&at_once),
+                "{} cut at {}",
+                fixture.name,
+                part.len()
+            );
             let grown = home.export();
             home.import(&fixture.name, part.as_bytes(), None);
             check(&fixture, &part, &home.export(), &grown);
@@ -411,7 +443,8 @@ fn a_lone_surrogate_is_readable_and_kept() {
     let home = ImportHome::new();
     home.import(&fixture.name, fixture.text.as_bytes(), None);
     let turns = home.turns(&home.conversations()[0]);
-    let call = turns.iter().flat_map(|turn| &turn.tool_calls).find(|it| it.call.name == "Grep").unwrap();
+    let call =
+        turns.iter().flat_map(|turn| &turn.tool_calls).find(|it| it.call.name == "Grep").unwrap();
     let result = &call.call.outcome.as_ref().unwrap().result;
     assert!(result.to_text().contains("frost \u{fffd}\nsrc/probe.rs:48"), "{}", result.to_text());
     assert!(result.as_str().contains(r"frost \ud83d\nsrc/probe.rs:48"), "{result}");
@@ -450,8 +483,10 @@ fn older_conversations_are_passed_over() {
         full.conversations().into_iter().partition(|it| it.last_activity < since);
     assert!(!old.is_empty() && !young.is_empty());
     let home = ImportHome::new();
-    let report = home.import_all(ImportOptions { since: Some(since), ..ImportOptions::default() }).total();
-    let ids = |conversations: &[Conversation]| conversations.iter().map(|it| it.id).collect::<Vec<_>>();
+    let report =
+        home.import_all(ImportOptions { since: Some(since), ..ImportOptions::default() }).total();
+    let ids =
+        |conversations: &[Conversation]| conversations.iter().map(|it| it.id).collect::<Vec<_>>();
     assert_eq!(ids(&home.conversations()), ids(&young));
     let reason = format!("conversations that ended before {since}");
     assert_eq!(report.skipped.get(&reason).copied(), u64::try_from(old.len()).ok());
@@ -480,22 +515,39 @@ fn what_cannot_be_read_is_explained_and_harms_nothing() {
     check("empty.json", b"", None, &["it is empty"]);
     check("blank.md", b" \r\n\t\n", None, &["it is empty"]);
     check("half.json", half, None, &["not valid JSON", "EOF", "column"]);
-    check("half.json", half, Some(Format::ChatGpt), &["not the JSON it should be", "EOF", "column"]);
+    check(
+        "half.json",
+        half,
+        Some(Format::ChatGpt),
+        &["not the JSON it should be", "EOF", "column"],
+    );
     check("picture.json", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", None, &["not UTF-8", "byte 0"]);
     check("unknown.json", br#"{"stars": [1, 2, 3]}"#, None, &["not recognised", "--format"]);
     check("prose.md", b"# Notes\n\nNobody speaks here.\n", None, &["not recognised", "--format"]);
     check("prose.md", b"# Notes\n", Some(Format::Markdown), &["no speakers", "`## User`"]);
     check("chatgpt.json", chatgpt.as_bytes(), Some(Format::ClaudeAi), &["missing field `uuid`"]);
     check("chatgpt.json", chatgpt.as_bytes(), Some(Format::Codex), &["line 1"]);
-    check("sessions.jsonl", sessions.as_bytes(), Some(Format::ChatGpt), &["not the JSON it should be"]);
-    check("sessions.jsonl", sessions.as_bytes(), Some(Format::Codex), &["codex", "looks like claude-code"]);
+    check(
+        "sessions.jsonl",
+        sessions.as_bytes(),
+        Some(Format::ChatGpt),
+        &["not the JSON it should be"],
+    );
+    check(
+        "sessions.jsonl",
+        sessions.as_bytes(),
+        Some(Format::Codex),
+        &["codex", "looks like claude-code"],
+    );
     check("sessions.jsonl", sessions.as_bytes(), Some(Format::Treering), &["line 1", "summary"]);
     let damaged = |text: &str| {
         let mut lines: Vec<&str> = text.lines().collect();
         lines.insert(lines.len() / 2, r#"{"type": "user", "mess"#);
         (lines.join("\n"), format!("line {}:", lines.len().div_ceil(2)))
     };
-    for text in [sessions, text(Format::Codex, "rollout-2026"), text(Format::OpenAi, "messages.jsonl")] {
+    for text in
+        [sessions, text(Format::Codex, "rollout-2026"), text(Format::OpenAi, "messages.jsonl")]
+    {
         let (text, line) = damaged(&text);
         check("damaged.jsonl", text.as_bytes(), None, &[&line, "column"]);
     }
@@ -505,8 +557,11 @@ fn what_cannot_be_read_is_explained_and_harms_nothing() {
 fn a_folder_with_a_damaged_file_is_imported_around_it() {
     let home = ImportHome::new();
     let good = Fixture::of(Format::Markdown, "bold");
-    let files =
-        [home.place("a.json", b"{"), home.place("b.md", good.text.as_bytes()), home.place("c.md", b"\xff")];
+    let files = [
+        home.place("a.json", b"{"),
+        home.place("b.md", good.text.as_bytes()),
+        home.place("c.md", b"\xff"),
+    ];
     let report = home.run(&files, ImportOptions::default());
     assert_eq!(errors(&report).len(), 2);
     assert_eq!(home.conversations().len(), 1);
@@ -529,7 +584,11 @@ fn sources_are_read_as_they_are_meant() {
     };
     let output = r#"{"timestamp":"2026-01-01T00:00:01Z","type":"response_item","payload":{"type":"function_call_output","call_id":"a","output":"Exit code: 3 is what the manual says"}}"#;
     let call = r#"{"timestamp":"2026-01-01T00:00:00Z","type":"response_item","payload":{"type":"function_call","name":"ask","arguments":"{}","call_id":"a"}}"#;
-    check("no-header.jsonl", &[call, output], &["→ ask, 2026-01-01T00:00:00Z: {} → unknown: Exit code: 3"]);
+    check(
+        "no-header.jsonl",
+        &[call, output],
+        &["→ ask, 2026-01-01T00:00:00Z: {} → unknown: Exit code: 3"],
+    );
 
     let record = |uuid: &str, parent: &str, side: bool, kind: &str, text: &str| {
         format!(
@@ -563,7 +622,11 @@ fn sources_are_read_as_they_are_meant() {
         r#"{"type":"message","role":"user","content":"How deep?"}"#,
         r#"{"type":"message","role":"assistant","content":"Nine metres."}"#,
     ];
-    check("api.jsonl", &api, &["#0 user, undated: How deep?", "#1 assistant, undated: Nine metres."]);
+    check(
+        "api.jsonl",
+        &api,
+        &["#0 user, undated: How deep?", "#1 assistant, undated: Nine metres."],
+    );
 
     let pending = r#"{"history": [{"role": "user", "content": "Go."},
         {"role": "assistant", "content": "a", "thought": "a", "action": "ls"}, {"role": "user", "content": "one file"},

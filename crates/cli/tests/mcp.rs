@@ -24,20 +24,26 @@ fn an_agent_remembers_finds_and_drills() {
         (&told["created"], &told["messages"], &told["tool_calls"]),
         (&json!(true), &json!([0, 1]), &json!(1))
     );
-    let again = client
-        .ok("append", &json!({ "key": "day", "user": "Which port does staging use?", "external_id": "t1" }));
+    let again = client.ok(
+        "append",
+        &json!({ "key": "day", "user": "Which port does staging use?", "external_id": "t1" }),
+    );
     assert_eq!(again["known"], 1, "remembered again, it adds nothing");
     fill(&mut client, "day", 40);
 
     let found = client.ok("search", &json!({ "query": "staging port", "limit": 5 }));
-    let hit = found["hits"].as_array().unwrap().iter().find(|hit| hit["id"] == "tidewatch#0").unwrap();
+    let hit =
+        found["hits"].as_array().unwrap().iter().find(|hit| hit["id"] == "tidewatch#0").unwrap();
     let whole = client.ok("expand", &json!({ "id": hit["id"] }));
     assert!(whole["text"].as_str().unwrap().contains("Which port"), "{whole}");
     assert!(whole["down"].to_string().contains("port = 7410"), "{whole}");
     assert_eq!(whole["after"], "tidewatch#1");
 
     let context = client.ok("context", &json!({ "query": "staging port", "max_tokens": 800 }));
-    assert!(context["tokens"].as_u64().unwrap() <= 800 && context["text"].as_str().unwrap().contains("7410"));
+    assert!(
+        context["tokens"].as_u64().unwrap() <= 800
+            && context["text"].as_str().unwrap().contains("7410")
+    );
     assert_eq!(context["degraded"], false, "it waited for the summaries");
     let node = context["nodes"][0].as_str().unwrap().to_owned();
     let node = client.ok("expand", &json!({ "id": node }));
@@ -57,8 +63,10 @@ fn answers_fit_the_size_that_is_asked_for() {
     let mut client = Client::start(home.path());
     fill(&mut client, "k", 30);
     let chars = |value: &Value| value.to_string().chars().count();
-    let small = client.ok("search", &json!({ "query": "water gate", "limit": 50, "max_tokens": 400 }));
-    let large = client.ok("search", &json!({ "query": "water gate", "limit": 50, "max_tokens": 20000 }));
+    let small =
+        client.ok("search", &json!({ "query": "water gate", "limit": 50, "max_tokens": 400 }));
+    let large =
+        client.ok("search", &json!({ "query": "water gate", "limit": 50, "max_tokens": 20000 }));
     assert!(small["left_out"].as_u64().unwrap() > 0 && large["left_out"] == 0, "{small}");
     // A token of English has about four characters.
     assert!(chars(&small) < 400 * 6, "{}", chars(&small));
@@ -76,7 +84,8 @@ fn a_long_job_has_an_id_progress_and_a_log() {
     fill(&mut client, "k", 60);
     let updated = client.ok("summaries.update", &json!({ "full": true, "wait": true }));
     assert_eq!((&updated["jobs_left"], &updated["jobs_failed"]), (&json!(0), &json!(0)));
-    let told: Vec<f64> = client.notes.iter().filter_map(|note| note["params"]["progress"].as_f64()).collect();
+    let told: Vec<f64> =
+        client.notes.iter().filter_map(|note| note["params"]["progress"].as_f64()).collect();
     assert!(told.is_sorted_by(|one, next| one < next), "{told:?}");
     assert!(client.notes.iter().all(|note| note["params"]["progressToken"] == 7));
     let log_of = |client: &mut Client, updated: &Value| -> String {
@@ -85,7 +94,10 @@ fn a_long_job_has_an_id_progress_and_a_log() {
         log["contents"][0]["text"].as_str().unwrap().to_owned()
     };
     let log = log_of(&mut client, &updated);
-    assert!(log.starts_with(|digit: char| digit.is_ascii_digit()) && log.contains("update planned"), "{log}");
+    assert!(
+        log.starts_with(|digit: char| digit.is_ascii_digit()) && log.contains("update planned"),
+        "{log}"
+    );
     let planned: u64 = updated["jobs_by_level"][0].as_u64().unwrap();
     let done = log.lines().filter(|line| line.contains("(level 1) done by")).count();
     assert_eq!(done as u64, planned, "the jobs it planned: {log}");
@@ -116,11 +128,21 @@ fn what_is_wrong_is_told_with_what_to_do() {
     check(&mut client, "search", json!({ "query": " " }), &["empty"]);
     check(&mut client, "search", json!({ "query": "a", "limit": 1000 }), &["limit", "100"]);
     check(&mut client, "search", json!({ "query": "a", "max_tokens": 3 }), &["max_tokens", "200"]);
-    check(&mut client, "search", json!({ "query": "a", "conversations": ["none"] }), &["none", "`sessions`"]);
+    check(
+        &mut client,
+        "search",
+        json!({ "query": "a", "conversations": ["none"] }),
+        &["none", "`sessions`"],
+    );
     check(&mut client, "search", json!({ "query": "a", "since": "soon" }), &["soon", "2026-03-02"]);
     check(&mut client, "search", json!({ "query": "a", "tenant": "other" }), &["tenant"]);
     check(&mut client, "remember", json!({}), &["nothing to remember"]);
-    check(&mut client, "remember", json!({ "conversation": "a", "key": "b", "user": "x" }), &["either"]);
+    check(
+        &mut client,
+        "remember",
+        json!({ "conversation": "a", "key": "b", "user": "x" }),
+        &["either"],
+    );
     check(&mut client, "expand", json!({ "id": "??" }), &["l1-3f9a", "my-chat#42"]);
     check(&mut client, "expand", json!({ "id": "hello#9" }), &["1 messages"]);
     check(&mut client, "expand", json!({ "id": "l1-0000" }), &["l1-0000", "`search`"]);
@@ -138,16 +160,23 @@ fn what_the_schema_limits_is_refused_beyond_it() {
     let home = tempfile::tempdir().unwrap();
     let mut client = Client::start(home.path());
     let calls = |count: usize, name: usize| vec![json!({ "name": "n".repeat(name) }); count];
-    let most = json!({ "user": "u", "tool_calls": calls(200, 200), "external_id": "e".repeat(100) });
+    let most =
+        json!({ "user": "u", "tool_calls": calls(200, 200), "external_id": "e".repeat(100) });
     assert_eq!(client.ok("remember", &most)["tool_calls"], 200);
     for (arguments, words) in [
-        (json!({ "user": "u", "tool_calls": calls(201, 1) }), ["201 tool_calls", "200 is the most"]),
+        (
+            json!({ "user": "u", "tool_calls": calls(201, 1) }),
+            ["201 tool_calls", "200 is the most"],
+        ),
         (
             json!({ "user": "u", "tool_calls": calls(1, 201) }),
             ["the name of a tool has 201", "200 is the most"],
         ),
         (json!({ "user": "u", "tool_calls": calls(1, 0) }), ["empty name", "give the name"]),
-        (json!({ "user": "u", "external_id": "e".repeat(101) }), ["external_id has 101", "100 is the most"]),
+        (
+            json!({ "user": "u", "external_id": "e".repeat(101) }),
+            ["external_id has 101", "100 is the most"],
+        ),
         (json!({ "user": "u".repeat(4_000_001) }), ["the text has 4000001", "4000000 is the most"]),
     ] {
         let told = client.refused("remember", &arguments);
@@ -177,7 +206,8 @@ fn progress_that_is_told_is_progress() {
     let status = client.ok("status", &json!({ "max_tokens": 400 }));
     assert!(status["left_out"].as_u64().unwrap() > 0, "{status}");
     assert!(status.to_string().chars().count() < 400 * 6, "{status}");
-    let told: Vec<f64> = client.notes.iter().filter_map(|note| note["params"]["progress"].as_f64()).collect();
+    let told: Vec<f64> =
+        client.notes.iter().filter_map(|note| note["params"]["progress"].as_f64()).collect();
     assert!(!told.is_empty() && told.is_sorted_by(|one, next| one < next), "{told:?}");
     client.stop();
 }
@@ -189,8 +219,7 @@ fn a_conversation_is_read_in_pages_that_a_model_can_take() {
     for turn in 0..12 {
         let long = format!("Remark {turn}. {}", "It goes on and on. ".repeat(1000));
         let calls = json!([{ "name": "read", "args": { "path": "a" }, "result": long }]);
-        let turn =
-            json!({ "key": "k", "title": "Long", "user": long, "assistant": "Noted.", "tool_calls": calls });
+        let turn = json!({ "key": "k", "title": "Long", "user": long, "assistant": "Noted.", "tool_calls": calls });
         client.ok("remember", &turn);
     }
     let read = |client: &mut Client, uri: &str| -> Value {
@@ -204,7 +233,9 @@ fn a_conversation_is_read_in_pages_that_a_model_can_take() {
     let (mut uri, mut turns) = ("conversation://long?from=0".to_owned(), Vec::new());
     loop {
         let page = read(&mut client, &uri);
-        turns.extend(page["turns"].as_array().unwrap().iter().map(|turn| turn["turn"].as_u64().unwrap()));
+        turns.extend(
+            page["turns"].as_array().unwrap().iter().map(|turn| turn["turn"].as_u64().unwrap()),
+        );
         match page["next_page"].as_str() {
             Some(next) => next.clone_into(&mut uri),
             None => break,
@@ -213,7 +244,8 @@ fn a_conversation_is_read_in_pages_that_a_model_can_take() {
     assert_eq!(turns, (0..12).collect::<Vec<u64>>(), "each of them once");
 
     let calls = vec![json!({ "name": "read", "result": "again and again ".repeat(100) }); 200];
-    client.ok("remember", &json!({ "key": "k2", "title": "Wide", "user": "u", "tool_calls": calls }));
+    client
+        .ok("remember", &json!({ "key": "k2", "title": "Wide", "user": "u", "tool_calls": calls }));
     let wide = read(&mut client, "conversation://wide");
     assert!(wide["steps_left_out"].as_u64().unwrap() > 0, "{wide}");
     client.end();
@@ -227,7 +259,10 @@ fn what_is_offered_is_described_and_can_be_read() {
     let tools = client.ask("tools/list", &json!({}));
     let tools = tools["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["remember", "search", "context", "expand", "sessions", "summaries_update", "status"]);
+    assert_eq!(
+        names,
+        ["remember", "search", "context", "expand", "sessions", "summaries_update", "status"]
+    );
     for tool in tools {
         assert_eq!(
             (&tool["inputSchema"]["type"], &tool["outputSchema"]["type"]),
@@ -240,7 +275,10 @@ fn what_is_offered_is_described_and_can_be_read() {
         let text = tool.to_string();
         assert!(!text.contains("#/components"), "{text}");
         let reads = tool["annotations"]["readOnlyHint"].as_bool().unwrap();
-        assert_eq!(reads, !["remember", "summaries_update"].contains(&tool["name"].as_str().unwrap()));
+        assert_eq!(
+            reads,
+            !["remember", "summaries_update"].contains(&tool["name"].as_str().unwrap())
+        );
     }
     let listed = client.ask("resources/list", &json!({}));
     for resource in listed["resources"].as_array().unwrap() {
@@ -256,15 +294,23 @@ fn what_is_offered_is_described_and_can_be_read() {
     );
     assert!(node["contents"][0]["text"].as_str().unwrap().contains("overview"));
     assert_eq!(
-        client.ask("resources/templates/list", &json!({}))["resourceTemplates"].as_array().unwrap().len(),
+        client.ask("resources/templates/list", &json!({}))["resourceTemplates"]
+            .as_array()
+            .unwrap()
+            .len(),
         3
     );
 
-    let recall =
-        client.ask("prompts/get", &json!({ "name": "recall", "arguments": { "question": "gate 7?" } }));
+    let recall = client
+        .ask("prompts/get", &json!({ "name": "recall", "arguments": { "question": "gate 7?" } }));
     assert!(recall["messages"][0]["content"]["text"].as_str().unwrap().contains("gate 7"));
     let summary = client.ask("prompts/get", &json!({ "name": "summarise-session" }));
-    assert!(summary["messages"][0]["content"]["text"].as_str().unwrap().contains("never an instruction"));
+    assert!(
+        summary["messages"][0]["content"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("never an instruction")
+    );
     let begun = json!({ "ref": { "type": "ref/prompt", "name": "recall" }, "argument": { "name": "conversation", "value": "que" } });
     assert_eq!(
         client.ask("completion/complete", &begun)["completion"]["values"].as_array().unwrap().len(),
@@ -279,7 +325,8 @@ fn several_processes_share_a_home() {
     let mut clients: Vec<Client> = (0..3).map(|_| Client::start(home.path())).collect();
     for turn in 0..30 {
         for (number, client) in clients.iter_mut().enumerate() {
-            let said = format!("client {number} says word{number}x{turn}. {}", "And so on. ".repeat(30));
+            let said =
+                format!("client {number} says word{number}x{turn}. {}", "And so on. ".repeat(30));
             client.ok("remember", &json!({ "key": "shared", "user": said, "assistant": "Noted." }));
         }
     }
@@ -298,8 +345,11 @@ fn several_processes_share_a_home() {
 fn a_call_that_waits_tells_so_and_can_be_cancelled() {
     let home = tempfile::tempdir().unwrap();
     // A summariser that cannot be reached: its jobs stay, and contexts wait for them.
-    let nowhere =
-        ["summarize.provider=ollama", "summarize.model=none", "providers.ollama.base_url=http://127.0.0.1:9"];
+    let nowhere = [
+        "summarize.provider=ollama",
+        "summarize.model=none",
+        "providers.ollama.base_url=http://127.0.0.1:9",
+    ];
     let options: Vec<&str> = nowhere.iter().flat_map(|setting| ["--set", setting]).collect();
     let mut client = Client::start_with(home.path(), &options);
     fill(&mut client, "k", 20);
@@ -315,7 +365,11 @@ fn a_call_that_waits_tells_so_and_can_be_cancelled() {
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": waiting } }),
     );
     assert!(client.ask("ping", &json!({})).is_object(), "it goes on");
-    assert_eq!(client.ok("status", &json!({}))["conversation"]["clear"], false, "the jobs go on too");
+    assert_eq!(
+        client.ok("status", &json!({}))["conversation"]["clear"],
+        false,
+        "the jobs go on too"
+    );
     client.end();
 }
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use treering::{
     Agent, AgentOptions, AppendTarget, EmbedOptions, Engine, Entry, EntryBatch, JobScope, Models,
-    NewConversation, NewMessage, Options, ProviderOptions, Query, ReplayDetection, Role, SummarizeOptions,
-    ThreadName, Timestamp, WorkOptions, Worker,
+    NewConversation, NewMessage, Options, ProviderOptions, Query, ReplayDetection, Role,
+    SummarizeOptions, ThreadName, Timestamp, WorkOptions, Worker,
 };
 use treering_core::Node;
-use treering_core::acceptance::LEAST_GROUNDED;
+use treering_core::acceptance::MIN_GROUNDED;
 use treering_core::chat::{ChatMessage, ChatRequest, FinishReason};
 use treering_core::conversation::ConversationState;
 use treering_core::ports::{ConversationFilter, JobEventFilter};
@@ -41,7 +41,7 @@ fn it_talks_whole_and_in_pieces() {
     let whole = chat.complete(&question()).unwrap();
     assert!(whole.text.chars().any(char::is_alphabetic), "{whole:?}");
     assert!(whole.usage.tokens_in > 10 && (1..=24).contains(&whole.usage.tokens_out), "{whole:?}");
-    assert!(matches!(whole.end, FinishReason::Complete | FinishReason::Truncated));
+    assert!(matches!(whole.finish_reason, FinishReason::Complete | FinishReason::Truncated));
     let mut heard = Vec::new();
     let streamed = chat.stream(&question(), &mut |piece| heard.push(piece.to_owned())).unwrap();
     assert_eq!(heard.concat(), streamed.text);
@@ -52,10 +52,12 @@ fn it_talks_whole_and_in_pieces() {
 #[test]
 fn it_embeds() {
     let embedder = Models::new(providers()).embedder("compatible", MODEL, None).unwrap();
-    let texts = ["The cat sat on the mat.", "", "A cat was sitting on a mat.", "fn main() { panic!() }"];
+    let texts =
+        ["The cat sat on the mat.", "", "A cat was sitting on a mat.", "fn main() { panic!() }"];
     let vectors = embedder.embed(&texts).unwrap();
     assert_eq!(embedder.dims(), 576);
-    let cosine = |a: usize, b: usize| vectors[a].iter().zip(&vectors[b]).map(|(x, y)| x * y).sum::<f32>();
+    let cosine =
+        |a: usize, b: usize| vectors[a].iter().zip(&vectors[b]).map(|(x, y)| x * y).sum::<f32>();
     for (at, length) in [(0, 1.0), (1, 0.0), (2, 1.0), (3, 1.0)] {
         assert!((cosine(at, at) - length).abs() < 1e-4, "{at}");
     }
@@ -66,7 +68,7 @@ fn it_embeds() {
 #[test]
 fn it_talks_and_remembers() {
     let home = tempfile::tempdir().unwrap();
-    let memory = treering::open(home.path()).unwrap();
+    let memory = treering::open_engine(home.path()).unwrap();
     let chat = Models::new(providers()).chat("compatible", MODEL).unwrap();
     let settings = AgentOptions {
         instructions: Some("You answer in one short sentence.".into()),
@@ -77,7 +79,8 @@ fn it_talks_and_remembers() {
     };
     let agent = Agent::new(memory.clone(), chat, settings).unwrap();
     let target = AppendTarget::FindOrCreate(NewConversation::default());
-    let incoming = EntryBatch { target, entries: Vec::new(), matching: ReplayDetection::None };
+    let incoming =
+        EntryBatch { target, entries: Vec::new(), replay_detection: ReplayDetection::None };
     let id = memory.append(incoming).unwrap().conversation.id;
     agent.ask(id, "My boat is called Argoat and lies at berth 12.").unwrap();
     let mut heard = String::new();
@@ -109,15 +112,17 @@ fn open(home: &Path, embed: EmbedOptions) -> Engine {
         work: WorkOptions { batch_delay_ms: 0, ..WorkOptions::default() },
         ..Options::default()
     };
-    treering::open_with(home, options).unwrap()
+    treering::open_engine_with(home, options).unwrap()
 }
 
 /// A conversation is captured, embedded, closed, summarised by the model or its stand-in, and found.
 #[test]
 fn a_conversation_goes_all_the_way() {
     let home = tempfile::tempdir().unwrap();
-    let memory =
-        open(home.path(), EmbedOptions { model: format!("compatible/{MODEL}"), ..EmbedOptions::default() });
+    let memory = open(
+        home.path(),
+        EmbedOptions { model: format!("compatible/{MODEL}"), ..EmbedOptions::default() },
+    );
     let said = [
         (
             Role::User,
@@ -136,12 +141,13 @@ fn a_conversation_goes_all_the_way() {
             "Noted: 3 months of readings are kept, about 2 GB. I will tell the harbour office on Monday.",
         ),
     ];
-    let message =
-        |(role, text): (Role, &str)| Entry::message(ThreadName::main(), NewMessage::new(role, text, then()));
+    let message = |(role, text): (Role, &str)| {
+        Entry::message(ThreadName::main(), NewMessage::new(role, text, then()))
+    };
     let entries = said.map(message).into();
     let target = AppendTarget::FindOrCreate(NewConversation::default());
     let id = memory
-        .append(EntryBatch { target, entries, matching: ReplayDetection::None })
+        .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
         .unwrap()
         .conversation
         .id;
@@ -160,7 +166,9 @@ fn a_conversation_goes_all_the_way() {
 
     let nodes = memory.tree(id).unwrap().nodes;
     assert_eq!(nodes.len(), 1);
-    let log = memory.log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 }).unwrap();
+    let log = memory
+        .log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 })
+        .unwrap();
     let written = log.iter().find(|line| line.text.contains("done by")).unwrap();
     println!("{}\n{}", nodes[0].content.overview, written.text);
     let (by, model) = (nodes[0].provenance.by.as_str(), format!("compatible/{MODEL}"));
@@ -192,28 +200,38 @@ fn what_it_writes_is_accepted() {
             "The bakery opens too late for me. Where else can I get bread?",
             "The market in the old town sells bread from seven in the morning.",
         ],
-        ["When does the ferry to Groix leave today?", "It leaves Lorient at 14:30 and is there at 15:20."],
+        [
+            "When does the ferry to Groix leave today?",
+            "It leaves Lorient at 14:30 and is there at 15:20.",
+        ],
         [
             "Ana wants to paint the boat. Which colour?",
             "Dark blue hides the scratches. Two coats are enough.",
         ],
     ];
     for talk in talks {
-        let message = |(role, text)| Entry::message(ThreadName::main(), NewMessage::new(role, text, then()));
+        let message =
+            |(role, text)| Entry::message(ThreadName::main(), NewMessage::new(role, text, then()));
         let entries = [Role::User, Role::Assistant].into_iter().zip(talk).map(message).collect();
         let target = AppendTarget::FindOrCreate(NewConversation::default());
-        let stored = memory.append(EntryBatch { target, entries, matching: ReplayDetection::None }).unwrap();
+        let stored = memory
+            .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
+            .unwrap();
         memory.set_state(stored.conversation.id, ConversationState::Closed).unwrap();
     }
     Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
     let sessions = memory.listed_conversations(&ConversationFilter::all(9)).unwrap();
-    let nodes = sessions.iter().flat_map(|session| memory.tree(session.conversation.id).unwrap().nodes);
+    let nodes =
+        sessions.iter().flat_map(|session| memory.tree(session.conversation.id).unwrap().nodes);
     let nodes: Vec<Node> = nodes.collect();
-    for line in memory.log(&JobEventFilter { conversation: None, job_prefix: None, limit: 99 }).unwrap() {
+    for line in
+        memory.log(&JobEventFilter { conversation: None, job_prefix: None, limit: 99 }).unwrap()
+    {
         println!("{}", line.text);
     }
     let by_model = nodes.iter().filter(|node| node.provenance.by == format!("compatible/{MODEL}"));
-    let by_model: Vec<&Node> = by_model.inspect(|node| println!("{}", node.content.overview)).collect();
+    let by_model: Vec<&Node> =
+        by_model.inspect(|node| println!("{}", node.content.overview)).collect();
     assert!(nodes.len() == 3 && !by_model.is_empty(), "{} of {}", by_model.len(), nodes.len());
-    assert!(by_model.iter().all(|node| node.grounded >= LEAST_GROUNDED || node.invented.len() == 1));
+    assert!(by_model.iter().all(|node| node.grounded >= MIN_GROUNDED || node.invented.len() == 1));
 }

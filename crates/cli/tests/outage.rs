@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use serde_json::json;
 use treering::{
-    AppendTarget, Bpe, ContextRequest, EmbeddedStore, Engine, EngineParts, Entry, EntryBatch, Extractive,
-    JobScope, Models, NewConversation, NewMessage, Policy, ProviderOptions, Query, ReplayDetection, Role,
-    StaticEmbedder, Sync, TenantId, ThreadName, Timestamp, Update, WorkOptions, Worker,
+    AppendTarget, Bpe, ContextRequest, EmbeddedStore, Engine, EngineParts, Entry, EntryBatch,
+    Extractive, JobScope, Models, NewConversation, NewMessage, Policy, ProviderOptions, Query,
+    ReplayDetection, Role, StaticEmbedder, Sync, TenantId, ThreadName, Timestamp, Update,
+    WorkOptions, Worker,
 };
 use treering_core::ports::{JobFilter, Span};
 use treering_core::{Clock, Conversation, ConversationId, Embedder, JobState, MessageIdx};
 use treering_providers::ModelSummarizer;
 use treering_testkit::FakeClock;
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
-use treering_testkit::generate::external;
+use treering_testkit::generate::external_id;
 
 const MODEL: &str = "compatible/m-1";
 const SECOND: i64 = 1_000_000;
@@ -38,7 +39,12 @@ fn models(server: &FaultServer) -> Models {
     Models::new(options(server))
 }
 
-fn open(folder: &Path, server: &FaultServer, clock: &Arc<FakeClock>, embedder: Arc<dyn Embedder>) -> Engine {
+fn open(
+    folder: &Path,
+    server: &FaultServer,
+    clock: &Arc<FakeClock>,
+    embedder: Arc<dyn Embedder>,
+) -> Engine {
     Engine::new(parts(folder, server, clock, embedder), TenantId::default())
 }
 
@@ -79,11 +85,16 @@ fn say(memory: &Engine, turn: u32) -> Conversation {
         )
     };
     let now = memory.clock().now();
-    let message = |role: Role| Entry::message(ThreadName::main(), NewMessage::new(role, text(role), now));
+    let message =
+        |role: Role| Entry::message(ThreadName::main(), NewMessage::new(role, text(role), now));
     let entries = vec![message(Role::User), message(Role::Assistant)];
-    let named = NewConversation { external_id: Some(external("outage")), ..NewConversation::default() };
-    let incoming =
-        EntryBatch { target: AppendTarget::FindOrCreate(named), entries, matching: ReplayDetection::None };
+    let named =
+        NewConversation { external_id: Some(external_id("outage")), ..NewConversation::default() };
+    let incoming = EntryBatch {
+        target: AppendTarget::FindOrCreate(named),
+        entries,
+        replay_detection: ReplayDetection::None,
+    };
     memory.append(incoming).unwrap().conversation
 }
 
@@ -131,8 +142,11 @@ fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
         id = Some(conversation.id);
         // What was just planned has not been tried: only that may be waited for, and here nobody works meanwhile.
         let patience = Some(Duration::ZERO);
-        let fresh = ContextRequest { gate_timeout: patience, ..ContextRequest::new(conversation.id) };
-        assert!(memory.context(&fresh).unwrap().markdown().contains(&format!("turn {}", turns - 1)));
+        let fresh =
+            ContextRequest { gate_timeout: patience, ..ContextRequest::new(conversation.id) };
+        assert!(
+            memory.context(&fresh).unwrap().markdown().contains(&format!("turn {}", turns - 1))
+        );
         assert_eq!(server.asked().len(), asked, "neither capture nor a context asks the provider");
         work(&memory);
         // Whatever failed keeps nobody waiting: this returns, with an hour of patience.
@@ -151,10 +165,13 @@ fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
     assert_sound(&memory);
 
     // It comes back.
-    server.follow([summary()]);
+    server.set_script([summary()]);
     clock.set(start().plus_micros(1200 * SECOND));
     work(&memory);
-    assert!(memory.jobs(&JobFilter::all(9)).unwrap().is_empty(), "what waited for another try is done");
+    assert!(
+        memory.jobs(&JobFilter::all(9)).unwrap().is_empty(),
+        "what waited for another try is done"
+    );
     let waiting = memory.fallback_node_count(Some(id)).unwrap();
     let (_, before) = writers(&memory, id);
     assert!(waiting > 10, "{waiting}");
@@ -162,7 +179,11 @@ fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
     work(&memory);
     assert_eq!(writers(&memory, id), (BTreeSet::from([MODEL.to_owned()]), before));
     assert_eq!(memory.fallback_node_count(None).unwrap(), 0);
-    assert_eq!(memory.update(id, &Update::default()).unwrap().queued, 0, "nothing is left to upgrade");
+    assert_eq!(
+        memory.update(id, &Update::default()).unwrap().queued,
+        0,
+        "nothing is left to upgrade"
+    );
     assert_sound(&memory);
     let spent = memory.spend(Some(id)).unwrap().account.conversation;
     assert_eq!(
@@ -188,24 +209,32 @@ fn without_vectors_neither_search_nor_contexts_ask_for_one() {
     assert!(memory.context(&context).unwrap().markdown().contains("turn 0"));
     let query = Query { text: "boathouse".into(), limit: 3, ..Query::default() };
     let answer = memory.search(&query).unwrap();
-    assert!(answer.lexical_only_reason.unwrap().contains("no vector yet") && !answer.hits.is_empty());
+    assert!(
+        answer.lexical_only_reason.unwrap().contains("no vector yet") && !answer.hits.is_empty()
+    );
     assert_eq!(server.asked().len(), asked);
 
-    let vector = json!({"data": [{"index": 0, "embedding": [0.6, 0.8]}], "usage": {"prompt_tokens": 9}});
+    let vector =
+        json!({"data": [{"index": 0, "embedding": [0.6, 0.8]}], "usage": {"prompt_tokens": 9}});
     let two = json!({"data": [{"index": 0, "embedding": [0.6, 0.8]}, {"index": 1, "embedding": [0.8, 0.6]}]});
-    server.follow([ScriptedResponse::json(&two), ScriptedResponse::json(&vector)]);
+    server.set_script([ScriptedResponse::json(&two), ScriptedResponse::json(&vector)]);
     memory.retry_jobs(None).unwrap();
     Worker::new(memory.clone())
         .unwrap()
         .run(&JobScope { only: Some(0), ..JobScope::default() }, &|_, _| {})
         .unwrap();
     let answer = memory.search(&query).unwrap();
-    assert_eq!(answer.lexical_only_reason, None, "once there are vectors, the same memory goes by them");
+    assert_eq!(
+        answer.lexical_only_reason, None,
+        "once there are vectors, the same memory goes by them"
+    );
 
     // It hangs: one question waits for it a moment, those after it not at all, and the words decide.
-    server.follow([ScriptedResponse::Hang(Duration::from_secs(600))]);
+    server.set_script([ScriptedResponse::Hang(Duration::from_secs(600))]);
     let answer = memory.search(&query).unwrap();
-    assert!(answer.lexical_only_reason.unwrap().contains("within 1000 ms") && !answer.hits.is_empty());
+    assert!(
+        answer.lexical_only_reason.unwrap().contains("within 1000 ms") && !answer.hits.is_empty()
+    );
     let asked = server.asked().len();
     for _ in 0..20 {
         let found = memory.context(&context).unwrap();
@@ -214,9 +243,13 @@ fn without_vectors_neither_search_nor_contexts_ask_for_one() {
         assert!(answer.lexical_only_reason.unwrap().contains("asked again in 15 s"));
     }
     assert_eq!(server.asked().len(), asked, "nobody asks who does not answer");
-    server.follow([ScriptedResponse::json(&vector)]);
+    server.set_script([ScriptedResponse::json(&vector)]);
     clock.set(start().plus_micros(15 * SECOND));
-    assert_eq!(memory.search(&query).unwrap().lexical_only_reason, None, "after its rest it is asked again");
+    assert_eq!(
+        memory.search(&query).unwrap().lexical_only_reason,
+        None,
+        "after its rest it is asked again"
+    );
 }
 
 /// A call that is never answered keeps nobody waiting once it takes too long, in the process that made it and in others.
@@ -240,7 +273,10 @@ fn a_provider_that_hangs_keeps_no_context_waiting() {
     let other = open(folder.path(), &server, &clock, Arc::new(StaticEmbedder::new()));
     assert!(other.context(&ContextRequest::new(id)).unwrap().receipt.gate.degraded);
     let jobs = memory.jobs(&JobFilter::of(id)).unwrap();
-    assert!(jobs.iter().any(|job| job.error.as_deref() == Some("there is no answer yet")), "{jobs:?}");
+    assert!(
+        jobs.iter().any(|job| job.error.as_deref() == Some("there is no answer yet")),
+        "{jobs:?}"
+    );
 }
 
 /// An answer that is of no use is paid for, and counts: a model that thinks until it is cut off cannot pass a cap.
@@ -287,7 +323,7 @@ fn what_was_sent_in_vain_counts_against_a_cap() {
     assert_eq!(server.asked().len(), 1, "one call passed the cap, and none after it");
     assert_eq!(writers(&memory, id).0, BTreeSet::from([format!("extractive for {MODEL}")]));
     // It answers again, and the cap is lifted.
-    server.follow([summary()]);
+    server.set_script([summary()]);
     let (_, before) = writers(&memory, id);
     let memory = open(folder.path(), &server, &clock, Arc::new(StaticEmbedder::new()));
     memory.update(id, &Update::default()).unwrap();

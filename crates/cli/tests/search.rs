@@ -52,18 +52,27 @@ fn hits(home: &Home, args: &[&str]) -> Vec<Value> {
 fn what_was_acknowledged_is_found_by_another_process() {
     let home = Home::new();
     let mut writers = [AppendProcess::begin(&home, "quay"), AppendProcess::begin(&home, "lock")];
-    let things =
-        ["the sluice gate", "un câble d'amarrage", "rate_limit_per_minute", "潮位の記録", "version 4.17"];
+    let things = [
+        "the sluice gate",
+        "un câble d'amarrage",
+        "rate_limit_per_minute",
+        "潮位の記録",
+        "version 4.17",
+    ];
     for (round, thing) in things.iter().enumerate() {
         for (writer, place) in writers.iter_mut().zip(["quay", "lock"]) {
             let user = format!("{place} {round}: please look after {thing}");
-            let call =
-                json!({ "name": "note", "args": { "about": format!("{place}_{round}") }, "result": "kept" });
+            let call = json!({ "name": "note", "args": { "about": format!("{place}_{round}") }, "result": "kept" });
             let idx = writer
                 .store(&json!({ "type": "turn", "user": user, "assistant": "Done.", "tool_calls": [call] }));
             let found = hits(&home, &[thing]);
-            let this = found.iter().find(|hit| hit["snippet"].as_str().unwrap().contains(&user)).unwrap();
-            assert_eq!((this["idx"].as_u64(), this["level"].as_u64()), (Some(idx), Some(0)), "{thing}");
+            let this =
+                found.iter().find(|hit| hit["snippet"].as_str().unwrap().contains(&user)).unwrap();
+            assert_eq!(
+                (this["idx"].as_u64(), this["level"].as_u64()),
+                (Some(idx), Some(0)),
+                "{thing}"
+            );
             let called = hits(&home, &[&format!("{place}_{round}")]);
             assert!(called.iter().any(|hit| hit["call"] == "note"), "{called:?}");
         }
@@ -78,8 +87,8 @@ fn filters_let_through_what_fits_and_nothing_else() {
     let said = |tenant: &str, key: &str, author: &str, at: &str| {
         let text = format!("{author} of {tenant} in {key} asks about the harbour dredger");
         home.ok(&[
-            "--tenant", tenant, "append", "--key", key, "--title", key, "--author", author, "--at", at,
-            "--text", &text,
+            "--tenant", tenant, "append", "--key", key, "--title", key, "--author", author, "--at",
+            at, "--text", &text,
         ]);
     };
     said("north", "spring", "Ana", "2026-03-02T08:00:00Z");
@@ -87,8 +96,10 @@ fn filters_let_through_what_fits_and_nothing_else() {
     said("south", "spring", "Juno", "2026-03-02T08:00:00Z");
     let authors = |args: &[&str]| -> Vec<String> {
         let args: Vec<&str> = ["harbour dredger"].iter().chain(args).copied().collect();
-        let mut authors: Vec<String> =
-            hits(&home, &args).iter().map(|hit| hit["author"].as_str().unwrap().to_owned()).collect();
+        let mut authors: Vec<String> = hits(&home, &args)
+            .iter()
+            .map(|hit| hit["author"].as_str().unwrap().to_owned())
+            .collect();
         authors.sort();
         authors
     };
@@ -113,7 +124,12 @@ fn hits_lead_up_and_down_the_tree() {
     let message = found.iter().find(|hit| hit["up"][0].is_string()).unwrap();
     let (idx, over) = (message["idx"].to_string(), message["up"][0].as_str().unwrap());
     let ids = |lines: &Value| -> Vec<String> {
-        lines.as_array().unwrap().iter().map(|line| line["id"].as_str().unwrap().to_owned()).collect()
+        lines
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|line| line["id"].as_str().unwrap().to_owned())
+            .collect()
     };
     assert_eq!(json!(ids(&home.json(&["expand", "tidewatch", &idx])["up"])), message["up"]);
     assert!(

@@ -7,7 +7,9 @@ mod endpoints;
 use std::io::Read as _;
 use std::time::Duration;
 
-use endpoints::{Client, Server, assert_given_back, await_asked, fill, ok, summarised_by, treering, turn};
+use endpoints::{
+    Client, Server, assert_given_back, await_asked, fill, ok, summarised_by, treering, turn,
+};
 use serde_json::{Value, json};
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
@@ -16,20 +18,30 @@ fn what_is_appended_is_found_told_and_counted() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path(), &[]);
     let entries: Vec<Value> = (0..40).map(turn).collect();
-    let appended = server.post("/v1/append", &json!({ "key": "day", "title": "Gates", "entries": entries }));
-    assert_eq!((&appended["slug"], appended["messages"].as_array().unwrap().len()), (&json!("gates"), 80));
+    let appended =
+        server.post("/v1/append", &json!({ "key": "day", "title": "Gates", "entries": entries }));
+    assert_eq!(
+        (&appended["slug"], appended["messages"].as_array().unwrap().len()),
+        (&json!("gates"), 80)
+    );
     let again = server.post("/v1/append", &json!({ "key": "day", "entries": [turn(3)] }));
     assert_eq!(again["known"], 2);
 
     let found = server.post("/v1/search", &json!({ "query": "gate 17", "limit": 10 }));
     let hits = found["hits"].as_array().unwrap();
     assert!(hits.iter().any(|hit| hit["idx"] == 34 || hit["idx"] == 35), "{found}");
-    let context =
-        server.post("/v1/context", &json!({ "query": "gate 17", "budget": 1500, "format": "messages" }));
-    assert!(context["messages"].is_array() && context["receipt"]["gate"]["degraded"] == false, "{context}");
+    let context = server
+        .post("/v1/context", &json!({ "query": "gate 17", "budget": 1500, "format": "messages" }));
+    assert!(
+        context["messages"].is_array() && context["receipt"]["gate"]["degraded"] == false,
+        "{context}"
+    );
     let page = server.get("/v1/conversations/gates?from=2&limit=2");
     assert_eq!((&page["turns"][0]["turn"], &page["next"]), (&json!(2), &json!(4)));
-    assert_eq!(server.get("/v1/conversations")["conversations"], json!([ok(home.path(), &["sessions"])[0]]));
+    assert_eq!(
+        server.get("/v1/conversations")["conversations"],
+        json!([ok(home.path(), &["sessions"])[0]])
+    );
     while server.get("/v1/jobs")["jobs"] != json!([]) {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
@@ -40,10 +52,13 @@ fn what_is_appended_is_found_told_and_counted() {
         ok(home.path(), &["show", nodes["up"][0]["id"].as_str().unwrap()]),
         "as the command line tells it"
     );
-    let update = server.post("/v1/conversations/gates/update", &json!({ "full": true, "dry_run": true }));
+    let update =
+        server.post("/v1/conversations/gates/update", &json!({ "full": true, "dry_run": true }));
     assert!(update["job"].is_null() && update["calls"].as_u64().unwrap() > 3);
     assert_eq!(
-        server.request("PATCH", "/v1/conversations/gates", &[], Some(&json!({ "state": "closed" }))).1["state"],
+        server
+            .request("PATCH", "/v1/conversations/gates", &[], Some(&json!({ "state": "closed" })))
+            .1["state"],
         "closed"
     );
     assert_eq!(server.get("/v1/conversations/gates/status")["open"], false);
@@ -53,15 +68,20 @@ fn what_is_appended_is_found_told_and_counted() {
 
     let metrics = server.get("/metrics");
     let metrics = metrics.as_str().unwrap();
-    for line in
-        ["treering_turns{tenant=\"default\"} 40", "treering_http_requests_total", "treering_events_total"]
-    {
+    for line in [
+        "treering_turns{tenant=\"default\"} 40",
+        "treering_http_requests_total",
+        "treering_events_total",
+    ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
     assert!(metrics.ends_with("# EOF\n"));
     let log = server.stop();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(lines.iter().any(|line| line["path"] == "/v1/append" && line["status"] == 200), "{log}");
+    assert!(
+        lines.iter().any(|line| line["path"] == "/v1/append" && line["status"] == 200),
+        "{log}"
+    );
     assert_eq!(ok(home.path(), &["verify"])["clean"], true);
 }
 
@@ -76,7 +96,12 @@ fn events_tell_what_other_processes_bring() {
         std::fs::write(&file, lines).unwrap();
         let stdin = std::fs::File::open(&file).unwrap();
         assert!(
-            treering(home.path(), &["append", "--no-tree"]).stdin(stdin).output().unwrap().status.success()
+            treering(home.path(), &["append", "--no-tree"])
+                .stdin(stdin)
+                .output()
+                .unwrap()
+                .status
+                .success()
         );
         let events = following.join().unwrap();
         let (_, first) = events.iter().find(|(kind, _)| kind == "turn").unwrap();
@@ -102,7 +127,11 @@ fn events_tell_what_failed() {
     server.post("/v1/append", &json!({ "title": "Gates", "entries": entries }));
     let events = server.events("0", &["failed"]);
     let (_, failed) = events.iter().find(|(kind, _)| kind == "failed").unwrap();
-    assert_eq!((&failed["slug"], &failed["log"]["event"]), (&json!("gates"), &json!("fail")), "{failed}");
+    assert_eq!(
+        (&failed["slug"], &failed["log"]["event"]),
+        (&json!("gates"), &json!("fail")),
+        "{failed}"
+    );
     assert!(failed["log"]["text"].as_str().unwrap().contains("failed"), "{failed}");
     server.stop();
 }
@@ -121,8 +150,7 @@ fn both_doors_of_one_home_are_open_at_once() {
         fill(&mut client, "shared", 40);
     });
     // What came through one door is found through the other.
-    let heron =
-        json!({ "key": "shared", "entries": [{ "type": "turn", "user": "A heron stands at the weir." }] });
+    let heron = json!({ "key": "shared", "entries": [{ "type": "turn", "user": "A heron stands at the weir." }] });
     server.post("/v1/append", &heron);
     client.ok("remember", &json!({ "key": "shared", "user": "A cormorant nests at the lock." }));
     let found = client.ok("search", &json!({ "query": "heron weir", "limit": 1 }));
@@ -136,7 +164,11 @@ fn both_doors_of_one_home_are_open_at_once() {
     client.end();
     server.stop();
     let verified = ok(home.path(), &["verify"]);
-    assert_eq!((&verified["clean"], &verified["messages"]), (&json!(true), &json!(162)), "{verified}");
+    assert_eq!(
+        (&verified["clean"], &verified["messages"]),
+        (&json!(true), &json!(162)),
+        "{verified}"
+    );
 }
 
 #[test]
@@ -169,7 +201,13 @@ fn what_is_wrong_is_said_in_json_with_what_to_do() {
     );
     let calls = vec![json!({ "name": "n" }); 201];
     let many = json!({ "type": "turn", "user": "u", "tool_calls": calls });
-    check("POST", "/v1/append", Some(json!({ "entries": [many] })), 400, "entry 0: there are 201 tool_calls");
+    check(
+        "POST",
+        "/v1/append",
+        Some(json!({ "entries": [many] })),
+        400,
+        "entry 0: there are 201 tool_calls",
+    );
     check(
         "POST",
         "/v1/append",
@@ -179,7 +217,8 @@ fn what_is_wrong_is_said_in_json_with_what_to_do() {
     );
     check("POST", "/v1/context", Some(json!({})), 404, "no conversation");
     check("GET", "/v1/nodes/l1-00", None, 404, "l1-00");
-    let (status, value) = server.request("POST", "/v1/search", &[("content-type", "text/plain")], None);
+    let (status, value) =
+        server.request("POST", "/v1/search", &[("content-type", "text/plain")], None);
     assert_eq!((status, &value["error"]), (415, &json!("the body is not JSON")));
     server.stop();
 }
@@ -193,7 +232,10 @@ fn only_a_token_opens_and_only_its_own_tenant() {
 
     let make = |args: &[&str]| {
         let made = ok(home.path(), &[&["token", "create"], args].concat());
-        (format!("Bearer {}", made["token"].as_str().unwrap()), made["id"].as_str().unwrap().to_owned())
+        (
+            format!("Bearer {}", made["token"].as_str().unwrap()),
+            made["id"].as_str().unwrap().to_owned(),
+        )
     };
     let (writer, writer_id) = make(&[]);
     let (reader, _) = make(&["--scopes", "read"]);
@@ -212,7 +254,8 @@ fn only_a_token_opens_and_only_its_own_tenant() {
     assert_eq!((append(&reader), append(&writer), append(&other)), (403, 200, 200));
     assert_eq!(stats(&reader).1["turns"], 1, "its own, not what the other has");
     assert_eq!(stats(&other).1["tenant"], "other");
-    let metrics = |token: &str| server.request("GET", "/metrics", &[("authorization", token)], None);
+    let metrics =
+        |token: &str| server.request("GET", "/metrics", &[("authorization", token)], None);
     assert_eq!((metrics(&writer).0, metrics(&other).0), (403, 200));
 
     // Over MCP the same holds, and no argument leads elsewhere.
@@ -220,7 +263,9 @@ fn only_a_token_opens_and_only_its_own_tenant() {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
             "params": { "name": tool, "arguments": arguments } });
         let accept = "application/json, text/event-stream";
-        server.request("POST", "/mcp", &[("authorization", token), ("accept", accept)], Some(&body)).1
+        server
+            .request("POST", "/mcp", &[("authorization", token), ("accept", accept)], Some(&body))
+            .1
     };
     assert_eq!(call(&reader, "remember", json!({ "user": "x" }))["result"]["isError"], true);
     assert_eq!(call(&other, "status", json!({}))["result"]["structuredContent"]["turns"], 1);
@@ -237,7 +282,10 @@ fn only_a_token_opens_and_only_its_own_tenant() {
 fn metrics_of_a_tenant_are_for_its_tokens_and_for_who_runs_the_service() {
     let home = tempfile::tempdir().unwrap();
     let tokens = ["aaa", "bbb"].map(|tenant| {
-        let made = ok(home.path(), &["token", "create", "--tenant", tenant, "--scopes", "read,write,admin"]);
+        let made = ok(
+            home.path(),
+            &["token", "create", "--tenant", tenant, "--scopes", "read,write,admin"],
+        );
         format!("Bearer {}", made["token"].as_str().unwrap())
     });
     let server = Server::start(home.path(), &[]);
@@ -261,7 +309,9 @@ fn metrics_of_a_tenant_are_for_its_tokens_and_for_who_runs_the_service() {
         assert!(!of_one.contains(foreign), "{foreign}: {of_one}");
     }
     let of_all = metrics(&[]);
-    for series in ["turns{tenant=\"aaa\"} 1", "turns{tenant=\"bbb\"} 1", "turns{tenant=\"default\"} 0"] {
+    for series in
+        ["turns{tenant=\"aaa\"} 1", "turns{tenant=\"bbb\"} 1", "turns{tenant=\"default\"} 0"]
+    {
         assert!(of_all.contains(series), "{series}: {of_all}");
     }
     assert!(
@@ -281,7 +331,8 @@ fn the_process_is_told_of_to_who_runs_it_where_a_token_is_needed_too() {
     let (own, writer) = (make(&["admin"]), make(&["read,write"]));
     let other = make(&["admin", "--tenant", "other"]);
     let server = Server::start(home.path(), &["--set", "serve.require_token=true"]);
-    let metrics = |token: &str| server.request("GET", "/metrics", &[("authorization", token)], None);
+    let metrics =
+        |token: &str| server.request("GET", "/metrics", &[("authorization", token)], None);
     assert_eq!((metrics(&writer).0, server.request("GET", "/metrics", &[], None).0), (403, 401));
     let (status, of_other) = metrics(&other);
     assert!(status == 200 && !of_other.to_string().contains("resident_bytes"), "{of_other}");
@@ -305,15 +356,17 @@ fn methods_and_paths_that_lead_nowhere_are_counted_together() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path(), &[]);
     for number in 0..20 {
-        let asked =
-            format!("BREW{number} /{number} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        let asked = format!(
+            "BREW{number} /{number} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        );
         let mut answer = String::new();
         server.send(&asked).read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
     }
     let metrics = server.get("/metrics");
     let metrics = metrics.as_str().unwrap();
-    let counted = "treering_http_requests_total{method=\"other\",route=\"none\",status=\"404\"} 20\n";
+    let counted =
+        "treering_http_requests_total{method=\"other\",route=\"none\",status=\"404\"} 20\n";
     assert!(metrics.contains(counted) && !metrics.contains("BREW"), "{metrics}");
     server.stop();
 }
@@ -350,7 +403,11 @@ fn other_names_other_pages_and_too_many_are_sent_away() {
         .header("origin", "https://app.example")
         .header("access-control-request-method", "POST");
     let told = server.agent.run(asked.body(()).unwrap()).unwrap();
-    assert_eq!(told.headers()["access-control-allow-origin"], "https://app.example", "browsers are told");
+    assert_eq!(
+        told.headers()["access-control-allow-origin"],
+        "https://app.example",
+        "browsers are told"
+    );
     let (code, _) = server.request("POST", "/mcp", &[("host", "evil.example")], Some(&json!({})));
     assert_eq!(code, 403);
     let answers: Vec<u16> = (0..30).map(|_| status(&[])).collect();
@@ -370,12 +427,16 @@ fn the_document_and_the_page_come_from_the_service_alone() {
         )
         .unwrap()
     );
-    for path in ["/v1/append", "/v1/search", "/v1/context", "/v1/events", "/metrics", "/health", "/ready"] {
+    for path in
+        ["/v1/append", "/v1/search", "/v1/context", "/v1/events", "/metrics", "/health", "/ready"]
+    {
         assert!(document["paths"][path].is_object(), "{path}");
     }
     let page = server.get("/");
     let page = page.as_str().unwrap();
-    assert!(page.contains("/openapi.json") && !page.contains("http://") && !page.contains("https://"));
+    assert!(
+        page.contains("/openapi.json") && !page.contains("http://") && !page.contains("https://")
+    );
     server.stop();
 }
 
@@ -436,7 +497,10 @@ fn after_an_io_error_writes_are_refused_and_reads_go_on() {
     assert!(acknowledged > 0);
     let one = json!({ "key": "k", "entries": [turn(100_000)] });
     for refusal in [refusal, server.request("POST", "/v1/append", &[], Some(&one)).1] {
-        assert!(refusal["error"].as_str().unwrap().contains("stopped accepting writes"), "{refusal}");
+        assert!(
+            refusal["error"].as_str().unwrap().contains("stopped accepting writes"),
+            "{refusal}"
+        );
         assert!(refusal["hint"].as_str().unwrap().contains("restart"), "{refusal}");
     }
     assert_eq!(server.get("/health")["status"], "ok");
@@ -463,7 +527,10 @@ fn after_an_io_error_writes_are_refused_and_reads_go_on() {
     let refused = call("remember", json!({ "key": "k", "user": "And gate 8?" }));
     let text = refused["content"][0]["text"].as_str().unwrap();
     assert!(refused["isError"] == true && text.contains("restart"), "{text}");
-    assert!(text.contains("no argument is at fault") && !text.contains("correct the argument"), "{text}");
+    assert!(
+        text.contains("no argument is at fault") && !text.contains("correct the argument"),
+        "{text}"
+    );
     let told = call("status", json!({}))["structuredContent"]["writes_refused"].clone();
     assert!(told.as_str().unwrap().contains("restart"), "{told}");
 
@@ -487,13 +554,18 @@ fn a_home_that_is_served_is_backed_up_but_not_restored() {
     let refused = treering(home.path(), &["restore", "--yes", "one.db"]).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(
-        !refused.status.success() && said.contains("another process") && said.contains("treering serve"),
+        !refused.status.success()
+            && said.contains("another process")
+            && said.contains("treering serve"),
         "{said}"
     );
     server.post("/v1/append", &json!({ "key": "k", "entries": [turn(1)] }));
     server.stop();
     let restored = ok(home.path(), &["restore", "--yes", "one.db"]);
-    assert_eq!((&restored["messages"], &restored["schema_version"]), (&json!(2), &made["schema_version"]));
+    assert_eq!(
+        (&restored["messages"], &restored["schema_version"]),
+        (&json!(2), &made["schema_version"])
+    );
     assert_eq!(ok(home.path(), &["stats"])["messages"], 2);
 }
 
@@ -502,11 +574,14 @@ fn a_home_that_is_served_is_backed_up_but_not_restored() {
 fn status_tells_that_its_own_writes_failed_and_waits_no_longer() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("lines.jsonl");
-    std::fs::write(&file, (0..40).map(|number| format!("{}\n", turn(number))).collect::<String>()).unwrap();
+    std::fs::write(&file, (0..40).map(|number| format!("{}\n", turn(number))).collect::<String>())
+        .unwrap();
     ok(home.path(), &["append", "--no-tree", "--key", "k", "--user", "How is the weir?"]);
     let stdin = std::fs::File::open(&file).unwrap();
-    let appended =
-        treering(home.path(), &["append", "--no-tree", "--key", "k"]).stdin(stdin).output().unwrap();
+    let appended = treering(home.path(), &["append", "--no-tree", "--key", "k"])
+        .stdin(stdin)
+        .output()
+        .unwrap();
     assert!(appended.status.success());
     // Room for the index of the log, and for hardly more than that.
     let patient = ["--json", "--set", "work.gate_timeout_ms=100000000", "status", "--wait"];

@@ -26,7 +26,8 @@ use home::{FILE, Home};
 fn a_tree_is_drawn_and_its_nodes_are_shown() {
     let home = Home::demo();
     let drawn = home.ok(&["show", "tidewatch", "--tree"]);
-    for word in ["level 2 ·", "├─ ● l1-", "superseded (silence)", "◌  open window", "sms-retry-idea"]
+    for word in
+        ["level 2 ·", "├─ ● l1-", "superseded (silence)", "◌  open window", "sms-retry-idea"]
     {
         assert!(drawn.contains(word), "{word}: {drawn}");
     }
@@ -35,7 +36,10 @@ fn a_tree_is_drawn_and_its_nodes_are_shown() {
     in_order.sort_by_key(|(_, node)| (node["level"].as_u64(), node["ordinal"].as_u64()));
     let (mut ends, mut below): (BTreeMap<String, Value>, Vec<&str>) = Default::default();
     for (id, node) in in_order {
-        assert_eq!((node["slug"].as_str(), node["dirty"].as_bool()), (Some("tidewatch"), Some(false)));
+        assert_eq!(
+            (node["slug"].as_str(), node["dirty"].as_bool()),
+            (Some("tidewatch"), Some(false))
+        );
         assert_eq!(node["created_at"], node["range_end"], "{id}");
         assert!(id.starts_with(&format!("l{}-", node["level"])), "{id}");
         assert!(!node["content"]["overview"].as_str().unwrap().is_empty(), "{id}");
@@ -45,7 +49,11 @@ fn a_tree_is_drawn_and_its_nodes_are_shown() {
                 let window = &node["covers"]["messages"];
                 let thread = window["thread"].as_str().unwrap().to_owned();
                 let before = ends.insert(thread, window["until_idx"].clone());
-                assert_eq!(window["from_idx"], before.unwrap_or(json!(0)), "{id} follows the one before");
+                assert_eq!(
+                    window["from_idx"],
+                    before.unwrap_or(json!(0)),
+                    "{id} follows the one before"
+                );
             }
         }
     }
@@ -67,9 +75,13 @@ fn a_dry_run_writes_nothing() {
     let both = first.as_u64().unwrap() + second.as_u64().unwrap();
     let (before, logged) = (std::fs::read(home.path().join(FILE)).unwrap(), home.json(&["logs"]));
     let estimate = |args: &[&str]| {
-        let args: Vec<&str> = ["update", "tidewatch", "--dry-run"].iter().chain(args).copied().collect();
+        let args: Vec<&str> =
+            ["update", "tidewatch", "--dry-run"].iter().chain(args).copied().collect();
         let view = home.json(&args)[0].clone();
-        assert_eq!((&view["dry_run"], &view["job"], &view["done"]), (&json!(true), &Value::Null, &json!(0)));
+        assert_eq!(
+            (&view["dry_run"], &view["job"], &view["done"]),
+            (&json!(true), &Value::Null, &json!(0))
+        );
         view
     };
     assert_eq!(estimate(&[])["calls"], 0);
@@ -102,11 +114,15 @@ fn growing_a_tree_anew_gives_the_same_tree() {
     assert_eq!((&updated["done"], &updated["failed"]), (&json!(nodes.len()), &json!(0)));
     assert_eq!((home.tree("tidewatch"), home.nodes("tidewatch")), (tree.clone(), nodes.clone()));
     let after = made(&home);
-    assert!(before.iter().zip(&after).all(|(before, after)| before != after), "it was really written anew");
+    assert!(
+        before.iter().zip(&after).all(|(before, after)| before != after),
+        "it was really written anew"
+    );
 
     let job = updated["job"].as_str().unwrap();
     let log = home.json(&["logs", &job[..12], "--limit", "500"]);
-    let lines = |event: &str| log.as_array().unwrap().iter().filter(|line| line["event"] == event).count();
+    let lines =
+        |event: &str| log.as_array().unwrap().iter().filter(|line| line["event"] == event).count();
     assert_eq!((lines("update"), lines("release")), (1, nodes.len()), "with everything it led to");
     let update = log.as_array().unwrap().iter().find(|line| line["event"] == "update").unwrap();
     let text = update["text"].as_str().unwrap();
@@ -128,10 +144,20 @@ fn parameters_hold_for_one_update_only() {
     let home = told(60);
     home.json(&["work"]);
     let (tree, nodes) = (home.tree("told"), home.nodes("told"));
-    let other =
-        ["update", "told", "--full", "--with", "window_chars=500", "--with", "length@2=1-2 sentences"];
+    let other = [
+        "update",
+        "told",
+        "--full",
+        "--with",
+        "window_chars=500",
+        "--with",
+        "length@2=1-2 sentences",
+    ];
     assert!(home.json(&other)[0]["done"].as_u64().unwrap() > nodes.len() as u64);
-    assert!(home.nodes("told").keys().all(|id| !nodes.contains_key(id)), "other windows, other nodes");
+    assert!(
+        home.nodes("told").keys().all(|id| !nodes.contains_key(id)),
+        "other windows, other nodes"
+    );
     home.verify();
     assert_eq!(home.json(&["policy", "told"])["parameters"], json!([]));
     home.json(&["update", "told", "--full"]);
@@ -143,7 +169,9 @@ fn the_upper_levels_can_be_left_for_later() {
     let home = told(60);
     home.json(&["update", "told", "--background"]);
     let left = home.jobs();
-    assert!(!left.is_empty() && left.iter().all(|job| job["level"] == 2 && job["critical"] == false));
+    assert!(
+        !left.is_empty() && left.iter().all(|job| job["level"] == 2 && job["critical"] == false)
+    );
     let status = home.json(&["status", "told"]);
     assert_eq!((&status["clear"], &status["jobs_queued"]), (&json!(true), &json!(left.len())));
     home.verify();
@@ -176,7 +204,12 @@ fn jobs_are_listed_logged_and_waited_for() {
     assert_eq!(home.json(&["jobs", "-n", "1"]).as_array().unwrap().len(), 1);
     let id = queued[0]["id"].as_str().unwrap();
     let events = |id: &str| -> Vec<Value> {
-        home.json(&["logs", id]).as_array().unwrap().iter().map(|line| line["event"].clone()).collect()
+        home.json(&["logs", id])
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|line| line["event"].clone())
+            .collect()
     };
     assert_eq!(events(&id[..8]), ["acquire"]);
     assert_eq!(home.json(&["jobs", "retry"]), json!([]), "none has failed");
@@ -230,10 +263,14 @@ fn a_job_that_was_given_up_is_told_of_and_tried_again() {
 fn a_conversation_has_its_own_policy() {
     let home = told(3);
     let parameters = |args: &[&str]| -> Value {
-        home.json(&["policy", "told"].iter().chain(args).copied().collect::<Vec<_>>())["parameters"].clone()
+        home.json(&["policy", "told"].iter().chain(args).copied().collect::<Vec<_>>())["parameters"]
+            .clone()
     };
     assert_eq!(parameters(&[]), json!([]));
-    assert_eq!(parameters(&["preset=per-turn", "length@2=0.2"]), json!(["preset=per-turn", "length@2=0.2"]));
+    assert_eq!(
+        parameters(&["preset=per-turn", "length@2=0.2"]),
+        json!(["preset=per-turn", "length@2=0.2"])
+    );
     home.refuses(&["policy", "told", "window_chars=10"], &["window_chars", "at least 200"]);
     home.refuses(&["policy", "nothing", "turns=3"], &["nothing", "treering sessions"]);
     home.misused(
@@ -243,7 +280,11 @@ fn a_conversation_has_its_own_policy() {
     home.misused(&["policy", "told", "turns=many"], &["turns", "many"]);
     home.misused(&["policy", "told", "turns"], &["turns"]);
     home.misused(&["policy", "told", "--reset", "turns=3"], &["--reset"]);
-    assert_eq!(parameters(&[]), json!(["preset=per-turn", "length@2=0.2"]), "a refusal changes nothing");
+    assert_eq!(
+        parameters(&[]),
+        json!(["preset=per-turn", "length@2=0.2"]),
+        "a refusal changes nothing"
+    );
     home.ok(&[
         "append",
         "told",
@@ -283,8 +324,11 @@ fn statistics_add_up_with_the_nodes() {
         assert_eq!(level["dirty"], 0);
         assert!(level["grounded_mean"].as_f64().unwrap() > 0.9, "{level}");
     }
-    let kept: u64 =
-        nodes.values().filter(|it| it["state"] == "active").map(|it| it["tokens"].as_u64().unwrap()).sum();
+    let kept: u64 = nodes
+        .values()
+        .filter(|it| it["state"] == "active")
+        .map(|it| it["tokens"].as_u64().unwrap())
+        .sum();
     assert_eq!(tree["tokens_kept"], kept);
     assert_eq!(tree["tokens_saved"], tree["tokens_covered"].as_u64().unwrap() - kept);
     assert_eq!((&tree["jobs_queued"], &tree["dirty_ratio"]), (&json!(0), &json!(0.0)));
@@ -295,17 +339,27 @@ fn damage_to_a_tree_is_found_and_repaired() {
     let damages: [(&str, &[&str]); 4] = [
         (
             "DELETE FROM nodes WHERE level = 1 AND ordinal = 2",
-            &["level 1: node 2 has neither content nor a job", "level 2: group", "of main are in no window"],
+            &[
+                "level 1: node 2 has neither content nor a job",
+                "level 2: group",
+                "of main are in no window",
+            ],
         ),
         (
             "DELETE FROM nodes WHERE level = 2 AND ordinal = 1",
-            &["level 2: node 1 has neither content nor a job", "group 1 has children but was never planned"],
+            &[
+                "level 2: node 1 has neither content nor a job",
+                "group 1 has children but was never planned",
+            ],
         ),
         (
             "UPDATE nodes SET parent = NULL WHERE level = 1 AND ordinal = 0",
             &["level 2: group 0 covers 3 nodes and has 2"],
         ),
-        ("UPDATE nodes SET dirty = 1 WHERE level = 2 AND ordinal = 0", &["number 0 is dirty and has no job"]),
+        (
+            "UPDATE nodes SET dirty = 1 WHERE level = 2 AND ordinal = 0",
+            &["number 0 is dirty and has no job"],
+        ),
     ];
     let whole = undisturbed(60);
     let (tree, nodes) = (whole.tree("told"), whole.nodes("told"));
@@ -319,12 +373,17 @@ fn damage_to_a_tree_is_found_and_repaired() {
         let place: Vec<&Value> = problems.iter().map(|problem| &problem["conversation"]).collect();
         assert!(place.iter().all(|place| place.as_str() == Some("told")), "{report}");
         for word in words {
-            let said = problems.iter().any(|problem| problem["what"].as_str().unwrap().contains(word));
+            let said =
+                problems.iter().any(|problem| problem["what"].as_str().unwrap().contains(word));
             assert!(said, "{damage}: {word}: {report}");
         }
         let repaired = home.json(&["verify", "--repair"]);
         assert_eq!((&repaired["clean"], &repaired["repaired"]), (&json!(true), &json!(["told"])));
-        assert_eq!((home.tree("told"), home.nodes("told")), (tree.clone(), nodes.clone()), "{damage}");
+        assert_eq!(
+            (home.tree("told"), home.nodes("told")),
+            (tree.clone(), nodes.clone()),
+            "{damage}"
+        );
         assert_eq!(home.json(&["verify", "--repair"])["repaired"], json!([]), "once is enough");
     }
 }
@@ -339,9 +398,15 @@ fn wrong_arguments_are_named() {
     home.refuses(&["stats", "nothing"], &["nothing", "treering sessions"]);
     home.refuses(&["jobs", "--of", "nothing"], &["nothing", "treering sessions"]);
     home.refuses(&["logs", "--of", "nothing"], &["nothing", "treering sessions"]);
-    home.refuses(&["jobs", "retry", "ffff"], &["ffff", "no job with this id has failed", "treering jobs"]);
+    home.refuses(
+        &["jobs", "retry", "ffff"],
+        &["ffff", "no job with this id has failed", "treering jobs"],
+    );
     home.refuses(&["jobs", "retry", "%"], &["%", "no job with this id has failed"]);
-    home.refuses(&["update", "--full", "--with", "window_chars=10"], &["window_chars", "at least 200"]);
+    home.refuses(
+        &["update", "--full", "--with", "window_chars=10"],
+        &["window_chars", "at least 200"],
+    );
     home.misused(&["update", "--level", "0"], &["--level", "a number from 1"]);
     home.misused(&["update", "--level", "top"], &["--level", "a number from 1"]);
     home.misused(&["update", "--with", "windows=3"], &["windows", "there is no such parameter"]);
@@ -381,7 +446,10 @@ mod crashes {
             home.verify();
             finish(&home);
             home.verify();
-            assert!((home.tree("told"), home.nodes("told")) == expected, "{fault}: another tree came out");
+            assert!(
+                (home.tree("told"), home.nodes("told")) == expected,
+                "{fault}: another tree came out"
+            );
         };
         thread::scope(|scope| {
             for fault in treering_engine::KillPoint::ALL {
@@ -428,7 +496,9 @@ mod crashes {
             if home.jobs().is_empty() {
                 break;
             }
-            home.store(|store| store.execute_batch("UPDATE jobs SET moment = 0 WHERE state = 1").unwrap());
+            home.store(|store| {
+                store.execute_batch("UPDATE jobs SET moment = 0 WHERE state = 1").unwrap()
+            });
         }
         println!("{kills} kills, {} jobs left", home.jobs().len());
         assert!(kills >= 4, "the workers were done too soon: {kills} kills");
@@ -443,7 +513,8 @@ mod crashes {
 
     impl Chance {
         fn seeded() -> Self {
-            let seed = std::env::var("TREERING_CRASH_SEED").map_or(0x7472_6565, |seed| seed.parse().unwrap());
+            let seed = std::env::var("TREERING_CRASH_SEED")
+                .map_or(0x7472_6565, |seed| seed.parse().unwrap());
             Self(seed, seed)
         }
 
@@ -527,7 +598,8 @@ fn told(turns: u32) -> Home {
     std::fs::write(home.path().join("treering.toml"), settings).unwrap();
     let lines: String = (0..turns).map(turn).collect();
     let args = ["append", "--key", "told", "--title", "Told", "--cwd", "/harbour", "--no-tree"];
-    let mut child = home.command(&args).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut child =
+        home.command(&args).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());
     home
@@ -544,7 +616,8 @@ fn undisturbed(turns: u32) -> Home {
 
 fn turn(number: u32) -> String {
     let (berth, depth, minute) = (number % 17 + 1, number * 7 % 50, number % 60);
-    let user = format!("What about berth {berth} after message {number}, with src/berth_{berth}.rs open?");
+    let user =
+        format!("What about berth {berth} after message {number}, with src/berth_{berth}.rs open?");
     let assistant = format!(
         "Berth {berth} is {depth}.{berth} m deep. We decided to dredge it in week {number}; \
          `load_berth_{berth}` in src/berth_{berth}.rs has to be changed."
@@ -560,19 +633,32 @@ fn tail_follows_what_other_processes_bring() {
     use std::io::{BufRead as _, BufReader};
 
     let home = Home::demo();
-    let mut command = home.command(&["tail", "tidewatch", "--json", "--idle", "30", "--budget", "2000"]);
-    let mut tail =
-        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut command =
+        home.command(&["tail", "tidewatch", "--json", "--idle", "30", "--budget", "2000"]);
+    let mut tail = command
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     // It says when it has begun.
     let mut noted = BufReader::new(tail.stderr.take().unwrap());
     let mut note = String::new();
     noted.read_line(&mut note).unwrap();
     assert!(note.contains("following"), "{note}");
     home.ok(&["append", "--key", "elsewhere", "--user", "not followed", "--assistant", "at all"]);
-    home.ok(&["append", "tidewatch", "--user", "Is berth 3 free at dawn?", "--assistant", "From five on."]);
+    home.ok(&[
+        "append",
+        "tidewatch",
+        "--user",
+        "Is berth 3 free at dawn?",
+        "--assistant",
+        "From five on.",
+    ]);
     let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
     let mut told: Vec<Value> = Vec::new();
-    while !told.iter().any(|it| it["event"] == "context") || !told.iter().any(|it| it["event"] == "node") {
+    while !told.iter().any(|it| it["event"] == "context")
+        || !told.iter().any(|it| it["event"] == "node")
+    {
         told.push(serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap());
     }
     tail.kill().unwrap();

@@ -31,7 +31,10 @@ fn a_message_that_was_changed_is_named_and_left_as_it_is() {
     let home = damaged("UPDATE messages SET text = 'x' WHERE idx = 3");
     for args in [&[][..], &["--repair"], &[]] {
         let (said, code) = verify(&home, args);
-        assert!(said.contains("✗ tidewatch: message #3 is not what was stored: its hash differs"), "{said}");
+        assert!(
+            said.contains("✗ tidewatch: message #3 is not what was stored: its hash differs"),
+            "{said}"
+        );
         assert_eq!(code, Some(1));
     }
 }
@@ -48,7 +51,8 @@ fn a_node_that_was_changed_is_named_and_made_anew() {
     let (said, code) = verify(&home, &["--repair"]);
     assert!(said.contains("its checksum differs; it was removed"), "{said}");
     assert!(
-        said.contains("✓ tidewatch: its tree was grown anew") && said.contains("everything adds up"),
+        said.contains("✓ tidewatch: its tree was grown anew")
+            && said.contains("everything adds up"),
         "{said}"
     );
     assert_eq!((code, verify(&home, &[]).1), (Some(0), Some(0)));
@@ -81,5 +85,8 @@ fn vectors_of_a_model_that_is_not_in_use_are_removed() {
     let expected =
         "✗ store: tenant default: model old has vectors, and it is neither in use nor the next one";
     assert!(said.contains(expected), "{said}");
-    assert_eq!((code, verify(&home, &["--repair"]).1, verify(&home, &[]).1), (Some(1), Some(0), Some(0)));
+    assert_eq!(
+        (code, verify(&home, &["--repair"]).1, verify(&home, &[]).1),
+        (Some(1), Some(0), Some(0))
+    );
 }

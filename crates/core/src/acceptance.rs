@@ -9,10 +9,10 @@ use crate::sentence;
 use crate::text;
 
 /// The least share of a summary's facts that must occur in what it covers.
-pub const LEAST_GROUNDED: f32 = 0.7;
+pub const MIN_GROUNDED: f32 = 0.7;
 
 /// The least share of the facts of what it covers that a summary with its lists must keep.
-pub const LEAST_RETAINED: f32 = 0.1;
+pub const MIN_RETAINED: f32 = 0.1;
 
 /// From how many facts on that share says something.
 const MANY_FACTS: usize = 10;
@@ -82,7 +82,8 @@ pub enum SummaryRejection {
 /// is nothing to disagree on.
 #[must_use]
 pub fn fidelity(summary: &Facts, source: &Facts) -> Fidelity {
-    let share = |part: usize, whole: usize| if whole == 0 { 1.0 } else { part as f32 / whole as f32 };
+    let share =
+        |part: usize, whole: usize| if whole == 0 { 1.0 } else { part as f32 / whole as f32 };
     let (known, invented) = source.partition_known(summary);
     let (kept, _) = summary.partition_known(source);
     Fidelity {
@@ -112,10 +113,13 @@ pub fn accept(
         return Err(SummaryRejection::Repetition { phrase });
     }
     let fidelity = fidelity(&Facts::of_content(content), source);
-    if fidelity.grounded < LEAST_GROUNDED && fidelity.invented.len() > 1 {
-        return Err(SummaryRejection::Ungrounded { share: fidelity.grounded, invented: fidelity.invented });
+    if fidelity.grounded < MIN_GROUNDED && fidelity.invented.len() > 1 {
+        return Err(SummaryRejection::Ungrounded {
+            share: fidelity.grounded,
+            invented: fidelity.invented,
+        });
     }
-    if fidelity.retained < LEAST_RETAINED && source.len() >= MANY_FACTS {
+    if fidelity.retained < MIN_RETAINED && source.len() >= MANY_FACTS {
         return Err(SummaryRejection::Hollow { share: fidelity.retained, facts: source.len() });
     }
     Ok(fidelity)
@@ -155,7 +159,8 @@ const INSTRUCTIONS: [&str; 9] = [
 ];
 
 fn refuse_signs(overview: &str) -> Result<(), SummaryRejection> {
-    let head: String = overview.chars().take(400).collect::<String>().to_lowercase().replace('’', "'");
+    let head: String =
+        overview.chars().take(400).collect::<String>().to_lowercase().replace('’', "'");
     if let Some(words) = REFUSALS.iter().find(|words| head.starts_with(*words)) {
         return Err(SummaryRejection::Refusal { words: (*words).to_owned() });
     }
@@ -198,7 +203,8 @@ mod tests {
 
     #[test]
     fn a_faithful_summary_is_taken() {
-        let fidelity = check("Ana put the gauge into src/tide.rs; it reads every 20 min.", SOURCE).unwrap();
+        let fidelity =
+            check("Ana put the gauge into src/tide.rs; it reads every 20 min.", SOURCE).unwrap();
         assert!((fidelity.grounded - 1.0).abs() < f32::EPSILON);
         assert!(fidelity.retained > 0.3 && fidelity.retained < 1.0, "{fidelity:?}");
         assert_eq!(
@@ -211,7 +217,10 @@ mod tests {
     fn reasons_have_names() {
         assert_eq!(check(" … ", SOURCE), Err(SummaryRejection::Empty));
         let wrong = check("Then Bob put src/lake.rs into Paris on 3 May 2024 for 17 days.", SOURCE);
-        assert!(matches!(wrong, Err(SummaryRejection::Ungrounded { share, .. }) if share < 0.1), "{wrong:?}");
+        assert!(
+            matches!(wrong, Err(SummaryRejection::Ungrounded { share, .. }) if share < 0.1),
+            "{wrong:?}"
+        );
         assert!(matches!(check(&SOURCE.repeat(2), SOURCE), Err(SummaryRejection::TooLong { .. })));
         assert!(matches!(
             check("I’m sorry, but I can’t help.", SOURCE),
@@ -227,15 +236,19 @@ mod tests {
 
     #[test]
     fn a_summary_that_keeps_next_to_nothing_is_refused() {
-        let source = SOURCE.replace("in town", "in town, 4 days, 5 boats, 6 berths and 7 buoys later");
+        let source =
+            SOURCE.replace("in town", "in town, 4 days, 5 boats, 6 berths and 7 buoys later");
         let hollow = check("They talked about something and went on with it.", &source);
         assert!(
-            matches!(hollow, Err(SummaryRejection::Hollow { share, facts }) if share < LEAST_RETAINED && facts >= 10),
+            matches!(hollow, Err(SummaryRejection::Hollow { share, facts }) if share < MIN_RETAINED && facts >= 10),
             "{hollow:?}"
         );
         assert!(
-            check("They talked about something and went on with it.", "It was 5 or 6 of them, then 7.")
-                .is_ok()
+            check(
+                "They talked about something and went on with it.",
+                "It was 5 or 6 of them, then 7."
+            )
+            .is_ok()
         );
         assert!(check("Ana works on src/tide.rs and the gauge of Kerzavel.", &source).is_ok());
     }

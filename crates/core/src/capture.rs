@@ -17,7 +17,7 @@ use crate::time::Timestamp;
 use crate::tool::{NewToolCall, ToolCall, ToolResult};
 
 /// The largest text, argument or result that is taken, in bytes.
-pub const LARGEST_BYTES: usize = 256 << 20;
+pub const MAX_ENTRY_BYTES: usize = 256 << 20;
 
 /// Something that arrives, and the thread it belongs to. Callers give messages as they came; the engine counts them
 /// before it holds the store.
@@ -81,7 +81,12 @@ pub type CountedEntry = Entry<CountedMessage>;
 
 impl CountedMessage {
     fn new(body: NewMessage, tokens: &dyn Fn(&str) -> u32) -> Self {
-        Self { chars: crate::text::chars(&body.text), tokens: tokens(&body.text), hash: body.hash(), body }
+        Self {
+            chars: crate::text::chars(&body.text),
+            tokens: tokens(&body.text),
+            hash: body.hash(),
+            body,
+        }
     }
 }
 
@@ -116,7 +121,9 @@ impl Entry {
         let kind = match self.kind {
             EntryKind::Message(message) => EntryKind::Message(CountedMessage::new(message, tokens)),
             EntryKind::ToolCall(call) => EntryKind::ToolCall(call),
-            EntryKind::ToolResult { call, outcome, at } => EntryKind::ToolResult { call, outcome, at },
+            EntryKind::ToolResult { call, outcome, at } => {
+                EntryKind::ToolResult { call, outcome, at }
+            }
             EntryKind::Fork { parent, after } => EntryKind::Fork { parent, after },
         };
         Ok(Entry { thread: self.thread, kind })
@@ -169,10 +176,10 @@ fn validate(kind: &EntryKind) -> Result<(), Invalid> {
         EntryKind::ToolResult { outcome, .. } => ("tool result", outcome.result.as_str().len()),
         EntryKind::Fork { .. } => return Ok(()),
     };
-    if bytes > LARGEST_BYTES {
+    if bytes > MAX_ENTRY_BYTES {
         return Err(Invalid::new(
             format!("{what} of {} MiB", bytes >> 20),
-            format!("the largest that is kept is {} MiB; split it", LARGEST_BYTES >> 20),
+            format!("the largest that is kept is {} MiB; split it", MAX_ENTRY_BYTES >> 20),
         ));
     }
     Ok(())
@@ -205,8 +212,13 @@ pub fn capture(
     entries: &[CountedEntry],
     tokens: &dyn Fn(&str) -> u32,
 ) -> Result<CapturePlan, Invalid> {
-    let mut state =
-        CapturePlanner { conversation, known, tokens, added_calls: HashMap::new(), writes: Vec::new() };
+    let mut state = CapturePlanner {
+        conversation,
+        known,
+        tokens,
+        added_calls: HashMap::new(),
+        writes: Vec::new(),
+    };
     let outcomes = entries.iter().map(|entry| state.take(entry)).collect::<Result<Vec<_>, _>>()?;
     let CapturePlanner { mut conversation, writes, .. } = state;
     let grew = |outcome: &EntryOutcome| {
@@ -249,17 +261,23 @@ impl CapturePlanner<'_> {
         }
     }
 
-    fn message(&mut self, thread: &ThreadName, message: &CountedMessage) -> Result<EntryOutcome, Invalid> {
+    fn message(
+        &mut self,
+        thread: &ThreadName,
+        message: &CountedMessage,
+    ) -> Result<EntryOutcome, Invalid> {
         let said = &message.body;
         if let Some(known) = said.external_id.as_ref().and_then(|id| self.known.get(id)) {
             return Ok(match known {
-                ExistingItem::Message(_, hash) if *hash == message.hash => EntryOutcome::AlreadyStored,
+                ExistingItem::Message(_, hash) if *hash == message.hash => {
+                    EntryOutcome::AlreadyStored
+                }
                 _ => EntryOutcome::ContentDiffers,
             });
         }
         let idx = MessageIdx(self.conversation.totals.messages);
         let opens = |turn: &Turn| turn.answered && said.role == Role::User;
-        let no = self.grow(thread, said.at, opens, |turn| {
+        let no = self.extend_turn(thread, said.at, opens, |turn| {
             if turn.messages == 0 {
                 turn.from = idx;
             }
@@ -271,7 +289,7 @@ impl CapturePlanner<'_> {
         self.conversation.totals.messages = idx.0.checked_add(1).ok_or_else(full)?;
         self.conversation.totals.chars += u64::from(message.chars);
         self.conversation.totals.tokens += u64::from(message.tokens);
-        self.introduce(said);
+        self.update_metadata(said);
         if let Some(id) = &said.external_id {
             self.known.insert(id.clone(), ExistingItem::Message(idx, message.hash));
         }
@@ -289,7 +307,11 @@ impl CapturePlanner<'_> {
         Ok(EntryOutcome::Message(idx))
     }
 
-    fn tool_call(&mut self, thread: &ThreadName, call: &NewToolCall) -> Result<EntryOutcome, Invalid> {
+    fn tool_call(
+        &mut self,
+        thread: &ThreadName,
+        call: &NewToolCall,
+    ) -> Result<EntryOutcome, Invalid> {
         match call.external_id.as_ref().and_then(|id| self.known.get(id).copied()) {
             None => {}
             Some(ExistingItem::ToolCall { turn, order, finished: false }) => {
@@ -301,7 +323,7 @@ impl CapturePlanner<'_> {
         }
         let before = MessageIdx(self.conversation.totals.messages);
         let opens = |_: &Turn| false;
-        let (no, order) = self.grow(thread, call.at, opens, |turn| {
+        let (no, order) = self.extend_turn(thread, call.at, opens, |turn| {
             turn.tool_calls += 1;
             (turn.no, turn.tool_calls - 1)
         });
@@ -311,7 +333,8 @@ impl CapturePlanner<'_> {
             self.known.insert(id.clone(), ExistingItem::ToolCall { turn: no, order, finished });
         }
         self.added_calls.insert((no, order), self.writes.len());
-        let stored = ToolCall { turn: no, thread: thread.clone(), order, before, call: call.clone() };
+        let stored =
+            ToolCall { turn: no, thread: thread.clone(), order, before, call: call.clone() };
         self.writes.push(Write::AddToolCall(self.conversation.id, stored));
         Ok(EntryOutcome::ToolCall(no))
     }
@@ -349,11 +372,17 @@ impl CapturePlanner<'_> {
             self.known.insert(id.clone(), ExistingItem::ToolCall { turn, order, finished: true });
         }
         // A call that was added in this very portion gets its result before it is written.
-        let added = self.added_calls.get(&(turn, order)).and_then(|place| self.writes.get_mut(*place));
+        let added =
+            self.added_calls.get(&(turn, order)).and_then(|place| self.writes.get_mut(*place));
         if let Some(Write::AddToolCall(_, call)) = added {
             call.call.outcome = Some(outcome.clone());
         } else {
-            self.writes.push(Write::FinishToolCall(self.conversation.id, turn, order, outcome.clone()));
+            self.writes.push(Write::FinishToolCall(
+                self.conversation.id,
+                turn,
+                order,
+                outcome.clone(),
+            ));
         }
         EntryOutcome::Finished
     }
@@ -368,9 +397,14 @@ impl CapturePlanner<'_> {
         let threads = &self.conversation.threads;
         if let Some(there) = threads.iter().find(|there| there.name == *thread) {
             let same = there.fork.as_ref() == Some(fork);
-            return Ok(if same { EntryOutcome::AlreadyStored } else { EntryOutcome::ContentDiffers });
+            return Ok(if same {
+                EntryOutcome::AlreadyStored
+            } else {
+                EntryOutcome::ContentDiffers
+            });
         }
-        let known_parent = fork.parent.is_main() || threads.iter().any(|there| there.name == fork.parent);
+        let known_parent =
+            fork.parent.is_main() || threads.iter().any(|there| there.name == fork.parent);
         if !known_parent {
             return Err(Invalid::new(
                 format!("thread {:?}", thread.as_str()),
@@ -380,7 +414,10 @@ impl CapturePlanner<'_> {
         if fork.after.is_some_and(|idx| idx.0 >= self.conversation.totals.messages) {
             return Err(Invalid::new(
                 format!("thread {:?}", thread.as_str()),
-                format!("it forks after message {}, which does not exist", fork.after.map_or(0, |i| i.0)),
+                format!(
+                    "it forks after message {}, which does not exist",
+                    fork.after.map_or(0, |i| i.0)
+                ),
             ));
         }
         self.open_thread(thread, Some(fork.clone()));
@@ -399,7 +436,7 @@ impl CapturePlanner<'_> {
 
     /// Lets the turn that the next entry of `thread` belongs to grow: the latest one, unless
     /// there is none or `opens` says that this entry opens another.
-    fn grow<T>(
+    fn extend_turn<T>(
         &mut self,
         thread: &ThreadName,
         at: Timestamp,
@@ -444,7 +481,7 @@ impl CapturePlanner<'_> {
     }
 
     /// Takes from a message what the conversation says about itself.
-    fn introduce(&mut self, said: &NewMessage) {
+    fn update_metadata(&mut self, said: &NewMessage) {
         let conversation = &mut self.conversation;
         if let Some(author) = &said.author
             && said.role != Role::Tool

@@ -78,7 +78,7 @@ pub struct ChatReply {
     /// The text.
     pub text: String,
     /// Why it ends there.
-    pub end: FinishReason,
+    pub finish_reason: FinishReason,
     /// What it cost.
     pub usage: Usage,
     /// What was taken out of the request before it left.

@@ -85,7 +85,7 @@ pub struct JobEvent {
     /// The job it is about, the update that planned it, or the question.
     pub job: JobId,
     /// What happened, in one word: `acquire`, `release`, `fail`, `dead`, `retry`, `update`, …
-    pub event: JobEventKind,
+    pub kind: JobEventKind,
     /// What happened, in words.
     pub text: String,
     /// How long it took, where that means something, in milliseconds.
@@ -96,7 +96,7 @@ impl JobEvent {
     /// Whether a window or a group was sealed: the job that writes its node was planned.
     #[must_use]
     pub fn is_sealing(&self) -> bool {
-        self.event == JobEventKind::Acquire && self.text.starts_with(JobKind::SUMMARISE)
+        self.kind == JobEventKind::Acquire && self.text.starts_with(JobKind::SUMMARISE)
     }
 }
 
@@ -127,8 +127,15 @@ impl JobEventKind {
     }
 
     /// Every event.
-    pub const ALL: [Self; 7] =
-        [Self::Acquire, Self::Release, Self::Fail, Self::Dead, Self::Retry, Self::Update, Self::Ask];
+    pub const ALL: [Self; 7] = [
+        Self::Acquire,
+        Self::Release,
+        Self::Fail,
+        Self::Dead,
+        Self::Retry,
+        Self::Update,
+        Self::Ask,
+    ];
 
     /// The word for it in every interface.
     #[must_use]

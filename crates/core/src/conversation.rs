@@ -46,10 +46,9 @@ impl fmt::Display for ConversationState {
 impl FromStr for ConversationState {
     type Err = Invalid;
     fn from_str(word: &str) -> Result<Self, Invalid> {
-        Self::ALL
-            .into_iter()
-            .find(|state| state.as_str() == word)
-            .ok_or_else(|| Invalid::new(format!("state {word:?}"), "a state is open, closed or archived"))
+        Self::ALL.into_iter().find(|state| state.as_str() == word).ok_or_else(|| {
+            Invalid::new(format!("state {word:?}"), "a state is open, closed or archived")
+        })
     }
 }
 
@@ -87,7 +86,10 @@ impl FromStr for TitleSource {
     type Err = Invalid;
     fn from_str(word: &str) -> Result<Self, Invalid> {
         Self::ALL.into_iter().find(|naming| naming.as_str() == word).ok_or_else(|| {
-            Invalid::new(format!("naming {word:?}"), "expected untitled, first-message, source or person")
+            Invalid::new(
+                format!("naming {word:?}"),
+                "expected untitled, first-message, source or person",
+            )
         })
     }
 }

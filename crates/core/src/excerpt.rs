@@ -42,7 +42,8 @@ pub fn best(text: &str, question: &Question, most: usize) -> String {
     }
     let wanted = beginnings(question);
     let fits: Vec<u32> = sentences.iter().map(|sentence| matches(sentence, &wanted)).collect();
-    let mut order: Vec<usize> = (0..sentences.len()).filter(|place| worth(&fits, *place) > 0).collect();
+    let mut order: Vec<usize> =
+        (0..sentences.len()).filter(|place| worth(&fits, *place) > 0).collect();
     order.sort_by_key(|place| (std::cmp::Reverse(worth(&fits, *place)), *place));
     let mut taken = vec![false; sentences.len()];
     let mut room = most;
@@ -67,7 +68,8 @@ pub fn best(text: &str, question: &Question, most: usize) -> String {
 
 /// What a sentence is worth: what it matches, and a little for standing next to what matches.
 fn worth(fits: &[u32], place: usize) -> u32 {
-    let beside = |place: Option<usize>| place.and_then(|place| fits.get(place)).copied().unwrap_or(0);
+    let beside =
+        |place: Option<usize>| place.and_then(|place| fits.get(place)).copied().unwrap_or(0);
     // What follows a match more often says what was asked for than what precedes it.
     6 * fits[place] + 3 * beside(place.checked_sub(1)) + 2 * beside(Some(place + 1))
 }

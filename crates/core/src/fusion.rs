@@ -157,7 +157,8 @@ mod tests {
 
     #[test]
     fn the_parts_add_up() {
-        let signals = Signals { exact_terms: 0.5, similarity: 0.25, time: 1.0, ..Signals::default() };
+        let signals =
+            Signals { exact_terms: 0.5, similarity: 0.25, time: 1.0, ..Signals::default() };
         let score = signals.score();
         assert!((score - (0.2 + 0.15 + 0.25)).abs() < 1e-6);
     }

@@ -41,7 +41,8 @@ impl GateStatus {
         let mut status = Self::default();
         // Where one has failed or waits in vain, others of its height would wait for the same provider, and those above
         // come after it.
-        let has_trouble = |job: &Job| job.failures > 0 || job.error.is_some() || is_troubled(&job.kind);
+        let has_trouble =
+            |job: &Job| job.failures > 0 || job.error.is_some() || is_troubled(&job.kind);
         let in_trouble = |job: &&Job| job.state != JobState::Dead && has_trouble(job);
         let trouble = jobs.iter().filter(in_trouble).map(|job| job.kind.height()).min();
         let holds = |job: &Job| {

@@ -77,14 +77,17 @@ pub fn due(ungrouped: &[Member], policy: &GroupPolicy) -> Option<(usize, GroupRe
         if children < least {
             continue;
         }
-        let reached = |limit: Option<u32>, is: u64| limit.is_some_and(|limit| is >= u64::from(limit));
+        let reached =
+            |limit: Option<u32>, is: u64| limit.is_some_and(|limit| is >= u64::from(limit));
         let reason = match () {
             () if reached(policy.group_chars, chars) => GroupReason::Full,
             () if reached(policy.children, children as u64) => GroupReason::Children,
             () if reached(policy.tokens, tokens) => GroupReason::Tokens,
             () if reached(policy.messages, messages) => GroupReason::Messages,
             () if reached(policy.chars, chars) => GroupReason::Chars,
-            () if policy.raw_chars.is_some_and(|limit| raw_chars > u64::from(limit)) => GroupReason::RawChars,
+            () if policy.raw_chars.is_some_and(|limit| raw_chars > u64::from(limit)) => {
+                GroupReason::RawChars
+            }
             () => continue,
         };
         return Some((children, reason));
@@ -98,7 +101,8 @@ pub fn due(ungrouped: &[Member], policy: &GroupPolicy) -> Option<(usize, GroupRe
 #[must_use]
 pub fn repacked(children: &[Member], policy: &GroupPolicy) -> Option<Vec<usize>> {
     let size = u64::from(policy.group_chars?);
-    let chars = |members: &[Member]| members.iter().map(|child| u64::from(child.chars)).sum::<u64>();
+    let chars =
+        |members: &[Member]| members.iter().map(|child| u64::from(child.chars)).sum::<u64>();
     if chars(children) <= size + size / 2 {
         return None;
     }
@@ -130,7 +134,12 @@ mod tests {
     fn members(chars: &[u32]) -> Vec<Member> {
         chars
             .iter()
-            .map(|&chars| Member { chars, tokens: chars / 4, messages: 10, raw_chars: chars.into() })
+            .map(|&chars| Member {
+                chars,
+                tokens: chars / 4,
+                messages: 10,
+                raw_chars: chars.into(),
+            })
             .collect()
     }
 
@@ -166,7 +175,11 @@ mod tests {
     fn a_group_is_packed_anew_only_when_it_is_far_too_large() {
         let policy = Policy::from(Preset::Window).groups.remove(0);
         assert_eq!(repacked(&members(&[5000, 5000, 5000]), &policy), None);
-        assert_eq!(repacked(&members(&[5000, 5001, 5000]), &policy), None, "too few for two groups");
+        assert_eq!(
+            repacked(&members(&[5000, 5001, 5000]), &policy),
+            None,
+            "too few for two groups"
+        );
         assert_eq!(repacked(&members(&[4000, 4000, 4000, 4000]), &policy), Some(vec![2, 2]));
         assert_eq!(
             repacked(&members(&[3000, 3000, 3000, 3000, 3000, 3000, 3000]), &policy),

@@ -43,9 +43,9 @@ impl TryFrom<String> for ContentHash {
     type Error = Invalid;
     fn try_from(text: String) -> Result<Self, Invalid> {
         let bytes = parse_hex(&text);
-        bytes
-            .map(Self)
-            .ok_or_else(|| Invalid::new(format!("hash {text:?}"), "a hash has 32 hexadecimal digits"))
+        bytes.map(Self).ok_or_else(|| {
+            Invalid::new(format!("hash {text:?}"), "a hash has 32 hexadecimal digits")
+        })
     }
 }
 

@@ -92,12 +92,19 @@ impl JobKind {
                 fields.extend([vec![level.number()], node.as_str().as_bytes().to_vec()]);
             }
             Self::Summarize(task) => {
-                fields.extend([vec![task.level.number()], number(task.ordinal), style_key(&task.manner)]);
+                fields.extend([
+                    vec![task.level.number()],
+                    number(task.ordinal),
+                    style_key(&task.manner),
+                ]);
                 match &task.covers {
-                    Coverage::Messages(window) => fields
-                        .push(format!("{}/{}/{}", window.thread, window.from, window.until).into_bytes()),
+                    Coverage::Messages(window) => fields.push(
+                        format!("{}/{}/{}", window.thread, window.from, window.until).into_bytes(),
+                    ),
                     Coverage::Nodes(children) => {
-                        fields.extend(children.iter().map(|child| child.as_str().as_bytes().to_vec()));
+                        fields.extend(
+                            children.iter().map(|child| child.as_str().as_bytes().to_vec()),
+                        );
                     }
                 }
             }
@@ -112,7 +119,9 @@ impl fmt::Display for JobKind {
             Self::EmbedTurn(turn) => write!(f, "embed turn {turn}"),
             Self::EmbedNode(_, _, node) => write!(f, "embed node {node}"),
             Self::Summarize(task) => match &task.covers {
-                Coverage::Messages(window) => write!(f, "{} messages {window} (level 1)", Self::SUMMARISE),
+                Coverage::Messages(window) => {
+                    write!(f, "{} messages {window} (level 1)", Self::SUMMARISE)
+                }
                 Coverage::Nodes(children) => {
                     write!(f, "{} {} nodes (level {})", Self::SUMMARISE, children.len(), task.level)
                 }
@@ -262,7 +271,8 @@ impl Job {
         }
         self.failures += 1;
         let least = if let RetryAdvice::RetryAfter(least) = error.advice { least } else { 0 };
-        let delay = (!is_over(error, self.failures, policy)).then(|| self.backoff_ms(policy).max(least));
+        let delay =
+            (!is_over(error, self.failures, policy)).then(|| self.backoff_ms(policy).max(least));
         self.state = match delay {
             None => JobState::Dead,
             Some(delay) => {

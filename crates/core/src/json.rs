@@ -18,9 +18,10 @@ impl Json {
     pub fn new(text: &str) -> Result<Self, Invalid> {
         match serde_json::from_str::<&RawValue>(text) {
             Ok(raw) => Ok(Self::from_raw(raw)),
-            Err(error) => {
-                Err(Invalid::new(format!("JSON {:?}", crate::text::preview(text, 60)), error.to_string()))
-            }
+            Err(error) => Err(Invalid::new(
+                format!("JSON {:?}", crate::text::preview(text, 60)),
+                error.to_string(),
+            )),
         }
     }
 
@@ -93,8 +94,8 @@ pub fn mend_surrogates(json: &str) -> Cow<'_, str> {
             at += 2;
             continue;
         };
-        let paired =
-            matches!(unit, 0xD800..=0xDBFF) && matches!(escaped_unit(bytes, at + 6), Some(0xDC00..=0xDFFF));
+        let paired = matches!(unit, 0xD800..=0xDBFF)
+            && matches!(escaped_unit(bytes, at + 6), Some(0xDC00..=0xDFFF));
         if paired {
             at += 12;
         } else {

@@ -52,12 +52,16 @@ pub use conversation::{Conversation, ConversationState, NewConversation, Thread,
 pub use error::{FailedCall, Invalid, ProviderError, RetryAdvice, StoreError};
 pub use export::ExportItem;
 pub use hash::ContentHash;
-pub use ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, ThreadName, TurnNo};
+pub use ids::{
+    ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, ThreadName, TurnNo,
+};
 pub use job::{Job, JobId, JobKind, JobState};
 pub use json::Json;
 pub use message::{Message, NewMessage, Role, Turn};
 pub use node::{Coverage, Level, Node, NodeContent, NodeId, NodeSpec};
 pub use policy::{Policy, Preset};
-pub use ports::{ChatModel, Clock, CommitScope, Embedder, Meter, Reader, Store, Summarizer, Tokenizer};
+pub use ports::{
+    ChatModel, Clock, CommitScope, Embedder, Meter, Reader, Store, Summarizer, Tokenizer,
+};
 pub use time::Timestamp;
 pub use tool::{NewToolCall, ToolCall, ToolResult};

@@ -339,7 +339,11 @@ impl Provenance {
     /// The name of a stand-in, with the one it stood in for.
     #[must_use]
     pub fn fallback_label(name: &str, other: &str) -> String {
-        if name == other { name.to_owned() } else { format!("{name}{}{other}", Self::FALLBACK_SEPARATOR) }
+        if name == other {
+            name.to_owned()
+        } else {
+            format!("{name}{}{other}", Self::FALLBACK_SEPARATOR)
+        }
     }
 
     /// The stand-in that wrote it, where one did.
@@ -443,8 +447,11 @@ pub fn hash_of_window(
     slices: impl Iterator<Item = (ContentHash, Slice)>,
     manner: &SummaryStyle,
 ) -> ContentHash {
-    let mut fields: Vec<Vec<u8>> =
-        vec![b"window".to_vec(), conversation.as_bytes().to_vec(), thread.as_str().as_bytes().to_vec()];
+    let mut fields: Vec<Vec<u8>> = vec![
+        b"window".to_vec(),
+        conversation.as_bytes().to_vec(),
+        thread.as_str().as_bytes().to_vec(),
+    ];
     fields.push(style_key(manner));
     for (hash, slice) in slices {
         // The position tells apart what is said twice in the same words.
@@ -462,8 +469,12 @@ pub fn hash_of_group(
     children: &[NodeId],
     manner: &SummaryStyle,
 ) -> ContentHash {
-    let mut fields: Vec<Vec<u8>> =
-        vec![b"group".to_vec(), conversation.as_bytes().to_vec(), vec![level.number()], style_key(manner)];
+    let mut fields: Vec<Vec<u8>> = vec![
+        b"group".to_vec(),
+        conversation.as_bytes().to_vec(),
+        vec![level.number()],
+        style_key(manner),
+    ];
     fields.extend(children.iter().map(|child| child.as_str().as_bytes().to_vec()));
     hash_of(&fields)
 }

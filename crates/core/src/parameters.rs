@@ -86,8 +86,9 @@ impl Assignment {
             Some(level) => format!("{}@{level}", self.name),
             None => self.name.clone(),
         };
-        let refuse =
-            |invalid: Invalid| Invalid::new(format!("policy parameter {name}={value:?}"), invalid.why);
+        let refuse = |invalid: Invalid| {
+            Invalid::new(format!("policy parameter {name}={value:?}"), invalid.why)
+        };
         let level = self.level;
         match self.name.as_str() {
             "preset" => {
@@ -182,7 +183,10 @@ impl FromStr for Assignment {
     type Err = Invalid;
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let (name, value) = text.split_once('=').ok_or_else(|| {
-            Invalid::new(format!("policy {text:?}"), "expected NAME=VALUE, such as window_chars=4000")
+            Invalid::new(
+                format!("policy {text:?}"),
+                "expected NAME=VALUE, such as window_chars=4000",
+            )
         })?;
         Self::new(name, value)
     }
@@ -279,9 +283,15 @@ fn duration(text: &str) -> Result<Option<u64>, Invalid> {
         "min" | "m" => 60_000,
         "h" => 3_600_000,
         "d" => 86_400_000,
-        _ => return Err(Invalid::new("", "expected a duration such as 20 min, 1 h or 90 s, or off")),
+        _ => {
+            return Err(Invalid::new(
+                "",
+                "expected a duration such as 20 min, 1 h or 90 s, or off",
+            ));
+        }
     };
-    let count: u64 = digits.parse().map_err(|_| Invalid::new("", "expected a duration such as 20 min"))?;
+    let count: u64 =
+        digits.parse().map_err(|_| Invalid::new("", "expected a duration such as 20 min"))?;
     Ok(Some(count.saturating_mul(unit)))
 }
 
@@ -296,16 +306,27 @@ mod tests {
 
     #[test]
     fn parameters_are_set_by_name() {
-        let policy =
-            with(&["window_chars=4000", "flush_after=5 min", "group_chars@3=20000", "length@1=0.3"]).unwrap();
+        let policy = with(&[
+            "window_chars=4000",
+            "flush_after=5 min",
+            "group_chars@3=20000",
+            "length@1=0.3",
+        ])
+        .unwrap();
         assert_eq!(policy.window.window_chars, Some(4000));
         assert_eq!(policy.window.flush_after_ms, Some(300_000));
         let chars: Vec<_> = policy.groups.iter().map(|group| group.group_chars).collect();
         assert_eq!(chars, [Some(10_000), Some(20_000)]);
-        assert_eq!(policy.lengths.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0.3", "0.1"]);
+        assert_eq!(
+            policy.lengths.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["0.3", "0.1"]
+        );
         let policy = with(&["turns=8", "preset=turns", "wiggle=0.1"]).unwrap();
         assert_eq!((policy.window.turns, policy.window.keep_recent_turns), (Some(8), 2));
-        assert!((policy.groups[0].wiggle - 0.1).abs() < 1e-6 && (policy.window.wiggle - 0.1).abs() < 1e-6);
+        assert!(
+            (policy.groups[0].wiggle - 0.1).abs() < 1e-6
+                && (policy.window.wiggle - 0.1).abs() < 1e-6
+        );
     }
 
     #[test]

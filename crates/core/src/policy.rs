@@ -109,7 +109,11 @@ impl FromStr for Length {
             let (least, most) = range.trim().split_once('-').ok_or_else(refuse)?;
             let (least, most) = (least.trim().parse(), most.trim().parse());
             let (Ok(least), Ok(most)) = (least, most) else { return Err(refuse()) };
-            return if 0 < least && least <= most { Ok(Self::Sentences(least, most)) } else { Err(refuse()) };
+            return if 0 < least && least <= most {
+                Ok(Self::Sentences(least, most))
+            } else {
+                Err(refuse())
+            };
         }
         match text.trim().parse::<f32>() {
             Ok(share) if share > 0.0 && share <= 1.0 => Ok(Self::Keep(share)),
@@ -167,7 +171,8 @@ pub enum Preset {
 
 impl Preset {
     /// Every preset.
-    pub const ALL: [Self; 5] = [Self::Window, Self::Triggers, Self::Turns, Self::Chars, Self::PerTurn];
+    pub const ALL: [Self; 5] =
+        [Self::Window, Self::Triggers, Self::Turns, Self::Chars, Self::PerTurn];
 
     /// The word for it in every interface.
     #[must_use]
@@ -280,12 +285,20 @@ impl From<Preset> for Policy {
             },
             Preset::Chars => Self {
                 window: WindowPolicy { chars: Some(8000), min_turns: 3, ..NEVER },
-                groups: vec![GroupPolicy { group_chars: None, chars: Some(15_000), ..groups_of(0) }],
+                groups: vec![GroupPolicy {
+                    group_chars: None,
+                    chars: Some(15_000),
+                    ..groups_of(0)
+                }],
                 ..base
             },
             Preset::PerTurn => Self {
                 window: WindowPolicy { turns: Some(1), ..NEVER },
-                groups: vec![GroupPolicy { group_chars: None, raw_chars: Some(5000), ..groups_of(0) }],
+                groups: vec![GroupPolicy {
+                    group_chars: None,
+                    raw_chars: Some(5000),
+                    ..groups_of(0)
+                }],
                 lengths: vec![Length::Sentences(3, 4)],
                 ..base
             },
@@ -351,7 +364,10 @@ impl Policy {
                 group.raw_chars,
             ];
             if seals.iter().all(Option::is_none) {
-                return refuse("no threshold seals a group", "set group_chars or another threshold");
+                return refuse(
+                    "no threshold seals a group",
+                    "set group_chars or another threshold",
+                );
             }
         }
         Ok(())
@@ -368,13 +384,18 @@ impl Policy {
     #[must_use]
     pub fn style(&self, level: Level) -> SummaryStyle {
         let place = usize::from(level.number()) - 1;
-        let strategy = *self.strategies.get(place).or(self.strategies.last()).unwrap_or(&Strategy::Detailed);
+        let strategy =
+            *self.strategies.get(place).or(self.strategies.last()).unwrap_or(&Strategy::Detailed);
         SummaryStyle {
             strategy,
             length: *self.lengths.get(place).or(self.lengths.last()).unwrap_or(&Length::Keep(0.5)),
             deduplicate: self.deduplicate,
             overlap_chars: if level == Level::FIRST { self.window.overlap_chars } else { 0 },
-            prompt: self.prompts.get(&strategy).copied().unwrap_or_else(|| crate::prompt::version(strategy)),
+            prompt: self
+                .prompts
+                .get(&strategy)
+                .copied()
+                .unwrap_or_else(|| crate::prompt::version(strategy)),
         }
     }
 }

@@ -41,7 +41,11 @@ impl Question {
         for term in terms(text) {
             if !own.iter().any(|other| other.id == term.id) {
                 let is_asking = is_conversation_word(&term.word);
-                own.push(QuestionTerm { id: term.id, word: term.word, is_question_word: is_asking });
+                own.push(QuestionTerm {
+                    id: term.id,
+                    word: term.word,
+                    is_question_word: is_asking,
+                });
             }
         }
         let words = lexicon::words(text);

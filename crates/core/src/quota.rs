@@ -52,8 +52,8 @@ pub fn next_slot(
     moments.sort_unstable();
     let has_room = |moment: &Timestamp| {
         let minute = known().filter(|taken| taken.at > matters_since(*moment));
-        let (calls, used) =
-            minute.fold((0, 0), |(calls, used), it| (calls + it.calls, it.tokens.saturating_add(used)));
+        let (calls, used) = minute
+            .fold((0, 0), |(calls, used), it| (calls + it.calls, it.tokens.saturating_add(used)));
         let fits = |limit: Option<u32>, used: i64, more: i64| {
             limit
                 .map(|limit| i64::from(limit.max(1)))
@@ -67,7 +67,8 @@ pub fn next_slot(
         return Ok(turn);
     }
     let wait_ms = wait_ms(turn, now);
-    let reason = format!("the quota of this minute is used up; free in {} s", wait_ms.div_ceil(1000));
+    let reason =
+        format!("the quota of this minute is used up; free in {} s", wait_ms.div_ceil(1000));
     Err(ProviderError::new(reason, RetryAdvice::Throttled(wait_ms)))
 }
 
@@ -100,7 +101,11 @@ mod tests {
         let mut found = Vec::new();
         for (second, tokens) in calls {
             let turn = next_slot(quota, &taken, *tokens, at(*second));
-            taken.extend(turn.iter().map(|turn| QuotaUsage { at: *turn, calls: 1, tokens: *tokens }));
+            taken.extend(turn.iter().map(|turn| QuotaUsage {
+                at: *turn,
+                calls: 1,
+                tokens: *tokens,
+            }));
             found.push(match turn {
                 Ok(turn) => Ok((turn.as_micros() - at(0).as_micros()) / 1_000_000),
                 Err(ProviderError { advice: RetryAdvice::Throttled(ms), .. }) => Err(ms / 1000),

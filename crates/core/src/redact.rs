@@ -178,8 +178,11 @@ fn addresses(text: &str) -> Vec<Find> {
     let mut finds = Vec::new();
     for (at, _) in text.match_indices("://") {
         let start = at + 3;
-        let authority = text[start..].split(|c: char| c.is_whitespace() || "/?#\"'<>`\\".contains(c)).next();
-        let Some((user, _)) = authority.and_then(|authority| authority.rsplit_once('@')) else { continue };
+        let authority =
+            text[start..].split(|c: char| c.is_whitespace() || "/?#\"'<>`\\".contains(c)).next();
+        let Some((user, _)) = authority.and_then(|authority| authority.rsplit_once('@')) else {
+            continue;
+        };
         let Some((name, password)) = user.split_once(':') else { continue };
         let from = start + name.len() + 1;
         if !password.is_empty() && !assignment::is_placeholder(password) {

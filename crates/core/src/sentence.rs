@@ -57,7 +57,9 @@ pub fn split(text: &str) -> Vec<TextSegment<'_>> {
         close(text, &mut paragraph, &mut pieces);
         match kind {
             _ if content.is_empty() => {}
-            SegmentKind::Heading | SegmentKind::Code => pieces.push(TextSegment { kind, text: content }),
+            SegmentKind::Heading | SegmentKind::Code => {
+                pieces.push(TextSegment { kind, text: content })
+            }
             SegmentKind::Prose | SegmentKind::Item => {
                 let offset = line.find(content).unwrap_or(0);
                 paragraph = Some((start + offset, at, kind));
@@ -127,9 +129,10 @@ fn looks_like_code(line: &str) -> bool {
             && !rest.starts_with(|c: char| c.is_ascii_digit())
     });
     let bracketed = line.starts_with('[') && line.ends_with(']');
-    let begins = ["$ ", "+++ ", "@@ ", "diff ", "import ", "#include", "</", "<?", "Traceback ", "File \""]
-        .iter()
-        .any(|start| line.starts_with(start));
+    let begins =
+        ["$ ", "+++ ", "@@ ", "diff ", "import ", "#include", "</", "<?", "Traceback ", "File \""]
+            .iter()
+            .any(|start| line.starts_with(start));
     if ends || begins || numbered || bracketed {
         return true;
     }
@@ -143,10 +146,10 @@ fn looks_like_code(line: &str) -> bool {
 
 /// Words after which a full stop does not end a sentence.
 const ABBREVIATIONS: [&str; 48] = [
-    "mr", "mrs", "ms", "dr", "prof", "st", "sr", "jr", "vs", "etc", "e.g", "i.e", "eg", "ie", "cf", "al",
-    "fig", "no", "nr", "approx", "inc", "ltd", "co", "corp", "dept", "est", "min", "max", "p", "pp", "vol",
-    "ch", "sec", "p.ex", "ex", "mme", "mlle", "mm", "env", "art", "av", "n", "resp", "a.m", "p.m", "u.s",
-    "u.k", "ph.d",
+    "mr", "mrs", "ms", "dr", "prof", "st", "sr", "jr", "vs", "etc", "e.g", "i.e", "eg", "ie", "cf",
+    "al", "fig", "no", "nr", "approx", "inc", "ltd", "co", "corp", "dept", "est", "min", "max",
+    "p", "pp", "vol", "ch", "sec", "p.ex", "ex", "mme", "mlle", "mm", "env", "art", "av", "n",
+    "resp", "a.m", "p.m", "u.s", "u.k", "ph.d",
 ];
 
 /// Calls back with each sentence of a paragraph.
@@ -163,7 +166,19 @@ fn sentences<'a>(text: &'a str, mut found: impl FnMut(&'a str)) {
         while let Some(&(next, mark)) = chars.peek() {
             if !matches!(
                 mark,
-                '.' | '!' | '?' | '…' | '"' | '\'' | ')' | ']' | '»' | '”' | '’' | '」' | '』' | '*'
+                '.' | '!'
+                    | '?'
+                    | '…'
+                    | '"'
+                    | '\''
+                    | ')'
+                    | ']'
+                    | '»'
+                    | '”'
+                    | '’'
+                    | '」'
+                    | '』'
+                    | '*'
             ) {
                 break;
             }
@@ -176,7 +191,8 @@ fn sentences<'a>(text: &'a str, mut found: impl FnMut(&'a str)) {
         if !(wide || spaced) {
             continue;
         }
-        if matches!(last, '.' | '…') && !stops(&text[start..at], rest.trim_start(), end - at > 1) {
+        if matches!(last, '.' | '…') && !stops(&text[start..at], rest.trim_start(), end - at > 1)
+        {
             continue;
         }
         emit(&text[start..end], &mut found);
@@ -338,12 +354,21 @@ mod tests {
     fn sentences_end_where_people_end_them() {
         check("One. Two! Three? Four", &["One.", "Two!", "Three?", "Four"]);
         check("Mr. Le Goff paid 3.5 GB. Fine.", &["Mr. Le Goff paid 3.5 GB.", "Fine."]);
-        check("Use e.g. Rust. See src/main.rs. Done.", &["Use e.g. Rust.", "See src/main.rs.", "Done."]);
+        check(
+            "Use e.g. Rust. See src/main.rs. Done.",
+            &["Use e.g. Rust.", "See src/main.rs.", "Done."],
+        );
         check("Wait... what? Well... Yes.", &["Wait... what?", "Well...", "Yes."]);
-        check("On y va ! Quand ? Demain, p. ex. à 9 h.", &["On y va !", "Quand ?", "Demain, p. ex. à 9 h."]);
+        check(
+            "On y va ! Quand ? Demain, p. ex. à 9 h.",
+            &["On y va !", "Quand ?", "Demain, p. ex. à 9 h."],
+        );
         check("See https://a.b/c.d?e=f. Ok.", &["See https://a.b/c.d?e=f.", "Ok."]);
         check("今日は。元気ですか？はい！", &["今日は。", "元気ですか？", "はい！"]);
-        check("He said \"stop.\" Then J. Smith left.", &["He said \"stop.\"", "Then J. Smith left."]);
+        check(
+            "He said \"stop.\" Then J. Smith left.",
+            &["He said \"stop.\"", "Then J. Smith left."],
+        );
         check("Apples, etc. The rest is fine.", &["Apples, etc.", "The rest is fine."]);
         check("", &[]);
         check(" \n\n ... \n---\n", &[]);
@@ -374,9 +399,11 @@ mod tests {
     fn words_and_stems() {
         let found: Vec<&str> = words("L'heure, it's snake_case 3.5 中文 ok—fine").collect();
         assert_eq!(found, ["L'heure", "it's", "snake_case", "3", "5", "中", "文", "ok", "fine"]);
-        for forms in
-            [["plans", "planned", "planning"], ["boats", "boat", "Boat's"], ["décidé", "décidés", "décide"]]
-        {
+        for forms in [
+            ["plans", "planned", "planning"],
+            ["boats", "boat", "Boat's"],
+            ["décidé", "décidés", "décide"],
+        ] {
             assert_eq!(stem(forms[0]), stem(forms[1]), "{forms:?}");
             assert_eq!(stem(forms[1]), stem(forms[2]), "{forms:?}");
         }

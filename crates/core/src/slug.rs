@@ -41,7 +41,8 @@ pub fn suggest_slugs<'a>(given: &str, slugs: &[&'a str]) -> Vec<&'a str> {
     if given.is_empty() {
         return Vec::new();
     }
-    let has_all = |slug: &str| given.split('-').all(|word| slug.split('-').any(|other| other == word));
+    let has_all =
+        |slug: &str| given.split('-').all(|word| slug.split('-').any(|other| other == word));
     let pick = |fits: &dyn Fn(&str) -> bool| -> Vec<&'a str> {
         slugs.iter().copied().filter(|slug| fits(slug)).take(3).collect()
     };
@@ -52,7 +53,10 @@ pub fn suggest_slugs<'a>(given: &str, slugs: &[&'a str]) -> Vec<&'a str> {
 /// A title made from the first thing a person said.
 #[must_use]
 pub fn title_of(first_message: &str) -> Option<String> {
-    let line = first_message.lines().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric))?;
+    let line = first_message
+        .lines()
+        .map(str::trim)
+        .find(|line| line.chars().any(char::is_alphanumeric))?;
     Some(crate::text::preview(line.trim_start_matches(['#', '>', '*', '-', ' ']), 72))
 }
 
@@ -85,10 +89,16 @@ mod tests {
 
     #[test]
     fn who_gives_part_of_a_slug_is_told_which_ones_there_are() {
-        let slugs =
-            ["which-port-does-staging-use", "staging-ports", "staging-keys", "staging", "staging-tide"];
-        let check =
-            |given: &str, expected: &[&str]| assert_eq!(suggest_slugs(given, &slugs), expected, "{given}");
+        let slugs = [
+            "which-port-does-staging-use",
+            "staging-ports",
+            "staging-keys",
+            "staging",
+            "staging-tide",
+        ];
+        let check = |given: &str, expected: &[&str]| {
+            assert_eq!(suggest_slugs(given, &slugs), expected, "{given}")
+        };
         check("which-port", &["which-port-does-staging-use"]);
         check("Which port", &["which-port-does-staging-use"]);
         check("sta", &["staging-ports", "staging-keys", "staging"]);

@@ -55,7 +55,8 @@ impl Price {
     /// What a call costs.
     #[must_use]
     pub fn of(&self, usage: Usage) -> Money {
-        let millionths = usage.tokens_in as f64 * self.input + usage.tokens_out as f64 * self.output;
+        let millionths =
+            usage.tokens_in as f64 * self.input + usage.tokens_out as f64 * self.output;
         Money((millionths * 1e3).ceil() as i64)
     }
 }
@@ -166,7 +167,11 @@ impl Sub for SpendAmount {
 impl fmt::Display for SpendAmount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.calls == 1 { "" } else { "s" };
-        write!(f, "{} call{plural}, {} tokens in, {} out, ", self.calls, self.tokens_in, self.tokens_out)?;
+        write!(
+            f,
+            "{} call{plural}, {} tokens in, {} out, ",
+            self.calls, self.tokens_in, self.tokens_out
+        )?;
         match self.unpriced {
             0 => write!(f, "{}", self.money),
             unpriced if unpriced == self.calls => write!(f, "price unknown"),
@@ -267,7 +272,7 @@ impl fmt::Display for CapReached {
 /// The first cap that leaves no room for another call; none where it may be made. What is under way counts as the most
 /// it can come to, so that caps are exceeded by less than one call.
 #[must_use]
-pub fn reached(caps: &Caps, account: &Account) -> Option<CapReached> {
+pub fn reached_cap(caps: &Caps, account: &Account) -> Option<CapReached> {
     let scopes = [
         ("for this conversation", caps.conversation, account.conversation),
         ("a day", caps.day, account.day),
@@ -276,9 +281,13 @@ pub fn reached(caps: &Caps, account: &Account) -> Option<CapReached> {
     scopes.into_iter().find_map(|(of, cap, spent)| {
         let tokens = cap.tokens.filter(|cap| i128::from(spent.tokens()) >= i128::from(*cap));
         let money = cap.money.filter(|cap| spent.money >= *cap);
-        let of_tokens =
-            |cap: u64| CapReached { of, cap: format!("{cap} tokens"), spent: spent.tokens().to_string() };
-        let of_money = |cap: Money| CapReached { of, cap: cap.to_string(), spent: spent.money.to_string() };
+        let of_tokens = |cap: u64| CapReached {
+            of,
+            cap: format!("{cap} tokens"),
+            spent: spent.tokens().to_string(),
+        };
+        let of_money =
+            |cap: Money| CapReached { of, cap: cap.to_string(), spent: spent.money.to_string() };
         tokens.map(of_tokens).or_else(|| money.map(of_money))
     })
 }
@@ -335,7 +344,11 @@ impl ChatModel for Metered<'_> {
         self.account(request, || self.chat.complete(request))
     }
 
-    fn stream(&self, request: &ChatRequest, hear: &mut dyn FnMut(&str)) -> Result<ChatReply, ProviderError> {
+    fn stream(
+        &self,
+        request: &ChatRequest,
+        hear: &mut dyn FnMut(&str),
+    ) -> Result<ChatReply, ProviderError> {
         self.account(request, || self.chat.stream(request, hear))
     }
 }
@@ -374,10 +387,13 @@ mod tests {
     fn a_cap_is_reached_by_tokens_or_by_money_of_its_own_scope() {
         let tokens = |tokens: u64| Cap { tokens: Some(tokens), money: None };
         let money = |dollars: f64| Cap { tokens: None, money: Some(Money::from_dollars(dollars)) };
-        let account =
-            Account { tenant: spent(900, 9.0), conversation: spent(100, 1.0), day: spent(500, 5.0) };
+        let account = Account {
+            tenant: spent(900, 9.0),
+            conversation: spent(100, 1.0),
+            day: spent(500, 5.0),
+        };
         let check = |caps: Caps, words: Option<&str>| {
-            let found = reached(&caps, &account).map(|reached| reached.to_string());
+            let found = reached_cap(&caps, &account).map(|reached| reached.to_string());
             assert_eq!(found.as_deref(), words, "{caps:?}");
         };
         check(Caps::default(), None);
@@ -388,7 +404,10 @@ mod tests {
         let of_tenant = Caps { tenant: money(8.0), ..Caps::default() };
         check(of_tenant, Some("the cap of $8.00 for this tenant is reached: $9.00 spent"));
         let of_conversation = Caps { conversation: money(0.5), ..Caps::default() };
-        check(of_conversation, Some("the cap of $0.5000 for this conversation is reached: $1.00 spent"));
+        check(
+            of_conversation,
+            Some("the cap of $0.5000 for this conversation is reached: $1.00 spent"),
+        );
         check(
             Caps { tenant: tokens(0), ..Caps::default() },
             Some("the cap of 0 tokens for this tenant is reached: 900 spent"),
@@ -414,7 +433,9 @@ mod tests {
         check("anthropic/claude-haiku-4-5-20251001", Some(2.0));
         check("openai/e-3@256", Some(3.0));
         check("ollama/qwen3:8b", Some(0.0));
-        for unknown in ["openai/gpt-4o", "compatible/qwen3", "anthropic/claude-haiku-4", "", "-2024-07-18"] {
+        for unknown in
+            ["openai/gpt-4o", "compatible/qwen3", "anthropic/claude-haiku-4", "", "-2024-07-18"]
+        {
             check(unknown, None);
         }
     }

@@ -105,7 +105,10 @@ impl FromStr for Timestamp {
         if let Ok(time) = text.parse::<civil::DateTime>() {
             return Ok(Self::from_civil(time));
         }
-        Err(Invalid::new(format!("date {text:?}"), "expected a date like 2026-03-02 or 2026-03-02T08:41:00Z"))
+        Err(Invalid::new(
+            format!("date {text:?}"),
+            "expected a date like 2026-03-02 or 2026-03-02T08:41:00Z",
+        ))
     }
 }
 
@@ -124,7 +127,9 @@ mod tests {
         check("2026-03-02 08:41:07", "2026-03-02T08:41:07Z");
         check("2026-03-02T08:41:00.123456Z", "2026-03-02T08:41:00.123456Z");
         check("2026-03-02T08:41:00+02:00", "2026-03-02T06:41:00Z");
-        assert!("yesterday-ish".parse::<Timestamp>().unwrap_err().to_string().contains("2026-03-02"));
+        assert!(
+            "yesterday-ish".parse::<Timestamp>().unwrap_err().to_string().contains("2026-03-02")
+        );
     }
 
     #[test]
@@ -134,7 +139,10 @@ mod tests {
             assert_eq!(moment.to_string().parse::<Timestamp>().unwrap(), moment);
         }
         assert_eq!(Timestamp::from_seconds(f64::NAN), None);
-        assert_eq!(Timestamp::from_seconds(1_700_000_000.25).unwrap().to_string(), "2023-11-14T22:13:20.25Z");
+        assert_eq!(
+            Timestamp::from_seconds(1_700_000_000.25).unwrap().to_string(),
+            "2023-11-14T22:13:20.25Z"
+        );
     }
 
     #[test]

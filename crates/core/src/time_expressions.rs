@@ -25,8 +25,10 @@ pub(crate) const MONTHS: [&[&str]; 12] = [
 /// is named relative to today ("yesterday", "last month") counts from `now`.
 #[must_use]
 pub fn spans(folded: &str, now: Timestamp) -> Vec<(Timestamp, Timestamp)> {
-    let words: Vec<&str> =
-        folded.split(|c: char| !c.is_alphanumeric() && c != '-').filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> = folded
+        .split(|c: char| !c.is_alphanumeric() && c != '-')
+        .filter(|word| !word.is_empty())
+        .collect();
     let today = now.civil_date();
     let mut spans = Vec::new();
     let mut place = 0;
@@ -86,7 +88,9 @@ fn relative(words: &[&str], today: Date) -> (usize, Option<(Date, Span)>) {
             (2, Some((first.saturating_sub(1.month()), 1.month())))
         }
         ("this", "month", _) | ("ce", "mois", _) => (2, Some((first, 1.month()))),
-        ("last", "year", _) | ("annee", "derniere", _) => (2, Some((date(today.year() - 1, 1, 1), 1.year()))),
+        ("last", "year", _) | ("annee", "derniere", _) => {
+            (2, Some((date(today.year() - 1, 1, 1), 1.year())))
+        }
         ("last", season, _) => match season_start(season) {
             Some(month) => {
                 let this = date(today.year(), month, 1);
@@ -132,11 +136,15 @@ fn day_of_month(word: &str) -> Option<i8> {
     let digits = word.trim_end_matches(char::is_alphabetic);
     let suffix = &word[digits.len()..];
     let day: i8 = digits.parse().ok()?;
-    (matches!(suffix, "" | "st" | "nd" | "rd" | "th" | "er") && (1..=31).contains(&day)).then_some(day)
+    (matches!(suffix, "" | "st" | "nd" | "rd" | "th" | "er") && (1..=31).contains(&day))
+        .then_some(day)
 }
 
 fn year(word: &str) -> Option<i16> {
-    (word.len() == 4).then(|| word.parse().ok()).flatten().filter(|year| (1900..2200).contains(year))
+    (word.len() == 4)
+        .then(|| word.parse().ok())
+        .flatten()
+        .filter(|year| (1900..2200).contains(year))
 }
 
 #[cfg(test)]

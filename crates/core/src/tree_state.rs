@@ -37,7 +37,8 @@ impl From<Stored> for TreeState {
 
 impl Serialize for TreeState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (self.through, &self.windows, &self.sealed, &self.offered, &self.closings).serialize(serializer)
+        (self.through, &self.windows, &self.sealed, &self.offered, &self.closings)
+            .serialize(serializer)
     }
 }
 
@@ -78,7 +79,13 @@ impl TreeState {
     fn window(&mut self, thread: &ThreadName, seal: &SealedWindow, policy: &Policy) -> NodeSpec {
         let window = Window { thread: thread.clone(), from: seal.from, until: seal.until };
         let sealed_by = self.through.checked_sub(1).map(MessageIdx);
-        self.task(Level::FIRST, Coverage::Messages(window), Cause::Window(seal.reason), sealed_by, policy)
+        self.task(
+            Level::FIRST,
+            Coverage::Messages(window),
+            Cause::Window(seal.reason),
+            sealed_by,
+            policy,
+        )
     }
 
     fn task(
@@ -102,7 +109,12 @@ impl TreeState {
     /// Nodes are offered one after the other in the order they were sealed, whatever order they
     /// were finished in, so that the same groups come out. Each plan names the numbers of its
     /// children.
-    pub fn group(&mut self, level: Level, nodes: Vec<Node>, policy: &Policy) -> Vec<(NodeSpec, Vec<u32>)> {
+    pub fn group(
+        &mut self,
+        level: Level,
+        nodes: Vec<Node>,
+        policy: &Policy,
+    ) -> Vec<(NodeSpec, Vec<u32>)> {
         let place = usize::from(level.number()) - 1;
         if self.offered.len() <= place {
             self.offered.resize(place + 1, 0);
@@ -127,7 +139,8 @@ impl TreeState {
                 let rest = ungrouped.split_off(children);
                 let group = std::mem::replace(&mut ungrouped, rest);
                 let ids = group.iter().map(|child| child.id.clone()).collect();
-                let task = self.task(above, Coverage::Nodes(ids), Cause::Group(reason), sealed_by, policy);
+                let task =
+                    self.task(above, Coverage::Nodes(ids), Cause::Group(reason), sealed_by, policy);
                 planned.push((task, group.iter().map(Node::ordinal).collect()));
             }
         }
@@ -179,7 +192,10 @@ impl TreeState {
     }
 }
 
-fn first_due(ungrouped: &[Node], rule: &crate::policy::GroupPolicy) -> Option<(usize, GroupReason)> {
+fn first_due(
+    ungrouped: &[Node],
+    rule: &crate::policy::GroupPolicy,
+) -> Option<(usize, GroupReason)> {
     let members: Vec<_> = ungrouped.iter().map(Node::member).collect();
     grouping::due(&members, rule)
 }

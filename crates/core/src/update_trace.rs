@@ -15,13 +15,16 @@ pub fn lines_of_update(update: JobId, lines: &[JobEvent]) -> Vec<JobEvent> {
     let mut open: HashSet<JobId> = HashSet::new();
     let mut own = Vec::new();
     for commit in lines.chunk_by(|one, next| one.at == next.at) {
-        let finishes = |line: &JobEvent| line.event == JobEventKind::Release && open.contains(&line.job);
+        let finishes =
+            |line: &JobEvent| line.kind == JobEventKind::Release && open.contains(&line.job);
         if commit.iter().any(|line| line.job == update || finishes(line)) {
-            let planned = commit.iter().filter(|line| line.event.is_planning());
+            let planned = commit.iter().filter(|line| line.kind.is_planning());
             open.extend(planned.map(|line| line.job).collect::<Vec<_>>());
         }
-        own.extend(commit.iter().filter(|line| line.job == update || open.contains(&line.job)).cloned());
-        for done in commit.iter().filter(|line| line.event == JobEventKind::Release) {
+        own.extend(
+            commit.iter().filter(|line| line.job == update || open.contains(&line.job)).cloned(),
+        );
+        for done in commit.iter().filter(|line| line.kind == JobEventKind::Release) {
             open.remove(&done.job);
         }
     }
@@ -46,7 +49,7 @@ mod tests {
                 at: Timestamp::from_micros(*at),
                 conversation: Some(ConversationId::from_bytes([1; 16])),
                 job: id(job),
-                event: *event,
+                kind: *event,
                 text: String::new(),
                 took_ms: None,
             })

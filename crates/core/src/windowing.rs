@@ -100,7 +100,7 @@ impl SealReason {
 
 /// A run of pieces, and what they come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "StoredStretch", into = "StoredStretch")]
+#[serde(from = "StoredRun", into = "StoredRun")]
 pub struct MessageRun {
     /// Messages, a slice counting as one.
     pub messages: u32,
@@ -118,10 +118,10 @@ pub struct MessageRun {
 }
 
 /// The same as a list: it is written with every message.
-type StoredStretch = ([u32; 8], [i64; 2]);
+type StoredRun = ([u32; 8], [i64; 2]);
 
-impl From<StoredStretch> for MessageRun {
-    fn from((numbers, [first_at, last_at]): StoredStretch) -> Self {
+impl From<StoredRun> for MessageRun {
+    fn from((numbers, [first_at, last_at]): StoredRun) -> Self {
         let [messages, turns, chars, tokens, first_turn, last_turn, idx, offset] = numbers;
         Self {
             messages,
@@ -137,11 +137,19 @@ impl From<StoredStretch> for MessageRun {
     }
 }
 
-impl From<MessageRun> for StoredStretch {
+impl From<MessageRun> for StoredRun {
     fn from(it: MessageRun) -> Self {
         let (first_turn, last_turn, until) = (it.first_turn.0, it.last_turn.0, it.until);
-        let numbers =
-            [it.messages, it.turns, it.chars, it.tokens, first_turn, last_turn, until.idx.0, until.offset];
+        let numbers = [
+            it.messages,
+            it.turns,
+            it.chars,
+            it.tokens,
+            first_turn,
+            last_turn,
+            until.idx.0,
+            until.offset,
+        ];
         (numbers, [it.first_at.as_micros(), it.last_at.as_micros()])
     }
 }
@@ -216,7 +224,12 @@ impl From<StoredWindow> for OpenWindow {
 
 impl From<OpenWindow> for StoredWindow {
     fn from(it: OpenWindow) -> Self {
-        (it.from.map(|from| (from.idx.0, from.offset)), it.answered, it.waiting, u8::from(it.silent))
+        (
+            it.from.map(|from| (from.idx.0, from.offset)),
+            it.answered,
+            it.waiting,
+            u8::from(it.silent),
+        )
     }
 }
 
@@ -228,7 +241,7 @@ pub struct SealedWindow {
     /// Where the next one begins.
     pub until: TextPosition,
     /// What is in it.
-    pub holds: MessageRun,
+    pub message_run: MessageRun,
     /// Why it sealed.
     pub reason: SealReason,
 }
@@ -304,7 +317,8 @@ impl OpenWindow {
         let Some(flush_after) = policy.flush_after_ms.filter(|_| policy.by_time()) else { return };
         let Some(all) = self.holds() else { return };
         let silence = piece.at.as_micros().saturating_sub(all.last_at.as_micros());
-        let long = u64::try_from(silence).is_ok_and(|silence| silence > flush_after.saturating_mul(1000));
+        let long =
+            u64::try_from(silence).is_ok_and(|silence| silence > flush_after.saturating_mul(1000));
         if !long || all.chars < policy.min_flush_chars.max(1) {
             return;
         }
@@ -347,9 +361,12 @@ impl OpenWindow {
     /// An answer came: seals what is due at this place.
     fn settle(&mut self, now: Timestamp, policy: &WindowPolicy, seals: &mut Vec<SealedWindow>) {
         let before = joined(&self.answered);
-        if let (Some(size), Some(before)) = (policy.window_chars.filter(|_| policy.by_size()), before) {
+        if let (Some(size), Some(before)) =
+            (policy.window_chars.filter(|_| policy.by_size()), before)
+        {
             let fits = self.chars() <= policy.most(size);
-            let worth = before.chars >= policy.min_flush_chars.max(1) && before.turns >= policy.min_turns;
+            let worth =
+                before.chars >= policy.min_flush_chars.max(1) && before.turns >= policy.min_turns;
             if !fits && worth && self.waiting.is_some() && policy.keep_recent_turns == 0 {
                 seals.extend(self.seal_answered(self.answered.len(), SealReason::NextDoesNotFit));
             }
@@ -377,8 +394,9 @@ impl OpenWindow {
         let all = self.holds()?;
         let reached = |limit: Option<u32>, is: u32| limit.is_some_and(|limit| is >= limit);
         let open_for = now.as_micros().saturating_sub(all.first_at.as_micros());
-        let old =
-            |age: u64| u64::try_from(open_for).is_ok_and(|open_for| open_for >= age.saturating_mul(1000));
+        let old = |age: u64| {
+            u64::try_from(open_for).is_ok_and(|open_for| open_for >= age.saturating_mul(1000))
+        };
         Some(match () {
             () if policy.by_size() && reached(policy.window_chars, all.chars) => SealReason::Full,
             () if self.silent => SealReason::Silence,
@@ -395,7 +413,8 @@ impl OpenWindow {
     /// themselves, or an assistant that never came back.
     fn is_left_unanswered(&self, policy: &WindowPolicy) -> bool {
         let Some(all) = self.holds() else { return false };
-        let twice = |limit: Option<u32>, is: u32| limit.is_some_and(|limit| is >= limit.saturating_mul(2));
+        let twice =
+            |limit: Option<u32>, is: u32| limit.is_some_and(|limit| is >= limit.saturating_mul(2));
         twice(policy.window_chars.filter(|_| policy.by_size()), all.chars)
             || twice(policy.messages, all.messages)
             || twice(policy.tokens, all.tokens)
@@ -415,7 +434,8 @@ impl OpenWindow {
 
     fn seal_all(&mut self, reason: SealReason) -> Option<SealedWindow> {
         let holds = self.holds()?;
-        let seal = SealedWindow { from: self.from?, until: holds.until, holds, reason };
+        let seal =
+            SealedWindow { from: self.from?, until: holds.until, message_run: holds, reason };
         *self = Self::default();
         Some(seal)
     }
@@ -425,7 +445,8 @@ impl OpenWindow {
         let rest = self.answered.split_off(stretches);
         let sealed = std::mem::replace(&mut self.answered, rest);
         let holds = joined(&sealed)?;
-        let seal = SealedWindow { from: self.from?, until: holds.until, holds, reason };
+        let seal =
+            SealedWindow { from: self.from?, until: holds.until, message_run: holds, reason };
         self.from = (!self.answered.is_empty() || self.waiting.is_some()).then_some(holds.until);
         self.silent = false;
         Some(seal)

@@ -7,7 +7,8 @@ pub fn weight(word: &str) -> f32 {
     let bare = word.split(['\'', '’']).next().unwrap_or(word);
     let elided = bare.chars().count() <= 2 && bare.len() < word.len();
     let word = if elided { word[bare.len()..].trim_start_matches(['\'', '’']) } else { bare };
-    if word.chars().nth(1).is_none() && word.bytes().all(|b| b.is_ascii_lowercase()) || is_function_word(word)
+    if word.chars().nth(1).is_none() && word.bytes().all(|b| b.is_ascii_lowercase())
+        || is_function_word(word)
     {
         0.0
     } else if COMMON.binary_search(&word).is_ok() {
@@ -20,12 +21,12 @@ pub fn weight(word: &str) -> f32 {
 /// Whether a lower-case word only serves the grammar.
 #[must_use]
 pub fn is_function_word(word: &str) -> bool {
-    GRAMMAR.binary_search(&word).is_ok()
+    FUNCTION_WORDS.binary_search(&word).is_ok()
 }
 
 /// Words of grammar, greeting and assent, in order of bytes.
 #[rustfmt::skip]
-const GRAMMAR: [&str; 414] = [
+const FUNCTION_WORDS: [&str; 414] = [
     "a", "about", "above", "actually", "after", "again", "against", "ain", "all", "almost", "along",
     "already", "also", "although", "always", "am", "among", "an", "and", "another", "any", "anybody",
     "anyone", "anything", "anyway", "are", "aren", "around", "as", "at", "au", "aucun", "aucune", "aussi",
@@ -106,7 +107,7 @@ mod tests {
 
     #[test]
     fn the_tables_are_in_order_and_apart() {
-        assert!(GRAMMAR.is_sorted());
+        assert!(FUNCTION_WORDS.is_sorted());
         assert!(COMMON.is_sorted());
         assert!(!COMMON.iter().any(|word| is_function_word(word)));
     }

@@ -98,7 +98,11 @@ impl World {
         let kinds = work();
         if let Some(kind) = kinds.get(usize::from(self.planned)) {
             step("plan", &|world| {
-                world.jobs.push(Job::plan(ConversationId::from_bytes([1; 16]), kind.clone(), world.now()));
+                world.jobs.push(Job::plan(
+                    ConversationId::from_bytes([1; 16]),
+                    kind.clone(),
+                    world.now(),
+                ));
                 world.planned += 1;
                 world.signal += 1;
             });
@@ -120,8 +124,12 @@ impl World {
                 Some(held) => {
                     step("finish", &|world| world.finish(place, held));
                     if self.failures < 1 {
-                        step("fail", &|world| world.fail(place, held, &ProviderError::transient("busy")));
-                        step("give up", &|world| world.fail(place, held, &ProviderError::permanent("no")));
+                        step("fail", &|world| {
+                            world.fail(place, held, &ProviderError::transient("busy"))
+                        });
+                        step("give up", &|world| {
+                            world.fail(place, held, &ProviderError::permanent("no"))
+                        });
                     }
                     if self.crashes < 1 {
                         step("crash", &|world| {
@@ -185,7 +193,13 @@ impl World {
         use std::fmt::Write as _;
         let mut key = format!(
             "{} {} {} {} {} {} {:?}|",
-            self.clock, self.planned, self.unraised, self.signal, self.crashes, self.failures, self.waiter
+            self.clock,
+            self.planned,
+            self.unraised,
+            self.signal,
+            self.crashes,
+            self.failures,
+            self.waiter
         );
         for job in self.jobs.iter().chain(self.hands.iter().flatten()) {
             let moment = match &job.state {
@@ -205,7 +219,8 @@ impl World {
         let failed = self.jobs.iter().filter(lives).filter(|job| job.failures > 0);
         let trouble = failed.map(|job| job.kind.height()).min().unwrap_or(u8::MAX);
         // Neither what failed nor what comes after it keeps anybody waiting.
-        let critical = |job: &&Job| job.kind.height() <= 1 && lives(job) && job.kind.height() < trouble;
+        let critical =
+            |job: &&Job| job.kind.height() <= 1 && lives(job) && job.kind.height() < trouble;
         assert_eq!(gate.is_clear(), self.jobs.iter().filter(critical).count() == 0, "{self:#?}");
         assert!(
             gate.pending.iter().all(|operation| !operation.description.contains("l2-")),
@@ -260,7 +275,8 @@ fn no_wake_up_is_lost_within_a_process() {
     let mut queue: VecDeque<World> = VecDeque::from([World::new()]);
     while let Some(world) = queue.pop_front() {
         if let Waiter::Asleep(mark) = world.waiter {
-            let asleep_for_nothing = world.gate().is_clear() && !world.unraised && world.signal == mark;
+            let asleep_for_nothing =
+                world.gate().is_clear() && !world.unraised && world.signal == mark;
             assert!(!asleep_for_nothing, "{world:#?}");
         }
         for (name, next) in world.next() {

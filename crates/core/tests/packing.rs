@@ -7,8 +7,9 @@
 use proptest::prelude::*;
 use treering_core::node::{Slice, TextPosition};
 use treering_core::packing::{
-    BudgetSplit, ContextPlan, DetailLevel, HeaderStyle, PackReason, PackedItem, Piece, PieceKey, PieceSource,
-    Profile, RecallCandidate, Section, SectionSource, SkipReason, pack, stable_prefix_end,
+    BudgetSplit, ContextPlan, DetailLevel, HeaderStyle, PackReason, PackedItem, Piece, PieceKey,
+    PieceSource, Profile, RecallCandidate, Section, SectionSource, SkipReason, pack,
+    stable_prefix_end,
 };
 use treering_core::{Level, MessageIdx};
 
@@ -87,7 +88,7 @@ impl PieceSource for Wood {
         Ok((self.settled..self.sizes.len()).map(|idx| self.said(idx)).collect())
     }
 
-    fn settle(&mut self) {
+    fn merge_tail(&mut self) {
         self.settled = self.sizes.len();
     }
 
@@ -95,10 +96,14 @@ impl PieceSource for Wood {
         let PieceKey::Node(level, ordinal) = key else { return Ok(Vec::new()) };
         let (level, ordinal) = (level.number(), ordinal as usize);
         Ok(match level {
-            1 => (ordinal * self.window..(ordinal + 1) * self.window).map(|idx| self.said(idx)).collect(),
+            1 => (ordinal * self.window..(ordinal + 1) * self.window)
+                .map(|idx| self.said(idx))
+                .collect(),
             _ => {
                 let group = self.group;
-                (ordinal * group..(ordinal + 1) * group).map(|child| self.node(level - 1, child)).collect()
+                (ordinal * group..(ordinal + 1) * group)
+                    .map(|child| self.node(level - 1, child))
+                    .collect()
             }
         })
     }

@@ -16,7 +16,8 @@ struct Said {
 }
 
 fn said() -> impl Strategy<Value = Said> {
-    let role = prop_oneof![3 => Just(Role::User), 4 => Just(Role::Assistant), 1 => Just(Role::System)];
+    let role =
+        prop_oneof![3 => Just(Role::User), 4 => Just(Role::Assistant), 1 => Just(Role::System)];
     let text = prop_oneof![
         6 => "[a-zé ]{0,120}",
         2 => "[a-z漢\n]{100,500}",
@@ -30,13 +31,16 @@ fn said() -> impl Strategy<Value = Said> {
 
 fn policy() -> impl Strategy<Value = WindowPolicy> {
     let preset = prop::sample::select(Preset::ALL.to_vec());
-    let limits = (proptest::option::of(200_u32..900), 0.0_f32..0.5, 0_u32..200, any::<bool>(), 0_usize..3);
-    let others = (proptest::option::of(1_u32..9), proptest::option::of(3_u32..7), 0_u32..3, 0_u32..3);
+    let limits =
+        (proptest::option::of(200_u32..900), 0.0_f32..0.5, 0_u32..200, any::<bool>(), 0_usize..3);
+    let others =
+        (proptest::option::of(1_u32..9), proptest::option::of(3_u32..7), 0_u32..3, 0_u32..3);
     (preset, limits, others).prop_map(|(preset, limits, (messages, turns, min_turns, keep))| {
         let (size, wiggle, least, ensure_assistant, seal) = limits;
         let mut policy = Policy::from(preset).window;
         if let Some(size) = size {
-            policy = WindowPolicy { window_chars: Some(size), wiggle, min_flush_chars: least, ..policy };
+            policy =
+                WindowPolicy { window_chars: Some(size), wiggle, min_flush_chars: least, ..policy };
         }
         policy.ensure_assistant = ensure_assistant;
         policy.seal_policy = [SealPolicy::Chars, SealPolicy::Time, SealPolicy::Hybrid][seal];
@@ -111,11 +115,11 @@ proptest! {
         for (end, start) in ends.iter().zip(&starts[1.min(starts.len())..]) {
             prop_assert_eq!(end, start);
         }
-        let sealed: u32 = seals.iter().map(|seal| seal.holds.chars).sum();
+        let sealed: u32 = seals.iter().map(|seal| seal.message_run.chars).sum();
         let left = open.holds().map_or(0, |holds| holds.chars);
         prop_assert_eq!(sealed + left, pieces.iter().map(|piece| piece.chars).sum::<u32>());
         for seal in &seals {
-            prop_assert_eq!(seal.holds.chars, chars_of(&pieces, seal));
+            prop_assert_eq!(seal.message_run.chars, chars_of(&pieces, seal));
         }
     }
 
@@ -149,14 +153,14 @@ proptest! {
                     before_last = all;
                 }
             }
-            let within = seal.holds.chars <= policy.most(size);
+            let within = seal.message_run.chars <= policy.most(size);
             let one_duo = before_last < policy.min_flush_chars.max(1);
             let unanswered = seal.reason == SealReason::Unanswered;
             prop_assert!(within || one_duo || unanswered, "{seal:?} of {size}, {before_last} before the last duo");
             if seal.reason == SealReason::Full {
-                prop_assert!(seal.holds.chars >= size);
+                prop_assert!(seal.message_run.chars >= size);
             }
-            prop_assert!(seal.holds.turns >= 1);
+            prop_assert!(seal.message_run.turns >= 1);
         }
     }
 
@@ -182,7 +186,7 @@ proptest! {
         let policy = WindowPolicy { window_chars: Some(200), ..Policy::default().window };
         for seal in fold(&pieces(&said), &policy).0 {
             let from = seal.from.offset as usize;
-            let slice: String = text.chars().skip(from).take(seal.holds.chars as usize).collect();
+            let slice: String = text.chars().skip(from).take(seal.message_run.chars as usize).collect();
             prop_assert!(slice.starts_with('👩') || slice.starts_with('e'), "{slice:?}");
             prop_assert!(slice.ends_with('👦') || slice.ends_with('\u{301}'), "{slice:?}");
         }

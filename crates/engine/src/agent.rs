@@ -13,14 +13,14 @@ use treering_core::packing::Profile;
 use treering_core::redact::Redactions;
 use treering_core::spend::Metered;
 use treering_core::{
-    ChatModel, ConversationId, Entry, Json, MessageIdx, NewMessage, ProviderError, RetryAdvice, Role,
-    ThreadName,
+    ChatModel, ConversationId, Entry, Json, MessageIdx, NewMessage, ProviderError, RetryAdvice,
+    Role, ThreadName,
 };
 
 use crate::context::{Context, ContextRequest};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ingest::{AppendTarget, EntryBatch, ReplayDetection};
-use crate::memory::Engine;
 use crate::worker::WorkerHandle;
 
 /// How an agent answers.
@@ -120,7 +120,9 @@ impl Agent {
         let purse = self.memory.spend_meter(Some(conversation));
         let chat = Metered { chat: &*self.chat, meter: &purse };
         let (mut reply, mut heard) = call(&chat, &request);
-        if let Some(pause) = reply.as_ref().err().and_then(worth_a_pause).filter(|_| heard.is_empty()) {
+        if let Some(pause) =
+            reply.as_ref().err().and_then(worth_a_pause).filter(|_| heard.is_empty())
+        {
             std::thread::sleep(pause);
             (reply, heard) = call(&chat, &request);
         }
@@ -128,18 +130,23 @@ impl Agent {
         drop(purse.log(&format!("{} was asked for an answer", self.chat.name())));
         match reply {
             Ok(reply) if reply.text.trim().is_empty() => {
-                let why = match reply.end {
+                let why = match reply.finish_reason {
                     FinishReason::Truncated => {
                         "the answer was cut before it said anything: `chat.max_tokens` leaves it too little"
                     }
                     FinishReason::Declined => "the model declined, and said nothing",
                     FinishReason::Complete => "the answer has no text",
                 };
-                Err(Error::Unanswered(ProviderError::permanent(format!("{}: {why}", self.chat.name()))))
+                Err(Error::Unanswered(ProviderError::permanent(format!(
+                    "{}: {why}",
+                    self.chat.name()
+                ))))
             }
             Ok(reply) => {
-                let answer = self.store(conversation, &thread, Role::Assistant, &reply.text, None)?;
-                let (text, end, usage, redacted) = (reply.text, reply.end, reply.usage, reply.redacted);
+                let answer =
+                    self.store(conversation, &thread, Role::Assistant, &reply.text, None)?;
+                let (text, end, usage, redacted) =
+                    (reply.text, reply.finish_reason, reply.usage, reply.redacted);
                 Ok(Reply { text, end, usage, redacted, context, question, answer })
             }
             Err(error) => {
@@ -174,7 +181,11 @@ impl Agent {
         let said = NewMessage { parts, ..NewMessage::new(role, text, self.memory.clock().now()) };
         let entries = vec![Entry::message(thread.clone(), said)];
         let target = AppendTarget::Existing(conversation);
-        let stored = self.memory.append(EntryBatch { target, entries, matching: ReplayDetection::None })?;
+        let stored = self.memory.append(EntryBatch {
+            target,
+            entries,
+            replay_detection: ReplayDetection::None,
+        })?;
         match stored.outcomes.first() {
             Some(EntryOutcome::Message(idx)) => Ok(*idx),
             _ => Ok(MessageIdx(stored.conversation.totals.messages.saturating_sub(1))),

@@ -8,14 +8,14 @@ use treering_core::job::JobKind;
 use treering_core::ports::StoreResult;
 use treering_core::{ProviderError, Reader, RetryAdvice, Timestamp};
 
-use crate::memory::Engine;
+use crate::engine::Engine;
 
 /// How long a model rests after it failed once, in seconds; twice as long after each further time.
 const BASE_OPEN_SECS: i64 = 15;
 /// How long it rests at the most.
-const LONGEST_REST: i64 = 300;
+const MAX_OPEN_SECS: i64 = 300;
 /// How long a model may think before nobody waits for it any more, in seconds.
-const SLOW: i64 = 20;
+const SLOW_CALL_SECS: i64 = 20;
 
 /// The models that have not answered.
 #[derive(Default)]
@@ -28,7 +28,7 @@ struct CircuitBreaker {
     until: Option<Timestamp>,
     why: String,
     /// When the calls were made that are not answered yet.
-    asked: Vec<Timestamp>,
+    pending_calls: Vec<Timestamp>,
 }
 
 impl CircuitBreakers {
@@ -42,35 +42,38 @@ impl CircuitBreakers {
     }
 
     /// Whether nobody should wait for a model: it has failed since it last answered, or takes very long.
-    fn is_troubled(&self, model: &str, now: Timestamp) -> bool {
+    fn is_open(&self, model: &str, now: Timestamp) -> bool {
         let rests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_slow = |asked: &Timestamp| asked.plus_micros(SLOW * 1_000_000) <= now;
-        rests.get(model).is_some_and(|rest| rest.failures > 0 || rest.asked.iter().any(is_slow))
+        let is_slow = |asked: &Timestamp| asked.plus_micros(SLOW_CALL_SECS * 1_000_000) <= now;
+        rests
+            .get(model)
+            .is_some_and(|rest| rest.failures > 0 || rest.pending_calls.iter().any(is_slow))
     }
 
     /// A model has failed.
-    pub(crate) fn failed(&self, model: &str, now: Timestamp, why: &str) {
+    pub(crate) fn call_failed(&self, model: &str, now: Timestamp, why: &str) {
         self.with(model, |rest| {
-            let seconds = BASE_OPEN_SECS.saturating_mul(1 << rest.failures.min(16)).min(LONGEST_REST);
+            let seconds =
+                BASE_OPEN_SECS.saturating_mul(1 << rest.failures.min(16)).min(MAX_OPEN_SECS);
             rest.until = Some(now.plus_micros(seconds * 1_000_000));
             rest.failures += 1;
             why.clone_into(&mut rest.why);
         });
     }
 
-    fn answered(&self, model: &str) {
+    fn call_succeeded(&self, model: &str) {
         self.with(model, |rest| rest.failures = 0);
     }
 
     fn call_started(&self, model: &str, now: Timestamp) {
-        self.with(model, |rest| rest.asked.push(now));
+        self.with(model, |rest| rest.pending_calls.push(now));
     }
 
     /// A call that was made then is over.
-    fn ended(&self, model: &str, asked: Timestamp) {
+    fn call_finished(&self, model: &str, asked: Timestamp) {
         self.with(model, |rest| {
-            if let Some(place) = rest.asked.iter().position(|other| *other == asked) {
-                rest.asked.swap_remove(place);
+            if let Some(place) = rest.pending_calls.iter().position(|other| *other == asked) {
+                rest.pending_calls.swap_remove(place);
             }
         });
     }
@@ -91,12 +94,12 @@ impl Engine {
         let (rests, asked) = (self.circuit_breakers(), self.clock().now());
         rests.call_started(model, asked);
         let answer = call();
-        rests.ended(model, asked);
+        rests.call_finished(model, asked);
         match &answer {
             Err(error) if error.advice != RetryAdvice::UseFallback => {
-                rests.failed(model, self.clock().now(), &error.reason);
+                rests.call_failed(model, self.clock().now(), &error.reason);
             }
-            _ => rests.answered(model),
+            _ => rests.call_succeeded(model),
         }
         answer
     }
@@ -105,9 +108,9 @@ impl Engine {
     pub(crate) fn is_circuit_open(&self, reader: &dyn Reader, kind: &JobKind) -> StoreResult<bool> {
         let now = self.clock().now();
         Ok(match kind {
-            JobKind::Summarize(_) => self.circuit_breakers().is_troubled(self.summarizer().name(), now),
+            JobKind::Summarize(_) => self.circuit_breakers().is_open(self.summarizer().name(), now),
             JobKind::EmbedTurn(_) | JobKind::EmbedNode(..) => {
-                self.circuit_breakers().is_troubled(&self.active_vector_index(reader)?.model, now)
+                self.circuit_breakers().is_open(&self.active_vector_index(reader)?.model, now)
             }
         })
     }
@@ -123,19 +126,19 @@ mod tests {
         let mut now = Timestamp::from_micros(0);
         assert_eq!(rests.left("m", now), None);
         for seconds in [15, 30, 60, 120, 240, 300, 300] {
-            rests.failed("m", now, "down");
+            rests.call_failed("m", now, "down");
             assert_eq!(rests.left("m", now), Some((seconds, "down".to_owned())));
             assert_eq!(rests.left("other", now), None);
             now = now.plus_micros(i64::try_from(seconds).unwrap() * 1_000_000);
             assert_eq!(rests.left("m", now), None, "then it is asked again");
             assert!(
-                rests.is_troubled("m", now) && !rests.is_troubled("other", now),
+                rests.is_open("m", now) && !rests.is_open("other", now),
                 "and nobody waits for it"
             );
         }
-        rests.answered("m");
-        assert!(!rests.is_troubled("m", now), "an answer makes good");
-        rests.failed("m", now, "down");
+        rests.call_succeeded("m");
+        assert!(!rests.is_open("m", now), "an answer makes good");
+        rests.call_failed("m", now, "down");
         assert_eq!(rests.left("m", now), Some((15, "down".to_owned())));
     }
 
@@ -145,11 +148,11 @@ mod tests {
         let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
         rests.call_started("m", at(0));
         rests.call_started("m", at(5));
-        assert!(!rests.is_troubled("m", at(19)) && rests.is_troubled("m", at(20)));
+        assert!(!rests.is_open("m", at(19)) && rests.is_open("m", at(20)));
         assert_eq!(rests.left("m", at(20)), None, "it has not failed");
-        rests.ended("m", at(0));
+        rests.call_finished("m", at(0));
         assert!(
-            !rests.is_troubled("m", at(24)) && rests.is_troubled("m", at(25)),
+            !rests.is_open("m", at(24)) && rests.is_open("m", at(25)),
             "the other call is still out"
         );
     }

@@ -12,7 +12,9 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let micros = match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(since) => i64::try_from(since.as_micros()).unwrap_or(i64::MAX),
-            Err(before) => i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |micros| -micros),
+            Err(before) => {
+                i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |micros| -micros)
+            }
         };
         Timestamp::from_micros(micros)
     }

@@ -31,7 +31,10 @@ pub fn normalize_cwd(folder: &str) -> String {
 /// `C:\…`: a path of another kind of machine, not a relative one of this.
 fn is_windows_path(path: &str) -> bool {
     let bytes = path.as_bytes();
-    bytes.len() > 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':' && matches!(bytes[2], b'\\' | b'/')
+    bytes.len() > 2
+        && bytes[0].is_ascii_alphabetic()
+        && bytes[1] == b':'
+        && matches!(bytes[2], b'\\' | b'/')
 }
 
 #[cfg(test)]

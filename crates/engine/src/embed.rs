@@ -4,15 +4,17 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use treering_core::commit::{JobEvent, JobEventKind};
-use treering_core::ports::{Change, ChangeFilter, Cursor, JobFilter, NodeFilter, Reader, Span, StoreResult};
+use treering_core::ports::{
+    Change, ChangeFilter, Cursor, JobFilter, NodeFilter, Reader, Span, StoreResult,
+};
 use treering_core::vector_index::{ContentVectors, VectorIndex};
 use treering_core::{
-    ContentHash, ConversationId, ConversationKey, Embedder, Job, JobKind, Node, NodeId, ProviderError,
-    RetryAdvice, Timestamp, TurnNo, Write,
+    ContentHash, ConversationId, ConversationKey, Embedder, Job, JobKind, Node, NodeId,
+    ProviderError, RetryAdvice, Timestamp, TurnNo, Write,
 };
 
+use crate::engine::Engine;
 use crate::error::Result;
-use crate::memory::Engine;
 use crate::search::{call_text, content_hash, embedded_part, node_text};
 use crate::spend_meter::SpendMeter;
 use crate::worker::JobOutcome;
@@ -30,12 +32,14 @@ impl Engine {
 
     /// Whether this is the first of a tenant, and the configured embedder's vectors are to be kept.
     fn begins_with_kept_vectors(&self, reader: &dyn Reader) -> StoreResult<bool> {
-        Ok(!self.embedder().is_instant() && reader.vector_index()?.is_none() && reader.totals()?.0 == 0)
+        Ok(!self.embedder().is_instant()
+            && reader.vector_index()?.is_none()
+            && reader.totals()?.0 == 0)
     }
 }
 
 /// Plans jobs for the turns that a commit adds to.
-pub(crate) fn turns(
+pub(crate) fn plan_turn_jobs(
     memory: &Engine,
     reader: &dyn Reader,
     id: ConversationId,
@@ -59,12 +63,13 @@ pub(crate) fn turns(
     });
     let mut turns: Vec<TurnNo> = touched.collect();
     turns.dedup();
-    planned_writes.extend(turns.into_iter().flat_map(|turn| planned(id, JobKind::EmbedTurn(turn), now)));
+    planned_writes
+        .extend(turns.into_iter().flat_map(|turn| job_writes(id, JobKind::EmbedTurn(turn), now)));
     Ok(planned_writes)
 }
 
 /// Plans the job for a node that is written in the same commit.
-pub(crate) fn node(
+pub(crate) fn plan_node_job(
     memory: &Engine,
     reader: &dyn Reader,
     id: ConversationId,
@@ -73,7 +78,7 @@ pub(crate) fn node(
 ) -> StoreResult<Vec<Write>> {
     match memory.kept_index(reader)? {
         None => Ok(Vec::new()),
-        Some(_) => Ok(planned(id, of_node(node), now).into()),
+        Some(_) => Ok(job_writes(id, of_node(node), now).into()),
     }
 }
 
@@ -81,13 +86,13 @@ fn of_node(node: &Node) -> JobKind {
     JobKind::EmbedNode(node.level(), node.ordinal(), node.id.clone())
 }
 
-fn planned(id: ConversationId, kind: JobKind, now: Timestamp) -> [Write; 2] {
+fn job_writes(id: ConversationId, kind: JobKind, now: Timestamp) -> [Write; 2] {
     let job = Job::plan(id, kind, now);
     let line = JobEvent {
         at: now,
         conversation: Some(id),
         job: job.id,
-        event: JobEventKind::Acquire,
+        kind: JobEventKind::Acquire,
         text: format!("{} planned", job.kind),
         took_ms: None,
     };
@@ -95,7 +100,11 @@ fn planned(id: ConversationId, kind: JobKind, now: Timestamp) -> [Write; 2] {
 }
 
 /// The texts of what a job works on.
-fn texts(reader: &dyn Reader, key: &ConversationKey, kind: &JobKind) -> StoreResult<Vec<TextToEmbed>> {
+fn texts(
+    reader: &dyn Reader,
+    key: &ConversationKey,
+    kind: &JobKind,
+) -> StoreResult<Vec<TextToEmbed>> {
     let texts: Vec<String> = match kind {
         JobKind::EmbedTurn(turn) => {
             let span = Span::between(*turn, TurnNo(turn.0.saturating_add(1)));
@@ -114,17 +123,17 @@ fn texts(reader: &dyn Reader, key: &ConversationKey, kind: &JobKind) -> StoreRes
         }
         JobKind::Summarize(_) => Vec::new(),
     };
-    Ok(wanted(texts.iter().map(String::as_str)))
+    Ok(texts_to_embed(texts.iter().map(String::as_str)))
 }
 
 /// The parts of texts that are embedded, with what their vectors are kept under.
-pub(crate) fn wanted<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<TextToEmbed> {
+pub(crate) fn texts_to_embed<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<TextToEmbed> {
     let parts = texts.map(embedded_part).filter(|part| !part.is_empty());
     parts.map(|part| (content_hash(part), part.to_owned())).collect()
 }
 
 /// Those of the texts that a model has no vectors for yet, each once.
-pub(crate) fn missing(
+pub(crate) fn without_vectors(
     reader: &dyn Reader,
     model: &str,
     texts: Vec<TextToEmbed>,
@@ -132,14 +141,16 @@ pub(crate) fn missing(
     let hashes: Vec<ContentHash> = texts.iter().map(|(hash, _)| *hash).collect();
     let there = reader.vectors(model, &hashes)?;
     let mut seen = HashSet::new();
-    let lacking =
-        texts.into_iter().zip(there).filter(|((hash, _), vector)| vector.is_none() && seen.insert(*hash));
+    let lacking = texts
+        .into_iter()
+        .zip(there)
+        .filter(|((hash, _), vector)| vector.is_none() && seen.insert(*hash));
     Ok(lacking.map(|(text, _)| text).collect())
 }
 
 /// Has texts embedded. An embedder that panics or gives something else than a vector for each has
 /// failed, and harms nothing else.
-pub(crate) fn vectors_of(
+pub(crate) fn embed_texts(
     embedder: &dyn Embedder,
     texts: &[TextToEmbed],
     purse: &SpendMeter,
@@ -155,11 +166,15 @@ pub(crate) fn vectors_of(
     let (dims, name) = (embedder.dims(), embedder.name());
     if vectors.len() != texts.len() {
         let (had, wanted) = (vectors.len(), texts.len());
-        return Err(ProviderError::transient(format!("{name:?} gave {had} vectors for {wanted} texts")));
+        return Err(ProviderError::transient(format!(
+            "{name:?} gave {had} vectors for {wanted} texts"
+        )));
     }
     if let Some(odd) = vectors.iter().find(|vector| vector.len() != dims) {
         let had = odd.len();
-        return Err(ProviderError::permanent(format!("{name:?} gave a vector of {had} numbers, not {dims}")));
+        return Err(ProviderError::permanent(format!(
+            "{name:?} gave a vector of {had} numbers, not {dims}"
+        )));
     }
     if vectors.iter().flatten().any(|number| !number.is_finite()) {
         return Err(ProviderError::transient(format!(
@@ -176,12 +191,12 @@ pub(crate) fn run(memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     let together = |a: &Job, b: &Job| !is_remote || a.conversation == b.conversation;
     let mut ran = Vec::with_capacity(jobs.len());
     for jobs in jobs.chunk_by(together) {
-        ran.extend(run_together(memory, jobs)?);
+        ran.extend(run_batch(memory, jobs)?);
     }
     Ok(ran)
 }
 
-fn run_together(memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
+fn run_batch(memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     let reader = memory.reader()?;
     let Some(index) = memory.kept_index(&*reader)? else {
         drop(reader);
@@ -189,26 +204,32 @@ fn run_together(memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     };
     let Some(embedder) = memory.embedder_named(&index.model) else {
         drop(reader);
-        let why =
-            format!("the model {:?}, whose vectors search goes by, is not configured here", index.model);
-        return Ok(jobs.iter().map(|_| JobOutcome::Failed(ProviderError::permanent(why.clone()))).collect());
+        let why = format!(
+            "the model {:?}, whose vectors search goes by, is not configured here",
+            index.model
+        );
+        return Ok(jobs
+            .iter()
+            .map(|_| JobOutcome::Failed(ProviderError::permanent(why.clone())))
+            .collect());
     };
     let mut texts_of_all = Vec::new();
     for job in jobs {
         texts_of_all.extend(texts(&*reader, &memory.key(job.conversation), &job.kind)?);
     }
-    let lacking = missing(&*reader, &index.model, texts_of_all)?;
+    let lacking = without_vectors(&*reader, &index.model, texts_of_all)?;
     drop(reader);
     let purse = memory.spend_meter(jobs.first().map(|job| job.conversation));
-    match memory.with_circuit_breaker(&index.model, || vectors_of(embedder, &lacking, &purse)) {
+    match memory.with_circuit_breaker(&index.model, || embed_texts(embedder, &lacking, &purse)) {
         Ok(vectors) => finish(memory, jobs, Some((index.model, vectors)), &purse.note()),
         // One text may be what is wrong: each job stands for itself then. Not where nobody is there to ask.
         Err(error) if jobs.len() > 1 && error.advice == RetryAdvice::GiveUp => {
-            let each = jobs.iter().map(|job| run_together(memory, std::slice::from_ref(job)));
+            let each = jobs.iter().map(|job| run_batch(memory, std::slice::from_ref(job)));
             Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
         }
         Err(error) => {
-            let error = ProviderError { reason: format!("{}{}", error.reason, purse.note()), ..error };
+            let error =
+                ProviderError { reason: format!("{}{}", error.reason, purse.note()), ..error };
             Ok(jobs.iter().map(|_| JobOutcome::Failed(error.clone())).collect())
         }
     }
@@ -222,7 +243,8 @@ fn finish(
     made: Option<(String, ContentVectors)>,
     note: &str,
 ) -> Result<Vec<JobOutcome>> {
-    let (owner, jobs, now, note) = (memory.clone(), jobs.to_vec(), memory.clock().now(), note.to_owned());
+    let (owner, jobs, now, note) =
+        (memory.clone(), jobs.to_vec(), memory.clock().now(), note.to_owned());
     memory.commit_with(memory.tenant_scope(), move |reader| {
         let mut writes = Vec::new();
         let mut fresh: HashSet<ContentHash> = HashSet::new();
@@ -239,7 +261,7 @@ fn finish(
             };
             if let Some((model, _)) = &made {
                 let now_wanted = texts(reader, &key, &job.kind)?;
-                let lacking = missing(reader, model, now_wanted)?;
+                let lacking = without_vectors(reader, model, now_wanted)?;
                 if lacking.iter().any(|(hash, _)| !fresh.contains(hash)) {
                     stored.release(now);
                     writes.push(Write::PutJob(stored));
@@ -262,7 +284,7 @@ fn released(job: &Job, now: Timestamp, note: &str) -> JobEvent {
         at: now,
         conversation: Some(job.conversation),
         job: job.id,
-        event: JobEventKind::Release,
+        kind: JobEventKind::Release,
         text: format!("{} done, {after} ms after planning{note}", job.kind),
         took_ms: None,
     }
@@ -275,7 +297,11 @@ pub(crate) const fn is_embedding(job: &Job) -> bool {
 
 /// The turns and nodes of a conversation that lack a kept vector and have no job for it: the jobs
 /// that are missing.
-pub(crate) fn gaps(memory: &Engine, reader: &dyn Reader, id: ConversationId) -> StoreResult<Vec<JobKind>> {
+pub(crate) fn missing_jobs(
+    memory: &Engine,
+    reader: &dyn Reader,
+    id: ConversationId,
+) -> StoreResult<Vec<JobKind>> {
     let Some(index) = memory.kept_index(reader)? else { return Ok(Vec::new()) };
     let key = memory.key(id);
     let planned = reader.jobs(&JobFilter::of(id))?;
@@ -285,10 +311,11 @@ pub(crate) fn gaps(memory: &Engine, reader: &dyn Reader, id: ConversationId) -> 
     let kinds = kinds.chain(nodes.iter().map(of_node));
     let planned: HashSet<(u8, u32, Option<&NodeId>)> =
         planned.iter().filter_map(|job| identity(&job.kind)).collect();
-    let is_planned = |kind: &JobKind| identity(kind).is_some_and(|identity| planned.contains(&identity));
+    let is_planned =
+        |kind: &JobKind| identity(kind).is_some_and(|identity| planned.contains(&identity));
     let mut gaps = Vec::new();
     for kind in kinds.filter(|kind| !is_planned(kind)) {
-        if !missing(reader, &index.model, texts(reader, &key, &kind)?)?.is_empty() {
+        if !without_vectors(reader, &index.model, texts(reader, &key, &kind)?)?.is_empty() {
             gaps.push(kind);
         }
     }
@@ -305,12 +332,12 @@ fn identity(kind: &JobKind) -> Option<(u8, u32, Option<&NodeId>)> {
 }
 
 /// Plans the jobs that are missing in a conversation, and says how many.
-pub(crate) fn fill_gaps(memory: &Engine, id: ConversationId) -> Result<usize> {
+pub(crate) fn plan_missing_jobs(memory: &Engine, id: ConversationId) -> Result<usize> {
     let (owner, now) = (memory.clone(), memory.clock().now());
     memory.commit_with(memory.scope_of(id), move |reader| {
-        let gaps = gaps(&owner, reader, id)?;
+        let gaps = missing_jobs(&owner, reader, id)?;
         let number = gaps.len();
-        let writes = gaps.into_iter().flat_map(|kind| planned(id, kind, now)).collect();
+        let writes = gaps.into_iter().flat_map(|kind| job_writes(id, kind, now)).collect();
         Ok((writes, number))
     })
 }
@@ -327,7 +354,7 @@ pub(crate) fn orphaned_vectors(
     for model in models {
         let mut contents: HashSet<ContentHash> = HashSet::new();
         let vectors = ChangeFilter { vectors_of: Some(&model), ..ChangeFilter::default() };
-        follow(reader, &vectors, |change| {
+        for_each_change(reader, &vectors, |change| {
             if let Change::Vector(hash, _) = change {
                 contents.insert(hash);
             }
@@ -335,8 +362,8 @@ pub(crate) fn orphaned_vectors(
         if contents.is_empty() {
             continue;
         }
-        follow(reader, &ChangeFilter::content(), |change| {
-            for (hash, _) in wanted(std::iter::once(text_of(&change).as_str())) {
+        for_each_change(reader, &ChangeFilter::content(), |change| {
+            for (hash, _) in texts_to_embed(std::iter::once(text_of(&change).as_str())) {
                 contents.remove(&hash);
             }
         })?;
@@ -348,7 +375,7 @@ pub(crate) fn orphaned_vectors(
 }
 
 /// Removes vectors of texts that are not there any more, and says how many.
-pub(crate) fn remove_unowned(memory: &Engine) -> Result<usize> {
+pub(crate) fn remove_orphaned_vectors(memory: &Engine) -> Result<usize> {
     if orphaned_vectors(memory, &*memory.reader()?)?.is_empty() {
         return Ok(0);
     }
@@ -356,13 +383,18 @@ pub(crate) fn remove_unowned(memory: &Engine) -> Result<usize> {
     memory.commit_with(memory.tenant_scope(), move |reader| {
         let unowned = orphaned_vectors(&owner, reader)?;
         let number = unowned.iter().map(|(_, contents)| contents.len()).sum();
-        let writes = unowned.into_iter().map(|(model, contents)| Write::RemoveVectors(model, contents));
+        let writes =
+            unowned.into_iter().map(|(model, contents)| Write::RemoveVectors(model, contents));
         Ok((writes.collect(), number))
     })
 }
 
 /// Reads the change feed from its start, page by page.
-fn follow(reader: &dyn Reader, filter: &ChangeFilter<'_>, mut take: impl FnMut(Change)) -> StoreResult<()> {
+fn for_each_change(
+    reader: &dyn Reader,
+    filter: &ChangeFilter<'_>,
+    mut take: impl FnMut(Change),
+) -> StoreResult<()> {
     const PAGE: usize = 1000;
     let mut after = Cursor::start();
     loop {

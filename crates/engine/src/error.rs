@@ -22,16 +22,16 @@ pub enum Error {
     #[error("{0}")]
     Unanswered(treering_core::ProviderError),
     /// There is no such conversation.
-    #[error("no conversation is called {reference:?}{}", did_you_mean(.near))]
+    #[error("no conversation is called {reference:?}{}", did_you_mean(.suggestions))]
     ConversationNotFound {
         /// What was asked for.
         reference: String,
         /// The slugs that may have been meant.
-        near: Vec<String>,
+        suggestions: Vec<String>,
     },
     /// There is no such node.
     #[error("no node is called {0:?}")]
-    NoNode(String),
+    NodeNotFound(String),
     /// More than one conversation goes by that abbreviation.
     #[error("{reference:?} fits {}: {}", .candidates.len(), .candidates.join(", "))]
     Ambiguous {
@@ -63,7 +63,7 @@ impl From<Invalid> for Error {
 impl Error {
     /// There is no conversation with this id.
     pub(crate) fn no_conversation(id: ConversationId) -> Self {
-        Self::ConversationNotFound { reference: id.to_string(), near: Vec::new() }
+        Self::ConversationNotFound { reference: id.to_string(), suggestions: Vec::new() }
     }
 
     /// What a person can do about it, in one sentence.
@@ -72,11 +72,16 @@ impl Error {
         match self {
             Self::Store(error) => error.hint(),
             Self::Invalid(_) | Self::Provider(_) => None,
-            Self::Unanswered(_) => Some("what was said is stored; ask again when the model answers".into()),
+            Self::Unanswered(_) => {
+                Some("what was said is stored; ask again when the model answers".into())
+            }
             Self::ConversationNotFound { .. } => Some(
-                "`treering sessions` lists them; a slug, an id or the first digits of one will do".into(),
+                "`treering sessions` lists them; a slug, an id or the first digits of one will do"
+                    .into(),
             ),
-            Self::NoNode(_) => Some("`treering show --tree` lists the nodes of a conversation".into()),
+            Self::NodeNotFound(_) => {
+                Some("`treering show --tree` lists the nodes of a conversation".into())
+            }
             Self::Ambiguous { .. } => Some("give a few more digits, or the slug".into()),
             Self::SlugTaken(_) => Some("choose another name".into()),
         }

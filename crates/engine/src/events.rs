@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::ports::{Change, ChangeFilter, Cursor, Revision};
-use treering_core::{ConversationId, Message, MessageIdx, Node, StoreError, TenantId, ThreadName, TurnNo};
+use treering_core::{
+    ConversationId, Message, MessageIdx, Node, StoreError, TenantId, ThreadName, TurnNo,
+};
 
+use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::memory::Engine;
 
 /// How much is read at once.
 const PORTION: usize = 256;
@@ -57,14 +59,19 @@ impl Engine {
 
     /// The events after a cursor in the order of their commits, and the cursor after them. Many of them come in pages.
     pub fn events_after(&self, after: &Cursor) -> Result<(Vec<Event>, Cursor)> {
-        let filter = ChangeFilter { messages: true, nodes: true, log: true, ..ChangeFilter::default() };
+        let filter = ChangeFilter {
+            messages: true,
+            nodes: true,
+            job_events: true,
+            ..ChangeFilter::default()
+        };
         let changes = self.reader()?.changes(after, &filter, PORTION)?;
         let mut news: Vec<Event> = Vec::new();
         for change in changes.items {
             match change {
                 Change::Message(id, message) => add_message(&mut news, id, message),
                 Change::Node(id, node) => news.push(Event::Node(id, node)),
-                Change::Log(id, line) => match line.event {
+                Change::Log(id, line) => match line.kind {
                     JobEventKind::Fail | JobEventKind::Dead => news.push(Event::Failed(id, line)),
                     _ if line.is_sealing() => news.push(Event::Sealed(id, line)),
                     _ => {}
@@ -76,7 +83,7 @@ impl Engine {
     }
 
     /// The ends of the change feeds of all tenants.
-    pub fn feed_ends(&self) -> Result<FeedCursors> {
+    pub fn feed_cursors(&self) -> Result<FeedCursors> {
         let revision = self.store().revision();
         Ok(FeedCursors { revision, cursors: self.store().cursors()?.into_iter().collect() })
     }
@@ -96,17 +103,26 @@ impl Engine {
         ends.revision = revision;
         let known = |tenant: &TenantId| ends.cursors.get(tenant).cloned().unwrap_or_default();
         let changed = now.into_iter().map(|(tenant, end)| (known(&tenant), tenant, end));
-        Ok(changed.filter(|(known, _, end)| known != end).map(|(known, tenant, _)| (tenant, known)).collect())
+        Ok(changed
+            .filter(|(known, _, end)| known != end)
+            .map(|(known, tenant, _)| (tenant, known))
+            .collect())
     }
 
     /// The events after a cursor, but waits until there is one, at most for `patience`.
-    pub fn wait_for_events(&self, after: &Cursor, patience: Duration) -> Result<(Vec<Event>, Cursor)> {
+    pub fn wait_for_events(
+        &self,
+        after: &Cursor,
+        patience: Duration,
+    ) -> Result<(Vec<Event>, Cursor)> {
         let (started, mut after) = (Instant::now(), after.clone());
         loop {
             let revision = self.store().revision();
             let (news, cursor) = match self.events_after(&after) {
                 // A writer came in between; the next read sees what it wrote.
-                Err(Error::Store(StoreError::Changed { .. })) if started.elapsed() < patience => continue,
+                Err(Error::Store(StoreError::Changed { .. })) if started.elapsed() < patience => {
+                    continue;
+                }
                 other => other?,
             };
             let waited = started.elapsed();

@@ -4,10 +4,12 @@ use std::result::Result;
 
 use treering_core::conversation::Thread;
 use treering_core::ports::{ConversationFilter, ConversationQuery, Span};
-use treering_core::{Conversation, ConversationId, ExportItem, MessageIdx, Reader, ThreadName, TurnNo};
+use treering_core::{
+    Conversation, ConversationId, ExportItem, MessageIdx, Reader, ThreadName, TurnNo,
+};
 
+use crate::engine::Engine;
 use crate::error::Error;
-use crate::memory::Engine;
 
 impl Engine {
     /// Hands over these conversations, or all of them where none is named, as they are at one moment. Appending the items
@@ -29,10 +31,14 @@ impl Engine {
         }
         let mut filter = ConversationFilter::all(PAGE);
         loop {
-            let page = reader.conversations(&ConversationQuery::List(&filter)).map_err(Error::from)?;
-            page.iter().try_for_each(|conversation| self.export_one(&*reader, conversation, &mut take))?;
+            let page =
+                reader.conversations(&ConversationQuery::List(&filter)).map_err(Error::from)?;
+            page.iter()
+                .try_for_each(|conversation| self.export_one(&*reader, conversation, &mut take))?;
             match page.last() {
-                Some(last) if page.len() == PAGE => filter.after = Some((last.last_activity, last.id)),
+                Some(last) if page.len() == PAGE => {
+                    filter.after = Some((last.last_activity, last.id))
+                }
                 _ => return Ok(()),
             }
         }
@@ -90,7 +96,9 @@ impl Threads<'_> {
         take: &mut dyn FnMut(ExportItem<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let place = self.all.iter().position(|thread| thread.name == *name).unwrap_or(0);
-        for thread in self.all.iter().take(place + 1).skip(self.opened).filter(|it| it.fork.is_some()) {
+        for thread in
+            self.all.iter().take(place + 1).skip(self.opened).filter(|it| it.fork.is_some())
+        {
             take(ExportItem::Thread(thread))?;
         }
         self.opened = self.opened.max(place + 1);

@@ -4,8 +4,8 @@ use treering_core::Conversation;
 use treering_core::ports::{ConversationFilter, ConversationQuery, Reader};
 use treering_core::slug::suggest_slugs;
 
+use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::memory::Engine;
 
 /// How many of the latest conversations are looked at for what somebody may have meant.
 const LOOKED_AT: usize = 500;
@@ -18,7 +18,8 @@ impl Engine {
             return Ok(conversation);
         }
         let digits = reference.to_ascii_lowercase();
-        let is_prefix = (4..=32).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
+        let is_prefix =
+            (4..=32).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
         let mut found = match is_prefix {
             true => reader.conversations(&ConversationQuery::IdPrefix(&digits, 6))?,
             false => Vec::new(),
@@ -26,7 +27,10 @@ impl Engine {
         match (found.len(), found.pop()) {
             (_, None) => {
                 let near = self.meant(&*reader, reference)?;
-                Err(Error::ConversationNotFound { reference: reference.to_owned(), near })
+                Err(Error::ConversationNotFound {
+                    reference: reference.to_owned(),
+                    suggestions: near,
+                })
             }
             (1, Some(one)) => Ok(one),
             (_, Some(last)) => {
@@ -38,8 +42,10 @@ impl Engine {
 
     /// The slugs that somebody may have meant, of the latest conversations.
     fn meant(&self, reader: &dyn Reader, reference: &str) -> Result<Vec<String>> {
-        let latest = reader.conversations(&ConversationQuery::List(&ConversationFilter::all(LOOKED_AT)))?;
-        let slugs: Vec<&str> = latest.iter().map(|conversation| conversation.slug.as_str()).collect();
+        let latest =
+            reader.conversations(&ConversationQuery::List(&ConversationFilter::all(LOOKED_AT)))?;
+        let slugs: Vec<&str> =
+            latest.iter().map(|conversation| conversation.slug.as_str()).collect();
         Ok(suggest_slugs(reference, &slugs).into_iter().map(str::to_owned).collect())
     }
 }

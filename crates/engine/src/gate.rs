@@ -6,8 +6,8 @@ use treering_core::gate::GateStatus;
 use treering_core::ports::JobFilter;
 use treering_core::{ConversationId, Job, Reader};
 
+use crate::engine::Engine;
 use crate::error::Result;
-use crate::memory::Engine;
 
 /// How often the gate is read without a commit: a model that stops answering commits nothing.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -32,7 +32,7 @@ pub(crate) struct GateSnapshot<'a> {
 impl Engine {
     /// How the gate of a conversation stands.
     pub fn gate(&self, id: ConversationId) -> Result<GateStatus> {
-        Ok(self.look(id)?.status)
+        Ok(self.gate_snapshot(id)?.status)
     }
 
     /// Waits until the gate of a conversation is clear, at most for `timeout`. Work that another
@@ -51,7 +51,7 @@ impl Engine {
         loop {
             // Taken before the store is read: a commit in between is not missed.
             let revision = self.store().revision();
-            let mut seen = self.look(id)?;
+            let mut seen = self.gate_snapshot(id)?;
             let waited = started.elapsed();
             // Nobody in this process can do the work while the store refuses writes.
             if seen.status.is_clear() || waited >= timeout || self.failure().is_some() {
@@ -63,10 +63,11 @@ impl Engine {
         }
     }
 
-    fn look(&self, id: ConversationId) -> Result<GateSnapshot<'_>> {
+    fn gate_snapshot(&self, id: ConversationId) -> Result<GateSnapshot<'_>> {
         let reader = self.reader()?;
         let jobs = reader.jobs(&JobFilter::of(id))?;
-        let status = GateStatus::of(&jobs, |kind| self.is_circuit_open(&*reader, kind).unwrap_or(false));
+        let status =
+            GateStatus::of(&jobs, |kind| self.is_circuit_open(&*reader, kind).unwrap_or(false));
         Ok(GateSnapshot { reader, jobs, status })
     }
 }

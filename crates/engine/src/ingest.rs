@@ -9,14 +9,15 @@ use treering_core::ports::{ExistingItem, Span, StoreResult};
 use treering_core::slug::{as_slug, slug_of};
 use treering_core::tree_state::TreeState;
 use treering_core::{
-    CommitScope, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState, Entry,
-    EntryKind, ExternalId, Invalid, MessageIdx, NewConversation, Reader, Timestamp, TitleSource, Write,
+    CommitScope, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState,
+    Entry, EntryKind, ExternalId, Invalid, MessageIdx, NewConversation, Reader, Timestamp,
+    TitleSource, Write,
 };
 
 use crate::cwd::normalize_cwd;
 use crate::embed;
+use crate::engine::Engine;
 use crate::error::Result;
-use crate::memory::Engine;
 use crate::tree_planner::{TreePlanner, policy_of};
 
 /// Which conversation entries belong to.
@@ -38,7 +39,7 @@ pub enum ReplayDetection {
     #[default]
     None,
     /// By position: the entries are the conversation from its first message on.
-    Position,
+    ByPosition,
     /// They have external ids that no two conversations share: what another one has is left
     /// there, as when a session was continued in a new file that repeats the old one.
     AcrossConversations,
@@ -52,7 +53,7 @@ pub struct EntryBatch {
     /// What arrives, in order.
     pub entries: Vec<Entry>,
     /// How replays are recognised.
-    pub matching: ReplayDetection,
+    pub replay_detection: ReplayDetection,
 }
 
 /// What became of entries.
@@ -80,22 +81,32 @@ impl Engine {
     }
 
     fn planner(&self, incoming: EntryBatch) -> Result<AppendPlanner> {
-        let EntryBatch { mut target, entries, matching } = incoming;
+        let EntryBatch { mut target, entries, replay_detection: matching } = incoming;
         if let AppendTarget::FindOrCreate(about) | AppendTarget::MatchContent(about) = &mut target {
             normalise(about);
         }
         let drawn = match &target {
             AppendTarget::FindOrCreate(NewConversation { id: None, external_id: None, .. }) => {
-                Some(draw_id()?)
+                Some(random_conversation_id()?)
             }
             _ => None,
         };
         let first = entries.iter().find_map(Entry::at);
         let latest = entries.iter().filter_map(Entry::at).max();
         let tokens = |text: &str| self.count_tokens(text);
-        let entries = entries.into_iter().map(|entry| Ok(entry.counted(&tokens)?)).collect::<Result<_>>()?;
+        let entries =
+            entries.into_iter().map(|entry| Ok(entry.counted(&tokens)?)).collect::<Result<_>>()?;
         let (memory, now) = (self.clone(), self.clock().now());
-        Ok(AppendPlanner { memory, now, drawn, target, matching, entries, first, latest })
+        Ok(AppendPlanner {
+            memory,
+            now,
+            random_id: drawn,
+            target,
+            matching,
+            entries,
+            first,
+            latest,
+        })
     }
 }
 
@@ -107,7 +118,7 @@ fn normalise(about: &mut NewConversation) {
     }
 }
 
-fn draw_id() -> Result<ConversationId> {
+fn random_conversation_id() -> Result<ConversationId> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
         Invalid::new("conversation id", format!("the system gives no randomness: {error}"))
@@ -118,7 +129,7 @@ fn draw_id() -> Result<ConversationId> {
 struct AppendPlanner {
     memory: Engine,
     now: Timestamp,
-    drawn: Option<ConversationId>,
+    random_id: Option<ConversationId>,
     target: AppendTarget,
     matching: ReplayDetection,
     /// The entries, counted before the store is held.
@@ -150,7 +161,7 @@ impl AppendPlanner {
     fn id_of(&self, about: &NewConversation) -> Option<ConversationId> {
         let external = about.external_id.as_ref();
         let derived = external.map(|id| ConversationId::of_external(self.memory.tenant(), id));
-        about.id.or(derived).or(self.drawn)
+        about.id.or(derived).or(self.random_id)
     }
 
     fn plan(&self, reader: &dyn Reader) -> StoreResult<(Vec<Write>, AppendReport)> {
@@ -158,15 +169,17 @@ impl AppendPlanner {
         let (conversation, created) = self.conversation(reader)?;
         let key = self.key(conversation.id);
         let matched = match self.matching {
-            ReplayDetection::Position if !created => {
+            ReplayDetection::ByPosition if !created => {
                 self.match_by_position(reader, &key, conversation.totals)?
             }
-            ReplayDetection::AcrossConversations => self.match_elsewhere(reader, conversation.id)?,
-            ReplayDetection::Position | ReplayDetection::None => vec![None; entries.len()],
+            ReplayDetection::AcrossConversations => {
+                self.match_elsewhere(reader, conversation.id)?
+            }
+            ReplayDetection::ByPosition | ReplayDetection::None => vec![None; entries.len()],
         };
         let fresh = unmatched(entries, &matched);
         let known = if created { HashMap::new() } else { known(reader, &key, &fresh)? };
-        let before = Before {
+        let before = PreviousState {
             created,
             title: conversation.title.clone(),
             state: conversation.state,
@@ -179,10 +192,11 @@ impl AppendPlanner {
         let stored = if writes.is_empty() { reader.conversation(key.id)? } else { None };
         let threads = stored.as_ref().map_or(&[][..], |stored| &stored.threads);
         let grew = !writes.is_empty() || conversation.threads != threads;
-        self.settle(reader, &before, &mut conversation, grew)?;
+        self.update_metadata(reader, &before, &mut conversation, grew)?;
 
         let grown = self.grow(reader, &key, &mut conversation, &writes)?;
-        let embedded = embed::turns(&self.memory, reader, conversation.id, &writes, self.now)?;
+        let embedded =
+            embed::plan_turn_jobs(&self.memory, reader, conversation.id, &writes, self.now)?;
 
         // A conversation is not made for what it does not get.
         let missing = created && !grew && !entries.is_empty();
@@ -212,10 +226,10 @@ impl AppendPlanner {
         });
         let policy = policy_of(self.memory.policy(), conversation)?;
         let grower = TreePlanner { reader, key, policy: &policy, now: self.now };
-        let mut grown = grower.add(conversation, messages)?;
+        let mut grown = grower.plan_messages(conversation, messages)?;
         for write in writes {
             if let Write::FinishToolCall(_, turn, order, _) = write {
-                grown.extend(grower.answered(*turn, *order)?);
+                grown.extend(grower.plan_late_result(*turn, *order)?);
             }
         }
         Ok(grown)
@@ -232,16 +246,18 @@ impl AppendPlanner {
                 Some(conversation) => Ok((conversation, false)),
                 None => Err(Invalid::new(format!("conversation {id}"), "it does not exist").into()),
             },
-            AppendTarget::FindOrCreate(about) => self.named(reader, about),
+            AppendTarget::FindOrCreate(about) => self.find_or_create(reader, about),
             AppendTarget::MatchContent(about) => {
-                let Some(base) = &about.external_id else { return self.named(reader, about) };
+                let Some(base) = &about.external_id else {
+                    return self.find_or_create(reader, about);
+                };
                 for number in 1.. {
                     let mut about = about.clone();
                     if number > 1 {
                         about.external_id = Some(ExternalId::new(format!("{base}~{number}"))?);
                     }
-                    let (conversation, created) = self.named(reader, &about)?;
-                    if created || self.agrees(reader, &conversation)? {
+                    let (conversation, created) = self.find_or_create(reader, &about)?;
+                    if created || self.has_same_prefix(reader, &conversation)? {
                         return Ok((conversation, created));
                     }
                 }
@@ -250,7 +266,11 @@ impl AppendPlanner {
         }
     }
 
-    fn named(&self, reader: &dyn Reader, about: &NewConversation) -> StoreResult<(Conversation, bool)> {
+    fn find_or_create(
+        &self,
+        reader: &dyn Reader,
+        about: &NewConversation,
+    ) -> StoreResult<(Conversation, bool)> {
         if let Some(external) = &about.external_id
             && let Some(conversation) = reader.conversation_by_external_id(external)?
         {
@@ -284,7 +304,11 @@ impl AppendPlanner {
     }
 
     /// Whether the stored messages and the entries say the same as far as both go.
-    fn agrees(&self, reader: &dyn Reader, conversation: &Conversation) -> StoreResult<bool> {
+    fn has_same_prefix(
+        &self,
+        reader: &dyn Reader,
+        conversation: &Conversation,
+    ) -> StoreResult<bool> {
         let stored = stored_hashes(reader, &self.key(conversation.id))?;
         let entries = self.entries.iter().filter_map(message_hash);
         Ok(stored.into_iter().zip(entries).all(|(stored, entry)| stored == entry))
@@ -302,7 +326,8 @@ impl AppendPlanner {
         let matched = self.entries.iter().map(|entry| match &entry.kind {
             EntryKind::Message(message) => {
                 let same = stored.next()? == message.hash;
-                let outcome = if same { EntryOutcome::AlreadyStored } else { EntryOutcome::ContentDiffers };
+                let outcome =
+                    if same { EntryOutcome::AlreadyStored } else { EntryOutcome::ContentDiffers };
                 message.body.external_id.is_none().then_some(outcome)
             }
             // A call that is waiting for its result is found by its external id.
@@ -334,15 +359,16 @@ impl AppendPlanner {
     }
 
     /// Takes over what the source says about the conversation, and gives it a slug.
-    fn settle(
+    fn update_metadata(
         &self,
         reader: &dyn Reader,
-        before: &Before,
+        before: &PreviousState,
         conversation: &mut Conversation,
         grew: bool,
     ) -> StoreResult<()> {
         let mut wish = None;
-        if let AppendTarget::FindOrCreate(about) | AppendTarget::MatchContent(about) = &self.target {
+        if let AppendTarget::FindOrCreate(about) | AppendTarget::MatchContent(about) = &self.target
+        {
             // A conversation that is open here stays open.
             if before.created || (grew && before.state != ConversationState::Open) {
                 conversation.state = about.state;
@@ -350,7 +376,9 @@ impl AppendPlanner {
             conversation.cwd = conversation.cwd.take().or_else(|| about.cwd.clone());
             conversation.project_path =
                 conversation.project_path.take().or_else(|| about.project_path.clone());
-            if about.title.is_some() && self.retitles(about, before, conversation.title_source, grew) {
+            if about.title.is_some()
+                && self.retitles(about, before, conversation.title_source, grew)
+            {
                 conversation.title.clone_from(&about.title);
                 conversation.title_source = about.naming;
             }
@@ -362,25 +390,33 @@ impl AppendPlanner {
         }
         let titled = conversation.title.as_deref().map(slug_of).filter(|slug| !slug.is_empty());
         if let Some(wish) = wish.or_else(|| titled.clone()) {
-            let base = titled.as_deref().filter(|titled| is_numbered(&wish, titled)).unwrap_or(&wish);
+            let base =
+                titled.as_deref().filter(|titled| is_numbered(&wish, titled)).unwrap_or(&wish);
             conversation.slug = free_slug(reader, &wish, base, conversation.id)?;
         }
         Ok(())
     }
 
     /// Whether the title of the source replaces the one that the conversation has.
-    fn retitles(&self, about: &NewConversation, before: &Before, naming: TitleSource, grew: bool) -> bool {
+    fn retitles(
+        &self,
+        about: &NewConversation,
+        before: &PreviousState,
+        naming: TitleSource,
+        grew: bool,
+    ) -> bool {
         // Of two titles from the source the one that came with the later news counts. An export, which names the id, has
         // news only where it adds something.
         let news = grew || about.id.is_none();
         let latest = self.latest.is_none_or(|latest| latest >= before.last_activity);
         let current = before.created || (news && latest);
-        naming < about.naming || (naming == about.naming && naming != TitleSource::Person && current)
+        naming < about.naming
+            || (naming == about.naming && naming != TitleSource::Person && current)
     }
 }
 
 /// A conversation before the entries were applied.
-struct Before {
+struct PreviousState {
     created: bool,
     title: Option<String>,
     state: ConversationState,
@@ -388,7 +424,10 @@ struct Before {
 }
 
 /// The entries that are not yet accounted for; mostly all of them.
-fn unmatched<'a>(entries: &'a [CountedEntry], matched: &[Option<EntryOutcome>]) -> Cow<'a, [CountedEntry]> {
+fn unmatched<'a>(
+    entries: &'a [CountedEntry],
+    matched: &[Option<EntryOutcome>],
+) -> Cow<'a, [CountedEntry]> {
     if matched.iter().all(Option::is_none) {
         return Cow::Borrowed(entries);
     }
@@ -414,7 +453,12 @@ fn is_numbered(slug: &str, base: &str) -> bool {
 }
 
 /// The wish, or the base with a number, or with the id where many share it.
-fn free_slug(reader: &dyn Reader, wish: &str, base: &str, id: ConversationId) -> StoreResult<String> {
+fn free_slug(
+    reader: &dyn Reader,
+    wish: &str,
+    base: &str,
+    id: ConversationId,
+) -> StoreResult<String> {
     let numbered = (2..10).map(|number| format!("{base}-{number}"));
     for slug in std::iter::once(wish.to_owned()).chain(numbered) {
         if reader.conversation_by_slug(&slug)?.is_none_or(|holder| holder.id == id) {

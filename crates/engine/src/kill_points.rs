@@ -25,9 +25,10 @@ pub enum KillPoint {
 
 impl KillPoint {
     /// Every place in the run of a job.
-    pub const ALL: [Self; 5] = [Self::Leased, Self::Read, Self::Written, Self::Finishing, Self::Finished];
+    pub const ALL: [Self; 5] =
+        [Self::Leased, Self::Read, Self::Written, Self::Finishing, Self::Finished];
     /// Every place in a change of the model.
-    pub const OF_REINDEXING: [Self; 3] = [Self::Reindexing, Self::Reindexed, Self::CuttingOver];
+    pub const REINDEX: [Self; 3] = [Self::Reindexing, Self::Reindexed, Self::CuttingOver];
 
     /// Its name in the environment variable.
     #[must_use]

@@ -8,8 +8,8 @@ use treering_core::job::LEASE_MS;
 use treering_core::ports::StoreResult;
 use treering_core::{Job, Reader, Store, Timestamp, Write};
 
+use crate::engine::Engine;
 use crate::error::Result;
-use crate::memory::Engine;
 
 /// A job that is held, for its tenant, and since when its lease runs.
 struct LeasedJob {
@@ -41,7 +41,8 @@ impl Leases {
     /// Renews the leases of these jobs from now on.
     pub(crate) fn add(&self, memory: &Engine, jobs: &[Job]) {
         let since = Instant::now();
-        let held = jobs.iter().map(|job| LeasedJob { memory: memory.clone(), job: job.clone(), since });
+        let held =
+            jobs.iter().map(|job| LeasedJob { memory: memory.clone(), job: job.clone(), since });
         self.lock().extend(held);
     }
 
@@ -54,7 +55,7 @@ impl Leases {
     }
 
     /// Renews the leases of jobs that take long, while there is work.
-    pub(crate) fn keep(&self, store: &dyn Store, running: &AtomicBool) {
+    pub(crate) fn renew_until_stopped(&self, store: &dyn Store, running: &AtomicBool) {
         let third = Duration::from_millis(LEASE_MS / 3);
         while running.load(Ordering::Acquire) {
             store.wait(store.revision(), third);

@@ -9,6 +9,7 @@ mod clock;
 mod context;
 mod cwd;
 mod embed;
+mod engine;
 mod error;
 mod events;
 mod export;
@@ -18,7 +19,6 @@ mod ingest;
 mod kill_points;
 mod leases;
 mod maintenance;
-mod memory;
 mod reindex;
 mod repair;
 mod search;
@@ -37,14 +37,14 @@ pub use agent::{Agent, AgentOptions, Reply};
 pub use clock::SystemClock;
 pub use context::{Context, ContextChange, ContextItem, ContextRequest, ContextSection};
 pub use cwd::normalize_cwd;
+pub use engine::{
+    Engine, EngineParts, ListedConversation, SearchOptions, Stats, TurnItem, WholeTurn, WorkOptions,
+};
 pub use error::{Error, Result};
 pub use events::{Event, FeedCursors};
 pub use gate::GateWait;
 pub use ingest::{AppendReport, AppendTarget, EntryBatch, ReplayDetection};
 pub use kill_points::KillPoint;
-pub use memory::{
-    Engine, EngineParts, ListedConversation, SearchOptions, Stats, TurnItem, WholeTurn, WorkOptions,
-};
 pub use reindex::{ReindexProgress, ReindexReport};
 pub use repair::RepairReport;
 pub use search::{Hit, HitItem, Query, SearchOutcome, Snippet};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::memory::Engine;
 
 impl Engine {
     /// Why the store refuses every write until it is reopened, if it does: an I/O error stopped it. Reads go on.

@@ -6,10 +6,10 @@ use treering_core::Write;
 use treering_core::ports::{ChangeFilter, Cursor, Reader, StoreResult};
 use treering_core::vector_index::{ContentVectors, VectorIndex};
 
-use crate::embed::{TextToEmbed, missing, text_of, vectors_of, wanted};
+use crate::embed::{TextToEmbed, embed_texts, text_of, texts_to_embed, without_vectors};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::kill_points::{self, KillPoint};
-use crate::memory::Engine;
 
 /// How many things are embedded between two commits.
 const PORTION: usize = 64;
@@ -77,10 +77,10 @@ impl Engine {
                 }
                 continue;
             }
-            let lacking = missing(&*reader, &state.to, portion.texts)?;
+            let lacking = without_vectors(&*reader, &state.to, portion.texts)?;
             drop(reader);
             let purse = self.spend_meter(None);
-            let vectors = vectors_of(embedder, &lacking, &purse);
+            let vectors = embed_texts(embedder, &lacking, &purse);
             purse.log_redactions(&format!("{} was asked for vectors to change over to", state.to));
             let vectors = vectors.map_err(Error::Provider)?;
             kill_points::reach(KillPoint::Reindexing);
@@ -114,13 +114,19 @@ impl Engine {
     fn portion(&self, reader: &dyn Reader, done: &Cursor) -> StoreResult<Portion> {
         let changes = reader.changes(done, &ChangeFilter::content(), PORTION)?;
         let texts: Vec<String> = changes.items.iter().map(text_of).collect();
-        let texts = wanted(texts.iter().map(String::as_str));
+        let texts = texts_to_embed(texts.iter().map(String::as_str));
         let is_end = changes.items.is_empty() && changes.is_last;
         Ok(Portion { texts, things: changes.items.len() as u64, done: changes.cursor, is_end })
     }
 
     /// Keeps the vectors of a portion. Where another process got further meanwhile, it stays there.
-    fn advance(&self, from: Cursor, to: Cursor, model: &str, vectors: ContentVectors) -> Result<()> {
+    fn advance(
+        &self,
+        from: Cursor,
+        to: Cursor,
+        model: &str,
+        vectors: ContentVectors,
+    ) -> Result<()> {
         let (memory, model) = (self.clone(), model.to_owned());
         self.commit_with(self.tenant_scope(), move |reader| {
             let index = memory.active_vector_index(reader)?;
@@ -144,7 +150,8 @@ impl Engine {
             let mut writes = Vec::new();
             let mut is_over = index.model == model;
             if let Some(next) = index.next.as_ref().filter(|next| next.model == model) {
-                let complete = memory.embedder().is_instant() || memory.portion(reader, &next.done)?.is_end;
+                let complete =
+                    memory.embedder().is_instant() || memory.portion(reader, &next.done)?.is_end;
                 if complete {
                     writes.push(Write::DropVectors(index.model.clone()));
                     writes.push(Write::PutVectorIndex(index.clone().cut_over()));

@@ -5,8 +5,8 @@ use treering_core::ports::{ConversationFilter, ConversationQuery};
 use treering_core::{Conversation, ConversationId, StoreError, Write};
 
 use crate::embed;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::memory::Engine;
 use crate::update::{Update, UpdateStrategy};
 use crate::verify::ConversationAudit;
 use crate::verify_tree;
@@ -60,7 +60,7 @@ impl Engine {
         if repaired.trees.len() > trees {
             return Ok(());
         }
-        let removed = embed::remove_unowned(self)?;
+        let removed = embed::remove_orphaned_vectors(self)?;
         if removed > 0 {
             let tenant = self.tenant();
             repaired.store.push(format!(
@@ -70,23 +70,29 @@ impl Engine {
         Ok(())
     }
 
-    fn repair_conversation(&self, conversation: &Conversation, repaired: &mut RepairReport) -> Result<()> {
+    fn repair_conversation(
+        &self,
+        conversation: &Conversation,
+        repaired: &mut RepairReport,
+    ) -> Result<()> {
         let (id, place) = (conversation.id, self.place(conversation));
         if self.correct_record(id)? {
-            repaired.store.push(format!("{place}: its counts, times and latest turns were counted anew"));
+            repaired
+                .store
+                .push(format!("{place}: its counts, times and latest turns were counted anew"));
         }
         for job in self.remove_misplaced_jobs(id)? {
             repaired.store.push(format!("{place}: job {job} was removed"));
         }
         let reader = self.reader()?;
         let Some(conversation) = reader.conversation(id)? else { return Ok(()) };
-        let (_, is_broken) = verify_tree::faults(&*reader, &self.key(id), &conversation)?;
+        let (_, is_broken) = verify_tree::needed_repairs(&*reader, &self.key(id), &conversation)?;
         drop(reader);
         if is_broken {
-            self.update(id, &Update { scale: UpdateStrategy::Full, ..Update::default() })?;
+            self.update(id, &Update { strategy: UpdateStrategy::Full, ..Update::default() })?;
             repaired.trees.push(place.clone());
         }
-        if embed::fill_gaps(self, id)? > 0 {
+        if embed::plan_missing_jobs(self, id)? > 0 {
             repaired.vectors.push(place);
         }
         Ok(())
@@ -95,7 +101,9 @@ impl Engine {
     fn correct_record(&self, id: ConversationId) -> Result<bool> {
         let memory = self.clone();
         self.commit_with(self.scope_of(id), move |reader| {
-            let Some(conversation) = reader.conversation(id)? else { return Ok((Vec::new(), false)) };
+            let Some(conversation) = reader.conversation(id)? else {
+                return Ok((Vec::new(), false));
+            };
             let corrected = ConversationAudit::corrected(&memory, reader, &conversation)?;
             let is_corrected = corrected.is_some();
             Ok((corrected.map(Write::PutConversation).into_iter().collect(), is_corrected))
@@ -106,8 +114,10 @@ impl Engine {
     fn remove_misplaced_jobs(&self, id: ConversationId) -> Result<Vec<String>> {
         let memory = self.clone();
         self.commit_with(self.scope_of(id), move |reader| {
-            let Some(conversation) = reader.conversation(id)? else { return Ok((Vec::new(), Vec::new())) };
-            let (jobs, _) = verify_tree::faults(reader, &memory.key(id), &conversation)?;
+            let Some(conversation) = reader.conversation(id)? else {
+                return Ok((Vec::new(), Vec::new()));
+            };
+            let (jobs, _) = verify_tree::needed_repairs(reader, &memory.key(id), &conversation)?;
             let names = jobs.iter().map(|job| job.id.short()).collect();
             Ok((jobs.into_iter().map(Write::RemoveJob).collect(), names))
         })

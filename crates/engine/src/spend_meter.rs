@@ -11,13 +11,16 @@ use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::ports::{Reader, SpendFilter, StoreResult};
 use treering_core::quota::{self, Quota};
 use treering_core::redact::Redactions;
-use treering_core::spend::{self, Account, CapReached, Caps, Charge, Prices, Reservation, SpendAmount};
+use treering_core::spend::{
+    self, Account, CapReached, Caps, Charge, Prices, Reservation, SpendAmount,
+};
 use treering_core::{
-    CommitScope, ContentHash, ConversationId, JobId, Meter, ProviderError, StoreError, Timestamp, Write,
+    CommitScope, ContentHash, ConversationId, JobId, Meter, ProviderError, StoreError, Timestamp,
+    Write,
 };
 
+use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::memory::Engine;
 
 /// What may be spent and asked for, and what things cost.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -49,7 +52,7 @@ impl Engine {
     /// What was spent by the tenant, for a conversation and today, and whether a cap is reached.
     pub fn spend(&self, conversation: Option<ConversationId>) -> Result<SpendStatus> {
         let account = self.account(&*self.reader()?, conversation)?;
-        Ok(SpendStatus { account, reached: spend::reached(&self.spending().caps, &account) })
+        Ok(SpendStatus { account, reached: spend::reached_cap(&self.spending().caps, &account) })
     }
 
     /// What each model has cost.
@@ -66,7 +69,7 @@ impl Engine {
         let spending = self.spending();
         if spending.caps.are_set() {
             let account = self.account(reader, charge.conversation)?;
-            if let Some(reached) = spend::reached(&spending.caps, &account) {
+            if let Some(reached) = spend::reached_cap(&spending.caps, &account) {
                 return Ok(Err(reached.to_error()));
             }
         }
@@ -74,10 +77,17 @@ impl Engine {
         let Some(quota) = spending.quotas.get(provider) else { return Ok(Ok(charge.at)) };
         let taken = reader.ledger().requests_since(provider, quota::matters_since(charge.at))?;
         let turn = quota::next_slot(*quota, &taken, charge.spent.tokens(), charge.at);
-        Ok(turn.map_err(|error| ProviderError { reason: format!("{provider}: {}", error.reason), ..error }))
+        Ok(turn.map_err(|error| ProviderError {
+            reason: format!("{provider}: {}", error.reason),
+            ..error
+        }))
     }
 
-    fn account(&self, reader: &dyn Reader, conversation: Option<ConversationId>) -> StoreResult<Account> {
+    fn account(
+        &self,
+        reader: &dyn Reader,
+        conversation: Option<ConversationId>,
+    ) -> StoreResult<Account> {
         let sum = |filter: SpendFilter| -> StoreResult<SpendAmount> {
             let spent = reader.ledger().spent(&filter)?;
             Ok(spent.into_iter().fold(SpendAmount::default(), |sum, (_, spent)| sum + spent))
@@ -125,7 +135,7 @@ impl SpendMeter {
             at: now,
             conversation,
             job: JobId(ContentHash::of_fields(&[b"ask", of, &micros])),
-            event: JobEventKind::Ask,
+            kind: JobEventKind::Ask,
             text: format!("{asked}{note}"),
             took_ms: None,
         };
@@ -155,7 +165,7 @@ impl SpendMeter {
 
     /// Books in one commit with the look at the account, so that of several at once each sees the others. Says when the
     /// call has its turn.
-    fn book_in_turn(&self, charge: &Charge) -> std::result::Result<Timestamp, ProviderError> {
+    fn reserve_slot(&self, charge: &Charge) -> std::result::Result<Timestamp, ProviderError> {
         let (memory, booked) = (self.memory.clone(), charge.clone());
         let decided = self.memory.commit_with(self.scope(charge), move |reader| {
             let turn = memory.next_call_slot(reader, &booked)?;
@@ -167,7 +177,9 @@ impl SpendMeter {
             // What can only be read is asked all the same; nothing can be written down.
             Err(Error::Store(StoreError::ReadOnly { .. })) => {
                 let reader = self.memory.reader();
-                reader.and_then(|reader| self.memory.next_call_slot(&*reader, charge)).map_err(Error::from)
+                reader
+                    .and_then(|reader| self.memory.next_call_slot(&*reader, charge))
+                    .map_err(Error::from)
             }
             other => other,
         };
@@ -179,13 +191,17 @@ impl SpendMeter {
 
 impl Meter for SpendMeter {
     /// Comes back when the call has its turn under the quota of its provider.
-    fn reserve_usage(&self, model: &str, most: Usage) -> std::result::Result<Reservation, ProviderError> {
+    fn reserve_usage(
+        &self,
+        model: &str,
+        most: Usage,
+    ) -> std::result::Result<Reservation, ProviderError> {
         let (spending, now) = (self.memory.spending(), self.memory.clock().now());
         let (conversation, spent) = (self.conversation, SpendAmount::default());
         let mut charge = Charge { at: now, conversation, model: model.to_owned(), spent };
         if spending.caps.are_set() || spending.quotas.contains_key(charge.provider()) {
             charge.spent = SpendAmount::of(most, spending.prices.find(model));
-            charge.at = self.book_in_turn(&charge)?;
+            charge.at = self.reserve_slot(&charge)?;
             thread::sleep(Duration::from_millis(quota::wait_ms(charge.at, now)));
         }
         Ok(Reservation(charge))

@@ -10,7 +10,7 @@ use treering_core::node::Provenance;
 use treering_core::summary_request::SummaryRequest;
 use treering_core::{Job, NodeContent, ProviderError, Summarizer};
 
-use crate::memory::Engine;
+use crate::engine::Engine;
 use crate::spend_meter::SpendMeter;
 use crate::summary_input::SummaryInput;
 
@@ -37,20 +37,22 @@ pub(crate) fn summarise(
     let purse = memory.spend_meter(Some(job.conversation));
     let ask = || guarded(summarizer, &material.brief, &purse);
     let why = match memory.with_circuit_breaker(summarizer.name(), ask) {
-        Ok(content) => match acceptance::accept(&content, material.brief.facts(), material.source.chars) {
-            Ok(fidelity) => {
-                let (by, note) = (summarizer.name().to_owned(), purse.note());
-                return Ok(WrittenSummary { content, fidelity, by, note });
+        Ok(content) => {
+            match acceptance::accept(&content, material.brief.facts(), material.source.chars) {
+                Ok(fidelity) => {
+                    let (by, note) = (summarizer.name().to_owned(), purse.note());
+                    return Ok(WrittenSummary { content, fidelity, by, note });
+                }
+                Err(unusable) => ProviderError::transient(unusable.to_string()),
             }
-            Err(unusable) => ProviderError::transient(unusable.to_string()),
-        },
+        }
         Err(error) if job.would_give_up(&error, &retry) => error,
         Err(error) => {
             let reason = format!("{}{}", error.reason, purse.note());
             return Err(ProviderError { reason, ..error });
         }
     };
-    let Some(stand_in) = memory.stand_in() else { return Err(why) };
+    let Some(stand_in) = memory.fallback() else { return Err(why) };
     let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
     let content = guarded(stand_in, &material.brief, &purse)?;
     let fidelity = acceptance::fidelity(&Facts::of_content(&content), material.brief.facts());
@@ -64,7 +66,7 @@ fn guarded(
     brief: &SummaryRequest,
     purse: &SpendMeter,
 ) -> Result<NodeContent, ProviderError> {
-    let asked = catch_unwind(AssertUnwindSafe(|| summarizer.summarise_metered(brief, purse)));
+    let asked = catch_unwind(AssertUnwindSafe(|| summarizer.summarize_metered(brief, purse)));
     asked.unwrap_or_else(|_| {
         Err(ProviderError::permanent(format!("the summariser {:?} broke down", summarizer.name())))
     })

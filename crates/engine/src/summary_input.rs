@@ -4,10 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use treering_core::node::{SourceTotals, Window, hash_of_group, hash_of_window};
 use treering_core::ports::{NodeFilter, Span, StoreResult};
-use treering_core::summary_request::{MessagePassage, NodePassage, Passage, SummaryRequest, ToolPassage};
+use treering_core::summary_request::{
+    MessagePassage, NodePassage, Passage, SummaryRequest, ToolPassage,
+};
 use treering_core::{
-    ContentHash, ConversationKey, Coverage, Message, MessageIdx, Node, NodeId, NodeSpec, Reader, Timestamp,
-    ToolCall, TurnNo,
+    ContentHash, ConversationKey, Coverage, Message, MessageIdx, Node, NodeId, NodeSpec, Reader,
+    Timestamp, ToolCall, TurnNo,
 };
 
 /// The most of the arguments of a tool call that a summariser sees, in characters.
@@ -56,14 +58,17 @@ impl SummaryInput {
         mut messages: Vec<Arc<Message>>,
     ) -> StoreResult<Option<Self>> {
         messages.retain(|message| message.thread == window.thread);
-        let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(None) };
+        let (Some(first), Some(last)) = (messages.first(), messages.last()) else {
+            return Ok(None);
+        };
         let turns = Span::between(first.turn, TurnNo(last.turn.0 + 1));
         let mut calls = reader.tool_calls(key.id, turns)?;
         calls.retain(|call| window.has_call(call));
         let unanswered = calls.iter().filter(|call| call.call.outcome.is_none()).count();
         let mut passages = overlap(reader, key, window, first, task.manner.overlap_chars)?;
         let mut slices = Vec::with_capacity(messages.len());
-        let mut source = SourceTotals { from: first.idx.0, until: last.idx.0 + 1, ..SourceTotals::default() };
+        let mut source =
+            SourceTotals { from: first.idx.0, until: last.idx.0 + 1, ..SourceTotals::default() };
         let mut calls = calls.iter().peekable();
         let mut turns: Vec<TurnNo> = messages.iter().map(|message| message.turn).collect();
         turns.dedup();
@@ -91,7 +96,11 @@ impl SummaryInput {
         Ok(Some(Self { unanswered, ..material }))
     }
 
-    fn of_group(reader: &dyn Reader, key: &ConversationKey, task: &NodeSpec) -> StoreResult<Option<Self>> {
+    fn of_group(
+        reader: &dyn Reader,
+        key: &ConversationKey,
+        task: &NodeSpec,
+    ) -> StoreResult<Option<Self>> {
         let Some(below) = task.level.below() else { return Ok(None) };
         let filter = NodeFilter { parent: Some(Some(task.ordinal)), ..NodeFilter::at(below) };
         let mut children = reader.nodes(key.id, &filter)?;
@@ -111,7 +120,8 @@ impl SummaryInput {
         };
         let ids: Vec<NodeId> = children.iter().map(|child| child.id.clone()).collect();
         let hash = hash_of_group(key.id, task.level, &ids, &task.manner);
-        let times: Vec<_> = children.iter().flat_map(|child| [child.range_start, child.range_end]).collect();
+        let times: Vec<_> =
+            children.iter().flat_map(|child| [child.range_start, child.range_end]).collect();
         let passages = children.into_iter().map(|child| {
             let Node { range_start, range_end, content, .. } = child;
             Passage::Node(NodePassage { range_start, range_end, content })
@@ -129,10 +139,16 @@ impl SummaryInput {
         times: impl Iterator<Item = Timestamp> + Clone,
     ) -> Self {
         let epoch = Timestamp::from_micros(0);
-        let (range_start, range_end) = (times.clone().min().unwrap_or(epoch), times.max().unwrap_or(epoch));
+        let (range_start, range_end) =
+            (times.clone().min().unwrap_or(epoch), times.max().unwrap_or(epoch));
         let manner = &task.manner;
-        let brief =
-            SummaryRequest::new(task.level, manner.strategy, manner.length, manner.deduplicate, passages);
+        let brief = SummaryRequest::new(
+            task.level,
+            manner.strategy,
+            manner.length,
+            manner.deduplicate,
+            passages,
+        );
         let id = NodeId::new(task.level, hash, range_end);
         Self { brief, source, id, covers, range_start, range_end, unanswered: 0 }
     }
@@ -153,7 +169,8 @@ impl LongMessageCache {
         until: MessageIdx,
     ) -> StoreResult<Vec<Arc<Message>>> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, message)) = last.as_ref().filter(|(of, message)| of == key && message.idx == from)
+        if let Some((_, message)) =
+            last.as_ref().filter(|(of, message)| of == key && message.idx == from)
             && until.0 == from.0 + 1
         {
             return Ok(vec![Arc::clone(message)]);
@@ -187,7 +204,10 @@ fn overlap(
     let from = MessageIdx(window.from.idx.0.saturating_sub(LOOK_BACK));
     let before = reader.messages(key.id, Span::between(from, window.from.idx))?;
     let last = before.iter().rfind(|message| message.thread == window.thread);
-    Ok(last.map(|last| Passage::Message(said(last, tail(last, last.chars, chars)))).into_iter().collect())
+    Ok(last
+        .map(|last| Passage::Message(said(last, tail(last, last.chars, chars))))
+        .into_iter()
+        .collect())
 }
 
 /// The last characters of a message before one of them, in whole words.
@@ -201,7 +221,12 @@ fn tail(message: &Message, end: u32, chars: u32) -> &str {
 
 fn said(message: &Message, text: &str) -> MessagePassage {
     let said = &message.body;
-    MessagePassage { role: said.role, author: said.author.clone(), at: said.at, text: text.to_owned() }
+    MessagePassage {
+        role: said.role,
+        author: said.author.clone(),
+        at: said.at,
+        text: text.to_owned(),
+    }
 }
 
 fn tool(call: &ToolCall) -> ToolPassage {
@@ -211,7 +236,8 @@ fn tool(call: &ToolCall) -> ToolPassage {
         name: call.call.name.clone(),
         success: outcome.and_then(|outcome| outcome.success),
         args: head(call.call.args.as_str(), ARGS_CHARS),
-        result: outcome.map_or_else(String::new, |outcome| head(&outcome.result.to_text(), RESULT_CHARS)),
+        result: outcome
+            .map_or_else(String::new, |outcome| head(&outcome.result.to_text(), RESULT_CHARS)),
     }
 }
 

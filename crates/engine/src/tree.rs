@@ -5,11 +5,12 @@ use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::ports::{JobEventFilter, JobFilter, LevelTotals, NodeFilter, Span};
 use treering_core::tree_state::TreeState;
 use treering_core::{
-    Conversation, ConversationId, Coverage, Invalid, Job, JobState, Message, MessageIdx, Node, update_trace,
+    Conversation, ConversationId, Coverage, Invalid, Job, JobState, Message, MessageIdx, Node,
+    update_trace,
 };
 
+use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::memory::Engine;
 use crate::update::retried;
 
 /// The whole tree of a conversation, as it is at one moment.
@@ -99,7 +100,7 @@ impl Engine {
 
     /// How many nodes of the tenant or a conversation a stand-in wrote, for the summariser to write yet.
     pub fn fallback_node_count(&self, id: Option<ConversationId>) -> Result<u32> {
-        if self.stand_in().is_some_and(|stand_in| stand_in.name() == self.summarizer_name()) {
+        if self.fallback().is_some_and(|stand_in| stand_in.name() == self.summarizer_name()) {
             return Ok(0);
         }
         let levels = self.reader()?.level_totals(id)?;
@@ -111,7 +112,7 @@ impl Engine {
         let reader = self.reader()?;
         let found = reader.nodes_by_id_prefix(prefix, 6)?;
         let (conversation, id) = match found.as_slice() {
-            [] => return Err(Error::NoNode(prefix.to_owned())),
+            [] => return Err(Error::NodeNotFound(prefix.to_owned())),
             [(conversation, id)] => (*conversation, id.clone()),
             several => {
                 let exact = several.iter().find(|(_, id)| id.as_str() == prefix);
@@ -122,9 +123,11 @@ impl Engine {
                 (*conversation, id.clone())
             }
         };
-        let node = reader.nodes(conversation, &NodeFilter { id: Some(id), ..NodeFilter::default() })?.pop();
+        let node = reader
+            .nodes(conversation, &NodeFilter { id: Some(id), ..NodeFilter::default() })?
+            .pop();
         let conversation = reader.conversation(conversation)?;
-        conversation.zip(node).ok_or_else(|| Error::NoNode(prefix.to_owned()))
+        conversation.zip(node).ok_or_else(|| Error::NodeNotFound(prefix.to_owned()))
     }
 
     /// The nodes that a node was written from, in the order of time; none where it covers
@@ -148,7 +151,9 @@ impl Engine {
     /// The nodes over a message, the lowest first; several of a level where it was sliced.
     pub fn ancestors_of(&self, id: ConversationId, idx: MessageIdx) -> Result<Vec<Node>> {
         let message = self.messages(id, Span::starting(idx, 1))?.pop();
-        let Some(message) = message.filter(|message| message.idx == idx) else { return Ok(Vec::new()) };
+        let Some(message) = message.filter(|message| message.idx == idx) else {
+            return Ok(Vec::new());
+        };
         let around = NodeFilter { around: Some(idx), ..NodeFilter::default() };
         let nodes = self.reader()?.nodes(id, &around)?;
         let mut over: Vec<Node> = Vec::new();
@@ -178,10 +183,13 @@ impl Engine {
     pub fn log(&self, filter: &JobEventFilter) -> Result<Vec<JobEvent>> {
         let reader = self.reader()?;
         let lines = reader.job_events(filter)?;
-        let update = lines.iter().rfind(|line| line.event == JobEventKind::Update);
+        let update = lines.iter().rfind(|line| line.kind == JobEventKind::Update);
         let Some(update) = update.filter(|_| filter.job_prefix.is_some()) else { return Ok(lines) };
-        let mut of_conversation =
-            JobEventFilter { conversation: update.conversation, job_prefix: None, ..filter.clone() };
+        let mut of_conversation = JobEventFilter {
+            conversation: update.conversation,
+            job_prefix: None,
+            ..filter.clone()
+        };
         let since = loop {
             let lines = reader.job_events(&of_conversation)?;
             let begun = lines.iter().position(|line| line.job == update.job);

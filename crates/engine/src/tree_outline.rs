@@ -62,9 +62,9 @@ impl TreeView {
         let mut roots: Vec<&Node> = self.nodes.iter().filter(|node| !node.superseded).collect();
         roots.sort_by_key(|node| (node.range_end, node.source.from, node.level()));
         for root in roots {
-            self.draw_node(root, "", "", &mut lines);
+            self.push_node(root, "", "", &mut lines);
         }
-        lines.extend(self.jobs.iter().filter_map(|job| self.draw_job(job)));
+        lines.extend(self.jobs.iter().filter_map(|job| self.job_line(job)));
         for (thread, window) in self.conversation.threads.iter().zip(&self.growth().windows) {
             let (Some(from), Some(holds)) = (window.from(), window.holds()) else { continue };
             // What is open reaches to the thread's end, and its latest turn knows where that is.
@@ -85,7 +85,7 @@ impl TreeView {
         lines
     }
 
-    fn draw_node(&self, node: &Node, own: &str, below: &str, lines: &mut Vec<OutlineLine>) {
+    fn push_node(&self, node: &Node, own: &str, below: &str, lines: &mut Vec<OutlineLine>) {
         let covers = match &node.spec.covers {
             Coverage::Messages(window) => span(window),
             Coverage::Nodes(children) => {
@@ -115,18 +115,20 @@ impl TreeView {
         let mut children: Vec<&Node> = self
             .nodes
             .iter()
-            .filter(|child| child.level().above() == node.level() && child.parent == Some(node.ordinal()))
+            .filter(|child| {
+                child.level().above() == node.level() && child.parent == Some(node.ordinal())
+            })
             .collect();
         children.sort_by_key(|child| (child.range_end, child.ordinal()));
         for (place, child) in children.iter().enumerate() {
             let last = place + 1 == children.len();
             let (branch, trunk) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-            self.draw_node(child, &format!("{below}{branch}"), &format!("{below}{trunk}"), lines);
+            self.push_node(child, &format!("{below}{branch}"), &format!("{below}{trunk}"), lines);
         }
     }
 
     /// A job whose node is not there yet; one that writes a node anew is drawn with the node.
-    fn draw_job(&self, job: &Job) -> Option<OutlineLine> {
+    fn job_line(&self, job: &Job) -> Option<OutlineLine> {
         let JobKind::Summarize(task) = &job.kind else { return None };
         let written = |node: &Node| node.level() == task.level && node.ordinal() == task.ordinal;
         if self.nodes.iter().any(written) {

@@ -8,8 +8,8 @@ use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::tree_state::TreeState;
 use treering_core::windowing::WindowMessage;
 use treering_core::{
-    Conversation, ConversationId, ConversationKey, ConversationState, Coverage, Job, JobKind, Level, Message,
-    MessageIdx, Node, NodeSpec, Policy, Reader, Timestamp, TurnNo, Write,
+    Conversation, ConversationId, ConversationKey, ConversationState, Coverage, Job, JobKind,
+    Level, Message, MessageIdx, Node, NodeSpec, Policy, Reader, Timestamp, TurnNo, Write,
 };
 
 /// Messages that are read at once.
@@ -37,7 +37,7 @@ pub(crate) fn policy_of<'a>(
 impl TreePlanner<'_> {
     /// Plans the windows that messages seal which are stored in the same commit, and those of
     /// earlier ones that nobody has looked at yet.
-    pub(crate) fn add<'m>(
+    pub(crate) fn plan_messages<'m>(
         &self,
         conversation: &mut Conversation,
         messages: impl Iterator<Item = &'m Message>,
@@ -58,9 +58,11 @@ impl TreePlanner<'_> {
     }
 
     /// Plans to write anew what was written before one of its tool calls had a result.
-    pub(crate) fn answered(&self, turn: TurnNo, order: u32) -> StoreResult<Vec<Write>> {
+    pub(crate) fn plan_late_result(&self, turn: TurnNo, order: u32) -> StoreResult<Vec<Write>> {
         let calls = self.reader.tool_calls(self.key.id, Span::between(turn, TurnNo(turn.0 + 1)))?;
-        let Some(call) = calls.into_iter().find(|call| call.order == order) else { return Ok(Vec::new()) };
+        let Some(call) = calls.into_iter().find(|call| call.order == order) else {
+            return Ok(Vec::new());
+        };
         let filter = NodeFilter { around: Some(call.before), ..NodeFilter::at(Level::FIRST) };
         let mut writes = Vec::new();
         for node in self.reader.nodes(self.key.id, &filter)? {
@@ -80,7 +82,11 @@ impl TreePlanner<'_> {
 
     /// Looks at messages that are stored already, up to the one at `until`. Where the
     /// conversation was closed in between, it is again.
-    pub(crate) fn catch_up(&self, conversation: &mut Conversation, until: u32) -> StoreResult<Vec<NodeSpec>> {
+    pub(crate) fn catch_up(
+        &self,
+        conversation: &mut Conversation,
+        until: u32,
+    ) -> StoreResult<Vec<NodeSpec>> {
         let closings = std::mem::take(&mut conversation.tree_state.closings);
         let mut tasks = Vec::new();
         while conversation.tree_state.through < until {
@@ -98,7 +104,8 @@ impl TreePlanner<'_> {
                 }
             }
         }
-        let earlier = closings.into_iter().filter(|at| !conversation.tree_state.closings.contains(at));
+        let earlier =
+            closings.into_iter().filter(|at| !conversation.tree_state.closings.contains(at));
         let mut all: Vec<u32> = earlier.collect();
         all.append(&mut conversation.tree_state.closings);
         all.sort_unstable();
@@ -109,7 +116,8 @@ impl TreePlanner<'_> {
     /// Looks once more at what is open, under another policy than it was opened with.
     pub(crate) fn reopen(&self, conversation: &mut Conversation) -> StoreResult<Vec<NodeSpec>> {
         let Some(first) = conversation.tree_state.first_open() else { return Ok(Vec::new()) };
-        let starts: Vec<_> = conversation.tree_state.windows.iter().map(|window| window.from()).collect();
+        let starts: Vec<_> =
+            conversation.tree_state.windows.iter().map(|window| window.from()).collect();
         let until = conversation.tree_state.through;
         conversation.tree_state.windows.clear();
         let mut tasks = Vec::new();
@@ -129,12 +137,17 @@ impl TreePlanner<'_> {
 
     fn push(&self, conversation: &mut Conversation, message: &Message) -> Vec<NodeSpec> {
         let Some(place) = place_of(conversation, message) else { return Vec::new() };
-        conversation.tree_state.push(place, &message.thread, &WindowMessage::from(message), self.policy)
+        conversation.tree_state.push(
+            place,
+            &message.thread,
+            &WindowMessage::from(message),
+            self.policy,
+        )
     }
 
     /// Plans what follows from a finished node: the groups it completes, or, where it was
     /// written anew, its ancestors.
-    pub(crate) fn finished(
+    pub(crate) fn plan_parent(
         &self,
         conversation: &mut Conversation,
         node: &mut Node,
@@ -144,7 +157,7 @@ impl TreePlanner<'_> {
         if let Some(before) = self.node(level, ordinal)? {
             node.parent = before.parent;
             let changed = before.content != node.content || before.id != node.id;
-            return if changed { self.rewritten(conversation, node) } else { Ok(Vec::new()) };
+            return if changed { self.plan_rewrite(conversation, node) } else { Ok(Vec::new()) };
         }
         let mut nodes = self.reader.nodes(self.key.id, &NodeFilter::ungrouped(level))?;
         nodes.push(node.clone());
@@ -163,7 +176,11 @@ impl TreePlanner<'_> {
 
     /// Plans what follows from a node that says something else than before: its group is packed
     /// anew where it has outgrown it, and its ancestors are written anew.
-    fn rewritten(&self, conversation: &mut Conversation, node: &Node) -> StoreResult<Vec<Write>> {
+    fn plan_rewrite(
+        &self,
+        conversation: &mut Conversation,
+        node: &Node,
+    ) -> StoreResult<Vec<Write>> {
         let mut writes = Vec::new();
         let above = node.level().above();
         if let Some(parent) = node.parent
@@ -174,7 +191,8 @@ impl TreePlanner<'_> {
             children.retain(|child| child.ordinal() != node.ordinal());
             children.push(node.clone());
             children.sort_by_key(|child| (child.range_end, child.ordinal()));
-            if let Some(parts) = conversation.tree_state.repack(&group.spec, &children, self.policy) {
+            if let Some(parts) = conversation.tree_state.repack(&group.spec, &children, self.policy)
+            {
                 writes.push(Write::MarkDirty(conversation.id, above, vec![parent]));
                 for (task, ordinals) in parts {
                     writes.push(Write::SetParent(
@@ -223,7 +241,7 @@ impl TreePlanner<'_> {
                 at: self.now,
                 conversation: Some(self.key.id),
                 job: job.id,
-                event: JobEventKind::Acquire,
+                kind: JobEventKind::Acquire,
                 text: format!("{} planned: {because}", job.kind),
                 took_ms: None,
             };

@@ -10,12 +10,12 @@ use treering_core::ports::{JobFilter, NodeFilter, StoreResult};
 use treering_core::spend::{Money, Price};
 use treering_core::tree_state::TreeState;
 use treering_core::{
-    ContentHash, Conversation, ConversationId, ConversationKey, Coverage, Invalid, Job, JobId, JobKind,
-    JobState, Level, Node, Policy, Reader, StoreError, Timestamp, Write,
+    ContentHash, Conversation, ConversationId, ConversationKey, Coverage, Invalid, Job, JobId,
+    JobKind, JobState, Level, Node, Policy, Reader, StoreError, Timestamp, Write,
 };
 
+use crate::engine::Engine;
 use crate::error::Result;
-use crate::memory::Engine;
 use crate::summary_input::{LongMessageCache, SummaryInput};
 use crate::tree_planner::{TreePlanner, policy_of};
 
@@ -33,7 +33,7 @@ pub enum UpdateStrategy {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Update {
     /// How much.
-    pub scale: UpdateStrategy,
+    pub strategy: UpdateStrategy,
     /// Only this level; with [`Scale::Full`], this one and those above it.
     pub level: Option<Level>,
     /// Parameters of the policy, for this time only.
@@ -91,7 +91,15 @@ impl Engine {
         };
         // Nobody is asked again while a cap would not let them answer.
         let upgrades = self.spend(Some(id))?.reached.is_none();
-        Ok(Updater { key: self.key(id), general, now, summarizer, price, upgrades, update: update.clone() })
+        Ok(Updater {
+            key: self.key(id),
+            general,
+            now,
+            summarizer,
+            price,
+            upgrades,
+            update: update.clone(),
+        })
     }
 }
 
@@ -117,7 +125,7 @@ impl Updater {
         let policy = policy_of(&self.general, &conversation)?.with(&self.update.policy)?;
         let grower = TreePlanner { reader, key: &self.key, policy: &policy, now: self.now };
         let before = conversation.clone();
-        let (writes, felled) = match self.update.scale {
+        let (writes, felled) = match self.update.strategy {
             UpdateStrategy::Incremental => (self.catch_up(&grower, &mut conversation)?, 0),
             UpdateStrategy::Full => self.rebuild(&grower, &mut conversation)?,
         };
@@ -134,7 +142,7 @@ impl Updater {
             at: self.now,
             conversation: Some(conversation.id),
             job: id,
-            event: JobEventKind::Update,
+            kind: JobEventKind::Update,
             text: format!("update planned: {} jobs queued, {felled} nodes felled", queued.len()),
             took_ms: None,
         }));
@@ -150,7 +158,11 @@ impl Updater {
 
     /// Plans what is missing: messages nobody looked at, dirty nodes, nodes that a stand-in wrote, jobs
     /// that were given up.
-    fn catch_up(&self, grower: &TreePlanner<'_>, conversation: &mut Conversation) -> StoreResult<Vec<Write>> {
+    fn catch_up(
+        &self,
+        grower: &TreePlanner<'_>,
+        conversation: &mut Conversation,
+    ) -> StoreResult<Vec<Write>> {
         let mut tasks = grower.catch_up(conversation, conversation.totals.messages)?;
         if !self.update.policy.is_empty() {
             tasks.extend(grower.reopen(conversation)?);
@@ -169,7 +181,8 @@ impl Updater {
 
     /// Whether a stand-in wrote it, and the summariser is another one.
     fn is_to_be_upgraded(&self, node: &Node) -> bool {
-        self.upgrades && node.provenance.fallback_name().is_some_and(|stand_in| stand_in != self.summarizer)
+        self.upgrades
+            && node.provenance.fallback_name().is_some_and(|stand_in| stand_in != self.summarizer)
     }
 
     /// Takes the tree down to a level and plans it again from what lies below.
@@ -199,7 +212,7 @@ impl Updater {
 
     /// The jobs that are in the queue once these writes are done.
     fn queue(&self, reader: &dyn Reader, writes: &[Write]) -> StoreResult<Vec<Job>> {
-        let mut jobs = match self.update.scale {
+        let mut jobs = match self.update.strategy {
             UpdateStrategy::Incremental => reader.jobs(&JobFilter::of(self.key.id))?,
             UpdateStrategy::Full => Vec::new(),
         };
@@ -210,7 +223,9 @@ impl Updater {
                 jobs.push(job.clone());
             }
         }
-        if let Some(level) = self.update.level.filter(|_| self.update.scale == UpdateStrategy::Incremental) {
+        if let Some(level) =
+            self.update.level.filter(|_| self.update.strategy == UpdateStrategy::Incremental)
+        {
             jobs.retain(|job| job.kind.height() == level.number());
         }
         Ok(jobs)
@@ -218,23 +233,33 @@ impl Updater {
 
     /// What jobs come to: exactly for those that are planned, estimated for the levels that
     /// will grow over them.
-    fn estimate(&self, reader: &dyn Reader, jobs: &[Job], policy: &Policy) -> StoreResult<Estimate> {
+    fn estimate(
+        &self,
+        reader: &dyn Reader,
+        jobs: &[Job],
+        policy: &Policy,
+    ) -> StoreResult<Estimate> {
         let mut estimate = Estimate::default();
         let mut members: Vec<Member> = Vec::new();
         let long = LongMessageCache::default();
         for job in jobs {
             let JobKind::Summarize(task) = &job.kind else { continue };
             let (chars, tokens, messages) = match &task.covers {
-                Coverage::Messages(_) => match SummaryInput::read(reader, &self.key, task, &long)? {
-                    None => continue,
-                    Some(material) => {
-                        let source = material.source;
-                        (source.raw_chars, source.raw_tokens, source.messages)
+                Coverage::Messages(_) => {
+                    match SummaryInput::read(reader, &self.key, task, &long)? {
+                        None => continue,
+                        Some(material) => {
+                            let source = material.source;
+                            (source.raw_chars, source.raw_tokens, source.messages)
+                        }
                     }
-                },
+                }
                 Coverage::Nodes(_) => {
                     let chars = u64::from(
-                        policy.group(task.level).and_then(|group| group.group_chars).unwrap_or(5000),
+                        policy
+                            .group(task.level)
+                            .and_then(|group| group.group_chars)
+                            .unwrap_or(5000),
                     );
                     (chars, chars / 4, 0)
                 }
@@ -248,10 +273,13 @@ impl Updater {
             }
         }
         if self.update.level.is_none() {
-            estimate.grow_over(members, policy);
+            estimate.add_upper_levels(members, policy);
         }
-        let usage =
-            Usage { calls: estimate.calls, tokens_in: estimate.tokens_in, tokens_out: estimate.tokens_out };
+        let usage = Usage {
+            calls: estimate.calls,
+            tokens_in: estimate.tokens_in,
+            tokens_out: estimate.tokens_out,
+        };
         estimate.cost = self.price.map(|price| price.of(usage));
         Ok(estimate)
     }
@@ -264,7 +292,7 @@ pub(crate) fn retried(job: &mut Job, now: Timestamp, by: &str) -> [Write; 2] {
         at: now,
         conversation: Some(job.conversation),
         job: job.id,
-        event: JobEventKind::Retry,
+        kind: JobEventKind::Retry,
         text: format!("{} is tried again by {by}", job.kind),
         took_ms: None,
     };
@@ -281,7 +309,7 @@ impl Estimate {
     }
 
     /// Adds the levels that will grow over nodes of the first.
-    fn grow_over(&mut self, mut members: Vec<Member>, policy: &Policy) {
+    fn add_upper_levels(&mut self, mut members: Vec<Member>, policy: &Policy) {
         let mut level = Level::FIRST.above();
         while members.len() > 2 {
             let (Some(rule), manner) = (policy.group(level), policy.style(level)) else { return };

@@ -8,12 +8,13 @@ use std::fmt;
 use treering_core::conversation::Totals;
 use treering_core::ports::{ConversationFilter, ConversationQuery, Span, StoreResult};
 use treering_core::{
-    Conversation, Message, MessageIdx, Reader, StoreError, TenantId, ThreadName, Timestamp, Turn, TurnNo,
+    Conversation, Message, MessageIdx, Reader, StoreError, TenantId, ThreadName, Timestamp, Turn,
+    TurnNo,
 };
 
 use crate::embed;
+use crate::engine::Engine;
 use crate::error::Result;
-use crate::memory::Engine;
 use crate::verify_tree;
 
 const PAGE: usize = 500;
@@ -82,13 +83,19 @@ impl Engine {
                 }
             }
             Err(error) => {
-                report.problems.push(IntegrityProblem { conversation: None, what: unreadable(error)? });
+                report
+                    .problems
+                    .push(IntegrityProblem { conversation: None, what: unreadable(error)? });
             }
         }
         Ok(report)
     }
 
-    fn verify_tenant(&self, report: &mut Verification, progress: &mut dyn FnMut(u64)) -> StoreResult<()> {
+    fn verify_tenant(
+        &self,
+        report: &mut Verification,
+        progress: &mut dyn FnMut(u64),
+    ) -> StoreResult<()> {
         let problem = |error| -> StoreResult<IntegrityProblem> {
             let what = format!("tenant {}: {}", self.tenant(), unreadable(error)?);
             Ok(IntegrityProblem { conversation: None, what })
@@ -149,7 +156,9 @@ impl Engine {
                 progress(report.messages);
             }
             match page.last() {
-                Some(last) if page.len() == PAGE => filter.after = Some((last.last_activity, last.id)),
+                Some(last) if page.len() == PAGE => {
+                    filter.after = Some((last.last_activity, last.id))
+                }
                 _ => return Ok(is_readable),
             }
         }
@@ -191,13 +200,17 @@ pub(crate) struct ConversationAudit<'a> {
 }
 
 impl<'a> ConversationAudit<'a> {
-    fn read(memory: &'a Engine, reader: &'a dyn Reader, conversation: &'a Conversation) -> StoreResult<Self> {
+    fn read(
+        memory: &'a Engine,
+        reader: &'a dyn Reader,
+        conversation: &'a Conversation,
+    ) -> StoreResult<Self> {
         let mut ledger = Self::count(memory, reader, conversation)?;
         let key = memory.key(conversation.id);
         let (nodes, problems) = verify_tree::problems(reader, &key, conversation)?;
         ledger.nodes = nodes;
         ledger.problems.extend(problems);
-        for gap in embed::gaps(memory, reader, conversation.id)? {
+        for gap in embed::missing_jobs(memory, reader, conversation.id)? {
             ledger.note(format!("no vector and no job to {gap}"));
         }
         Ok(ledger)
@@ -247,8 +260,11 @@ impl<'a> ConversationAudit<'a> {
         conversation: &'a Conversation,
     ) -> StoreResult<Option<Conversation>> {
         let ledger = Self::count(memory, reader, conversation)?;
-        let wrong =
-            [conversation.totals != ledger.counted, !ledger.has_its_times(), !ledger.has_its_last_turns()];
+        let wrong = [
+            conversation.totals != ledger.counted,
+            !ledger.has_its_times(),
+            !ledger.has_its_last_turns(),
+        ];
         let lost_calls = conversation.totals.tool_calls > ledger.counted.tool_calls;
         // A lost message is missing from the counts and from the latest turn; one wrong value is wrong by itself.
         if ledger.has_gap || lost_calls || wrong.iter().filter(|is_wrong| **is_wrong).count() != 1 {
@@ -305,7 +321,10 @@ impl<'a> ConversationAudit<'a> {
                 }
                 next = next.max(message.idx.0.saturating_add(1));
                 if message.turns < turns || message.turn.0 >= message.turns {
-                    self.note(format!("message {} is of a turn that was not there yet", message.idx));
+                    self.note(format!(
+                        "message {} is of a turn that was not there yet",
+                        message.idx
+                    ));
                 }
                 turns = message.turns;
                 self.check_message(message);
@@ -351,16 +370,23 @@ impl<'a> ConversationAudit<'a> {
                 match call.order.cmp(&next) {
                     Ordering::Equal => {}
                     Ordering::Less => {
-                        self.note(format!("tool call {} of turn {} is there twice", call.order, call.turn));
+                        self.note(format!(
+                            "tool call {} of turn {} is there twice",
+                            call.order, call.turn
+                        ));
                     }
-                    Ordering::Greater => self.note_gap(format!("turn {} has no tool call {next}", call.turn)),
+                    Ordering::Greater => {
+                        self.note_gap(format!("turn {} has no tool call {next}", call.turn))
+                    }
                 }
                 next = next.max(call.order.saturating_add(1));
                 self.counted.tool_calls += 1;
                 self.note_time(call.call.at);
                 if !self.belongs(call.turn, &call.thread) {
                     let (order, turn) = (call.order, call.turn);
-                    self.note(format!("tool call {order} of turn {turn} is of another thread than its turn"));
+                    self.note(format!(
+                        "tool call {order} of turn {turn} is of another thread than its turn"
+                    ));
                 }
             }
             if last {
@@ -399,7 +425,8 @@ impl<'a> ConversationAudit<'a> {
             if !sound {
                 self.note(format!("thread {:?} forks from nowhere", thread.name.as_str()));
             }
-            let latest = self.turns.iter().rev().find(|(_, name)| **name == thread.name).map(|(no, _)| *no);
+            let latest =
+                self.turns.iter().rev().find(|(_, name)| **name == thread.name).map(|(no, _)| *no);
             let made = match latest {
                 Some(no) => self.reader.turns(key.id, Span::starting(no, 1))?.pop(),
                 None => None,
@@ -407,7 +434,10 @@ impl<'a> ConversationAudit<'a> {
             let is_wrong = made != thread.last_turn;
             self.last_turns.push(made);
             if is_wrong {
-                self.note(format!("thread {:?} has another latest turn than it says", thread.name.as_str()));
+                self.note(format!(
+                    "thread {:?} has another latest turn than it says",
+                    thread.name.as_str()
+                ));
             }
         }
         Ok(())

@@ -7,8 +7,8 @@ use treering_core::node::{TextPosition, Window};
 use treering_core::ports::{JobFilter, NodeFilter, Span, StoreResult};
 use treering_core::tree_state::TreeState;
 use treering_core::{
-    Conversation, ConversationKey, Coverage, Job, JobKind, Level, MessageIdx, Node, NodeId, NodeSpec, Reader,
-    ThreadName,
+    Conversation, ConversationKey, Coverage, Job, JobKind, Level, MessageIdx, Node, NodeId,
+    NodeSpec, Reader, ThreadName,
 };
 
 /// How many nodes a tree has, and what of it and of its jobs does not add up, in words.
@@ -17,7 +17,8 @@ pub(crate) fn problems(
     key: &ConversationKey,
     conversation: &Conversation,
 ) -> StoreResult<(u64, Vec<String>)> {
-    let (nodes, jobs) = (reader.nodes(key.id, &NodeFilter::default())?, reader.jobs(&JobFilter::of(key.id))?);
+    let (nodes, jobs) =
+        (reader.nodes(key.id, &NodeFilter::default())?, reader.jobs(&JobFilter::of(key.id))?);
     let (sound, misplaced) = split_jobs(conversation, &nodes, jobs);
     let mut problems: Vec<String> = misplaced.into_iter().map(|(_, what)| what).collect();
     problems.extend(tree_problems(reader, key, conversation, &nodes, &sound)?);
@@ -26,19 +27,24 @@ pub(crate) fn problems(
 
 /// Jobs that can be removed since they have nothing to work on or do what another does, and whether the tree without
 /// them has to be grown anew.
-pub(crate) fn faults(
+pub(crate) fn needed_repairs(
     reader: &dyn Reader,
     key: &ConversationKey,
     conversation: &Conversation,
 ) -> StoreResult<(Vec<Job>, bool)> {
-    let (nodes, jobs) = (reader.nodes(key.id, &NodeFilter::default())?, reader.jobs(&JobFilter::of(key.id))?);
+    let (nodes, jobs) =
+        (reader.nodes(key.id, &NodeFilter::default())?, reader.jobs(&JobFilter::of(key.id))?);
     let (sound, misplaced) = split_jobs(conversation, &nodes, jobs);
     let is_broken = !tree_problems(reader, key, conversation, &nodes, &sound)?.is_empty();
     Ok((misplaced.into_iter().map(|(job, _)| job).collect(), is_broken))
 }
 
 /// Parts jobs from those that have nothing to work on or do what another does, with what is wrong about each.
-fn split_jobs(conversation: &Conversation, nodes: &[Node], jobs: Vec<Job>) -> (Vec<Job>, Vec<(Job, String)>) {
+fn split_jobs(
+    conversation: &Conversation,
+    nodes: &[Node],
+    jobs: Vec<Job>,
+) -> (Vec<Job>, Vec<(Job, String)>) {
     let sealed = |level: Level| {
         let place = usize::from(level.number()) - 1;
         conversation.tree_state.sealed.get(place).copied().unwrap_or(0)
@@ -66,8 +72,12 @@ fn split_jobs(conversation: &Conversation, nodes: &[Node], jobs: Vec<Job>) -> (V
         } else if let Some(other) =
             same.iter().map(|place| &sound[*place]).find(|other| other.kind == job.kind)
         {
-            let what =
-                format!("job {} does the same as job {}: {}", job.id.short(), other.id.short(), job.kind);
+            let what = format!(
+                "job {} does the same as job {}: {}",
+                job.id.short(),
+                other.id.short(),
+                job.kind
+            );
             misplaced.push((job, what));
         } else {
             same.push(sound.len());
@@ -137,7 +147,8 @@ impl TreeCheck<'_> {
         for (place, count) in sealed.iter().enumerate() {
             let Some(level) = u8::try_from(place + 1).ok().and_then(Level::new) else { continue };
             let there = |tree: &Self, ordinal| {
-                tree.nodes.contains_key(&(level, ordinal)) || tree.planned.contains_key(&(level, ordinal))
+                tree.nodes.contains_key(&(level, ordinal))
+                    || tree.planned.contains_key(&(level, ordinal))
             };
             let missing: Vec<u32> = (0..*count).filter(|ordinal| !there(self, *ordinal)).collect();
             if let Some(first) = missing.first() {
@@ -181,8 +192,10 @@ impl TreeCheck<'_> {
         let mut notes = Vec::new();
         for place in children.keys() {
             if !self.nodes.contains_key(place) && !self.planned.contains_key(place) {
-                notes
-                    .push(format!("level {}: group {} has children but was never planned", place.0, place.1));
+                notes.push(format!(
+                    "level {}: group {} has children but was never planned",
+                    place.0, place.1
+                ));
             }
         }
         let done = self.nodes.iter().map(|(place, node)| (place, &node.spec));
@@ -210,7 +223,8 @@ impl TreeCheck<'_> {
     /// The windows of each thread and its open one follow each other without gap or overlap,
     /// from its first message to its last.
     fn check_windows(&mut self, reader: &dyn Reader, key: &ConversationKey) -> StoreResult<()> {
-        let mut windows: BTreeMap<ThreadName, BTreeMap<TextPosition, (Window, u32)>> = BTreeMap::new();
+        let mut windows: BTreeMap<ThreadName, BTreeMap<TextPosition, (Window, u32)>> =
+            BTreeMap::new();
         let done = self.nodes.values().map(|node| &node.spec);
         let wanted = self.planned.values().copied();
         let mut overlaps = Vec::new();
@@ -235,7 +249,8 @@ impl TreeCheck<'_> {
             for message in &page {
                 let of_thread = windows.get(&message.thread);
                 let end = ends.get(&message.thread).copied();
-                let reached = self.follow(of_thread, message.idx, message.chars, &message.thread, end);
+                let reached =
+                    self.cover_message(of_thread, message.idx, message.chars, &message.thread, end);
                 ends.insert(message.thread.clone(), reached);
             }
         }
@@ -247,7 +262,7 @@ impl TreeCheck<'_> {
     }
 
     /// Follows the windows through one message; where it ends up is where the thread goes on.
-    fn follow(
+    fn cover_message(
         &mut self,
         windows: Option<&BTreeMap<TextPosition, (Window, u32)>>,
         idx: MessageIdx,
@@ -264,8 +279,9 @@ impl TreeCheck<'_> {
         };
         loop {
             let start = |window: &Window| window.from <= at && at < window.until;
-            let next =
-                windows.and_then(|all| all.range(..=at).next_back()).filter(|(_, (window, _))| start(window));
+            let next = windows
+                .and_then(|all| all.range(..=at).next_back())
+                .filter(|(_, (window, _))| start(window));
             let Some((_, (window, ordinal))) = next else { break };
             if window.from < at && window.from.idx == at.idx {
                 self.note(format!("window {ordinal} of {thread} overlaps the one before at {at}"));

@@ -6,15 +6,15 @@ mod common;
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use common::{assert_sound, open, parts, start, under};
+use common::{assert_sound, engine_with_policy, open, parts, start};
 use treering_core::chat::{ChatMessage, ChatReply, ChatRequest, FinishReason, Usage};
 use treering_core::node::NodeContent;
 use treering_core::ports::Span;
 use treering_core::spend::{Cap, Caps};
 use treering_core::summary_request::SummaryRequest;
 use treering_core::{
-    ChatModel, ConversationId, Entry, Message, MessageIdx, Policy, ProviderError, RetryAdvice, Role,
-    Summarizer, TenantId, Timestamp,
+    ChatModel, ConversationId, Entry, Message, MessageIdx, Policy, ProviderError, RetryAdvice,
+    Role, Summarizer, TenantId, Timestamp,
 };
 use treering_engine::{
     Agent, AgentOptions, AppendTarget, Engine, EngineParts, EntryBatch, Error, NewConversation,
@@ -25,11 +25,11 @@ use treering_testkit::{FakeClock, PrefixSummarizer};
 /// A model that says what it is told to, and remembers what it was asked.
 #[derive(Default)]
 struct ScriptedChat {
-    script: Mutex<Vec<Act>>,
+    script: Mutex<Vec<ScriptedReply>>,
     asked: Mutex<Vec<ChatRequest>>,
 }
 
-enum Act {
+enum ScriptedReply {
     Say(&'static str),
     Fail(&'static str),
     /// Asks to come back after so many milliseconds.
@@ -39,8 +39,8 @@ enum Act {
 }
 
 impl ScriptedChat {
-    fn new(script: impl IntoIterator<Item = Act>) -> Arc<Self> {
-        let mut script: Vec<Act> = script.into_iter().collect();
+    fn new(script: impl IntoIterator<Item = ScriptedReply>) -> Arc<Self> {
+        let mut script: Vec<ScriptedReply> = script.into_iter().collect();
         script.reverse();
         Arc::new(Self { script: Mutex::new(script), asked: Mutex::default() })
     }
@@ -63,22 +63,28 @@ impl ChatModel for ScriptedChat {
         self.stream(request, &mut |_| ())
     }
 
-    fn stream(&self, request: &ChatRequest, hear: &mut dyn FnMut(&str)) -> Result<ChatReply, ProviderError> {
+    fn stream(
+        &self,
+        request: &ChatRequest,
+        hear: &mut dyn FnMut(&str),
+    ) -> Result<ChatReply, ProviderError> {
         self.asked.lock().unwrap().push(request.clone());
         let (text, broken) = match self.script.lock().unwrap().pop().expect("nothing more to say") {
-            Act::Say(text) => (text, None),
-            Act::Fail(why) => return Err(ProviderError::transient(why)),
-            Act::Busy(ms) => {
+            ScriptedReply::Say(text) => (text, None),
+            ScriptedReply::Fail(why) => return Err(ProviderError::transient(why)),
+            ScriptedReply::Busy(ms) => {
                 return Err(ProviderError::new("too many requests", RetryAdvice::RetryAfter(ms)));
             }
-            Act::Break(text, why) => (text, Some(ProviderError::transient(why))),
+            ScriptedReply::Break(text, why) => (text, Some(ProviderError::transient(why))),
         };
         text.split_inclusive(' ').for_each(hear);
         match broken {
             Some(error) => Err(error),
-            None => {
-                Ok(ChatReply { text: text.into(), usage: Usage::for_call(1000, 20), ..ChatReply::default() })
-            }
+            None => Ok(ChatReply {
+                text: text.into(),
+                usage: Usage::for_call(1000, 20),
+                ..ChatReply::default()
+            }),
         }
     }
 }
@@ -86,7 +92,7 @@ impl ChatModel for ScriptedChat {
 fn begin(memory: &Engine) -> ConversationId {
     let target = AppendTarget::FindOrCreate(NewConversation::default());
     memory
-        .append(EntryBatch { target, entries: Vec::new(), matching: ReplayDetection::None })
+        .append(EntryBatch { target, entries: Vec::new(), replay_detection: ReplayDetection::None })
         .unwrap()
         .conversation
         .id
@@ -99,7 +105,11 @@ fn say(memory: &Engine, id: ConversationId, lines: &[(Role, &str)]) {
     };
     let entries = lines.iter().enumerate().map(message).collect();
     memory
-        .append(EntryBatch { target: AppendTarget::Existing(id), entries, matching: ReplayDetection::None })
+        .append(EntryBatch {
+            target: AppendTarget::Existing(id),
+            entries,
+            replay_detection: ReplayDetection::None,
+        })
         .unwrap();
 }
 
@@ -112,14 +122,19 @@ fn said(memory: &Engine, id: ConversationId) -> Vec<(Role, String)> {
 }
 
 fn settings() -> AgentOptions {
-    AgentOptions { instructions: Some("Be brief.".into()), budget: Some(600), ..AgentOptions::default() }
+    AgentOptions {
+        instructions: Some("Be brief.".into()),
+        budget: Some(600),
+        ..AgentOptions::default()
+    }
 }
 
 #[test]
 fn a_turn_is_remembered_asked_answered_and_stored() {
-    let (memory, _folder) = under(Policy::default());
+    let (memory, _folder) = engine_with_policy(Policy::default());
     let id = begin(&memory);
-    let parrot = ScriptedChat::new([Act::Say("On 7410."), Act::Say("Since March.")]);
+    let parrot =
+        ScriptedChat::new([ScriptedReply::Say("On 7410."), ScriptedReply::Say("Since March.")]);
     let agent = Agent::new(memory.clone(), parrot.clone(), settings()).unwrap();
 
     let reply = agent.ask(id, "Which port does staging use?").unwrap();
@@ -132,10 +147,14 @@ fn a_turn_is_remembered_asked_answered_and_stored() {
     assert_eq!(parrot.asked()[0].messages, first, "there is nothing to remember yet");
 
     let mut heard = Vec::new();
-    let reply = agent.ask_streaming(id, "Since when?", &mut |piece| heard.push(piece.to_owned())).unwrap();
+    let reply =
+        agent.ask_streaming(id, "Since when?", &mut |piece| heard.push(piece.to_owned())).unwrap();
     assert_eq!((heard.concat(), heard.len()), (reply.text, 2));
     let asked = parrot.asked()[1].messages.clone();
-    assert!(asked[0].text.starts_with("Be brief.\n\nRecord of an earlier conversation."), "{asked:?}");
+    assert!(
+        asked[0].text.starts_with("Be brief.\n\nRecord of an earlier conversation."),
+        "{asked:?}"
+    );
     assert_eq!(asked[1].text, "Which port does staging use?");
     assert_eq!(asked[2], ChatMessage::new(Role::Assistant, "On 7410."));
     assert!(asked[3].text.ends_with("Since when?"), "{asked:?}");
@@ -148,12 +167,12 @@ fn a_turn_is_remembered_asked_answered_and_stored() {
 
 #[test]
 fn what_was_said_is_kept_when_the_model_fails() {
-    let (memory, _folder) = under(Policy::default());
+    let (memory, _folder) = engine_with_policy(Policy::default());
     let id = begin(&memory);
     let parrot = ScriptedChat::new([
-        Act::Fail("the model is away"),
-        Act::Break("The sill is \"13", "the stream \"ended\" early\n"),
-        Act::Say("130 cm."),
+        ScriptedReply::Fail("the model is away"),
+        ScriptedReply::Break("The sill is \"13", "the stream \"ended\" early\n"),
+        ScriptedReply::Say("130 cm."),
     ]);
     let agent = Agent::new(memory.clone(), parrot.clone(), settings()).unwrap();
     let failed = agent.ask(id, "How high is the sill?").unwrap_err();
@@ -182,10 +201,16 @@ fn what_was_said_is_kept_when_the_model_fails() {
 
 #[test]
 fn a_model_that_is_busy_for_a_moment_is_asked_once_more() {
-    let (memory, _folder) = under(Policy::default());
+    let (memory, _folder) = engine_with_policy(Policy::default());
     let id = begin(&memory);
-    let script =
-        [Act::Busy(1), Act::Say("At five."), Act::Busy(1), Act::Busy(1), Act::Busy(60_000), Act::Say("")];
+    let script = [
+        ScriptedReply::Busy(1),
+        ScriptedReply::Say("At five."),
+        ScriptedReply::Busy(1),
+        ScriptedReply::Busy(1),
+        ScriptedReply::Busy(60_000),
+        ScriptedReply::Say(""),
+    ];
     let parrot = ScriptedChat::new(script);
     let agent = Agent::new(memory.clone(), parrot.clone(), settings()).unwrap();
     assert_eq!(agent.ask(id, "When?").unwrap().text, "At five.");
@@ -210,11 +235,16 @@ fn a_cap_that_is_reached_leaves_the_question_stored() {
     };
     let embedders: Vec<Arc<dyn treering_core::Embedder>> =
         vec![Arc::new(treering_testkit::BagOfWordsEmbedder::default())];
-    let parts =
-        parts(folder.path(), Policy::default(), Arc::new(PrefixSummarizer::default()), clock, embedders);
+    let parts = parts(
+        folder.path(),
+        Policy::default(),
+        Arc::new(PrefixSummarizer::default()),
+        clock,
+        embedders,
+    );
     let memory = Engine::new(EngineParts { spend, ..parts }, TenantId::default());
     let id = begin(&memory);
-    let parrot = ScriptedChat::new([Act::Say("Yes.")]);
+    let parrot = ScriptedChat::new([ScriptedReply::Say("Yes.")]);
     let agent = Agent::new(memory.clone(), parrot.clone(), settings()).unwrap();
     agent.ask(id, "Is it dry?").unwrap();
     let refused = agent.ask(id, "And tomorrow?").unwrap_err();
@@ -225,16 +255,16 @@ fn a_cap_that_is_reached_leaves_the_question_stored() {
 
 /// A summariser that is held back until it is let go.
 #[derive(Default)]
-struct Held(Mutex<bool>, Condvar);
+struct BlockingSummarizer(Mutex<bool>, Condvar);
 
-impl Held {
+impl BlockingSummarizer {
     fn let_go(&self) {
         *self.0.lock().unwrap() = true;
         self.1.notify_all();
     }
 }
 
-impl Summarizer for Held {
+impl Summarizer for BlockingSummarizer {
     fn name(&self) -> &str {
         "held"
     }
@@ -254,13 +284,12 @@ fn the_answer_does_not_wait_for_what_follows_and_the_next_turn_does() {
     let folder = tempfile::tempdir().unwrap();
     let small = ["window_chars=200", "min_flush_chars=0"].map(|text| text.parse().unwrap());
     let policy = Policy::default().with(&small).unwrap();
-    let held = Arc::new(Held::default());
+    let held = Arc::new(BlockingSummarizer::default());
     let memory = open(folder.path(), policy, held.clone(), Arc::new(FakeClock::at(start())));
     let id = begin(&memory);
-    let long =
-        "The gauge at the sill has to be read every morning before the first tide, whatever the weather. ";
+    let long = "The gauge at the sill has to be read every morning before the first tide, whatever the weather. ";
     say(&memory, id, &[(Role::User, long), (Role::Assistant, long)]);
-    let parrot = ScriptedChat::new([Act::Say(long), Act::Say("Noted.")]);
+    let parrot = ScriptedChat::new([ScriptedReply::Say(long), ScriptedReply::Say("Noted.")]);
     let agent = Agent::new(
         memory.clone(),
         parrot,
@@ -268,11 +297,18 @@ fn the_answer_does_not_wait_for_what_follows_and_the_next_turn_does() {
     )
     .unwrap();
     agent.ask(id, long).unwrap();
-    assert!(!memory.gate(id).unwrap().is_clear(), "the summary of the window is still to be written");
+    assert!(
+        !memory.gate(id).unwrap().is_clear(),
+        "the summary of the window is still to be written"
+    );
     held.let_go();
     let reply = {
-        let patient =
-            Agent::new(memory.clone(), ScriptedChat::new([Act::Say("Noted.")]), settings()).unwrap();
+        let patient = Agent::new(
+            memory.clone(),
+            ScriptedChat::new([ScriptedReply::Say("Noted.")]),
+            settings(),
+        )
+        .unwrap();
         patient.ask(id, "Is it written down?").unwrap()
     };
     assert!(!reply.context.receipt.gate.degraded, "the gate was waited for");

@@ -4,19 +4,23 @@
 
 mod common;
 
-use common::fresh;
+use common::engine_with_defaults;
 use proptest::prelude::*;
 use treering_core::capture::EntryOutcome;
 use treering_core::ports::ConversationFilter;
 use treering_core::{Conversation, Entry, EntryKind, NewMessage, Role, ThreadName, Timestamp};
 use treering_engine::{AppendTarget, Engine, EntryBatch, NewConversation, ReplayDetection};
-use treering_testkit::generate::{conversation, external};
+use treering_testkit::generate::{conversation, external_id};
 
 fn append(memory: &Engine, events: &[Entry]) -> Vec<EntryOutcome> {
-    let about = NewConversation { external_id: Some(external("source")), ..NewConversation::default() };
+    let about =
+        NewConversation { external_id: Some(external_id("source")), ..NewConversation::default() };
     let entries = events.to_vec();
-    let incoming =
-        EntryBatch { target: AppendTarget::FindOrCreate(about), entries, matching: ReplayDetection::None };
+    let incoming = EntryBatch {
+        target: AppendTarget::FindOrCreate(about),
+        entries,
+        replay_detection: ReplayDetection::None,
+    };
     memory.append(incoming).unwrap().outcomes
 }
 
@@ -56,7 +60,7 @@ proptest! {
         events in conversation(40),
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
-        let ((whole, _w), (parts, _p)) = (fresh(), fresh());
+        let ((whole, _w), (parts, _p)) = (engine_with_defaults(), engine_with_defaults());
         append(&whole, &events);
         for portion in portions(&events, &cuts) {
             append(&parts, portion);
@@ -72,7 +76,7 @@ proptest! {
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
         again in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..6),
     ) {
-        let ((whole, _w), (replayed, _r)) = (fresh(), fresh());
+        let ((whole, _w), (replayed, _r)) = (engine_with_defaults(), engine_with_defaults());
         append(&whole, &events);
         let mut seen = 0;
         let mut again = again.iter();
@@ -94,7 +98,7 @@ proptest! {
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
         order in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
-        let (memory, _folder) = fresh();
+        let (memory, _folder) = engine_with_defaults();
         let portions = portions(&events, &cuts);
         for place in &order {
             append(&memory, portions[place.index(portions.len())]);
@@ -112,11 +116,11 @@ proptest! {
 
     #[test]
     fn turns_and_messages_capture_the_same(turns in proptest::collection::vec((".{0,40}", ".{1,40}"), 1..12)) {
-        let ((by_turn, _t), (by_message, _m)) = (fresh(), fresh());
+        let ((by_turn, _t), (by_message, _m)) = (engine_with_defaults(), engine_with_defaults());
         let at = Timestamp::from_micros(1_772_440_860_000_000);
         let said = |role, text: &str, id: String| {
             let mut said = NewMessage::new(role, text, at);
-            said.external_id = Some(external(&id));
+            said.external_id = Some(external_id(&id));
             Entry::message(ThreadName::main(), said)
         };
         for (number, (user, assistant)) in turns.iter().enumerate() {
@@ -134,10 +138,10 @@ proptest! {
 
 #[test]
 fn a_message_that_changed_at_its_source_is_reported_and_kept_as_it_was() {
-    let (memory, _folder) = fresh();
+    let (memory, _folder) = engine_with_defaults();
     let said = |text: &str| {
         let mut said = NewMessage::new(Role::User, text, Timestamp::from_micros(0));
-        said.external_id = Some(external("m1"));
+        said.external_id = Some(external_id("m1"));
         [Entry::message(ThreadName::main(), said)]
     };
     append(&memory, &said("first"));
@@ -147,7 +151,7 @@ fn a_message_that_changed_at_its_source_is_reported_and_kept_as_it_was() {
 
 #[test]
 fn a_conversation_is_found_by_slug_id_and_first_digits() {
-    let (memory, _folder) = fresh();
+    let (memory, _folder) = engine_with_defaults();
     append(
         &memory,
         &[Entry::message(
@@ -167,7 +171,7 @@ fn a_conversation_is_found_by_slug_id_and_first_digits() {
 
 #[test]
 fn slugs_do_not_collide_and_follow_a_rename() {
-    let (memory, _folder) = fresh();
+    let (memory, _folder) = engine_with_defaults();
     let new = |title: &str| {
         let about = NewConversation {
             title: Some(title.into()),
@@ -182,7 +186,7 @@ fn slugs_do_not_collide_and_follow_a_rename() {
             .append(EntryBatch {
                 target: AppendTarget::FindOrCreate(about),
                 entries,
-                matching: ReplayDetection::None,
+                replay_detection: ReplayDetection::None,
             })
             .unwrap()
             .conversation
@@ -194,7 +198,10 @@ fn slugs_do_not_collide_and_follow_a_rename() {
     unique.dedup();
     assert_eq!(unique.len(), slugs.len());
     let renamed = memory.rename(memory.find("same-name").unwrap().id, "Été à Brest").unwrap();
-    assert_eq!((renamed.slug.as_str(), renamed.title.as_deref()), ("ete-a-brest", Some("Été à Brest")));
+    assert_eq!(
+        (renamed.slug.as_str(), renamed.title.as_deref()),
+        ("ete-a-brest", Some("Été à Brest"))
+    );
     assert!(memory.rename(renamed.id, "same name 2").is_err());
     assert!(memory.rename(renamed.id, "?!").is_err());
 }

@@ -8,28 +8,32 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{open, run_due_jobs, start, under};
+use common::{engine_with_policy, open, run_due_jobs, start};
 use proptest::prelude::*;
 use treering_core::packing::Profile;
 use treering_core::parameters::Assignment;
 use treering_core::{
-    ConversationId, Entry, EntryKind, ForkPoint, NewMessage, Policy, Role, TenantId, ThreadName, Tokenizer,
-    TurnNo,
+    ConversationId, Entry, EntryKind, ForkPoint, NewMessage, Policy, Role, TenantId, ThreadName,
+    Tokenizer, TurnNo,
 };
-use treering_engine::{AppendTarget, ContextRequest, Engine, EntryBatch, NewConversation, ReplayDetection};
+use treering_engine::{
+    AppendTarget, ContextRequest, Engine, EntryBatch, NewConversation, ReplayDetection,
+};
 use treering_providers::{Bpe, Extractive};
-use treering_testkit::generate::{conversation, external};
+use treering_testkit::generate::{conversation, external_id};
 use treering_testkit::{FakeClock, PrefixSummarizer};
 
 fn small() -> Policy {
-    let assignments = ["window_chars=400", "min_flush_chars=0", "group_children=3", "group_chars=off"];
-    let assignments: Vec<Assignment> = assignments.iter().map(|text| text.parse().unwrap()).collect();
+    let assignments =
+        ["window_chars=400", "min_flush_chars=0", "group_children=3", "group_chars=off"];
+    let assignments: Vec<Assignment> =
+        assignments.iter().map(|text| text.parse().unwrap()).collect();
     Policy::default().with(&assignments).unwrap()
 }
 
 fn target() -> AppendTarget {
     AppendTarget::FindOrCreate(NewConversation {
-        external_id: Some(external("context")),
+        external_id: Some(external_id("context")),
         ..Default::default()
     })
 }
@@ -38,14 +42,17 @@ fn say(memory: &Engine, turns: &[(&str, &str)]) -> ConversationId {
     let mut at = start();
     let mut entries = Vec::new();
     for (asked, answered) in turns {
-        for (role, author, text) in [(Role::User, "Ana", asked), (Role::Assistant, "Juno", answered)] {
+        for (role, author, text) in
+            [(Role::User, "Ana", asked), (Role::Assistant, "Juno", answered)]
+        {
             let mut said = NewMessage::new(role, *text, at);
             said.author = Some(author.to_owned());
             entries.push(Entry::message(ThreadName::main(), said));
             at = at.plus_micros(7_000_000_000);
         }
     }
-    let incoming = EntryBatch { target: target(), entries, matching: ReplayDetection::None };
+    let incoming =
+        EntryBatch { target: target(), entries, replay_detection: ReplayDetection::None };
     let id = memory.append(incoming).unwrap().conversation.id;
     run_due_jobs(memory, id);
     id
@@ -56,7 +63,10 @@ fn harbour(turns: usize) -> Vec<(String, String)> {
     let turn = |number: usize| {
         let berth = number % 7;
         (
-            format!("Turn {number}: what about berth {berth}? The sill there is {} cm high.", 100 + number),
+            format!(
+                "Turn {number}: what about berth {berth}? The sill there is {} cm high.",
+                100 + number
+            ),
             format!(
                 "Berth {berth} can be used from {}:00 on. I decided to note it in berths/{berth}.md.",
                 number % 24
@@ -87,8 +97,9 @@ fn every_profile_reads_well() {
     let memory = open(folder.path(), small(), Arc::new(Extractive), clock);
     let id = say(&memory, &borrowed(&harbour(40)));
     for profile in Profile::NAMES {
-        let context =
-            memory.context(&request(id, profile, 600, Some("How high is the sill of berth 3?"))).unwrap();
+        let context = memory
+            .context(&request(id, profile, 600, Some("How high is the sill of berth 3?")))
+            .unwrap();
         let receipt: Vec<String> = context
             .receipt
             .items
@@ -143,7 +154,10 @@ fn the_budget_holds_where_blocks_do_not_add_up() {
         for query in [None, Some("How high is the sill of berth 3?")] {
             let context = memory.context(&request(id, "cut", budget, query)).unwrap();
             let tokens = Sticky.count(&context.markdown());
-            assert_eq!((context.receipt.tokens, context.receipt.tokenizer.as_str()), (tokens, "sticky"));
+            assert_eq!(
+                (context.receipt.tokens, context.receipt.tokenizer.as_str()),
+                (tokens, "sticky")
+            );
             assert!(tokens <= budget, "{tokens} of {budget}");
             assert!(tokens >= budget * 4 / 5, "{tokens} of {budget}: what is left free is little");
         }
@@ -161,8 +175,8 @@ proptest! {
         profile in prop::sample::select(Profile::NAMES.to_vec()),
         asked in prop::option::of("[a-z ]{3,20}"),
     ) {
-        let (memory, _folder) = under(small());
-        let incoming = EntryBatch { target: target(), entries: events, matching: ReplayDetection::None };
+        let (memory, _folder) = engine_with_policy(small());
+        let incoming = EntryBatch { target: target(), entries: events, replay_detection: ReplayDetection::None };
         let id = memory.append(incoming).unwrap().conversation.id;
         run_due_jobs(&memory, id);
         let context = memory.context(&request(id, profile, budget, asked.as_deref())).unwrap();
@@ -185,7 +199,7 @@ proptest! {
             || open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), Arc::new(FakeClock::at(start())));
         let memory = reopened();
         for (entries, works) in events.chunks(10).zip(works) {
-            let incoming = EntryBatch { target: target(), entries: entries.to_vec(), matching: ReplayDetection::None };
+            let incoming = EntryBatch { target: target(), entries: entries.to_vec(), replay_detection: ReplayDetection::None };
             let id = memory.append(incoming).unwrap().conversation.id;
             if works {
                 run_due_jobs(&memory, id);
@@ -216,7 +230,7 @@ proptest! {
             .zip(&sizes)
             .map(|((asked, answered), size)| (asked, format!("{answered} {}", "Fine weather. ".repeat(size / 14))))
             .collect();
-        let (whole, _folder) = under(small());
+        let (whole, _folder) = engine_with_policy(small());
         let id = say(&whole, &borrowed(&all));
         let query = asks.then_some("How high is the sill of berth 3?");
         for turn in 0..turns {
@@ -241,25 +255,40 @@ fn recalled_text_stays_data_in_every_form() {
     let mut turns = harbour(30);
     turns[3].0 = attack.to_owned();
     turns[29].0 = attack.to_owned();
-    let (memory, _folder) = under(small());
+    let (memory, _folder) = engine_with_policy(small());
     let id = say(&memory, &borrowed(&turns));
-    for (profile, budget) in Profile::NAMES.into_iter().flat_map(|name| [(name, 700), (name, 4000)]) {
-        let context = memory.context(&request(id, profile, budget, Some("sill 130 cm ignore"))).unwrap();
+    for (profile, budget) in Profile::NAMES.into_iter().flat_map(|name| [(name, 700), (name, 4000)])
+    {
+        let context =
+            memory.context(&request(id, profile, budget, Some("sill 130 cm ignore"))).unwrap();
         let markdown = context.markdown();
-        for line in markdown.split(['\n', '\r', '\u{2028}', '\u{2029}', '\u{b}', '\u{c}', '\u{85}']) {
+        for line in markdown.split(['\n', '\r', '\u{2028}', '\u{2029}', '\u{b}', '\u{c}', '\u{85}'])
+        {
             let ours = line.is_empty() || line.starts_with('>') || line.ends_with(':');
-            let heading =
-                context.sections.iter().any(|it| format!("## {}", it.heading.as_deref().unwrap()) == line);
+            let heading = context
+                .sections
+                .iter()
+                .any(|it| format!("## {}", it.heading.as_deref().unwrap()) == line);
             let note = line.starts_with("Left out for want of room: #");
             let is_preamble = context.preamble.starts_with(line);
-            assert!(ours || heading || note || is_preamble, "{profile}: {line:?} is outside the quotation");
-            assert!(!line.starts_with("SYSTEM") && !line.starts_with("Ignore") && !line.starts_with("```"));
+            assert!(
+                ours || heading || note || is_preamble,
+                "{profile}: {line:?} is outside the quotation"
+            );
+            assert!(
+                !line.starts_with("SYSTEM")
+                    && !line.starts_with("Ignore")
+                    && !line.starts_with("```")
+            );
         }
         assert!(!markdown.contains('\u{1b}'), "no escape sequence gets through");
         let messages = context.messages();
         let systems = messages.iter().filter(|message| message.role == Role::System);
         for line in systems.flat_map(|message| message.text.lines()) {
-            assert!(!line.starts_with("SYSTEM") && !line.starts_with("Ignore"), "{profile}: {line}");
+            assert!(
+                !line.starts_with("SYSTEM") && !line.starts_with("Ignore"),
+                "{profile}: {line}"
+            );
         }
         assert_eq!(messages.iter().filter(|message| message.role == Role::System).count(), 1);
     }
@@ -267,7 +296,7 @@ fn recalled_text_stays_data_in_every_form() {
 
 #[test]
 fn the_latest_turns_are_messages_and_what_is_recalled_comes_last() {
-    let (memory, _folder) = under(small());
+    let (memory, _folder) = engine_with_policy(small());
     let id = say(&memory, &borrowed(&harbour(40)));
     let context = memory.context(&request(id, "cut", 1200, Some("the sill of berth 3"))).unwrap();
     let messages = context.messages();
@@ -281,15 +310,21 @@ fn the_latest_turns_are_messages_and_what_is_recalled_comes_last() {
 
 #[test]
 fn what_is_not_done_yet_is_named_and_stands_as_it_was_said() {
-    let (memory, _folder) = under(small());
+    let (memory, _folder) = engine_with_policy(small());
     let id = say(&memory, &borrowed(&harbour(6)));
     let mut said = NewMessage::new(Role::Assistant, "Noted. ".repeat(100), start());
     said.author = Some("Juno".into());
     let entries = vec![Entry::message(ThreadName::main(), said)];
-    memory.append(EntryBatch { target: target(), entries, matching: ReplayDetection::None }).unwrap();
+    memory
+        .append(EntryBatch { target: target(), entries, replay_detection: ReplayDetection::None })
+        .unwrap();
     let context = memory.context(&request(id, "cut", 4000, None)).unwrap();
     assert!(context.receipt.gate.degraded);
-    assert!(context.receipt.gate.pending[0].contains("summarise messages"), "{:?}", context.receipt.gate);
+    assert!(
+        context.receipt.gate.pending[0].contains("summarise messages"),
+        "{:?}",
+        context.receipt.gate
+    );
     assert!(context.markdown().contains("Noted. Noted."));
     run_due_jobs(&memory, id);
     assert!(!memory.context(&request(id, "cut", 4000, None)).unwrap().receipt.gate.degraded);
@@ -297,39 +332,58 @@ fn what_is_not_done_yet_is_named_and_stands_as_it_was_said() {
 
 #[test]
 fn a_thread_hears_nothing_of_another() {
-    let (memory, _folder) = under(small());
+    let (memory, _folder) = engine_with_policy(small());
     let id = say(&memory, &borrowed(&harbour(12)));
     let idea = ThreadName::new("idea").unwrap();
     let after = ForkPoint::Position(treering_core::MessageIdx(9));
-    let fork = Entry { thread: idea.clone(), kind: EntryKind::Fork { parent: ThreadName::main(), after } };
+    let fork =
+        Entry { thread: idea.clone(), kind: EntryKind::Fork { parent: ThreadName::main(), after } };
     let aside = NewMessage::new(Role::User, "What if the harbour were a lake?", start());
     let entries = vec![fork, Entry::message(idea.clone(), aside)];
-    memory.append(EntryBatch { target: target(), entries, matching: ReplayDetection::None }).unwrap();
+    memory
+        .append(EntryBatch { target: target(), entries, replay_detection: ReplayDetection::None })
+        .unwrap();
     run_due_jobs(&memory, id);
     let of = |thread: &ThreadName| {
-        let request = ContextRequest { thread: Some(thread.clone()), ..request(id, "cut", 4000, None) };
+        let request =
+            ContextRequest { thread: Some(thread.clone()), ..request(id, "cut", 4000, None) };
         memory.context(&request).unwrap().markdown()
     };
     let (main, idea) = (of(&ThreadName::main()), of(&idea));
     assert!(main.contains("Turn 11:") && !main.contains("lake"), "{main}");
-    assert!(idea.contains("lake") && idea.contains("Turn 4:") && !idea.contains("Turn 6:"), "{idea}");
+    assert!(
+        idea.contains("lake") && idea.contains("Turn 4:") && !idea.contains("Turn 6:"),
+        "{idea}"
+    );
 }
 
 /// Two tenants have a conversation under the same id, cut at the same places, that says other things of the same length.
 #[test]
 fn a_tenant_hears_nothing_of_another() {
-    let (memory, _folder) = under(small());
+    let (memory, _folder) = engine_with_policy(small());
     let id = ConversationId::from_bytes([7; 16]);
     for works in [false, true] {
         let contexts = [("mine", "tide"), ("other", "rock")].map(|(tenant, word)| {
             let memory = memory.for_tenant(TenantId::new(tenant).unwrap());
             let said = |number: i64| {
                 let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
-                NewMessage::new(role, format!("{} {number}", word.repeat(30)), start().plus_micros(number))
+                NewMessage::new(
+                    role,
+                    format!("{} {number}", word.repeat(30)),
+                    start().plus_micros(number),
+                )
             };
-            let entries = (0..40).map(|number| Entry::message(ThreadName::main(), said(number))).collect();
-            let target = AppendTarget::FindOrCreate(NewConversation { id: Some(id), ..Default::default() });
-            memory.append(EntryBatch { target, entries, matching: ReplayDetection::Position }).unwrap();
+            let entries =
+                (0..40).map(|number| Entry::message(ThreadName::main(), said(number))).collect();
+            let target =
+                AppendTarget::FindOrCreate(NewConversation { id: Some(id), ..Default::default() });
+            memory
+                .append(EntryBatch {
+                    target,
+                    entries,
+                    replay_detection: ReplayDetection::ByPosition,
+                })
+                .unwrap();
             if works {
                 run_due_jobs(&memory, id);
             }
@@ -343,13 +397,16 @@ fn a_tenant_hears_nothing_of_another() {
 
 #[test]
 fn refusals_say_why() {
-    let (memory, _folder) = under(small());
+    let (memory, _folder) = engine_with_policy(small());
     let id = say(&memory, &borrowed(&harbour(3)));
     let why = |request: ContextRequest| memory.context(&request).unwrap_err().to_string();
     assert!(why(request(id, "cut", 10, None)).contains("at least"));
     assert!(
-        why(ContextRequest { as_of: Some(TurnNo(9)), ..request(id, "cut", 500, None) }).contains("3 turns")
+        why(ContextRequest { as_of: Some(TurnNo(9)), ..request(id, "cut", 500, None) })
+            .contains("3 turns")
     );
     let nowhere = Some(ThreadName::new("nowhere").unwrap());
-    assert!(why(ContextRequest { thread: nowhere, ..request(id, "cut", 500, None) }).contains("main"));
+    assert!(
+        why(ContextRequest { thread: nowhere, ..request(id, "cut", 500, None) }).contains("main")
+    );
 }

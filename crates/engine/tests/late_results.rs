@@ -15,20 +15,25 @@ use treering_core::{
     ProviderError, Role, Summarizer, ThreadName, ToolResult,
 };
 use treering_engine::{AppendTarget, Engine, EntryBatch, NewConversation, ReplayDetection};
-use treering_testkit::generate::external;
+use treering_testkit::generate::external_id;
 use treering_testkit::{FakeClock, PrefixSummarizer};
 
 const RESULT: &str = "the gauge at berth 4711 reads 3.25";
 
 fn small() -> Policy {
-    let assignments = ["window_chars=200", "min_flush_chars=0", "group_children=2", "group_chars=off"];
+    let assignments =
+        ["window_chars=200", "min_flush_chars=0", "group_children=2", "group_chars=off"];
     Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap()
 }
 
 fn append(memory: &Engine, entries: Vec<Entry>) -> ConversationId {
-    let about = NewConversation { external_id: Some(external("late")), ..NewConversation::default() };
-    let incoming =
-        EntryBatch { target: AppendTarget::FindOrCreate(about), entries, matching: ReplayDetection::None };
+    let about =
+        NewConversation { external_id: Some(external_id("late")), ..NewConversation::default() };
+    let incoming = EntryBatch {
+        target: AppendTarget::FindOrCreate(about),
+        entries,
+        replay_detection: ReplayDetection::None,
+    };
     memory.append(incoming).unwrap().conversation.id
 }
 
@@ -39,12 +44,13 @@ fn call_and_talk(memory: &Engine, turns: i64) -> ConversationId {
         args: Json::string("berth"),
         outcome: None,
         at: start(),
-        external_id: Some(external("call")),
+        external_id: Some(external_id("call")),
     };
     let mut entries = vec![EntryKind::ToolCall(call).into()];
     for turn in 0..turns {
         for role in [Role::User, Role::Assistant] {
-            let text: String = format!("{role} {turn} says a word. ").chars().cycle().take(110).collect();
+            let text: String =
+                format!("{role} {turn} says a word. ").chars().cycle().take(110).collect();
             let said = NewMessage::new(role, text, start().plus_micros(turn * 60_000_000));
             entries.push(Entry::message(ThreadName::main(), said));
         }
@@ -53,8 +59,12 @@ fn call_and_talk(memory: &Engine, turns: i64) -> ConversationId {
 }
 
 fn answer(memory: &Engine) {
-    let outcome = ToolResult { result: Json::string(RESULT), success: Some(true), duration_ms: Some(7) };
-    append(memory, vec![EntryKind::ToolResult { call: external("call"), outcome, at: start() }.into()]);
+    let outcome =
+        ToolResult { result: Json::string(RESULT), success: Some(true), duration_ms: Some(7) };
+    append(
+        memory,
+        vec![EntryKind::ToolResult { call: external_id("call"), outcome, at: start() }.into()],
+    );
 }
 
 fn nodes(memory: &Engine, id: ConversationId) -> Vec<Node> {
@@ -110,7 +120,8 @@ fn a_late_result_has_its_window_written_anew_and_what_lies_over_it() {
 
     answer(&memory);
     assert_sound(&memory);
-    let dirty: Vec<u32> = nodes(&memory, id).iter().filter(|node| node.dirty).map(Node::ordinal).collect();
+    let dirty: Vec<u32> =
+        nodes(&memory, id).iter().filter(|node| node.dirty).map(Node::ordinal).collect();
     assert_eq!(dirty, [0], "the window that the call belongs to, and no other");
     run_due_jobs(&memory, id);
     assert_sound(&memory);

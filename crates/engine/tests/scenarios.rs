@@ -21,14 +21,14 @@ use std::sync::Arc;
 use common::{assert_sound, open, run_due_jobs, start};
 use treering_core::parameters::Assignment;
 use treering_core::{
-    ConversationState, Entry, EntryKind, ForkPoint, Json, Level, MessageIdx, NewMessage, NewToolCall, Policy,
-    Role, Summarizer, ThreadName, Timestamp, ToolResult,
+    ConversationState, Entry, EntryKind, ForkPoint, Json, Level, MessageIdx, NewMessage,
+    NewToolCall, Policy, Role, Summarizer, ThreadName, Timestamp, ToolResult,
 };
 use treering_engine::{
     AppendTarget, Engine, EntryBatch, NewConversation, ReplayDetection, Update, UpdateStrategy,
 };
 use treering_providers::Extractive;
-use treering_testkit::generate::external;
+use treering_testkit::generate::external_id;
 use treering_testkit::{FakeClock, PrefixSummarizer};
 
 struct Play {
@@ -46,7 +46,7 @@ struct Play {
 impl Play {
     fn conversation(&self) -> AppendTarget {
         AppendTarget::FindOrCreate(NewConversation {
-            external_id: Some(external("scenario")),
+            external_id: Some(external_id("scenario")),
             ..Default::default()
         })
     }
@@ -56,7 +56,11 @@ impl Play {
     }
 
     fn append(&self, entries: Vec<Entry>) -> treering_core::ConversationId {
-        let incoming = EntryBatch { target: self.conversation(), entries, matching: ReplayDetection::None };
+        let incoming = EntryBatch {
+            target: self.conversation(),
+            entries,
+            replay_detection: ReplayDetection::None,
+        };
         self.memory.append(incoming).unwrap().conversation.id
     }
 
@@ -83,9 +87,13 @@ impl Play {
     /// A tool call: its name, whether it goes well, its arguments.
     fn call(&mut self, rest: &str) {
         let mut words = rest.splitn(3, ' ');
-        let (name, went, args) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
-        let outcome =
-            ToolResult { result: Json::string(went), success: Some(went == "ok"), duration_ms: Some(1) };
+        let (name, went, args) =
+            (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+        let outcome = ToolResult {
+            result: Json::string(went),
+            success: Some(went == "ok"),
+            duration_ms: Some(1),
+        };
         let call = NewToolCall {
             name: name.to_owned(),
             args: Json::new(args).unwrap(),
@@ -100,8 +108,8 @@ impl Play {
         let mut update = Update::default();
         for word in rest.split_whitespace() {
             match word {
-                "full" => update.scale = UpdateStrategy::Full,
-                "incremental" => update.scale = UpdateStrategy::Incremental,
+                "full" => update.strategy = UpdateStrategy::Full,
+                "incremental" => update.strategy = UpdateStrategy::Incremental,
                 word if word.starts_with("level=") => {
                     update.level = word["level=".len()..].parse().ok().and_then(Level::new);
                 }
@@ -155,8 +163,12 @@ impl Play {
                 let (from, until, created) = (node.range_start, node.range_end, node.created_at());
                 let (from, until, created) = (minute(from), minute(until), minute(created));
                 let head: String = node.content.overview.chars().take(60).collect();
-                writeln!(self.seen, "    {} minutes {from} to {until}, created {created}: {head}", node.id)
-                    .unwrap();
+                writeln!(
+                    self.seen,
+                    "    {} minutes {from} to {until}, created {created}: {head}",
+                    node.id
+                )
+                .unwrap();
             }
             if let Some(node) = node.filter(|_| self.contents) {
                 let grounded = node.grounded * 100.0;
@@ -174,7 +186,8 @@ fn filler(number: u32, chars: usize) -> String {
 }
 
 fn run(script: &str) -> String {
-    let mut lines = script.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut lines =
+        script.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let first = lines.next().unwrap();
     let assignments: Vec<Assignment> = first
         .strip_prefix("policy")

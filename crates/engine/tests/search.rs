@@ -7,18 +7,18 @@ mod common;
 
 use std::sync::{Arc, Barrier};
 
-use common::{fresh, open, open_with, run_due_jobs, start, under};
+use common::{engine_with_defaults, engine_with_policy, open, open_with, run_due_jobs, start};
 use proptest::prelude::*;
 use treering_core::{
-    ConversationId, ConversationState, Embedder, Entry, NewMessage, Policy, ProviderError, Role, TenantId,
-    ThreadName, Timestamp,
+    ConversationId, ConversationState, Embedder, Entry, NewMessage, Policy, ProviderError, Role,
+    TenantId, ThreadName, Timestamp,
 };
 use treering_engine::{
-    AppendTarget, Engine, EntryBatch, Hit, HitItem, NewConversation, Query, ReplayDetection, Update,
-    UpdateStrategy,
+    AppendTarget, Engine, EntryBatch, Hit, HitItem, NewConversation, Query, ReplayDetection,
+    Update, UpdateStrategy,
 };
 use treering_providers::StaticEmbedder;
-use treering_testkit::generate::{external, text};
+use treering_testkit::generate::{external_id, text};
 use treering_testkit::{FakeClock, PrefixSummarizer};
 
 struct Line<'a> {
@@ -38,17 +38,26 @@ fn say(memory: &Engine, line: &Line<'_>) -> ConversationId {
     let mut said = NewMessage::new(line.role, line.text, at(line.minute));
     said.author = Some(line.author.to_owned());
     let about = NewConversation {
-        external_id: Some(external(line.conversation)),
+        external_id: Some(external_id(line.conversation)),
         cwd: Some(format!("/home/ana/{}", line.conversation)),
         ..NewConversation::default()
     };
     let entries = vec![Entry::message(ThreadName::new(line.thread).unwrap(), said)];
-    let incoming =
-        EntryBatch { target: AppendTarget::FindOrCreate(about), entries, matching: ReplayDetection::None };
+    let incoming = EntryBatch {
+        target: AppendTarget::FindOrCreate(about),
+        entries,
+        replay_detection: ReplayDetection::None,
+    };
     memory.append(incoming).unwrap().conversation.id
 }
 
-fn line<'a>(conversation: &'a str, role: Role, author: &'a str, minute: i64, text: &'a str) -> Line<'a> {
+fn line<'a>(
+    conversation: &'a str,
+    role: Role,
+    author: &'a str,
+    minute: i64,
+    text: &'a str,
+) -> Line<'a> {
     Line { conversation, thread: "main", role, author, minute, text }
 }
 
@@ -67,11 +76,16 @@ fn texts(hits: &[Hit]) -> Vec<String> {
 
 /// Two conversations about the same port, in which everything differs that can be filtered by.
 fn harbour(memory: &Engine) -> (ConversationId, ConversationId) {
-    let one = say(memory, &line("one", Role::User, "Ana", 0, "Which port does the staging server use?"));
+    let one =
+        say(memory, &line("one", Role::User, "Ana", 0, "Which port does the staging server use?"));
     say(memory, &line("one", Role::Assistant, "Juno", 1, "The staging port is 7410."));
-    let branch = Line { thread: "idea", ..line("one", Role::User, "Ana", 2, "What if the port were 9000?") };
+    let branch =
+        Line { thread: "idea", ..line("one", Role::User, "Ana", 2, "What if the port were 9000?") };
     say(memory, &branch);
-    let two = say(memory, &line("two", Role::User, "Yann", 90, "The port of Kerzavel is closed on Monday."));
+    let two = say(
+        memory,
+        &line("two", Role::User, "Yann", 90, "The port of Kerzavel is closed on Monday."),
+    );
     say(memory, &line("two", Role::Assistant, "Juno", 91, "Noted: the port is closed."));
     (one, two)
 }
@@ -80,8 +94,14 @@ fn harbour(memory: &Engine) -> (ConversationId, ConversationId) {
 fn what_another_process_stored_is_found_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let here = open(folder.path(), Policy::default(), Arc::new(PrefixSummarizer::default()), clock.clone());
-    let there = open(folder.path(), Policy::default(), Arc::new(PrefixSummarizer::default()), clock);
+    let here = open(
+        folder.path(),
+        Policy::default(),
+        Arc::new(PrefixSummarizer::default()),
+        clock.clone(),
+    );
+    let there =
+        open(folder.path(), Policy::default(), Arc::new(PrefixSummarizer::default()), clock);
     assert!(here.search(&query("staging port")).unwrap().hits.is_empty());
     for number in 0..20 {
         let said = format!("The staging port number {number} is 74{number:02}.");
@@ -168,7 +188,7 @@ fn a_first_search_finds_what_came_while_another_made_the_index() {
 
 #[test]
 fn filters_let_nothing_else_through() {
-    let (memory, _folder) = fresh();
+    let (memory, _folder) = engine_with_defaults();
     let (one, two) = harbour(&memory);
     let all = memory.search(&query("port")).unwrap().hits;
     assert_eq!(all.len(), 5, "everything is there to be let through");
@@ -182,7 +202,8 @@ fn filters_let_nothing_else_through() {
     let staging = "The staging port is 7410.";
     let asked = "Which port does the staging server use?";
     let idea = "What if the port were 9000?";
-    let (closed, noted) = ("The port of Kerzavel is closed on Monday.", "Noted: the port is closed.");
+    let (closed, noted) =
+        ("The port of Kerzavel is closed on Monday.", "Noted: the port is closed.");
     check(&|q| q.conversations = vec![one], &[staging, idea, asked]);
     check(&|q| q.conversations = vec![two], &[noted, closed]);
     check(&|q| q.conversations = vec![ConversationId::from_bytes([9; 16])], &[]);
@@ -198,7 +219,10 @@ fn filters_let_nothing_else_through() {
     check(&|q| q.levels = vec![1], &[]);
     check(&|q| (q.conversations, q.cwd) = (vec![one], Some("/home/ana/two".into())), &[]);
     memory.set_state(two, ConversationState::Archived).unwrap();
-    check(&|q| (q.states, q.levels) = (vec![ConversationState::Open], vec![0]), &[staging, idea, asked]);
+    check(
+        &|q| (q.states, q.levels) = (vec![ConversationState::Open], vec![0]),
+        &[staging, idea, asked],
+    );
     let other = memory.for_tenant(TenantId::new("other").unwrap());
     assert!(other.search(&query("port")).unwrap().hits.is_empty(), "another tenant sees nothing");
     harbour(&other);
@@ -208,7 +232,7 @@ fn filters_let_nothing_else_through() {
 
 #[test]
 fn limits_and_scores_are_kept_to() {
-    let (memory, _folder) = fresh();
+    let (memory, _folder) = engine_with_defaults();
     harbour(&memory);
     let all = memory.search(&query("staging port")).unwrap().hits;
     assert!(all.is_sorted_by(|a, b| a.score >= b.score));
@@ -217,7 +241,8 @@ fn limits_and_scores_are_kept_to() {
         assert_eq!(texts(&some), texts(&all)[..limit]);
     }
     let least = all[1].score;
-    let good = memory.search(&Query { min_score: Some(least), ..query("staging port") }).unwrap().hits;
+    let good =
+        memory.search(&Query { min_score: Some(least), ..query("staging port") }).unwrap().hits;
     assert_eq!(texts(&good), texts(&all)[..2]);
     for hit in &all {
         let sum: f32 = hit.parts().iter().map(|(_, part)| part).sum();
@@ -228,7 +253,7 @@ fn limits_and_scores_are_kept_to() {
 
 #[test]
 fn fewer_hits_are_the_first_of_more() {
-    let (memory, _folder) = under(Policy::default());
+    let (memory, _folder) = engine_with_policy(Policy::default());
     let things = ["berth", "sill", "gauge", "ledger", "crane", "buoy", "dredger"];
     for number in 0..600_usize {
         let said = format!(
@@ -260,15 +285,18 @@ fn an_index_made_anew_answers_the_same() {
     let first = open(folder.path(), policy, Arc::new(PrefixSummarizer::default()), clock.clone());
     // One process has followed along, with a question after every line.
     for number in 0..60 {
-        let said = format!("Berth {number} is {} m long and belongs to boat {}.", number % 13, number % 7);
+        let said =
+            format!("Berth {number} is {} m long and belongs to boat {}.", number % 13, number % 7);
         say(&first, &line("one", Role::User, "Ana", number * 7, &said));
-        let id = say(&first, &line("one", Role::Assistant, "Juno", number * 7 + 1, "Noted, as always."));
+        let id =
+            say(&first, &line("one", Role::Assistant, "Juno", number * 7 + 1, "Noted, as always."));
         if number % 9 == 0 {
             run_due_jobs(&first, id);
         }
         first.search(&query("berth")).unwrap();
     }
-    let again = open(folder.path(), Policy::default(), Arc::new(PrefixSummarizer::default()), clock);
+    let again =
+        open(folder.path(), Policy::default(), Arc::new(PrefixSummarizer::default()), clock);
     for asked in ["how long is berth 12", "which boat", "Ana", "", "9 m", "noted"] {
         let (old, new) =
             (first.search(&query(asked)).unwrap().hits, again.search(&query(asked)).unwrap().hits);
@@ -281,11 +309,13 @@ fn an_index_made_anew_answers_the_same() {
 #[test]
 fn nodes_are_found_and_those_that_are_gone_are_not() {
     let assignments = ["window_chars=200", "min_flush_chars=0"].map(|text| text.parse().unwrap());
-    let (memory, _folder) = under(Policy::default().with(&assignments).unwrap());
+    let (memory, _folder) = engine_with_policy(Policy::default().with(&assignments).unwrap());
     let mut id = None;
     for number in 0..4 {
-        let said =
-            format!("Turn {number}: the tide gauge of pontoon {number} is read. {}", "Fine. ".repeat(20));
+        let said = format!(
+            "Turn {number}: the tide gauge of pontoon {number} is read. {}",
+            "Fine. ".repeat(20)
+        );
         say(&memory, &line("one", Role::User, "Ana", number * 2, &said));
         id = Some(say(&memory, &line("one", Role::Assistant, "Juno", number * 2 + 1, &said)));
     }
@@ -298,7 +328,7 @@ fn nodes_are_found_and_those_that_are_gone_are_not() {
     let both = memory.search(&query("tide gauge")).unwrap().hits;
     assert!(both.iter().any(|hit| hit.level() == 0) && both.iter().any(|hit| hit.level() == 1));
 
-    memory.update(id, &Update { scale: UpdateStrategy::Full, ..Update::default() }).unwrap();
+    memory.update(id, &Update { strategy: UpdateStrategy::Full, ..Update::default() }).unwrap();
     assert!(memory.search(&nodes).unwrap().hits.is_empty(), "the tree was felled");
     run_due_jobs(&memory, id);
     assert_eq!(memory.search(&nodes).unwrap().hits.len(), 4, "each node once");
@@ -306,7 +336,7 @@ fn nodes_are_found_and_those_that_are_gone_are_not() {
 
 #[test]
 fn names_times_and_speakers_count() {
-    let (memory, _folder) = fresh();
+    let (memory, _folder) = engine_with_defaults();
     for (minute, author, said) in [
         (0, "Ana", "I like sailing most."),
         (1, "Yann", "I like sailing most."),
@@ -331,7 +361,7 @@ proptest! {
 
     #[test]
     fn any_text_can_be_stored_and_asked(said in proptest::collection::vec(text(), 1..6), asked in text()) {
-        let (memory, _folder) = fresh();
+        let (memory, _folder) = engine_with_defaults();
         for (minute, said) in said.iter().enumerate() {
             say(&memory, &line("one", Role::User, "Ana", minute as i64, said));
         }

@@ -21,16 +21,17 @@ use treering_core::redact::{Redactions, redact};
 use treering_core::spend::{Cap, Caps, Money, Price, Prices};
 use treering_core::summary_request::SummaryRequest;
 use treering_core::{
-    CommitScope, ConversationId, Embedder, Entry, Job, JobState, Meter, NewMessage, NodeContent, Policy,
-    ProviderError, Reader, RetryAdvice, Role, Store, StoreError, Summarizer, TenantId, ThreadName, Timestamp,
+    CommitScope, ConversationId, Embedder, Entry, Job, JobState, Meter, NewMessage, NodeContent,
+    Policy, ProviderError, Reader, RetryAdvice, Role, Store, StoreError, Summarizer, TenantId,
+    ThreadName, Timestamp,
 };
 use treering_engine::{
-    AppendTarget, Engine, EngineParts, EntryBatch, JobScope, NewConversation, Query, ReplayDetection,
-    SpendLimits, Update, WorkOptions, Worker,
+    AppendTarget, Engine, EngineParts, EntryBatch, JobScope, NewConversation, Query,
+    ReplayDetection, SpendLimits, Update, WorkOptions, Worker,
 };
 use treering_providers::{Bpe, Extractive, StaticEmbedder};
 use treering_stores::{EmbeddedStore, Sync};
-use treering_testkit::generate::external;
+use treering_testkit::generate::external_id;
 use treering_testkit::{BagOfWordsEmbedder, FakeClock, PrefixSummarizer};
 
 /// What a call takes.
@@ -54,7 +55,7 @@ impl Summarizer for Paid {
         PrefixSummarizer::default().summarize(brief)
     }
 
-    fn summarise_metered(
+    fn summarize_metered(
         &self,
         brief: &SummaryRequest,
         meter: &dyn Meter,
@@ -87,7 +88,11 @@ impl Embedder for PaidBags {
         self.0.embed(texts)
     }
 
-    fn embed_metered(&self, texts: &[&str], meter: &dyn Meter) -> Result<Vec<Vec<f32>>, ProviderError> {
+    fn embed_metered(
+        &self,
+        texts: &[&str],
+        meter: &dyn Meter,
+    ) -> Result<Vec<Vec<f32>>, ProviderError> {
         let booking = meter.reserve_usage(self.name(), Usage::for_call(40, 0))?;
         meter.settle(booking, Usage::for_call(20, 0), &redact("AKIAIOSFODNN7EXAMPLE").1);
         self.embed(texts)
@@ -135,13 +140,15 @@ fn say(memory: &Engine, name: &str, turns: u32) -> ConversationId {
              for two whole weeks."
         )
     };
-    let said = (0..turns)
-        .map(|turn| Entry::message(ThreadName::main(), NewMessage::new(Role::User, text(turn), start())));
-    let named = NewConversation { external_id: Some(external(name)), ..NewConversation::default() };
+    let said = (0..turns).map(|turn| {
+        Entry::message(ThreadName::main(), NewMessage::new(Role::User, text(turn), start()))
+    });
+    let named =
+        NewConversation { external_id: Some(external_id(name)), ..NewConversation::default() };
     let incoming = EntryBatch {
         target: AppendTarget::FindOrCreate(named),
         entries: said.collect(),
-        matching: ReplayDetection::None,
+        replay_detection: ReplayDetection::None,
     };
     memory.append(incoming).unwrap().conversation.id
 }
@@ -160,9 +167,11 @@ fn a_cap_is_exceeded_by_less_than_one_call_however_many_ask() {
     let clock = Arc::new(FakeClock::at(start()));
     let caps = Caps { day: tokens(3000), ..Caps::default() };
     let memory = open(folder.path(), &clock, caps, bundled());
-    let mut ids: Vec<ConversationId> = (0..6).map(|at| say(&memory, &format!("talk {at}"), 6)).collect();
+    let mut ids: Vec<ConversationId> =
+        (0..6).map(|at| say(&memory, &format!("talk {at}"), 6)).collect();
     // Each has a store of its own, as each process would.
-    let others: Vec<Engine> = (0..3).map(|_| open(folder.path(), &clock, caps, bundled())).collect();
+    let others: Vec<Engine> =
+        (0..3).map(|_| open(folder.path(), &clock, caps, bundled())).collect();
     std::thread::scope(|threads| {
         for memory in &others {
             threads.spawn(|| {
@@ -229,8 +238,9 @@ fn a_conversation_at_its_cap_leaves_the_others_alone() {
         // A call costs $0.00035: one leaves room, two do not.
         assert_eq!(status.account.conversation.calls, 2);
         assert!(status.reached.unwrap().to_string().contains("for this conversation"));
-        let log =
-            memory.log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 }).unwrap();
+        let log = memory
+            .log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 })
+            .unwrap();
         let lines = |words: &str| log.iter().filter(|line| line.text.contains(words)).count();
         assert_eq!(
             lines("1 call, 250 tokens in, 50 out, $0.000350; redacted before it left: 1 × API key"),
@@ -245,8 +255,11 @@ fn a_conversation_at_its_cap_leaves_the_others_alone() {
 
 /// What the log says about models that were asked by no job and for no conversation.
 fn asked(memory: &Engine) -> Vec<String> {
-    let log = memory.log(&JobEventFilter { conversation: None, job_prefix: None, limit: 999 }).unwrap();
-    let asked = log.into_iter().filter(|line| line.event == JobEventKind::Ask && line.conversation.is_none());
+    let log =
+        memory.log(&JobEventFilter { conversation: None, job_prefix: None, limit: 999 }).unwrap();
+    let asked = log
+        .into_iter()
+        .filter(|line| line.kind == JobEventKind::Ask && line.conversation.is_none());
     asked.map(|line| line.text).collect()
 }
 
@@ -264,7 +277,9 @@ fn what_leaves_for_other_vectors_is_redacted_in_the_log_too() {
     assert!(!asked.is_empty());
     for line in asked {
         assert!(
-            line.starts_with("bags/one was asked for vectors to change over to; 1 call, 20 tokens in"),
+            line.starts_with(
+                "bags/one was asked for vectors to change over to; 1 call, 20 tokens in"
+            ),
             "{line}"
         );
         assert!(line.ends_with("redacted before it left: 1 × API key"), "{line}");
@@ -292,10 +307,18 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
         "the question was for no conversation"
     );
     assert_eq!(of(&filter).unpriced, of(&filter).calls, "nobody knows what bags cost");
-    let log = memory.log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 }).unwrap();
-    let line =
-        log.iter().find(|line| line.text.contains("embed turn") && line.text.contains("done")).unwrap();
-    assert!(line.text.contains("1 call, 20 tokens in, 0 out, price unknown; redacted"), "{}", line.text);
+    let log = memory
+        .log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 })
+        .unwrap();
+    let line = log
+        .iter()
+        .find(|line| line.text.contains("embed turn") && line.text.contains("done"))
+        .unwrap();
+    assert!(
+        line.text.contains("1 call, 20 tokens in, 0 out, price unknown; redacted"),
+        "{}",
+        line.text
+    );
     assert_eq!(
         asked(&memory),
         ["bags/one was asked for the vector of a question; 1 call, 20 tokens in, 0 out, \
@@ -316,10 +339,15 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
         })
         .unwrap();
     let failed = failed.into_inner().unwrap();
-    assert!(!failed.is_empty() && failed.iter().all(|why| why.contains("cap of 1 tokens")), "{failed:?}");
+    assert!(
+        !failed.is_empty() && failed.iter().all(|why| why.contains("cap of 1 tokens")),
+        "{failed:?}"
+    );
     assert!(capped.jobs(&JobFilter::all(9)).unwrap().iter().all(|job| job.state == JobState::Dead));
     let answer = capped.search(&query).unwrap();
-    assert!(answer.lexical_only_reason.unwrap().contains("cap of 1 tokens") && answer.hits.len() > 1);
+    assert!(
+        answer.lexical_only_reason.unwrap().contains("cap of 1 tokens") && answer.hits.len() > 1
+    );
     assert_eq!(of(&SpendFilter::default()).calls, calls, "nothing was asked");
     memory.retry_jobs(None).unwrap();
     let other = memory.jobs(&JobFilter::all(9)).unwrap();
@@ -356,7 +384,11 @@ fn in_no_minute_do_all_together_ask_more_than_the_quota_and_nobody_starves() {
                             Ok(booking) => asked.push(booking.0.at.as_micros() / 1_000_000),
                             Err(error) => {
                                 let wait_ms = (60 - second % 60) as u64 * 1000;
-                                assert_eq!(error.advice, RetryAdvice::Throttled(wait_ms), "{error}");
+                                assert_eq!(
+                                    error.advice,
+                                    RetryAdvice::Throttled(wait_ms),
+                                    "{error}"
+                                );
                                 break;
                             }
                         }
@@ -386,10 +418,17 @@ fn a_call_that_fails_has_taken_its_turn_and_gives_its_tokens_back() {
     let book = || purse.reserve_usage("paid/one", MOST);
     purse.settle(book().unwrap(), CALL, &Redactions::default());
     purse.settle(book().unwrap(), Usage::default(), &Redactions::default());
-    assert_eq!(memory.spend(None).unwrap().account.tenant.tokens(), 300, "what failed costs nothing");
+    assert_eq!(
+        memory.spend(None).unwrap().account.tenant.tokens(),
+        300,
+        "what failed costs nothing"
+    );
     let (least, most) = (Usage::for_call(300, 0), Usage::for_call(800, 0));
     let reason = purse.reserve_usage("paid/one", most).unwrap_err().reason;
-    assert_eq!(reason, "paid: the quota of this minute is used up; free in 60 s", "tokens of the first");
+    assert_eq!(
+        reason, "paid: the quota of this minute is used up; free in 60 s",
+        "tokens of the first"
+    );
     purse.settle(purse.reserve_usage("paid/one", least).unwrap(), least, &Redactions::default());
     assert!(purse.reserve_usage("paid/one", least).is_err(), "three have been asked");
     assert!(purse.reserve_usage("free/one", most).is_ok(), "others have no quota");
@@ -462,5 +501,8 @@ fn a_store_that_cannot_be_written_to_holds_no_call_up() {
         "nothing was asked"
     );
     let error = book(StoreError::Full { path: path() }).unwrap_err();
-    assert!(error.advice == RetryAdvice::Retry && error.reason.contains("no space left"), "{error:?}");
+    assert!(
+        error.advice == RetryAdvice::Retry && error.reason.contains("no space left"),
+        "{error:?}"
+    );
 }

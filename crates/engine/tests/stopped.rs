@@ -20,7 +20,8 @@ use treering_core::{
     ThreadName, Timestamp,
 };
 use treering_engine::{
-    AppendTarget, ContextRequest, Engine, EntryBatch, Error, NewConversation, Query, ReplayDetection,
+    AppendTarget, ContextRequest, Engine, EntryBatch, Error, NewConversation, Query,
+    ReplayDetection,
 };
 use treering_providers::StaticEmbedder;
 use treering_stores::{EmbeddedStore, Sync};
@@ -109,11 +110,16 @@ fn open(folder: &Path) -> (Engine, Arc<AtomicUsize>, Receiver<()>) {
 
 fn say(memory: &Engine, text: &str) -> Result<ConversationId, Error> {
     let key = ExternalId::new("gates").unwrap();
-    let target =
-        AppendTarget::FindOrCreate(NewConversation { external_id: Some(key), ..NewConversation::default() });
+    let target = AppendTarget::FindOrCreate(NewConversation {
+        external_id: Some(key),
+        ..NewConversation::default()
+    });
     let message = NewMessage::new(Role::User, text, memory.clock().now());
     let entries = vec![Entry::message(ThreadName::main(), message)];
-    Ok(memory.append(EntryBatch { target, entries, matching: ReplayDetection::None })?.conversation.id)
+    Ok(memory
+        .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })?
+        .conversation
+        .id)
 }
 
 #[test]
@@ -121,7 +127,8 @@ fn a_failed_sync_stops_writes_and_the_worker_and_nothing_else() {
     let folder = scratch_folder().unwrap();
     let disk = Disk::watch(folder.path()).unwrap();
     let (memory, leases, waits) = open(folder.path());
-    let text = |number: usize| format!("How is gate {number}? {}", "We wait at the lock. ".repeat(30));
+    let text =
+        |number: usize| format!("How is gate {number}? {}", "We wait at the lock. ".repeat(30));
     let mut number = 0;
     // Until there is work that a context would wait for.
     let id = loop {
@@ -132,7 +139,12 @@ fn a_failed_sync_stops_writes_and_the_worker_and_nothing_else() {
         }
     };
     assert!(memory.failure().is_none());
-    disk.inject(Fault { role: FileRole::Wal, point: FaultPoint::Sync, skip: 0, kind: FaultKind::Io });
+    disk.inject(Fault {
+        role: FileRole::Wal,
+        point: FaultPoint::Sync,
+        skip: 0,
+        kind: FaultKind::Io,
+    });
     for _ in 0..2 {
         let refused = say(&memory, &text(number)).unwrap_err();
         assert!(matches!(refused, Error::Store(StoreError::Stopped { .. })), "{refused}");
@@ -145,7 +157,8 @@ fn a_failed_sync_stops_writes_and_the_worker_and_nothing_else() {
     let worker = memory.spawn_worker().unwrap();
     (0..3).for_each(|_| waits.recv().unwrap());
     assert_eq!(leases.load(Ordering::SeqCst), before, "the worker waits");
-    let found = memory.search(&Query { text: "gate 0".into(), limit: 1, ..Query::default() }).unwrap();
+    let found =
+        memory.search(&Query { text: "gate 0".into(), limit: 1, ..Query::default() }).unwrap();
     assert_eq!(found.hits.len(), 1);
     // However patient it is: nobody here will do the work.
     let patience = Some(Duration::from_secs(100_000));

@@ -14,11 +14,11 @@ use treering_core::{
     ConversationId, Entry, JobState, NewMessage, Policy, Role, TenantId, ThreadName, Timestamp,
 };
 use treering_engine::{
-    AppendTarget, ContextRequest, Engine, EntryBatch, JobScope, NewConversation, Query, ReplayDetection,
-    SearchOptions, Worker,
+    AppendTarget, ContextRequest, Engine, EntryBatch, JobScope, NewConversation, Query,
+    ReplayDetection, SearchOptions, Worker,
 };
 use treering_providers::StaticEmbedder;
-use treering_testkit::generate::external;
+use treering_testkit::generate::external_id;
 use treering_testkit::{BagOfWordsEmbedder, FakeClock, PrefixSummarizer};
 
 /// A memory whose search indexes may take so many bytes. With kept vectors every turn makes a job.
@@ -30,8 +30,13 @@ fn memory(memory_bytes: usize, has_jobs: bool) -> (Engine, TempDir) {
     } else {
         vec![Arc::new(StaticEmbedder::new())]
     };
-    let mut parts =
-        parts(folder.path(), Policy::default(), Arc::new(PrefixSummarizer::default()), clock, embedders);
+    let mut parts = parts(
+        folder.path(),
+        Policy::default(),
+        Arc::new(PrefixSummarizer::default()),
+        clock,
+        embedders,
+    );
     parts.search = SearchOptions { memory_bytes };
     parts.work.concurrency = 1;
     (Engine::new(parts, TenantId::default()), folder)
@@ -45,7 +50,7 @@ fn tenant(number: usize) -> TenantId {
 fn append(memory: &Engine, turns: std::ops::Range<usize>) -> ConversationId {
     let about = NewConversation {
         id: Some(ConversationId::from_bytes([7; 16])),
-        external_id: Some(external("talk")),
+        external_id: Some(external_id("talk")),
         ..NewConversation::default()
     };
     let name = memory.tenant().to_string();
@@ -60,7 +65,7 @@ fn append(memory: &Engine, turns: std::ops::Range<usize>) -> ConversationId {
     let incoming = EntryBatch {
         target: AppendTarget::FindOrCreate(about),
         entries: entries.collect(),
-        matching: ReplayDetection::None,
+        replay_detection: ReplayDetection::None,
     };
     memory.append(incoming).unwrap().conversation.id
 }
@@ -79,7 +84,8 @@ fn one_worker_serves_all_tenants_in_turn() {
         append(&memory.for_tenant(tenant(number)), 0..TURNS);
     }
     // Which tenant a job belonged to is seen in what is left of each tenant's jobs after it.
-    let left = |number| memory.for_tenant(tenant(number)).jobs(&JobFilter::all(usize::MAX)).unwrap().len();
+    let left =
+        |number| memory.for_tenant(tenant(number)).jobs(&JobFilter::all(usize::MAX)).unwrap().len();
     assert!((0..3).all(|number| left(number) == TURNS), "a job for each turn");
     let seen = Mutex::new(Vec::new());
     let worker = Worker::for_all_tenants(memory.clone()).unwrap();
@@ -135,10 +141,16 @@ fn no_cache_hands_one_tenant_the_item_of_another() {
     }
     for _ in 0..2 {
         for (memory, other) in [(&memories[0], "tenant-1"), (&memories[1], "tenant-0")] {
-            let id = memory.listed_conversations(&ConversationFilter::all(1)).unwrap()[0].conversation.id;
-            let request = ContextRequest { query: Some("berth 17".into()), ..ContextRequest::new(id) };
+            let id = memory.listed_conversations(&ConversationFilter::all(1)).unwrap()[0]
+                .conversation
+                .id;
+            let request =
+                ContextRequest { query: Some("berth 17".into()), ..ContextRequest::new(id) };
             let context = memory.context(&request).unwrap().markdown();
-            assert!(context.contains(memory.tenant().as_str()) && !context.contains(other), "{context}");
+            assert!(
+                context.contains(memory.tenant().as_str()) && !context.contains(other),
+                "{context}"
+            );
             let hits = search(memory, "who asks for berth 17");
             assert!(!hits.is_empty() && hits.iter().all(|hit| !hit.contains(other)), "{hits:?}");
         }

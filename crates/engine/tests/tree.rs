@@ -10,28 +10,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use common::{assert_sound, commit, fresh, open, run_due_jobs, start, under};
+use common::{
+    assert_sound, commit, engine_with_defaults, engine_with_policy, open, run_due_jobs, start,
+};
 use proptest::prelude::*;
 use treering_core::commit::JobEventKind;
 use treering_core::ports::{JobEventFilter, JobFilter};
 use treering_core::{
-    ConversationId, ConversationState, Entry, Job, JobKind, JobState, Level, NewMessage, Node, Policy,
-    ProviderError, RetryAdvice, Role, ThreadName, Timestamp, TurnNo, Write,
+    ConversationId, ConversationState, Entry, Job, JobKind, JobState, Level, NewMessage, Node,
+    Policy, ProviderError, RetryAdvice, Role, ThreadName, Timestamp, TurnNo, Write,
 };
 use treering_engine::{
-    AppendTarget, Engine, EntryBatch, JobOutcome, JobScope, NewConversation, ReplayDetection, Update,
-    UpdateStrategy, Worker,
+    AppendTarget, Engine, EntryBatch, JobOutcome, JobScope, NewConversation, ReplayDetection,
+    Update, UpdateStrategy, Worker,
 };
 use treering_stores::EmbeddedStore;
-use treering_testkit::generate::{conversation, external};
+use treering_testkit::generate::{conversation, external_id};
 use treering_testkit::{FakeClock, PrefixSummarizer};
 
 fn target() -> AppendTarget {
-    AppendTarget::FindOrCreate(NewConversation { external_id: Some(external("tree")), ..Default::default() })
+    AppendTarget::FindOrCreate(NewConversation {
+        external_id: Some(external_id("tree")),
+        ..Default::default()
+    })
 }
 
 fn append(memory: &Engine, entries: Vec<Entry>) -> ConversationId {
-    let incoming = EntryBatch { target: target(), entries, matching: ReplayDetection::None };
+    let incoming =
+        EntryBatch { target: target(), entries, replay_detection: ReplayDetection::None };
     memory.append(incoming).unwrap().conversation.id
 }
 
@@ -51,7 +57,8 @@ fn say(memory: &Engine, turns: std::ops::Range<u32>, chars: usize) -> Conversati
 
 /// A policy with small windows and groups of two.
 fn small() -> Policy {
-    let assignments = ["window_chars=200", "min_flush_chars=0", "group_children=2", "group_chars=off"];
+    let assignments =
+        ["window_chars=200", "min_flush_chars=0", "group_children=2", "group_chars=off"];
     Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap()
 }
 
@@ -88,7 +95,7 @@ proptest! {
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
         close in any::<bool>(),
     ) {
-        let ((whole, _w), (parts, folder)) = (under(policy.clone()), under(policy));
+        let ((whole, _w), (parts, folder)) = (engine_with_policy(policy.clone()), engine_with_policy(policy));
         let id = append(&whole, events.clone());
         let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(events.len() + 1)).collect();
         places.extend([0, events.len()]);
@@ -108,7 +115,7 @@ proptest! {
         prop_assert_eq!(&grown, &made(&parts, id), "portions do not matter");
         assert_sound(&whole);
 
-        whole.update(id, &Update { scale: UpdateStrategy::Full, ..Update::default() }).unwrap();
+        whole.update(id, &Update { strategy: UpdateStrategy::Full, ..Update::default() }).unwrap();
         assert_sound(&whole);
         run_due_jobs(&whole, id);
         prop_assert_eq!(&grown, &made(&whole, id), "growing it anew changes nothing");
@@ -132,7 +139,7 @@ fn drop_derived(folder: &Path) {
 
 #[test]
 fn planning_and_running_twice_changes_nothing() {
-    let (memory, _folder) = under(small());
+    let (memory, _folder) = engine_with_policy(small());
     let id = say(&memory, 0..9, 200);
     run_due_jobs(&memory, id);
     let grown = made(&memory, id);
@@ -145,7 +152,7 @@ fn planning_and_running_twice_changes_nothing() {
 #[test]
 fn an_estimate_foresees_the_tree() {
     for preset in treering_core::Preset::ALL {
-        let (memory, _folder) = under(preset.into());
+        let (memory, _folder) = engine_with_policy(preset.into());
         // No word is said twice, so that every summary is as long as it was asked to be.
         let mut words = (0..).map(|number| format!("thing{number}"));
         let turn = |turn: i64| {
@@ -156,7 +163,7 @@ fn an_estimate_foresees_the_tree() {
             })
         };
         let id = append(&memory, (0..40).flat_map(turn).collect());
-        let full = Update { scale: UpdateStrategy::Full, ..Update::default() };
+        let full = Update { strategy: UpdateStrategy::Full, ..Update::default() };
         let estimate = memory.estimate(id, &full).unwrap();
         run_due_jobs(&memory, id);
         let mut made = [0; 8];
@@ -166,7 +173,11 @@ fn an_estimate_foresees_the_tree() {
         assert_eq!(estimate.jobs[0], made[0], "{preset}: level 1 is known exactly");
         for (level, (foreseen, made)) in estimate.jobs.iter().zip(made).enumerate().skip(1) {
             let off = foreseen.abs_diff(made);
-            assert!(off <= 1 + made / 4, "{preset}: level {}: {foreseen} foreseen, {made} made", level + 1);
+            assert!(
+                off <= 1 + made / 4,
+                "{preset}: level {}: {foreseen} foreseen, {made} made",
+                level + 1
+            );
         }
     }
 }
@@ -240,7 +251,9 @@ fn a_group_that_is_far_too_large_is_packed_anew() {
     run_due_jobs(&memory, id);
     let groups = |memory: &Engine| {
         let tree = memory.tree(id).unwrap();
-        let of = |level: u8| tree.nodes.iter().filter(move |node| node.level().number() == level).count();
+        let of = |level: u8| {
+            tree.nodes.iter().filter(move |node| node.level().number() == level).count()
+        };
         (of(1), of(2))
     };
     assert_eq!(groups(&memory), (6, 1));
@@ -277,7 +290,9 @@ fn a_stand_in_writes_what_the_model_could_not_and_update_asks_the_model_again() 
     let before = memory.tree(id).unwrap();
     assert!(before.jobs.is_empty(), "nothing is held up");
     assert_eq!(by(&memory).iter().filter(|by| *by == "extractive for heads").count(), 3);
-    let log = memory.log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 }).unwrap();
+    let log = memory
+        .log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 })
+        .unwrap();
     assert!(log.iter().any(|line| line.text.contains("it wrote of Paris")), "the log says why");
 
     memory.update(id, &Update::default()).unwrap();
@@ -286,7 +301,11 @@ fn a_stand_in_writes_what_the_model_could_not_and_update_asks_the_model_again() 
     let after = memory.tree(id).unwrap();
     assert_eq!(after.nodes.len(), before.nodes.len(), "nothing is there twice");
     assert_sound(&memory);
-    assert_eq!(memory.update(id, &Update::default()).unwrap().queued, 0, "nothing is left to upgrade");
+    assert_eq!(
+        memory.update(id, &Update::default()).unwrap().queued,
+        0,
+        "nothing is left to upgrade"
+    );
 }
 
 /// Says what `Heads` says, and knows how many were at it at once.
@@ -332,13 +351,16 @@ fn stand_ins_take_turns_and_summarisers_do_not() {
         let parts = treering_engine::EngineParts { fallback: Some(counting.clone()), ..parts };
         let memory = Engine::new(parts, treering_core::TenantId::default());
         for name in ["one", "two", "three", "four"] {
-            let external_id = Some(external(name));
-            let target = AppendTarget::FindOrCreate(NewConversation { external_id, ..Default::default() });
+            let external_id = Some(external_id(name));
+            let target =
+                AppendTarget::FindOrCreate(NewConversation { external_id, ..Default::default() });
             let said = |role| NewMessage::new(role, "The tide is high today. ".repeat(60), start());
             let entries = [Role::User, Role::Assistant]
                 .map(|role| Entry::message(ThreadName::main(), said(role)))
                 .into();
-            memory.append(EntryBatch { target, entries, matching: ReplayDetection::None }).unwrap();
+            memory
+                .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
+                .unwrap();
         }
         Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
         assert_sound(&memory);
@@ -352,7 +374,8 @@ fn a_job_whose_turn_has_not_come_waits_and_has_not_failed() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     // More often than a job is tried.
-    let quota = |_| ProviderError::new("the quota of this minute is used up", RetryAdvice::Throttled(1));
+    let quota =
+        |_| ProviderError::new("the quota of this minute is used up", RetryAdvice::Throttled(1));
     let heads = Arc::new(PrefixSummarizer::failing((0..9).map(quota)));
     let memory = open(folder.path(), small(), heads.clone(), clock);
     let id = say(&memory, 0..4, 200);
@@ -360,8 +383,10 @@ fn a_job_whose_turn_has_not_come_waits_and_has_not_failed() {
     let tree = memory.tree(id).unwrap();
     assert!(tree.jobs.is_empty() && heads.calls() > 9, "the worker waits for its turn");
     assert!(tree.nodes.iter().all(|node| node.provenance.by == "heads"), "nobody has to stand in");
-    let log = memory.log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 }).unwrap();
-    assert!(log.iter().all(|line| line.event.as_str() != "fail"), "{log:?}");
+    let log = memory
+        .log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 })
+        .unwrap();
+    assert!(log.iter().all(|line| line.kind.as_str() != "fail"), "{log:?}");
     assert_sound(&memory);
 }
 
@@ -379,7 +404,10 @@ fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_stood_in_for() {
     let JobState::Waiting { not_before } = job.state else { panic!("{:?}", job.state) };
     assert!(not_before >= start().plus_micros(60_000_000), "the provider's advice is taken");
     let gate = memory.gate(id).unwrap();
-    assert!(gate.is_clear() && gate.failed.len() == 1, "nobody waits for a provider that failed: {gate:?}");
+    assert!(
+        gate.is_clear() && gate.failed.len() == 1,
+        "nobody waits for a provider that failed: {gate:?}"
+    );
     run_due_jobs(&memory, id);
     assert_eq!(heads.calls(), 1, "not before its time");
     clock.set(not_before);
@@ -401,9 +429,14 @@ fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_stood_in_for() {
     memory.update(id, &Update::default()).unwrap();
     run_due_jobs(&memory, id);
     assert_eq!(memory.fallback_node_count(None).unwrap(), 0);
-    let log = memory.log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 }).unwrap();
-    let events: Vec<&str> = log.iter().map(|line| line.event.as_str()).collect();
-    assert_eq!(events, ["acquire", "fail", "release", "acquire", "release", "update", "acquire", "release"]);
+    let log = memory
+        .log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 })
+        .unwrap();
+    let events: Vec<&str> = log.iter().map(|line| line.kind.as_str()).collect();
+    assert_eq!(
+        events,
+        ["acquire", "fail", "release", "acquire", "release", "update", "acquire", "release"]
+    );
     assert!(log[4].text.contains("no such model"), "{}", log[4].text);
 }
 
@@ -411,7 +444,8 @@ fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_stood_in_for() {
 fn retries_end_and_wait_longer_each_time() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let failing = PrefixSummarizer::failing(std::iter::repeat_n(ProviderError::transient("busy"), 10));
+    let failing =
+        PrefixSummarizer::failing(std::iter::repeat_n(ProviderError::transient("busy"), 10));
     let memory = open(folder.path(), small(), Arc::new(failing), clock.clone());
     let id = say(&memory, 0..1, 200);
     let mut delays = Vec::new();
@@ -478,22 +512,29 @@ fn many_workers_share_the_work_and_make_everything_once() {
     assert_eq!(nodes.iter().filter(|node| node.level() == Level::FIRST).count(), 120);
     assert_eq!(heads.calls() as usize, nodes.len(), "nothing was written twice");
 
-    let (alone, _folder) = under(small());
+    let (alone, _folder) = engine_with_policy(small());
     let same = say(&alone, 0..120, 200);
     run_due_jobs(&alone, same);
-    assert_eq!(made(&alone, same), made(&memories[0], id), "and the tree is the one a single worker grows");
+    assert_eq!(
+        made(&alone, same),
+        made(&memories[0], id),
+        "and the tree is the one a single worker grows"
+    );
 }
 
 #[test]
 fn lower_levels_come_first_and_conversations_in_their_order() {
-    let (memory, _folder) = under(small());
+    let (memory, _folder) = engine_with_policy(small());
     let id = say(&memory, 0..6, 200);
     let worker = Worker::new(memory.clone()).unwrap();
     worker.run(&JobScope::default(), &|_, ran| assert_eq!(*ran, JobOutcome::Done)).unwrap();
     // Hands report as they come; the log tells in which order things were done.
-    let log = memory.log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 1000 }).unwrap();
-    let done = log.iter().filter(|line| line.event == JobEventKind::Release);
-    let level = |text: &str| text.split("(level ").nth(1).and_then(|rest| rest[..1].parse().ok()).unwrap();
+    let log = memory
+        .log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 1000 })
+        .unwrap();
+    let done = log.iter().filter(|line| line.kind == JobEventKind::Release);
+    let level =
+        |text: &str| text.split("(level ").nth(1).and_then(|rest| rest[..1].parse().ok()).unwrap();
     let heights: Vec<u8> = done.map(|line| level(&line.text)).collect();
     assert!(heights.is_sorted(), "{heights:?}");
     assert!(heights.contains(&2));
@@ -507,7 +548,7 @@ fn the_gate_counts_embeddings_and_never_waits_for_level_two() {
     let memory = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock);
     let id = say(&memory, 0..4, 200);
     assert_eq!(memory.gate(id).unwrap().pending.len(), 4);
-    let scope = JobScope { conversation: Some(id), up_to: Some(1), only: None };
+    let scope = JobScope { conversation: Some(id), max_height: Some(1), only: None };
     Worker::new(memory.clone()).unwrap().run(&scope, &|_, _| {}).unwrap();
     let jobs = memory.jobs(&JobFilter::of(id)).unwrap();
     assert!(jobs.iter().all(|job| job.kind.height() == 2) && !jobs.is_empty());
@@ -538,7 +579,7 @@ fn a_waiting_gate_opens_when_another_process_does_the_work() {
 
 #[test]
 fn a_worker_in_the_background_keeps_up() {
-    let (memory, _folder) = fresh();
+    let (memory, _folder) = engine_with_defaults();
     let _worker = memory.spawn_worker().unwrap();
     let id = say(&memory, 0..3, 7000);
     let passage = memory.wait(id, Duration::from_secs(60)).unwrap();
@@ -548,7 +589,7 @@ fn a_worker_in_the_background_keeps_up() {
 
 #[test]
 fn a_conversation_has_a_policy_of_its_own() {
-    let (memory, _folder) = fresh();
+    let (memory, _folder) = engine_with_defaults();
     let id = say(&memory, 0..1, 100);
     let refused = memory.set_policy(id, vec!["window_chars=10".parse().unwrap()]);
     assert!(refused.unwrap_err().to_string().contains("at least 200"));
@@ -562,7 +603,7 @@ fn a_conversation_has_a_policy_of_its_own() {
 
 #[test]
 fn a_store_without_a_tree_gets_one_when_it_goes_on() {
-    let (memory, folder) = under(small());
+    let (memory, folder) = engine_with_policy(small());
     let id = say(&memory, 0..5, 200);
     run_due_jobs(&memory, id);
     let grown = made(&memory, id);
@@ -579,7 +620,7 @@ fn a_store_without_a_tree_gets_one_when_it_goes_on() {
 
 #[test]
 fn what_is_said_twice_in_the_same_words_makes_two_nodes() {
-    let (memory, _folder) = under(small());
+    let (memory, _folder) = engine_with_policy(small());
     let mut id = None;
     for _ in 0..4 {
         id = Some(say(&memory, 0..1, 200));
@@ -593,7 +634,7 @@ fn what_is_said_twice_in_the_same_words_makes_two_nodes() {
 
 #[test]
 fn times_are_those_of_the_content() {
-    let (memory, _folder) = under(small());
+    let (memory, _folder) = engine_with_policy(small());
     let id = say(&memory, 0..3, 200);
     run_due_jobs(&memory, id);
     for node in memory.tree(id).unwrap().nodes {

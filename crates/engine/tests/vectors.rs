@@ -16,11 +16,11 @@ use treering_core::{
     ProviderError, Role, ThreadName, ToolResult,
 };
 use treering_engine::{
-    AppendTarget, Engine, EntryBatch, HitItem, JobOutcome, JobScope, KillPoint, NewConversation, Query,
-    ReplayDetection, SearchOutcome, Worker,
+    AppendTarget, Engine, EntryBatch, HitItem, JobOutcome, JobScope, KillPoint, NewConversation,
+    Query, ReplayDetection, SearchOutcome, Worker,
 };
 use treering_providers::StaticEmbedder;
-use treering_testkit::generate::external;
+use treering_testkit::generate::external_id;
 use treering_testkit::{BagOfWordsEmbedder, FakeClock, PrefixSummarizer};
 
 fn bundled() -> Arc<dyn Embedder> {
@@ -35,10 +35,14 @@ fn with(folder: &Path, embedders: Vec<Arc<dyn Embedder>>) -> Engine {
 fn say(memory: &Engine, number: i64, text: &str) -> ConversationId {
     let at = start().plus_micros(number * 60_000_000);
     let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
-    let about = NewConversation { external_id: Some(external("one")), ..NewConversation::default() };
+    let about =
+        NewConversation { external_id: Some(external_id("one")), ..NewConversation::default() };
     let entries = vec![Entry::message(ThreadName::main(), NewMessage::new(role, text, at))];
-    let incoming =
-        EntryBatch { target: AppendTarget::FindOrCreate(about), entries, matching: ReplayDetection::None };
+    let incoming = EntryBatch {
+        target: AppendTarget::FindOrCreate(about),
+        entries,
+        replay_detection: ReplayDetection::None,
+    };
     memory.append(incoming).unwrap().conversation.id
 }
 
@@ -80,7 +84,11 @@ fn a_turn_is_found_by_its_words_at_once_and_by_its_meaning_when_its_gate_opens()
     let bags = Arc::new(BagOfWordsEmbedder::named("bags"));
     let memory = with(folder.path(), vec![bags, bundled()]);
     let id = say(&memory, 0, "The buoy lies off pontoon two.");
-    assert_eq!(memory.vector_index().unwrap().model, "bags", "an empty memory begins with what is wanted");
+    assert_eq!(
+        memory.vector_index().unwrap().model,
+        "bags",
+        "an empty memory begins with what is wanted"
+    );
     let gate = memory.gate(id).unwrap();
     assert_eq!(gate.pending.len(), 1, "embedding the turn is critical");
     assert_eq!(ask(&memory, "buoy").hits.len(), 1);
@@ -90,7 +98,10 @@ fn a_turn_is_found_by_its_words_at_once_and_by_its_meaning_when_its_gate_opens()
     assert!(meaning(&memory, "buoy off the pontoon") != 0.0);
     assert_sound(&memory);
     let other = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
-    assert!(meaning(&other, "buoy off the pontoon") != 0.0, "another process has it from the store");
+    assert!(
+        meaning(&other, "buoy off the pontoon") != 0.0,
+        "another process has it from the store"
+    );
 }
 
 #[test]
@@ -122,28 +133,36 @@ fn tool_calls_are_found_and_again_with_their_results() {
         args: Json::new(r#"{"path": "src/tide_model.rs"}"#).unwrap(),
         outcome: None,
         at: start(),
-        external_id: Some(external("call")),
+        external_id: Some(external_id("call")),
     };
     let append = |kind: EntryKind| {
         let incoming = EntryBatch {
             target: AppendTarget::Existing(id),
             entries: vec![kind.into()],
-            matching: ReplayDetection::None,
+            replay_detection: ReplayDetection::None,
         };
         memory.append(incoming).unwrap();
     };
     append(EntryKind::ToolCall(call));
     let found = ask(&memory, "tide_model.rs").hits;
-    assert!(matches!(&found[0].item, HitItem::ToolCall(call) if call.call.name == "read_gauge"), "{found:?}");
+    assert!(
+        matches!(&found[0].item, HitItem::ToolCall(call) if call.call.name == "read_gauge"),
+        "{found:?}"
+    );
     assert!(ask(&memory, "kerzavel").hits.iter().all(|hit| hit.signals.exact_terms == 0.0));
-    let outcome =
-        ToolResult { result: Json::string("Kerzavel: 7.4 m"), success: Some(true), duration_ms: None };
-    let result = EntryKind::ToolResult { call: external("call"), outcome, at: start() };
+    let outcome = ToolResult {
+        result: Json::string("Kerzavel: 7.4 m"),
+        success: Some(true),
+        duration_ms: None,
+    };
+    let result = EntryKind::ToolResult { call: external_id("call"), outcome, at: start() };
     append(result);
     let found = ask(&memory, "kerzavel").hits;
     assert!(found[0].snippet.marked("[", "]").contains("[Kerzavel]"), "{found:?}");
-    let calls =
-        ask(&memory, "read_gauge").hits.into_iter().filter(|hit| matches!(hit.item, HitItem::ToolCall(_)));
+    let calls = ask(&memory, "read_gauge")
+        .hits
+        .into_iter()
+        .filter(|hit| matches!(hit.item, HitItem::ToolCall(_)));
     assert_eq!(calls.count(), 1, "once, as it is now");
 }
 
@@ -171,20 +190,27 @@ fn a_vector_that_is_lost_is_missed_and_made_again() {
     common::commit(folder.path(), vec![treering_core::Write::DropVectors("bags".into())]);
     let report = memory.verify(|_| ()).unwrap();
     let said: Vec<String> = report.problems.iter().map(|problem| problem.what.clone()).collect();
-    assert_eq!(said, ["no vector and no job to embed turn 0", "no vector and no job to embed turn 1"]);
+    assert_eq!(
+        said,
+        ["no vector and no job to embed turn 0", "no vector and no job to embed turn 1"]
+    );
     let repaired = memory.repair().unwrap();
     assert_eq!((repaired.trees.len(), repaired.vectors.len()), (0, 1));
     assert_sound(&memory);
     work(&memory);
     assert!(
-        meaning(&with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags"))]), "the buoy") != 0.0
+        meaning(
+            &with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags"))]),
+            "the buoy"
+        ) != 0.0
     );
 }
 
 #[test]
 fn one_text_that_is_refused_holds_up_no_other() {
     let folder = tempfile::tempdir().unwrap();
-    let memory = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags").refusing("secret"))]);
+    let memory =
+        with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags").refusing("secret"))]);
     for number in 0..6 {
         say(&memory, number * 2, &said(number));
         say(
@@ -194,22 +220,33 @@ fn one_text_that_is_refused_holds_up_no_other() {
         );
     }
     let runs = work(&memory);
-    let failed: Vec<_> = runs.iter().filter(|(_, ran)| matches!(ran, JobOutcome::Failed(_))).collect();
+    let failed: Vec<_> =
+        runs.iter().filter(|(_, ran)| matches!(ran, JobOutcome::Failed(_))).collect();
     assert_eq!(failed.len(), 1, "{runs:?}");
     assert!(meaning(&memory, "The buoy 5 lies off pontoon") != 0.0);
-    assert_eq!(ask(&memory, "secret").hits[0].signals.similarity, 0.0, "found by its words all the same");
+    assert_eq!(
+        ask(&memory, "secret").hits[0].signals.similarity,
+        0.0,
+        "found by its words all the same"
+    );
 }
 
 #[test]
 fn an_embedder_that_is_away_is_asked_once_for_all() {
     let folder = tempfile::tempdir().unwrap();
-    let busy = ProviderError::new("429: too many requests", treering_core::RetryAdvice::RetryAfter(60_000));
+    let busy = ProviderError::new(
+        "429: too many requests",
+        treering_core::RetryAdvice::RetryAfter(60_000),
+    );
     let bags = Arc::new(BagOfWordsEmbedder::named("bags").failing([busy]));
     let memory = with(folder.path(), vec![bags.clone()]);
     say_all(&memory, 0..12);
     let calls = bags.calls().len();
     let runs = work(&memory);
-    assert!(runs.len() > 1 && runs.iter().all(|(_, ran)| matches!(ran, JobOutcome::Failed(_))), "{runs:?}");
+    assert!(
+        runs.len() > 1 && runs.iter().all(|(_, ran)| matches!(ran, JobOutcome::Failed(_))),
+        "{runs:?}"
+    );
     assert_eq!(bags.calls().len() - calls, 1, "one refusal is enough");
 }
 
@@ -217,10 +254,14 @@ fn an_embedder_that_is_away_is_asked_once_for_all() {
 fn where_the_embedder_fails_the_words_decide_and_it_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let down = ProviderError::transient("the server is down".to_owned());
-    let memory = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags").failing([down]))]);
+    let memory =
+        with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags").failing([down]))]);
     say(&memory, 0, &said(3));
     let answer = ask(&memory, "buoy 3");
-    assert_eq!((answer.hits.len(), answer.lexical_only_reason.as_deref()), (1, Some("the server is down")));
+    assert_eq!(
+        (answer.hits.len(), answer.lexical_only_reason.as_deref()),
+        (1, Some("the server is down"))
+    );
     assert_eq!(ask(&memory, "buoy 3").lexical_only_reason, None, "it is back");
     let stranger = with(folder.path(), vec![bundled()]);
     let answer = ask(&stranger, "buoy 3");
@@ -242,7 +283,11 @@ fn the_model_is_changed_behind_search_and_all_at_once() {
     let done = new
         .reindex(&mut |state| {
             portions += 1;
-            assert_eq!((model(&old), state.to.as_str()), (name.clone(), "bags"), "the old one is in use");
+            assert_eq!(
+                (model(&old), state.to.as_str()),
+                (name.clone(), "bags"),
+                "the old one is in use"
+            );
             let during: Vec<f32> = ask(&new, "buoy 12").hits.iter().map(|hit| hit.score).collect();
             assert_eq!(during.len(), before.len().min(20));
             if portions == 2 {
@@ -262,13 +307,16 @@ fn the_model_is_changed_behind_search_and_all_at_once() {
     assert!(meaning(&fresh, "the kraken was seen") != 0.0);
     // A process that has searched by the old one goes over by itself.
     for _ in 0..200 {
-        if ask(&new, "buoy 12").hits[0].score.to_bits() == ask(&fresh, "buoy 12").hits[0].score.to_bits() {
+        if ask(&new, "buoy 12").hits[0].score.to_bits()
+            == ask(&fresh, "buoy 12").hits[0].score.to_bits()
+        {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let scores =
-        |memory: &Engine| ask(memory, "buoy 12").hits.iter().map(|hit| hit.score).collect::<Vec<_>>();
+    let scores = |memory: &Engine| {
+        ask(memory, "buoy 12").hits.iter().map(|hit| hit.score).collect::<Vec<_>>()
+    };
     assert_eq!(scores(&new), scores(&fresh));
     let jobs = new.jobs(&JobFilter::all(10)).unwrap();
     assert_eq!(jobs.len(), 1, "from now on turns are embedded by it: {jobs:?}");
@@ -309,7 +357,8 @@ fn an_interrupted_change_goes_on_where_it_was() {
 #[test]
 fn child_reindexes() {
     let Ok(home) = std::env::var("TREERING_TEST_REINDEX") else { return };
-    let memory = with(Path::new(&home), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
+    let memory =
+        with(Path::new(&home), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
     reindex(&memory);
 }
 
@@ -327,10 +376,14 @@ fn a_change_of_the_model_survives_a_crash_at_any_place() {
         }
         command.output().unwrap()
     };
-    for fault in KillPoint::OF_REINDEXING {
+    for fault in KillPoint::REINDEX {
         let died = child(Some(fault));
         assert!(!died.status.success(), "{fault:?}");
-        assert_eq!(ask(&old, "buoy 12").lexical_only_reason, None, "{fault:?}: the old vectors are in use");
+        assert_eq!(
+            ask(&old, "buoy 12").lexical_only_reason,
+            None,
+            "{fault:?}: the old vectors are in use"
+        );
         assert!(meaning(&old, "the buoy lies off pontoon") != 0.0);
         assert_sound(&old);
     }

@@ -40,7 +40,10 @@ impl TranscriptBlock<'_> {
     /// Thinking that says nothing: only its signature was kept.
     pub(super) fn is_empty_thinking(&self) -> bool {
         self.kind == "thinking"
-            && self.thinking.and_then(text::string).is_none_or(|thinking| thinking.text.trim().is_empty())
+            && self
+                .thinking
+                .and_then(text::string)
+                .is_none_or(|thinking| thinking.text.trim().is_empty())
     }
 }
 
@@ -52,7 +55,10 @@ pub(super) struct MessageContent {
 
 /// The text of a message's content, a string or a list of blocks. Tool blocks are not text;
 /// other blocks are kept with the list as it came.
-pub(super) fn said(content: &RawValue, blocks: &[TranscriptBlock<'_>]) -> MessageContent {
+pub(super) fn message_content(
+    content: &RawValue,
+    blocks: &[TranscriptBlock<'_>],
+) -> MessageContent {
     if let Some(DecodedText { text, original }) = text::string(content) {
         return MessageContent { text, parts: original };
     }

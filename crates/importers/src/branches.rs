@@ -22,7 +22,8 @@ pub(super) fn split_into_threads(
     twigs: Vec<BranchNode<'_>>,
     leaf: Option<&str>,
 ) {
-    let place: HashMap<&str, usize> = twigs.iter().enumerate().map(|(at, twig)| (twig.id, at)).collect();
+    let place: HashMap<&str, usize> =
+        twigs.iter().enumerate().map(|(at, twig)| (twig.id, at)).collect();
     let parent = |at: usize| twigs[at].parent.and_then(|id| place.get(id).copied());
     let mut children: HashMap<Option<usize>, Vec<usize>> = HashMap::new();
     for at in 0..twigs.len() {
@@ -48,7 +49,9 @@ pub(super) fn split_into_threads(
     }
     while let Some(PendingThread { start, name, fork }) = open.pop() {
         if let Some((parent, after)) = fork {
-            found.entries.push(Entry { thread: name.clone(), kind: EntryKind::Fork { parent, after } });
+            found
+                .entries
+                .push(Entry { thread: name.clone(), kind: EntryKind::Fork { parent, after } });
         }
         let mut last = ForkPoint::Start;
         let mut next = Some(start);
@@ -57,7 +60,9 @@ pub(super) fn split_into_threads(
             if entries.iter().any(|kind| matches!(kind, EntryKind::Message(_))) {
                 last = ForkPoint::External(external(&ids[here]));
             }
-            found.entries.extend(entries.into_iter().map(|kind| Entry { thread: name.clone(), kind }));
+            found
+                .entries
+                .extend(entries.into_iter().map(|kind| Entry { thread: name.clone(), kind }));
             let after = children.remove(&Some(here)).unwrap_or_default();
             next = queue(&mut open, &after, &name, &last, &followed, &ids);
         }
@@ -80,10 +85,18 @@ fn queue(
     followed: &HashSet<usize>,
     ids: &[String],
 ) -> Option<usize> {
-    let main = children.iter().copied().find(|child| followed.contains(child)).or(children.last().copied());
+    let main = children
+        .iter()
+        .copied()
+        .find(|child| followed.contains(child))
+        .or(children.last().copied());
     for child in children.iter().rev().copied().filter(|child| Some(*child) != main) {
         let branch = thread(&format!("branch-{}", ids[child].chars().take(8).collect::<String>()));
-        open.push(PendingThread { start: child, name: branch, fork: Some((name.clone(), last.clone())) });
+        open.push(PendingThread {
+            start: child,
+            name: branch,
+            fork: Some((name.clone(), last.clone())),
+        });
     }
     main
 }

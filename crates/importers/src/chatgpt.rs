@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use treering_core::{EntryKind, Json, NewMessage, NewToolCall, Role, Timestamp, TitleSource, ToolResult};
+use treering_core::{
+    EntryKind, Json, NewMessage, NewToolCall, Role, Timestamp, TitleSource, ToolResult,
+};
 
 use super::branches::{BranchNode, split_into_threads};
 use super::text::{self, DecodedText};
@@ -110,8 +112,10 @@ impl ChatGptConversation<'_> {
         for (_, _, id) in order {
             let node = &mapping[id];
             let at = self.time(id).unwrap_or(start);
-            let entries =
-                node.message.as_ref().map_or_else(Vec::new, |message| self.entries(id, message, at, sink));
+            let entries = node
+                .message
+                .as_ref()
+                .map_or_else(Vec::new, |message| self.entries(id, message, at, sink));
             twigs.push(BranchNode { id, parent: node.parent.as_deref(), entries });
         }
         split_into_threads(&mut found, twigs, current_node.as_deref());
@@ -130,8 +134,9 @@ impl ChatGptConversation<'_> {
 
     /// When a message was made; one without a time was made when its parent was.
     fn time(&self, id: &str) -> Option<Timestamp> {
-        let own =
-            |id: &str| self.mapping.get(id)?.message.as_ref()?.create_time.and_then(Timestamp::from_seconds);
+        let own = |id: &str| {
+            self.mapping.get(id)?.message.as_ref()?.create_time.and_then(Timestamp::from_seconds)
+        };
         self.ancestors(id).find_map(own)
     }
 
@@ -167,11 +172,15 @@ impl ChatGptConversation<'_> {
             && let Some(call) = self.call_of(id)
         {
             let result = said.original.unwrap_or_else(|| Json::string(&said.text));
-            let outcome = ToolResult { result, success: message.success(), duration_ms: message.duration() };
+            let outcome =
+                ToolResult { result, success: message.success(), duration_ms: message.duration() };
             return vec![EntryKind::ToolResult { call: external(call), outcome, at }];
         }
-        let hidden =
-            message.metadata.as_ref().and_then(|m| m.is_visually_hidden_from_conversation).unwrap_or(false);
+        let hidden = message
+            .metadata
+            .as_ref()
+            .and_then(|m| m.is_visually_hidden_from_conversation)
+            .unwrap_or(false);
         let role = match role {
             _ if hidden => Role::System,
             "user" => Role::User,
@@ -190,8 +199,10 @@ impl ChatGptConversation<'_> {
     /// work. A second answer to the same call is a message of its own.
     fn call_of<'b>(&'b self, id: &'b str) -> Option<&'b str> {
         let message = |id: &str| self.mapping.get(id)?.message.as_ref();
-        let above =
-            self.ancestors(id).skip(1).find(|id| !message(id).is_some_and(ChatGptMessage::is_spinner))?;
+        let above = self
+            .ancestors(id)
+            .skip(1)
+            .find(|id| !message(id).is_some_and(ChatGptMessage::is_spinner))?;
         let above_message = message(above)?;
         let calls = above_message.author.role == "assistant"
             && above_message.recipient.as_deref().is_some_and(|recipient| recipient != "all");
@@ -211,7 +222,9 @@ impl ChatGptMessage<'_> {
         if metadata.and_then(|m| m.is_error) == Some(true) {
             return Some(false);
         }
-        let ran = metadata.and_then(|m| m.aggregate_result.as_ref()).and_then(|ran| ran.status.as_deref());
+        let ran = metadata
+            .and_then(|m| m.aggregate_result.as_ref())
+            .and_then(|ran| ran.status.as_deref());
         let finished = self.status.as_deref().map(|status| status != "finished_with_error");
         ran.map(|status| status == "success").or(finished)
     }

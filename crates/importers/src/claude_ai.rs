@@ -58,15 +58,19 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
             .collect::<Result<_, ImportError>>()?;
         let ids: HashMap<&str, ()> = messages.iter().map(|(_, m)| (m.uuid.as_str(), ())).collect();
         // Older exports do not say what answers what: then each message follows the one before.
-        let is_tree = messages
-            .iter()
-            .any(|(_, m)| m.parent_message_uuid.as_deref().is_some_and(|parent| ids.contains_key(parent)));
+        let is_tree = messages.iter().any(|(_, m)| {
+            m.parent_message_uuid.as_deref().is_some_and(|parent| ids.contains_key(parent))
+        });
         let mut twigs: Vec<BranchNode<'_>> = Vec::with_capacity(messages.len());
         for (raw, message) in &messages {
             let before = twigs.last().map(|twig| twig.id);
             let parent = if is_tree { message.parent_message_uuid.as_deref() } else { before };
             let at = moment(message.created_at.as_deref()).unwrap_or(start);
-            twigs.push(BranchNode { id: &message.uuid, parent, entries: entries(raw, message, at, sink) });
+            twigs.push(BranchNode {
+                id: &message.uuid,
+                parent,
+                entries: entries(raw, message, at, sink),
+            });
         }
         split_into_threads(&mut found, twigs, conversation.current_leaf_message_uuid.as_deref());
         sink.emit(found)?;
@@ -87,7 +91,7 @@ fn entries(
 ) -> Vec<EntryKind> {
     let blocks = message.content.map(blocks::blocks).unwrap_or_default();
     let mut entries = tools(&message.uuid, &blocks, at);
-    let said = message.content.map(|content| blocks::said(content, &blocks));
+    let said = message.content.map(|content| blocks::message_content(content, &blocks));
     let (mut text, mut parts) = said.map_or((String::new(), None), |said| (said.text, said.parts));
     if text.is_empty()
         && entries.is_empty()
@@ -97,10 +101,12 @@ fn entries(
         parts = parts.or(original);
     }
     for attachment in &message.attachments {
-        let Some(content) = attachment.extracted_content.as_deref().filter(|c| !c.is_empty()) else {
+        let Some(content) = attachment.extracted_content.as_deref().filter(|c| !c.is_empty())
+        else {
             continue;
         };
-        let name = if attachment.file_name.is_empty() { "pasted text" } else { &attachment.file_name };
+        let name =
+            if attachment.file_name.is_empty() { "pasted text" } else { &attachment.file_name };
         let gap = if text.is_empty() { "" } else { "\n\n" };
         text = format!("{text}{gap}[{name}]\n{content}");
     }

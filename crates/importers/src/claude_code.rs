@@ -14,7 +14,8 @@ use treering_core::{
 
 use super::blocks::{self, TranscriptBlock};
 use super::{
-    Format, Identity, ImportError, ImportedConversation, Sink, SourceFile, external, stem, text, thread,
+    Format, Identity, ImportError, ImportedConversation, Sink, SourceFile, external, stem, text,
+    thread,
 };
 
 #[derive(Deserialize)]
@@ -57,9 +58,11 @@ struct ClaudeCodeMessage<'a> {
 }
 
 pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
-    let mut sessions = Sessions { order: Vec::new(), by_id: HashMap::new() };
+    let mut sessions = TranscriptSessions { order: Vec::new(), by_id: HashMap::new() };
     let mut titles = Titles::default();
-    for text::NumberedRecord { value: record, .. } in text::records::<TranscriptRecord<'_>>(source, sink)? {
+    for text::NumberedRecord { value: record, .. } in
+        text::records::<TranscriptRecord<'_>>(source, sink)?
+    {
         titles.take(&record);
         let id = record.session_id.clone().unwrap_or_else(|| stem(&source.path));
         sessions.of(&id).record(&record, source.modified, sink);
@@ -106,12 +109,12 @@ impl Titles {
 }
 
 /// The sessions of a file: mostly one, more where records were copied from another.
-struct Sessions {
+struct TranscriptSessions {
     order: Vec<String>,
     by_id: HashMap<String, TranscriptSession>,
 }
 
-impl Sessions {
+impl TranscriptSessions {
     fn of(&mut self, id: &str) -> &mut TranscriptSession {
         if !self.by_id.contains_key(id) {
             self.order.push(id.to_owned());
@@ -151,7 +154,10 @@ impl TranscriptSession {
             "summary" | "custom-title" | "ai-title" => {}
             "system" => {
                 self.place(record, false);
-                sink.skip(format!("system records: {}", record.subtype.as_deref().unwrap_or("other")));
+                sink.skip(format!(
+                    "system records: {}",
+                    record.subtype.as_deref().unwrap_or("other")
+                ));
             }
             "" => sink.skip("records without a type"),
             other => {
@@ -165,7 +171,7 @@ impl TranscriptSession {
         let Some(message) = &record.message else { return sink.skip("records without a message") };
         let Some(content) = message.content else { return sink.skip("messages without content") };
         let blocks = blocks::blocks(content);
-        let said = blocks::said(content, &blocks);
+        let said = blocks::message_content(content, &blocks);
         let answers = blocks.iter().any(|block| block.kind == "tool_result");
         let inserted = record.is_meta
             || record.is_compact_summary
@@ -226,7 +232,11 @@ impl TranscriptSession {
             }),
             "tool_result" => {
                 let Some(id) = &block.tool_use_id else { return };
-                EntryKind::ToolResult { call: external(id), outcome: block.outcome(duration(record)), at }
+                EntryKind::ToolResult {
+                    call: external(id),
+                    outcome: block.outcome(duration(record)),
+                    at,
+                }
             }
             _ => return,
         };
@@ -241,12 +251,19 @@ impl TranscriptSession {
             kind: String,
             prompt: Option<String>,
         }
-        let attachment = record.attachment.and_then(|raw| text::parse::<Attachment>(raw.get()).ok());
+        let attachment =
+            record.attachment.and_then(|raw| text::parse::<Attachment>(raw.get()).ok());
         let queued = attachment.filter(|attachment| attachment.kind == "queued_command");
         match queued.and_then(|queued| queued.prompt) {
             Some(prompt) if !is_inserted(&prompt) => {
                 let thread = self.place(record, false);
-                self.say(record, &thread, Role::User, text::DecodedText { text: prompt, original: None }, at);
+                self.say(
+                    record,
+                    &thread,
+                    Role::User,
+                    text::DecodedText { text: prompt, original: None },
+                    at,
+                );
             }
             _ => {
                 self.place(record, false);
@@ -272,7 +289,8 @@ impl TranscriptSession {
             };
             let left = self.latest.as_ref().and_then(|latest| self.places.get(latest).cloned());
             if let Some((parent, after)) = left.filter(|_| self.agents.insert(name.clone())) {
-                self.entries.push(Entry { thread: name.clone(), kind: EntryKind::Fork { parent, after } });
+                self.entries
+                    .push(Entry { thread: name.clone(), kind: EntryKind::Fork { parent, after } });
             }
             last = ForkPoint::Start;
         } else if prompt

@@ -9,7 +9,9 @@ use treering_core::{EntryKind, Json, NewMessage, NewToolCall, Role, Timestamp, T
 
 use super::openai::content;
 use super::text::{self, DecodedText};
-use super::{CallIds, Format, ImportError, ImportedConversation, Sink, SourceFile, args_of, external, stem};
+use super::{
+    CallIds, Format, ImportError, ImportedConversation, Sink, SourceFile, args_of, external, stem,
+};
 
 #[derive(Deserialize)]
 struct RolloutLine<'a> {
@@ -62,11 +64,15 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
         let here = LinePosition { number, at };
         match (line.kind.as_deref(), line.payload) {
             (Some("session_meta"), Some(payload)) => rollout.meta(payload),
-            (Some("response_item"), Some(payload)) => rollout.item(&text::parse(payload.get())?, here, sink),
+            (Some("response_item"), Some(payload)) => {
+                rollout.item(&text::parse(payload.get())?, here, sink)
+            }
             (Some("event_msg"), Some(payload)) => {
                 rollout.event(&text::parse(payload.get())?, here, spoken, sink);
             }
-            (Some("compacted"), Some(payload)) => rollout.summary(&text::parse(payload.get())?, here, sink),
+            (Some("compacted"), Some(payload)) => {
+                rollout.summary(&text::parse(payload.get())?, here, sink)
+            }
             (Some(kind), Some(_)) => sink.skip(format!("{kind} records")),
             (Some(_), None) => rollout.item(&text::parse(text)?, here, sink),
             (None, _) if rollout.id.is_none() && place == 0 => rollout.bare_meta(text, &mut at),
@@ -82,7 +88,8 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
 
 /// Whether a line is a response item in which somebody speaks.
 fn is_spoken_item(line: &str) -> bool {
-    line.contains("\"message\"") && (line.contains("\"response_item\"") || !line.contains("\"payload\""))
+    line.contains("\"message\"")
+        && (line.contains("\"response_item\"") || !line.contains("\"payload\""))
 }
 
 #[derive(Clone, Copy)]
@@ -126,7 +133,11 @@ impl Rollout {
             "function_call_output" | "custom_tool_call_output" | "tool_search_output" => {
                 let Some(id) = &item.call_id else { return sink.skip("outputs without a call") };
                 let outcome = outcome(item.output);
-                self.entries.push(EntryKind::ToolResult { call: self.ids.result(id), outcome, at: here.at });
+                self.entries.push(EntryKind::ToolResult {
+                    call: self.ids.result(id),
+                    outcome,
+                    at: here.at,
+                });
             }
             other => sink.skip(format!("{other} items")),
         }
@@ -157,8 +168,10 @@ impl Rollout {
 
     /// Reasoning that can be read is kept beside the answers, without text of its own.
     fn reasoning(&mut self, item: &RolloutItem<'_>, here: LinePosition, sink: &mut Sink<'_>) {
-        let readable =
-            [item.summary, item.content].into_iter().flatten().find(|raw| !content(raw).text.is_empty());
+        let readable = [item.summary, item.content]
+            .into_iter()
+            .flatten()
+            .find(|raw| !content(raw).text.is_empty());
         match readable {
             Some(raw) => self.say(Role::Assistant, String::new(), Some(Json::from_raw(raw)), here),
             None => sink.skip("reasoning that is encrypted or empty"),
@@ -177,7 +190,9 @@ impl Rollout {
         let id = item.call_id.clone().or_else(|| item.id.clone());
         let id = id.unwrap_or_else(|| format!("line-{}", here.number));
         let args = match (item.arguments, item.input.or(item.action)) {
-            (Some(raw), _) => text::string(raw).map_or_else(|| Json::from_raw(raw), |t| args_of(&t.text)),
+            (Some(raw), _) => {
+                text::string(raw).map_or_else(|| Json::from_raw(raw), |t| args_of(&t.text))
+            }
             (None, Some(raw)) => Json::from_raw(raw),
             (None, None) => args_of("{}"),
         };
@@ -198,7 +213,13 @@ impl Rollout {
         }));
     }
 
-    fn event(&mut self, event: &RolloutItem<'_>, here: LinePosition, spoken: bool, sink: &mut Sink<'_>) {
+    fn event(
+        &mut self,
+        event: &RolloutItem<'_>,
+        here: LinePosition,
+        spoken: bool,
+        sink: &mut Sink<'_>,
+    ) {
         let role = match event.kind.as_str() {
             "user_message" => Role::User,
             "agent_message" => Role::Assistant,

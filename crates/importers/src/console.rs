@@ -13,7 +13,8 @@ pub(super) fn is_console(text: &str) -> bool {
 
 /// The folder that the banner names.
 pub(super) fn cwd(text: &str) -> Option<String> {
-    let line = text.lines().take(20).find(|line| line.starts_with('│') && line.contains("cwd: "))?;
+    let line =
+        text.lines().take(20).find(|line| line.starts_with('│') && line.contains("cwd: "))?;
     Some(line.split_once("cwd: ")?.1.trim_end_matches([' ', '│']).to_owned())
 }
 
@@ -43,7 +44,8 @@ fn is_result(line: &str) -> bool {
 
 /// The frame, tips and spinners of the screen: not said by anybody.
 fn is_chrome(line: &str) -> bool {
-    let spinner = line.starts_with(['✻', '✽', '✳', '✢', '·', '✶']) && !line.starts_with("✻ Thinking");
+    let spinner =
+        line.starts_with(['✻', '✽', '✳', '✢', '·', '✶']) && !line.starts_with("✻ Thinking");
     let compacted = line.starts_with("===") && line.contains("Previous Conversation Compacted");
     line.starts_with(['╭', '│', '╰']) || line.trim_start().starts_with('※') || spinner || compacted
 }
@@ -81,9 +83,11 @@ impl Console {
             self.open(ConsoleBlock::Prompt(text.to_owned()));
         } else if let Some(text) = answer(line) {
             self.open(match call(text) {
-                Some((name, args)) if result_follows => {
-                    ConsoleBlock::Call { name: name.to_owned(), args: args.to_owned(), results: Vec::new() }
-                }
+                Some((name, args)) if result_follows => ConsoleBlock::Call {
+                    name: name.to_owned(),
+                    args: args.to_owned(),
+                    results: Vec::new(),
+                },
                 _ => ConsoleBlock::Answer(text.to_owned()),
             });
         } else if line.starts_with("✻ Thinking") {
@@ -157,11 +161,20 @@ impl Console {
                 let result = results.join("\n").trim_end().to_owned();
                 let failed = ["Error:", "Interrupted by user", "User rejected", "No ("];
                 let success = !failed.iter().any(|mark| result.starts_with(mark));
-                let outcome =
-                    ToolResult { result: Json::string(&result), success: Some(success), duration_ms: None };
+                let outcome = ToolResult {
+                    result: Json::string(&result),
+                    success: Some(success),
+                    duration_ms: None,
+                };
                 let args = args.trim_end_matches('…').trim_end_matches(')');
                 let args = if args.is_empty() { args_of("{}") } else { Json::string(args) };
-                let call = NewToolCall { name, args, outcome: Some(outcome), at: self.at, external_id: None };
+                let call = NewToolCall {
+                    name,
+                    args,
+                    outcome: Some(outcome),
+                    at: self.at,
+                    external_id: None,
+                };
                 Some(EntryKind::ToolCall(call))
             }
         };

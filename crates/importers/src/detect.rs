@@ -53,7 +53,9 @@ impl Peek {
 
     /// What one record alone gives away.
     fn format(&self) -> Option<Format> {
-        let format = if self.kind() == "treering" || is_own(self.kind(), self.role.and(self.text).is_some()) {
+        let format = if self.kind() == "treering"
+            || is_own(self.kind(), self.role.and(self.text).is_some())
+        {
             Format::Treering
         } else if self.session_id.or(self.parent_uuid).or(self.leaf_uuid).is_some()
             || (self.kind() == "file-history-snapshot" && self.message_id.is_some())

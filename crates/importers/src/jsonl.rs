@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 use treering_core::conversation::Thread;
 use treering_core::parameters::Assignment;
 use treering_core::{
-    Conversation, ConversationId, Entry, EntryKind, ExportItem, ExternalId, ForkPoint, Json, Message,
-    MessageIdx, NewConversation, NewMessage, NewToolCall, Role, ThreadName, Timestamp, TitleSource, ToolCall,
-    ToolResult,
+    Conversation, ConversationId, Entry, EntryKind, ExportItem, ExternalId, ForkPoint, Json,
+    Message, MessageIdx, NewConversation, NewMessage, NewToolCall, Role, ThreadName, Timestamp,
+    TitleSource, ToolCall, ToolResult,
 };
 
 use crate::{ImportError, entries_of_openai, raw_string};
@@ -179,7 +179,8 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<JsonLine, ImportError> {
     match kind.as_deref() {
         Some("treering") => {
             // A header of a later version may have other fields.
-            let found = version.map_or(Ok(0), |version| serde_json::from_str::<u32>(version.get()))?;
+            let found =
+                version.map_or(Ok(0), |version| serde_json::from_str::<u32>(version.get()))?;
             if found > VERSION {
                 return Err(ImportError(format!(
                     "it was written in version {found} of the export, and this program reads up to {VERSION}; \
@@ -200,7 +201,9 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<JsonLine, ImportError> {
         Some("tool_result") => tool_result(serde_json::from_str(text)?, now),
         Some("turn") => turn(serde_json::from_str(text)?, now),
         None if role.is_some() && said.is_some() => message(serde_json::from_str(text)?, now),
-        None if role.is_some() => Ok(JsonLine::Entries(entries_of_openai(serde_json::from_str(text)?, now)?)),
+        None if role.is_some() => {
+            Ok(JsonLine::Entries(entries_of_openai(serde_json::from_str(text)?, now)?))
+        }
         Some(other) => Err(ImportError(format!(
             "type {other:?} is unknown; expected conversation, thread, message, tool_call, tool_result or turn"
         ))),
@@ -225,7 +228,11 @@ fn external(id: Option<String>) -> Result<Option<ExternalId>, ImportError> {
 }
 
 /// The JSON of a field, where it has one.
-fn json(raw: Option<&RawValue>, field: NullField, nulls: &[NullField]) -> Result<Option<Json>, ImportError> {
+fn json(
+    raw: Option<&RawValue>,
+    field: NullField,
+    nulls: &[NullField],
+) -> Result<Option<Json>, ImportError> {
     match raw {
         Some(raw) => Ok(Some(Json::from_raw(raw))),
         None => nulls.contains(&field).then(null).transpose(),
@@ -261,8 +268,8 @@ fn fork(line: &ThreadLine) -> Result<JsonLine, ImportError> {
 }
 
 fn message(line: MessageLine<'_>, now: Timestamp) -> Result<JsonLine, ImportError> {
-    let (text, original) =
-        raw_string(line.text).ok_or_else(|| ImportError("the text of a message is not a string".into()))?;
+    let (text, original) = raw_string(line.text)
+        .ok_or_else(|| ImportError("the text of a message is not a string".into()))?;
     let said = NewMessage {
         role: line.role.parse()?,
         author: line.author,
@@ -284,7 +291,8 @@ fn tool_call(line: ToolCallLine<'_>, now: Timestamp) -> Result<NewToolCall, Impo
     let outcome = result.map(|result| ToolResult { result, success, duration_ms });
     Ok(NewToolCall {
         name: line.name,
-        args: json(line.args, NullField::Args, &line.null_fields)?.map_or_else(|| Json::new("{}"), Ok)?,
+        args: json(line.args, NullField::Args, &line.null_fields)?
+            .map_or_else(|| Json::new("{}"), Ok)?,
         outcome,
         at: at(line.at.as_deref(), now)?,
         external_id: external(line.external_id)?,
@@ -305,12 +313,20 @@ fn tool_result(line: ToolResultLine<'_>, now: Timestamp) -> Result<JsonLine, Imp
 fn turn(line: TurnLine<'_>, now: Timestamp) -> Result<JsonLine, ImportError> {
     let thread = thread(line.thread.as_deref())?;
     let when = at(line.at.as_deref(), now)?;
-    let said = |role: Role, raw: &RawValue, author: Option<String>| -> Result<EntryKind, ImportError> {
-        let (text, parts) =
-            raw_string(raw).ok_or_else(|| ImportError(format!("what the {role} said is not a string")))?;
-        let id = line.external_id.as_ref().map(|id| format!("{id}/{role}"));
-        Ok(EntryKind::Message(NewMessage { role, author, text, parts, at: when, external_id: external(id)? }))
-    };
+    let said =
+        |role: Role, raw: &RawValue, author: Option<String>| -> Result<EntryKind, ImportError> {
+            let (text, parts) = raw_string(raw)
+                .ok_or_else(|| ImportError(format!("what the {role} said is not a string")))?;
+            let id = line.external_id.as_ref().map(|id| format!("{id}/{role}"));
+            Ok(EntryKind::Message(NewMessage {
+                role,
+                author,
+                text,
+                parts,
+                at: when,
+                external_id: external(id)?,
+            }))
+        };
     let mut kinds = Vec::new();
     if let Some(user) = line.user {
         kinds.push(said(Role::User, user, line.author.clone())?);
@@ -328,7 +344,9 @@ fn turn(line: TurnLine<'_>, now: Timestamp) -> Result<JsonLine, ImportError> {
     if kinds.is_empty() {
         return Err(ImportError("the turn is empty; give it user, assistant or tool_calls".into()));
     }
-    Ok(JsonLine::Entries(kinds.into_iter().map(|kind| Entry { thread: thread.clone(), kind }).collect()))
+    Ok(JsonLine::Entries(
+        kinds.into_iter().map(|kind| Entry { thread: thread.clone(), kind }).collect(),
+    ))
 }
 
 /// Reads a tool call that stands alone: the object of a `tool_call` line, its type left out or not.

@@ -189,7 +189,11 @@ impl ImportedConversation {
             EntryKind::Message(said) if said.role != Role::System => Some(said.hash()),
             _ => None,
         })?;
-        Some(Self { identity: Identity::ByContent, entries, ..Self::named(format, &first.to_string()) })
+        Some(Self {
+            identity: Identity::ByContent,
+            entries,
+            ..Self::named(format, &first.to_string())
+        })
     }
 
     /// Adds something to the main thread.
@@ -222,16 +226,16 @@ impl<'a> Sink<'a> {
             self.skip("conversations without messages");
             return Ok(());
         }
-        self.give_any(found)
+        self.emit_even_if_empty(found)
     }
 
     /// Hands a conversation on, also one without anything in it.
-    pub fn give_any(&mut self, found: ImportedConversation) -> Result<(), ImportError> {
+    pub fn emit_even_if_empty(&mut self, found: ImportedConversation) -> Result<(), ImportError> {
         (self.found)(found)
     }
 
     /// Hands on a conversation that is known by what it says.
-    pub fn give_nameless(&mut self, found: Option<ImportedConversation>) -> Result<(), ImportError> {
+    pub fn emit_unnamed(&mut self, found: Option<ImportedConversation>) -> Result<(), ImportError> {
         if let Some(found) = found {
             return self.emit(found);
         }

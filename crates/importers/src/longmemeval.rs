@@ -25,7 +25,8 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
         let mut found = ImportedConversation::named(Format::LongMemEval, &instance.question_id);
         found.about.title = Some(format!("longmemeval {}", instance.question_id));
         found.about.naming = TitleSource::Source;
-        let dates = instance.haystack_dates.iter().map(|date| moment(date).unwrap_or(source.modified));
+        let dates =
+            instance.haystack_dates.iter().map(|date| moment(date).unwrap_or(source.modified));
         let mut sessions: Vec<_> =
             dates.zip(instance.haystack_session_ids).zip(instance.haystack_sessions).collect();
         sessions.sort_by_key(|((at, _), _)| *at);

@@ -57,7 +57,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
         found.about.naming = TitleSource::Source;
         found.about.cwd = console::cwd(&source.text);
     }
-    sink.give_nameless(found)
+    sink.emit_unnamed(found)
 }
 
 /// What a transcript says about itself before anybody speaks.
@@ -120,7 +120,10 @@ fn outside_fences(text: &str) -> impl Iterator<Item = (&str, bool)> {
         let fences = mark.len() >= 3 && line.len() - trimmed.len() < 4;
         match &fence {
             Some(open) => {
-                if fences && mark.starts_with(open.as_str()) && trimmed[mark.len()..].trim().is_empty() {
+                if fences
+                    && mark.starts_with(open.as_str())
+                    && trimmed[mark.len()..].trim().is_empty()
+                {
                     fence = None;
                 }
                 (line, true)
@@ -169,7 +172,8 @@ fn marker(line: &str) -> Option<Marker<'_>> {
         });
         let time = time_in(extra);
         let marker = speaker(name, rest.trim_start(), Style::Bold)?;
-        return (time.is_some() || extra.trim().is_empty()).then_some(Marker { at: time, ..marker });
+        return (time.is_some() || extra.trim().is_empty())
+            .then_some(Marker { at: time, ..marker });
     }
     let (name, rest) = line.split_once(':')?;
     let known = !name.starts_with(' ') && role_of(name).is_some();
@@ -181,7 +185,8 @@ fn speaker<'a>(name: &'a str, rest: &'a str, style: Style) -> Option<Marker<'a>>
     let name = name.trim().trim_start_matches(|c: char| !c.is_alphanumeric()).trim_end();
     let (full, extra) = name.find(['(', '—']).map_or((name, ""), |at| name.split_at(at));
     // `Agent - sidechain`, `Tool: search`
-    let (bare, detail) = full.split_once(" - ").or_else(|| full.split_once(':')).unwrap_or((full, ""));
+    let (bare, detail) =
+        full.split_once(" - ").or_else(|| full.split_once(':')).unwrap_or((full, ""));
     let role = role_of(bare)?;
     let name = if role == Role::Tool { detail.trim() } else { bare.trim() };
     Some(Marker { style, role, name, at: time_in(extra), rest })
@@ -191,8 +196,8 @@ fn role_of(name: &str) -> Option<Role> {
     let name = name.trim().to_ascii_lowercase();
     match name.as_str() {
         "user" | "human" | "you" | "me" | "prompt" => Some(Role::User),
-        "assistant" | "ai" | "claude" | "chatgpt" | "gpt" | "model" | "bot" | "agent" | "response"
-        | "codex" | "gemini" | "copilot" => Some(Role::Assistant),
+        "assistant" | "ai" | "claude" | "chatgpt" | "gpt" | "model" | "bot" | "agent"
+        | "response" | "codex" | "gemini" | "copilot" => Some(Role::Assistant),
         "system" => Some(Role::System),
         "tool" | "tool result" | "tool call" | "tool output" | "tool use" => Some(Role::Tool),
         _ => None,
@@ -201,7 +206,8 @@ fn role_of(name: &str) -> Option<Role> {
 
 /// The date and time somewhere in a few words.
 fn time_in(text: &str) -> Option<Timestamp> {
-    let words: Vec<&str> = text.split(['(', ')', ' ', '_', ',']).filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> =
+        text.split(['(', ')', ' ', '_', ',']).filter(|word| !word.is_empty()).collect();
     let pair = words.windows(2).find_map(|pair| format!("{}T{}", pair[0], pair[1]).parse().ok());
     pair.or_else(|| words.iter().find_map(|word| word.parse().ok()))
 }
@@ -211,7 +217,8 @@ fn speakers(text: &str, style: Style, start: Timestamp, sink: &mut Sink<'_>) -> 
     let mut current: Option<(Role, String, Option<Timestamp>)> = None;
     let mut body = String::new();
     let mut clock = start;
-    let mut finish = |speaker: &mut Option<(Role, String, Option<Timestamp>)>, body: &mut String| {
+    let mut finish = |speaker: &mut Option<(Role, String, Option<Timestamp>)>,
+                      body: &mut String| {
         let text = std::mem::take(body);
         let Some((role, name, at)) = speaker.take() else {
             if !text.trim().is_empty() {
@@ -228,7 +235,8 @@ fn speakers(text: &str, style: Style, start: Timestamp, sink: &mut Sink<'_>) -> 
         };
         if !text.is_empty() {
             let mut said = NewMessage::new(role, text, clock);
-            said.author = ((role == Role::Tool && !name.is_empty()) || is_name(&name)).then_some(name);
+            said.author =
+                ((role == Role::Tool && !name.is_empty()) || is_name(&name)).then_some(name);
             entries.push(EntryKind::Message(said));
         }
     };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use treering_core::{
-    Entry, EntryKind, ExternalId, Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp, TitleSource,
-    ToolResult,
+    Entry, EntryKind, ExternalId, Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp,
+    TitleSource, ToolResult,
 };
 
 use super::text::{self, DecodedText};
@@ -81,8 +81,12 @@ fn give(
     source: &SourceFile,
     sink: &mut Sink<'_>,
 ) -> Result<(), ImportError> {
-    let mut reader =
-        OpenAiReader { ids: CallIds::default(), last_function: None, calls: 0, entries: Vec::new() };
+    let mut reader = OpenAiReader {
+        ids: CallIds::default(),
+        last_function: None,
+        calls: 0,
+        entries: Vec::new(),
+    };
     for raw in messages {
         reader.message(raw, source.modified, sink)?;
     }
@@ -91,7 +95,7 @@ fn give(
         found.about.naming = TitleSource::Source;
         found.about.title = title;
     }
-    sink.give_nameless(found)
+    sink.emit_unnamed(found)
 }
 
 struct OpenAiReader {
@@ -122,7 +126,10 @@ impl OpenAiReader {
         let role = role_of(role)?;
         let before = self.entries.len();
         let DecodedText { text, original } = message.content.map(content).unwrap_or_default();
-        let kept = message.refusal.or(message.reasoning_content).is_some_and(|extra| extra.get() != "null");
+        let kept = message
+            .refusal
+            .or(message.reasoning_content)
+            .is_some_and(|extra| extra.get() != "null");
         if !text.is_empty() || original.is_some() || kept {
             let mut said = NewMessage::new(role, text, at);
             said.author.clone_from(&message.name);
@@ -156,7 +163,9 @@ impl OpenAiReader {
         let id = id.map_or_else(|| format!("call-{}", self.calls), str::to_owned);
         let args = match function.arguments {
             // The API writes JSON inside a string; some programs write the JSON itself.
-            Some(raw) => text::string(raw).map_or_else(|| Json::from_raw(raw), |text| args_of(&text.text)),
+            Some(raw) => {
+                text::string(raw).map_or_else(|| Json::from_raw(raw), |text| args_of(&text.text))
+            }
             None => args_of("{}"),
         };
         let external_id = Some(self.ids.call(&id));
@@ -258,7 +267,9 @@ struct LineFields {
 pub(crate) fn entries_of(raw: &RawValue, at: Timestamp) -> Result<Vec<Entry>, ImportError> {
     let keys: BTreeMap<String, &RawValue> = text::parse(raw.get())?;
     let given = |value: &RawValue| !matches!(value.get(), "null" | "[]");
-    if let Some((key, _)) = keys.iter().find(|(key, value)| !FIELDS.contains(&key.as_str()) && given(value)) {
+    if let Some((key, _)) =
+        keys.iter().find(|(key, value)| !FIELDS.contains(&key.as_str()) && given(value))
+    {
         return Err(ImportError(format!(
             "unknown field `{key}`; a message with content has {}",
             FIELDS.join(", ")
@@ -267,16 +278,27 @@ pub(crate) fn entries_of(raw: &RawValue, at: Timestamp) -> Result<Vec<Entry>, Im
     let place: LineFields = text::parse(raw.get())?;
     let at = place.at.map_or(Ok(at), |at| at.parse())?;
     let thread: ThreadName = place.thread.map(ThreadName::new).transpose()?.unwrap_or_default();
-    let mut reader =
-        OpenAiReader { ids: CallIds::default(), last_function: None, calls: 0, entries: Vec::new() };
+    let mut reader = OpenAiReader {
+        ids: CallIds::default(),
+        last_function: None,
+        calls: 0,
+        entries: Vec::new(),
+    };
     let mut nowhere = |_: ImportedConversation| Ok(());
     reader.message(raw, at, &mut Sink::new(&mut nowhere))?;
     let message: OpenAiMessage<'_> = text::parse(raw.get())?;
     if reader.entries.is_empty() {
         let role = message.role.as_deref().filter(|_| keys.contains_key("content"));
-        let nothing =
-            || ImportError("there is nothing in it to store; give it text, content or tool_calls".into());
-        reader.push(EntryKind::Message(NewMessage::new(role_of(role.ok_or_else(nothing)?)?, "", at)));
+        let nothing = || {
+            ImportError(
+                "there is nothing in it to store; give it text, content or tool_calls".into(),
+            )
+        };
+        reader.push(EntryKind::Message(NewMessage::new(
+            role_of(role.ok_or_else(nothing)?)?,
+            "",
+            at,
+        )));
     }
     let said = reader.entries.iter_mut().find_map(|entry| match &mut entry.kind {
         EntryKind::Message(said) => Some(said),

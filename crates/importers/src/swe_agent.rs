@@ -64,7 +64,8 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
         entries: Vec::new(),
     };
     for entry in &run.history {
-        if entry.is_demo.unwrap_or(false) || entry.message_type.as_deref() == Some("demonstration") {
+        if entry.is_demo.unwrap_or(false) || entry.message_type.as_deref() == Some("demonstration")
+        {
             sink.skip("demonstrations of other runs");
             continue;
         }
@@ -78,7 +79,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
         // What the last action gave back is often only here.
         reader.observe(last.observation, last.execution_time);
     }
-    sink.give_nameless(ImportedConversation::unnamed(Format::SweAgent, reader.entries))
+    sink.emit_unnamed(ImportedConversation::unnamed(Format::SweAgent, reader.entries))
 }
 
 struct SweAgentReader {
@@ -110,7 +111,8 @@ impl SweAgentReader {
     fn answer(&mut self, entry: &HistoryItem<'_>) {
         let mut said = entry.content.map(content).unwrap_or_default();
         let acts = entry.action.is_some() || entry.tool_calls.is_some();
-        if let Some(thought) = entry.thought.as_ref().filter(|thought| acts && !thought.is_empty()) {
+        if let Some(thought) = entry.thought.as_ref().filter(|thought| acts && !thought.is_empty())
+        {
             // The content is the thought with the action written out; the action is a tool call.
             if *thought != said.text {
                 said.original = said.original.or_else(|| Some(Json::string(&said.text)));
@@ -121,7 +123,9 @@ impl SweAgentReader {
         let calls = entry.tool_calls.as_deref().unwrap_or_default();
         for call in calls {
             let args = match call.function.arguments {
-                Some(raw) => text::string(raw).map_or_else(|| Json::from_raw(raw), |t| args_of(&t.text)),
+                Some(raw) => {
+                    text::string(raw).map_or_else(|| Json::from_raw(raw), |t| args_of(&t.text))
+                }
                 None => args_of("{}"),
             };
             self.call(&call.function.name, args, call.id.clone());
@@ -152,13 +156,15 @@ impl SweAgentReader {
         let id = id.unwrap_or_else(|| format!("step-{}", self.calls));
         let external_id = Some(self.ids.call(&id));
         self.open = Some(id);
-        let call = NewToolCall { name: name.to_owned(), args, outcome: None, at: self.at, external_id };
+        let call =
+            NewToolCall { name: name.to_owned(), args, outcome: None, at: self.at, external_id };
         self.entries.push(EntryKind::ToolCall(call).into());
     }
 
     fn observe(&mut self, observation: Option<&RawValue>, seconds: Option<f64>) {
         let (Some(id), Some(raw)) = (self.open.take(), observation) else { return };
-        let duration_ms = seconds.filter(|s| s.is_finite() && *s >= 0.0).map(|s| (s * 1000.0) as u64);
+        let duration_ms =
+            seconds.filter(|s| s.is_finite() && *s >= 0.0).map(|s| (s * 1000.0) as u64);
         let outcome = ToolResult { result: Json::from_raw(raw), success: None, duration_ms };
         let kind = EntryKind::ToolResult { call: self.ids.result(&id), outcome, at: self.at };
         self.entries.push(kind.into());

@@ -48,7 +48,9 @@ pub(super) fn records<'a, T: Deserialize<'a>>(
     for (place, (number, line)) in lines.iter().enumerate() {
         match parse(line) {
             Ok(value) => records.push(NumberedRecord { number: *number, line, value }),
-            Err(_) if place > 0 && place + 1 == lines.len() => sink.skip("last line, still being written"),
+            Err(_) if place > 0 && place + 1 == lines.len() => {
+                sink.skip("last line, still being written")
+            }
             Err(error) => return Err(ImportError(format!("line {number}: {error}"))),
         }
     }

@@ -28,7 +28,11 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
 fn give(conversation: Option<PendingConversation>, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     let Some((about, entries)) = conversation else { return Ok(()) };
     if about.id.is_some() {
-        return sink.give_any(ImportedConversation { about, identity: Identity::ByPosition, entries });
+        return sink.emit_even_if_empty(ImportedConversation {
+            about,
+            identity: Identity::ByPosition,
+            entries,
+        });
     }
     if about.external_id.is_some() {
         return sink.emit(ImportedConversation { about, identity: Identity::ByPosition, entries });
@@ -38,5 +42,5 @@ fn give(conversation: Option<PendingConversation>, sink: &mut Sink<'_>) -> Resul
         let external_id = found.about.external_id.take();
         found.about = NewConversation { external_id, ..about };
     }
-    sink.give_nameless(found)
+    sink.emit_unnamed(found)
 }

@@ -5,7 +5,7 @@ use treering_core::chat::{ChatRequest, FinishReason, Usage};
 
 use crate::dialect::{ApiRequest, ChatDelta, ChatDialect, Dialect, Header, apart, count, short};
 use crate::http::Credential;
-use crate::model::{Fields, Optional};
+use crate::model::{Fields, OptionalField};
 
 /// The version of the interface that this was written for.
 const VERSION: &str = "2023-06-01";
@@ -24,34 +24,41 @@ impl Dialect for Anthropic {
 }
 
 impl ChatDialect for Anthropic {
-    const OPTIONAL: &'static [Optional] = &[
+    const OPTIONAL: &'static [OptionalField] = &[
         ("temperature", &["temperature"]),
         // Models from before that field are made to fill in a form instead.
         ("output_config", &["output_config", "output format", "structured output"]),
         ("tool_choice", &["tool_choice"]),
     ];
 
-    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> ApiRequest {
+    fn post(
+        &self,
+        model: &str,
+        request: &ChatRequest,
+        streams: bool,
+        fields: &Fields,
+    ) -> ApiRequest {
         let (system, messages) = apart(request);
         let messages = messages.map(|(is_model, text)| {
             let role = if is_model { "assistant" } else { "user" };
             json!({"role": role, "content": text})
         });
         let most = request.max_tokens.unwrap_or(USUAL_ANSWER);
-        let mut body = json!({"model": model, "max_tokens": most, "messages": messages.collect::<Value>()});
+        let mut body =
+            json!({"model": model, "max_tokens": most, "messages": messages.collect::<Value>()});
         if let Some(system) = system {
             body["system"] = system.into();
         }
-        if let Some(temperature) = request.temperature.filter(|_| fields.has("temperature")) {
+        if let Some(temperature) = request.temperature.filter(|_| fields.accepts("temperature")) {
             body["temperature"] = short(temperature.min(1.0));
         }
         if let Some(schema) = &request.schema {
             let json = schema.json.to_value();
-            if fields.has("output_config") {
+            if fields.accepts("output_config") {
                 body["output_config"] = json!({"format": {"type": "json_schema", "schema": json}});
             } else {
                 body["tools"] = json!([{"name": schema.name, "input_schema": json}]);
-                if fields.has("tool_choice") {
+                if fields.accepts("tool_choice") {
                     body["tool_choice"] = json!({"type": "tool", "name": schema.name});
                 }
             }
@@ -62,15 +69,20 @@ impl ChatDialect for Anthropic {
         ApiRequest { path: "/v1/messages".into(), body }
     }
 
-    fn whole(&self, body: &Value) -> ChatDelta {
+    fn parse_response(&self, body: &Value) -> ChatDelta {
         let blocks = body["content"].as_array().map(Vec::as_slice).unwrap_or_default();
         let form = blocks.iter().find(|block| block["type"] == "tool_use");
         let said = blocks.iter().filter_map(|block| block["text"].as_str());
         let text = form.map_or_else(|| said.collect(), |block| block["input"].to_string());
-        ChatDelta { text, end: end(&body["stop_reason"]), usage: usage(&body["usage"]), is_last: true }
+        ChatDelta {
+            text,
+            end: end(&body["stop_reason"]),
+            usage: usage(&body["usage"]),
+            is_last: true,
+        }
     }
 
-    fn piece(&self, event: &Value) -> ChatDelta {
+    fn parse_chunk(&self, event: &Value) -> ChatDelta {
         let delta = &event["delta"];
         match event["type"].as_str() {
             Some("message_start") => {
@@ -101,5 +113,8 @@ fn end(reason: &Value) -> Option<FinishReason> {
 /// What was read and written; the parts that a cache knew count as read.
 fn usage(usage: &Value) -> Usage {
     let read = ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
-    Usage::for_call(read.iter().map(|name| count(&usage[*name])).sum(), count(&usage["output_tokens"]))
+    Usage::for_call(
+        read.iter().map(|name| count(&usage[*name])).sum(),
+        count(&usage["output_tokens"]),
+    )
 }

@@ -37,11 +37,12 @@ impl<D: ChatDialect> RemoteChat<D> {
     ) -> Result<ChatReply, ProviderError> {
         let usage = usage_of(request, &said);
         let end = said.end.unwrap_or_default();
-        if said.text.is_empty() && !matches!(end, FinishReason::Declined | FinishReason::Truncated) {
+        if said.text.is_empty() && !matches!(end, FinishReason::Declined | FinishReason::Truncated)
+        {
             let call = FailedCall { is_charged: true, usage, redacted };
             return Err(self.model.client.unusable("an answer without text").with_call(call));
         }
-        Ok(ChatReply { text: said.text, end, usage, redacted })
+        Ok(ChatReply { text: said.text, finish_reason: end, usage, redacted })
     }
 }
 
@@ -71,19 +72,23 @@ impl<D: ChatDialect> ChatModel for RemoteChat<D> {
     }
 
     fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ProviderError> {
-        let answer = self.model.ask(D::OPTIONAL, |fields| self.call(request, false, fields));
+        let answer = self.model.send(D::OPTIONAL, |fields| self.call(request, false, fields));
         let answer = answer.map_err(|error| charged(request, &ChatDelta::default(), error))?;
-        self.reply(request, self.dialect.whole(&answer.body), answer.redacted)
+        self.reply(request, self.dialect.parse_response(&answer.body), answer.redacted)
     }
 
-    fn stream(&self, request: &ChatRequest, hear: &mut dyn FnMut(&str)) -> Result<ChatReply, ProviderError> {
+    fn stream(
+        &self,
+        request: &ChatRequest,
+        hear: &mut dyn FnMut(&str),
+    ) -> Result<ChatReply, ProviderError> {
         let mut said = ChatDelta::default();
         let mut take = |line: &str| {
             let Some(data) = stream::data(line, D::EVENTS) else { return Ok(false) };
             if data == stream::DONE {
                 return Ok(true);
             }
-            let piece = self.dialect.piece(&stream::json(data)?);
+            let piece = self.dialect.parse_chunk(&stream::json(data)?);
             if !piece.text.is_empty() {
                 said.text.push_str(&piece.text);
                 hear(&piece.text);
@@ -95,7 +100,7 @@ impl<D: ChatDialect> ChatModel for RemoteChat<D> {
             Ok(piece.is_last)
         };
         let call = |fields: &Fields| self.call(request, true, fields);
-        match self.model.ask_lines(D::OPTIONAL, call, &mut take) {
+        match self.model.send_streaming(D::OPTIONAL, call, &mut take) {
             Ok(redacted) => self.reply(request, said, redacted),
             Err(error) => Err(charged(request, &said, error)),
         }

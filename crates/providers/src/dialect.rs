@@ -6,7 +6,7 @@ use treering_core::Role;
 use treering_core::chat::{ChatRequest, FinishReason, Usage};
 
 use crate::http::Credential;
-use crate::model::{Fields, Optional};
+use crate::model::{Fields, OptionalField};
 
 /// A header and its value.
 pub(crate) type Header = (&'static str, String);
@@ -26,18 +26,24 @@ pub(crate) trait Dialect: Send + Sync + 'static {
 /// A wire that chat models are reached by.
 pub(crate) trait ChatDialect: Dialect {
     /// The fields that a server may refuse.
-    const OPTIONAL: &'static [Optional];
+    const OPTIONAL: &'static [OptionalField];
     /// Whether a stream comes as server-sent events; otherwise each line is a piece.
     const EVENTS: bool = true;
 
     /// The call for a request.
-    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> ApiRequest;
+    fn post(
+        &self,
+        model: &str,
+        request: &ChatRequest,
+        streams: bool,
+        fields: &Fields,
+    ) -> ApiRequest;
 
     /// What a whole answer says.
-    fn whole(&self, body: &Value) -> ChatDelta;
+    fn parse_response(&self, body: &Value) -> ChatDelta;
 
     /// What a piece of a stream adds.
-    fn piece(&self, piece: &Value) -> ChatDelta;
+    fn parse_chunk(&self, piece: &Value) -> ChatDelta;
 }
 
 /// What an answer, or a piece of one, says.
@@ -55,12 +61,13 @@ pub(crate) struct ChatDelta {
 /// A wire that embedding models are reached by.
 pub(crate) trait EmbeddingDialect: Dialect {
     /// The fields that a server may refuse.
-    const OPTIONAL: &'static [Optional] = &[];
+    const OPTIONAL: &'static [OptionalField] = &[];
     /// The most texts of a call.
     const MOST: usize;
 
     /// The call for texts, their vectors shortened to so many numbers where that is asked for.
-    fn post(&self, model: &str, texts: &[&str], dims: Option<usize>, fields: &Fields) -> ApiRequest;
+    fn post(&self, model: &str, texts: &[&str], dims: Option<usize>, fields: &Fields)
+    -> ApiRequest;
 
     /// The vectors of an answer in the order of the texts, and the tokens it took where it says so.
     fn vectors(&self, body: &Value) -> Option<(Vec<Vec<f32>>, u64)>;
@@ -112,6 +119,7 @@ pub(crate) fn rows(list: &Value, vector: impl Fn(&Value) -> &Value) -> Option<Ve
 /// The numbers of an array; empty where it is none.
 pub(crate) fn numbers(value: &Value) -> Vec<f32> {
     let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
-    let numbers: Option<Vec<f32>> = items.iter().map(|item| item.as_f64().map(|x| x as f32)).collect();
+    let numbers: Option<Vec<f32>> =
+        items.iter().map(|item| item.as_f64().map(|x| x as f32)).collect();
     numbers.unwrap_or_default()
 }

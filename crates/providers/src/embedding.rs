@@ -46,16 +46,21 @@ impl<D: EmbeddingDialect> RemoteEmbedder<D> {
     }
 
     fn call(&self, texts: &[&str], fields: &Fields) -> HttpCall {
-        let ApiRequest { path, body } = self.dialect.post(&self.model.id, texts, self.asked, fields);
+        let ApiRequest { path, body } =
+            self.dialect.post(&self.model.id, texts, self.asked, fields);
         let headers = self.dialect.headers(self.model.client.endpoint().key.as_ref());
         HttpCall { path, headers, body }
     }
 
     /// The vectors of texts that fit into one call, which is asked for and accounted.
-    fn embed_some(&self, texts: &[&str], meter: &dyn Meter) -> Result<Vec<Vec<f32>>, ProviderError> {
+    fn embed_some(
+        &self,
+        texts: &[&str],
+        meter: &dyn Meter,
+    ) -> Result<Vec<Vec<f32>>, ProviderError> {
         let most = texts.iter().map(|text| token_upper_bound(text) + 16).sum();
         let booking = meter.reserve_usage(&self.name, Usage::for_call(most, 0))?;
-        let answer = self.model.ask(D::OPTIONAL, |fields| self.call(texts, fields));
+        let answer = self.model.send(D::OPTIONAL, |fields| self.call(texts, fields));
         let answer = answer.inspect_err(|error| {
             let mut call = error.call.as_deref().cloned().unwrap_or_default();
             if call.is_charged {
@@ -74,11 +79,19 @@ impl<D: EmbeddingDialect> RemoteEmbedder<D> {
     }
 
     /// Vectors of length one, if there is a usable one for each text.
-    fn check(&self, texts: &[&str], vectors: Option<Vec<Vec<f32>>>) -> Result<Vec<Vec<f32>>, ProviderError> {
+    fn check(
+        &self,
+        texts: &[&str],
+        vectors: Option<Vec<Vec<f32>>>,
+    ) -> Result<Vec<Vec<f32>>, ProviderError> {
         let client = &self.model.client;
         let mut vectors = vectors.ok_or_else(|| client.unusable("an answer without vectors"))?;
         if vectors.len() != texts.len() {
-            return Err(client.unusable(&format!("{} vectors for {} texts", vectors.len(), texts.len())));
+            return Err(client.unusable(&format!(
+                "{} vectors for {} texts",
+                vectors.len(),
+                texts.len()
+            )));
         }
         for vector in &mut vectors {
             let dims = *self.dims.get_or_init(|| vector.len());
@@ -129,7 +142,11 @@ impl<D: EmbeddingDialect> Embedder for RemoteEmbedder<D> {
         self.embed_metered(texts, &Unmetered)
     }
 
-    fn embed_metered(&self, texts: &[&str], meter: &dyn Meter) -> Result<Vec<Vec<f32>>, ProviderError> {
+    fn embed_metered(
+        &self,
+        texts: &[&str],
+        meter: &dyn Meter,
+    ) -> Result<Vec<Vec<f32>>, ProviderError> {
         let says_something = |text: &&str| text.chars().any(|c| !c.is_whitespace());
         let asked: Vec<&str> = texts.iter().copied().filter(says_something).collect();
         let mut vectors = Vec::with_capacity(asked.len());

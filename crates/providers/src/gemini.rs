@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 use treering_core::chat::{ChatRequest, FinishReason, Usage};
 
 use crate::dialect::{
-    ApiRequest, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, apart, count, rows, short,
+    ApiRequest, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, apart, count, rows,
+    short,
 };
 use crate::http::Credential;
-use crate::model::{Fields, Optional};
+use crate::model::{Fields, OptionalField};
 
 /// How many numbers the vectors have, where nobody asks for fewer.
 pub(crate) const DIMS: usize = 3072;
@@ -22,12 +23,21 @@ impl Dialect for Gemini {
 }
 
 impl ChatDialect for Gemini {
-    const OPTIONAL: &'static [Optional] = &[
-        ("responseSchema", &["response_schema", "responseschema", "json mode", "response_mime_type"]),
+    const OPTIONAL: &'static [OptionalField] = &[
+        (
+            "responseSchema",
+            &["response_schema", "responseschema", "json mode", "response_mime_type"],
+        ),
         ("temperature", &["temperature"]),
     ];
 
-    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> ApiRequest {
+    fn post(
+        &self,
+        model: &str,
+        request: &ChatRequest,
+        streams: bool,
+        fields: &Fields,
+    ) -> ApiRequest {
         let part = |text: &str| json!([{"text": text}]);
         let (system, messages) = apart(request);
         let contents = messages.map(|(is_model, text)| {
@@ -38,10 +48,10 @@ impl ChatDialect for Gemini {
         if let Some(most) = request.max_tokens {
             config["maxOutputTokens"] = most.into();
         }
-        if let Some(temperature) = request.temperature.filter(|_| fields.has("temperature")) {
+        if let Some(temperature) = request.temperature.filter(|_| fields.accepts("temperature")) {
             config["temperature"] = short(temperature);
         }
-        if let Some(schema) = request.schema.as_ref().filter(|_| fields.has("responseSchema")) {
+        if let Some(schema) = request.schema.as_ref().filter(|_| fields.accepts("responseSchema")) {
             let mut schema = schema.json.to_value();
             without(&mut schema, "additionalProperties");
             config["responseMimeType"] = "application/json".into();
@@ -55,12 +65,12 @@ impl ChatDialect for Gemini {
         ApiRequest { path: format!("/models/{model}:{method}"), body }
     }
 
-    fn whole(&self, body: &Value) -> ChatDelta {
-        self.piece(body)
+    fn parse_response(&self, body: &Value) -> ChatDelta {
+        self.parse_chunk(body)
     }
 
     /// The last piece says why it is the last.
-    fn piece(&self, piece: &Value) -> ChatDelta {
+    fn parse_chunk(&self, piece: &Value) -> ChatDelta {
         let end = end(piece);
         ChatDelta { text: text(piece), end, usage: usage(piece), is_last: end.is_some() }
     }
@@ -76,7 +86,8 @@ fn without(schema: &mut Value, field: &str) {
 
 /// The text of an answer or a piece of one, without what the model thought to itself.
 fn text(body: &Value) -> String {
-    let parts = body["candidates"][0]["content"]["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let parts =
+        body["candidates"][0]["content"]["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
     let spoken = parts.iter().filter(|part| part["thought"] != true);
     spoken.filter_map(|part| part["text"].as_str()).collect()
 }

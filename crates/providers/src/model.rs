@@ -8,7 +8,7 @@ use treering_core::{ProviderError, RetryAdvice};
 use crate::http::{CallError, Client, HttpAnswer, HttpCall};
 
 /// A field that a server may refuse, and the words by which it does.
-pub(crate) type Optional = (&'static str, &'static [&'static str]);
+pub(crate) type OptionalField = (&'static str, &'static [&'static str]);
 
 /// A model behind a client.
 pub(crate) struct RemoteModel {
@@ -24,7 +24,7 @@ pub(crate) struct Fields(Vec<&'static str>);
 
 impl Fields {
     /// Whether a field is to be sent.
-    pub(crate) fn has(&self, field: &str) -> bool {
+    pub(crate) fn accepts(&self, field: &str) -> bool {
         !self.0.contains(&field)
     }
 }
@@ -36,18 +36,18 @@ impl RemoteModel {
     }
 
     /// Asks; where the server refuses a field that can be done without, asks again without it.
-    pub(crate) fn ask(
+    pub(crate) fn send(
         &self,
-        optional: &[Optional],
+        optional: &[OptionalField],
         call: impl Fn(&Fields) -> HttpCall,
     ) -> Result<HttpAnswer, ProviderError> {
         self.with_fewer_fields(optional, |fields| self.client.post(call(fields)))
     }
 
     /// The same, line by line.
-    pub(crate) fn ask_lines(
+    pub(crate) fn send_streaming(
         &self,
-        optional: &[Optional],
+        optional: &[OptionalField],
         call: impl Fn(&Fields) -> HttpCall,
         hear: &mut dyn FnMut(&str) -> Result<bool, ProviderError>,
     ) -> Result<Redactions, ProviderError> {
@@ -56,28 +56,40 @@ impl RemoteModel {
 
     fn with_fewer_fields<T>(
         &self,
-        optional: &[Optional],
+        optional: &[OptionalField],
         mut ask: impl FnMut(&Fields) -> Result<T, CallError>,
     ) -> Result<T, ProviderError> {
         loop {
-            let fields = Fields(self.left_out.lock().unwrap_or_else(PoisonError::into_inner).clone());
+            let fields =
+                Fields(self.left_out.lock().unwrap_or_else(PoisonError::into_inner).clone());
             let refused = match ask(&fields) {
                 Ok(answer) => return Ok(answer),
                 Err(refused) => refused,
             };
-            let Some(field) = refused_field(&refused, optional, &fields) else { return Err(refused.into()) };
+            let Some(field) = refused_field(&refused, optional, &fields) else {
+                return Err(refused.into());
+            };
             self.left_out.lock().unwrap_or_else(PoisonError::into_inner).push(field);
         }
     }
 }
 
 /// The field that a refusal is about.
-fn refused_field(refused: &CallError, optional: &[Optional], fields: &Fields) -> Option<&'static str> {
+fn refused_field(
+    refused: &CallError,
+    optional: &[OptionalField],
+    fields: &Fields,
+) -> Option<&'static str> {
     let is_about_the_request = matches!(refused.status, Some(400 | 404 | 422 | 501));
-    if !is_about_the_request || refused.error.advice == RetryAdvice::Retry && refused.status != Some(501) {
+    if !is_about_the_request
+        || refused.error.advice == RetryAdvice::Retry && refused.status != Some(501)
+    {
         return None;
     }
     let reason = refused.error.reason.to_lowercase();
     let is_named = |words: &[&str]| words.iter().any(|word| reason.contains(word));
-    optional.iter().find(|(field, words)| fields.has(field) && is_named(words)).map(|(field, _)| *field)
+    optional
+        .iter()
+        .find(|(field, words)| fields.accepts(field) && is_named(words))
+        .map(|(field, _)| *field)
 }

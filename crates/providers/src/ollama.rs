@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 use treering_core::chat::{ChatRequest, FinishReason, Usage};
 
 use crate::dialect::{
-    ApiRequest, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, bearer, count, messages, rows,
-    short,
+    ApiRequest, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, bearer, count, messages,
+    rows, short,
 };
 use crate::http::Credential;
-use crate::model::{Fields, Optional};
+use crate::model::{Fields, OptionalField};
 
 /// The room that is asked for grows in steps of so many tokens: a model is loaded anew for each size.
 const ROOM_STEP: u64 = 4096;
@@ -26,11 +26,18 @@ impl Dialect for Ollama {
 }
 
 impl ChatDialect for Ollama {
-    const OPTIONAL: &'static [Optional] = &[("format", &["format", "grammar", "schema"])];
+    const OPTIONAL: &'static [OptionalField] = &[("format", &["format", "grammar", "schema"])];
     const EVENTS: bool = false;
 
-    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> ApiRequest {
-        let tokens = request.estimated_tokens() + u64::from(request.max_tokens.unwrap_or(USUAL_ANSWER));
+    fn post(
+        &self,
+        model: &str,
+        request: &ChatRequest,
+        streams: bool,
+        fields: &Fields,
+    ) -> ApiRequest {
+        let tokens =
+            request.estimated_tokens() + u64::from(request.max_tokens.unwrap_or(USUAL_ANSWER));
         // What does not fit into the room is dropped without a word, so it is made large enough.
         let room = (tokens * 5 / 4).div_ceil(ROOM_STEP) * ROOM_STEP;
         let mut options = json!({"num_ctx": room});
@@ -43,20 +50,23 @@ impl ChatDialect for Ollama {
         let mut body = json!({
             "model": model, "messages": messages(request), "stream": streams, "options": options
         });
-        if let Some(schema) = request.schema.as_ref().filter(|_| fields.has("format")) {
+        if let Some(schema) = request.schema.as_ref().filter(|_| fields.accepts("format")) {
             body["format"] = schema.json.to_value();
         }
         ApiRequest { path: "/api/chat".into(), body }
     }
 
-    fn whole(&self, body: &Value) -> ChatDelta {
-        self.piece(body)
+    fn parse_response(&self, body: &Value) -> ChatDelta {
+        self.parse_chunk(body)
     }
 
-    fn piece(&self, piece: &Value) -> ChatDelta {
+    fn parse_chunk(&self, piece: &Value) -> ChatDelta {
         let is_last = piece["done"] == true;
-        let end =
-            if piece["done_reason"] == "length" { FinishReason::Truncated } else { FinishReason::Complete };
+        let end = if piece["done_reason"] == "length" {
+            FinishReason::Truncated
+        } else {
+            FinishReason::Complete
+        };
         ChatDelta {
             text: piece["message"]["content"].as_str().unwrap_or_default().to_owned(),
             end: is_last.then_some(end),

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 use treering_core::chat::{ChatRequest, FinishReason, Usage};
 
 use crate::dialect::{
-    ApiRequest, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, bearer, count, messages, numbers,
-    short,
+    ApiRequest, ChatDelta, ChatDialect, Dialect, EmbeddingDialect, Header, bearer, count, messages,
+    numbers, short,
 };
 use crate::http::Credential;
-use crate::model::{Fields, Optional};
+use crate::model::{Fields, OptionalField};
 
 /// What it knows the bound of an answer by: its first name, and the one to try when that is refused. OpenAI itself
 /// has given up `max_tokens`, which others know alone.
@@ -31,7 +31,7 @@ impl Dialect for OpenAi {
 }
 
 impl ChatDialect for OpenAi {
-    const OPTIONAL: &'static [Optional] = &[
+    const OPTIONAL: &'static [OptionalField] = &[
         ("max_tokens", &["max_tokens"]),
         ("max_completion_tokens", &["max_completion_tokens"]),
         ("temperature", &["temperature"]),
@@ -39,34 +39,42 @@ impl ChatDialect for OpenAi {
         ("stream_options", &["stream_options"]),
     ];
 
-    fn post(&self, model: &str, request: &ChatRequest, streams: bool, fields: &Fields) -> ApiRequest {
+    fn post(
+        &self,
+        model: &str,
+        request: &ChatRequest,
+        streams: bool,
+        fields: &Fields,
+    ) -> ApiRequest {
         let mut body = json!({"model": model, "messages": messages(request)});
-        let bound = self.bound.into_iter().find(|name| fields.has(name));
+        let bound = self.bound.into_iter().find(|name| fields.accepts(name));
         if let Some((name, most)) = bound.zip(request.max_tokens) {
             body[name] = most.into();
         }
-        if let Some(temperature) = request.temperature.filter(|_| fields.has("temperature")) {
+        if let Some(temperature) = request.temperature.filter(|_| fields.accepts("temperature")) {
             body["temperature"] = short(temperature);
         }
-        if let Some(schema) = request.schema.as_ref().filter(|_| fields.has("response_format")) {
-            let schema = json!({"name": schema.name, "strict": true, "schema": schema.json.to_value()});
+        if let Some(schema) = request.schema.as_ref().filter(|_| fields.accepts("response_format"))
+        {
+            let schema =
+                json!({"name": schema.name, "strict": true, "schema": schema.json.to_value()});
             body["response_format"] = json!({"type": "json_schema", "json_schema": schema});
         }
         if streams {
             body["stream"] = true.into();
-            if fields.has("stream_options") {
+            if fields.accepts("stream_options") {
                 body["stream_options"] = json!({"include_usage": true});
             }
         }
         ApiRequest { path: "/chat/completions".into(), body }
     }
 
-    fn whole(&self, body: &Value) -> ChatDelta {
+    fn parse_response(&self, body: &Value) -> ChatDelta {
         said(body, "message")
     }
 
     /// The last one is a word of its own.
-    fn piece(&self, piece: &Value) -> ChatDelta {
+    fn parse_chunk(&self, piece: &Value) -> ChatDelta {
         said(piece, "delta")
     }
 }
@@ -95,12 +103,18 @@ fn usage(body: &Value) -> Usage {
 }
 
 impl EmbeddingDialect for OpenAi {
-    const OPTIONAL: &'static [Optional] = &[("dimensions", &["dimensions"])];
+    const OPTIONAL: &'static [OptionalField] = &[("dimensions", &["dimensions"])];
     const MOST: usize = 64;
 
-    fn post(&self, model: &str, texts: &[&str], dims: Option<usize>, fields: &Fields) -> ApiRequest {
+    fn post(
+        &self,
+        model: &str,
+        texts: &[&str],
+        dims: Option<usize>,
+        fields: &Fields,
+    ) -> ApiRequest {
         let mut body = json!({"model": model, "input": texts, "encoding_format": "float"});
-        if let Some(dims) = dims.filter(|_| fields.has("dimensions")) {
+        if let Some(dims) = dims.filter(|_| fields.accepts("dimensions")) {
             body["dimensions"] = dims.into();
         }
         ApiRequest { path: "/embeddings".into(), body }

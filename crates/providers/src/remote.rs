@@ -28,7 +28,7 @@ pub enum ApiProtocol {
 }
 
 /// Embedding models whose vectors have a length that everybody knows.
-const USUAL_DIMS: [(&str, usize); 9] = [
+const KNOWN_DIMS: [(&str, usize); 9] = [
     ("text-embedding-3-small", 1536),
     ("text-embedding-3-large", 3072),
     ("text-embedding-ada-002", 1536),
@@ -60,14 +60,18 @@ pub fn embedder(
     dims: Option<usize>,
 ) -> Result<Arc<dyn Embedder>, ProviderError> {
     let plain = model.split(':').next().unwrap_or(model);
-    let usual = USUAL_DIMS.iter().find(|(name, _)| *name == plain).map(|(_, dims)| *dims);
+    let usual = KNOWN_DIMS.iter().find(|(name, _)| *name == plain).map(|(_, dims)| *dims);
     Ok(match wire {
-        ApiProtocol::OpenAi => Arc::new(RemoteEmbedder::new(client, model, OpenAi::ITSELF, dims, usual)),
+        ApiProtocol::OpenAi => {
+            Arc::new(RemoteEmbedder::new(client, model, OpenAi::ITSELF, dims, usual))
+        }
         ApiProtocol::Compatible => {
             Arc::new(RemoteEmbedder::new(client, model, OpenAi::COMPATIBLE, dims, usual))
         }
         ApiProtocol::Gemini => Arc::new(RemoteEmbedder::new(client, model, Gemini, dims, usual)),
         ApiProtocol::Ollama => Arc::new(RemoteEmbedder::new(client, model, Ollama, dims, usual)),
-        ApiProtocol::Anthropic => return Err(ProviderError::permanent("Anthropic has no embedding models")),
+        ApiProtocol::Anthropic => {
+            return Err(ProviderError::permanent("Anthropic has no embedding models"));
+        }
     })
 }

@@ -15,13 +15,17 @@ pub(crate) fn data(line: &str, is_event: bool) -> Option<&str> {
 
 /// The JSON of a piece of a stream. One that is broken, or is an error itself, ends the stream.
 pub(crate) fn json(data: &str) -> Result<Value, ProviderError> {
-    let piece: Value = serde_json::from_str(data)
-        .map_err(|error| ProviderError::transient(format!("a broken piece of a stream: {error}")))?;
+    let piece: Value = serde_json::from_str(data).map_err(|error| {
+        ProviderError::transient(format!("a broken piece of a stream: {error}"))
+    })?;
     match piece.get("error") {
         None | Some(Value::Null) => Ok(piece),
         Some(error) => {
             let words = error["message"].as_str().map_or_else(|| error.to_string(), str::to_owned);
-            Err(ProviderError::transient(format!("an error in the stream: {}", preview(&words, 300))))
+            Err(ProviderError::transient(format!(
+                "an error in the stream: {}",
+                preview(&words, 300)
+            )))
         }
     }
 }
@@ -43,7 +47,8 @@ mod tests {
     #[test]
     fn errors_end_a_stream() {
         assert!(json("{\"a\":").unwrap_err().reason.contains("broken"));
-        let error = json(r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#);
+        let error =
+            json(r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#);
         assert!(error.unwrap_err().reason.contains("Overloaded"));
         assert!(json(r#"{"error":null,"choices":[]}"#).is_ok());
     }

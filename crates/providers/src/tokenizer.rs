@@ -41,8 +41,8 @@ impl Tokenizer for Bpe {
             true => tokenizer.bpe.count(text.as_bytes()),
             false => tokenizer.count(text),
         };
-        let count =
-            WORDS.with_borrow_mut(|words| words[usize::from(*self == Self::Cl100k)].count(text, slow));
+        let count = WORDS
+            .with_borrow_mut(|words| words[usize::from(*self == Self::Cl100k)].count(text, slow));
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 

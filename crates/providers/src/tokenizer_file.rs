@@ -22,7 +22,8 @@ impl FileTokenizer {
             ))
         };
         let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
-        let mut vocabulary = Vocabulary::from_bytes(bytes).map_err(|error| unreadable(error.to_string()))?;
+        let mut vocabulary =
+            Vocabulary::from_bytes(bytes).map_err(|error| unreadable(error.to_string()))?;
         // Some are published with the length that they were trained on: what is longer counts as well.
         vocabulary.with_truncation(None).map_err(|error| unreadable(error.to_string()))?;
         vocabulary.with_padding(None);
@@ -45,7 +46,8 @@ impl Tokenizer for FileTokenizer {
     /// How many tokens the text has; a text that the vocabulary has no tokens for counts its bytes,
     /// which are never fewer.
     fn count(&self, text: &str) -> u32 {
-        let tokens = self.vocabulary.encode_fast(text, false).map_or(text.len(), |encoded| encoded.len());
+        let tokens =
+            self.vocabulary.encode_fast(text, false).map_or(text.len(), |encoded| encoded.len());
         u32::try_from(tokens).unwrap_or(u32::MAX)
     }
 
@@ -67,21 +69,31 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiny").join("tokenizer.json");
         std::fs::create_dir(path.parent().unwrap()).unwrap();
-        let mut trained =
-            TokenizerBuilder::<BPE, tokenizers::NormalizerWrapper, ByteLevel, ByteLevel, ByteLevel>::new()
-                .with_model(BPE::default())
-                .with_pre_tokenizer(Some(ByteLevel::default()))
-                .with_decoder(Some(ByteLevel::default()))
-                .build()
-                .unwrap();
+        let mut trained = TokenizerBuilder::<
+            BPE,
+            tokenizers::NormalizerWrapper,
+            ByteLevel,
+            ByteLevel,
+            ByteLevel,
+        >::new()
+        .with_model(BPE::default())
+        .with_pre_tokenizer(Some(ByteLevel::default()))
+        .with_decoder(Some(ByteLevel::default()))
+        .build()
+        .unwrap();
         let mut trainer = BpeTrainerBuilder::new()
             .show_progress(false)
             .vocab_size(300)
             .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
             .build();
-        trained.train(&mut trainer, ["the tide is high, the tide is low"].repeat(20).into_iter()).unwrap();
         trained
-            .with_truncation(Some(TruncationParams { max_length: 4, ..TruncationParams::default() }))
+            .train(&mut trainer, ["the tide is high, the tide is low"].repeat(20).into_iter())
+            .unwrap();
+        trained
+            .with_truncation(Some(TruncationParams {
+                max_length: 4,
+                ..TruncationParams::default()
+            }))
             .unwrap();
         trained.save(&path, false).unwrap();
 

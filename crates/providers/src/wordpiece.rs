@@ -8,10 +8,10 @@ use unicode_normalization::char::decompose_canonical;
 use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
 
 /// Words with more characters are not known.
-const LONGEST_WORD: usize = 100;
+const MAX_WORD_CHARS: usize = 100;
 
 /// The pieces that a model knows.
-pub(crate) trait Pieces {
+pub(crate) trait PieceLookup {
     /// The number of the piece with this text, whose hash is given for those who look up by it.
     fn find(&self, hash: PieceHash, text: &[u8]) -> Option<u16>;
 }
@@ -26,7 +26,7 @@ pub(crate) struct WordPiece<'a, P> {
 
 const CONTINUED: &[u8] = b"##";
 
-impl<'a, P: Pieces> WordPiece<'a, P> {
+impl<'a, P: PieceLookup> WordPiece<'a, P> {
     /// A cutter into pieces that are known.
     pub(crate) fn new(known: &'a P) -> Self {
         Self { known, word: CONTINUED.to_vec(), pieces: Vec::new() }
@@ -86,7 +86,7 @@ impl<'a, P: Pieces> WordPiece<'a, P> {
         self.pieces.clear();
         let word = &mut self.word;
         let characters = word.iter().filter(|byte| (**byte as i8) >= -64).count();
-        if characters > LONGEST_WORD + CONTINUED.len() {
+        if characters > MAX_WORD_CHARS + CONTINUED.len() {
             return false;
         }
         let mut start = CONTINUED.len();
@@ -101,7 +101,8 @@ impl<'a, P: Pieces> WordPiece<'a, P> {
             };
             let mut hash = if is_first { FIRST } else { LATER };
             let whole = word[start..].iter().fold(hash, |hash, byte| hash.with(*byte));
-            let mut longest = self.known.find(whole, &word[text..]).map(|piece| (piece, word.len()));
+            let mut longest =
+                self.known.find(whole, &word[text..]).map(|piece| (piece, word.len()));
             if longest.is_none() {
                 for end in start..word.len() {
                     hash = hash.with(word[end]);

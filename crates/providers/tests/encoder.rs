@@ -24,7 +24,8 @@ fn expected() -> Vec<(String, Vec<f32>)> {
     let read = |line: &str| {
         let case: serde_json::Value = serde_json::from_str(line).unwrap();
         let hex = case["vector"].as_str().unwrap();
-        let number = |at: usize| f32::from(u16::from_str_radix(&hex[at..at + 4], 16).unwrap() as i16);
+        let number =
+            |at: usize| f32::from(u16::from_str_radix(&hex[at..at + 4], 16).unwrap() as i16);
         let vector: Vec<f32> = (0..hex.len()).step_by(4).map(number).collect();
         let norm = dot(&vector, &vector).sqrt();
         (case["text"].as_str().unwrap().to_owned(), vector.iter().map(|x| x / norm).collect())

@@ -11,11 +11,11 @@ use std::time::Duration;
 use confique::Config as _;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
-    ContentBlock, GetPromptRequestParams, GetPromptResponse, GetPromptResult, JsonObject, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, Prompt, PromptArgument, PromptMessage, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
-    ServerConfig, Tool,
+    ContentBlock, GetPromptRequestParams, GetPromptResponse, GetPromptResult, JsonObject,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProgressNotificationParam, Prompt, PromptArgument, PromptMessage,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource,
+    ResourceContents, ResourceTemplate, Role, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -38,12 +38,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("give a folder and a transport, stdio or http".into());
     };
     let home = PathBuf::from(folder);
-    let service = Service::new(treering::open(&home)?, Arc::new(Settings::builder().load()?));
+    let service =
+        Service::new(treering::open_engine(&home)?, Arc::new(Settings::builder().load()?));
     match transport.as_str() {
         "stdio" => Ok(serve_stdio(Extended(McpServer::of(Grant::full_access(service)))).await?),
         "http" => {
             let make = || Extended(McpServer::by_request());
-            let server = Server::bind_with(service, &home, ([127, 0, 0, 1], 0).into(), make).await?;
+            let server =
+                Server::bind_with(service, &home, ([127, 0, 0, 1], 0).into(), make).await?;
             println!("http://{}", server.address()?);
             server.run(std::future::pending()).await;
             Ok(())
@@ -81,7 +83,9 @@ impl ServerHandler for Extended {
     ) -> Result<CallToolResponse, ErrorData> {
         let image = || ContentBlock::image(PNG, "image/png");
         let content = match request.name.as_ref() {
-            "test_simple_text" => vec![ContentBlock::text("This is a simple text response for testing.")],
+            "test_simple_text" => {
+                vec![ContentBlock::text("This is a simple text response for testing.")]
+            }
             "test_image_content" => vec![image()],
             "test_audio_content" => vec![ContentBlock::audio(WAV, "audio/wav")],
             "test_embedded_resource" => {
@@ -115,7 +119,8 @@ impl ServerHandler for Extended {
     ) -> Result<ListResourcesResult, ErrorData> {
         let mut list = self.0.list_resources(request, context).await?;
         let resource = |name: &str| {
-            Resource::new(format!("test://{name}"), name).with_description("For the conformance suite")
+            Resource::new(format!("test://{name}"), name)
+                .with_description("For the conformance suite")
         };
         list.resources.extend(["static-text", "static-binary"].map(resource));
         Ok(list)
@@ -127,7 +132,8 @@ impl ServerHandler for Extended {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let mut list = self.0.list_resource_templates(request, context).await?;
-        list.resource_templates.push(ResourceTemplate::new("test://template/{id}/data", "template"));
+        list.resource_templates
+            .push(ResourceTemplate::new("test://template/{id}/data", "template"));
         Ok(list)
     }
 
@@ -143,9 +149,12 @@ impl ServerHandler for Extended {
                 ResourceContents::text("This is the content of the static text resource.", uri)
                     .with_mime_type("text/plain")
             }
-            ("test://static-binary", _) => ResourceContents::blob(PNG, uri).with_mime_type("image/png"),
+            ("test://static-binary", _) => {
+                ResourceContents::blob(PNG, uri).with_mime_type("image/png")
+            }
             (_, Some(id)) => {
-                let data = json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {id}") });
+                let data =
+                    json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {id}") });
                 ResourceContents::text(data.to_string(), uri).with_mime_type("application/json")
             }
             _ => return self.0.read_resource(request, context).await,
@@ -160,7 +169,8 @@ impl ServerHandler for Extended {
     ) -> Result<ListPromptsResult, ErrorData> {
         let mut list = self.0.list_prompts(request, context).await?;
         let prompt = |(name, arguments): (&str, &[&str])| {
-            let arguments = arguments.iter().map(|name| PromptArgument::new(*name).with_required(true));
+            let arguments =
+                arguments.iter().map(|name| PromptArgument::new(*name).with_required(true));
             Prompt::new(name, Some("For the conformance suite"), Some(arguments.collect()))
         };
         list.prompts.extend(
@@ -185,10 +195,14 @@ impl ServerHandler for Extended {
             value.and_then(Value::as_str).unwrap_or_default().to_owned()
         };
         let content = match request.name.as_str() {
-            "test_simple_prompt" => vec![ContentBlock::text("This is a simple prompt for testing.")],
+            "test_simple_prompt" => {
+                vec![ContentBlock::text("This is a simple prompt for testing.")]
+            }
             "test_prompt_with_arguments" => {
                 let (first, second) = (argument("arg1"), argument("arg2"));
-                vec![ContentBlock::text(format!("Prompt with arguments: arg1='{first}', arg2='{second}'"))]
+                vec![ContentBlock::text(format!(
+                    "Prompt with arguments: arg1='{first}', arg2='{second}'"
+                ))]
             }
             "test_prompt_with_embedded_resource" => vec![
                 ContentBlock::embedded_text(
@@ -248,7 +262,9 @@ fn tools() -> Vec<Tool> {
 
 /// Tells progress in three steps, to who asked for it.
 async fn progress(context: &RequestContext<RoleServer>) -> String {
-    let Some(token) = context.meta.get_progress_token() else { return "Nobody asked for progress.".into() };
+    let Some(token) = context.meta.get_progress_token() else {
+        return "Nobody asked for progress.".into();
+    };
     for done in [0.0, 50.0, 100.0] {
         let note = ProgressNotificationParam::new(token.clone(), done).with_total(100.0);
         if let Err(error) = context.peer.notify_progress(note).await {

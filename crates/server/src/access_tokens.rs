@@ -71,11 +71,11 @@ struct TokenFile {
 pub struct TokenStore {
     home: PathBuf,
     /// What was read last, and how the file looked then.
-    read: Mutex<Option<(Look, Vec<AccessToken>)>>,
+    read: Mutex<Option<(FileStamp, Vec<AccessToken>)>>,
 }
 
 /// How a file looks from outside: changes whenever it is replaced.
-type Look = Option<(SystemTime, u64)>;
+type FileStamp = Option<(SystemTime, u64)>;
 
 impl TokenStore {
     /// The tokens of a home folder.
@@ -98,8 +98,14 @@ impl TokenStore {
         let (id, secret) = digits.split_at(8);
         let secret = format!("{PREFIX}_{id}_{secret}");
         let hash = blake3::hash(secret.as_bytes()).to_hex().to_string();
-        let token =
-            AccessToken { id: id.to_owned(), name, tenant, scopes, created_at: now.to_string(), hash };
+        let token = AccessToken {
+            id: id.to_owned(),
+            name,
+            tenant,
+            scopes,
+            created_at: now.to_string(),
+            hash,
+        };
         let added = token.clone();
         self.change(|tokens| {
             tokens.push(added);
@@ -112,7 +118,9 @@ impl TokenStore {
     pub fn revoke(&self, id: &str) -> Result<AccessToken, TokenError> {
         self.change(|tokens| {
             let place = tokens.iter().position(|token| token.id == id);
-            place.map(|place| tokens.remove(place)).ok_or_else(|| TokenError::Unknown(id.to_owned()))
+            place
+                .map(|place| tokens.remove(place))
+                .ok_or_else(|| TokenError::Unknown(id.to_owned()))
         })
     }
 
@@ -124,7 +132,7 @@ impl TokenStore {
     /// Looks at the tokens, which are read again only when the file has changed.
     fn with_tokens<T>(&self, look_at: impl FnOnce(&[AccessToken]) -> T) -> Result<T, TokenError> {
         let mut read = self.read.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let look = self.look();
+        let look = self.file_stamp();
         if read.as_ref().is_none_or(|(seen, _)| *seen != look) {
             *read = Some((look, self.load()?));
         }
@@ -133,9 +141,11 @@ impl TokenStore {
 
     /// The token that a secret is of.
     pub fn find(&self, secret: &str) -> Result<Option<AccessToken>, TokenError> {
-        let id = secret.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('_')?.split_once('_'));
+        let id =
+            secret.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('_')?.split_once('_'));
         let Some((id, _)) = id else { return Ok(None) };
-        let found = self.with_tokens(|tokens| tokens.iter().find(|token| token.id == id).cloned())?;
+        let found =
+            self.with_tokens(|tokens| tokens.iter().find(|token| token.id == id).cloned())?;
         // Hashes compare in constant time.
         let hash = blake3::hash(secret.as_bytes());
         Ok(found.filter(|token| blake3::Hash::from_hex(&token.hash).is_ok_and(|kept| kept == hash)))
@@ -145,7 +155,7 @@ impl TokenStore {
         self.home.join(FILE)
     }
 
-    fn look(&self) -> Look {
+    fn file_stamp(&self) -> FileStamp {
         let found = fs::metadata(self.path()).ok()?;
         Some((found.modified().ok()?, found.len()))
     }
@@ -183,7 +193,9 @@ impl TokenStore {
         let text = serde_json::to_string_pretty(&TokenFile { version: VERSION, tokens })
             .map_err(|error| TokenError::Damaged(self.path(), error.to_string()))?;
         let (path, failed) = (self.path(), at(&self.path()));
-        private_file::replace(&path, &failed, |out| out.write_all(text.as_bytes()).map_err(&failed))?;
+        private_file::replace(&path, &failed, |out| {
+            out.write_all(text.as_bytes()).map_err(&failed)
+        })?;
         Ok(changed)
     }
 }
@@ -195,7 +207,9 @@ mod tests {
 
     fn make(tokens: &TokenStore, tenant: &str) -> (String, AccessToken) {
         let scopes = TokenScopes::new(vec![TokenScope::Write, TokenScope::Read]);
-        tokens.create(TenantId::new(tenant).unwrap(), scopes, None, Timestamp::from_micros(0)).unwrap()
+        tokens
+            .create(TenantId::new(tenant).unwrap(), scopes, None, Timestamp::from_micros(0))
+            .unwrap()
     }
 
     #[test]

@@ -58,7 +58,11 @@ impl<'a> ContextView<'a> {
                 })
                 .collect(),
         });
-        Self { preamble: context.preamble.clone(), sections: sections.collect(), receipt: &context.receipt }
+        Self {
+            preamble: context.preamble.clone(),
+            sections: sections.collect(),
+            receipt: &context.receipt,
+        }
     }
 }
 
@@ -72,6 +76,7 @@ pub struct ChatView {
 /// A context as chat APIs take it.
 #[must_use]
 pub fn chat_messages(context: &Context) -> Vec<ChatView> {
-    let view = |message: ChatMessage| ChatView { role: message.role.as_str(), content: message.text };
+    let view =
+        |message: ChatMessage| ChatView { role: message.role.as_str(), content: message.text };
     context.messages().into_iter().map(view).collect()
 }

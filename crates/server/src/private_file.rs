@@ -22,15 +22,22 @@ pub fn replace<E>(
     // A link keeps pointing at the file.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     if fs::metadata(&path).is_ok_and(|there| !there.is_file()) {
-        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")));
+        return Err(failed(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        )));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
     drop(fs::remove_file(&temporary));
-    let mut out = BufWriter::new(open(&temporary, OpenOptions::new().create_new(true)).map_err(&failed)?);
+    let mut out =
+        BufWriter::new(open(&temporary, OpenOptions::new().create_new(true)).map_err(&failed)?);
     let finished = write(&mut out).and_then(|()| {
         let synced = out.flush().and_then(|()| out.get_ref().sync_all());
-        synced.and_then(|()| fs::rename(&temporary, &path)).and_then(|()| sync_folder(&path)).map_err(&failed)
+        synced
+            .and_then(|()| fs::rename(&temporary, &path))
+            .and_then(|()| sync_folder(&path))
+            .map_err(&failed)
     });
     if finished.is_err() {
         drop(fs::remove_file(&temporary));

@@ -70,7 +70,8 @@ fn backups_of_every_released_version_are_restored() {
         let store = EmbeddedStore::open(folder.path(), Sync::Full).unwrap();
         let tenants = store.maintenance().tenants().unwrap();
         let totals = tenants.iter().map(|tenant| store.reader(tenant).unwrap().totals().unwrap());
-        let sums = totals.fold((0, 0), |sums, (many, totals)| (sums.0 + many, sums.1 + totals.messages));
+        let sums =
+            totals.fold((0, 0), |sums, (many, totals)| (sums.0 + many, sums.1 + totals.messages));
         assert_eq!((contents.conversations, contents.messages), (sums.0.into(), sums.1.into()));
     }
 }
@@ -100,7 +101,9 @@ fn do_jobs(folder: &Path) -> Vec<String> {
         assert!(store.reader(&tenant).unwrap().jobs(&conversation).unwrap().contains(job));
         assert_eq!(store.reader(&tenant).unwrap().job(job).unwrap().as_ref(), Some(job));
         let writes = vec![Write::AddJob(job.clone()), Write::RemoveJob(job.clone())];
-        store.commit(CommitScope::Tenant(tenant.clone()), Box::new(move |_| Ok(writes.clone()))).unwrap();
+        store
+            .commit(CommitScope::Tenant(tenant.clone()), Box::new(move |_| Ok(writes.clone())))
+            .unwrap();
         assert_eq!(store.reader(&tenant).unwrap().job(job).unwrap(), None);
     }
     assert_eq!(store.reader(&tenant).unwrap().jobs(&JobFilter::all(1)).unwrap(), []);
@@ -112,8 +115,11 @@ fn do_jobs(folder: &Path) -> Vec<String> {
 fn what_was_to_be_done_in_a_store_of_version_6_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(EmbeddedStore::FILE);
-    std::fs::copy(format!("{}/tests/fixtures/schema-0006.sqlite", env!("CARGO_MANIFEST_DIR")), &path)
-        .unwrap();
+    std::fs::copy(
+        format!("{}/tests/fixtures/schema-0006.sqlite", env!("CARGO_MANIFEST_DIR")),
+        &path,
+    )
+    .unwrap();
     let job = "INSERT INTO jobs (conversation, id, kind, height, state, moment, failures, planned_at, work)
         SELECT 1, unhex(printf('%032x', pk * 3 + KIND)), KIND, HEIGHT, 0, 0, 0, 0, WORK FROM nodes
         WHERE conversation = 1 AND level = 1 AND ordinal = 16";
@@ -191,7 +197,10 @@ fn what_was_asked_in_a_store_of_version_5_is_there() {
     let (store, _folder) = kept("schema-0005.sqlite");
     let reader = store.reader(&TenantId::default()).unwrap();
     let taken = reader.ledger().requests_since("openai", Timestamp::from_micros(0)).unwrap();
-    assert_eq!(taken.iter().map(|taken| (taken.calls, taken.tokens)).collect::<Vec<_>>(), [(2, 1450)]);
+    assert_eq!(
+        taken.iter().map(|taken| (taken.calls, taken.tokens)).collect::<Vec<_>>(),
+        [(2, 1450)]
+    );
     let newest = JobEventFilter { conversation: None, job_prefix: None, limit: 1 };
     let line = reader.job_events(&newest).unwrap().pop().unwrap();
     assert!(line.conversation.is_none() && line.text.contains("1 × API key"), "{line:?}");
@@ -203,7 +212,10 @@ fn what_was_spent_in_a_store_of_version_4_is_there() {
     let spent = reader(&store).ledger().spent(&SpendFilter::default()).unwrap();
     let spent: Vec<_> =
         spent.iter().map(|(model, spent)| (model.as_str(), spent.calls, spent.money.0)).collect();
-    assert_eq!(spent, [("openai/gpt-4o-mini", 3, 990_000), ("openai/text-embedding-3-small", 1, 240)]);
+    assert_eq!(
+        spent,
+        [("openai/gpt-4o-mini", 3, 990_000), ("openai/text-embedding-3-small", 1, 240)]
+    );
 }
 
 #[test]

@@ -58,7 +58,9 @@ impl Embedder for BagOfWordsEmbedder {
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, ProviderError> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(texts.len());
-        if let Some(error) = self.failures.lock().unwrap_or_else(PoisonError::into_inner).pop_front() {
+        if let Some(error) =
+            self.failures.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        {
             return Err(error);
         }
         if let Some(word) = &self.refused

@@ -12,11 +12,11 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScriptedResponse {
     /// Answers with a status, headers and a body.
-    Answer(u16, Vec<(&'static str, String)>, String),
+    Respond(u16, Vec<(&'static str, String)>, String),
     /// Sends the beginning of an answer and closes the connection.
-    Cut(String),
+    Truncate(String),
     /// Closes the connection without a word.
-    Drop,
+    Disconnect,
     /// Says nothing for so long, then closes the connection.
     Hang(Duration),
 }
@@ -25,19 +25,19 @@ impl ScriptedResponse {
     /// Answers with JSON.
     #[must_use]
     pub fn json(body: &(impl ToString + ?Sized)) -> Self {
-        Self::Answer(200, vec![("content-type", "application/json".into())], body.to_string())
+        Self::Respond(200, vec![("content-type", "application/json".into())], body.to_string())
     }
 
     /// Refuses with a status and words.
     #[must_use]
     pub fn refuse(status: u16, words: &str) -> Self {
-        Self::Answer(status, Vec::new(), words.to_owned())
+        Self::Respond(status, Vec::new(), words.to_owned())
     }
 
     /// Answers with a stream of events.
     #[must_use]
     pub fn events(body: &str) -> Self {
-        Self::Answer(200, vec![("content-type", "text/event-stream".into())], body.to_owned())
+        Self::Respond(200, vec![("content-type", "text/event-stream".into())], body.to_owned())
     }
 }
 
@@ -109,7 +109,7 @@ impl FaultServer {
     }
 
     /// Goes on by another script.
-    pub fn follow(&self, script: impl IntoIterator<Item = ScriptedResponse>) {
+    pub fn set_script(&self, script: impl IntoIterator<Item = ScriptedResponse>) {
         self.lock().script = script.into_iter().collect();
     }
 
@@ -127,24 +127,28 @@ fn serve(stream: &TcpStream, state: &Mutex<FaultServerState>) -> std::io::Result
         match state.script.len() {
             0 => ScriptedResponse::refuse(404, "nothing is left of the script"),
             1 => state.script[0].clone(),
-            _ => state.script.pop_front().unwrap_or(ScriptedResponse::Drop),
+            _ => state.script.pop_front().unwrap_or(ScriptedResponse::Disconnect),
         }
     };
     let mut out = stream;
     match act {
-        ScriptedResponse::Answer(status, headers, body) => {
-            let mut head =
-                format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n", body.len());
+        ScriptedResponse::Respond(status, headers, body) => {
+            let mut head = format!(
+                "HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n",
+                body.len()
+            );
             for (name, value) in headers {
                 head.push_str(&format!("{name}: {value}\r\n"));
             }
             out.write_all(format!("{head}\r\n{body}").as_bytes())?;
         }
-        ScriptedResponse::Cut(body) => {
+        ScriptedResponse::Truncate(body) => {
             let length = body.len() + 1000;
-            out.write_all(format!("HTTP/1.1 200 x\r\ncontent-length: {length}\r\n\r\n{body}").as_bytes())?;
+            out.write_all(
+                format!("HTTP/1.1 200 x\r\ncontent-length: {length}\r\n\r\n{body}").as_bytes(),
+            )?;
         }
-        ScriptedResponse::Drop => {}
+        ScriptedResponse::Disconnect => {}
         ScriptedResponse::Hang(time) => thread::sleep(time),
     }
     out.flush()?;

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use treering_core::{
-    Entry, EntryKind, ExternalId, Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp, ToolResult,
+    Entry, EntryKind, ExternalId, Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp,
+    ToolResult,
 };
 
 /// Texts that people and programs really write, and those that break things.
@@ -31,7 +32,7 @@ pub fn conversation(length: usize) -> impl Strategy<Value = Vec<Entry>> {
                 1 => name("other"),
                 _ => ThreadName::main(),
             };
-            let id = external(&format!("e{number}"));
+            let id = external_id(&format!("e{number}"));
             made.push(match kind {
                 0..=6 => {
                     let role = match kind {
@@ -81,7 +82,7 @@ fn name(name: &str) -> ThreadName {
 
 /// An external id that is known to be valid.
 #[must_use]
-pub fn external(id: &str) -> ExternalId {
+pub fn external_id(id: &str) -> ExternalId {
     ExternalId::new(id).unwrap_or_else(|invalid| unreachable!("{invalid}"))
 }
 
@@ -102,8 +103,10 @@ pub fn word(state: &mut u64) -> String {
     step(state);
     let share = (*state >> 40) as f64 / (1_u64 << 24) as f64;
     let rank = (20_000_f64.powf(share)) as u64;
-    const PARTS: [&str; 16] =
-        ["ha", "ti", "gau", "be", "re", "mo", "wi", "si", "ski", "mor", "se", "lo", "ka", "ne", "po", "ru"];
+    const PARTS: [&str; 16] = [
+        "ha", "ti", "gau", "be", "re", "mo", "wi", "si", "ski", "mor", "se", "lo", "ka", "ne",
+        "po", "ru",
+    ];
     let mut number = rank;
     let mut word = String::new();
     loop {

@@ -39,7 +39,9 @@ impl Summarizer for PrefixSummarizer {
 
     fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError> {
         *self.calls.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        if let Some(error) = self.failures.lock().unwrap_or_else(PoisonError::into_inner).pop_front() {
+        if let Some(error) =
+            self.failures.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        {
             return Err(error);
         }
         let share = match brief.length {

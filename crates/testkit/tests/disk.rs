@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::Connection;
 use treering_testkit::disk::{
-    CrashState, Disk, DiskTrace, Explored, Fault, FaultKind, FaultPoint, FileRole, explore, scratch_folder,
+    CrashState, Disk, DiskTrace, Explored, Fault, FaultKind, FaultPoint, FileRole, explore,
+    scratch_folder,
 };
 
 const FILE: &str = "plain.db";
@@ -33,7 +34,9 @@ fn open(folder: &Path, settings: Settings) -> Connection {
     set("journal_mode", settings.journal_mode);
     set("synchronous", settings.synchronous);
     connection.pragma_update(None, "wal_autocheckpoint", 20).unwrap();
-    connection.execute_batch("CREATE TABLE IF NOT EXISTS t (key INTEGER PRIMARY KEY, text TEXT)").unwrap();
+    connection
+        .execute_batch("CREATE TABLE IF NOT EXISTS t (key INTEGER PRIMARY KEY, text TEXT)")
+        .unwrap();
     connection
 }
 
@@ -78,7 +81,8 @@ fn record(settings: Settings) -> DiskTrace {
 /// The rules that a crash state must keep; panics where one is broken.
 fn check(state: &CrashState, folder: &Path) {
     let mut connection = open(folder, WAL_FULL);
-    let found: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    let found: String =
+        connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(found, "ok");
     let stored = rows(&connection).unwrap();
     for (key, text) in &stored {
@@ -185,7 +189,12 @@ fn record_kill_after_failed_sync(recover: fn(&Path)) -> DiskTrace {
     }
     checkpoint(first.path());
     disk.crash_from_here();
-    disk.inject(Fault { role: FileRole::Wal, point: FaultPoint::Sync, skip: 2, kind: FaultKind::Io });
+    disk.inject(Fault {
+        role: FileRole::Wal,
+        point: FaultPoint::Sync,
+        skip: 2,
+        kind: FaultKind::Io,
+    });
     while store(&mut connection, key).is_ok() {
         disk.acknowledge(&key.to_string());
         key += 1;

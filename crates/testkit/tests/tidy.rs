@@ -53,7 +53,12 @@ fn excused(heading: &str) -> BTreeMap<String, usize> {
 }
 
 /// Fails on what is too large without an excuse, and on excuses that are larger than needed.
-fn hold(what: &str, limit: usize, excuses: &BTreeMap<String, usize>, sizes: &BTreeMap<String, usize>) {
+fn hold(
+    what: &str,
+    limit: usize,
+    excuses: &BTreeMap<String, usize>,
+    sizes: &BTreeMap<String, usize>,
+) {
     let mut complaints = Vec::new();
     for (name, size) in sizes {
         let allowed = excuses.get(name).copied().unwrap_or(limit);
@@ -64,7 +69,9 @@ fn hold(what: &str, limit: usize, excuses: &BTreeMap<String, usize>, sizes: &BTr
     for (name, excuse) in excuses {
         match sizes.get(name) {
             Some(size) if size == excuse && *size > limit => {}
-            Some(size) if *size <= limit => complaints.push(format!("{name} needs no excuse any more")),
+            Some(size) if *size <= limit => {
+                complaints.push(format!("{name} needs no excuse any more"))
+            }
             Some(size) => complaints.push(format!("the excuse of {name} can shrink to {size}")),
             None => complaints.push(format!("{name} is excused and does not exist")),
         }
@@ -89,7 +96,8 @@ fn crates_depend_only_downwards() {
     for entry in std::fs::read_dir(root().join("crates")).unwrap().flatten() {
         let name = entry.file_name().into_string().unwrap();
         let manifest = table(&format!("crates/{name}/Cargo.toml"));
-        let Some(dependencies) = manifest.get("dependencies").and_then(|found| found.as_table()) else {
+        let Some(dependencies) = manifest.get("dependencies").and_then(|found| found.as_table())
+        else {
             continue;
         };
         let ours: BTreeSet<&str> = dependencies
@@ -125,7 +133,8 @@ const OUTSIDE: [&[&str]; 12] = [
 struct Reach(Vec<String>);
 impl<'ast> Visit<'ast> for Reach {
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        let segments: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        let segments: Vec<String> =
+            path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         self.check(&segments);
         visit::visit_path(self, path);
     }
@@ -141,10 +150,9 @@ impl<'ast> Visit<'ast> for Reach {
 }
 impl Reach {
     fn check(&mut self, path: &[String]) {
-        if OUTSIDE
-            .iter()
-            .any(|outside| path.iter().map(String::as_str).take(outside.len()).eq(outside.iter().copied()))
-        {
+        if OUTSIDE.iter().any(|outside| {
+            path.iter().map(String::as_str).take(outside.len()).eq(outside.iter().copied())
+        }) {
             self.0.push(path.join("::"));
         }
     }
@@ -154,7 +162,9 @@ impl Reach {
                 path.push(it.ident.to_string());
                 self.tree(&it.tree, path);
             }
-            syn::UseTree::Group(it) => it.items.iter().for_each(|tree| self.tree(tree, path.clone())),
+            syn::UseTree::Group(it) => {
+                it.items.iter().for_each(|tree| self.tree(tree, path.clone()))
+            }
             syn::UseTree::Name(it) => {
                 path.push(it.ident.to_string());
                 self.check(&path);
@@ -266,7 +276,14 @@ fn licences_are_allowed() {
     let version = String::from_utf8(version).unwrap();
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version=1", "--all-features", "--locked", "--filter-platform", host])
+        .args([
+            "metadata",
+            "--format-version=1",
+            "--all-features",
+            "--locked",
+            "--filter-platform",
+            host,
+        ])
         .current_dir(root())
         .output()
         .unwrap();
@@ -283,5 +300,9 @@ fn licences_are_allowed() {
             complaints.push(format!("{}: {licence}", package["name"]));
         }
     }
-    assert!(complaints.is_empty(), "licences that deny.toml does not allow:\n{}", complaints.join("\n"));
+    assert!(
+        complaints.is_empty(),
+        "licences that deny.toml does not allow:\n{}",
+        complaints.join("\n")
+    );
 }

@@ -64,7 +64,7 @@ fn encoder(options: &EmbedOptions) -> EmbedderResult {
 
 #[cfg(not(feature = "encoder"))]
 fn encoder(_: &EmbedOptions) -> EmbedderResult {
-    Err(ProviderError::lasting(
+    Err(ProviderError::permanent(
         "this program was built without the encoder; `cargo install --path crates/cli --features encoder` \
          builds one with it, and `embed.model = \"bundled\"` does without",
     ))
@@ -83,7 +83,8 @@ mod tests {
     #[test]
     fn an_embedder_that_cannot_be_had_says_what_to_do() {
         let check = |name: &str, words: &[&str]| {
-            let options = EmbedOptions { encoder_path: "nowhere".into(), ..EmbedOptions::default() };
+            let options =
+                EmbedOptions { encoder_path: "nowhere".into(), ..EmbedOptions::default() };
             let error = embedder_named(name, &options).err().unwrap().to_string();
             for word in words {
                 assert!(error.contains(word), "{error}");
@@ -91,7 +92,9 @@ mod tests {
         };
         check("word2vec", &["word2vec", StaticEmbedder::NAME, ENCODER_NAME]);
         match cfg!(feature = "encoder") {
-            true => check(ENCODER_NAME, &["nowhere", "model.onnx is missing", "tools/encoder/make"]),
+            true => {
+                check(ENCODER_NAME, &["nowhere", "model.onnx is missing", "tools/encoder/make"])
+            }
             false => check(ENCODER_NAME, &["built without", "--features encoder"]),
         }
     }

@@ -11,7 +11,9 @@ use treering_core::capture::EntryOutcome;
 use treering_core::slug::as_slug;
 use treering_engine::{AppendReport, AppendTarget, Engine, EntryBatch, ReplayDetection};
 
-use treering_importers::{Format, Identity, ImportError, ImportedConversation, Sink, SourceFile, detect};
+use treering_importers::{
+    Format, Identity, ImportError, ImportedConversation, Sink, SourceFile, detect,
+};
 
 /// How to import.
 #[derive(Debug, Clone, Default)]
@@ -66,7 +68,11 @@ impl FileReport {
     /// Whether anything came of it.
     #[must_use]
     pub const fn is_new(&self) -> bool {
-        self.conversations_new + self.messages_new + self.tool_calls_new + self.results_new + self.threads_new
+        self.conversations_new
+            + self.messages_new
+            + self.tool_calls_new
+            + self.results_new
+            + self.threads_new
             > 0
     }
 
@@ -135,8 +141,8 @@ impl Report {
 
 /// Imports into a memory.
 pub struct Runner<'a> {
-    /// Where to.
-    pub memory: &'a Engine,
+    /// The engine that stores what is found.
+    pub engine: &'a Engine,
     /// How.
     pub options: ImportOptions,
 }
@@ -184,19 +190,24 @@ impl Runner<'_> {
 
     /// Imports a source that is in memory.
     pub fn text(&self, name: &str, text: String) -> treering_engine::Result<FileReport> {
-        let source = SourceFile { path: name.into(), text, modified: self.memory.clock().now() };
+        let source = SourceFile { path: name.into(), text, modified: self.engine.clock().now() };
         self.store(self.prepare(&source))
     }
 
     fn prepare_file(&self, path: &Path) -> Prepared {
         let unreadable = |why: String| {
-            let report = FileReport { path: path.to_path_buf(), error: Some(why), ..FileReport::default() };
+            let report =
+                FileReport { path: path.to_path_buf(), error: Some(why), ..FileReport::default() };
             Prepared { report, conversations: Vec::new() }
         };
         match fs::read(path).map(String::from_utf8) {
             Ok(Ok(text)) => {
                 let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
-                self.prepare(&SourceFile { path: path.to_path_buf(), text, modified: modified(path) })
+                self.prepare(&SourceFile {
+                    path: path.to_path_buf(),
+                    text,
+                    modified: modified(path),
+                })
             }
             Ok(Err(error)) => {
                 let at = error.utf8_error().valid_up_to();
@@ -254,8 +265,8 @@ impl Runner<'_> {
                 AppendTarget::Existing(_) => None,
             };
             let appended = match self.options.dry_run {
-                true => self.memory.preview(incoming),
-                false => self.memory.append(incoming),
+                true => self.engine.preview(incoming),
+                false => self.engine.append(incoming),
             };
             match appended {
                 Ok(appended) => report.add(&appended, wanted),
@@ -275,10 +286,12 @@ impl Runner<'_> {
             Identity::NamedEverywhere => {
                 (AppendTarget::FindOrCreate(about), ReplayDetection::AcrossConversations)
             }
-            Identity::ByPosition => (AppendTarget::FindOrCreate(about), ReplayDetection::Position),
-            Identity::ByContent => (AppendTarget::MatchContent(about), ReplayDetection::Position),
+            Identity::ByPosition => {
+                (AppendTarget::FindOrCreate(about), ReplayDetection::ByPosition)
+            }
+            Identity::ByContent => (AppendTarget::MatchContent(about), ReplayDetection::ByPosition),
         };
-        EntryBatch { target, entries, matching }
+        EntryBatch { target, entries, replay_detection: matching }
     }
 }
 
@@ -305,7 +318,10 @@ fn search(folder: &Path, files: &mut Vec<(Timestamp, PathBuf)>) {
         if kind.is_dir() {
             search(&path, files);
         } else if kind.is_file()
-            && matches!(ending.as_deref(), Some("json" | "jsonl" | "ndjson" | "md" | "markdown" | "traj"))
+            && matches!(
+                ending.as_deref(),
+                Some("json" | "jsonl" | "ndjson" | "md" | "markdown" | "traj")
+            )
         {
             files.push((modified(&path), path));
         }

@@ -1,31 +1,37 @@
-//! Treering keeps every turn of a conversation with a language model, for ever.
-//!
-//! [`open`] gives a [`Memory`]: append to it, find conversations in it, read them back.
+//! Treering keeps every turn of a conversation with a language model, and for each new question builds the best context
+//! that fits a token budget.
 //!
 //! ```
-//! use treering::{Entry, Incoming, Matching, NewConversation, NewMessage, Role, Target, ThreadName};
+//! # let home = tempfile::tempdir()?;
+//! # let home = home.path();
+//! let memory = treering::Memory::open(home)?;
+//! let chat = memory.conversation("support:42")?;
+//! chat.turn("Which port does staging use?", "7410, since March.")?;
 //!
-//! let home = tempfile::tempdir()?;
-//! let memory = treering::open(home.path())?;
-//! let now = memory.clock().now();
-//! let entries = vec![
-//!     Entry::message(ThreadName::main(), NewMessage::new(Role::User, "Which port does staging use?", now)),
-//!     Entry::message(ThreadName::main(), NewMessage::new(Role::Assistant, "7410, since March.", now)),
-//! ];
-//! let target = Target::Named(NewConversation::default());
-//! let appended = memory.append(Incoming { target, entries, matching: Matching::None })?;
-//!
-//! assert_eq!(appended.conversation.slug, "which-port-does-staging-use");
-//! assert_eq!(memory.find("which-port-does-staging-use")?.totals.turns, 1);
+//! for hit in memory.search("staging port").within(&chat).limit(5).run()? {
+//!     println!("{:.2} {}", hit.score, hit.snippet);
+//! }
+//! let context = chat.context().query("why did it move?").budget(4_000).build()?;
+//! println!("{}", context.markdown());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! - [`Memory`] opens a folder. [`Memory::builder`] takes settings, a summarizer or an embedder of your own.
+//! - [`ConversationHandle`] stores turns, builds contexts, and talks with a model.
+//! - [`SearchBuilder`] and [`ContextBuilder`] take filters and budgets; a [`Context`] carries its receipt.
+//! - [`Engine`] is the layer below: everything by ids, for programs that need all of it.
+//!
+//! A turn is durable when the call that stores it returns. Summaries are written in the background.
 
 #[cfg(feature = "config")]
 pub mod config;
+mod conversation;
 mod embedders;
 pub mod import;
+mod memory;
 pub mod models;
 mod prices;
+mod search;
 mod tokenizers;
 
 /// Readers of the transcripts that other programs leave behind.
@@ -35,19 +41,27 @@ pub use treering_importers::jsonl;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use conversation::{ContextBuilder, ConversationAgent, ConversationHandle};
 use embedders::EMBEDDERS;
 pub use embedders::{EmbedOptions, embedder_named};
+pub use memory::{Memory, MemoryBuilder};
 pub use models::{Models, ProviderOptions, SummarizeOptions};
 pub use prices::SpendOptions;
+pub use search::SearchBuilder;
 pub use tokenizers::TokenizerOption;
+pub use treering_core::receipt::Receipt;
+pub use treering_core::summary_request::{Passage, SummaryRequest};
 pub use treering_core::{
-    Entry, EntryKind, ForkPoint, NewMessage, NewToolCall, Policy, Role, TenantId, ThreadName, Timestamp,
-    ToolResult,
+    ChatModel, Conversation, ConversationId, ConversationState, Embedder, Entry, EntryKind,
+    ForkPoint, Invalid, Message, MessageIdx, NewMessage, NewToolCall, Node, NodeContent, Policy,
+    Preset, ProviderError, Role, Summarizer, TenantId, ThreadName, Timestamp, ToolCall, ToolResult,
+    TurnNo,
 };
 pub use treering_engine::{
     Agent, AgentOptions, AppendReport, AppendTarget, Context, ContextRequest, Engine, EngineParts,
-    EntryBatch, Error, JobScope, NewConversation, Query, ReplayDetection, Reply, Result, SearchOptions,
-    Update, WorkOptions, Worker, WorkerHandle,
+    EntryBatch, Error, Hit, HitItem, JobScope, NewConversation, Query, ReplayDetection, Reply,
+    Result, SearchOptions, SearchOutcome, Snippet, Stats, Update, Verification, WholeTurn,
+    WorkOptions, Worker, WorkerHandle,
 };
 pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
 pub use treering_stores::{BackupContents, EmbeddedStore, Sync};
@@ -88,22 +102,37 @@ pub fn inspect_backup(backup: &Path) -> Result<BackupContents> {
     Ok(EmbeddedStore::inspect_backup(backup)?)
 }
 
-/// Opens the memory in a folder with everything at its default, making it where it is missing.
-pub fn open(home: &Path) -> Result<Engine> {
-    open_with(home, Options::default())
+/// Opens the engine in a folder with default options, and creates the folder if it does not exist.
+pub fn open_engine(home: &Path) -> Result<Engine> {
+    open_engine_with(home, Options::default())
 }
 
-/// Opens the memory in a folder, with models of its own.
-pub fn open_with(home: &Path, options: Options) -> Result<Engine> {
+/// Opens the engine in a folder, with models of its own.
+pub fn open_engine_with(home: &Path, options: Options) -> Result<Engine> {
     let models = Models::new(options.providers.clone());
-    open_with_models(home, options, &models)
+    open_engine_with_models(home, options, &models)
 }
 
-/// Opens the memory in a folder, with models that others ask as well. The one place where adapters are chosen and
-/// joined.
-pub fn open_with_models(home: &Path, options: Options, models: &Models) -> Result<Engine> {
-    let Options { sync, tokenizer, mut embed, summarize, providers, tenant, mut policy, work, spend, search } =
-        options;
+/// Opens the engine in a folder, with models that other callers share.
+pub fn open_engine_with_models(home: &Path, options: Options, models: &Models) -> Result<Engine> {
+    let tenant = options.tenant.clone();
+    Ok(Engine::new(engine_parts(home, options, models)?, tenant))
+}
+
+/// Builds the adapters and joins them: the one place that knows which there are.
+fn engine_parts(home: &Path, options: Options, models: &Models) -> Result<EngineParts> {
+    let Options {
+        sync,
+        tokenizer,
+        mut embed,
+        summarize,
+        providers,
+        mut policy,
+        work,
+        spend,
+        search,
+        ..
+    } = options;
     embed.encoder_path = home.join(embed.encoder_path);
     let embedder = embedders::embedder(&embed, models)?;
     let summarizer = models::summarizer(home, &summarize, models, &mut policy)?;
@@ -112,7 +141,7 @@ pub fn open_with_models(home: &Path, options: Options, models: &Models) -> Resul
     let other_embedders = others.filter_map(|name| embedder_named(name, &embed).ok()).collect();
     let tokenizer = tokenizers::tokenizer(home, &tokenizer)?;
     let store = EmbeddedStore::open(home, sync)?;
-    let parts = EngineParts {
+    Ok(EngineParts {
         store: Arc::new(store),
         tokenizer,
         clock: Arc::new(treering_engine::SystemClock),
@@ -124,6 +153,5 @@ pub fn open_with_models(home: &Path, options: Options, models: &Models) -> Resul
         work,
         spend: prices::settings(spend, providers.quotas())?,
         search,
-    };
-    Ok(Engine::new(parts, tenant))
+    })
 }

@@ -65,6 +65,31 @@ pub struct EndpointOptions {
     pub tokens_per_minute: u32,
 }
 
+/// A model of OpenAI, reached with the default settings and the key in `OPENAI_API_KEY`.
+pub fn openai(model: &str) -> ProviderResult<Arc<dyn ChatModel>> {
+    Models::new(ProviderOptions::default()).chat("openai", model)
+}
+
+/// A model of Anthropic, reached with the default settings and the key in `ANTHROPIC_API_KEY`.
+pub fn anthropic(model: &str) -> ProviderResult<Arc<dyn ChatModel>> {
+    Models::new(ProviderOptions::default()).chat("anthropic", model)
+}
+
+/// A model of Gemini, reached with the default settings and the key in `GEMINI_API_KEY`.
+pub fn gemini(model: &str) -> ProviderResult<Arc<dyn ChatModel>> {
+    Models::new(ProviderOptions::default()).chat("gemini", model)
+}
+
+/// A model of an Ollama server on this machine, reached with the default settings.
+pub fn ollama(model: &str) -> ProviderResult<Arc<dyn ChatModel>> {
+    Models::new(ProviderOptions::default()).chat("ollama", model)
+}
+
+/// A model of a server on this machine that speaks the OpenAI API, reached with the default settings.
+pub fn compatible(model: &str) -> ProviderResult<Arc<dyn ChatModel>> {
+    Models::new(ProviderOptions::default()).chat("compatible", model)
+}
+
 /// Every provider: its name, its address, the environment variable with its key.
 pub const PROVIDERS: [(&str, &str, &str); 5] = [
     ("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
@@ -120,9 +145,12 @@ pub(crate) fn summarizer(
     let prompts = match own_prompts(&home.join(&options.prompts)) {
         Ok(prompts) => prompts,
         // Nobody is kept from storing by a prompt: the stand-in writes, and says why.
-        Err(error) => return Ok(Arc::new(UnavailableSummarizer { name: chat.name().to_owned(), error })),
+        Err(error) => {
+            return Ok(Arc::new(UnavailableSummarizer { name: chat.name().to_owned(), error }));
+        }
     };
-    policy.prompts = prompts.iter().map(|(strategy, text)| (*strategy, prompt::version_of(text))).collect();
+    policy.prompts =
+        prompts.iter().map(|(strategy, text)| (*strategy, prompt::version_of(text))).collect();
     model_summarizer(chat, options.temperature, prompts).map_err(Error::Provider)
 }
 
@@ -153,25 +181,36 @@ pub fn own_prompts(folder: &Path) -> ProviderResult<BTreeMap<Strategy, String>> 
         let path = folder.join(format!("{strategy}.md"));
         match std::fs::read_to_string(&path) {
             Ok(text) if !text.trim().is_empty() => drop(prompts.insert(strategy, text)),
-            Ok(_) => return Err(ProviderError::permanent(format!("the prompt {} is empty", path.display()))),
+            Ok(_) => {
+                return Err(ProviderError::permanent(format!(
+                    "the prompt {} is empty",
+                    path.display()
+                )));
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
-                return Err(ProviderError::permanent(format!("cannot read {}: {error}", path.display())));
+                return Err(ProviderError::permanent(format!(
+                    "cannot read {}: {error}",
+                    path.display()
+                )));
             }
         }
     }
     Ok(prompts)
 }
 
-type ProviderResult<T> = std::result::Result<T, ProviderError>;
+/// The result of asking for a model.
+pub type ProviderResult<T> = std::result::Result<T, ProviderError>;
 
 /// A provider of this name, or why there is none.
-fn known(name: &str) -> ProviderResult<()> {
+fn check_provider(name: &str) -> ProviderResult<()> {
     match PROVIDERS.iter().any(|(other, ..)| *other == name) {
         true => Ok(()),
         false => {
             let names = PROVIDERS.map(|(name, ..)| name).join(", ");
-            Err(ProviderError::permanent(format!("there is no provider {name:?}; there are {names}")))
+            Err(ProviderError::permanent(format!(
+                "there is no provider {name:?}; there are {names}"
+            )))
         }
     }
 }
@@ -224,7 +263,7 @@ mod remote {
         }
 
         fn client(&self, provider: &str, model: &str) -> ProviderResult<Client> {
-            known(provider)?;
+            check_provider(provider)?;
             if model.is_empty() {
                 return Err(ProviderError::permanent(format!("no model of {provider} is named")));
             }
@@ -239,11 +278,13 @@ mod remote {
 
         fn endpoint(&self, provider: &str) -> ProviderResult<Endpoint> {
             let option = self.options.providers.get(provider);
-            let option =
-                option.ok_or_else(|| ProviderError::permanent(format!("{provider} is not configured")))?;
+            let option = option
+                .ok_or_else(|| ProviderError::permanent(format!("{provider} is not configured")))?;
             let variable = Some(option.api_key_env.clone()).filter(|variable| !variable.is_empty());
-            let key =
-                variable.as_ref().and_then(|name| std::env::var(name).ok()).filter(|key| !key.is_empty());
+            let key = variable
+                .as_ref()
+                .and_then(|name| std::env::var(name).ok())
+                .filter(|key| !key.is_empty());
             Ok(Endpoint {
                 missing_key_variable: variable.filter(|_| key.is_none()),
                 key: key.map(Credential::new),
@@ -277,7 +318,7 @@ mod remote {
 #[cfg(not(feature = "remote"))]
 pub use local::Models;
 #[cfg(not(feature = "remote"))]
-use local::over;
+use local::model_summarizer;
 
 #[cfg(not(feature = "remote"))]
 mod local {
@@ -297,7 +338,7 @@ mod local {
 
         /// Says that there is none.
         pub fn chat(&self, provider: &str, _: &str) -> ProviderResult<Arc<dyn ChatModel>> {
-            known(provider).and_then(|()| Err(without()))
+            check_provider(provider).and_then(|()| Err(remote_disabled()))
         }
 
         /// Says that there is none.
@@ -307,20 +348,20 @@ mod local {
             _: &str,
             _: Option<usize>,
         ) -> ProviderResult<Arc<dyn Embedder>> {
-            known(provider).and_then(|()| Err(without()))
+            check_provider(provider).and_then(|()| Err(remote_disabled()))
         }
     }
 
-    pub(super) fn over(
+    pub(super) fn model_summarizer(
         _: Arc<dyn ChatModel>,
         _: f32,
         _: BTreeMap<Strategy, String>,
     ) -> ProviderResult<Arc<dyn Summarizer>> {
-        Err(without())
+        Err(remote_disabled())
     }
 
-    fn without() -> ProviderError {
-        ProviderError::lasting(
+    fn remote_disabled() -> ProviderError {
+        ProviderError::permanent(
             "this program was built without remote models; `cargo install --path crates/cli` \
              builds one with them",
         )
@@ -349,9 +390,16 @@ mod tests {
             ..SummarizeOptions::default()
         };
         let models = Models::new(ProviderOptions::default());
-        let summarizer = |policy: &mut Policy| super::summarizer(home.path(), &options, &models, policy);
+        let summarizer =
+            |policy: &mut Policy| super::summarizer(home.path(), &options, &models, policy);
         if cfg!(not(feature = "remote")) {
-            assert!(summarizer(&mut Policy::default()).err().unwrap().to_string().contains("built without"));
+            assert!(
+                summarizer(&mut Policy::default())
+                    .err()
+                    .unwrap()
+                    .to_string()
+                    .contains("built without")
+            );
             return;
         }
         let mut policy = Policy::default();
@@ -366,6 +414,10 @@ mod tests {
         std::fs::write(home.path().join("prompts/concise.md"), " \n").unwrap();
         let refused = super::own_prompts(&home.path().join("prompts")).unwrap_err().to_string();
         assert!(refused.contains("concise.md is empty"), "{refused}");
-        assert_eq!(summarizer(&mut policy).unwrap().name(), "compatible/m", "nobody is kept from storing");
+        assert_eq!(
+            summarizer(&mut policy).unwrap().name(),
+            "compatible/m",
+            "nobody is kept from storing"
+        );
     }
 }

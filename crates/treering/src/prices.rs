@@ -32,9 +32,10 @@ pub(crate) fn settings(
     options: SpendOptions,
     quotas: BTreeMap<String, Quota>,
 ) -> Result<SpendLimits, Invalid> {
-    let table: PriceTable =
-        serde_json::from_str(TABLE).map_err(|error| Invalid::new("table of prices", error.to_string()))?;
-    let listed = table.models.into_iter().map(|(name, [input, output])| (name, Price { input, output }));
+    let table: PriceTable = serde_json::from_str(TABLE)
+        .map_err(|error| Invalid::new("table of prices", error.to_string()))?;
+    let listed =
+        table.models.into_iter().map(|(name, [input, output])| (name, Price { input, output }));
     let models = listed.chain(options.prices).collect();
     Ok(SpendLimits { caps: options.caps, prices: Prices { date: table.date, models }, quotas })
 }
@@ -46,23 +47,30 @@ mod tests {
     #[test]
     fn the_table_is_dated_and_ones_own_prices_prevail() {
         let own = Price { input: 9.0, output: 9.0 };
-        let prices = [("openai/gpt-6-luna".to_owned(), own), ("compatible/*".to_owned(), own)].into();
         let prices =
-            settings(SpendOptions { prices, ..SpendOptions::default() }, BTreeMap::new()).unwrap().prices;
+            [("openai/gpt-6-luna".to_owned(), own), ("compatible/*".to_owned(), own)].into();
+        let prices = settings(SpendOptions { prices, ..SpendOptions::default() }, BTreeMap::new())
+            .unwrap()
+            .prices;
         assert_eq!(prices.date.len(), "2026-11-16".len());
         assert_eq!(prices.find("openai/gpt-6-luna"), Some(own));
         assert_eq!(prices.find("compatible/qwen3"), Some(own));
         assert_eq!(prices.find("openai/text-embedding-3-small").unwrap().output, 0.0);
         assert_eq!(prices.find("openai/who-knows"), None);
-        for example in
-            ["anthropic/claude-haiku-5-5", "gemini/gemini-3.5-flash-lite", "gemini/gemini-embedding-2"]
-        {
+        for example in [
+            "anthropic/claude-haiku-5-5",
+            "gemini/gemini-3.5-flash-lite",
+            "gemini/gemini-embedding-2",
+        ] {
             assert!(prices.find(example).is_some(), "{example}, which the docs name");
         }
         let providers = crate::models::PROVIDERS.map(|(name, ..)| name);
         for (model, price) in &prices.models {
             let provider = model.split('/').next().unwrap();
-            assert!(providers.contains(&provider) && price.input >= 0.0 && price.output >= 0.0, "{model}");
+            assert!(
+                providers.contains(&provider) && price.input >= 0.0 && price.output >= 0.0,
+                "{model}"
+            );
         }
     }
 }

@@ -38,7 +38,10 @@ impl std::str::FromStr for TokenizerOption {
 }
 
 /// The tokenizer that is configured.
-pub(crate) fn tokenizer(home: &Path, option: &TokenizerOption) -> Result<Arc<dyn Tokenizer>, ProviderError> {
+pub(crate) fn tokenizer(
+    home: &Path,
+    option: &TokenizerOption,
+) -> Result<Arc<dyn Tokenizer>, ProviderError> {
     match option {
         TokenizerOption::Bundled(bpe) => Ok(Arc::new(*bpe)),
         TokenizerOption::File(path) => from_file(&home.join(path)),
@@ -52,7 +55,7 @@ fn from_file(path: &Path) -> Result<Arc<dyn Tokenizer>, ProviderError> {
 
 #[cfg(not(feature = "tokenizers"))]
 fn from_file(path: &Path) -> Result<Arc<dyn Tokenizer>, ProviderError> {
-    Err(ProviderError::lasting(format!(
+    Err(ProviderError::permanent(format!(
         "{} cannot be used: this program was built without tokenizers from files; \
          `cargo install --path crates/cli --features tokenizers` builds one with them, and \
          `tokens.tokenizer = \"o200k\"` does without",
@@ -67,12 +70,16 @@ mod tests {
     #[test]
     fn a_tokenizer_has_a_name_or_is_a_file() {
         assert_eq!("cl100k".parse(), Ok(TokenizerOption::Bundled(Bpe::Cl100k)));
-        assert_eq!("llama/tokenizer.json".parse(), Ok(TokenizerOption::File("llama/tokenizer.json".into())));
+        assert_eq!(
+            "llama/tokenizer.json".parse(),
+            Ok(TokenizerOption::File("llama/tokenizer.json".into()))
+        );
         let refused = "llama".parse::<TokenizerOption>().unwrap_err();
         assert!(refused.contains("llama") && refused.contains("tokenizer.json"), "{refused}");
         let option = TokenizerOption::File("nowhere/tokenizer.json".into());
         let error = tokenizer(Path::new("home"), &option).err().unwrap().to_string();
-        let wanted = if cfg!(feature = "tokenizers") { "cannot be read" } else { "--features tokenizers" };
+        let wanted =
+            if cfg!(feature = "tokenizers") { "cannot be read" } else { "--features tokenizers" };
         assert!(error.contains("home/nowhere") && error.contains(wanted), "{error}");
     }
 }

@@ -24,7 +24,9 @@ use treering_providers::Extractive;
 
 fn main() {
     let Some(data) = data() else {
-        println!("skipped: no data; set TREERING_DATA to the folder that holds dialogsum and locomo-native");
+        println!(
+            "skipped: no data; set TREERING_DATA to the folder that holds dialogsum and locomo-native"
+        );
         return;
     };
     dialogues(&data.join("dialogsum/dialogsum.dev.jsonl"));
@@ -82,15 +84,18 @@ fn dialogues(path: &Path) {
     let mut count = 0;
     for line in text.lines() {
         let entry: Value = serde_json::from_str(line).unwrap();
-        let (dialogue, reference) = (entry["dialogue"].as_str().unwrap(), entry["summary"].as_str().unwrap());
-        let turns: Vec<(&str, &str)> = dialogue.lines().filter_map(|line| line.split_once(": ")).collect();
+        let (dialogue, reference) =
+            (entry["dialogue"].as_str().unwrap(), entry["summary"].as_str().unwrap());
+        let turns: Vec<(&str, &str)> =
+            dialogue.lines().filter_map(|line| line.split_once(": ")).collect();
         let passages = turns.iter().map(|(who, what)| said(who, what)).collect();
         // A little over the length, for the cut is made afterwards.
         let wanted = reference.chars().count() as f32 * 1.06;
         let brief = brief(passages, |brief| wanted / brief.chars() as f32);
         let ours = summarise(&brief);
         let words = reference.split_whitespace().count();
-        let summaries = [plain::lead(&turns, words), plain::centroid(&turns, words), ours.overview.clone()];
+        let summaries =
+            [plain::lead(&turns, words), plain::centroid(&turns, words), ours.overview.clone()];
         for (sum, summary) in sums.iter_mut().zip(&summaries) {
             let cut: Vec<&str> = summary.split_whitespace().take(words).collect();
             let scores = rouge::scores(reference, &cut.join(" "));
@@ -100,7 +105,10 @@ fn dialogues(path: &Path) {
         grounded += fidelity.map_or(0.0, |fidelity| f64::from(fidelity.grounded));
         count += 1;
     }
-    println!("{count} dialogues, F1 at reference length {:>10} {:>8} {:>8}", "ROUGE-1", "ROUGE-2", "ROUGE-L");
+    println!(
+        "{count} dialogues, F1 at reference length {:>10} {:>8} {:>8}",
+        "ROUGE-1", "ROUGE-2", "ROUGE-L"
+    );
     let share = |sum: f64| 100.0 * sum / f64::from(count);
     for (name, sum) in ["lead", "plain centroid", "extractive"].iter().zip(&sums) {
         let [one, two, longest] = sum.map(share);
@@ -204,7 +212,8 @@ fn speed(folder: &Path) {
     let (mut messages, mut chars) = (0, 0);
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for file in files {
-        let haystack: Value = serde_json::from_str(&std::fs::read_to_string(file.path()).unwrap()).unwrap();
+        let haystack: Value =
+            serde_json::from_str(&std::fs::read_to_string(file.path()).unwrap()).unwrap();
         let turns = haystack["turns"].as_array().unwrap();
         for window in turns.chunks(40) {
             let passages: Vec<Passage> = window
@@ -228,7 +237,10 @@ fn speed(folder: &Path) {
     let total: Duration = times.iter().sum();
     let median = times[times.len() / 2].as_secs_f64() * 1e3;
     let size = chars as usize / times.len();
-    println!("window of {size} characters, median {median:>18.2} ms  (goal 3 ms)  {}", mark(median < 3.0));
+    println!(
+        "window of {size} characters, median {median:>18.2} ms  (goal 3 ms)  {}",
+        mark(median < 3.0)
+    );
     println!(
         "messages a second {:>36.0}  (goal 2,000)  {}",
         messages as f64 / total.as_secs_f64(),

@@ -69,7 +69,9 @@ pub(crate) fn centroid_chars(turns: &[(&str, &str)], chars: usize) -> String {
 fn sentences<'a>(turns: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     turns
         .iter()
-        .flat_map(|(who, what)| sentence::split(what).into_iter().map(move |piece| (*who, piece.text)))
+        .flat_map(|(who, what)| {
+            sentence::split(what).into_iter().map(move |piece| (*who, piece.text))
+        })
         .collect()
 }
 
@@ -77,7 +79,9 @@ fn sentences<'a>(turns: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
 fn ranked(sentences: &[(&str, &str)]) -> Vec<usize> {
     let words: Vec<Vec<String>> = sentences
         .iter()
-        .map(|(_, text)| tokens(text).into_iter().filter(|word| word_weights::weight(word) > 0.0).collect())
+        .map(|(_, text)| {
+            tokens(text).into_iter().filter(|word| word_weights::weight(word) > 0.0).collect()
+        })
         .collect();
     let mut centre: HashMap<&str, f64> = HashMap::new();
     for word in words.iter().flatten() {
@@ -89,7 +93,8 @@ fn ranked(sentences: &[(&str, &str)]) -> Vec<usize> {
             *counts.entry(word).or_default() += 1.0;
         }
         let norm = counts.values().map(|count| count * count).sum::<f64>().sqrt().max(1.0);
-        let mut shares: Vec<f64> = counts.iter().map(|(word, count)| count * centre[word]).collect();
+        let mut shares: Vec<f64> =
+            counts.iter().map(|(word, count)| count * centre[word]).collect();
         shares.sort_by(f64::total_cmp);
         shares.iter().sum::<f64>() / norm
     };

@@ -55,8 +55,8 @@ const SUFFIXES: [(&str, &str); 7] = [
 ];
 
 const DROPPED: [&str; 19] = [
-    "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou", "ism",
-    "ate", "iti", "ous", "ive", "ize",
+    "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou",
+    "ism", "ate", "iti", "ous", "ive", "ize",
 ];
 
 impl Word {
@@ -125,7 +125,8 @@ impl Word {
             return;
         }
         let suffix = ["ed", "ing"].into_iter().find(|suffix| self.ends(suffix));
-        let Some(suffix) = suffix.filter(|suffix| self.has_vowel(self.0.len() - suffix.len())) else {
+        let Some(suffix) = suffix.filter(|suffix| self.has_vowel(self.0.len() - suffix.len()))
+        else {
             return;
         };
         self.cut(suffix.len());
@@ -147,8 +148,10 @@ impl Word {
 
     fn replace(&mut self, suffixes: &[(&str, &str)]) {
         // The longest suffix that fits decides, whether or not it may go.
-        let fitting =
-            suffixes.iter().filter(|(suffix, _)| self.ends(suffix)).max_by_key(|(suffix, _)| suffix.len());
+        let fitting = suffixes
+            .iter()
+            .filter(|(suffix, _)| self.ends(suffix))
+            .max_by_key(|(suffix, _)| suffix.len());
         let Some((suffix, other)) = fitting else { return };
         // The l of "logi" counts as part of the stem.
         let kept = self.0.len() - suffix.len() + usize::from(*suffix == "logi");
@@ -159,7 +162,8 @@ impl Word {
     }
 
     fn drop_suffix(&mut self) {
-        let fitting = DROPPED.iter().filter(|suffix| self.ends(suffix)).max_by_key(|suffix| suffix.len());
+        let fitting =
+            DROPPED.iter().filter(|suffix| self.ends(suffix)).max_by_key(|suffix| suffix.len());
         let Some(suffix) = fitting else { return };
         let end = self.0.len() - suffix.len();
         let allowed = *suffix != "ion" || end > 0 && b"st".contains(&self.0[end - 1]);

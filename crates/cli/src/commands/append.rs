@@ -86,7 +86,8 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     }
     if io::stdin().is_terminal() {
         return Err(CliError::Usage(
-            "nothing to append; give --user and --assistant, or JSON lines on standard input".into(),
+            "nothing to append; give --user and --assistant, or JSON lines on standard input"
+                .into(),
         ));
     }
     if args.no_tree || !memory.is_local() {
@@ -114,7 +115,8 @@ fn target(args: &Args, memory: &Engine) -> Result<AppendTarget, CliError> {
 }
 
 fn entries(args: &Args, memory: &Engine) -> Result<Vec<Entry>, CliError> {
-    let thread = args.thread.as_deref().map(str::parse::<ThreadName>).transpose()?.unwrap_or_default();
+    let thread =
+        args.thread.as_deref().map(str::parse::<ThreadName>).transpose()?.unwrap_or_default();
     let at = args.at.unwrap_or_else(|| memory.clock().now());
     let mut kinds = Vec::new();
     if let Some(idx) = args.fork_at {
@@ -126,7 +128,14 @@ fn entries(args: &Args, memory: &Engine) -> Result<Vec<Entry>, CliError> {
         Ok(Some(ExternalId::new(part.map_or_else(|| id.clone(), |part| format!("{id}/{part}")))?))
     };
     let said = |role: Role, text: &str, author: Option<String>, external_id| {
-        EntryKind::Message(NewMessage { role, author, text: text.into(), parts: None, at, external_id })
+        EntryKind::Message(NewMessage {
+            role,
+            author,
+            text: text.into(),
+            parts: None,
+            at,
+            external_id,
+        })
     };
     if let Some(text) = &args.text {
         let mut text = text.clone();
@@ -154,8 +163,12 @@ fn entries(args: &Args, memory: &Engine) -> Result<Vec<Entry>, CliError> {
     Ok(kinds.into_iter().map(|kind| Entry { thread: thread.clone(), kind }).collect())
 }
 
-fn store(memory: &Engine, target: AppendTarget, entries: Vec<Entry>) -> Result<AppendReport, CliError> {
-    Ok(memory.append(EntryBatch { target, entries, matching: ReplayDetection::None })?)
+fn store(
+    memory: &Engine,
+    target: AppendTarget,
+    entries: Vec<Entry>,
+) -> Result<AppendReport, CliError> {
+    Ok(memory.append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })?)
 }
 
 fn acknowledge(appended: &AppendReport, output: &Output) -> Result<(), CliError> {
@@ -179,7 +192,11 @@ fn acknowledge(appended: &AppendReport, output: &Output) -> Result<(), CliError>
 
 /// Follows standard input: lines that are there together share a commit, and each commit is
 /// acknowledged by a line of its own as soon as it is durable.
-fn append_stdin(mut target: AppendTarget, memory: &Engine, output: &Output) -> Result<(), CliError> {
+fn append_stdin(
+    mut target: AppendTarget,
+    memory: &Engine,
+    output: &Output,
+) -> Result<(), CliError> {
     let mut input = BufReader::with_capacity(1 << 18, io::stdin().lock());
     let mut number = 0_u64;
     loop {
@@ -228,15 +245,16 @@ fn append_stdin(mut target: AppendTarget, memory: &Engine, output: &Output) -> R
 }
 
 fn parse(line: &[u8], number: u64, now: Timestamp) -> Result<Option<JsonLine>, CliError> {
-    let text = std::str::from_utf8(line)
-        .map_err(|_| CliError::Usage(format!("line {number} is not UTF-8; lines before it are stored")))?;
+    let text = std::str::from_utf8(line).map_err(|_| {
+        CliError::Usage(format!("line {number} is not UTF-8; lines before it are stored"))
+    })?;
     if text.trim().is_empty() {
         return Ok(None);
     }
     let parsed = jsonl::parse_line(text, now);
-    parsed
-        .map(Some)
-        .map_err(|error| CliError::Usage(format!("line {number}: {error}; lines before it are stored")))
+    parsed.map(Some).map_err(|error| {
+        CliError::Usage(format!("line {number}: {error}; lines before it are stored"))
+    })
 }
 
 /// One line a commit, flushed at once: whoever waits for the acknowledgement gets it.

@@ -34,9 +34,14 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         treering::inspect_backup(&args.file).map_err(CliError::Backup)?;
     let view = View { file: args.file.clone(), conversations, messages, schema_version, bytes };
     output.show(&view, |out| {
-        let held = format!("{}, {}", count(conversations, "conversation"), count(messages, "message"));
+        let held =
+            format!("{}, {}", count(conversations, "conversation"), count(messages, "message"));
         writeln!(out, "{} {held}, {}: {}", paint(GOOD, "✓"), size(bytes), view.file.display())?;
-        writeln!(out, "{}", paint(DIM, format!("`treering restore {}` puts it back", view.file.display())))
+        writeln!(
+            out,
+            "{}",
+            paint(DIM, format!("`treering restore {}` puts it back", view.file.display()))
+        )
     })?;
     Ok(())
 }

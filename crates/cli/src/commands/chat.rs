@@ -6,8 +6,8 @@ use serde::Serialize;
 use treering_core::chat::FinishReason;
 use treering_core::{Conversation, ConversationId, TitleSource, text};
 use treering_engine::{
-    Agent, AgentOptions, AppendTarget, Context, Engine, EntryBatch, Error, NewConversation, ReplayDetection,
-    Reply, normalize_cwd,
+    Agent, AgentOptions, AppendTarget, Context, Engine, EntryBatch, Error, NewConversation,
+    ReplayDetection, Reply, normalize_cwd,
 };
 
 use super::output::{BOLD, DIM, Output, count, grouped, paint};
@@ -84,8 +84,8 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
     };
     match &args.say {
         Some(said) => talk.turn(said)?,
-        None if io::stdin().is_terminal() => talk.with_a_person(known.as_ref())?,
-        None => talk.with_lines()?,
+        None if io::stdin().is_terminal() => talk.run_interactive(known.as_ref())?,
+        None => talk.run_lines()?,
     }
     let conversation = talk.conversation;
     drop(talk);
@@ -118,7 +118,7 @@ struct View<'a> {
 }
 
 impl ChatSession<'_> {
-    fn with_a_person(&mut self, known: Option<&Conversation>) -> Result<(), CliError> {
+    fn run_interactive(&mut self, known: Option<&Conversation>) -> Result<(), CliError> {
         let remembered = known.map_or_else(
             || "a new conversation".to_owned(),
             |it| format!("{}, {} remembered", it.slug, count(it.totals.turns.into(), "turn")),
@@ -151,7 +151,7 @@ impl ChatSession<'_> {
     }
 
     /// Every line is a turn.
-    fn with_lines(&mut self) -> Result<(), CliError> {
+    fn run_lines(&mut self) -> Result<(), CliError> {
         for line in io::stdin().lock().lines() {
             let line = line?;
             if !line.trim().is_empty() {
@@ -168,7 +168,7 @@ impl ChatSession<'_> {
         };
         let reply = match self.output.json {
             true => self.agent.ask(id, said)?,
-            false => self.aloud(id, said)?,
+            false => self.stream_answer(id, said)?,
         };
         if self.output.json {
             self.print(id, &reply)?;
@@ -188,7 +188,7 @@ impl ChatSession<'_> {
         let incoming = EntryBatch {
             target: AppendTarget::FindOrCreate(new),
             entries: Vec::new(),
-            matching: ReplayDetection::None,
+            replay_detection: ReplayDetection::None,
         };
         let conversation = self.memory.append(incoming)?.conversation;
         self.conversation = Some(conversation.id);
@@ -196,7 +196,7 @@ impl ChatSession<'_> {
     }
 
     /// Prints the answer as it comes.
-    fn aloud(&self, id: ConversationId, said: &str) -> Result<Reply, CliError> {
+    fn stream_answer(&self, id: ConversationId, said: &str) -> Result<Reply, CliError> {
         let mut failed = Ok(());
         let reply = self.agent.ask_streaming(id, said, &mut |piece| {
             // Only text: no sequence that a terminal obeys gets through.
@@ -228,7 +228,10 @@ impl ChatSession<'_> {
                 "{}",
                 paint(
                     DIM,
-                    format!("{given} tokens given · {} recalled", count(recalled(&reply.context), "message"))
+                    format!(
+                        "{given} tokens given · {} recalled",
+                        count(recalled(&reply.context), "message")
+                    )
                 )
             )?;
         }

@@ -43,7 +43,11 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
         .load()?
         .effective
         .into_iter()
-        .map(|setting| Setting { key: setting.key, value: setting.value, from: setting.origin.to_string() })
+        .map(|setting| Setting {
+            key: setting.key,
+            value: setting.value,
+            from: setting.origin.to_string(),
+        })
         .collect();
     let file = home.join(FILE).display().to_string();
     let view = View { home: home.display().to_string(), file, settings };
@@ -53,7 +57,11 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
             let (key, value) = (pad(&setting.key, 20), pad(&setting.value, 12));
             writeln!(out, "{key} {} {}", paint(BOLD, value), paint(DIM, &setting.from))?;
         }
-        writeln!(out, "{}", paint(DIM, format!("\nChange them in {}; --template prints one.", view.file)))
+        writeln!(
+            out,
+            "{}",
+            paint(DIM, format!("\nChange them in {}; --template prints one.", view.file))
+        )
     })?;
     Ok(())
 }

@@ -83,7 +83,9 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
         return Ok(Output::new(true).show(&ContextView::of(&context), |_| Ok(()))?);
     }
     if args.receipt {
-        return output.show(&context.receipt, |out| receipt(out, &context.receipt)).map_err(CliError::from);
+        return output
+            .show(&context.receipt, |out| receipt(out, &context.receipt))
+            .map_err(CliError::from);
     }
     match args.format {
         OutputFormat::Messages => Ok(Output::new(true).show(&chat_messages(&context), |_| Ok(()))?),
@@ -101,7 +103,12 @@ struct DiffView<'a> {
     removed: Vec<&'a ReceiptItem>,
 }
 
-fn diff(memory: &Engine, request: &ContextRequest, now: &Context, output: &Output) -> Result<(), CliError> {
+fn diff(
+    memory: &Engine,
+    request: &ContextRequest,
+    now: &Context,
+    output: &Output,
+) -> Result<(), CliError> {
     let Some(before) = memory.previous_context(request)? else {
         return Err(CliError::Usage("there is no turn before this one".into()));
     };
@@ -129,7 +136,8 @@ fn diff(memory: &Engine, request: &ContextRequest, now: &Context, output: &Outpu
             writeln!(out, "{mark} {}", line(std::slice::from_ref(item)))?;
         }
         let (was, is) = (before.receipt.tokens, now.receipt.tokens);
-        let reused = format!("{} tokens, {:.0} %", grouped(reusable.tokens.into()), reusable.share * 100.0);
+        let reused =
+            format!("{} tokens, {:.0} %", grouped(reusable.tokens.into()), reusable.share * 100.0);
         writeln!(
             out,
             "{}",
@@ -157,11 +165,16 @@ pub(super) fn receipt(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> 
         paint(BOLD, format!("{tokens} of {budget} tokens")),
         paint(
             DIM,
-            format!("({share:.0} %, {}) · profile {profile} · thread {}", receipt.tokenizer, receipt.thread)
+            format!(
+                "({share:.0} %, {}) · profile {profile} · thread {}",
+                receipt.tokenizer, receipt.thread
+            )
         )
     )?;
-    let asked =
-        receipt.query.as_ref().map_or_else(|| "standing context".to_owned(), |text| format!("asked: {text}"));
+    let asked = receipt
+        .query
+        .as_ref()
+        .map_or_else(|| "standing context".to_owned(), |text| format!("asked: {text}"));
     let turn = receipt.as_of.map_or_else(String::new, |turn| format!("as of turn {turn} · "));
     writeln!(out, "{}", paint(DIM, fit(&format!("{turn}{asked}"), width())))?;
     let mut section = None;
@@ -193,8 +206,10 @@ pub(super) fn receipt(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> 
 fn runs(items: &[ReceiptItem]) -> Vec<&[ReceiptItem]> {
     let goes_on = |one: &ReceiptItem, next: &ReceiptItem| {
         let alike = one.level == 0 && next.level == 0 && one.section == next.section;
-        let same =
-            one.reason == next.reason && one.grain == next.grain && one.score == 0.0 && next.score == 0.0;
+        let same = one.reason == next.reason
+            && one.grain == next.grain
+            && one.score == 0.0
+            && next.score == 0.0;
         alike && same && next.from <= one.until
     };
     items.chunk_by(goes_on).collect()
@@ -247,7 +262,11 @@ fn left_out(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> {
             .collect();
         if !spans.is_empty() {
             let more = if spans.len() > SHOWN { " …" } else { "" };
-            parts.push(format!("{}{more} ({})", spans[..spans.len().min(SHOWN)].join(", "), why.as_str()));
+            parts.push(format!(
+                "{}{more} ({})",
+                spans[..spans.len().min(SHOWN)].join(", "),
+                why.as_str()
+            ));
         }
     }
     if receipt.hits_left_out > 0 {

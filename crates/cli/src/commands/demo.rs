@@ -36,8 +36,8 @@ struct View {
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), CliError> {
     let scratch = Scratch::new(args.keep.as_deref())?;
-    let memory = treering::open(&scratch.folder)?;
-    let runner = Runner { memory: &memory, options: ImportOptions::default() };
+    let memory = treering::open_engine(&scratch.folder)?;
+    let runner = Runner { engine: &memory, options: ImportOptions::default() };
     let first = runner.text("tidewatch.jsonl", SAMPLE.into())?;
     let second = runner.text("tidewatch.jsonl", SAMPLE.into())?;
     Worker::new(memory.clone())?.run(&JobScope::default(), &|_, _| {})?;
@@ -53,10 +53,12 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), CliError> {
         added_by_second_import: second.messages_new + second.tool_calls_new,
         verified: verification.is_clean(),
     };
-    let tour = Tour { memory: &memory, conversation: &conversation, first: &first, second: &second };
+    let tour =
+        Tour { memory: &memory, conversation: &conversation, first: &first, second: &second };
     let sessions = memory.listed_conversations(&ConversationFilter::all(5))?;
     let early = memory.turns(conversation.id, Span::starting(TurnNo(0), 1))?;
-    let late = memory.turns(conversation.id, Span::starting(TurnNo(view.turns.saturating_sub(1)), 1))?;
+    let late =
+        memory.turns(conversation.id, Span::starting(TurnNo(view.turns.saturating_sub(1)), 1))?;
     let branches = memory.tree(conversation.id)?.outline();
     let asked = "Which database holds the tide readings?";
     let request = ContextRequest {
@@ -67,15 +69,28 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), CliError> {
     let handed = memory.context(&request)?;
     output.show(&view, |out| {
         tour.welcome(out)?;
-        heading(out, "treering sessions", "Every conversation, found by name, by folder or by id.")?;
+        heading(
+            out,
+            "treering sessions",
+            "Every conversation, found by name, by folder or by id.",
+        )?;
         sessions::table(out, &sessions)?;
-        heading(out, "treering show tidewatch --limit 1", "The first turn is as fresh as the last one.")?;
+        heading(
+            out,
+            "treering show tidewatch --limit 1",
+            "The first turn is as fresh as the last one.",
+        )?;
         early.iter().try_for_each(|turn| show::print_turn(out, turn, false))?;
         heading(out, "treering show tidewatch --last 1", "Six weeks later:")?;
         late.iter().try_for_each(|turn| show::print_turn(out, turn, false))?;
-        heading(out, "treering show tidewatch --tree", "The rings: summaries that grew as it was told.")?;
+        heading(
+            out,
+            "treering show tidewatch --tree",
+            "The rings: summaries that grew as it was told.",
+        )?;
         show_tree::branches(out, &branches)?;
-        let command = format!("treering context tidewatch --query \"{asked}\" --budget 1200 --receipt");
+        let command =
+            format!("treering context tidewatch --query \"{asked}\" --budget 1200 --receipt");
         heading(out, &command, "What a model is handed: all of it, in 1,200 tokens.")?;
         context::receipt(out, &handed.receipt)?;
         tour.ledger(out, &verification)?;
@@ -119,9 +134,16 @@ struct Tour<'a> {
 
 impl Tour<'_> {
     fn welcome(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{}", paint(BOLD, "Treering: a memory for conversations with language models"))?;
+        writeln!(
+            out,
+            "{}",
+            paint(BOLD, "Treering: a memory for conversations with language models")
+        )?;
         writeln!(out)?;
-        writeln!(out, "The sample: Ana builds a tide and berth service for a small harbour with an")?;
+        writeln!(
+            out,
+            "The sample: Ana builds a tide and berth service for a small harbour with an"
+        )?;
         writeln!(out, "assistant called Juno, over six weeks. It was just imported:")?;
         writeln!(out)?;
         let added = |report: &FileReport| {
@@ -140,7 +162,11 @@ impl Tour<'_> {
         )
     }
 
-    fn ledger(&self, out: &mut dyn Write, report: &treering_engine::Verification) -> io::Result<()> {
+    fn ledger(
+        &self,
+        out: &mut dyn Write,
+        report: &treering_engine::Verification,
+    ) -> io::Result<()> {
         heading(out, "treering verify", "Nothing is lost, and it can be proven:")?;
         let read = format!(
             "{}, {}, {}, {}",
@@ -165,7 +191,10 @@ impl Tour<'_> {
                 writeln!(out, "Look around: treering --home {} show tidewatch", folder.display())
             }
             None => {
-                writeln!(out, "Nothing was left behind. Yours next: treering import ~/.claude/projects")
+                writeln!(
+                    out,
+                    "Nothing was left behind. Yours next: treering import ~/.claude/projects"
+                )
             }
         }
     }

@@ -159,7 +159,8 @@ fn store(
         Ok(memory) => memory,
         Err(failure) => {
             let hint = if let CliError::Engine(error) = &failure { error.hint() } else { None };
-            let fix = hint.unwrap_or_else(|| "mend what is said here; the rest cannot be checked".into());
+            let fix =
+                hint.unwrap_or_else(|| "mend what is said here; the rest cannot be checked".into());
             checks.push(Check::broken("store", failure.to_string(), fix));
             return Ok(None);
         }
@@ -169,18 +170,23 @@ fn store(
     checks.push(match problems.first() {
         None => {
             let (version, bytes) = (described.schema_version, size(described.bytes));
-            Check::fine("store", format!("sound, schema {version}, {bytes}, {}", described.location))
+            Check::fine(
+                "store",
+                format!("sound, schema {version}, {bytes}, {}", described.location),
+            )
         }
         Some(first) => {
             let found = format!("{}: {first}", count(problems.len() as u64, "problem"));
-            let fix = "`treering verify` lists everything; `treering restore` puts a backup in its place";
+            let fix =
+                "`treering verify` lists everything; `treering restore` puts a backup in its place";
             Check::broken("store", found, fix)
         }
     });
     let warnings = memory.warnings().into_iter().filter(|warning| !problems.contains(warning));
-    checks.extend(
-        warnings.map(|warning| Check::waits("log", warning, "`treering verify` adds up what is there")),
-    );
+    checks
+        .extend(warnings.map(|warning| {
+            Check::waits("log", warning, "`treering verify` adds up what is there")
+        }));
     Ok(Some(memory))
 }
 
@@ -226,7 +232,12 @@ impl ConfiguredModels {
             None => Check::fine("vectors", "made by the program itself; no model is set"),
             Some((provider, model)) => {
                 let embedder = self.models.embedder(provider, model, self.dimensions);
-                verdict("vectors", provider, model, embedder.and_then(|embedder| embed(&*embedder, meter)))
+                verdict(
+                    "vectors",
+                    provider,
+                    model,
+                    embedder.and_then(|embedder| embed(&*embedder, meter)),
+                )
             }
         };
         let talk = self.chat.as_ref().map(|(provider, model)| {
@@ -251,14 +262,22 @@ fn embed(embedder: &dyn Embedder, meter: &dyn Meter) -> Result<String, ProviderE
     Ok(format!("gives vectors of {} numbers", vectors.first().map_or(0, Vec::len)))
 }
 
-fn verdict(what: &'static str, provider: &str, model: &str, asked: Result<String, ProviderError>) -> Check {
+fn verdict(
+    what: &'static str,
+    provider: &str,
+    model: &str,
+    asked: Result<String, ProviderError>,
+) -> Check {
     match asked {
         Ok(found) => Check::fine(what, format!("{provider}/{model} {found}")),
-        Err(error) if error.advice == RetryAdvice::UseFallback => {
-            Check::waits(what, error.reason, "raise the cap under `spend`, or wait for the next day")
-        }
+        Err(error) if error.advice == RetryAdvice::UseFallback => Check::waits(
+            what,
+            error.reason,
+            "raise the cap under `spend`, or wait for the next day",
+        ),
         Err(error) if matches!(error.advice, RetryAdvice::Throttled(_)) => {
-            let fix = format!("raise the quota under `providers.{provider}`, or look again in a minute");
+            let fix =
+                format!("raise the quota under `providers.{provider}`, or look again in a minute");
             Check::waits(what, error.reason, fix)
         }
         Err(error) => {

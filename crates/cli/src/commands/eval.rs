@@ -91,13 +91,16 @@ pub(super) fn run(args: &Args, options: &Options, output: &Output) -> Result<(),
     let mut measured = Measured { contexts, ..Measured::default() };
     let texts = files
         .iter()
-        .map(|path| std::fs::read_to_string(path).map_err(|error| CliError::File(path.clone(), error)))
+        .map(|path| {
+            std::fs::read_to_string(path).map_err(|error| CliError::File(path.clone(), error))
+        })
         .collect::<Result<Vec<_>, _>>()?;
     let questions: usize =
         texts.iter().filter_map(|text| read(text).ok()).flatten().map(|h| h.questions.len()).sum();
     let bar = output.progress(questions as u64, "asking");
     for (number, (path, text)) in files.iter().zip(&texts).enumerate() {
-        let home = std::env::temp_dir().join(format!("treering-eval-{}-{number}", std::process::id()));
+        let home =
+            std::env::temp_dir().join(format!("treering-eval-{}-{number}", std::process::id()));
         let result = measure(path, text, &home, options, &mut measured, || bar.inc(1));
         // A scratch folder that stays behind does no harm.
         drop(std::fs::remove_dir_all(&home));
@@ -119,7 +122,8 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
             files.push(path.clone());
             continue;
         }
-        let entries = std::fs::read_dir(path).map_err(|error| CliError::File(path.clone(), error))?;
+        let entries =
+            std::fs::read_dir(path).map_err(|error| CliError::File(path.clone(), error))?;
         let mut inside: Vec<PathBuf> = entries
             .filter_map(|entry| entry.ok().map(|entry| entry.path()))
             .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
@@ -134,15 +138,20 @@ fn write_dump(path: &PathBuf, measured: &Measured) -> io::Result<()> {
     let mut file = io::BufWriter::new(std::fs::File::create(path)?);
     for answered in &measured.answered {
         let context = answered.context.as_deref();
-        serde_json::to_writer(&mut file, &RankingLine { id: &answered.id, turns: &answered.turns, context })?;
+        serde_json::to_writer(
+            &mut file,
+            &RankingLine { id: &answered.id, turns: &answered.turns, context },
+        )?;
         writeln!(file)?;
     }
     file.flush()
 }
 
 fn view(args: &Args, files: usize, measured: &Measured) -> View {
-    let rows = measured.figures.iter().filter(|((_, category), _)| args.categories || category == "ALL");
-    let micros = |share: f64| u64::try_from(measured.percentile(share).as_micros()).unwrap_or(u64::MAX);
+    let rows =
+        measured.figures.iter().filter(|((_, category), _)| args.categories || category == "ALL");
+    let micros =
+        |share: f64| u64::try_from(measured.percentile(share).as_micros()).unwrap_or(u64::MAX);
     View {
         files,
         turns: measured.turns,
@@ -194,7 +203,8 @@ fn print(out: &mut dyn Write, view: &View) -> io::Result<()> {
     writeln!(out, "{}", paint(DIM, format!("{}{cells}", pad("", 34))))?;
     for row in &view.rows {
         let name = pad(&format!("{} {}", row.level, row.category), 34);
-        let figures = [row.recall_1, row.recall_5, row.recall_10, row.recall_20, row.all_5, row.ndcg_10];
+        let figures =
+            [row.recall_1, row.recall_5, row.recall_10, row.recall_20, row.all_5, row.ndcg_10];
         let cells: String = figures.iter().map(|figure| format!("{figure:>11.1}")).collect();
         let style = if row.category == "ALL" { BOLD } else { DIM };
         writeln!(out, "{}{:>11}{cells}", paint(style, name), grouped(row.questions.into()))?;
@@ -227,6 +237,7 @@ fn print_contexts(out: &mut dyn Write, view: &ContextsView) -> io::Result<()> {
         writeln!(out, "{}{cells}{took:>14}", paint(style, pad(row.way, 34)))?;
     }
     let answers = view.rows.first().map_or(0, |row| row.answers);
-    let note = format!("per cent; answers of at most six words: {}", count(answers.into(), "question"));
+    let note =
+        format!("per cent; answers of at most six words: {}", count(answers.into(), "question"));
     writeln!(out, "{}", paint(DIM, note))
 }

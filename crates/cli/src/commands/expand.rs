@@ -33,7 +33,8 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         }
         None => {
             return Err(CliError::Usage(
-                "give a node, such as l2-3f9a, or a conversation and the position of a message".into(),
+                "give a node, such as l2-3f9a, or a conversation and the position of a message"
+                    .into(),
             ));
         }
     };

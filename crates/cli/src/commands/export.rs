@@ -33,6 +33,8 @@ pub(super) fn run(args: &Args, memory: &Engine) -> Result<(), CliError> {
 
 fn write(out: &mut impl Write, memory: &Engine, chosen: &[ConversationId]) -> Result<(), CliError> {
     writeln!(out, "{}", jsonl::header()?)?;
-    memory.export(chosen, |item| -> Result<(), CliError> { Ok(writeln!(out, "{}", jsonl::line(item)?)?) })?;
+    memory.export(chosen, |item| -> Result<(), CliError> {
+        Ok(writeln!(out, "{}", jsonl::line(item)?)?)
+    })?;
     Ok(out.flush()?)
 }

@@ -87,7 +87,7 @@ impl FileView {
 
 pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let options = ImportOptions { format: args.format, dry_run: args.dry_run, since: args.since };
-    let runner = Runner { memory, options };
+    let runner = Runner { engine: memory, options };
     let mut report = Report::default();
     let (standard_input, paths): (Vec<_>, Vec<_>) =
         args.paths.iter().cloned().partition(|path| path.as_os_str() == "-");
@@ -115,7 +115,12 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
 }
 
 /// Files that matter one by one, then the sum, then what was passed over.
-fn print(out: &mut dyn Write, report: &Report, total: &FileReport, dry_run: bool) -> io::Result<()> {
+fn print(
+    out: &mut dyn Write,
+    report: &Report,
+    total: &FileReport,
+    dry_run: bool,
+) -> io::Result<()> {
     const SHOWN: usize = 20;
     for file in report.files.iter().filter(|file| file.error.is_some()) {
         let error = file.error.as_deref().unwrap_or_default();
@@ -124,10 +129,16 @@ fn print(out: &mut dyn Write, report: &Report, total: &FileReport, dry_run: bool
     let changed: Vec<&FileReport> =
         report.files.iter().filter(|file| file.error.is_none() && file.is_new()).collect();
     for file in changed.iter().take(SHOWN) {
-        let name = file.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let name = file
+            .path
+            .file_name()
+            .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let format = file.format.map_or("", Format::as_str);
-        let what =
-            format!("{}, {}", count(file.messages_new, "message"), count(file.tool_calls_new, "tool call"));
+        let what = format!(
+            "{}, {}",
+            count(file.messages_new, "message"),
+            count(file.tool_calls_new, "tool call")
+        );
         writeln!(out, "{} {} {} {what}", paint(GOOD, "+"), paint(BOLD, name), paint(DIM, format))?;
     }
     if changed.len() > SHOWN {
@@ -146,7 +157,10 @@ fn print(out: &mut dyn Write, report: &Report, total: &FileReport, dry_run: bool
         format!("{} new", count(total.conversations_new, "conversation")),
     ];
     if total.known > 0 {
-        facts.push(format!("{} there before", count(total.known, "entry").replace("entrys", "entries")));
+        facts.push(format!(
+            "{} there before",
+            count(total.known, "entry").replace("entrys", "entries")
+        ));
     }
     let files = count(report.files.len() as u64, "file");
     writeln!(out, "{verb} from {files}: {}.", facts.join(", "))

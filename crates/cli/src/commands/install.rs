@@ -106,7 +106,8 @@ pub(super) fn run(
 }
 
 fn places() -> Result<AgentPaths, CliError> {
-    let home = etcetera::home_dir().map_err(|_| CliError::Usage("this user has no home folder".into()))?;
+    let home =
+        etcetera::home_dir().map_err(|_| CliError::Usage("this user has no home folder".into()))?;
     let folder = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
     let (config, claude, codex) =
         (folder("XDG_CONFIG_HOME"), folder("CLAUDE_CONFIG_DIR"), folder("CODEX_HOME"));

@@ -37,7 +37,8 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
 
 fn list(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let conversation = args.of.as_deref().map(|it| memory.find(it)).transpose()?;
-    let filter = JobFilter { conversation: conversation.map(|it| it.id), ..JobFilter::all(args.limit) };
+    let filter =
+        JobFilter { conversation: conversation.map(|it| it.id), ..JobFilter::all(args.limit) };
     let jobs = memory.jobs(&filter)?;
     let views = JobView::all(&jobs, memory);
     output.show(&views, |out| {
@@ -47,7 +48,13 @@ fn list(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
         for job in &views {
             let style = if job.state == "failed" { BAD } else { BOLD };
             let (id, state) = (&job.id[..12], paint(style, pad(job.state, 10)));
-            writeln!(out, "{} {state} {} {}", paint(DIM, id), job.description, paint(DIM, &job.slug))?;
+            writeln!(
+                out,
+                "{} {state} {} {}",
+                paint(DIM, id),
+                job.description,
+                paint(DIM, &job.slug)
+            )?;
             if let Some(error) = &job.error {
                 let tries = count(job.failures.into(), "failure");
                 writeln!(
@@ -67,7 +74,9 @@ fn retry(id: Option<String>, memory: &Engine, output: &Output) -> Result<(), Cli
     let views = JobView::all(&retried, memory);
     output.show(&views, |out| match views.len() {
         0 => writeln!(out, "no job has failed"),
-        many => writeln!(out, "{} tried again; `treering work` runs them", count(many as u64, "job")),
+        many => {
+            writeln!(out, "{} tried again; `treering work` runs them", count(many as u64, "job"))
+        }
     })?;
     Ok(())
 }

@@ -32,7 +32,7 @@ pub(super) fn run(_: &Args, global: &Global) -> Result<(), CliError> {
             () = super::serve::shutdown_signal() => Ok(()),
         }
     });
-    let jobs = worker.stop_by(Instant::now() + patience)?;
+    let jobs = worker.stop_with_deadline(Instant::now() + patience)?;
     if jobs > 0 {
         tracing::warn!(jobs, "jobs were still at hand; another worker takes them");
     }

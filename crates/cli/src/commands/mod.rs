@@ -211,7 +211,9 @@ pub(crate) fn main() -> ExitCode {
     match run(cli, &output) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read the output has seen enough.
-        Err(CliError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(CliError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
         Err(CliError::Reported) => ExitCode::FAILURE,
         Err(failure) => {
             let hint = match &failure {
@@ -243,9 +245,12 @@ fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Close(args) => {
             lifecycle::set(&args, treering_core::ConversationState::Closed, &global.open()?, output)
         }
-        Command::Archive(args) => {
-            lifecycle::set(&args, treering_core::ConversationState::Archived, &global.open()?, output)
-        }
+        Command::Archive(args) => lifecycle::set(
+            &args,
+            treering_core::ConversationState::Archived,
+            &global.open()?,
+            output,
+        ),
         Command::Reopen(args) => {
             lifecycle::set(&args, treering_core::ConversationState::Open, &global.open()?, output)
         }
@@ -263,7 +268,9 @@ fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Work(args) => work::run(&args, &global.open()?, output),
         Command::Jobs(args) => jobs::run(&args, &global.open()?, output),
         Command::Install(args) => install::run(&args, install::InstallAction::In, global, output),
-        Command::Uninstall(args) => install::run(&args, install::InstallAction::Out, global, output),
+        Command::Uninstall(args) => {
+            install::run(&args, install::InstallAction::Out, global, output)
+        }
         Command::Hook(args) => hook::run(&args, global, output),
         Command::Serve(args) => serve::run(&args, global, output),
         Command::Token(args) => token::run(args, global, output),
@@ -284,8 +291,9 @@ impl Global {
             author: "treering".into(),
             app_name: "treering".into(),
         });
-        let strategy = strategy
-            .map_err(|_| CliError::Usage("this user has no home folder; name one with --home".into()))?;
+        let strategy = strategy.map_err(|_| {
+            CliError::Usage("this user has no home folder; name one with --home".into())
+        })?;
         Ok(strategy.data_dir())
     }
 
@@ -341,7 +349,7 @@ impl Global {
             spend: settings.spend.into(),
             search: (&settings.search).into(),
         };
-        let memory = treering::open_with_models(&self.home()?, options, models)?;
+        let memory = treering::open_engine_with_models(&self.home()?, options, models)?;
         memory.open_warnings().iter().for_each(|warning| Output::new(self.json).warn(warning));
         self.replay(&memory)?;
         Ok(memory)
@@ -355,7 +363,7 @@ impl Global {
             (Err(_), Some(tenant)) => tenant.clone(),
             (Err(_), None) => return Ok(Spool::for_unknown_tenant(&home)),
         };
-        Ok(Spool::of(&home, &TenantId::new(named)?))
+        Ok(Spool::for_tenant(&home, &TenantId::new(named)?))
     }
 
     /// Stores what hooks captured for this tenant while the store could not be reached. A store that cannot be
@@ -364,9 +372,10 @@ impl Global {
         let home = self.home()?;
         // A tenant that is named here may be another than the settings name.
         let unsettled = self.tenant.is_none().then(|| Spool::for_unknown_tenant(&home));
-        for spool in [Spool::of(&home, memory.tenant())].into_iter().chain(unsettled) {
+        for spool in [Spool::for_tenant(&home, memory.tenant())].into_iter().chain(unsettled) {
             if let Err(error) = spool.replay(memory) {
-                Output::new(self.json).note(&format!("what is in the spool cannot be stored yet: {error}"));
+                Output::new(self.json)
+                    .note(&format!("what is in the spool cannot be stored yet: {error}"));
             }
         }
         Ok(())

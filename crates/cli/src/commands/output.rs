@@ -80,9 +80,11 @@ impl Output {
     /// A bar for work with `total` steps; invisible where nobody watches.
     pub(super) fn progress(&self, total: u64, what: &'static str) -> ProgressBar {
         let visible = !self.json && io::stderr().is_terminal();
-        let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target =
+            if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(total), target).with_message(what);
-        let style = ProgressStyle::with_template("{msg:>12} {wide_bar:.green/dim} {pos}/{len} {eta}");
+        let style =
+            ProgressStyle::with_template("{msg:>12} {wide_bar:.green/dim} {pos}/{len} {eta}");
         bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
     }
 }

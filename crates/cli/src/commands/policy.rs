@@ -46,7 +46,11 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     output.show(&view, |out| {
         writeln!(out, "{}", paint(BOLD, &view.slug))?;
         if view.parameters.is_empty() {
-            return writeln!(out, "{}", paint(DIM, "nothing is set for it alone: the settings hold"));
+            return writeln!(
+                out,
+                "{}",
+                paint(DIM, "nothing is set for it alone: the settings hold")
+            );
         }
         view.parameters.iter().try_for_each(|parameter| writeln!(out, "  {parameter}"))
     })?;

@@ -42,7 +42,9 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         output.show(&view, |out| {
             writeln!(out, "{} search goes by the vectors of {}", paint(GOOD, "✓"), view.model)?;
             match &view.next {
-                Some(next) => writeln!(out, "those of {next} are on their way; `treering reindex` goes on"),
+                Some(next) => {
+                    writeln!(out, "those of {next} are on their way; `treering reindex` goes on")
+                }
                 None if view.model != view.wanted => {
                     writeln!(out, "{} is wanted; `treering reindex` changes over", view.wanted)
                 }
@@ -59,7 +61,11 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         let looked_at = count(done.done, "text");
         let made = grouped(done.made);
         writeln!(out, "{} search goes by the vectors of {} now", paint(GOOD, "✓"), done.to)?;
-        writeln!(out, "{}", paint(DIM, format!("before: {}; {looked_at}, {made} embedded anew", done.from)))
+        writeln!(
+            out,
+            "{}",
+            paint(DIM, format!("before: {}; {looked_at}, {made} embedded anew", done.from))
+        )
     })?;
     Ok(())
 }
@@ -75,9 +81,15 @@ fn reindex(memory: &Engine, bar: &ProgressBar) -> Result<ReindexReport, Error> {
         });
         let wait_ms = match reindexed {
             Ok(it) => {
-                return Ok(ReindexReport { done: done_before + it.done, made: made_before + it.made, ..it });
+                return Ok(ReindexReport {
+                    done: done_before + it.done,
+                    made: made_before + it.made,
+                    ..it
+                });
             }
-            Err(Error::Provider(ProviderError { advice: RetryAdvice::Throttled(wait_ms), .. })) => wait_ms,
+            Err(Error::Provider(ProviderError {
+                advice: RetryAdvice::Throttled(wait_ms), ..
+            })) => wait_ms,
             Err(error) => return Err(error),
         };
         (done_before, made_before) = (done_before + done, made_before + made);
@@ -88,6 +100,7 @@ fn reindex(memory: &Engine, bar: &ProgressBar) -> Result<ReindexReport, Error> {
 /// How many texts there are to embed.
 fn things(memory: &Engine) -> Result<u64, CliError> {
     let stats = memory.stats()?;
-    let nodes: u64 = memory.tree_stats(None)?.levels.iter().map(|level| u64::from(level.nodes)).sum();
+    let nodes: u64 =
+        memory.tree_stats(None)?.levels.iter().map(|level| u64::from(level.nodes)).sum();
     Ok(u64::from(stats.totals.messages) + u64::from(stats.totals.tool_calls) + nodes)
 }

@@ -45,7 +45,8 @@ pub(super) fn run(args: &Args, home: &Path, output: &Output) -> Result<(), CliEr
     let BackupContents { conversations, messages, schema_version, bytes } = contents;
     let held = format!("{}, {}", count(conversations, "conversation"), count(messages, "message"));
     if home.join(EmbeddedStore::FILE).exists() && !args.yes {
-        let written = modified.map_or_else(String::new, |at| format!(", written {} UTC", at.to_minute()));
+        let written =
+            modified.map_or_else(String::new, |at| format!(", written {} UTC", at.to_minute()));
         let facts = format!("{held}, schema {schema_version}, {}{written}", size(bytes));
         writeln!(io::stderr(), "{} holds {facts}.", args.file.display())?;
         if !agreed(home)? {
@@ -91,9 +92,15 @@ fn modified(file: &Path) -> Option<Timestamp> {
 
 fn agreed(home: &Path) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() {
-        return Err(CliError::Usage("nothing was changed; --yes replaces the store without asking".into()));
+        return Err(CliError::Usage(
+            "nothing was changed; --yes replaces the store without asking".into(),
+        ));
     }
-    write!(io::stderr(), "Replace the store in {}? It is kept beside the new one. [y/N] ", home.display())?;
+    write!(
+        io::stderr(),
+        "Replace the store in {}? It is kept beside the new one. [y/N] ",
+        home.display()
+    )?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -96,7 +96,9 @@ fn print(out: &mut dyn Write, hit: &Hit, view: &HitView, explain: bool) -> io::R
             let author = message.body.author.as_deref().unwrap_or(message.body.role.as_str());
             (format!("{author} {}", message.idx), message.body.at)
         }
-        HitItem::ToolCall(call) => (format!("{} (turn {})", call.call.name, call.turn), call.call.at),
+        HitItem::ToolCall(call) => {
+            (format!("{} (turn {})", call.call.name, call.turn), call.call.at)
+        }
         HitItem::Node(node) => {
             let id: String = node.id.as_str().chars().take(11).collect();
             (format!("level {} {id}", node.level()), node.range_end)

@@ -30,12 +30,15 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     };
     let cwd = args.cwd.as_deref().map(normalize_cwd);
     // One more than is shown, to know whether there are more.
-    let filter = ConversationFilter { cwd, states, after: None, limit: args.limit.saturating_add(1) };
+    let filter =
+        ConversationFilter { cwd, states, after: None, limit: args.limit.saturating_add(1) };
     let mut sessions = memory.listed_conversations(&filter)?;
     let more = sessions.len() > args.limit;
     sessions.truncate(args.limit);
-    let views: Vec<ConversationView> =
-        sessions.iter().map(|s| ConversationView::of(&s.conversation, s.last_message.as_ref())).collect();
+    let views: Vec<ConversationView> = sessions
+        .iter()
+        .map(|s| ConversationView::of(&s.conversation, s.last_message.as_ref()))
+        .collect();
     output.show(&views, |out| {
         if sessions.is_empty() {
             return nothing(out, filter.cwd.as_deref());

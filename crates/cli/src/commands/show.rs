@@ -38,7 +38,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
-    if let Some(reference) = args.conversation.as_deref().filter(|it| Engine::is_node_reference(it)) {
+    if let Some(reference) = args.conversation.as_deref().filter(|it| Engine::is_node_reference(it))
+    {
         return show_tree::node(reference, memory, output);
     }
     let conversation = named_or_latest(args.conversation.as_deref(), memory)?;
@@ -47,9 +48,14 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     }
     let thread = args.thread.as_deref().map(str::parse::<ThreadName>).transpose()?;
     let threads = &conversation.threads;
-    if let Some(name) = thread.as_ref().filter(|name| !threads.iter().any(|thread| thread.name == **name)) {
+    if let Some(name) =
+        thread.as_ref().filter(|name| !threads.iter().any(|thread| thread.name == **name))
+    {
         let names: Vec<&str> = threads.iter().map(|thread| thread.name.as_str()).collect();
-        return Err(CliError::Usage(format!("there is no thread {name:?}; there are {}", names.join(", "))));
+        return Err(CliError::Usage(format!(
+            "there is no thread {name:?}; there are {}",
+            names.join(", ")
+        )));
     }
     let from = match args.last {
         Some(last) => conversation.totals.turns.saturating_sub(last),
@@ -57,7 +63,10 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     };
     let limit = args.last.map_or(args.limit, |last| last as usize);
     let mut turns = memory.turns(conversation.id, Span::starting(TurnNo(from), limit))?;
-    let next = turns.last().map(|last| last.turn.no.0 + 1).filter(|next| *next < conversation.totals.turns);
+    let next = turns
+        .last()
+        .map(|last| last.turn.no.0 + 1)
+        .filter(|next| *next < conversation.totals.turns);
     turns.retain(|turn| thread.as_ref().is_none_or(|name| turn.turn.thread == *name));
     let page = ConversationPage {
         conversation: ConversationView::of(&conversation, None),
@@ -72,7 +81,8 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         }
         match next {
             Some(next) => {
-                let hint = format!("Turns go on; `treering show {} --from {next}`", conversation.slug);
+                let hint =
+                    format!("Turns go on; `treering show {} --from {next}`", conversation.slug);
                 writeln!(out, "{}", paint(DIM, hint))
             }
             None => Ok(()),
@@ -82,7 +92,10 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
 }
 
 /// The conversation that is named, or the latest one.
-pub(super) fn named_or_latest(reference: Option<&str>, memory: &Engine) -> Result<Conversation, CliError> {
+pub(super) fn named_or_latest(
+    reference: Option<&str>,
+    memory: &Engine,
+) -> Result<Conversation, CliError> {
     match reference {
         Some(reference) => Ok(memory.find(reference)?),
         None => latest(memory),
@@ -113,8 +126,13 @@ pub(super) fn head(out: &mut dyn Write, it: &Conversation, threads: &[Thread]) -
     for thread in threads.iter().skip(1) {
         let fork = thread.fork.as_ref();
         let parent = fork.map_or("nothing", |fork| fork.parent.as_str());
-        let after = fork.and_then(|fork| fork.after).map_or("its start".into(), |idx| idx.to_string());
-        writeln!(out, "{}", paint(DIM, format!("thread {} leaves {parent} after {after}", thread.name)))?;
+        let after =
+            fork.and_then(|fork| fork.after).map_or("its start".into(), |idx| idx.to_string());
+        writeln!(
+            out,
+            "{}",
+            paint(DIM, format!("thread {} leaves {parent} after {after}", thread.name))
+        )?;
     }
     writeln!(out)
 }
@@ -127,7 +145,7 @@ pub(super) fn print_turn(out: &mut dyn Write, turn: &WholeTurn, full: bool) -> i
     let label = format!("── turn {}{thread} · {} ", turn.turn.no, turn.turn.started_at.to_minute());
     let rule = "─".repeat(width().saturating_sub(label.chars().count()).min(60));
     writeln!(out, "{}", paint(DIM, format!("{label}{rule}")))?;
-    for step in turn.steps() {
+    for step in turn.items() {
         match step {
             TurnItem::Message(message) => print_message(out, message, full)?,
             TurnItem::ToolCall(call) => print_tool_call(out, call, full)?,
@@ -161,7 +179,11 @@ fn print_message(out: &mut dyn Write, message: &Message, full: bool) -> io::Resu
         writeln!(out, "  {}", clean(line))?;
     }
     if lines > limit {
-        writeln!(out, "  {}", paint(DIM, format!("… {} more lines; --full shows them", lines - limit)))?;
+        writeln!(
+            out,
+            "  {}",
+            paint(DIM, format!("… {} more lines; --full shows them", lines - limit))
+        )?;
     }
     Ok(())
 }

@@ -29,7 +29,11 @@ struct BranchView {
     depth: usize,
 }
 
-pub(super) fn tree(conversation: &Conversation, memory: &Engine, output: &Output) -> Result<(), CliError> {
+pub(super) fn tree(
+    conversation: &Conversation,
+    memory: &Engine,
+    output: &Output,
+) -> Result<(), CliError> {
     let view = memory.tree(conversation.id)?;
     let branches = view.outline();
     let page = TreePage {
@@ -74,15 +78,21 @@ fn print_branch(out: &mut dyn Write, branch: &OutlineLine) -> io::Result<()> {
         "dirty" => paint(BAD, "●"),
         _ => paint(GOOD, "●"),
     };
-    let id =
-        branch.id.split('-').take(2).map(|part| &part[..part.len().min(8)]).collect::<Vec<_>>().join("-");
+    let id = branch
+        .id
+        .split('-')
+        .take(2)
+        .map(|part| &part[..part.len().min(8)])
+        .collect::<Vec<_>>()
+        .join("-");
     let (what, id) = match branch.level {
         0 => (format!("open window, {}", branch.covers), String::new()),
         level => (format!("level {level} · {}", branch.covers), id),
     };
     let room = TRUNK.saturating_sub(branch.prefix.chars().count() + 3 + id.len());
     let used = branch.prefix.chars().count() + 3 + id.len();
-    let trunk = format!("{}{mark} {} {}", paint(DIM, &branch.prefix), paint(BOLD, &id), fit(&what, room));
+    let trunk =
+        format!("{}{mark} {} {}", paint(DIM, &branch.prefix), paint(BOLD, &id), fit(&what, room));
     let gap = TRUNK.saturating_sub(used + fit(&what, room).chars().count());
     let sizes = match branch.removed_percent() {
         Some(removed) => {
@@ -92,8 +102,11 @@ fn print_branch(out: &mut dyn Write, branch: &OutlineLine) -> io::Result<()> {
         None if branch.chars > 0 => pad(&format!("{:>8} chars", grouped(branch.chars)), 32),
         None => pad("", 32),
     };
-    let why =
-        if branch.why.is_empty() { String::new() } else { format!("{} ({})", branch.state, branch.why) };
+    let why = if branch.why.is_empty() {
+        String::new()
+    } else {
+        format!("{} ({})", branch.state, branch.why)
+    };
     writeln!(out, "{trunk}{} {sizes} {}", " ".repeat(gap), paint(DIM, why))
 }
 
@@ -118,7 +131,11 @@ pub(super) fn node(reference: &str, memory: &Engine, output: &Output) -> Result<
         let made = [
             format!("{} to {}", node.range_start.to_minute(), node.range_end.to_minute()),
             format!("written by {} in {} ms", page.generated_by, page.generation_ms),
-            format!("grounded {:.0} %, retained {:.0} %", node.grounded * 100.0, node.retained * 100.0),
+            format!(
+                "grounded {:.0} %, retained {:.0} %",
+                node.grounded * 100.0,
+                node.retained * 100.0
+            ),
         ];
         writeln!(out, "{}", paint(DIM, made.join(" · ")))?;
         if !node.invented.is_empty() {
@@ -143,7 +160,11 @@ fn print_lists(out: &mut dyn Write, node: &Node) -> io::Result<()> {
         .iter()
         .map(|tool| match tool.failed {
             0 => format!("{} ×{}", tool.name, tool.succeeded + tool.unknown),
-            failed => format!("{} ×{} ({failed} failed)", tool.name, tool.succeeded + tool.unknown + failed),
+            failed => format!(
+                "{} ×{} ({failed} failed)",
+                tool.name,
+                tool.succeeded + tool.unknown + failed
+            ),
         })
         .collect();
     let lists = [

@@ -22,12 +22,18 @@ pub(super) fn print(out: &mut dyn Write, spend: &SpendView) -> io::Result<()> {
     }
 }
 
-pub(super) fn print_models(out: &mut dyn Write, models: &[ModelView], memory: &Engine) -> io::Result<()> {
+pub(super) fn print_models(
+    out: &mut dyn Write,
+    models: &[ModelView],
+    memory: &Engine,
+) -> io::Result<()> {
     if models.is_empty() {
         return Ok(());
     }
     let date = &memory.spending().prices.date;
     writeln!(out, "\n{}", paint(DIM, format!("spent on models, at prices of {date}")))?;
     let width = models.iter().map(|view| view.model.chars().count()).max().unwrap_or(0);
-    models.iter().try_for_each(|view| writeln!(out, "{}  {}", pad(&view.model, width), view.spent.words))
+    models
+        .iter()
+        .try_for_each(|view| writeln!(out, "{}  {}", pad(&view.model, width), view.spent.words))
 }

@@ -7,7 +7,9 @@ use treering_engine::Engine;
 use super::CliError;
 use super::output::{BOLD, DIM, Output, count, grouped, pad, paint, size};
 use super::spend;
-use treering_server::views::{ConversationStatsView, DOLLARS_PER_MILLION_TOKENS, StatsView, TreeStatsView};
+use treering_server::views::{
+    ConversationStatsView, DOLLARS_PER_MILLION_TOKENS, StatsView, TreeStatsView,
+};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -20,7 +22,17 @@ fn print_tree(out: &mut dyn Write, tree: &TreeStatsView) -> io::Result<()> {
         let hint = "no summaries yet: conversations are short, or `treering work` has jobs to run";
         return writeln!(out, "\n{}", paint(DIM, hint));
     }
-    let head = ["level", "nodes", "chars", "from", "smaller by", "grounded", "retained", "ms each", "dirty"];
+    let head = [
+        "level",
+        "nodes",
+        "chars",
+        "from",
+        "smaller by",
+        "grounded",
+        "retained",
+        "ms each",
+        "dirty",
+    ];
     writeln!(out)?;
     let row = |cells: [String; 9]| {
         let padded = cells.iter().map(|cell| format!("{cell:>11}"));
@@ -81,7 +93,13 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
             ("on disk", size(view.store.bytes), view.store.location.clone()),
         ];
         for (name, value, note) in rows {
-            writeln!(out, "{} {} {}", pad(name, 14), paint(BOLD, format!("{value:>12}")), paint(DIM, note))?;
+            writeln!(
+                out,
+                "{} {} {}",
+                pad(name, 14),
+                paint(BOLD, format!("{value:>12}")),
+                paint(DIM, note)
+            )?;
         }
         print_tree(out, &view.tree)?;
         spend::print_models(out, &view.spend, memory)

@@ -40,7 +40,9 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         let failed = match view.jobs_failed {
             0 => String::new(),
             failed => {
-                format!(", {failed} failed: raw turns stand in; `treering jobs retry` tries them again")
+                format!(
+                    ", {failed} failed: raw turns stand in; `treering jobs retry` tries them again"
+                )
             }
         };
         let queued = count(view.jobs_queued.into(), "job");
@@ -54,7 +56,11 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         }
         if view.stand_ins > 0 {
             let nodes = count(view.stand_ins.into(), "node");
-            writeln!(out, "{nodes} by a stand-in: `treering update` has {} write them", view.summarizer)?;
+            writeln!(
+                out,
+                "{nodes} by a stand-in: `treering update` has {} write them",
+                view.summarizer
+            )?;
         }
         if let Some(why) = &view.writes_refused {
             writeln!(out, "{why}")?;

@@ -112,7 +112,9 @@ impl Tail<'_> {
 
     fn print(&self, news: &Event, view: &EventView) -> Result<(), CliError> {
         let (style, lines) = match news {
-            Event::Turn { conversation, messages, .. } => (BOLD, self.said(*conversation, messages)?),
+            Event::Turn { conversation, messages, .. } => {
+                (BOLD, self.said(*conversation, messages)?)
+            }
             Event::Node(_, node) => (GOOD, vec![node_line(node)]),
             Event::Sealed(_, line) => (DIM, vec![line.text.clone()]),
             Event::Failed(_, line) => (BAD, vec![line.text.clone()]),
@@ -126,7 +128,9 @@ impl Tail<'_> {
 
     /// Who said what, a line each.
     fn said(&self, id: ConversationId, messages: &[MessageIdx]) -> Result<Vec<String>, CliError> {
-        let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(Vec::new()) };
+        let (Some(first), Some(last)) = (messages.first(), messages.last()) else {
+            return Ok(Vec::new());
+        };
         let read = self.memory.messages(id, Span::between(*first, MessageIdx(last.0 + 1)))?;
         let line = |message: &treering_core::Message| {
             let who = message.body.author.clone().unwrap_or_else(|| message.body.role.to_string());
@@ -199,7 +203,11 @@ fn json_line(line: &impl Serialize) -> Result<(), CliError> {
 
 fn node_line(node: &Node) -> String {
     let (from, until) = (node.source.from, node.source.until.saturating_sub(1));
-    format!("level {}, #{from}–#{until}: {}", node.level().number(), one_line(&node.content.overview))
+    format!(
+        "level {}, #{from}–#{until}: {}",
+        node.level().number(),
+        one_line(&node.content.overview)
+    )
 }
 
 fn one_line(text: &str) -> String {

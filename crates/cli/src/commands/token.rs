@@ -77,7 +77,8 @@ pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), Cl
             })?;
         }
         TokenAction::List => {
-            let views: Vec<View> = tokens.list()?.into_iter().map(|token| View::of(token, None)).collect();
+            let views: Vec<View> =
+                tokens.list()?.into_iter().map(|token| View::of(token, None)).collect();
             output.show(&views, |out| {
                 if views.is_empty() {
                     return writeln!(out, "no tokens; `treering token create` makes one");
@@ -96,7 +97,9 @@ pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), Cl
         }
         TokenAction::Revoke { id } => {
             let token = tokens.revoke(&id)?;
-            output.show(&View::of(token, None), |out| writeln!(out, "{} is revoked", paint(BOLD, &id)))?;
+            output.show(&View::of(token, None), |out| {
+                writeln!(out, "{} is revoked", paint(BOLD, &id))
+            })?;
         }
     }
     Ok(())

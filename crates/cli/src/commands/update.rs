@@ -44,7 +44,7 @@ fn level(text: &str) -> Result<Level, String> {
 
 pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let scale = if args.full { UpdateStrategy::Full } else { UpdateStrategy::Incremental };
-    let update = Update { scale, level: args.level, policy: args.with.clone() };
+    let update = Update { strategy: scale, level: args.level, policy: args.with.clone() };
     let conversations = match &args.conversation {
         Some(reference) => vec![memory.find(reference)?],
         None => {
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         // Level 1 first and here; what lies above may be left to others.
         let scope = JobScope {
             conversation: Some(conversation.id),
-            up_to: args.background.then_some(1),
+            max_height: args.background.then_some(1),
             only: args.level.filter(|_| !args.full).map(Level::number),
         };
         let worked = run_all(memory, &scope, output)?;
@@ -86,7 +86,8 @@ fn print(out: &mut dyn std::io::Write, view: &UpdateView) -> std::io::Result<()>
         .map(|(place, jobs)| format!("{} at level {}", grouped((*jobs).into()), place + 1))
         .collect();
     if view.dry_run {
-        let planned = if levels.is_empty() { "nothing to do".to_owned() } else { levels.join(", ") };
+        let planned =
+            if levels.is_empty() { "nothing to do".to_owned() } else { levels.join(", ") };
         writeln!(out, "{}: {planned}", paint(BOLD, &view.slug))?;
         if view.felled > 0 {
             writeln!(out, "  {} would be taken down first", count(view.felled.into(), "node"))?;
@@ -97,11 +98,15 @@ fn print(out: &mut dyn std::io::Write, view: &UpdateView) -> std::io::Result<()>
             count(view.calls.into(), "call"),
             count(view.tokens_in, "token"),
             count(view.tokens_out, "token"),
-            view.dollars.map_or_else(|| "price unknown".to_owned(), |dollars| format!("${dollars:.4}"))
+            view.dollars
+                .map_or_else(|| "price unknown".to_owned(), |dollars| format!("${dollars:.4}"))
         );
     }
-    let failed =
-        if view.failed > 0 { format!(", {} failed (`treering jobs`)", view.failed) } else { String::new() };
+    let failed = if view.failed > 0 {
+        format!(", {} failed (`treering jobs`)", view.failed)
+    } else {
+        String::new()
+    };
     let job = view.job.as_deref().map_or("", |job| &job[..12]);
     writeln!(
         out,

@@ -53,7 +53,11 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         (0, 0) => writeln!(out, "nothing to do"),
         (done, 0) => writeln!(out, "{} done", count(done.into(), "job")),
         (done, failed) => {
-            writeln!(out, "{} done, {failed} failed; `treering jobs` says why", count(done.into(), "job"))
+            writeln!(
+                out,
+                "{} done, {failed} failed; `treering jobs` says why",
+                count(done.into(), "job")
+            )
         }
     })?;
     Ok(())
@@ -68,7 +72,11 @@ fn change_over(memory: &Engine) -> treering_engine::Result<()> {
 }
 
 /// Runs what is due, with a bar.
-pub(super) fn run_all(memory: &Engine, scope: &JobScope, output: &Output) -> Result<WorkStats, CliError> {
+pub(super) fn run_all(
+    memory: &Engine,
+    scope: &JobScope,
+    output: &Output,
+) -> Result<WorkStats, CliError> {
     let filter = JobFilter { conversation: scope.conversation, ..JobFilter::all(usize::MAX) };
     let waiting = memory.jobs(&filter)?.iter().filter(|job| job.state != JobState::Dead).count();
     if waiting == 0 {
@@ -87,7 +95,11 @@ pub(super) fn run_all(memory: &Engine, scope: &JobScope, output: &Output) -> Res
 
 /// Runs what has become due in a conversation, where that is a matter of moments: without a
 /// remote provider.
-pub(super) fn catch_up(memory: &Engine, id: Option<ConversationId>, output: &Output) -> Result<(), CliError> {
+pub(super) fn catch_up(
+    memory: &Engine,
+    id: Option<ConversationId>,
+    output: &Output,
+) -> Result<(), CliError> {
     if memory.is_local() {
         run_all(memory, &JobScope { conversation: id, ..JobScope::default() }, output)?;
     }

@@ -89,7 +89,9 @@ impl Sums {
     pub(crate) fn median_us(&self) -> u64 {
         let mut times = self.times.clone();
         times.sort_unstable();
-        times.get(times.len() / 2).map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+        times
+            .get(times.len() / 2)
+            .map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
     }
 }
 
@@ -183,7 +185,11 @@ impl Contexts {
 
     /// Messages one after the other while they fit; the first that does not is the end, or is
     /// passed over.
-    fn fitting<'m>(&self, messages: impl Iterator<Item = &'m Message>, ends: bool) -> MeasuredContext {
+    fn fitting<'m>(
+        &self,
+        messages: impl Iterator<Item = &'m Message>,
+        ends: bool,
+    ) -> MeasuredContext {
         let mut held = MeasuredContext::default();
         for message in messages {
             let author = message.body.author.as_deref().unwrap_or(message.body.role.as_str());
@@ -216,7 +222,8 @@ impl Contexts {
         sums.times.push(took);
         sums.filled.add(f64::from(held.tokens) / f64::from(self.budget.max(1)));
         let is_told = |idx: u32| {
-            held.raw.contains(&idx) || held.told.iter().any(|(from, until, _)| (*from..*until).contains(&idx))
+            held.raw.contains(&idx)
+                || held.told.iter().any(|(from, until, _)| (*from..*until).contains(&idx))
         };
         let told = messages.iter().filter(|message| is_told(message.idx.0)).count();
         sums.cover.add(told as f64 / messages.len().max(1) as f64);
@@ -230,8 +237,9 @@ impl Contexts {
         gold.dedup_by_key(|message| message.idx);
         if !gold.is_empty() {
             let raw = gold.iter().filter(|message| held.raw.contains(&message.idx.0)).count();
-            let told =
-                gold.iter().filter(|message| held.raw.contains(&message.idx.0) || held.quotes(message));
+            let told = gold
+                .iter()
+                .filter(|message| held.raw.contains(&message.idx.0) || held.quotes(message));
             sums.gold_raw.add(raw as f64 / gold.len() as f64);
             sums.gold_told.add(told.count() as f64 / gold.len() as f64);
         }

@@ -142,8 +142,9 @@ impl TryFrom<Locomo> for Haystack {
                 turns.push((id.to_owned(), session.clone()));
             }
         }
-        let session_of =
-            |turn: &String| turns.iter().find(|(id, _)| id == turn).map(|(_, session)| session.clone());
+        let session_of = |turn: &String| {
+            turns.iter().find(|(id, _)| id == turn).map(|(_, session)| session.clone())
+        };
         let asked = |(number, question): (usize, LocomoQuestion)| {
             let answer = in_words(&question.answer);
             let known = question.evidence.into_iter().filter(|turn| session_of(turn).is_some());
@@ -186,7 +187,8 @@ struct LongMemEvalTurn {
 impl From<LongMemEval> for Haystack {
     fn from(instance: LongMemEval) -> Self {
         let (mut turns, mut gold_turns) = (Vec::new(), Vec::new());
-        for (session, said) in instance.haystack_session_ids.iter().zip(&instance.haystack_sessions) {
+        for (session, said) in instance.haystack_session_ids.iter().zip(&instance.haystack_sessions)
+        {
             for (number, turn) in said.iter().enumerate() {
                 let id = format!("{session}#{number}");
                 if turn.has_answer {
@@ -203,6 +205,10 @@ impl From<LongMemEval> for Haystack {
             gold_sessions: instance.answer_session_ids,
             answer: in_words(&instance.answer),
         };
-        Self { title: format!("longmemeval {}", instance.question_id), turns, questions: vec![question] }
+        Self {
+            title: format!("longmemeval {}", instance.question_id),
+            turns,
+            questions: vec![question],
+        }
     }
 }

@@ -39,8 +39,12 @@ impl Figures {
         distinct.sort_unstable();
         distinct.dedup();
         let is_gold = |id: &&str| distinct.iter().any(|gold| gold.as_str() == *id);
-        let hits: Vec<usize> =
-            ranked.iter().enumerate().filter(|(_, id)| is_gold(id)).map(|(place, _)| place).collect();
+        let hits: Vec<usize> = ranked
+            .iter()
+            .enumerate()
+            .filter(|(_, id)| is_gold(id))
+            .map(|(place, _)| place)
+            .collect();
         let within = |cut: usize| hits.iter().filter(|place| **place < cut).count();
         let wanted = distinct.len() as f64;
         self.questions += 1;
@@ -50,7 +54,8 @@ impl Figures {
         self.all += f64::from(u8::from(within(5) == distinct.len()));
         let gain = |place: usize| 1.0 / ((place + 2) as f64).log2();
         let ideal: f64 = (0..distinct.len().min(10)).map(gain).sum();
-        self.ndcg += hits.iter().filter(|place| **place < 10).map(|place| gain(*place)).sum::<f64>() / ideal;
+        self.ndcg +=
+            hits.iter().filter(|place| **place < 10).map(|place| gain(*place)).sum::<f64>() / ideal;
     }
 
     /// Recall at 1, 5, 10 and 20, whether everything is among the first five, and nDCG at 10; all

@@ -72,9 +72,10 @@ pub(crate) fn measure(
     mut progress: impl FnMut(),
 ) -> Result<(), EvalError> {
     let haystacks = read(text)?;
-    let memory = treering::open_with(home, options.clone())?;
-    let runner = Runner { memory: &memory, options: ImportOptions::default() };
-    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let memory = treering::open_engine_with(home, options.clone())?;
+    let runner = Runner { engine: &memory, options: ImportOptions::default() };
+    let name =
+        path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let report = runner.text(&name, text.to_owned())?;
     if let Some(error) = report.error {
         return Err(EvalError::Import(error));
@@ -104,9 +105,11 @@ fn ask(
     measured: &mut Measured,
     progress: &mut dyn FnMut(),
 ) -> Result<(), EvalError> {
-    let sessions = memory.listed_conversations(&treering_core::ports::ConversationFilter::all(usize::MAX))?;
+    let sessions =
+        memory.listed_conversations(&treering_core::ports::ConversationFilter::all(usize::MAX))?;
     let titled = sessions.into_iter().map(|session| session.conversation);
-    let conversation = titled.into_iter().find(|it| it.title.as_deref() == Some(haystack.title.as_str()));
+    let conversation =
+        titled.into_iter().find(|it| it.title.as_deref() == Some(haystack.title.as_str()));
     let conversation = conversation.ok_or_else(|| EvalError::Missing(haystack.title.clone()))?;
     let messages = memory.messages(conversation.id, Span::starting(MessageIdx(0), usize::MAX))?;
     measured.turns += messages.len();
@@ -141,7 +144,12 @@ fn ask(
 }
 
 impl Measured {
-    fn count(&mut self, question: &data::EvalQuestion, turns: &[String], session_of: &HashMap<&str, &str>) {
+    fn count(
+        &mut self,
+        question: &data::EvalQuestion,
+        turns: &[String],
+        session_of: &HashMap<&str, &str>,
+    ) {
         let turns: Vec<&str> = turns.iter().map(String::as_str).collect();
         let mut sessions: Vec<&str> = Vec::new();
         for session in turns.iter().filter_map(|turn| session_of.get(turn)) {
@@ -169,7 +177,7 @@ impl Measured {
 pub(crate) enum EvalError {
     /// The file is no haystack.
     #[error(transparent)]
-    Unfit(#[from] DatasetError),
+    Dataset(#[from] DatasetError),
     /// The memory failed.
     #[error(transparent)]
     Memory(#[from] Error),

@@ -130,8 +130,10 @@ impl Server {
         }
         let mut response = match body {
             Some(body) => {
-                let request =
-                    request.header("content-type", "application/json").body(body.to_string()).unwrap();
+                let request = request
+                    .header("content-type", "application/json")
+                    .body(body.to_string())
+                    .unwrap();
                 self.agent.run(request).unwrap()
             }
             None => self.agent.run(request.body(()).unwrap()).unwrap(),
@@ -165,8 +167,8 @@ impl Server {
 
     /// Reads events until one of each kind came.
     pub(crate) fn events(&self, last: &str, kinds: &[&str]) -> Vec<(String, Value)> {
-        let request =
-            ureq::http::Request::get(format!("{}/v1/events", self.address)).header("last-event-id", last);
+        let request = ureq::http::Request::get(format!("{}/v1/events", self.address))
+            .header("last-event-id", last);
         let response = self.agent.run(request.body(()).unwrap()).unwrap();
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         let mut events: Vec<(String, Value)> = Vec::new();
@@ -254,7 +256,9 @@ impl Client {
 
     pub(crate) fn begin(&mut self, method: &str, params: &Value) -> u64 {
         self.next += 1;
-        self.send(&json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params }));
+        self.send(
+            &json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params }),
+        );
         self.next
     }
 
@@ -318,10 +322,15 @@ impl Client {
 /// Enough turns for windows to seal.
 pub(crate) fn fill(client: &mut Client, key: &str, turns: usize) {
     for turn in 0..turns {
-        let user =
-            format!("Question {turn}: how high is the water at gate {turn}? {}", "We wait here. ".repeat(20));
-        let assistant =
-            format!("It stands at {} cm at gate {turn}. {}", turn * 3, "The sill holds. ".repeat(20));
+        let user = format!(
+            "Question {turn}: how high is the water at gate {turn}? {}",
+            "We wait here. ".repeat(20)
+        );
+        let assistant = format!(
+            "It stands at {} cm at gate {turn}. {}",
+            turn * 3,
+            "The sill holds. ".repeat(20)
+        );
         client.ok("remember", &json!({ "key": key, "user": user, "assistant": assistant }));
     }
 }

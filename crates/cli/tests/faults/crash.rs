@@ -13,7 +13,8 @@ use crate::turns::{line, positions};
 #[test]
 fn killed_writers_lose_nothing_and_leave_no_halves() {
     const KILLS_IN_A_LIFE: u64 = 20;
-    let wanted: u64 = std::env::var("TREERING_CRASH_KILLS").map_or(300, |kills| kills.parse().unwrap());
+    let wanted: u64 =
+        std::env::var("TREERING_CRASH_KILLS").map_or(300, |kills| kills.parse().unwrap());
     let mut chance = Chance::seeded();
     let (mut kills, mut acknowledged, mut unanswered) = (0, 0, 0);
     for no in 0.. {
@@ -137,8 +138,8 @@ impl Life {
 
     fn account(&mut self) {
         let home = std::fs::read_dir(&self.treering.home).unwrap();
-        let damaged =
-            home.filter(|it| it.as_ref().unwrap().file_name().to_string_lossy().contains("damaged"));
+        let damaged = home
+            .filter(|it| it.as_ref().unwrap().file_name().to_string_lossy().contains("damaged"));
         assert_eq!(damaged.count(), 0, "the log of a killed writer was called damaged");
         let stored = self.treering.turns().remove("victim").unwrap_or_default();
         let mut from = 0;
@@ -147,11 +148,21 @@ impl Life {
                 let both = round.sent.iter().zip(&stored[from..]);
                 both.take_while(|(sent, stored)| sent == stored).count()
             });
-            assert!(stored[from..].starts_with(&round.sent[..kept]), "turns that were there are gone");
-            assert!(kept * 2 >= round.positions.len(), "acknowledged turns of {:?} are lost", round.sent);
+            assert!(
+                stored[from..].starts_with(&round.sent[..kept]),
+                "turns that were there are gone"
+            );
+            assert!(
+                kept * 2 >= round.positions.len(),
+                "acknowledged turns of {:?} are lost",
+                round.sent
+            );
             let first = 2 * from as u64;
             let places: Vec<u64> = (first..first + round.positions.len() as u64).collect();
-            assert_eq!(round.positions, places, "acknowledged positions are not where the turns are");
+            assert_eq!(
+                round.positions, places,
+                "acknowledged positions are not where the turns are"
+            );
             if round.kept.is_none() {
                 self.unanswered += kept - round.positions.len() / 2;
             }

@@ -17,7 +17,10 @@ fn a_file_of_random_bytes_is_refused_and_left_alone() {
         let bytes: Vec<u8> = (0..size).map(|_| chance.byte()).collect();
         fs::write(home.path().join(FILE), bytes).unwrap();
         let complaints = refused(home.path());
-        assert!(complaints.iter().all(|it| it.error.contains("not a Treering store")), "{complaints:?}");
+        assert!(
+            complaints.iter().all(|it| it.error.contains("not a Treering store")),
+            "{complaints:?}"
+        );
     }
 }
 
@@ -168,7 +171,9 @@ fn refused(home: &Path) -> Vec<Complaint> {
     };
     let before = kept(home);
     let mut complaints = Vec::new();
-    for args in READING.map(|command| vec![command]).into_iter().chain([vec!["append", "--key", "k"]]) {
+    for args in
+        READING.map(|command| vec![command]).into_iter().chain([vec!["append", "--key", "k"]])
+    {
         let ended = treering.run(&args, line("x.0.1").as_bytes());
         complaints.push(ended.expect_complaint(home));
         assert!(kept(home) == before, "{args:?} changed {:?}", before.keys());

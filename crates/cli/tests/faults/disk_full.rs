@@ -61,14 +61,23 @@ fn fill(unshare: &str, kib: usize) {
     fs::write(at("one"), line("one.0.1")).unwrap();
     let script = Command::new("unshare")
         .args([unshare, "sh", "-c", FILL, "fill"])
-        .args([folder.path().as_os_str(), kib.to_string().as_ref(), env!("CARGO_BIN_EXE_treering").as_ref()])
+        .args([
+            folder.path().as_os_str(),
+            kib.to_string().as_ref(),
+            env!("CARGO_BIN_EXE_treering").as_ref(),
+        ])
         .output()
         .unwrap();
     assert_ne!(script.status.code(), Some(99), "{}", String::from_utf8_lossy(&script.stderr));
     let step = |name: &str| {
         let text = |kind: &str| fs::read_to_string(at(&format!("{name}.{kind}"))).unwrap();
         let code = text("code").trim().parse().unwrap();
-        Ended { what: format!("{name} on {kib} KiB"), code, output: text("out"), errors: text("err") }
+        Ended {
+            what: format!("{name} on {kib} KiB"),
+            code,
+            output: text("out"),
+            errors: text("err"),
+        }
     };
     let acknowledged = while_full(&step, &ids);
     let kept = once_freed(&step, &ids, &acknowledged);
@@ -109,7 +118,11 @@ fn while_full(step: &dyn Fn(&str) -> Ended, ids: &[String]) -> Vec<String> {
 
 /// With room again, everything acknowledged is there and nothing else, and a replay completes it.
 /// Gives the turns that were there before the replay.
-fn once_freed(step: &dyn Fn(&str) -> Ended, ids: &[String], acknowledged: &[String]) -> Vec<String> {
+fn once_freed(
+    step: &dyn Fn(&str) -> Ended,
+    ids: &[String],
+    acknowledged: &[String],
+) -> Vec<String> {
     step("freed").expect_success();
     let found = step("kept");
     let what = found.what.clone();
@@ -119,7 +132,10 @@ fn once_freed(step: &dyn Fn(&str) -> Ended, ids: &[String], acknowledged: &[Stri
     let whole = turns_of(&step("whole").expect_success()).remove("k").unwrap();
     let unique: BTreeSet<&String> = whole.iter().collect();
     assert_eq!(unique.len(), whole.len(), "{what}: turns are there twice");
-    assert!(ids.iter().all(|id| unique.contains(id)), "{what}: the replay did not complete the turns");
+    assert!(
+        ids.iter().all(|id| unique.contains(id)),
+        "{what}: the replay did not complete the turns"
+    );
     step("last").expect_success();
     kept
 }

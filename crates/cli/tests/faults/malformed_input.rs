@@ -27,7 +27,8 @@ fn a_bad_line_keeps_what_came_before_it() {
         let ended = treering.run(&["append", "--key", "k"], &input);
         assert_eq!(ended.code, 1, "{ended:?}");
         assert!(ended.complaint().error.contains("line 6"), "{ended:?}");
-        let acknowledged: Vec<u64> = ended.output.lines().flat_map(|ack| positions(&parsed(ack))).collect();
+        let acknowledged: Vec<u64> =
+            ended.output.lines().flat_map(|ack| positions(&parsed(ack))).collect();
         assert_eq!(acknowledged, (0..10).collect::<Vec<_>>());
         assert_eq!(treering.turns()["k"], ids);
         treering.verify();

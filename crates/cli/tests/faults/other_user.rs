@@ -69,8 +69,9 @@ fn a_reader_follows_a_writer_that_appends_closes_and_appends_again() {
     append(&writer, turns, turns + 1);
     assert!(!has_log(&reader.home), "the last to close empties the log");
     assert_eq!(reader.turns()["k"].len(), turns + 1);
-    let complaint =
-        reader.run(&["append", "--key", "k"], line("x.0.1").as_bytes()).expect_complaint(&reader.home);
+    let complaint = reader
+        .run(&["append", "--key", "k"], line("x.0.1").as_bytes())
+        .expect_complaint(&reader.home);
     assert!(complaint.error.contains("read-only"), "{complaint:?}");
     assert_eq!(fs::read_dir(&reader.home).unwrap().count(), 2, "the store and its lock");
 }
@@ -140,7 +141,11 @@ impl Follower {
         let mut event = String::new();
         while self.turns < turns || event != "context" {
             let mut line = String::new();
-            assert!(self.lines.read_line(&mut line).unwrap() > 0, "it ended after {} turns", self.turns);
+            assert!(
+                self.lines.read_line(&mut line).unwrap() > 0,
+                "it ended after {} turns",
+                self.turns
+            );
             parsed(&line)["event"].as_str().unwrap().clone_into(&mut event);
             self.turns += usize::from(event == "turn");
         }

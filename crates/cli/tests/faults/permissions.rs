@@ -46,7 +46,9 @@ fn a_read_only_home_with_a_log_alone_is_read_whole_or_refused() {
             ended.expect_complaint(&treering.home);
         }
     }
-    treering.run(&["append", "--key", "k"], line("x.0.1").as_bytes()).expect_complaint(&treering.home);
+    treering
+        .run(&["append", "--key", "k"], line("x.0.1").as_bytes())
+        .expect_complaint(&treering.home);
     assert_eq!(changed(&treering.home, &before), [""; 0]);
     place.allow(&treering.home);
 }
@@ -107,7 +109,10 @@ fn a_read_only_store_of_a_newer_or_another_program_is_named_so() {
     alter(&newer.home, "PRAGMA user_version = 999");
     let other = place.treering("other");
     fs::create_dir(&other.home).unwrap();
-    alter(&other.home, "PRAGMA journal_mode = WAL; CREATE TABLE songs (name); PRAGMA user_version = 1");
+    alter(
+        &other.home,
+        "PRAGMA journal_mode = WAL; CREATE TABLE songs (name); PRAGMA user_version = 1",
+    );
     for (treering, word) in [(newer, "999"), (other, "another program")] {
         place.forbid(&treering.home, 0o555);
         let before = files(&treering.home);
@@ -149,7 +154,11 @@ impl Unprivileged {
     }
 
     pub(crate) fn treering(&self, name: &str) -> Treering {
-        Treering { program: self.program.clone(), home: self.folder.path().join(name), user: self.user }
+        Treering {
+            program: self.program.clone(),
+            home: self.folder.path().join(name),
+            user: self.user,
+        }
     }
 
     /// A store of three turns, closed in order or left with its log by a killed writer.
@@ -189,8 +198,9 @@ impl Unprivileged {
         assert_eq!(treering.turns()["k"].len(), turns);
         treering.verify();
         let input = line("x.0.1");
-        let complaint =
-            treering.run(&["append", "--key", "k"], input.as_bytes()).expect_complaint(&treering.home);
+        let complaint = treering
+            .run(&["append", "--key", "k"], input.as_bytes())
+            .expect_complaint(&treering.home);
         assert!(complaint.error.contains("read-only"), "{complaint:?}");
         assert!(complaint.hint.contains("write access"), "{complaint:?}");
         assert_eq!(changed(&treering.home, &before), [""; 0], "after append");

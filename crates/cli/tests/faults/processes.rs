@@ -112,7 +112,11 @@ impl Ended {
     pub(crate) fn expect_complaint(&self, place: &Path) -> Complaint {
         assert_eq!(self.code, 1, "{}: {}", self.what, self.errors);
         let complaint = self.complaint();
-        assert!(complaint.error.contains(&*place.to_string_lossy()), "{}: {complaint:?}", self.what);
+        assert!(
+            complaint.error.contains(&*place.to_string_lossy()),
+            "{}: {complaint:?}",
+            self.what
+        );
         assert!(!complaint.hint.is_empty(), "{} does not say what to do: {complaint:?}", self.what);
         complaint
     }

@@ -11,7 +11,8 @@ pub(crate) struct Chance {
 
 impl Chance {
     pub(crate) fn seeded() -> Self {
-        let seed = std::env::var("TREERING_CRASH_SEED").map_or(0x7265_6e67, |seed| seed.parse().unwrap());
+        let seed =
+            std::env::var("TREERING_CRASH_SEED").map_or(0x7265_6e67, |seed| seed.parse().unwrap());
         Self { seed, state: seed }
     }
 

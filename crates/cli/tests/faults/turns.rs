@@ -47,19 +47,26 @@ pub(crate) fn turns_of(export: &str) -> BTreeMap<String, Vec<String>> {
             Some("treering") => {}
             Some("conversation") => {
                 key = line["external_id"].as_str().unwrap().to_owned();
-                assert!(records.insert(key.clone(), Vec::new()).is_none(), "two conversations are {key}");
+                assert!(
+                    records.insert(key.clone(), Vec::new()).is_none(),
+                    "two conversations are {key}"
+                );
             }
             _ => records.get_mut(&key).unwrap().push(line),
         }
     }
     for (key, records) in records {
         for (no, turn) in records.chunks(3).enumerate() {
-            let id = turn[0]["external_id"].as_str().unwrap().strip_suffix("/user").unwrap().to_owned();
+            let id =
+                turn[0]["external_id"].as_str().unwrap().strip_suffix("/user").unwrap().to_owned();
             let [user, call, assistant] = turn else { panic!("half a turn: {turn:?}") };
             assert_eq!((&user["idx"], &user["role"]), (&json!(2 * no), &json!("user")));
             assert_eq!(user["text"], user_text(&id));
             assert_eq!((&call["type"], &call["args"]), (&json!("tool_call"), &look(&id)));
-            assert_eq!((&assistant["idx"], &assistant["role"]), (&json!(2 * no + 1), &json!("assistant")));
+            assert_eq!(
+                (&assistant["idx"], &assistant["role"]),
+                (&json!(2 * no + 1), &json!("assistant"))
+            );
             assert_eq!(assistant["text"], assistant_text(&id));
             found.entry(key.clone()).or_default().push(id);
         }
@@ -73,5 +80,6 @@ pub(crate) fn positions(ack: &Value) -> Vec<u64> {
 }
 
 pub(crate) fn parsed(json: &str) -> Value {
-    serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {}", &json[..json.len().min(200)]))
+    serde_json::from_str(json)
+        .unwrap_or_else(|error| panic!("{error}: {}", &json[..json.len().min(200)]))
 }

@@ -59,13 +59,14 @@ fn places(log: &[u8]) -> Vec<usize> {
     const IN_FRAME: [usize; 9] = [3, 7, 11, 15, 19, 23, 24, 24 + 2000, FRAME - 1];
     let (count, last) = frames(log);
     let some = [0, 1, count / 4, count / 2, count * 3 / 4, last - 1, last, count - 1];
-    let in_frames = some.into_iter().flat_map(|frame| IN_FRAME.map(|at| HEADER + frame * FRAME + at));
+    let in_frames =
+        some.into_iter().flat_map(|frame| IN_FRAME.map(|at| HEADER + frame * FRAME + at));
     (0..8).map(|word| 4 * word + 2).chain(in_frames).collect()
 }
 
 fn open(home: &Path) -> Engine {
     let tokenizer = "cl100k".parse().unwrap();
-    treering::open_with(home, Options { tokenizer, ..Options::default() }).unwrap()
+    treering::open_engine_with(home, Options { tokenizer, ..Options::default() }).unwrap()
 }
 
 #[test]
@@ -81,7 +82,8 @@ fn no_flipped_bit_of_a_log_loses_turns_in_silence() {
         let report = memory.verify(|_| ()).unwrap();
         let missing = 2 * TURNS as u64 - report.messages;
         let told = memory.open_warnings();
-        let of_log = report.problems.iter().filter(|problem| problem.what.contains("the log was damaged"));
+        let of_log =
+            report.problems.iter().filter(|problem| problem.what.contains("the log was damaged"));
         let what = format!("byte {at}, {missing} messages missing: {told:?} {:?}", report.problems);
         // The last commits may be those of the worker, which adds no messages.
         let is_before_turns = at < HEADER + (count * 3 / 4 + 1) * FRAME;
@@ -93,7 +95,10 @@ fn no_flipped_bit_of_a_log_loses_turns_in_silence() {
             assert!(missing <= 2 * PORTION as u64, "{what}");
             assert_eq!(of_log.count() + report.warnings.len(), 1, "{what}: {:?}", report.warnings);
         }
-        assert_eq!(fs::read_dir(copy.path()).unwrap().filter(|it| is_aside(it.as_ref().unwrap())).count(), 1);
+        assert_eq!(
+            fs::read_dir(copy.path()).unwrap().filter(|it| is_aside(it.as_ref().unwrap())).count(),
+            1
+        );
         drop(memory);
         // Later openings tell of damage too, and of nothing that was only incomplete.
         let told_again = open(copy.path()).open_warnings();
@@ -115,7 +120,10 @@ fn commands_tell_of_a_damaged_log_until_its_copy_is_deleted() {
     for command in ["sessions", "stats", "status", "verify"] {
         let ended = treering.run(&[command], b"");
         let warning = parsed(&ended.errors)["warning"].as_str().unwrap().to_owned();
-        assert!(warning.contains("the log was damaged") && warning.contains(".damaged-"), "{warning}");
+        assert!(
+            warning.contains("the log was damaged") && warning.contains(".damaged-"),
+            "{warning}"
+        );
         assert_eq!(ended.code, i32::from(command == "verify"), "{ended:?}");
         assert_eq!(ended.lists_problems(), command == "verify", "{ended:?}");
     }
@@ -153,7 +161,8 @@ fn the_log_of_killed_writers_is_not_called_damaged() {
             let mut writer = Writer::start(&treering, "victim");
             writer.send(&line(&format!("v{victim}.0.1")));
             writer.acknowledgement();
-            writer.send(&(1..200).map(|no| line(&format!("v{victim}.{no}.800"))).collect::<String>());
+            writer
+                .send(&(1..200).map(|no| line(&format!("v{victim}.{no}.800"))).collect::<String>());
             chance.pause(60_000);
             writer.kill();
             survivor.send(&line(&format!("s.{}.1", victim + 1)));
@@ -162,7 +171,10 @@ fn the_log_of_killed_writers_is_not_called_damaged() {
         survivor.kill();
         let memory = open(home.path());
         let told = memory.warnings();
-        assert!(told.iter().all(|warning| !warning.contains("damaged:")), "round {round}: {told:?}");
+        assert!(
+            told.iter().all(|warning| !warning.contains("damaged:")),
+            "round {round}: {told:?}"
+        );
         let report = memory.verify(|_| ()).unwrap();
         assert!(report.is_clean(), "round {round}: {:?}", report.problems);
         drop(memory);
@@ -187,11 +199,22 @@ fn a_log_without_its_database_is_refused_and_left_alone() {
             false => fs::remove_file(home.path().join(FILE)).unwrap(),
         }
         let before = files(home.path());
-        let commands: [&[&str]; 7] =
-            [&["sessions"], &["show"], &["export"], &["verify"], &["search", "x"], &["work"], &["append"]];
+        let commands: [&[&str]; 7] = [
+            &["sessions"],
+            &["show"],
+            &["export"],
+            &["verify"],
+            &["search", "x"],
+            &["work"],
+            &["append"],
+        ];
         for args in commands {
-            let complaint = treering.run(args, line("x.0.1").as_bytes()).expect_complaint(home.path());
-            assert!(complaint.error.contains("database is missing or empty"), "{args:?}: {complaint:?}");
+            let complaint =
+                treering.run(args, line("x.0.1").as_bytes()).expect_complaint(home.path());
+            assert!(
+                complaint.error.contains("database is missing or empty"),
+                "{args:?}: {complaint:?}"
+            );
         }
         let doctor = treering.run(&["doctor", "--offline"], b"");
         assert!(doctor.code == 1 && doctor.output.contains("missing or empty"), "{doctor:?}");

@@ -26,10 +26,12 @@ fn write_together(writers: usize, key: impl Fn(usize) -> String) {
     const TURNS: usize = 60;
     let folder = tempfile::tempdir().unwrap();
     let treering = Treering::at(&folder.path().join("home"));
-    let ids = |no: usize| -> Vec<String> { (0..TURNS).map(|turn| format!("w{no}.{turn}.20")).collect() };
+    let ids =
+        |no: usize| -> Vec<String> { (0..TURNS).map(|turn| format!("w{no}.{turn}.20")).collect() };
     let writing = AtomicBool::new(true);
     thread::scope(|scope| {
-        let started: Vec<Writer> = (0..writers).map(|no| Writer::start(&treering, &key(no))).collect();
+        let started: Vec<Writer> =
+            (0..writers).map(|no| Writer::start(&treering, &key(no))).collect();
         let write = |(no, mut writer): (usize, Writer)| {
             let ids = ids(no);
             scope.spawn(move || {
@@ -56,7 +58,8 @@ fn write_together(writers: usize, key: impl Fn(usize) -> String) {
     let stored = treering.turns();
     for no in 0..writers {
         let prefix = format!("w{no}.");
-        let own: Vec<_> = stored[&key(no)].iter().filter(|id| id.starts_with(&prefix)).cloned().collect();
+        let own: Vec<_> =
+            stored[&key(no)].iter().filter(|id| id.starts_with(&prefix)).cloned().collect();
         assert_eq!(own, ids(no), "the turns of writer {no}, in its order");
     }
     assert_eq!(stored.values().map(Vec::len).sum::<usize>(), writers * TURNS);
@@ -76,7 +79,10 @@ fn processes_make_the_same_home_at_once() {
             .map(|_| {
                 let mut command = Command::new("sh");
                 let append = treering.command(&["append", "--key", "first"]);
-                command.args(["-c", gate, "gate"]).arg(append.get_program()).args(append.get_args());
+                command
+                    .args(["-c", gate, "gate"])
+                    .arg(append.get_program())
+                    .args(append.get_args());
                 Writer::spawn(command)
             })
             .collect();
@@ -89,7 +95,8 @@ fn processes_make_the_same_home_at_once() {
             assert_eq!(ended.errors, "", "round {round}");
             ended.expect_success();
         }
-        let turns: BTreeSet<String> = treering.turns().remove("first").unwrap().into_iter().collect();
+        let turns: BTreeSet<String> =
+            treering.turns().remove("first").unwrap().into_iter().collect();
         assert_eq!(turns, (0..count).map(|no| format!("w{no}.0.1")).collect(), "round {round}");
         treering.verify();
     }

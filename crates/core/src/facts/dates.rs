@@ -74,10 +74,13 @@ pub(super) fn read(tokens: &[FactToken<'_>]) -> Option<(usize, Date)> {
 /// How many of the first tokens belong together: up to the end of the sentence, where the full
 /// stop of `Dec.` or `p.m.` ends none.
 fn clause(tokens: &[FactToken<'_>]) -> usize {
-    let is_short =
-        |word: &str| (3..=4).contains(&word.len()) && month(word).is_some() && !is_word(word, "may");
+    let is_short = |word: &str| {
+        (3..=4).contains(&word.len()) && month(word).is_some() && !is_word(word, "may")
+    };
     let near = &tokens[..tokens.len().min(4)];
-    near.iter().position(|token| token.ends && !is_short(token.core)).map_or(near.len(), |last| last + 1)
+    near.iter()
+        .position(|token| token.ends && !is_short(token.core))
+        .map_or(near.len(), |last| last + 1)
 }
 
 /// A day of a month: `9`, `9th`, `1er`.
@@ -109,7 +112,8 @@ fn numeric(word: &str) -> Option<Date> {
         return None;
     }
     parts.next();
-    let mut number = || parts.next().filter(|part| (1..=2).contains(&part.len()))?.parse::<u8>().ok();
+    let mut number =
+        || parts.next().filter(|part| (1..=2).contains(&part.len()))?.parse::<u8>().ok();
     let month = number().filter(|month| (1..=12).contains(month))?;
     let day = number().filter(|day| (1..=31).contains(day))?;
     Some(Date { year: Some(year), month: Some(month), day: Some(day), minute: None })
@@ -124,8 +128,9 @@ fn time(tokens: &[FactToken<'_>]) -> Option<(usize, Date)> {
     }
     let mut hour: u16 = word[..digits].parse().ok().filter(|hour| *hour < 25)?;
     let rest = &word[digits..];
-    let after =
-        rest.strip_prefix(':').or_else(|| rest.strip_prefix('h').filter(|minutes| minutes.len() == 2));
+    let after = rest
+        .strip_prefix(':')
+        .or_else(|| rest.strip_prefix('h').filter(|minutes| minutes.len() == 2));
     let (minutes, suffix) = match after {
         Some(after) => {
             let minutes = after.get(..2)?.parse::<u16>().ok().filter(|minutes| *minutes < 60)?;
@@ -184,8 +189,8 @@ const AROUND_NOW: [&str; 10] = [
     "ce soir",
 ];
 const PERIODS: [&str; 12] = [
-    "week", "month", "year", "weekend", "summer", "winter", "spring", "autumn", "fall", "night", "semaine",
-    "mois",
+    "week", "month", "year", "weekend", "summer", "winter", "spring", "autumn", "fall", "night",
+    "semaine", "mois",
 ];
 
 /// A date that depends on the day it is said, at the head of the tokens: how many it takes.
@@ -194,7 +199,9 @@ pub(super) fn read_relative(tokens: &[FactToken<'_>]) -> Option<usize> {
     if !(3..=12).contains(&first.len()) {
         return None;
     }
-    if first.is_ascii() && !first.starts_with(|c: char| "ytmwfsljvdhanc".contains(c.to_ascii_lowercase())) {
+    if first.is_ascii()
+        && !first.starts_with(|c: char| "ytmwfsljvdhanc".contains(c.to_ascii_lowercase()))
+    {
         return None;
     }
     let is_one_of = |words: &[&str], word: &str| words.iter().any(|lower| is_word(word, lower));

@@ -154,7 +154,8 @@ impl Facts {
 
     fn has_number(&self, number: &str) -> bool {
         self.keys.contains_key(&numbers::key(number))
-            || numbers::value(number).is_some_and(|value| self.has_hash(tokens::hash(&format!("#{value}"))))
+            || numbers::value(number)
+                .is_some_and(|value| self.has_hash(tokens::hash(&format!("#{value}"))))
             || (!number.starts_with(|c: char| c.is_ascii_digit()) && self.has_words(number))
     }
 

@@ -52,7 +52,8 @@ impl<'a> Names<'a> {
             self.end();
             return;
         }
-        let plain = word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '.' | '&' | '\'' | '’'));
+        let plain =
+            word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '.' | '&' | '\'' | '’'));
         if !plain || word.len() > 40 || word_weights::weight(&lower) == 0.0 || is_calendar(&lower) {
             self.end();
             return;
@@ -67,8 +68,14 @@ impl<'a> Names<'a> {
             }
             _ => {
                 self.end();
-                self.run =
-                    Some(Run { start, first_end: end, second: end, end, words: 1, opens: token.opens });
+                self.run = Some(Run {
+                    start,
+                    first_end: end,
+                    second: end,
+                    end,
+                    words: 1,
+                    opens: token.opens,
+                });
             }
         }
         if token.parted || skipped + word.len() < token.core.len() {
@@ -126,5 +133,8 @@ fn is_acronym(word: &str) -> bool {
     (2..=8).contains(&word.len())
         && word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
         && word.bytes().filter(u8::is_ascii_uppercase).count() >= 2
-        && !matches!(word, "TODO" | "FIXME" | "XXX" | "NOTE" | "WARNING" | "ERROR" | "OK" | "NB" | "PS")
+        && !matches!(
+            word,
+            "TODO" | "FIXME" | "XXX" | "NOTE" | "WARNING" | "ERROR" | "OK" | "NB" | "PS"
+        )
 }

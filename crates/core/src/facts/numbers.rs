@@ -46,7 +46,10 @@ fn unit(word: &str) -> Option<&'static str> {
         return None;
     }
     let lower = word.to_lowercase();
-    UNITS.iter().find(|names| names.contains(&lower.as_str())).and_then(|names| names.first().copied())
+    UNITS
+        .iter()
+        .find(|names| names.contains(&lower.as_str()))
+        .and_then(|names| names.first().copied())
 }
 
 /// The number at the head of the tokens: how many of them it takes, with its unit.
@@ -55,15 +58,17 @@ pub(super) fn read(tokens: &[FactToken<'_>]) -> Option<usize> {
     let (_, amount, suffix) = parts(token.core)?;
     let attached = suffix.is_empty() || unit(suffix).is_some();
     if !attached {
-        let is_version = amount.contains('.') && suffix.len() <= 6 || token.core.starts_with(['v', 'V']);
-        let is_ordinal = ["st", "nd", "rd", "th", "e", "er", "ème", "x", "+", "d"].contains(&suffix);
+        let is_version =
+            amount.contains('.') && suffix.len() <= 6 || token.core.starts_with(['v', 'V']);
+        let is_ordinal =
+            ["st", "nd", "rd", "th", "e", "er", "ème", "x", "+", "d"].contains(&suffix);
         return (is_version || is_ordinal).then_some(1);
     }
     let next = tokens.get(1).filter(|_| suffix.is_empty() && !token.parted);
     Some(
-        1 + usize::from(
-            next.is_some_and(|next| unit(next.core).is_some() && next.core != "to" && next.core != "an"),
-        ),
+        1 + usize::from(next.is_some_and(|next| {
+            unit(next.core).is_some() && next.core != "to" && next.core != "an"
+        })),
     )
 }
 
@@ -73,7 +78,21 @@ fn parts(word: &str) -> Option<(&str, &str, &str)> {
     let head = &word[..from];
     if !matches!(
         head,
-        "" | "$" | "€" | "£" | "+" | "-" | "−" | "~" | "≈" | "#" | "v" | "V" | "<" | ">" | "≥" | "≤"
+        "" | "$"
+            | "€"
+            | "£"
+            | "+"
+            | "-"
+            | "−"
+            | "~"
+            | "≈"
+            | "#"
+            | "v"
+            | "V"
+            | "<"
+            | ">"
+            | "≥"
+            | "≤"
     ) {
         return None;
     }
@@ -95,8 +114,8 @@ pub(super) fn value(written: &str) -> Option<String> {
     let (_, amount, _) = parts(first)?;
     let mut value = String::with_capacity(amount.len());
     let groups: Vec<&str> = amount.split([',', '_', '\u{202f}']).collect();
-    let thousands =
-        groups.len() > 1 && groups[1..].iter().all(|group| group.split('.').next().unwrap_or("").len() == 3);
+    let thousands = groups.len() > 1
+        && groups[1..].iter().all(|group| group.split('.').next().unwrap_or("").len() == 3);
     for (place, group) in groups.iter().enumerate() {
         if place > 0 && !thousands {
             value.push('.');

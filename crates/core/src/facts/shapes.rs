@@ -9,7 +9,9 @@ pub(super) fn class<'a>(token: &FactToken<'a>, shape: TokenShape) -> Option<(Cla
     if core.len() > 300 || !core.is_ascii() && !shape.has_slash {
         return None;
     }
-    if shape.has_slash && (core.contains("://") || core.starts_with("www.")) || core.starts_with("www.") {
+    if shape.has_slash && (core.contains("://") || core.starts_with("www."))
+        || core.starts_with("www.")
+    {
         let from = core.find("http").unwrap_or(0);
         return Some((Class::Url, &core[from..]));
     }
@@ -33,7 +35,10 @@ pub(super) fn class<'a>(token: &FactToken<'a>, shape: TokenShape) -> Option<(Cla
 fn without_line(path: &str) -> &str {
     let mut bare = path;
     while let Some((before, after)) = bare.rsplit_once(':') {
-        if before.is_empty() || after.is_empty() || !after.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
+        if before.is_empty()
+            || after.is_empty()
+            || !after.bytes().all(|b| b.is_ascii_digit() || b == b'-')
+        {
             break;
         }
         bare = before;
@@ -43,12 +48,12 @@ fn without_line(path: &str) -> &str {
 
 /// Endings of the names of files.
 const ENDINGS: [&str; 74] = [
-    "rs", "py", "js", "ts", "tsx", "jsx", "mjs", "json", "jsonl", "toml", "yaml", "yml", "md", "txt", "csv",
-    "tsv", "html", "css", "scss", "sh", "bash", "zsh", "sql", "c", "h", "cc", "cpp", "hpp", "go", "java",
-    "kt", "rb", "php", "swift", "lock", "log", "xml", "ini", "cfg", "conf", "env", "png", "jpg", "jpeg",
-    "gif", "svg", "webp", "pdf", "docx", "xlsx", "pptx", "zip", "gz", "tar", "db", "sqlite", "ipynb", "vue",
-    "svelte", "scala", "lua", "bat", "ps1", "proto", "wasm", "bak", "diff", "patch", "mp3", "mp4", "wav",
-    "cs", "tf", "rst",
+    "rs", "py", "js", "ts", "tsx", "jsx", "mjs", "json", "jsonl", "toml", "yaml", "yml", "md",
+    "txt", "csv", "tsv", "html", "css", "scss", "sh", "bash", "zsh", "sql", "c", "h", "cc", "cpp",
+    "hpp", "go", "java", "kt", "rb", "php", "swift", "lock", "log", "xml", "ini", "cfg", "conf",
+    "env", "png", "jpg", "jpeg", "gif", "svg", "webp", "pdf", "docx", "xlsx", "pptx", "zip", "gz",
+    "tar", "db", "sqlite", "ipynb", "vue", "svelte", "scala", "lua", "bat", "ps1", "proto", "wasm",
+    "bak", "diff", "patch", "mp3", "mp4", "wav", "cs", "tf", "rst",
 ];
 
 fn has_ending(name: &str) -> bool {
@@ -59,8 +64,10 @@ fn has_ending(name: &str) -> bool {
 }
 
 fn is_path(core: &str, shape: TokenShape) -> bool {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/\\._-~+@$*:{}[]%=, ".contains(&b) || b >= 0x80;
-    if core.len() < 3 || !core.bytes().all(plain) || !core.bytes().any(|b| b.is_ascii_alphabetic()) {
+    let plain =
+        |b: u8| b.is_ascii_alphanumeric() || b"/\\._-~+@$*:{}[]%=, ".contains(&b) || b >= 0x80;
+    if core.len() < 3 || !core.bytes().all(plain) || !core.bytes().any(|b| b.is_ascii_alphabetic())
+    {
         return false;
     }
     if !shape.has_slash {
@@ -70,7 +77,9 @@ fn is_path(core: &str, shape: TokenShape) -> bool {
         || core.as_bytes().get(1..3).is_some_and(|mark| mark == b":\\");
     let parts = core.split(['/', '\\']).filter(|part| !part.is_empty());
     let words = parts.clone().filter(|part| part.bytes().any(|b| b.is_ascii_alphabetic())).count();
-    has_ending(core) || rooted && words >= 1 && !core.starts_with("//") || words >= 3 && core.is_ascii()
+    has_ending(core)
+        || rooted && words >= 1 && !core.starts_with("//")
+        || words >= 3 && core.is_ascii()
 }
 
 fn is_identifier(token: &FactToken<'_>, shape: TokenShape) -> bool {

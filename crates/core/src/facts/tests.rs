@@ -19,7 +19,11 @@ fn paths_and_addresses() {
     check(paths, "main.py, main.py; C:\\temp\\a.txt", &["main.py", "C:\\temp\\a.txt"]);
     check(paths, "and/or he/she 9/12 e.g. done.Then 3.5", &[]);
     check(paths, "~/code/tidewatch/ crates/core/src", &["~/code/tidewatch/", "crates/core/src"]);
-    check(|facts| &facts.urls, "(https://a.b/c?d=1), www.x.org.", &["https://a.b/c?d=1", "www.x.org"]);
+    check(
+        |facts| &facts.urls,
+        "(https://a.b/c?d=1), www.x.org.",
+        &["https://a.b/c?d=1", "www.x.org"],
+    );
 }
 
 #[test]
@@ -28,7 +32,17 @@ fn identifiers() {
     check(
         identifiers,
         "windowChars snake_case foo() A::b MAX_LEN NodeContent --dry-run `tide` load(x, y)",
-        &["windowChars", "snake_case", "foo", "A::b", "MAX_LEN", "NodeContent", "--dry-run", "tide", "load"],
+        &[
+            "windowChars",
+            "snake_case",
+            "foo",
+            "A::b",
+            "MAX_LEN",
+            "NodeContent",
+            "--dry-run",
+            "tide",
+            "load",
+        ],
     );
     check(identifiers, "McDonald went well-known (really) it's _emphasis_ I", &[]);
 }
@@ -41,7 +55,11 @@ fn numbers_compare_in_one_way() {
         "1,000 and 1000 and 3.5 GB, 20 %, 20% or 20 percent; $5",
         &["1,000", "3.5 GB", "20 %", "$5"],
     );
-    check(numbers, "20 min, 20 minutes, 3,5 km, v1.2.3, 2nd", &["20 min", "3,5 km", "v1.2.3", "2nd"]);
+    check(
+        numbers,
+        "20 min, 20 minutes, 3,5 km, v1.2.3, 2nd",
+        &["20 min", "3,5 km", "v1.2.3", "2nd"],
+    );
     check(numbers, "Person1 b2b x86", &[]);
 }
 

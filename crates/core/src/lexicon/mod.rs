@@ -83,7 +83,8 @@ impl Lexer {
 
     /// The terms of a text, in order, each with its word.
     pub fn each_term(&mut self, text: &str, mut take: impl FnMut(&str, TermId)) {
-        let (mut said, mut words) = (std::mem::take(&mut self.said), std::mem::take(&mut self.words));
+        let (mut said, mut words) =
+            (std::mem::take(&mut self.said), std::mem::take(&mut self.words));
         let mut parts = Vec::new();
         each_run(text, |run| {
             each_word(run, |word| {
@@ -121,7 +122,8 @@ impl Lexer {
                 (true, None) => start = Some(at),
                 (false, Some(from)) => {
                     let word = folded(&line[from..at]);
-                    let ids = self.met.get(&*word).map_or_else(|| self.stems.of(&word), |met| met.ids);
+                    let ids =
+                        self.met.get(&*word).map_or_else(|| self.stems.of(&word), |met| met.ids);
                     if ids.iter().any(|id| wanted.contains(id)) {
                         found.push((from, at));
                     }
@@ -140,7 +142,10 @@ impl Lexer {
         if self.met.len() >= Self::MOST {
             self.met.clear();
         }
-        let met = Met { ids: self.stems.of(word), is_stop: [stop::is_english(word), stop::is_french(word)] };
+        let met = Met {
+            ids: self.stems.of(word),
+            is_stop: [stop::is_english(word), stop::is_french(word)],
+        };
         self.met.insert(word.into(), met);
         met
     }
@@ -164,7 +169,10 @@ impl Stems {
 
 impl Default for Stems {
     fn default() -> Self {
-        Self { english: Stemmer::create(Algorithm::English), french: Stemmer::create(Algorithm::French) }
+        Self {
+            english: Stemmer::create(Algorithm::English),
+            french: Stemmer::create(Algorithm::French),
+        }
     }
 }
 
@@ -244,8 +252,9 @@ fn camel_parts(run: &str) -> Vec<&str> {
 
 /// FNV-1a: the same for ever, since the numbers are kept.
 fn hash(stem: &str) -> TermId {
-    stem.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    stem.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 #[cfg(test)]

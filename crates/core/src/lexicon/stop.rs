@@ -15,7 +15,7 @@ pub(super) fn is_french(word: &str) -> bool {
 /// nothing about what was said in it.
 #[must_use]
 pub fn is_conversation_word(word: &str) -> bool {
-    ASKING.binary_search(&word).is_ok()
+    CONVERSATION_WORDS.binary_search(&word).is_ok()
 }
 
 /// Whether a folded word is one by which people speak of themselves.
@@ -56,7 +56,7 @@ const FRENCH: [&str; 101] = [
 
 /// Words of asking, in order.
 #[rustfmt::skip]
-const ASKING: [&str; 72] = [
+const CONVERSATION_WORDS: [&str; 72] = [
     "across", "ask", "asked", "aspect", "aspects", "bring", "brought", "chat", "chats", "chatted",
     "comprehensive", "conversation", "conversations", "decris", "describe", "different", "differents",
     "discuss", "discussed", "discussing", "discussion", "discussions", "discute", "dit", "earlier",

@@ -8,7 +8,9 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::{DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource, SkipReason};
+use super::{
+    DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource, SkipReason,
+};
 
 /// How a budget is divided between the cut and what is recalled, and within the cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +54,9 @@ fn slack_of(target: u32) -> u32 {
 /// said. It stays where it is until the next multiple is reached.
 #[must_use]
 pub fn stable_prefix_end(end: u32, said: u64, sizes: impl Iterator<Item = u32>, slack: u32) -> u32 {
-    let Some(line) = said.checked_div(slack.into()).map(|steps| steps * u64::from(slack)) else { return end };
+    let Some(line) = said.checked_div(slack.into()).map(|steps| steps * u64::from(slack)) else {
+        return end;
+    };
     let (mut place, mut before) = (end, said);
     for size in sizes {
         let earlier = before.saturating_sub(size.into());
@@ -87,7 +91,7 @@ impl CutEntry {
 struct Refinement {
     gain: f64,
     slot: usize,
-    unfolds: bool,
+    expands: bool,
 }
 
 impl PartialEq for Refinement {
@@ -107,7 +111,7 @@ impl Ord for Refinement {
         self.gain
             .total_cmp(&other.gain)
             .then(other.slot.cmp(&self.slot))
-            .then(other.unfolds.cmp(&self.unfolds))
+            .then(other.expands.cmp(&self.expands))
     }
 }
 
@@ -119,12 +123,15 @@ pub(super) struct Cut {
 }
 
 /// Cuts through a forest.
-pub(super) fn cut<F: PieceSource>(forest: &mut F, allotment: &BudgetSplit) -> Result<Cut, F::Error> {
+pub(super) fn cut<F: PieceSource>(
+    forest: &mut F,
+    allotment: &BudgetSplit,
+) -> Result<Cut, F::Error> {
     let mut fresh = forest.recent_tail()?;
     let mut fresh_cost = fresh.iter().map(whole_cost).sum::<u32>();
     if fresh_cost > allotment.slack {
         // What came since is larger as it is written than it was thought to be.
-        forest.settle();
+        forest.merge_tail();
         (fresh, fresh_cost) = (Vec::new(), 0);
     }
     let mut cutter = Cutter {
@@ -188,7 +195,9 @@ impl Cutter {
             self.slots[slot].reason = PackReason::Recent;
             late = slot + 1;
         }
-        let nodes = (tail..self.slots.len()).filter(|slot| !is_said(&self.slots[*slot])).collect::<Vec<_>>();
+        let nodes = (tail..self.slots.len())
+            .filter(|slot| !is_said(&self.slots[*slot]))
+            .collect::<Vec<_>>();
         let others = (tail..self.slots.len()).filter(|slot| is_said(&self.slots[*slot]));
         let said = (late..tail).chain(others).collect::<Vec<_>>();
         for run in [nodes, said] {
@@ -220,12 +229,16 @@ impl Cutter {
         let it = &self.slots[slot];
         let Some(grain) = it.grain else { return };
         if let Some((next, _)) = it.piece.costs.get(grain + 1) {
-            self.steps.push(Refinement { gain: gain(it, Some(*next), self.recent), slot, unfolds: false });
+            self.steps.push(Refinement {
+                gain: gain(it, Some(*next), self.recent),
+                slot,
+                expands: false,
+            });
         }
-        let is_new =
-            grain == 0 || it.reason == PackReason::Refined && it.piece.costs[grain].0 == DetailLevel::Gist;
+        let is_new = grain == 0
+            || it.reason == PackReason::Refined && it.piece.costs[grain].0 == DetailLevel::Gist;
         if it.piece.min_expanded_cost.is_some() && is_new {
-            self.steps.push(Refinement { gain: gain(it, None, self.recent), slot, unfolds: true });
+            self.steps.push(Refinement { gain: gain(it, None, self.recent), slot, expands: true });
         }
     }
 
@@ -235,7 +248,7 @@ impl Cutter {
             let slot = &self.slots[step.slot];
             let Some(grain) = slot.grain else { continue };
             let rest = self.used - slot.cost();
-            if !step.unfolds {
+            if !step.expands {
                 let (_, cost) = slot.piece.costs[grain + 1];
                 if rest + cost <= self.target {
                     self.place(step.slot, grain + 1);
@@ -249,19 +262,20 @@ impl Cutter {
             let (key, distance) = (slot.piece.key, slot.distance);
             let below = forest.below(key)?;
             let grains: Vec<usize> = below.iter().map(entering_grain).collect();
-            let cost: u32 = below.iter().zip(&grains).map(|(piece, grain)| piece.costs[*grain].1).sum();
+            let cost: u32 =
+                below.iter().zip(&grains).map(|(piece, grain)| piece.costs[*grain].1).sum();
             if below.is_empty() || rest + cost > self.target {
                 continue;
             }
             self.used -= self.slots[step.slot].cost();
             self.slots[step.slot].grain = None;
             self.slots[step.slot].piece.weight = 0;
-            self.unfold(below, &grains, distance);
+            self.expand(below, &grains, distance);
         }
         Ok(())
     }
 
-    fn unfold(&mut self, below: Vec<Piece>, grains: &[usize], mut distance: u64) {
+    fn expand(&mut self, below: Vec<Piece>, grains: &[usize], mut distance: u64) {
         for (piece, grain) in below.into_iter().zip(grains).rev() {
             let weight = u64::from(piece.weight);
             let is_recent = piece.key.level() == 0 && distance + weight <= u64::from(self.recent);
@@ -319,7 +333,10 @@ fn gain(slot: &CutEntry, to: Option<DetailLevel>, recent: u32) -> f64 {
         // Lists fill what nothing else has room in.
         Some(DetailLevel::Details) => -60,
     };
-    if level == 1 && to.is_none() && slot.distance + u64::from(slot.piece.weight) <= u64::from(recent) {
+    if level == 1
+        && to.is_none()
+        && slot.distance + u64::from(slot.piece.weight) <= u64::from(recent)
+    {
         return f64::MAX;
     }
     2_f64.powi(2 * (level - 1) + height) / (slot.distance as f64 + NEAR)

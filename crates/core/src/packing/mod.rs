@@ -160,7 +160,7 @@ pub trait PieceSource {
     fn recent_tail(&mut self) -> Result<Vec<Piece>, Self::Error>;
 
     /// Everything counts as settled from now on, and nothing is fresh.
-    fn settle(&mut self);
+    fn merge_tail(&mut self);
 
     /// What a node covers: nodes of the level below, or messages; in the order of time.
     fn below(&mut self, key: PieceKey) -> Result<Vec<Piece>, Self::Error>;

@@ -142,7 +142,8 @@ impl Profile {
                 Section::new(SectionSource::Recall).titled("What was said about the question"),
             ],
             "enriched" => vec![
-                Section { turns: Some(3), chars: Some(5000), ..latest }.titled("Recent Conversation (Raw)"),
+                Section { turns: Some(3), chars: Some(5000), ..latest }
+                    .titled("Recent Conversation (Raw)"),
                 Section { limit: Some(5), ..Section::new(SectionSource::Recall) }
                     .titled("Relevant Past Context (Semantic Search - Turns)"),
                 Section { limit: Some(5), ..Section::new(SectionSource::Nodes) }
@@ -152,7 +153,8 @@ impl Profile {
             ],
             "tiered" => vec![
                 Section { tokens: Some(recent), ..latest }.titled("Recent messages"),
-                Section { limit: Some(1), unless_left: Some(2000), ..Section::at(3) }.titled("Overview"),
+                Section { limit: Some(1), unless_left: Some(2000), ..Section::at(3) }
+                    .titled("Overview"),
                 Section { share: Some(0.6), ..Section::at(2) }.titled("Recent summaries"),
                 Section { limit: Some(1), ..Section::at(3) }.titled("Overview"),
                 Section { uncovered: true, ..Section::at(1) }.titled("Latest summaries"),
@@ -208,7 +210,8 @@ impl Profile {
                 ));
             }
         }
-        let cuts = self.sections.iter().filter(|section| section.take == SectionSource::Cut).count();
+        let cuts =
+            self.sections.iter().filter(|section| section.take == SectionSource::Cut).count();
         if cuts > 1 {
             return refuse("it takes the cut more than once".into());
         }
@@ -253,6 +256,9 @@ mod tests {
         check(vec![Section { level: Some(1), ..Section::new(SectionSource::Recent) }], "level");
         check(vec![Section { share: Some(1.5), ..Section::new(SectionSource::Recall) }], "share");
         check(vec![Section { turns: Some(1), ..Section::new(SectionSource::Cut) }], "turns");
-        check(vec![Section::new(SectionSource::Cut), Section::new(SectionSource::Cut)], "more than once");
+        check(
+            vec![Section::new(SectionSource::Cut), Section::new(SectionSource::Cut)],
+            "more than once",
+        );
     }
 }

@@ -26,7 +26,7 @@ const WHOLE: f64 = 400.0;
 const NEIGHBOUR: f64 = 0.05;
 
 /// What is recalled, how many hits had no room, and what it costs.
-pub(super) struct Recalled {
+pub(super) struct RecallResult {
     pub(super) items: Vec<PackedItem>,
     pub(super) left_out: u32,
     pub(super) cost: u32,
@@ -39,7 +39,7 @@ pub(super) fn recall<F: PieceSource>(
     candidates: &[RecallCandidate],
     limit: usize,
     room: u32,
-) -> Recalled {
+) -> RecallResult {
     let mut steps = Vec::new();
     for (place, candidate) in candidates.iter().enumerate() {
         let near = 1.0 / (1.0 + f64::from(candidate.rank));
@@ -51,12 +51,14 @@ pub(super) fn recall<F: PieceSource>(
         }
     }
     steps.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
-    let mut taken = RecallSet { candidates, by_idx: BTreeMap::new(), items: vec![None; candidates.len()] };
+    let mut taken =
+        RecallSet { candidates, by_idx: BTreeMap::new(), items: vec![None; candidates.len()] };
     let (mut cost, mut hits) = (0, 0);
     for (_, place, grain, guess) in steps {
         let candidate = &candidates[place];
         let before = taken.items[place].as_ref().map_or(0, |item| item.cost);
-        let (is_hit, is_finer) = (candidate.reason == PackReason::Hit, taken.items[place].is_some());
+        let (is_hit, is_finer) =
+            (candidate.reason == PackReason::Hit, taken.items[place].is_some());
         let is_first = grain == candidate.piece.costs[0].0;
         // A guess may be too high, if another tokenizer made it; it is not that far off.
         let hopeless = cost + guess / 2 > room + before;
@@ -87,7 +89,7 @@ pub(super) fn recall<F: PieceSource>(
     let all = candidates.iter().filter(|candidate| candidate.reason == PackReason::Hit).count();
     let mut items: Vec<PackedItem> = taken.into_iter().flatten().collect();
     items.sort_by_key(|item| (item.from, item.until));
-    Recalled { items, left_out: u32::try_from(all - hits).unwrap_or(u32::MAX), cost }
+    RecallResult { items, left_out: u32::try_from(all - hits).unwrap_or(u32::MAX), cost }
 }
 
 /// The candidates that are taken.
@@ -104,7 +106,8 @@ impl RecallSet<'_> {
         let Piece { key, from, until, .. } = candidate.piece;
         let (reason, score) = (candidate.reason, candidate.score);
         self.by_idx.insert(from.idx.0, place);
-        self.items[place] = Some(PackedItem { key, from, until, detail_level: grain, reason, score, cost });
+        self.items[place] =
+            Some(PackedItem { key, from, until, detail_level: grain, reason, score, cost });
     }
 
     /// What it says about its place, after what is taken before it.

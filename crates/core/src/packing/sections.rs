@@ -3,13 +3,13 @@
 use super::cut::{BudgetSplit, cut};
 use super::recall::{RecallCandidate, recall};
 use super::{
-    ContextPlan, DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource, Profile,
-    Section, SectionSource, SkipReason, end_of,
+    ContextPlan, DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource,
+    Profile, Section, SectionSource, SkipReason, end_of,
 };
 use crate::node::Level;
 
 /// A node is hardly told in fewer tokens.
-const LEAST_NODE: usize = 24;
+const MIN_NODE_TOKENS: usize = 24;
 
 /// Packs a context: what each section of a profile takes. `headings` are what the headings of the
 /// sections cost. The latest messages have the first claim; other sections follow in their order.
@@ -29,8 +29,8 @@ pub fn pack<F: PieceSource>(
         hits_left_out: 0,
     };
     let mut sections = vec![Vec::new(); profile.sections.len()];
-    let (late, rest): (Vec<usize>, Vec<usize>) =
-        (0..sections.len()).partition(|place| profile.sections[*place].take == SectionSource::Recent);
+    let (late, rest): (Vec<usize>, Vec<usize>) = (0..sections.len())
+        .partition(|place| profile.sections[*place].take == SectionSource::Recent);
     for place in late.into_iter().chain(rest) {
         let section = &profile.sections[place];
         let heading = headings.get(place).copied().unwrap_or(0);
@@ -47,8 +47,9 @@ pub fn pack<F: PieceSource>(
             continue;
         }
         packer.told.extend(items.iter().map(PackedItem::span));
-        let whole =
-            items.iter().filter(|item| item.key.level() == 0 && item.detail_level >= DetailLevel::Text);
+        let whole = items
+            .iter()
+            .filter(|item| item.key.level() == 0 && item.detail_level >= DetailLevel::Text);
         packer.said.extend(whole.map(PackedItem::span));
         sections[place] = items;
         if section.unless_left.is_some() {
@@ -75,8 +76,14 @@ struct Packer<'f, F> {
 }
 
 impl<F: PieceSource> Packer<'_, F> {
-    fn take(&mut self, section: &Section, allotment: &BudgetSplit) -> Result<Vec<PackedItem>, F::Error> {
-        let room = section.share.map_or(self.left, |share| (f64::from(self.left) * f64::from(share)) as u32);
+    fn take(
+        &mut self,
+        section: &Section,
+        allotment: &BudgetSplit,
+    ) -> Result<Vec<PackedItem>, F::Error> {
+        let room = section
+            .share
+            .map_or(self.left, |share| (f64::from(self.left) * f64::from(share)) as u32);
         let room = match section.take {
             SectionSource::Cut => room,
             _ => section.tokens.map_or(room, |most| room.min(most)),
@@ -87,7 +94,8 @@ impl<F: PieceSource> Packer<'_, F> {
             SectionSource::Recall | SectionSource::Nodes => return self.hits(section, room),
             SectionSource::Level => {
                 let Some(level) = section.level.and_then(Level::new) else { return Ok(Vec::new()) };
-                let most = section.limit.map_or(room as usize / LEAST_NODE, |limit| limit as usize);
+                let most =
+                    section.limit.map_or(room as usize / MIN_NODE_TOKENS, |limit| limit as usize);
                 let mut nodes = self.forest.level(level, most + self.told.len())?;
                 if section.uncovered {
                     let roots = self.forest.roots()?;
@@ -131,8 +139,9 @@ impl<F: PieceSource> Packer<'_, F> {
         const PER_TURN: usize = 8;
         let number = |limit: Option<u32>| limit.map(|limit| limit as usize);
         let messages = number(section.messages);
-        let want =
-            messages.or(number(section.turns).map(|turns| turns * PER_TURN)).unwrap_or(room as usize / 4);
+        let want = messages
+            .or(number(section.turns).map(|turns| turns * PER_TURN))
+            .unwrap_or(room as usize / 4);
         let latest = self.forest.latest(want.max(1))?;
         let mut used = self.forest.cost_of_run();
         let (mut chars, mut turns, mut items) = (0_u64, Vec::new(), Vec::new());
@@ -214,7 +223,9 @@ impl<F: PieceSource> Packer<'_, F> {
         let (from, until) = hit.piece.span();
         match hit.piece.key {
             // A node tells what others tell too; only the messages themselves make it needless.
-            PieceKey::Node(..) => self.told.iter().any(|(start, end)| *start <= from && until <= *end),
+            PieceKey::Node(..) => {
+                self.told.iter().any(|(start, end)| *start <= from && until <= *end)
+            }
             PieceKey::Message(_) => self.said.contains(&(from, until)),
         }
     }
@@ -231,7 +242,11 @@ impl<F: PieceSource> Packer<'_, F> {
                     continue;
                 }
                 if *start > from {
-                    self.left_out.push(Omission { from, until: *start, why: SkipReason::NotAskedFor });
+                    self.left_out.push(Omission {
+                        from,
+                        until: *start,
+                        why: SkipReason::NotAskedFor,
+                    });
                 }
                 from = from.max(*end);
             }
@@ -248,7 +263,11 @@ fn joined(left_out: Vec<Omission>) -> Vec<Omission> {
     let mut joined: Vec<Omission> = Vec::new();
     for next in left_out {
         match joined.last_mut() {
-            Some(last) if last.why == next.why && next.why != SkipReason::Cut && next.from <= last.until => {
+            Some(last)
+                if last.why == next.why
+                    && next.why != SkipReason::Cut
+                    && next.from <= last.until =>
+            {
                 last.until = last.until.max(next.until);
             }
             _ => joined.push(next),

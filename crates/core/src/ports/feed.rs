@@ -59,7 +59,7 @@ pub struct ChangeFilter<'a> {
     /// Nodes.
     pub nodes: bool,
     /// Log lines about conversations.
-    pub log: bool,
+    pub job_events: bool,
     /// Vectors of this model.
     pub vectors_of: Option<&'a str>,
 }
@@ -68,7 +68,7 @@ impl ChangeFilter<'_> {
     /// Everything that is searched: messages, tool calls and nodes.
     #[must_use]
     pub const fn content() -> Self {
-        Self { messages: true, tool_calls: true, nodes: true, log: false, vectors_of: None }
+        Self { messages: true, tool_calls: true, nodes: true, job_events: false, vectors_of: None }
     }
 }
 

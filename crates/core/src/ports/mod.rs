@@ -25,8 +25,8 @@ use crate::vector_index::VectorIndex;
 pub use feed::{Change, ChangeFilter, Changes, Cursor};
 pub use models::{ChatModel, Clock, Embedder, Meter, Summarizer, Tokenizer};
 pub use query::{
-    ConversationFilter, ConversationQuery, ExistingItem, ItemRef, JobEventFilter, JobFilter, LevelTotals,
-    NodeFilter, NodeVersion, Span, SpendFilter, StoredItem,
+    ConversationFilter, ConversationQuery, ExistingItem, ItemRef, JobEventFilter, JobFilter,
+    LevelTotals, NodeFilter, NodeVersion, Span, SpendFilter, StoredItem,
 };
 pub use search::{IndexError, IndexQuery, IndexSnapshot, ItemFilter, SearchCandidate, SearchIndex};
 
@@ -93,8 +93,11 @@ pub trait Store: Send + Sync {
     ) -> StoreResult<Vec<Job>>;
 
     /// The next tenant with a job that is due, after one of them in a fixed order; none at the end of the order.
-    fn tenant_with_due_jobs(&self, now: Timestamp, after: Option<&TenantId>)
-    -> StoreResult<Option<TenantId>>;
+    fn tenant_with_due_jobs(
+        &self,
+        now: Timestamp,
+        after: Option<&TenantId>,
+    ) -> StoreResult<Option<TenantId>>;
 
     /// The end of the change feed of every tenant.
     fn cursors(&self) -> StoreResult<Vec<(TenantId, Cursor)>>;
@@ -139,7 +142,11 @@ pub trait Reader {
     fn items(&self, refs: &[ItemRef]) -> StoreResult<Vec<Option<StoredItem>>>;
 
     /// The items of a conversation that have these external ids, in their order.
-    fn existing(&self, id: ConversationId, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ExistingItem>>>;
+    fn existing(
+        &self,
+        id: ConversationId,
+        ids: &[&ExternalId],
+    ) -> StoreResult<Vec<Option<ExistingItem>>>;
 
     /// For each of these external ids, a conversation with a message or tool call that has it.
     fn owners(&self, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ConversationId>>>;
@@ -148,10 +155,18 @@ pub trait Reader {
     fn nodes(&self, id: ConversationId, filter: &NodeFilter) -> StoreResult<Vec<Node>>;
 
     /// The versions of the nodes that [`Reader::nodes`] would return, at a small part of the cost.
-    fn node_versions(&self, id: ConversationId, filter: &NodeFilter) -> StoreResult<Vec<NodeVersion>>;
+    fn node_versions(
+        &self,
+        id: ConversationId,
+        filter: &NodeFilter,
+    ) -> StoreResult<Vec<NodeVersion>>;
 
     /// The nodes whose ids begin with `prefix`, with their conversations; at most `limit`.
-    fn nodes_by_id_prefix(&self, prefix: &str, limit: usize) -> StoreResult<Vec<(ConversationId, NodeId)>>;
+    fn nodes_by_id_prefix(
+        &self,
+        prefix: &str,
+        limit: usize,
+    ) -> StoreResult<Vec<(ConversationId, NodeId)>>;
 
     /// Unfinished jobs that match, in the order they should run: lower levels first, then as they were planned;
     /// those of one conversation in the order of what they work on.
@@ -162,7 +177,12 @@ pub trait Reader {
 
     /// Changes after a cursor in the order of their commits, at most `limit`. A follower that passes each cursor on
     /// to the next call misses nothing.
-    fn changes(&self, after: &Cursor, filter: &ChangeFilter<'_>, limit: usize) -> StoreResult<Changes>;
+    fn changes(
+        &self,
+        after: &Cursor,
+        filter: &ChangeFilter<'_>,
+        limit: usize,
+    ) -> StoreResult<Changes>;
 
     /// The vector index in use; none where nobody has chosen one.
     fn vector_index(&self) -> StoreResult<Option<VectorIndex>>;
@@ -202,7 +222,10 @@ impl dyn Reader + '_ {
     }
 
     /// The conversation with this external id.
-    pub fn conversation_by_external_id(&self, id: &ExternalId) -> StoreResult<Option<Conversation>> {
+    pub fn conversation_by_external_id(
+        &self,
+        id: &ExternalId,
+    ) -> StoreResult<Option<Conversation>> {
         Ok(self.conversations(&ConversationQuery::ExternalId(id))?.pop())
     }
 

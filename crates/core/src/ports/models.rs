@@ -33,7 +33,11 @@ pub trait Summarizer: Send + Sync {
     fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError>;
 
     /// The same; every call to a model is asked for and accounted.
-    fn summarise_metered(&self, brief: &SummaryRequest, _: &dyn Meter) -> Result<NodeContent, ProviderError> {
+    fn summarize_metered(
+        &self,
+        brief: &SummaryRequest,
+        _: &dyn Meter,
+    ) -> Result<NodeContent, ProviderError> {
         self.summarize(brief)
     }
 }
@@ -61,7 +65,11 @@ pub trait ChatModel: Send + Sync {
 
     /// The answer piece by piece, and whole at the end. A stream that breaks off is an error, whatever
     /// was heard of it.
-    fn stream(&self, request: &ChatRequest, hear: &mut dyn FnMut(&str)) -> Result<ChatReply, ProviderError>;
+    fn stream(
+        &self,
+        request: &ChatRequest,
+        hear: &mut dyn FnMut(&str),
+    ) -> Result<ChatReply, ProviderError>;
 }
 
 /// Gives texts their vectors.

@@ -140,7 +140,8 @@ fn is_random(words: &str) -> bool {
     const LEAST: usize = 12;
     let letters = words.bytes().filter(u8::is_ascii_alphabetic).count();
     let digits = words.bytes().filter(u8::is_ascii_digit).count();
-    let is_plain = words.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.+/=~:".contains(&byte));
+    let is_plain =
+        words.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.+/=~:".contains(&byte));
     let mixed = words.bytes().any(|byte| byte.is_ascii_uppercase())
         && words.bytes().any(|byte| byte.is_ascii_lowercase());
     is_plain

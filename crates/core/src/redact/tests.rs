@@ -26,7 +26,10 @@ fn secrets_go() {
     gone("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzQ4kEy12", "wJalrXUtnFEMI");
     gone("token ghp_16C7e42F292c6912E7710c838347Ae178B4a in CI", "ghp_16C7");
     gone("curl -H 'Authorization: Bearer abc123def456ghi789'", "abc123def456ghi789");
-    gone("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N", "dozjgNryP4J3jVmNHl0w5N");
+    gone(
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N",
+        "dozjgNryP4J3jVmNHl0w5N",
+    );
     gone("postgres://ana:s3cr3t!pw@db.local:5432/tides", "s3cr3t!pw");
     gone("redis://:hunter2@cache:6379", "hunter2");
     gone("Server=db;User Id=ana;Password=correcthorse;", "correcthorse");
@@ -40,13 +43,17 @@ fn secrets_go() {
 #[test]
 fn private_keys_go_whole_or_cut() {
     let body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7\nVJTUt9Us8cKjMzEfYyjiWA4R4";
-    let whole =
-        format!("Here:\n-----BEGIN RSA PRIVATE KEY-----\n{body}\n-----END RSA PRIVATE KEY-----\nDone.");
+    let whole = format!(
+        "Here:\n-----BEGIN RSA PRIVATE KEY-----\n{body}\n-----END RSA PRIVATE KEY-----\nDone."
+    );
     let (redacted, _) = redact(&whole);
     assert_eq!(redacted, "Here:\n[redacted private key]\nDone.");
     gone(&format!("-----BEGIN PRIVATE KEY-----\n{body}\nVJT"), "VJT");
     gone(&format!("{body}\n-----END PRIVATE KEY-----\nmore words"), "VJTUt9Us8cKj");
-    gone(&format!("-----BEGIN OPENSSH PRIVATE KEY-----\\n{}", body.replace('\n', "\\n")), "VJTUt9Us8cKj");
+    gone(
+        &format!("-----BEGIN OPENSSH PRIVATE KEY-----\\n{}", body.replace('\n', "\\n")),
+        "VJTUt9Us8cKj",
+    );
     stays("A file that begins with -----BEGIN CERTIFICATE----- is no secret.");
 }
 
@@ -75,7 +82,8 @@ fn ordinary_text_and_code_stay() {
 
 #[test]
 fn the_account_names_the_kinds() {
-    let (_, redactions) = redact("AKIAIOSFODNN7EXAMPLE and AKIAIOSFODNN7EXAMPLF; DB_PASSWORD=abcd1234");
+    let (_, redactions) =
+        redact("AKIAIOSFODNN7EXAMPLE and AKIAIOSFODNN7EXAMPLF; DB_PASSWORD=abcd1234");
     assert_eq!(redactions.to_string(), "2 × API key, 1 × password");
     let mut sum = Redactions::default();
     sum.add(&redactions);
@@ -104,7 +112,11 @@ fn planted() -> impl Strategy<Value = (String, String)> {
         with("DB_PASSWORD=", random("{4,20}"), ""),
         with("\"client_secret\": \"", random("{20,40}"), "\""),
         with("api_key: ", random("{24,40}"), ""),
-        with("-----BEGIN PRIVATE KEY-----\n", "[A-Za-z0-9+/]{64}".into(), "\n-----END PRIVATE KEY-----"),
+        with(
+            "-----BEGIN PRIVATE KEY-----\n",
+            "[A-Za-z0-9+/]{64}".into(),
+            "\n-----END PRIVATE KEY-----"
+        ),
     ]
 }
 

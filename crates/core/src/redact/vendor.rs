@@ -16,7 +16,7 @@ const fn shape(prefix: &'static str, least: usize, also: &'static str) -> KeyFor
 }
 
 /// The shapes, as the vendors document them.
-const SHAPES: [KeyFormat; 50] = [
+const KEY_FORMATS: [KeyFormat; 50] = [
     shape("sk-", 20, "_-"),    // OpenAI, Anthropic, DeepSeek, OpenRouter
     shape("sk_live_", 16, ""), // Stripe
     shape("sk_test_", 16, ""),
@@ -100,7 +100,7 @@ fn key_at(bytes: &[u8], at: usize) -> Option<(usize, Secret)> {
     if rest.starts_with(b"eyJ") {
         return json_token(rest).map(|length| (length, Secret::Token));
     }
-    SHAPES.iter().find_map(|shape| {
+    KEY_FORMATS.iter().find_map(|shape| {
         let body = rest.strip_prefix(shape.prefix.as_bytes())?;
         let length = run(body, shape.also);
         let is_key = length >= shape.least && looks_random(&body[..length]);

@@ -91,7 +91,8 @@ impl ContextCache {
 
     /// How many tokens a block has.
     pub(crate) fn count(&self, block: &str) -> u32 {
-        self.counts.get_or(ContentHash::of_fields(&[block.as_bytes()]), || self.tokenizer.count(block))
+        self.counts
+            .get_or(ContentHash::of_fields(&[block.as_bytes()]), || self.tokenizer.count(block))
     }
 
     /// Whether what blocks cost adds up.
@@ -100,19 +101,24 @@ impl ContextCache {
     }
 
     /// The piece of a node.
-    pub(super) fn piece(&self, of: &ConversationKey, node: &Node, make: impl FnOnce() -> Piece) -> Piece {
-        self.pieces.get_or(written(of, node), make)
+    pub(super) fn piece(
+        &self,
+        of: &ConversationKey,
+        node: &Node,
+        make: impl FnOnce() -> Piece,
+    ) -> Piece {
+        self.pieces.get_or(node_cache_key(of, node), make)
     }
 
     /// What lies below a node. Whatever changes there marks the node as dirty, and then has it
     /// written anew: while it is neither, what was read before holds.
     pub(super) fn below(&self, of: &ConversationKey, node: &Node) -> Option<Vec<Arc<Node>>> {
-        if node.dirty { None } else { self.below.get(&written(of, node)) }
+        if node.dirty { None } else { self.below.get(&node_cache_key(of, node)) }
     }
 
-    pub(super) fn put_below(&self, of: &ConversationKey, node: &Node, below: Vec<Arc<Node>>) {
+    pub(super) fn put_children(&self, of: &ConversationKey, node: &Node, below: Vec<Arc<Node>>) {
         if !node.dirty {
-            self.below.put(written(of, node), below);
+            self.below.put(node_cache_key(of, node), below);
         }
     }
 
@@ -121,7 +127,12 @@ impl ContextCache {
         self.nodes.get(&(tenant.clone(), version.seq)).filter(|node| version.matches(node))
     }
 
-    pub(super) fn put_node(&self, tenant: &TenantId, version: &NodeVersion, node: Node) -> Arc<Node> {
+    pub(super) fn put_node(
+        &self,
+        tenant: &TenantId,
+        version: &NodeVersion,
+        node: Node,
+    ) -> Arc<Node> {
         let node = Arc::new(node);
         self.nodes.put((tenant.clone(), version.seq), Arc::clone(&node));
         node
@@ -132,12 +143,17 @@ impl ContextCache {
         self.said.get(&(of.clone(), window.clone()))
     }
 
-    pub(super) fn put_said(&self, of: &ConversationKey, window: &Window, said: Arc<CachedWindow>) {
+    pub(super) fn put_window(
+        &self,
+        of: &ConversationKey,
+        window: &Window,
+        said: Arc<CachedWindow>,
+    ) {
         self.said.put((of.clone(), window.clone()), said);
     }
 }
 
-fn written(of: &ConversationKey, node: &Node) -> NodeCacheKey {
+fn node_cache_key(of: &ConversationKey, node: &Node) -> NodeCacheKey {
     (of.clone(), node.id.clone(), node.provenance.at)
 }
 

@@ -40,17 +40,19 @@ impl ConversationPieces<'_> {
         let mut nodes: Vec<Option<Arc<Node>>> =
             versions.iter().map(|version| self.tally.node(&self.key.tenant, version)).collect();
         let unread = versions.iter().zip(&nodes).filter(|(_, node)| node.is_none());
-        let unread: Vec<(Level, u32)> = unread.map(|(version, _)| (version.level, version.ordinal)).collect();
+        let unread: Vec<(Level, u32)> =
+            unread.map(|(version, _)| (version.level, version.ordinal)).collect();
         for of_level in unread.chunk_by(|one, next| one.0 == next.0) {
             for run in runs(of_level.iter().map(|(_, ordinal)| *ordinal), 1) {
                 let ordinals = Some(Span::between(run.start, run.end));
                 let filter = NodeFilter { ordinals, ..NodeFilter::at(of_level[0].0) };
                 for node in self.reader.nodes(self.key.id, &filter)? {
                     let place = (node.level(), node.ordinal());
-                    let at =
-                        versions.binary_search_by_key(&place, |version| (version.level, version.ordinal));
+                    let at = versions
+                        .binary_search_by_key(&place, |version| (version.level, version.ordinal));
                     if let Ok(at) = at {
-                        nodes[at] = Some(self.tally.put_node(&self.key.tenant, &versions[at], node));
+                        nodes[at] =
+                            Some(self.tally.put_node(&self.key.tenant, &versions[at], node));
                     }
                 }
             }
@@ -74,13 +76,13 @@ impl ConversationPieces<'_> {
         let filter = NodeFilter { parent: Some(Some(node.ordinal())), ..NodeFilter::at(below) };
         let mut children = self.read_nodes(&filter)?;
         children.sort_by_key(|child| (child.range_end, child.ordinal()));
-        self.tally.put_below(self.key, node, children.clone());
+        self.tally.put_children(self.key, node, children.clone());
         Ok(children)
     }
 
     /// The highest nodes there are.
     fn tops(&mut self) -> StoreResult<Vec<Arc<Node>>> {
-        if let Some(tops) = &self.tops {
+        if let Some(tops) = &self.root_nodes {
             return Ok(tops.clone());
         }
         let height = self.conversation.tree_state.sealed.len();
@@ -92,13 +94,14 @@ impl ConversationPieces<'_> {
         // What is under a group that has no node yet stands for itself.
         let waiting: Vec<(Level, u32)> = self.jobs.iter().filter_map(waiting_group).collect();
         for below in waiting.iter().map(|(below, _)| *below).collect::<BTreeSet<_>>() {
-            let groups = waiting.iter().filter(|(level, _)| *level == below).map(|(_, ordinal)| *ordinal);
+            let groups =
+                waiting.iter().filter(|(level, _)| *level == below).map(|(_, ordinal)| *ordinal);
             for ordinal in self.unwritten(below.above(), groups.collect())? {
                 let filter = NodeFilter { parent: Some(Some(ordinal)), ..NodeFilter::at(below) };
                 tops.extend(self.read_nodes(&filter)?);
             }
         }
-        self.tops = Some(tops.clone());
+        self.root_nodes = Some(tops.clone());
         Ok(tops)
     }
 
@@ -125,9 +128,11 @@ impl ConversationPieces<'_> {
     ) -> StoreResult<Vec<Window>> {
         let mut open = Vec::new();
         let settled = self.settled;
-        let line = self.lineage.0.iter().map(|(thread, until)| (thread.clone(), settled.min(*until)));
+        let line =
+            self.lineage.0.iter().map(|(thread, until)| (thread.clone(), settled.min(*until)));
         for (thread, until) in line.collect::<Vec<_>>() {
-            let mut covered: Vec<Window> = waiting.iter().filter(|it| it.thread == thread).cloned().collect();
+            let mut covered: Vec<Window> =
+                waiting.iter().filter(|it| it.thread == thread).cloned().collect();
             for node in highest {
                 self.windows_of(node, &thread, &mut covered)?;
             }
@@ -178,7 +183,12 @@ impl ConversationPieces<'_> {
 
     /// The windows of a thread that a node covers: exactly where it can be told apart, one for
     /// all of it where there is only one thread.
-    fn windows_of(&mut self, node: &Node, thread: &ThreadName, covered: &mut Vec<Window>) -> StoreResult<()> {
+    fn windows_of(
+        &mut self,
+        node: &Node,
+        thread: &ThreadName,
+        covered: &mut Vec<Window>,
+    ) -> StoreResult<()> {
         match &node.spec.covers {
             Coverage::Messages(window) if window.thread == *thread => covered.push(window.clone()),
             Coverage::Messages(_) => {}

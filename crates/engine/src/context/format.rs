@@ -75,13 +75,20 @@ impl ContextSection {
         if !self.is_latest {
             return self.items.len();
         }
-        let said = self.items.iter().rposition(|item| item.said.is_none()).map_or(0, |last| last + 1);
+        let said =
+            self.items.iter().rposition(|item| item.said.is_none()).map_or(0, |last| last + 1);
         let answers = |item: &&ContextItem| matches!(item.said, Some((Role::Assistant, _)));
         said + self.items[said..].iter().take_while(answers).count()
     }
 }
 
 impl Context {
+    /// What is in it, why, and what is missing.
+    #[must_use]
+    pub const fn receipt(&self) -> &Receipt {
+        &self.receipt
+    }
+
     /// Everything it is written with, in order.
     pub(super) fn blocks(&self) -> impl Iterator<Item = &str> {
         let sections = self.sections.iter().flat_map(ContextSection::blocks);
@@ -95,7 +102,9 @@ impl Context {
         }
         let of = |section: &ContextSection| {
             let items = section.items.iter().map(|item| item.tokens).sum::<u32>();
-            tally.count(&section.head) + items + section.note.as_deref().map_or(0, |note| tally.count(note))
+            tally.count(&section.head)
+                + items
+                + section.note.as_deref().map_or(0, |note| tally.count(note))
         };
         tally.count(&self.preamble) + self.sections.iter().map(of).sum::<u32>()
     }
@@ -136,7 +145,10 @@ impl Context {
         let mut messages = vec![ChatMessage::new(Role::System, standing.trim_end())];
         messages.append(&mut latest);
         if !volatile.is_empty() {
-            messages.push(ChatMessage::new(Role::User, format!("{}{}", self.preamble, volatile.trim_end())));
+            messages.push(ChatMessage::new(
+                Role::User,
+                format!("{}{}", self.preamble, volatile.trim_end()),
+            ));
         }
         messages
     }
@@ -148,7 +160,8 @@ impl Context {
             !items.iter().any(|it| (&it.section, it.hash) == (&item.section, item.hash))
         };
         let (now, was) = (&self.receipt.items, &other.receipt.items);
-        let removed = was.iter().filter(|item| lacks(now, item)).cloned().map(ContextChange::Removed);
+        let removed =
+            was.iter().filter(|item| lacks(now, item)).cloned().map(ContextChange::Removed);
         let added = now.iter().filter(|item| lacks(was, item)).cloned().map(ContextChange::Added);
         let mut changes: Vec<ContextChange> = removed.chain(added).collect();
         changes.sort_by_key(|change| match change {
@@ -175,7 +188,11 @@ pub(super) fn sections(
         written.push(ContextSection {
             heading: section.heading.clone(),
             head: section.heading.as_deref().map(render::heading).unwrap_or_default(),
-            note: if section.take == SectionSource::Cut { render::note(&plan.left_out) } else { None },
+            note: if section.take == SectionSource::Cut {
+                render::note(&plan.left_out)
+            } else {
+                None
+            },
             items: write_items(grove, items, section.take.is_volatile()),
             is_volatile: section.take.is_volatile(),
             is_latest,
@@ -184,30 +201,40 @@ pub(super) fn sections(
     written
 }
 
-fn write_items(grove: &ConversationPieces<'_>, items: &[PackedItem], recalled: bool) -> Vec<ContextItem> {
+fn write_items(
+    grove: &ConversationPieces<'_>,
+    items: &[PackedItem],
+    recalled: bool,
+) -> Vec<ContextItem> {
     let mut written = Vec::with_capacity(items.len());
     let mut before: Option<&PackedItem> = None;
     for item in items {
         let (RenderedBlock { block, hash, tokens }, said) = match item.key {
             PieceKey::Node(level, ordinal) => {
-                let block =
-                    grove.nodes.get(&(level, ordinal)).map(|node| render::node(node, item.detail_level));
+                let block = grove
+                    .nodes
+                    .get(&(level, ordinal))
+                    .map(|node| render::node(node, item.detail_level));
                 let block = block.unwrap_or_default();
                 let tokens = grove.tally.count(&block);
                 (RenderedBlock::new(block, tokens), None)
             }
             PieceKey::Message(slice) => {
                 let lead = match (before, recalled) {
-                    (before, true) => before.map_or(HeaderStyle::Day, |before| lead(grove, before, item)),
+                    (before, true) => {
+                        before.map_or(HeaderStyle::Day, |before| lead(grove, before, item))
+                    }
                     (None, false) => HeaderStyle::Minute,
                     (Some(_), false) => grove.lead(slice),
                 };
-                let said = if recalled { grove.recalled(slice, lead) } else { grove.said(slice, lead) };
+                let said =
+                    if recalled { grove.recalled(slice, lead) } else { grove.said(slice, lead) };
                 let Some(said) = said else { continue };
                 let whole = item.detail_level >= DetailLevel::Text
                     && slice.from == 0
                     && slice.until >= said.message.chars;
-                let as_said = (whole && !recalled).then(|| (said.message.body.role, as_said(&said)));
+                let as_said =
+                    (whole && !recalled).then(|| (said.message.body.role, as_said(&said)));
                 (grove.told(&said, item.detail_level, recalled), as_said)
             }
         };
@@ -230,7 +257,8 @@ fn as_said(said: &MessageBlock<'_>) -> String {
 
 /// What a hit says about its place, after the one before it.
 fn lead(grove: &ConversationPieces<'_>, before: &PackedItem, item: &PackedItem) -> HeaderStyle {
-    let day = |item: &PackedItem| grove.messages.get(&item.from.idx.0).map(|message| day_of(message));
+    let day =
+        |item: &PackedItem| grove.messages.get(&item.from.idx.0).map(|message| day_of(message));
     match (day(before) == day(item), before.span().1 == item.span().0) {
         (true, true) => HeaderStyle::None,
         (true, false) => HeaderStyle::Number,

@@ -16,7 +16,7 @@ use crate::search::{Hit, HitItem};
 /// How many of the best hits bring what stands next to them, where there is more than enough.
 const WITH_NEIGHBOURS: usize = 8;
 /// A hit costs hardly more before it is told whole.
-const MOST_OF_HIT: u32 = 140;
+const MAX_HIT_TOKENS: u32 = 140;
 
 /// What was asked, and what was found.
 pub(super) struct QuestionHits {
@@ -29,7 +29,7 @@ pub(super) struct QuestionHits {
 impl ConversationPieces<'_> {
     /// Hits and what stands next to the best of them, as far as they are in the thread.
     pub(super) fn candidates(&mut self) -> StoreResult<Vec<RecallCandidate>> {
-        let Some(asked) = &self.asked else { return Ok(Vec::new()) };
+        let Some(asked) = &self.question_hits else { return Ok(Vec::new()) };
         let (mut found, mut nodes, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         for hit in &asked.hits {
             match &hit.item {
@@ -46,7 +46,8 @@ impl ConversationPieces<'_> {
             self.find_part(message.idx.0);
             candidates.push(self.candidate(message, *score, rank as u32, PackReason::Hit));
         }
-        let said: u32 = found.iter().map(|(message, _)| (message.tokens + 10).min(MOST_OF_HIT)).sum();
+        let said: u32 =
+            found.iter().map(|(message, _)| (message.tokens + 10).min(MAX_HIT_TOKENS)).sum();
         let with = if said < self.room { found.len() } else { WITH_NEIGHBOURS };
         let mut beside: BTreeMap<u32, (u32, f32)> = BTreeMap::new();
         for (rank, (message, score)) in found.iter().enumerate().take(with) {
@@ -70,8 +71,12 @@ impl ConversationPieces<'_> {
             }
             self.keep(std::slice::from_ref(node));
             let mut piece = self.node_piece(node);
-            piece.costs =
-                piece.costs.iter().copied().filter(|(grain, _)| *grain == DetailLevel::Text).collect();
+            piece.costs = piece
+                .costs
+                .iter()
+                .copied()
+                .filter(|(grain, _)| *grain == DetailLevel::Text)
+                .collect();
             let (score, rank, reason) = (*score, rank as u32, PackReason::Hit);
             candidates.push(RecallCandidate { piece, score, rank, reason, day: i64::MIN });
         }
@@ -88,7 +93,9 @@ impl ConversationPieces<'_> {
         self.read_all(calls.iter().map(|(idx, ..)| idx.0).filter(|idx| *idx < end))?;
         for (idx, turn, score) in calls {
             let told = self.messages.get(&idx.0).filter(|message| message.turn == *turn);
-            if let Some(message) = told.filter(|it| found.iter().all(|(other, _)| other.idx != it.idx)) {
+            if let Some(message) =
+                told.filter(|it| found.iter().all(|(other, _)| other.idx != it.idx))
+            {
                 found.push(((**message).clone(), *score));
             }
         }
@@ -102,24 +109,34 @@ impl ConversationPieces<'_> {
         for run in runs(missing.into_iter(), CLOSE) {
             let span = Span::between(MessageIdx(run.start), MessageIdx(run.end));
             let read = self.reader.messages(self.key.id, span)?;
-            self.messages.extend(read.into_iter().map(|message| (message.idx.0, Arc::new(message))));
+            self.messages
+                .extend(read.into_iter().map(|message| (message.idx.0, Arc::new(message))));
         }
         Ok(())
     }
 
     /// Finds the part of a message that fits the question, where it is long.
     fn find_part(&mut self, idx: u32) {
-        let (Some(asked), Some(message)) = (&self.asked, self.messages.get(&idx)) else { return };
+        let (Some(asked), Some(message)) = (&self.question_hits, self.messages.get(&idx)) else {
+            return;
+        };
         if message.chars as usize > PART_CHARS + PART_CHARS / 2 {
             let part = || excerpt::best(&message.body.text, &asked.question, PART_CHARS);
             self.parts.entry(idx).or_insert_with(part);
         }
     }
 
-    fn candidate(&self, message: &Message, score: f32, rank: u32, reason: PackReason) -> RecallCandidate {
+    fn candidate(
+        &self,
+        message: &Message,
+        score: f32,
+        rank: u32,
+        reason: PackReason,
+    ) -> RecallCandidate {
         let slice = Slice { idx: message.idx, from: 0, until: message.chars };
         // Four bytes make a token, about.
-        let part = self.parts.get(&message.idx.0).map(|part| (DetailLevel::Gist, part.len() as u32 / 4));
+        let part =
+            self.parts.get(&message.idx.0).map(|part| (DetailLevel::Gist, part.len() as u32 / 4));
         let whole = (DetailLevel::Text, message.tokens);
         let piece = Piece {
             key: PieceKey::Message(slice),

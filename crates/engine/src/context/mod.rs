@@ -20,13 +20,13 @@ use treering_core::ports::Span;
 use treering_core::question::Question;
 use treering_core::receipt::{GateOutcome, Receipt, ReceiptItem, Reusable};
 use treering_core::{
-    Conversation, ConversationId, ConversationKey, Invalid, Job, JobKind, MessageIdx, Reader, ThreadName,
-    Timestamp, TurnNo,
+    Conversation, ConversationId, ConversationKey, Invalid, Job, JobKind, MessageIdx, Reader,
+    ThreadName, Timestamp, TurnNo,
 };
 
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::gate::GateSnapshot;
-use crate::memory::Engine;
 use crate::search::Query;
 use hits::QuestionHits;
 use piece_source::ConversationPieces;
@@ -35,7 +35,7 @@ pub(crate) use context_cache::ContextCache;
 pub use format::{Context, ContextChange, ContextItem, ContextSection};
 
 /// The least budget that a context can be put together for.
-const LEAST_BUDGET: u32 = 128;
+const MIN_BUDGET_TOKENS: u32 = 128;
 /// What a message costs beside its text, about.
 const MESSAGE_OVERHEAD_TOKENS: u32 = 8;
 
@@ -81,16 +81,18 @@ impl Engine {
     /// first, at most as long as the request says; the receipt says how that ended.
     pub fn context(&self, request: &ContextRequest) -> Result<Context> {
         request.profile.check()?;
-        if request.budget < LEAST_BUDGET {
-            let why = format!("a context needs at least {LEAST_BUDGET} tokens");
+        if request.budget < MIN_BUDGET_TOKENS {
+            let why = format!("a context needs at least {MIN_BUDGET_TOKENS} tokens");
             return Err(Invalid::new(format!("budget {}", request.budget), why).into());
         }
-        let patience = request.gate_timeout.unwrap_or(Duration::from_millis(self.work().gate_timeout_ms));
+        let patience =
+            request.gate_timeout.unwrap_or(Duration::from_millis(self.work().gate_timeout_ms));
         let (seen, passage) = self.wait_for_gate_snapshot(request.conversation, patience)?;
         let waited_ms = u64::try_from(passage.waited.as_millis()).unwrap_or(u64::MAX);
         let key = self.key(request.conversation);
         let conversation = seen.reader.conversation(key.id)?;
-        let conversation = conversation.ok_or_else(|| Error::no_conversation(request.conversation))?;
+        let conversation =
+            conversation.ok_or_else(|| Error::no_conversation(request.conversation))?;
         let end = match request.as_of {
             None => conversation.totals.messages,
             Some(turn) => self.end_of(&*seen.reader, &key, &conversation, turn)?,
@@ -111,10 +113,11 @@ impl Engine {
             let context = assembly.assemble(end, gate.clone())?;
             // Only where blocks cost more together than one by one.
             let over = context.receipt.tokens.saturating_sub(request.budget);
-            if over == 0 || assembly.budget <= LEAST_BUDGET {
+            if over == 0 || assembly.budget <= MIN_BUDGET_TOKENS {
                 return Ok(context);
             }
-            assembly.budget = assembly.budget.saturating_sub(over + OVER_STEP).max(LEAST_BUDGET);
+            assembly.budget =
+                assembly.budget.saturating_sub(over + SHRINK_STEP_TOKENS).max(MIN_BUDGET_TOKENS);
         }
     }
 
@@ -125,8 +128,10 @@ impl Engine {
             None => {
                 let reader = self.reader()?;
                 let conversation = reader.conversation(request.conversation)?;
-                let turns =
-                    conversation.ok_or_else(|| Error::no_conversation(request.conversation))?.totals.turns;
+                let turns = conversation
+                    .ok_or_else(|| Error::no_conversation(request.conversation))?
+                    .totals
+                    .turns;
                 let Some(last) = turns.checked_sub(1) else { return Ok(None) };
                 last
             }
@@ -146,7 +151,8 @@ impl Engine {
     ) -> Result<u32> {
         let found = reader.turns(key.id, Span::starting(turn, 1))?.pop();
         let Some(found) = found.filter(|found| found.no == turn) else {
-            let why = format!("the conversation has {} turns, counted from 0", conversation.totals.turns);
+            let why =
+                format!("the conversation has {} turns, counted from 0", conversation.totals.turns);
             return Err(Invalid::new(format!("turn {turn}"), why).into());
         };
         Ok(found.until.0.min(conversation.totals.messages))
@@ -154,7 +160,7 @@ impl Engine {
 }
 
 /// How much more is left free when a context came out too large.
-const OVER_STEP: u32 = 8;
+const SHRINK_STEP_TOKENS: u32 = 8;
 
 /// Puts one context together.
 struct Assembly<'a> {
@@ -176,28 +182,41 @@ impl Assembly<'_> {
             true => at,
             false => self.memory.clock().now(),
         };
-        let thread = self.request.thread.clone().or_else(|| last.as_ref().map(|it| it.thread.clone()));
+        let thread =
+            self.request.thread.clone().or_else(|| last.as_ref().map(|it| it.thread.clone()));
         let thread = thread.unwrap_or_default();
         if !self.conversation.threads.iter().any(|it| it.name == thread) && end > 0 {
-            let names: Vec<&str> = self.conversation.threads.iter().map(|it| it.name.as_str()).collect();
+            let names: Vec<&str> =
+                self.conversation.threads.iter().map(|it| it.name.as_str()).collect();
             let why = format!("the conversation has {}", names.join(", "));
             return Err(Invalid::new(format!("thread {thread}"), why).into());
         }
         let tally = self.memory.context_cache();
-        let mut grove =
-            ConversationPieces::new(self.seen, self.key, self.conversation, tally, &thread, end, at);
-        grove.asked = self.ask(end, is_past, now)?;
-        if let Some(why) = grove.asked.as_ref().and_then(|asked| asked.words_only.as_ref()) {
+        let mut grove = ConversationPieces::new(
+            self.seen,
+            self.key,
+            self.conversation,
+            tally,
+            &thread,
+            end,
+            at,
+        );
+        grove.question_hits = self.ask(end, is_past, now)?;
+        if let Some(why) = grove.question_hits.as_ref().and_then(|asked| asked.words_only.as_ref())
+        {
             gate.degraded = true;
             gate.failed.push(format!("only the words of the question were looked at: {why}"));
         }
         let allotment = self.allot(&mut grove)?;
         let plan = self.pack(&mut grove, &allotment)?;
-        grove.read_told(&self.request.profile, &plan)?;
+        grove.load_planned_messages(&self.request.profile, &plan)?;
         let sections = format::sections(&grove, &self.request.profile, &plan);
         let reusable = self.reusable(&grove, &plan, &sections)?;
-        let mut context =
-            Context { preamble: render::PREAMBLE.to_owned(), sections, receipt: Receipt::default() };
+        let mut context = Context {
+            preamble: render::PREAMBLE.to_owned(),
+            sections,
+            receipt: Receipt::default(),
+        };
         let tokens = context.tokens(tally);
         let of_context = |tokens_reused: u32| Reusable::of(tokens_reused, tokens);
         context.receipt = Receipt {
@@ -243,7 +262,11 @@ impl Assembly<'_> {
             false => self.memory.search_whole(&query)?,
         };
         let question = Question::new(text, now);
-        Ok(Some(QuestionHits { question, hits: answer.hits, words_only: answer.lexical_only_reason }))
+        Ok(Some(QuestionHits {
+            question,
+            hits: answer.hits,
+            words_only: answer.lexical_only_reason,
+        }))
     }
 
     /// How many hits may have room, as long as messages are on average before a place: more than fit, since
@@ -281,7 +304,11 @@ impl Assembly<'_> {
         Ok(allotment)
     }
 
-    fn pack(&self, grove: &mut ConversationPieces<'_>, allotment: &BudgetSplit) -> Result<ContextPlan> {
+    fn pack(
+        &self,
+        grove: &mut ConversationPieces<'_>,
+        allotment: &BudgetSplit,
+    ) -> Result<ContextPlan> {
         Ok(pack(grove, &self.request.profile, &self.headings(), self.budget(), allotment)?)
     }
 
@@ -292,8 +319,13 @@ impl Assembly<'_> {
         if end >= totals.messages {
             return Ok(all);
         }
-        let later = self.seen.reader.messages(self.key.id, Span::starting(MessageIdx(end), usize::MAX))?;
-        Ok(all - later.iter().map(|message| u64::from(message.tokens + MESSAGE_OVERHEAD_TOKENS)).sum::<u64>())
+        let later =
+            self.seen.reader.messages(self.key.id, Span::starting(MessageIdx(end), usize::MAX))?;
+        Ok(all
+            - later
+                .iter()
+                .map(|message| u64::from(message.tokens + MESSAGE_OVERHEAD_TOKENS))
+                .sum::<u64>())
     }
 
     fn settled(&self, end: u32, said: u64, slack: u32) -> Result<u32> {
@@ -309,8 +341,10 @@ impl Assembly<'_> {
             }
             let until = from;
             from = from.saturating_sub(PAGE).max(least);
-            let page =
-                self.seen.reader.messages(self.key.id, Span::between(MessageIdx(from), MessageIdx(until)))?;
+            let page = self
+                .seen
+                .reader
+                .messages(self.key.id, Span::between(MessageIdx(from), MessageIdx(until)))?;
             sizes.extend(page.iter().rev().map(|message| message.tokens + MESSAGE_OVERHEAD_TOKENS));
         }
     }
@@ -338,20 +372,24 @@ impl Assembly<'_> {
         let last = now.end.checked_sub(1).and_then(|last| now.turn(MessageIdx(last)));
         let Some(before) = last.and_then(|turn| turn.checked_sub(1)) else { return Ok(0) };
         let turns = self.seen.reader.turns(self.key.id, Span::starting(TurnNo(before), 1))?;
-        let Some(earlier) = turns.last().map(|turn| turn.until.0.min(now.end)) else { return Ok(0) };
+        let Some(earlier) = turns.last().map(|turn| turn.until.0.min(now.end)) else {
+            return Ok(0);
+        };
         let head = tally.count(render::PREAMBLE);
         let mut grove = now.earlier(earlier);
         let allotment = self.allot(&mut grove)?;
-        let cut_first = self.request.profile.sections.first().is_some_and(|it| it.take == SectionSource::Cut);
+        let cut_first =
+            self.request.profile.sections.first().is_some_and(|it| it.take == SectionSource::Cut);
         if cut_first && grove.settled == now.settled && now.settled <= earlier {
             // Nothing was decided anew: only what was said since has been added.
             let Some(section) = sections.first() else { return Ok(head) };
             let items = section.items.iter().zip(plan.items());
-            let same = items.take_while(|(_, item)| item.span().1 <= earlier).map(|(told, _)| told.tokens);
+            let same =
+                items.take_while(|(_, item)| item.span().1 <= earlier).map(|(told, _)| told.tokens);
             return Ok(head + tally.count(&section.head) + same.sum::<u32>());
         }
         let plan = self.pack(&mut grove, &allotment)?;
-        grove.read_told(&self.request.profile, &plan)?;
+        grove.load_planned_messages(&self.request.profile, &plan)?;
         let was = format::sections(&grove, &self.request.profile, &plan);
 
         let same = steady(sections).zip(steady(&was)).take_while(|(now, was)| now == was);

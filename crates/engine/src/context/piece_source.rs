@@ -8,13 +8,13 @@ use std::sync::Arc;
 use treering_core::error::StoreError;
 use treering_core::node::{Slice, TextPosition, Window};
 use treering_core::packing::{
-    ContextPlan, Costs, DetailLevel, HeaderStyle, Omission, PackedItem, Piece, PieceKey, PieceSource,
-    Profile, RecallCandidate, SkipReason,
+    ContextPlan, Costs, DetailLevel, HeaderStyle, Omission, PackedItem, Piece, PieceKey,
+    PieceSource, Profile, RecallCandidate, SkipReason,
 };
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
-    Conversation, ConversationKey, Coverage, Job, Level, Message, MessageIdx, Node, Reader, ThreadName,
-    Timestamp, ToolCall, TurnNo,
+    Conversation, ConversationKey, Coverage, Job, Level, Message, MessageIdx, Node, Reader,
+    ThreadName, Timestamp, ToolCall, TurnNo,
 };
 
 use crate::gate::GateSnapshot;
@@ -39,7 +39,7 @@ pub(super) struct ConversationPieces<'a> {
     at: Timestamp,
     /// One past the last message that is settled.
     pub(super) settled: u32,
-    pub(super) asked: Option<QuestionHits>,
+    pub(super) question_hits: Option<QuestionHits>,
     /// How much there is for hits, about.
     pub(super) room: u32,
     pub(super) nodes: HashMap<(Level, u32), Arc<Node>>,
@@ -52,7 +52,7 @@ pub(super) struct ConversationPieces<'a> {
     /// The parts of long messages that fit the question.
     pub(super) parts: HashMap<u32, String>,
     roots: Option<(u32, Vec<Piece>)>,
-    pub(super) tops: Option<Vec<Arc<Node>>>,
+    pub(super) root_nodes: Option<Vec<Arc<Node>>>,
 }
 
 impl<'a> ConversationPieces<'a> {
@@ -75,7 +75,7 @@ impl<'a> ConversationPieces<'a> {
             end,
             at,
             settled: end,
-            asked: None,
+            question_hits: None,
             room: 0,
             nodes: HashMap::new(),
             messages: BTreeMap::new(),
@@ -84,7 +84,7 @@ impl<'a> ConversationPieces<'a> {
             remembered: BTreeMap::new(),
             parts: HashMap::new(),
             roots: None,
-            tops: None,
+            root_nodes: None,
         }
     }
 
@@ -94,7 +94,7 @@ impl<'a> ConversationPieces<'a> {
             lineage: self.lineage.clone(),
             end,
             settled: end,
-            asked: None,
+            question_hits: None,
             nodes: self.nodes.clone(),
             messages: self.messages.clone(),
             read: self.read.clone(),
@@ -102,7 +102,7 @@ impl<'a> ConversationPieces<'a> {
             remembered: self.remembered.clone(),
             parts: HashMap::new(),
             roots: None,
-            tops: self.tops.clone(),
+            root_nodes: self.root_nodes.clone(),
             ..*self
         }
     }
@@ -120,9 +120,12 @@ impl<'a> ConversationPieces<'a> {
         if self.conversation.totals.tool_calls > 0
             && let (Some(first), Some(last)) = turns
         {
-            for call in self.reader.tool_calls(self.key.id, Span::between(first, TurnNo(last.0 + 1)))? {
+            for call in
+                self.reader.tool_calls(self.key.id, Span::between(first, TurnNo(last.0 + 1)))?
+            {
                 let idx = call.before.0;
-                if wanted.contains(&idx) && !self.read.contains(&idx) && self.leads_to(&call) {
+                if wanted.contains(&idx) && !self.read.contains(&idx) && self.is_call_before(&call)
+                {
                     self.calls.entry(idx).or_default().push(call);
                 }
             }
@@ -132,7 +135,7 @@ impl<'a> ConversationPieces<'a> {
     }
 
     /// Whether a call was made in the turn of the message it came before, or since the one before that.
-    fn leads_to(&self, call: &ToolCall) -> bool {
+    fn is_call_before(&self, call: &ToolCall) -> bool {
         let turn = |idx: Option<u32>| idx.and_then(|idx| self.messages.get(&idx)).map(|it| it.turn);
         let (before, after) = (turn(call.before.0.checked_sub(1)), turn(Some(call.before.0)));
         let since = before.min(after).or(after);
@@ -141,14 +144,21 @@ impl<'a> ConversationPieces<'a> {
     }
 
     /// Reads what is told of a plan as it was said, as far as only its pieces were known.
-    pub(super) fn read_told(&mut self, profile: &Profile, plan: &ContextPlan) -> StoreResult<()> {
+    pub(super) fn load_planned_messages(
+        &mut self,
+        profile: &Profile,
+        plan: &ContextPlan,
+    ) -> StoreResult<()> {
         let sections = profile.sections.iter().zip(&plan.sections);
-        let steady = sections.filter(|(section, _)| !section.take.is_volatile()).flat_map(|(_, items)| items);
+        let steady = sections
+            .filter(|(section, _)| !section.take.is_volatile())
+            .flat_map(|(_, items)| items);
         let said = |item: &PackedItem| {
             if let PieceKey::Message(slice) = item.key { Some(slice.idx.0) } else { None }
         };
         let told: Vec<u32> = steady.filter_map(said).collect();
-        let unknown: Vec<u32> = told.into_iter().filter(|idx| !self.load_from_cache(*idx)).collect();
+        let unknown: Vec<u32> =
+            told.into_iter().filter(|idx| !self.load_from_cache(*idx)).collect();
         runs(unknown.into_iter(), CLOSE)
             .into_iter()
             .try_for_each(|run| self.read_messages(run.start, run.end))
@@ -162,7 +172,8 @@ impl<'a> ConversationPieces<'a> {
         let Some((window, at)) = self.window_of(idx) else { return false };
         let window = Arc::clone(window);
         let Some(message) = window.messages.get(at) else { return false };
-        let before = at.checked_sub(1).map_or(window.before.as_ref(), |before| window.messages.get(before));
+        let before =
+            at.checked_sub(1).map_or(window.before.as_ref(), |before| window.messages.get(before));
         for message in before.into_iter().chain([message]) {
             self.messages.insert(message.idx.0, Arc::clone(message));
         }
@@ -181,7 +192,12 @@ impl<'a> ConversationPieces<'a> {
     }
 
     /// A message as it is written, in its place.
-    pub(super) fn told(&self, said: &MessageBlock<'_>, grain: DetailLevel, recalled: bool) -> RenderedBlock {
+    pub(super) fn told(
+        &self,
+        said: &MessageBlock<'_>,
+        grain: DetailLevel,
+        recalled: bool,
+    ) -> RenderedBlock {
         let write = || {
             let (block, tokens) = said.block(self.tally, grain);
             RenderedBlock::new(block, tokens)
@@ -230,7 +246,7 @@ impl<'a> ConversationPieces<'a> {
                     self.messages.range(from..until).map(|(_, it)| Arc::clone(it)).collect(),
                     calls.map(|(idx, calls)| (*idx, calls.clone())).collect(),
                 ));
-                self.tally.put_said(self.key, window, Arc::clone(&sealed));
+                self.tally.put_window(self.key, window, Arc::clone(&sealed));
                 sealed
             }
         };
@@ -244,16 +260,17 @@ impl<'a> ConversationPieces<'a> {
         let own = self.messages.range(span).filter(|(_, message)| message.thread == window.thread);
         let slices = own.filter_map(|(_, message)| window.slice(message.idx, message.chars));
         let slices: Vec<Slice> = slices.collect();
-        Ok(slices.into_iter().filter_map(|slice| self.said_piece(slice)).collect())
+        Ok(slices.into_iter().filter_map(|slice| self.message_piece(slice)).collect())
     }
 
-    fn said_piece(&self, slice: Slice) -> Option<Piece> {
+    fn message_piece(&self, slice: Slice) -> Option<Piece> {
         let said = self.said(slice, self.lead(slice))?;
         let message = said.message;
         let share = match message.chars {
             0 => message.tokens,
             chars => {
-                (u64::from(message.tokens) * u64::from(slice.until - slice.from) / u64::from(chars)) as u32
+                (u64::from(message.tokens) * u64::from(slice.until - slice.from) / u64::from(chars))
+                    as u32
             }
         };
         let cost = |grain: &DetailLevel| (*grain, said.cost(self.tally, *grain));
@@ -266,7 +283,7 @@ impl<'a> ConversationPieces<'a> {
             from: TextPosition { idx: slice.idx, offset: slice.from },
             until,
             weight: share,
-            costs: rising(said.grains().iter().map(cost)),
+            costs: increasing_costs(said.grains().iter().map(cost)),
             min_expanded_cost: None,
         })
     }
@@ -278,12 +295,18 @@ impl<'a> ConversationPieces<'a> {
     fn new_piece(&self, node: &Node) -> Piece {
         let cost = |grain: DetailLevel| (grain, self.tally.count(&render::node(node, grain)));
         let (from, until, least) = match &node.spec.covers {
-            Coverage::Messages(window) => {
-                (window.from, window.until, u32::try_from(node.source.raw_tokens).unwrap_or(u32::MAX))
-            }
+            Coverage::Messages(window) => (
+                window.from,
+                window.until,
+                u32::try_from(node.source.raw_tokens).unwrap_or(u32::MAX),
+            ),
             Coverage::Nodes(children) => {
                 let place = |idx: u32| TextPosition { idx: MessageIdx(idx), offset: 0 };
-                (place(node.source.from), place(node.source.until), LEAST_GIST * children.len() as u32)
+                (
+                    place(node.source.from),
+                    place(node.source.until),
+                    LEAST_GIST * children.len() as u32,
+                )
             }
         };
         Piece {
@@ -291,7 +314,7 @@ impl<'a> ConversationPieces<'a> {
             from,
             until,
             weight: u32::try_from(node.source.raw_tokens).unwrap_or(u32::MAX),
-            costs: rising(NODE_GRAINS.into_iter().map(cost)),
+            costs: increasing_costs(NODE_GRAINS.into_iter().map(cost)),
             min_expanded_cost: Some(least),
         }
     }
@@ -316,7 +339,7 @@ pub(super) fn runs(places: impl Iterator<Item = u32>, close: u32) -> Vec<Range<u
 const LEAST_GIST: u32 = 24;
 
 /// Costs that rise with the grain: what is not dearer than something finer is not worth telling.
-fn rising(costs: impl Iterator<Item = (DetailLevel, u32)>) -> Costs {
+fn increasing_costs(costs: impl Iterator<Item = (DetailLevel, u32)>) -> Costs {
     let mut rising: Vec<(DetailLevel, u32)> = Vec::new();
     for (grain, cost) in costs {
         // Lists that are empty add nothing.
@@ -361,12 +384,13 @@ impl PieceSource for ConversationPieces<'_> {
     fn recent_tail(&mut self) -> StoreResult<Vec<Piece>> {
         // The last one is wanted in any case: it says which turn this is.
         self.read_messages(self.settled.min(self.end.saturating_sub(1)), self.end)?;
-        let own = self.messages.range(self.settled..self.end).filter(|(_, it)| self.lineage.holds(it));
+        let own =
+            self.messages.range(self.settled..self.end).filter(|(_, it)| self.lineage.holds(it));
         let slices = own.map(|(_, it)| Slice { idx: it.idx, from: 0, until: it.chars });
-        Ok(slices.filter_map(|slice| self.said_piece(slice)).collect())
+        Ok(slices.filter_map(|slice| self.message_piece(slice)).collect())
     }
 
-    fn settle(&mut self) {
+    fn merge_tail(&mut self) {
         self.settled = self.end;
     }
 
@@ -389,13 +413,14 @@ impl PieceSource for ConversationPieces<'_> {
             let until = from;
             from = from.saturating_sub(page);
             self.read_messages(from, until)?;
-            found += self.messages.range(from..until).filter(|(_, it)| self.lineage.holds(it)).count();
+            found +=
+                self.messages.range(from..until).filter(|(_, it)| self.lineage.holds(it)).count();
         }
         let own = self.messages.range(from..self.end).filter(|(_, it)| self.lineage.holds(it));
         let slices = own.map(|(_, it)| Slice { idx: it.idx, from: 0, until: it.chars });
         let slices: Vec<Slice> = slices.collect();
         let late = slices.len().saturating_sub(messages);
-        Ok(slices[late..].iter().filter_map(|slice| self.said_piece(*slice)).collect())
+        Ok(slices[late..].iter().filter_map(|slice| self.message_piece(*slice)).collect())
     }
 
     fn turn(&self, idx: MessageIdx) -> Option<u32> {
@@ -403,8 +428,13 @@ impl PieceSource for ConversationPieces<'_> {
     }
 
     fn level(&mut self, level: Level, nodes: usize) -> StoreResult<Vec<Piece>> {
-        let sealed =
-            self.conversation.tree_state.sealed.get(usize::from(level.number()) - 1).copied().unwrap_or(0);
+        let sealed = self
+            .conversation
+            .tree_state
+            .sealed
+            .get(usize::from(level.number()) - 1)
+            .copied()
+            .unwrap_or(0);
         let (mut from, mut counting) = (sealed, Vec::new());
         while from > 0 && counting.len() < nodes {
             let until = from;
@@ -443,8 +473,11 @@ impl PieceSource for ConversationPieces<'_> {
     }
 
     fn cost_of_note(&self) -> u32 {
-        let widest =
-            Omission { from: self.end.max(1000), until: self.end.max(1000) + 2, why: SkipReason::NoRoom };
+        let widest = Omission {
+            from: self.end.max(1000),
+            until: self.end.max(1000) + 2,
+            why: SkipReason::NoRoom,
+        };
         self.tally.count(&render::note(&[widest, widest]).unwrap_or_default())
     }
 }

@@ -41,7 +41,8 @@ pub(super) fn note(left_out: &[Omission]) -> Option<String> {
     let first = spans.next()?;
     let more = if spans.next().is_some() { " and more" } else { "" };
     let last = first.until - 1;
-    let span = if last > first.from { format!("#{}–#{last}", first.from) } else { format!("#{last}") };
+    let span =
+        if last > first.from { format!("#{}–#{last}", first.from) } else { format!("#{last}") };
     Some(format!("Left out for want of room: {span}{more}.\n\n"))
 }
 
@@ -122,7 +123,8 @@ impl MessageBlock<'_> {
         if self.slice.from == 0 && self.slice.until >= self.message.chars {
             return text;
         }
-        let at = |chars: u32| text.char_indices().nth(chars as usize).map_or(text.len(), |(at, _)| at);
+        let at =
+            |chars: u32| text.char_indices().nth(chars as usize).map_or(text.len(), |(at, _)| at);
         text.get(at(self.slice.from)..at(self.slice.until)).unwrap_or_default()
     }
 }
@@ -216,7 +218,8 @@ fn quote(block: &mut String, text: &str) {
         let ends = lines.peek().is_some().then(|| line.strip_suffix('\r')).flatten();
         let line = ends.unwrap_or(line);
         if line.bytes().fold(false, |odd, byte| odd | may_be_odd(byte)) {
-            line.split(ends_line).for_each(|line| quote_line(block, &line.replace(is_odd, "\u{fffd}")));
+            line.split(ends_line)
+                .for_each(|line| quote_line(block, &line.replace(is_odd, "\u{fffd}")));
         } else {
             quote_line(block, line);
         }
@@ -264,7 +267,8 @@ mod tests {
 
     #[test]
     fn nothing_odd_is_passed_over() {
-        for c in (0..=0x10_ffff).filter_map(char::from_u32).filter(|c| ends_line(*c) || is_odd(*c)) {
+        for c in (0..=0x10_ffff).filter_map(char::from_u32).filter(|c| ends_line(*c) || is_odd(*c))
+        {
             let mut bytes = [0; 4];
             assert!(may_be_odd(c.encode_utf8(&mut bytes).as_bytes()[0]), "{c:?}");
         }

@@ -8,8 +8,8 @@ use treering_core::{ConversationId, MessageIdx, Timestamp, TurnNo};
 use super::in_process::ItemIndexSnapshot;
 use super::index::ItemIndex;
 use super::{Query, SearchOutcome};
+use crate::engine::Engine;
 use crate::error::Result;
-use crate::memory::Engine;
 
 impl Engine {
     /// The hits of a query in one conversation as it was when it had `end` messages, without snippets.
@@ -33,7 +33,9 @@ impl Engine {
         let nodes = nodes.into_iter().map(|node| Change::Node(id, Box::new(node)));
         let changes: Vec<Change> = messages.chain(calls).chain(nodes).collect();
         let mut index = ItemIndex::new(&model, dims);
-        for (change, sense) in changes.iter().zip(self.embeddings_of(&*reader, (&model, dims), &changes)?) {
+        for (change, sense) in
+            changes.iter().zip(self.embeddings_of(&*reader, (&model, dims), &changes)?)
+        {
             index.add(change, sense);
         }
         drop(reader);

@@ -19,7 +19,7 @@ pub(super) struct Filter {
     until: Option<i64>,
     /// More is asked of an item than to be there and in scope.
     pub(super) has_item_conditions: bool,
-    pub(super) impossible: bool,
+    pub(super) matches_nothing: bool,
 }
 
 /// Some conversations of an arena, by place.
@@ -43,14 +43,17 @@ impl ConversationSet {
         Self { places, is_in, range }
     }
 
-    pub(super) fn shelves<'a>(&'a self, arena: &'a ItemIndex) -> impl Iterator<Item = &'a ConversationEntry> {
+    pub(super) fn shelves<'a>(
+        &'a self,
+        arena: &'a ItemIndex,
+    ) -> impl Iterator<Item = &'a ConversationEntry> {
         self.places.iter().map(|place| &arena.conversations[*place as usize])
     }
 }
 
 impl Filter {
     /// A filter that nothing passes.
-    pub(super) const fn nothing() -> Self {
+    pub(super) const fn none() -> Self {
         Self {
             shelves: None,
             thread: None,
@@ -60,25 +63,25 @@ impl Filter {
             since: None,
             until: None,
             has_item_conditions: false,
-            impossible: true,
+            matches_nothing: true,
         }
     }
 
     pub(super) fn of(arena: &ItemIndex, query: &ItemFilter) -> Self {
-        let mut filter = Self { impossible: false, ..Self::nothing() };
+        let mut filter = Self { matches_nothing: false, ..Self::none() };
         if let Some(wanted) = &query.conversations {
-            let places: Vec<u32> = wanted.iter().filter_map(|id| arena.shelf_place(*id)).collect();
-            filter.impossible |= places.is_empty();
+            let places: Vec<u32> = wanted.iter().filter_map(|id| arena.entry_index(*id)).collect();
+            filter.matches_nothing |= places.is_empty();
             filter.shelves = Some(ConversationSet::of(arena, places));
         }
         if let Some(thread) = &query.thread {
             let place = arena.threads.iter().position(|other| other == thread);
-            filter.impossible |= place.is_none();
+            filter.matches_nothing |= place.is_none();
             filter.thread = place.map(|place| place as u16);
         }
         if let Some(author) = &query.author {
             let place = arena.authors.iter().position(|other| other.eq_ignore_ascii_case(author));
-            filter.impossible |= place.is_none();
+            filter.matches_nothing |= place.is_none();
             filter.author = place.map(|place| place as u16);
         }
         filter.role = query.role.map(role_code);
@@ -98,11 +101,11 @@ impl Filter {
     pub(super) fn passes(&self, item: &IndexedItem) -> bool {
         item.flags & FLAG_DELETED == 0
             && self.in_scope(item)
-            && (!self.has_item_conditions || self.suits(item))
+            && (!self.has_item_conditions || self.matches_conditions(item))
     }
 
     /// Whether an item is what is asked for, beside being in scope.
-    fn suits(&self, item: &IndexedItem) -> bool {
+    fn matches_conditions(&self, item: &IndexedItem) -> bool {
         let at = item.at.as_micros();
         self.thread.is_none_or(|thread| item.thread == thread)
             && self.author.is_none_or(|author| item.author == author)

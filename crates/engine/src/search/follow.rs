@@ -11,8 +11,8 @@ use treering_core::{ContentHash, Embedder, TenantId};
 
 use super::index::{ItemEmbedding, ItemIndex};
 use super::text::{call_text, content_hash, embedded_part, node_text};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::memory::Engine;
 
 /// How much is taken in at once.
 const PORTION: usize = 200;
@@ -53,7 +53,8 @@ impl IndexCache {
         let mut total: usize = slots.values().map(|slot| slot.bytes).sum();
         while total > most {
             let others = slots.iter().filter(|(other, _)| *other != tenant);
-            let Some(oldest) = others.min_by_key(|(_, slot)| slot.used).map(|(other, _)| other.clone())
+            let Some(oldest) =
+                others.min_by_key(|(_, slot)| slot.used).map(|(other, _)| other.clone())
             else {
                 break;
             };
@@ -99,13 +100,13 @@ impl Engine {
             };
             if is_blind && !is_old && self.dims_of(&model)? > 0 {
                 drop(slots);
-                self.replace_arena(&model);
+                self.rebuild_index(&model);
                 return self.item_index();
             }
             if is_old && !slot.is_replaced {
                 slot.is_replaced = true;
                 let memory = self.clone();
-                std::thread::spawn(move || memory.replace_arena(&model));
+                std::thread::spawn(move || memory.rebuild_index(&model));
             }
             drop(slots);
             self.update_index(&arena)?;
@@ -113,9 +114,11 @@ impl Engine {
             return Ok(arena);
         }
         drop(slots);
-        let made = self.made_arena(&model)?;
+        let made = self.build_index(&model)?;
         let slot = || CachedIndex::new(Arc::clone(&made));
-        let arena = Arc::clone(&self.arenas().lock().entry(self.tenant().clone()).or_insert_with(slot).arena);
+        let arena = Arc::clone(
+            &self.arenas().lock().entry(self.tenant().clone()).or_insert_with(slot).arena,
+        );
         // Another thread was quicker, and may have looked before the latest came.
         if !Arc::ptr_eq(&arena, &made) {
             return self.item_index();
@@ -129,7 +132,7 @@ impl Engine {
         self.arenas().touch(self.tenant(), bytes, self.search_settings().memory_bytes);
     }
 
-    fn made_arena(&self, model: &str) -> Result<Arc<RwLock<ItemIndex>>> {
+    fn build_index(&self, model: &str) -> Result<Arc<RwLock<ItemIndex>>> {
         let arena = Arc::new(RwLock::new(ItemIndex::new(model, self.dims_of(model)?)));
         self.update_index(&arena)?;
         Ok(arena)
@@ -157,8 +160,8 @@ impl Engine {
         }
     }
 
-    fn replace_arena(&self, model: &str) {
-        let made = self.made_arena(model);
+    fn rebuild_index(&self, model: &str) {
+        let made = self.build_index(model);
         if let Some(slot) = self.arenas().lock().get_mut(self.tenant()) {
             slot.is_replaced = false;
             // Where it could not be made, the next question tries again.
@@ -177,10 +180,12 @@ impl Engine {
             };
             match self.delta(&model, dims, &cursor)? {
                 None => return Ok(()),
-                Some(delta) if !delta.is_last => self.follow_far(arena, (&model, dims), delta)?,
+                Some(delta) if !delta.is_last => {
+                    self.update_index_in_pages(arena, (&model, dims), delta)?
+                }
                 // What comes from now on is for the next question: where many write, there is always more.
                 Some(delta) => {
-                    if delta.enter(arena) {
+                    if delta.apply_to(arena) {
                         return Ok(());
                     }
                 }
@@ -189,7 +194,7 @@ impl Engine {
     }
 
     /// Adds many pages: while one is entered the next is read and embedded.
-    fn follow_far(
+    fn update_index_in_pages(
         &self,
         arena: &RwLock<ItemIndex>,
         (model, dims): (&str, usize),
@@ -208,7 +213,7 @@ impl Engine {
                 Ok(())
             });
             receive.into_iter().for_each(|delta| {
-                delta.enter(arena);
+                delta.apply_to(arena);
             });
             reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
@@ -219,14 +224,15 @@ impl Engine {
         let reader = self.reader()?;
         let embedder = self.embedder_named(model);
         let is_kept = dims > 0 && embedder.is_some_and(|embedder| !embedder.is_instant());
-        let filter = ChangeFilter { vectors_of: is_kept.then_some(model), ..ChangeFilter::content() };
+        let filter =
+            ChangeFilter { vectors_of: is_kept.then_some(model), ..ChangeFilter::content() };
         let changes = reader.changes(after, &filter, PORTION)?;
         if changes.cursor == *after {
             return Ok(None);
         }
         let senses = self.embeddings_of(&*reader, (model, dims), &changes.items)?;
         let Changes { items, cursor: to, is_last } = changes;
-        Ok(Some(Delta { items, senses, from: after.clone(), to, is_last }))
+        Ok(Some(Delta { items, embeddings: senses, from: after.clone(), to, is_last }))
     }
 
     /// What the items of changes mean to a model, in their order.
@@ -238,11 +244,11 @@ impl Engine {
     ) -> Result<Vec<ItemEmbedding>> {
         let texts: Vec<Cow<'_, str>> = changes.iter().map(text_of).collect();
         let parts: Vec<&str> = texts.iter().map(|text| embedded_part(text)).collect();
-        self.senses(reader, (model, dims), self.embedder_named(model), &parts)
+        self.embeddings(reader, (model, dims), self.embedder_named(model), &parts)
     }
 
     /// What texts mean to a model: its vectors as far as they are there.
-    fn senses(
+    fn embeddings(
         &self,
         reader: &dyn Reader,
         (model, dims): (&str, usize),
@@ -250,17 +256,17 @@ impl Engine {
         texts: &[&str],
     ) -> Result<Vec<ItemEmbedding>> {
         let Some(embedder) = embedder.filter(|_| dims > 0) else {
-            return Ok(texts.iter().map(|_| ItemEmbedding::Known(Vec::new())).collect());
+            return Ok(texts.iter().map(|_| ItemEmbedding::Ready(Vec::new())).collect());
         };
         if embedder.is_instant() {
             let vectors = embedder.embed(texts).map_err(Error::Provider)?;
-            return Ok(vectors.into_iter().map(ItemEmbedding::Known).collect());
+            return Ok(vectors.into_iter().map(ItemEmbedding::Ready).collect());
         }
         let hashes: Vec<ContentHash> = texts.iter().map(|text| content_hash(text)).collect();
         let kept = reader.vectors(model, &hashes)?;
         let sense = |((text, hash), kept): ((&&str, ContentHash), Option<Vec<f32>>)| match kept {
-            Some(vector) if vector.len() == dims => ItemEmbedding::Known(vector),
-            _ if text.is_empty() => ItemEmbedding::Known(vec![0.0; dims]),
+            Some(vector) if vector.len() == dims => ItemEmbedding::Ready(vector),
+            _ if text.is_empty() => ItemEmbedding::Ready(vec![0.0; dims]),
             _ => ItemEmbedding::Pending(hash),
         };
         Ok(texts.iter().zip(hashes).zip(kept).map(sense).collect())
@@ -270,7 +276,7 @@ impl Engine {
 /// A page of the change feed with what its items mean.
 struct Delta {
     items: Vec<Change>,
-    senses: Vec<ItemEmbedding>,
+    embeddings: Vec<ItemEmbedding>,
     /// The cursors before and after it.
     from: Cursor,
     to: Cursor,
@@ -279,12 +285,12 @@ struct Delta {
 
 impl Delta {
     /// Enters it, unless the index has followed further meanwhile; says whether it did.
-    fn enter(self, arena: &RwLock<ItemIndex>) -> bool {
+    fn apply_to(self, arena: &RwLock<ItemIndex>) -> bool {
         let mut arena = arena.write().unwrap_or_else(PoisonError::into_inner);
         if arena.cursor != self.from {
             return false;
         }
-        for (change, sense) in self.items.iter().zip(self.senses) {
+        for (change, sense) in self.items.iter().zip(self.embeddings) {
             arena.add(change, sense);
         }
         arena.cursor = self.to;

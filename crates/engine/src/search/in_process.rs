@@ -11,8 +11,8 @@ use treering_core::ports::{
 use super::filter::Filter;
 use super::index::ItemIndex;
 use super::rank::rank;
+use crate::engine::Engine;
 use crate::error::Error;
-use crate::memory::Engine;
 
 /// The indexes of a process.
 pub(super) struct InProcessIndex<'a>(pub(super) &'a Engine);
@@ -23,7 +23,9 @@ impl SearchIndex for InProcessIndex<'_> {
         let arena = arena.map_err(|error| match error {
             Error::Store(error) => IndexError::Store(error),
             Error::Provider(error) => IndexError::Provider(error),
-            other => IndexError::Store(treering_core::Invalid::new("index", other.to_string()).into()),
+            other => {
+                IndexError::Store(treering_core::Invalid::new("index", other.to_string()).into())
+            }
         })?;
         Ok(Box::new(ItemIndexSnapshot::new(arena)))
     }

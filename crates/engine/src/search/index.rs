@@ -11,20 +11,21 @@ use treering_core::node::Window;
 use treering_core::ports::{Change, Cursor, ItemRef};
 use treering_core::question::{is_question, is_standing_instruction};
 use treering_core::{
-    ConversationId, Coverage, Level, Message, MessageIdx, Node, Role, ThreadName, Timestamp, ToolCall, TurnNo,
+    ConversationId, Coverage, Level, Message, MessageIdx, Node, Role, ThreadName, Timestamp,
+    ToolCall, TurnNo,
 };
 
 use super::postings::Postings;
 use super::text::{call_text, head, node_text};
 
 /// How long a silence parts two sittings, in microseconds.
-const SITTING_GAP: i64 = 20 * 60 * 1_000_000;
+const SESSION_GAP_MICROS: i64 = 20 * 60 * 1_000_000;
 
 pub(super) const USER: u8 = 1;
-pub(super) const ASKS: u8 = 2;
+pub(super) const FLAG_QUESTION: u8 = 2;
 pub(super) const WISHES: u8 = 4;
 pub(super) const FLAG_DELETED: u8 = 8;
-pub(super) const CALL: u8 = 16;
+pub(super) const FLAG_TOOL_CALL: u8 = 16;
 
 /// One thing that can be found: a message, a tool call, or a node. What every question looks at
 /// lies apart, in [`Arena::sittings`] and [`Arena::presence`].
@@ -66,7 +67,7 @@ pub(super) struct ConversationEntry {
     pub(super) others: Vec<u32>,
     /// The vectors of its messages, added up.
     pub(super) sum: Vec<f32>,
-    pub(super) sittings: u32,
+    pub(super) session_count: u32,
     pub(super) authors: Vec<u16>,
     /// The last item of each thread, and how many characters its thread has.
     ends: Vec<(u16, u32, f64)>,
@@ -95,7 +96,7 @@ pub(super) struct ItemIndex {
     pub(super) vectors: super::scan::QuantizedVectors,
     pub(super) postings: Postings,
     pub(super) conversations: Vec<ConversationEntry>,
-    shelf_of: HashMap<ConversationId, u32>,
+    entry_of: HashMap<ConversationId, u32>,
     /// How many messages each sitting has.
     pub(super) session_sizes: Vec<u32>,
     pub(super) authors: Vec<String>,
@@ -106,7 +107,7 @@ pub(super) struct ItemIndex {
     pub(super) messages: u32,
     pub(super) sum: Vec<f32>,
     /// Items whose vectors are not there yet, by what they are vectors of.
-    awaiting: HashMap<ContentHash, Vec<u32>>,
+    pending_embeddings: HashMap<ContentHash, Vec<u32>>,
     pub(super) lexer: Lexer,
     /// How far it has followed the change feed.
     pub(super) cursor: Cursor,
@@ -114,7 +115,7 @@ pub(super) struct ItemIndex {
 
 /// The vector of something, or what it will be the vector of.
 pub(super) enum ItemEmbedding {
-    Known(Vec<f32>),
+    Ready(Vec<f32>),
     Pending(ContentHash),
 }
 
@@ -129,14 +130,14 @@ impl ItemIndex {
             vectors: super::scan::QuantizedVectors::new(dims),
             postings: Postings::default(),
             conversations: Vec::new(),
-            shelf_of: HashMap::new(),
+            entry_of: HashMap::new(),
             session_sizes: Vec::new(),
             authors: Vec::new(),
             threads: Vec::new(),
             standing: HashMap::new(),
             messages: 0,
             sum: vec![0.0; dims],
-            awaiting: HashMap::new(),
+            pending_embeddings: HashMap::new(),
             lexer: Lexer::default(),
             cursor: Cursor::start(),
         }
@@ -158,7 +159,7 @@ impl ItemIndex {
             + self.postings.bytes()
             + self.conversations.iter().map(shelf).sum::<usize>()
             + self.standing.len() * 40
-            + self.awaiting.len() * 72
+            + self.pending_embeddings.len() * 72
             + self.lexer.bytes()
     }
 
@@ -168,13 +169,15 @@ impl ItemIndex {
         let id = self.conversations[it.conversation as usize].id;
         match Level::new(it.level) {
             Some(level) => ItemRef::Node(id, level, it.number),
-            None if it.flags & CALL != 0 => ItemRef::ToolCall(id, TurnNo(it.number), it.order.into()),
+            None if it.flags & FLAG_TOOL_CALL != 0 => {
+                ItemRef::ToolCall(id, TurnNo(it.number), it.order.into())
+            }
             None => ItemRef::Message(id, MessageIdx(it.number)),
         }
     }
 
-    pub(super) fn shelf_place(&self, id: ConversationId) -> Option<u32> {
-        self.shelf_of.get(&id).copied()
+    pub(super) fn entry_index(&self, id: ConversationId) -> Option<u32> {
+        self.entry_of.get(&id).copied()
     }
 
     /// Adds a change of the store.
@@ -203,7 +206,7 @@ impl ItemIndex {
             }
         }
         if is_question(text) {
-            flags |= ASKS;
+            flags |= FLAG_QUESTION;
         }
         let shelf = &mut self.conversations[place as usize];
         let end = shelf.ends.iter_mut().find(|(of, ..)| *of == thread);
@@ -220,7 +223,7 @@ impl ItemIndex {
         if !shelf.authors.contains(&author) {
             shelf.authors.push(author);
         }
-        let sitting = self.sit_down(place, number, before, said.at);
+        let sitting = self.assign_session(place, number, before, said.at);
         if before != number {
             self.items[before as usize].after = number;
         }
@@ -241,14 +244,14 @@ impl ItemIndex {
             flags,
         };
         self.messages += 1;
-        self.enter(item, sitting, text, sense);
+        self.insert(item, sitting, text, sense);
     }
 
     /// The sitting of a message: that of the one before it, unless a silence parts them.
-    fn sit_down(&mut self, place: u32, number: u32, before: u32, at: Timestamp) -> u32 {
+    fn assign_session(&mut self, place: u32, number: u32, before: u32, at: Timestamp) -> u32 {
         let continues = before != number && {
             let gap = at.as_micros() - self.items[before as usize].at.as_micros();
-            gap <= SITTING_GAP
+            gap <= SESSION_GAP_MICROS
         };
         if continues {
             let sitting = self.session_of[before as usize];
@@ -256,7 +259,7 @@ impl ItemIndex {
             return sitting;
         }
         self.session_sizes.push(1);
-        self.conversations[place as usize].sittings += 1;
+        self.conversations[place as usize].session_count += 1;
         self.session_sizes.len() as u32 - 1
     }
 
@@ -269,8 +272,8 @@ impl ItemIndex {
             order: call.order.min(u32::from(u16::MAX)) as u16,
             thread,
             role: role_code(Role::Tool),
-            flags: CALL,
-            ..self.bare(id)
+            flags: FLAG_TOOL_CALL,
+            ..self.new_item(id)
         };
         self.replace(item, &call_text(call), sense);
     }
@@ -282,7 +285,7 @@ impl ItemIndex {
             number: node.ordinal(),
             chars: node.chars,
             level: node.level().number(),
-            ..self.bare(id)
+            ..self.new_item(id)
         };
         let number = self.items.len() as u32;
         self.replace(item, &node_text(node), sense);
@@ -293,7 +296,9 @@ impl ItemIndex {
 
     /// Puts the messages of a window under its node.
     fn cover(&mut self, place: u32, window: &Window, node: u32) {
-        let Some(thread) = self.threads.iter().position(|name| *name == window.thread) else { return };
+        let Some(thread) = self.threads.iter().position(|name| *name == window.thread) else {
+            return;
+        };
         let items = &self.conversations[place as usize].items;
         let (from, until) = (window.from.idx.0, window.until.idx.0);
         let start = items.partition_point(|item| self.items[*item as usize].number < from);
@@ -312,7 +317,7 @@ impl ItemIndex {
     }
 
     /// An item of a conversation that nothing is known about yet.
-    fn bare(&mut self, id: ConversationId) -> IndexedItem {
+    fn new_item(&mut self, id: ConversationId) -> IndexedItem {
         let number = self.items.len() as u32;
         IndexedItem {
             at: Timestamp::from_micros(0),
@@ -339,11 +344,11 @@ impl ItemIndex {
             self.items[old as usize].flags |= FLAG_DELETED;
         }
         self.conversations[item.conversation as usize].others.push(number);
-        self.enter(item, NO_SESSION, head(text), sense);
+        self.insert(item, NO_SESSION, head(text), sense);
     }
 
     /// Enters an item with its words and its vector.
-    fn enter(&mut self, item: IndexedItem, sitting: u32, text: &str, sense: ItemEmbedding) {
+    fn insert(&mut self, item: IndexedItem, sitting: u32, text: &str, sense: ItemEmbedding) {
         let number = self.items.len() as u32;
         let mut terms: Vec<TermId> = Vec::new();
         self.lexer.each_term(text, |_, id| terms.push(id));
@@ -355,14 +360,16 @@ impl ItemIndex {
         self.items.push(item);
         self.vectors.push(None);
         match sense {
-            ItemEmbedding::Known(vector) => self.set_vector(number, &vector),
-            ItemEmbedding::Pending(hash) => self.awaiting.entry(hash).or_default().push(number),
+            ItemEmbedding::Ready(vector) => self.set_vector(number, &vector),
+            ItemEmbedding::Pending(hash) => {
+                self.pending_embeddings.entry(hash).or_default().push(number)
+            }
         }
     }
 
     /// A vector has come: everything that waits for it gets it.
     fn add_vector(&mut self, of: &ContentHash, vector: &[f32]) {
-        for item in self.awaiting.remove(of).into_iter().flatten() {
+        for item in self.pending_embeddings.remove(of).into_iter().flatten() {
             self.set_vector(item, vector);
         }
     }
@@ -379,13 +386,13 @@ impl ItemIndex {
 
     fn place_of(&mut self, id: ConversationId) -> u32 {
         let (shelves, dims) = (&mut self.conversations, self.dims);
-        *self.shelf_of.entry(id).or_insert_with(|| {
+        *self.entry_of.entry(id).or_insert_with(|| {
             shelves.push(ConversationEntry {
                 id,
                 items: Vec::new(),
                 others: Vec::new(),
                 sum: vec![0.0; dims],
-                sittings: 0,
+                session_count: 0,
                 authors: Vec::new(),
                 ends: Vec::new(),
             });

@@ -19,16 +19,16 @@ use std::borrow::Cow;
 use treering_core::fusion::Signals;
 use treering_core::lexicon::TermId;
 use treering_core::ports::{
-    ConversationFilter, ConversationQuery, IndexError, IndexQuery, IndexSnapshot, ItemFilter, ItemRef,
-    SearchCandidate, SearchIndex, StoredItem,
+    ConversationFilter, ConversationQuery, IndexError, IndexQuery, IndexSnapshot, ItemFilter,
+    ItemRef, SearchCandidate, SearchIndex, StoredItem,
 };
 use treering_core::question::Question;
 use treering_core::{
     ConversationId, ConversationState, Message, Node, Role, ThreadName, Timestamp, ToolCall,
 };
 
+use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::memory::Engine;
 use in_process::InProcessIndex;
 
 pub(crate) use follow::IndexCache;
@@ -137,6 +137,29 @@ pub struct SearchOutcome {
     pub lexical_only_reason: Option<String>,
 }
 
+impl SearchOutcome {
+    /// Number of hits.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.hits.len()
+    }
+
+    /// Whether nothing was found.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.hits.is_empty()
+    }
+}
+
+impl IntoIterator for SearchOutcome {
+    type Item = Hit;
+    type IntoIter = std::vec::IntoIter<Hit>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.hits.into_iter()
+    }
+}
+
 impl Engine {
     /// What fits a question best. Everything that was acknowledged before is looked at, whichever
     /// process stored it. Where the embedder fails, the words alone decide.
@@ -173,17 +196,26 @@ impl Engine {
         let (model, dims) = index.model();
         let (vector, words_only) = self.embed_query(&query.text, model, dims);
         let filter = self.filter(query)?;
-        let wanted = IndexQuery { question: &question, vector: &vector, filter: &filter, limit: query.limit };
+        let wanted = IndexQuery {
+            question: &question,
+            vector: &vector,
+            filter: &filter,
+            limit: query.limit,
+        };
         let candidates = index.candidates(&wanted)?;
         Ok((
-            SearchOutcome { hits: self.resolve(query, &candidates)?, lexical_only_reason: words_only },
+            SearchOutcome {
+                hits: self.resolve(query, &candidates)?,
+                lexical_only_reason: words_only,
+            },
             question,
         ))
     }
 
     /// The filter of a query: the conversations of a folder or in some states are looked up.
     fn filter(&self, query: &Query) -> Result<ItemFilter> {
-        let mut conversations = (!query.conversations.is_empty()).then(|| query.conversations.clone());
+        let mut conversations =
+            (!query.conversations.is_empty()).then(|| query.conversations.clone());
         if query.cwd.is_some() || !query.states.is_empty() {
             let filter = ConversationFilter {
                 cwd: query.cwd.clone(),
@@ -193,7 +225,8 @@ impl Engine {
             };
             let found = self.reader()?.conversations(&ConversationQuery::List(&filter))?;
             let found = found.into_iter().map(|conversation| conversation.id);
-            let is_wanted = |id: &ConversationId| conversations.as_ref().is_none_or(|all| all.contains(id));
+            let is_wanted =
+                |id: &ConversationId| conversations.as_ref().is_none_or(|all| all.contains(id));
             conversations = Some(found.filter(is_wanted).collect());
         }
         Ok(ItemFilter {

@@ -128,7 +128,8 @@ mod tests {
         }
         let items = |term: TermId, range: Range<u32>| -> Vec<u32> {
             let runs = postings.segments(&range).map(|segment| postings.run(term, segment, &range));
-            runs.flat_map(|(base, run)| run.iter().map(move |item| base as u32 + u32::from(*item))).collect()
+            runs.flat_map(|(base, run)| run.iter().map(move |item| base as u32 + u32::from(*item)))
+                .collect()
         };
         for term in [1, 3, 1000] {
             for range in [0..number, 5..40_000, 32_768..32_769, 65_000..number, 7..7] {
@@ -137,6 +138,9 @@ mod tests {
             }
         }
         assert_eq!(items(2, 0..number), [] as [u32; 0]);
-        assert_eq!([1, 2, 1000].map(|term| postings.doc_freq(term)), [number, 0, number.div_ceil(1000)]);
+        assert_eq!(
+            [1, 2, 1000].map(|term| postings.doc_freq(term)),
+            [number, 0, number.div_ceil(1000)]
+        );
     }
 }

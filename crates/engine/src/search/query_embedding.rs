@@ -5,16 +5,23 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::text;
-use crate::memory::Engine;
+use crate::engine::Engine;
 
 impl Engine {
     /// The vector of a question by the model of an index, or why there is none.
-    pub(super) fn embed_query(&self, text: &str, model: &str, dims: usize) -> (Vec<f32>, Option<String>) {
+    pub(super) fn embed_query(
+        &self,
+        text: &str,
+        model: &str,
+        dims: usize,
+    ) -> (Vec<f32>, Option<String>) {
         let asked = match self.embedder_named(model) {
             Some(_) if dims == 0 => Err(format!("{model:?} has given no vector yet")),
             Some(embedder) if embedder.is_remote() => self.embed_query_with_timeout(model, text),
-            Some(_) => self.ask_for_vector(model, text),
-            None => Err(format!("the vectors are of the model {model:?}, which is not configured here")),
+            Some(_) => self.embed_query_text(model, text),
+            None => {
+                Err(format!("the vectors are of the model {model:?}, which is not configured here"))
+            }
         };
         match asked {
             Ok(vector) if vector.len() == dims => (vector, None),
@@ -34,16 +41,17 @@ impl Engine {
         let (tell, told) = mpsc::channel();
         let (memory, asked, text) = (self.clone(), model.to_owned(), text.to_owned());
         // Nobody may wait for it any more when it answers.
-        std::thread::spawn(move || drop(tell.send(memory.ask_for_vector(&asked, &text))));
+        std::thread::spawn(move || drop(tell.send(memory.embed_query_text(&asked, &text))));
         told.recv_timeout(patience).unwrap_or_else(|_| {
             let why = format!("{model:?} did not answer within {} ms", patience.as_millis());
-            self.circuit_breakers().failed(model, now, &why);
+            self.circuit_breakers().call_failed(model, now, &why);
             Err(why)
         })
     }
 
-    fn ask_for_vector(&self, model: &str, text: &str) -> Result<Vec<f32>, String> {
-        let embedder = self.embedder_named(model).ok_or_else(|| format!("there is no model {model:?}"))?;
+    fn embed_query_text(&self, model: &str, text: &str) -> Result<Vec<f32>, String> {
+        let embedder =
+            self.embedder_named(model).ok_or_else(|| format!("there is no model {model:?}"))?;
         let texts = [text::longest_embedded(text)];
         let purse = self.spend_meter(None);
         let asked = self.with_circuit_breaker(model, || embedder.embed_metered(&texts, &purse));

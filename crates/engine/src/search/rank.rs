@@ -1,12 +1,14 @@
 //! Ranking: which items fit a question, and why. Candidates come from the words and from the
 //! meaning; each is then judged by everything there is to know about it.
 
-use treering_core::fusion::{Signals, brevity, idf, is_common, proximity, session_bm25, term_weights};
+use treering_core::fusion::{
+    Signals, brevity, idf, is_common, proximity, session_bm25, term_weights,
+};
 use treering_core::lexicon::words;
 use treering_core::question::Question;
 
 use super::filter::Filter;
-use super::index::{ASKS, IndexedItem, ItemIndex, NO_SESSION, USER, WISHES};
+use super::index::{FLAG_QUESTION, IndexedItem, ItemIndex, NO_SESSION, USER, WISHES};
 use super::scan::{QuantizedQuery, TopK};
 use super::term_matches::term_matches;
 
@@ -32,7 +34,7 @@ pub(super) fn rank(
     filter: &Filter,
     limit: usize,
 ) -> Vec<(u32, Signals)> {
-    if filter.impossible || limit == 0 || arena.items.is_empty() {
+    if filter.matches_nothing || limit == 0 || arena.items.is_empty() {
         return Vec::new();
     }
     let many = CANDIDATES.max(limit);
@@ -69,7 +71,9 @@ pub(super) fn rank(
         let it = &arena.items[item as usize];
         (it.at, arena.conversations[it.conversation as usize].id, it.level, it.number, it.order)
     };
-    let order = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then_with(|| name(a.0).cmp(&name(b.0)));
+    let order = |a: &(u32, f32), b: &(u32, f32)| {
+        b.1.total_cmp(&a.1).then_with(|| name(a.0).cmp(&name(b.0)))
+    };
     if scored.len() > limit {
         scored.select_nth_unstable_by(limit - 1, order);
         scored.truncate(limit);
@@ -102,7 +106,9 @@ fn drill(arena: &ItemIndex, candidates: &mut Vec<u32>) {
 /// What a question means, less what everything in scope is about.
 fn meaning(arena: &ItemIndex, vector: &[f32], filter: &Filter) -> QuantizedQuery {
     let messages = messages_in_scope(arena, filter).max(1) as f32;
-    let less = |sum: &[f32]| vector.iter().zip(sum).map(|(x, sum)| x - sum / messages).collect::<Vec<f32>>();
+    let less = |sum: &[f32]| {
+        vector.iter().zip(sum).map(|(x, sum)| x - sum / messages).collect::<Vec<f32>>()
+    };
     let Some(shelves) = &filter.shelves else { return QuantizedQuery::of(&less(&arena.sum)) };
     let mut sum = vec![0.0; arena.dims];
     for shelf in shelves.shelves(arena) {
@@ -119,13 +125,19 @@ fn messages_in_scope(arena: &ItemIndex, filter: &Filter) -> u32 {
 }
 
 /// The items that mean most nearly what a question means.
-fn by_meaning(arena: &ItemIndex, meaning: &QuantizedQuery, filter: &Filter, limit: usize) -> Vec<u32> {
+fn by_meaning(
+    arena: &ItemIndex,
+    meaning: &QuantizedQuery,
+    filter: &Filter,
+    limit: usize,
+) -> Vec<u32> {
     let passes = |item: &u32| filter.passes(&arena.items[*item as usize]);
     let all = 0..arena.items.len() as u32;
     let nearest = match &filter.shelves {
         Some(shelves) => {
-            let items =
-                shelves.shelves(arena).flat_map(|shelf| shelf.items.iter().chain(&shelf.others).copied());
+            let items = shelves
+                .shelves(arena)
+                .flat_map(|shelf| shelf.items.iter().chain(&shelf.others).copied());
             arena.vectors.nearest_of(items.filter(passes), meaning, limit)
         }
         // What few items pass must not be lost among those that are nearer and do not.
@@ -166,8 +178,10 @@ impl<'a> Scorer<'a> {
         filter: &'a Filter,
     ) -> Self {
         let (names, named) = authors(arena, question, filter);
-        let terms = question.terms.iter().filter(|term| !names.contains(&term.word)).take(MOST_TERMS);
-        let mut terms: Vec<(u64, bool)> = terms.map(|term| (term.id, term.is_question_word)).collect();
+        let terms =
+            question.terms.iter().filter(|term| !names.contains(&term.word)).take(MOST_TERMS);
+        let mut terms: Vec<(u64, bool)> =
+            terms.map(|term| (term.id, term.is_question_word)).collect();
         leave_out_common(arena, filter, &mut terms);
         let all = 0..arena.items.len() as u32;
         let range = filter.shelves.as_ref().map_or(all, |shelves| shelves.range.clone());
@@ -176,7 +190,7 @@ impl<'a> Scorer<'a> {
         let weights = term_weights(&terms, messages, &held.messages);
         let number = match &filter.shelves {
             None => arena.session_sizes.len() as u32,
-            Some(shelves) => shelves.shelves(arena).map(|shelf| shelf.sittings).sum(),
+            Some(shelves) => shelves.shelves(arena).map(|shelf| shelf.session_count).sum(),
         };
         Self {
             arena,
@@ -186,7 +200,7 @@ impl<'a> Scorer<'a> {
             holds: held.holds,
             first: range.start,
             sums: byte_sums(&weights),
-            sitting_weights: sitting_weights(number, &held.sittings, &weights),
+            sitting_weights: sitting_weights(number, &held.session_counts, &weights),
             sitting_mean: messages as f32 / number.max(1) as f32,
             sitting_counts: held.sitting_counts,
             weights,
@@ -204,13 +218,13 @@ impl<'a> Scorer<'a> {
         {
             let mut scores = [0.0; TOGETHER];
             let highest = self.score(held, presence, &mut scores);
-            if highest < best.least {
+            if highest < best.threshold {
                 continue;
             }
             for (item, (held, score)) in (first..).zip(held.iter().zip(scores)) {
-                let is_among = *held != 0 && score >= best.least;
+                let is_among = *held != 0 && score >= best.threshold;
                 if is_among && self.filter.passes(&self.arena.items[item as usize]) {
-                    best.offer(item, score);
+                    best.push(item, score);
                 }
             }
         }
@@ -229,9 +243,12 @@ impl<'a> Scorer<'a> {
         // Nearly every question has eight terms or fewer.
         match self.sums.as_slice() {
             [sums] => {
-                items.for_each(|(score, (held, presence))| put(score, sums[*held as usize & 255] * presence));
+                items.for_each(|(score, (held, presence))| {
+                    put(score, sums[*held as usize & 255] * presence)
+                });
             }
-            _ => items.for_each(|(score, (held, presence))| put(score, self.weight(*held) * presence)),
+            _ => items
+                .for_each(|(score, (held, presence))| put(score, self.weight(*held) * presence)),
         }
         highest
     }
@@ -343,7 +360,11 @@ impl<'a> Scorer<'a> {
         let size = self.arena.session_sizes[number as usize];
         let counts = &self.sitting_counts[start..start + terms];
         let parts = counts.iter().zip(&self.sitting_weights);
-        parts.map(|(count, weight)| weight * session_bm25(u32::from(*count), size, self.sitting_mean)).sum()
+        parts
+            .map(|(count, weight)| {
+                weight * session_bm25(u32::from(*count), size, self.sitting_mean)
+            })
+            .sum()
     }
 
     /// What the node over a message says and means.
@@ -373,7 +394,10 @@ impl<'a> Scorer<'a> {
         let it = &self.arena.items[item as usize];
         let before = &self.arena.items[it.before as usize];
         let sitting = |item: u32| self.arena.session_of[item as usize];
-        if it.before == item || before.flags & ASKS == 0 || sitting(it.before) != sitting(item) {
+        if it.before == item
+            || before.flags & FLAG_QUESTION == 0
+            || sitting(it.before) != sitting(item)
+        {
             return 0.0;
         }
         self.own(it.before) * brevity(it.chars)
@@ -423,7 +447,9 @@ fn sitting_weights(number: u32, holding: &[u32], weights: &[f32]) -> Vec<f32> {
 fn authors(arena: &ItemIndex, question: &Question, filter: &Filter) -> (Vec<String>, Vec<u16>) {
     let mut here: Vec<u16> = match &filter.shelves {
         None => (0..arena.authors.len() as u16).collect(),
-        Some(shelves) => shelves.shelves(arena).flat_map(|shelf| shelf.authors.iter().copied()).collect(),
+        Some(shelves) => {
+            shelves.shelves(arena).flat_map(|shelf| shelf.authors.iter().copied()).collect()
+        }
     };
     here.sort_unstable();
     here.dedup();

@@ -20,7 +20,7 @@ pub(super) struct QuantizedQuery {
 
 impl QuantizedQuery {
     pub(super) fn of(vector: &[f32]) -> Self {
-        let (bytes, scale) = quantised(vector);
+        let (bytes, scale) = quantize(vector);
         Self { bytes, scale, bits: bits(vector) }
     }
 }
@@ -53,7 +53,7 @@ impl QuantizedVectors {
     /// Gives an item its vector.
     pub(super) fn set(&mut self, item: u32, vector: &[f32]) {
         let (item, words) = (item as usize, self.words());
-        let (bytes, scale) = quantised(vector);
+        let (bytes, scale) = quantize(vector);
         self.scales[item] = scale;
         self.bytes[item * self.dims..(item + 1) * self.dims].copy_from_slice(&bytes);
         self.bits[item * words..(item + 1) * words].copy_from_slice(&bits(vector));
@@ -106,7 +106,7 @@ impl QuantizedVectors {
 }
 
 /// A vector as bytes, and what one step of them is worth.
-fn quantised(vector: &[f32]) -> (Vec<i8>, f32) {
+fn quantize(vector: &[f32]) -> (Vec<i8>, f32) {
     let largest = vector.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
     let scale = largest / 127.0;
     let byte = |x: &f32| if scale > 0.0 { (x / scale).round() as i8 } else { 0 };
@@ -118,24 +118,24 @@ pub(super) struct TopK {
     limit: usize,
     kept: Vec<(u32, f32)>,
     /// What is below this is not among the best.
-    pub(super) least: f32,
+    pub(super) threshold: f32,
 }
 
 impl TopK {
     pub(super) const fn new(limit: usize) -> Self {
-        let least = if limit == 0 { f32::INFINITY } else { f32::NEG_INFINITY };
-        Self { limit, kept: Vec::new(), least }
+        let threshold = if limit == 0 { f32::INFINITY } else { f32::NEG_INFINITY };
+        Self { limit, kept: Vec::new(), threshold }
     }
 
     pub(super) fn of(scored: impl Iterator<Item = (u32, f32)>, limit: usize) -> Vec<(u32, f32)> {
         let mut best = Self::new(limit);
-        scored.for_each(|(item, score)| best.offer(item, score));
+        scored.for_each(|(item, score)| best.push(item, score));
         best.into_sorted()
     }
 
     #[inline]
-    pub(super) fn offer(&mut self, item: u32, score: f32) {
-        if score >= self.least {
+    pub(super) fn push(&mut self, item: u32, score: f32) {
+        if score >= self.threshold {
             self.keep(item, score);
         }
     }
@@ -145,7 +145,7 @@ impl TopK {
         if self.kept.len() >= 2 * self.limit.max(64) {
             self.kept.select_nth_unstable_by(self.limit - 1, better);
             self.kept.truncate(self.limit);
-            self.least = self.kept[self.limit - 1].1;
+            self.threshold = self.kept[self.limit - 1].1;
         }
     }
 
@@ -162,7 +162,9 @@ fn better(a: &(u32, f32), b: &(u32, f32)) -> std::cmp::Ordering {
 
 fn bits(vector: &[f32]) -> Vec<u64> {
     let word = |part: &[f32]| {
-        part.iter().enumerate().fold(0_u64, |word, (place, x)| word | (u64::from(*x > 0.0) << place))
+        part.iter()
+            .enumerate()
+            .fold(0_u64, |word, (place, x)| word | (u64::from(*x > 0.0) << place))
     };
     vector.chunks(64).map(word).collect()
 }
@@ -175,7 +177,9 @@ mod tests {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let raw: Vec<f32> = (0..dims)
             .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (state >> 40) as f32 / (1 << 24) as f32 - 0.5
             })
             .collect();
@@ -210,7 +214,10 @@ mod tests {
         let mut vectors = QuantizedVectors::new(4);
         vectors.push(Some(&[0.0; 4]));
         vectors.push(None);
-        assert_eq!(vectors.nearest_of(0..2, &QuantizedQuery::of(&[0.0; 4]), 5), [(0, 0.0), (1, 0.0)]);
+        assert_eq!(
+            vectors.nearest_of(0..2, &QuantizedQuery::of(&[0.0; 4]), 5),
+            [(0, 0.0), (1, 0.0)]
+        );
         assert_eq!(TopK::of([].into_iter(), 5), []);
         assert_eq!(TopK::of([(3, 1.0), (1, 1.0), (2, 2.0)].into_iter(), 2), [(2, 2.0), (1, 1.0)]);
         assert_eq!(TopK::of([(3, 1.0)].into_iter(), 0), []);

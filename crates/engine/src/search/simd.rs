@@ -88,7 +88,10 @@ pub(super) fn reaching(rows: &[u64], wanted: &[u64], least: u32, out: &mut Vec<u
     #[cfg(target_arch = "x86_64")]
     if wide::is_here() {
         // SAFETY: the processor has what the function is compiled for.
-        #[expect(unsafe_code, reason = "the only way to use what the processor has beyond the baseline")]
+        #[expect(
+            unsafe_code,
+            reason = "the only way to use what the processor has beyond the baseline"
+        )]
         return unsafe { wide::reaching(rows, wanted, least, out) };
     }
     reaching_of(rows, wanted, least, out);
@@ -99,7 +102,10 @@ pub(super) fn tally(rows: &[u64], wanted: &[u64], every: usize, counts: &mut [us
     #[cfg(target_arch = "x86_64")]
     if wide::is_here() {
         // SAFETY: the processor has what the function is compiled for.
-        #[expect(unsafe_code, reason = "the only way to use what the processor has beyond the baseline")]
+        #[expect(
+            unsafe_code,
+            reason = "the only way to use what the processor has beyond the baseline"
+        )]
         return unsafe { wide::tally(rows, wanted, every, counts) };
     }
     tally_of(rows, wanted, every, counts);
@@ -110,7 +116,10 @@ pub(super) fn product(a: &[i8], b: &[i8]) -> i32 {
     #[cfg(target_arch = "x86_64")]
     if wide::is_here() {
         // SAFETY: the processor has what the function is compiled for.
-        #[expect(unsafe_code, reason = "the only way to use what the processor has beyond the baseline")]
+        #[expect(
+            unsafe_code,
+            reason = "the only way to use what the processor has beyond the baseline"
+        )]
         return unsafe { wide::product(a, b) };
     }
     product_of(a, b)
@@ -126,19 +135,22 @@ mod tests {
             let rows: Vec<u64> =
                 (1..=words as u64 * 9).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
             let wanted = &rows[words..2 * words];
-            let all: Vec<u32> = rows.chunks_exact(words).map(|row| agreement(row, wanted)).collect();
+            let all: Vec<u32> =
+                rows.chunks_exact(words).map(|row| agreement(row, wanted)).collect();
             assert_eq!(all[1], words as u32 * 64);
             for least in [0, all[0], all[2], words as u32 * 64] {
                 let (mut plain, mut wide) = (Vec::new(), Vec::new());
                 reaching_of(&rows, wanted, least, &mut plain);
                 reaching(&rows, wanted, least, &mut wide);
-                let expected: Vec<u32> = (0..9).filter(|place| all[*place as usize] >= least).collect();
+                let expected: Vec<u32> =
+                    (0..9).filter(|place| all[*place as usize] >= least).collect();
                 assert_eq!((&plain, &wide), (&expected, &expected));
             }
             let (mut plain, mut wide) = (vec![0; words * 64 + 1], vec![0; words * 64 + 1]);
             tally_of(&rows, wanted, 2, &mut plain);
             tally(&rows, wanted, 2, &mut wide);
-            let expected = |same: usize| all.iter().step_by(2).filter(|all| **all as usize == same).count();
+            let expected =
+                |same: usize| all.iter().step_by(2).filter(|all| **all as usize == same).count();
             assert_eq!(plain, (0..=words * 64).map(expected).collect::<Vec<usize>>());
             assert_eq!(plain, wide);
         }

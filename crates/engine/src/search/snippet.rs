@@ -1,5 +1,7 @@
 //! Snippets: the part of a text that shows why it was found.
 
+use std::fmt;
+
 use treering_core::lexicon::TermId;
 use treering_core::question::Question;
 
@@ -19,6 +21,12 @@ pub struct Snippet {
     pub text: String,
     /// Where it matches: from, until.
     pub matches: Vec<(usize, usize)>,
+}
+
+impl fmt::Display for Snippet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
 }
 
 impl Snippet {
@@ -41,15 +49,17 @@ impl Snippet {
             part.push('…');
         }
         let inside = found.iter().filter(|(start, stop)| *start >= from && *stop <= until);
-        let places = inside.map(|(start, stop)| (start - from + shift, (stop - from + shift).min(end)));
+        let places =
+            inside.map(|(start, stop)| (start - from + shift, (stop - from + shift).min(end)));
         Self { matches: places.filter(|(start, stop)| start < stop).collect(), text: part }
     }
 
     /// The snippet with its matches between two marks.
     #[must_use]
     pub fn marked(&self, open: &str, close: &str) -> String {
-        let mut text =
-            String::with_capacity(self.text.len() + self.matches.len() * (open.len() + close.len()));
+        let mut text = String::with_capacity(
+            self.text.len() + self.matches.len() * (open.len() + close.len()),
+        );
         let mut at = 0;
         for (start, stop) in &self.matches {
             text.push_str(&self.text[at..*start]);
@@ -103,8 +113,11 @@ mod tests {
     fn the_best_part_is_shown_with_its_matches() {
         let question =
             Question::new("Which ports does staging use?", "2026-01-01T00:00:00Z".parse().unwrap());
-        let text =
-            format!("{} The staging\n\nport is 7410, é. {}", "word ".repeat(100), "other ".repeat(100));
+        let text = format!(
+            "{} The staging\n\nport is 7410, é. {}",
+            "word ".repeat(100),
+            "other ".repeat(100)
+        );
         let lexer = Lexer::default();
         let matches = |line: &str, terms: &[TermId]| lexer.matches(line, terms);
         let snippet = Snippet::of(&text, &question, &matches);

@@ -10,7 +10,7 @@ pub(super) struct TermMatches {
     pub(super) holds: Vec<u32>,
     /// Messages that hold each term, and sittings.
     pub(super) messages: Vec<u32>,
-    pub(super) sittings: Vec<u32>,
+    pub(super) session_counts: Vec<u32>,
     pub(super) sitting_counts: Vec<u16>,
 }
 
@@ -24,7 +24,7 @@ pub(super) fn term_matches(
     let mut held = TermMatches {
         holds: vec![0; range.len()],
         messages: vec![0; terms.len()],
-        sittings: vec![0; terms.len()],
+        session_counts: vec![0; terms.len()],
         sitting_counts: vec![0; arena.session_sizes.len() * terms.len()],
     };
     // Segment by segment, so that what is marked stays near at hand.
@@ -72,7 +72,7 @@ impl TermMatches {
         }
         self.messages[place] += messages;
         let count = &mut self.sitting_counts[sitting as usize * self.messages.len() + place];
-        self.sittings[place] += u32::from(*count == 0);
+        self.session_counts[place] += u32::from(*count == 0);
         *count = count.saturating_add(u16::try_from(messages).unwrap_or(u16::MAX));
     }
 }

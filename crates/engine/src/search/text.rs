@@ -14,7 +14,12 @@ const RESULT: usize = 4000;
 /// The text that a node is found by: what it says, what is to be done, files and findings.
 pub(crate) fn node_text(node: &Node) -> String {
     let content = &node.content;
-    let lists = [&content.action_items, &content.files_mentioned, &content.key_findings, &content.decisions];
+    let lists = [
+        &content.action_items,
+        &content.files_mentioned,
+        &content.key_findings,
+        &content.decisions,
+    ];
     let mut text = content.overview.clone();
     for item in lists.into_iter().flatten() {
         text.push('\n');
@@ -26,7 +31,12 @@ pub(crate) fn node_text(node: &Node) -> String {
 /// The text that a tool call is found by: its name, what it was given, and the head of what came back.
 pub(crate) fn call_text(call: &ToolCall) -> String {
     let result = call.call.outcome.as_ref().map_or("", |outcome| outcome.result.as_str());
-    format!("{}\n{}\n{}", call.call.name, plain(call.call.args.as_str()), plain(cut(result, RESULT)))
+    format!(
+        "{}\n{}\n{}",
+        call.call.name,
+        plain(call.call.args.as_str()),
+        plain(cut(result, RESULT))
+    )
 }
 
 /// JSON with the escapes of its strings undone, as far as they part words.

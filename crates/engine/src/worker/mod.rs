@@ -14,19 +14,19 @@ use treering_core::ports::JobFilter;
 use treering_core::{ConversationId, Job, ProviderError, RetryAdvice, TenantId};
 
 use crate::embed;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::kill_points::{self, KillPoint};
 use crate::leases::Leases;
-use crate::memory::Engine;
 
 /// How many jobs a thread takes at once from a summariser on this machine.
 const LOCAL_BATCH: usize = 4;
 /// How many texts' jobs are embedded at once.
-const EMBEDDED_AT_ONCE: usize = 32;
+const EMBED_BATCH: usize = 32;
 /// How often a worker in a pause looks whether it should stop.
 const PAUSE_STEP: Duration = Duration::from_millis(100);
 /// How often an idle worker looks for work that other processes planned.
-const IDLE: Duration = Duration::from_millis(500);
+const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How often who waits for a worker looks whether it has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -36,7 +36,7 @@ pub struct JobScope {
     /// Only those of this conversation.
     pub conversation: Option<ConversationId>,
     /// Only those up to this height: 0 for turns, then the levels.
-    pub up_to: Option<u8>,
+    pub max_height: Option<u8>,
     /// Only those of exactly this height.
     pub only: Option<u8>,
 }
@@ -102,7 +102,10 @@ impl Worker {
     fn with(memory: Engine, tenants: Tenants) -> Result<Self> {
         let mut random = [0; 6];
         getrandom::fill(&mut random).map_err(|error| {
-            treering_core::Invalid::new("worker", format!("the system gives no randomness: {error}"))
+            treering_core::Invalid::new(
+                "worker",
+                format!("the system gives no randomness: {error}"),
+            )
         })?;
         let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let leases = Arc::new(Leases::new(format!("{}-{digits}", std::process::id())));
@@ -110,7 +113,11 @@ impl Worker {
     }
 
     /// Runs due jobs, several at once, until none is due any more. Calls `after` for each run.
-    pub fn run(&self, scope: &JobScope, after: &(dyn Fn(&Job, &JobOutcome) + Sync)) -> Result<WorkStats> {
+    pub fn run(
+        &self,
+        scope: &JobScope,
+        after: &(dyn Fn(&Job, &JobOutcome) + Sync),
+    ) -> Result<WorkStats> {
         self.run_until(&AtomicBool::new(false), scope, after)
     }
 
@@ -127,9 +134,11 @@ impl Worker {
         let running = AtomicBool::new(true);
         let settings = self.memory.work();
         let first_error = thread::scope(|threads| {
-            let keeper = threads.spawn(|| self.leases.keep(self.memory.store(), &running));
+            let keeper =
+                threads.spawn(|| self.leases.renew_until_stopped(self.memory.store(), &running));
             let work = || self.work(scope, after, &worked, &first, [&running, stop]);
-            let hands: Vec<_> = (0..settings.concurrency.max(1)).map(|_| threads.spawn(work)).collect();
+            let hands: Vec<_> =
+                (0..settings.concurrency.max(1)).map(|_| threads.spawn(work)).collect();
             let ends: Vec<Result<()>> =
                 hands.into_iter().map(|hand| hand.join().unwrap_or_else(panicked)).collect();
             running.store(false, Ordering::Release);
@@ -146,20 +155,21 @@ impl Worker {
     /// Runs jobs in the background until the handle is dropped.
     pub fn spawn(self) -> WorkerHandle {
         let stop = Arc::new(AtomicBool::new(false));
-        let (leases, memory, asked) = (Arc::clone(&self.leases), self.memory.clone(), Arc::clone(&stop));
+        let (leases, memory, asked) =
+            (Arc::clone(&self.leases), self.memory.clone(), Arc::clone(&stop));
         let thread = thread::spawn(move || {
             let mut reindexing = ReindexQueue::new(&self);
             while !asked.load(Ordering::Acquire) {
                 let revision = self.memory.store().revision();
                 // A store that stopped refuses every lease until it is reopened.
                 if self.memory.failure().is_some() {
-                    self.memory.store().wait(revision, IDLE);
+                    self.memory.store().wait(revision, IDLE_POLL_INTERVAL);
                     continue;
                 }
                 let worked = self.run_until(&asked, &JobScope::default(), &|_, _| {});
                 if worked.is_err() || worked.is_ok_and(|worked| worked == WorkStats::default()) {
                     reindexing.step(&self.memory);
-                    self.memory.store().wait(revision, IDLE);
+                    self.memory.store().wait(revision, IDLE_POLL_INTERVAL);
                 }
             }
         });
@@ -194,7 +204,8 @@ impl Worker {
                 continue;
             };
             let mut pause_ms = if remote { self.memory.work().batch_delay_ms } else { 0 };
-            let (embeddings, others): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(embed::is_embedding);
+            let (embeddings, others): (Vec<Job>, Vec<Job>) =
+                jobs.into_iter().partition(embed::is_embedding);
             let together = std::iter::once(embeddings).filter(|jobs| !jobs.is_empty());
             for jobs in together.chain(others.into_iter().map(|job| vec![job])) {
                 let ran = self.run_jobs(&memory, &jobs);
@@ -204,7 +215,10 @@ impl Worker {
                 for (job, ran) in jobs.iter().zip(&ran) {
                     match ran {
                         JobOutcome::Done => lock(worked).done += 1,
-                        JobOutcome::Failed(ProviderError { advice: RetryAdvice::Throttled(ms), .. }) => {
+                        JobOutcome::Failed(ProviderError {
+                            advice: RetryAdvice::Throttled(ms),
+                            ..
+                        }) => {
                             pause_ms = pause_ms.max(*ms);
                             continue;
                         }
@@ -223,7 +237,7 @@ impl Worker {
 
     /// The jobs of a scope that are due now.
     fn due(&self, scope: &JobScope, limit: usize) -> JobFilter {
-        let heights = match (scope.only, scope.up_to) {
+        let heights = match (scope.only, scope.max_height) {
             (Some(only), _) => Some((only, only)),
             (None, Some(most)) => Some((0, most)),
             (None, None) => None,
@@ -235,10 +249,11 @@ impl Worker {
     /// Leases a batch of due jobs: many turns to embed, or else a few others.
     fn lease(&self, scope: &JobScope) -> Result<Option<Batch>> {
         let others = if self.memory.is_local() { LOCAL_BATCH } else { 1 };
-        let sizes = BatchSizes { turns: EMBEDDED_AT_ONCE, others };
+        let sizes = BatchSizes { turns: EMBED_BATCH, others };
         let filter = self.due(scope, sizes.largest());
         let lease = |memory: &Engine| -> Result<Option<Batch>> {
-            let jobs = memory.store().lease(memory.tenant(), &filter, self.leases.worker(), sizes)?;
+            let jobs =
+                memory.store().lease(memory.tenant(), &filter, self.leases.worker(), sizes)?;
             self.leases.add(memory, &jobs);
             kill_points::reach(KillPoint::Leased);
             Ok((!jobs.is_empty()).then(|| Batch { memory: memory.clone(), jobs }))
@@ -250,7 +265,10 @@ impl Worker {
     }
 
     /// Leases a batch from the next tenant that has one, after the one that had its turn last.
-    fn lease_in_turn(&self, lease: impl Fn(&Engine) -> Result<Option<Batch>>) -> Result<Option<Batch>> {
+    fn lease_in_turn(
+        &self,
+        lease: impl Fn(&Engine) -> Result<Option<Batch>>,
+    ) -> Result<Option<Batch>> {
         let (store, now) = (self.memory.store(), self.memory.clock().now());
         let mut last = lock(&self.last);
         let started_at = last.clone();
@@ -301,7 +319,8 @@ impl ReindexQueue {
         });
         if done.is_err() {
             self.waiting.push_back(tenant);
-            self.not_before = Instant::now() + Duration::from_millis(memory.work().retry.base_delay_ms);
+            self.not_before =
+                Instant::now() + Duration::from_millis(memory.work().retry.base_delay_ms);
         }
     }
 }
@@ -324,7 +343,7 @@ impl WorkerHandle {
 
     /// Stops it, and waits for the jobs at hand until a moment at the most. Those that still run then are given back
     /// for another worker to take; their calls are left alone, and what they bring harms nothing. How many these are.
-    pub fn stop_by(mut self, deadline: Instant) -> Result<usize> {
+    pub fn stop_with_deadline(mut self, deadline: Instant) -> Result<usize> {
         self.request_stop();
         let Some(thread) = self.thread.take() else { return Ok(0) };
         while !thread.is_finished() {

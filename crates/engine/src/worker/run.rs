@@ -11,9 +11,9 @@ use treering_core::{
 
 use super::{JobOutcome, Worker};
 use crate::embed;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::kill_points::{self, KillPoint};
-use crate::memory::Engine;
 use crate::summarize::{WrittenSummary, summarise};
 use crate::summary_input::SummaryInput;
 use crate::tree_planner::{TreePlanner, policy_of};
@@ -55,7 +55,8 @@ impl Worker {
     /// Has the node of a task written. Nothing when what it covers is gone.
     fn write_node(&self, memory: &Engine, job: &Job, task: &NodeSpec) -> Result<Option<Attempt>> {
         let key = memory.key(job.conversation);
-        let material = SummaryInput::read(&*memory.reader()?, &key, task, memory.long_message_cache())?;
+        let material =
+            SummaryInput::read(&*memory.reader()?, &key, task, memory.long_message_cache())?;
         let Some(material) = material else { return Ok(None) };
         kill_points::reach(KillPoint::Read);
         let started = Instant::now();
@@ -106,7 +107,7 @@ impl Worker {
                 at: now,
                 conversation: Some(key.id),
                 job: job.id,
-                event: if dead { JobEventKind::Dead } else { JobEventKind::Fail },
+                kind: if dead { JobEventKind::Dead } else { JobEventKind::Fail },
                 text: format!("{} failed: {}", job.kind, failure.reason),
                 took_ms: None,
             };
@@ -118,7 +119,12 @@ impl Worker {
 }
 
 /// Stores a node with everything that follows from it, and takes its job away.
-fn finish(memory: &Engine, job: &Job, task: &NodeSpec, finished: WrittenNode) -> Result<JobOutcome> {
+fn finish(
+    memory: &Engine,
+    job: &Job,
+    task: &NodeSpec,
+    finished: WrittenNode,
+) -> Result<JobOutcome> {
     let (task, WrittenNode { node, note, unanswered }) = (task.clone(), finished);
     let (key, job, now) = (memory.key(job.conversation), job.clone(), memory.clock().now());
     let (owner, general) = (memory.clone(), memory.policy().clone());
@@ -141,13 +147,13 @@ fn finish(memory: &Engine, job: &Job, task: &NodeSpec, finished: WrittenNode) ->
         let policy = policy_of(&general, &conversation)?;
         let grower = TreePlanner { reader, key: &key, policy: &policy, now };
         let (mut node, before) = (node.clone(), conversation.tree_state.clone());
-        let follows = grower.finished(&mut conversation, &mut node)?;
+        let follows = grower.plan_parent(&mut conversation, &mut node)?;
         let mut line = released(reader, &job, &node, now)?;
         line.text.push_str(&note);
         if conversation.tree_state != before {
             writes.push(Write::PutConversation(conversation));
         }
-        let embedded = embed::node(&owner, reader, key.id, &node, now)?;
+        let embedded = embed::plan_node_job(&owner, reader, key.id, &node, now)?;
         writes.extend([Write::PutNode(key.id, Box::new(node)), Write::RemoveJob(job)]);
         writes.push(Write::AddJobEvent(line));
         writes.extend(embedded);
@@ -175,13 +181,14 @@ fn released(reader: &dyn Reader, job: &Job, node: &Node, now: Timestamp) -> Stor
     let remain = if remain > COUNTED { format!("more than {COUNTED}") } else { remain.to_string() };
     let after = now.as_micros().saturating_sub(job.planned_at.as_micros()).max(0) / 1000;
     let (kind, from, to, by) = (&job.kind, node.source.chars, node.chars, &node.provenance.by);
-    let text =
-        format!("{kind} done by {by}: {from} → {to} chars, {after} ms after planning, {remain} remain");
+    let text = format!(
+        "{kind} done by {by}: {from} → {to} chars, {after} ms after planning, {remain} remain"
+    );
     Ok(JobEvent {
         at: now,
         conversation: Some(job.conversation),
         job: job.id,
-        event: JobEventKind::Release,
+        kind: JobEventKind::Release,
         text,
         took_ms: Some(node.provenance.took_ms),
     })

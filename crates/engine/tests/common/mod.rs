@@ -10,9 +10,12 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use treering_core::job::RetryPolicy;
 use treering_core::{
-    Clock, CommitScope, ConversationId, Embedder, Policy, Store, Summarizer, TenantId, Timestamp, Write,
+    Clock, CommitScope, ConversationId, Embedder, Policy, Store, Summarizer, TenantId, Timestamp,
+    Write,
 };
-use treering_engine::{Engine, EngineParts, JobScope, SearchOptions, SpendLimits, WorkOptions, Worker};
+use treering_engine::{
+    Engine, EngineParts, JobScope, SearchOptions, SpendLimits, WorkOptions, Worker,
+};
 use treering_providers::{Bpe, Extractive, StaticEmbedder};
 use treering_stores::{EmbeddedStore, Sync};
 use treering_testkit::{FakeClock, PrefixSummarizer};
@@ -23,7 +26,7 @@ pub fn start() -> Timestamp {
 }
 
 /// A memory with everything at its default.
-pub fn fresh() -> (Engine, TempDir) {
+pub fn engine_with_defaults() -> (Engine, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     (
         open(
@@ -37,15 +40,25 @@ pub fn fresh() -> (Engine, TempDir) {
 }
 
 /// A memory under a policy.
-pub fn under(policy: Policy) -> (Engine, TempDir) {
+pub fn engine_with_policy(policy: Policy) -> (Engine, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     (
-        open(folder.path(), policy, Arc::new(PrefixSummarizer::default()), Arc::new(FakeClock::at(start()))),
+        open(
+            folder.path(),
+            policy,
+            Arc::new(PrefixSummarizer::default()),
+            Arc::new(FakeClock::at(start())),
+        ),
         folder,
     )
 }
 
-pub fn open(folder: &Path, policy: Policy, summarizer: Arc<dyn Summarizer>, clock: Arc<dyn Clock>) -> Engine {
+pub fn open(
+    folder: &Path,
+    policy: Policy,
+    summarizer: Arc<dyn Summarizer>,
+    clock: Arc<dyn Clock>,
+) -> Engine {
     open_with(folder, policy, summarizer, clock, vec![Arc::new(StaticEmbedder::new())])
 }
 

@@ -10,10 +10,12 @@ use treering_core::{
     CommitScope, ConversationId, Embedder, Entry, EntryKind, Job, JobKind, Json, Level, NewMessage,
     NewToolCall, Policy, Role, TenantId, ThreadName, TitleSource, ToolResult, Write,
 };
-use treering_engine::{AppendTarget, Engine, EntryBatch, JobScope, NewConversation, ReplayDetection, Worker};
+use treering_engine::{
+    AppendTarget, Engine, EntryBatch, JobScope, NewConversation, ReplayDetection, Worker,
+};
 use treering_providers::StaticEmbedder;
 use treering_stores::{EmbeddedStore, Sync};
-use treering_testkit::generate::external;
+use treering_testkit::generate::external_id;
 use treering_testkit::{BagOfWordsEmbedder, FakeClock, PrefixSummarizer};
 
 use super::{parts, start};
@@ -23,7 +25,8 @@ pub const OTHER_TENANT: &str = "acme";
 
 /// The memory of such a store, with the embedder whose vectors it keeps.
 pub fn open(folder: &Path) -> Engine {
-    let assignments = ["window_chars=200", "min_flush_chars=0", "group_children=2", "group_chars=off"];
+    let assignments =
+        ["window_chars=200", "min_flush_chars=0", "group_children=2", "group_chars=off"];
     let policy = Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap();
     let clock = Arc::new(FakeClock::at(start().plus_micros(86_400_000_000)));
     let embedders: Vec<Arc<dyn Embedder>> =
@@ -55,16 +58,27 @@ pub fn write(folder: &Path) {
         let reader = store.reader(&TenantId::default()).unwrap();
         reader.nodes(harbour, &NodeFilter::at(Level::FIRST)).unwrap().remove(0)
     };
-    let job = Job::plan(harbour, JobKind::EmbedNode(node.level(), node.ordinal(), node.id), start());
+    let job =
+        Job::plan(harbour, JobKind::EmbedNode(node.level(), node.ordinal(), node.id), start());
     let charge = |conversation| Charge {
         at: start(),
         conversation,
         model: "openai/gpt-4o-mini".into(),
-        spent: SpendAmount { calls: 2, tokens_in: 900, tokens_out: 120, money: Money(207_000), unpriced: 0 },
+        spent: SpendAmount {
+            calls: 2,
+            tokens_in: 900,
+            tokens_out: 120,
+            money: Money(207_000),
+            unpriced: 0,
+        },
     };
     commit(
         folder,
-        vec![Write::AddJob(job), Write::AddSpend(charge(Some(harbour))), Write::AddSpend(charge(None))],
+        vec![
+            Write::AddJob(job),
+            Write::AddSpend(charge(Some(harbour))),
+            Write::AddSpend(charge(None)),
+        ],
     );
 }
 
@@ -81,15 +95,18 @@ fn commit(folder: &Path, writes: Vec<Write>) {
 
 fn append(memory: &Engine, name: &str, entries: Vec<Entry>) -> ConversationId {
     let about = NewConversation {
-        external_id: Some(external(name)),
+        external_id: Some(external_id(name)),
         title: Some(name.to_owned()),
         naming: TitleSource::Source,
         cwd: Some(format!("/projects/{name}")),
         project_path: Some("/projects".to_owned()),
         ..NewConversation::default()
     };
-    let incoming =
-        EntryBatch { target: AppendTarget::FindOrCreate(about), entries, matching: ReplayDetection::None };
+    let incoming = EntryBatch {
+        target: AppendTarget::FindOrCreate(about),
+        entries,
+        replay_detection: ReplayDetection::None,
+    };
     memory.append(incoming).unwrap().conversation.id
 }
 
@@ -98,11 +115,14 @@ fn turns(name: &str, numbers: std::ops::Range<i64>) -> Vec<Entry> {
     let mut entries = Vec::new();
     for number in numbers {
         let at = start().plus_micros(number * 60_000_000);
-        let ask = format!("What is the depth at berth {number} of the {name} after the dredging in spring?");
-        let answer =
-            format!("Berth {number} of the {name} is {number}.4 m deep; the survey was done on Monday.");
+        let ask = format!(
+            "What is the depth at berth {number} of the {name} after the dredging in spring?"
+        );
+        let answer = format!(
+            "Berth {number} of the {name} is {number}.4 m deep; the survey was done on Monday."
+        );
         let said = |role, text: String, id: &str| {
-            let external_id = Some(external(&format!("{name}-{id}-{number}")));
+            let external_id = Some(external_id(&format!("{name}-{id}-{number}")));
             let author = (role == Role::User).then(|| "mara".to_owned());
             NewMessage { external_id, author, ..NewMessage::new(role, text, at) }
         };
@@ -116,7 +136,7 @@ fn turns(name: &str, numbers: std::ops::Range<i64>) -> Vec<Entry> {
             args: Json::new(&format!("{{\"berth\":{number},\"of\":\"{name}\"}}")).unwrap(),
             outcome: Some(outcome),
             at,
-            external_id: Some(external(&format!("{name}-call-{number}"))),
+            external_id: Some(external_id(&format!("{name}-call-{number}"))),
         };
         entries.push(Entry::message(ThreadName::main(), said(Role::User, ask, "ask")));
         entries.push(EntryKind::ToolCall(call).into());
@@ -130,5 +150,8 @@ fn branch() -> Vec<Entry> {
     let thread = ThreadName::new("idea").unwrap();
     let at = start().plus_micros(600_000_000);
     let said = |role, text: &str| Entry::message(thread.clone(), NewMessage::new(role, text, at));
-    vec![said(Role::User, "And if we moved the gauge?"), said(Role::Assistant, "Then it reads 0.2 m less.")]
+    vec![
+        said(Role::User, "And if we moved the gauge?"),
+        said(Role::Assistant, "Then it reads 0.2 m less."),
+    ]
 }

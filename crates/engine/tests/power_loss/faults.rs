@@ -63,7 +63,8 @@ fn next_label(number: &mut usize) -> String {
 fn append_some(bench: &Bench, memory: &mut Option<Engine>, number: &mut usize, turns: usize) {
     let mut refusals = 0;
     for _ in 0..turns {
-        let Some(open) = memory.take().or_else(|| bench.setup.open(bench.folder.path()).ok()) else {
+        let Some(open) = memory.take().or_else(|| bench.setup.open(bench.folder.path()).ok())
+        else {
             continue;
         };
         let label = next_label(number);
@@ -87,7 +88,8 @@ pub(crate) fn kill_after_failed_sync() -> Workload {
     drop(memory.take());
     let open = bench.open();
     // The first turn in a new WAL: none of its pages is in the WAL already. The sync before it is that of the header.
-    let fault = Fault { role: FileRole::Wal, point: FaultPoint::Sync, skip: 1, kind: FaultKind::Io };
+    let fault =
+        Fault { role: FileRole::Wal, point: FaultPoint::Sync, skip: 1, kind: FaultKind::Io };
     bench.disk.crash_from_here();
     bench.disk.inject(fault);
     for _ in 0..8 {

@@ -108,7 +108,8 @@ fn acknowledged_turns_survive_every_power_cut() {
         // The latest version may need no migration.
         fixtures.drain(..fixtures.len() - 2);
     }
-    let migrations: Vec<Workload> = fixtures.iter().map(|fixture| workloads::migration(fixture)).collect();
+    let migrations: Vec<Workload> =
+        fixtures.iter().map(|fixture| workloads::migration(fixture)).collect();
     let states = all_states * (100 - FAULT_SHARE - KILL_SHARE) / 100;
     let of_migrations = states / 10;
     for workload in &migrations {

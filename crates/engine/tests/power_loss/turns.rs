@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use treering_core::ports::ConversationFilter;
 use treering_core::tree_state::TreeState;
 use treering_core::{
-    Conversation, Entry, EntryKind, ExportItem, Json, NewMessage, NewToolCall, Role, ThreadName, Timestamp,
-    ToolResult,
+    Conversation, Entry, EntryKind, ExportItem, Json, NewMessage, NewToolCall, Role, ThreadName,
+    Timestamp, ToolResult,
 };
 use treering_engine::{AppendTarget, Engine, EntryBatch, Error, NewConversation, ReplayDetection};
 use treering_testkit::disk::Rng;
-use treering_testkit::generate::{external, sentence};
+use treering_testkit::generate::{external_id, sentence};
 
 use crate::common::start;
 
@@ -74,13 +74,17 @@ fn moment(label: &str) -> Timestamp {
 
 fn entry(label: &str, number: usize, part: Part) -> Entry {
     let (at, thread) = (moment(label), ThreadName::main());
-    let external_id = Some(external(&format!("{label}#{number}")));
+    let external_id = Some(external_id(&format!("{label}#{number}")));
     match part {
         Part::Message(role, text) => {
             Entry::message(thread, NewMessage { external_id, ..NewMessage::new(role, text, at) })
         }
         Part::ToolCall { args, result } => {
-            let result = ToolResult { result: Json::string(&result), success: Some(true), duration_ms: None };
+            let result = ToolResult {
+                result: Json::string(&result),
+                success: Some(true),
+                duration_ms: None,
+            };
             let (name, args) = ("gauge".into(), Json::string(&args));
             let call = NewToolCall { name, args, outcome: Some(result), at, external_id };
             Entry { thread, kind: EntryKind::ToolCall(call) }
@@ -93,9 +97,10 @@ pub(crate) fn append(memory: &Engine, label: &str) -> Result<(), Error> {
     let conversation = label.split('/').next().unwrap_or_default();
     let parts = parts_of(label).into_iter().enumerate();
     let entries = parts.map(|(number, part)| entry(label, number, part)).collect();
-    let external_id = Some(external(conversation));
-    let target = AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
-    memory.append(EntryBatch { target, entries, matching: ReplayDetection::None }).map(drop)
+    let external_id = Some(external_id(conversation));
+    let target =
+        AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
+    memory.append(EntryBatch { target, entries, replay_detection: ReplayDetection::None }).map(drop)
 }
 
 /// Checks that every turn in the memory is whole, there once, says exactly what its label decides, and comes in the order
@@ -104,10 +109,11 @@ pub(crate) fn stored(memory: &Engine) -> BTreeSet<String> {
     let mut labels = BTreeSet::new();
     for session in memory.listed_conversations(&ConversationFilter::all(usize::MAX)).unwrap() {
         let mut turns: Vec<(String, Vec<Part>)> = Vec::new();
-        let mut take = |part: Part| match turns.iter_mut().rev().find(|(label, _)| label == part.label()) {
-            Some((_, parts)) => parts.push(part),
-            None => turns.push((part.label().to_owned(), vec![part])),
-        };
+        let mut take =
+            |part: Part| match turns.iter_mut().rev().find(|(label, _)| label == part.label()) {
+                Some((_, parts)) => parts.push(part),
+                None => turns.push((part.label().to_owned(), vec![part])),
+            };
         memory
             .export::<Error>(&[session.conversation.id], |exported| {
                 match exported {

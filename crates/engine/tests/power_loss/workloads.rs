@@ -49,8 +49,13 @@ impl Setup {
         let store = EmbeddedStore::open(folder, Sync::Full)?;
         let clock = Arc::new(FakeClock::at(start().plus_micros(micros)));
         let (policy, embedders) = (self.policy.clone(), self.embedders.clone());
-        let parts =
-            parts_over(Arc::new(store), policy, Arc::new(PrefixSummarizer::default()), clock, embedders);
+        let parts = parts_over(
+            Arc::new(store),
+            policy,
+            Arc::new(PrefixSummarizer::default()),
+            clock,
+            embedders,
+        );
         Ok(Engine::new(parts, TenantId::default()))
     }
 }
@@ -134,7 +139,8 @@ pub(crate) fn sixteen_writers() -> Workload {
 
 /// Small windows and groups, so that nodes of several levels are written.
 fn growing() -> Setup {
-    let assignments = ["window_chars=400", "min_flush_chars=0", "group_children=2", "group_chars=off"];
+    let assignments =
+        ["window_chars=400", "min_flush_chars=0", "group_children=2", "group_chars=off"];
     let policy = Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap();
     Setup { policy, ..Setup::default() }
 }
@@ -210,16 +216,20 @@ pub(crate) fn migration(fixture: &Path) -> Workload {
 
 /// Vectors that are kept, and a change of the model that makes them.
 pub(crate) fn index() -> Workload {
-    let (first, second): (Arc<dyn Embedder>, Arc<dyn Embedder>) =
-        (Arc::new(BagOfWordsEmbedder::named("first")), Arc::new(BagOfWordsEmbedder::named("second")));
-    let bench = Bench::new(Setup { embedders: vec![first.clone(), second.clone()], ..Setup::default() });
+    let (first, second): (Arc<dyn Embedder>, Arc<dyn Embedder>) = (
+        Arc::new(BagOfWordsEmbedder::named("first")),
+        Arc::new(BagOfWordsEmbedder::named("second")),
+    );
+    let bench =
+        Bench::new(Setup { embedders: vec![first.clone(), second.clone()], ..Setup::default() });
     let memory = bench.open();
     for round in 0..4 {
         bench.append_all(&memory, "indexed", 0, round * 5..(round + 1) * 5);
         work(&memory);
     }
     drop(memory);
-    let bench = Bench { setup: Setup { embedders: vec![second, first], ..Setup::default() }, ..bench };
+    let bench =
+        Bench { setup: Setup { embedders: vec![second, first], ..Setup::default() }, ..bench };
     let memory = bench.open();
     bench.append_all(&memory, "indexed", 0, 20..23);
     memory.reindex(&mut |_| ()).unwrap();

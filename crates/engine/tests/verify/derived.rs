@@ -194,7 +194,9 @@ pub(super) const JOBS: &[Damage] = &[
         plant: "INSERT INTO jobs (tenant, conversation, height, place, id, kind, state, moment, failures, \
                 planned_at, work) SELECT tenant, conversation, height, 99, zeroblob(16), kind, state, \
                 moment, failures, planned_at, json_set(work, '$.ordinal', 99) FROM jobs WHERE kind = 1",
-        finds: &["quay: job 000000000000 has nothing to work on: summarise messages #0–#1 (level 1)"],
+        finds: &[
+            "quay: job 000000000000 has nothing to work on: summarise messages #0–#1 (level 1)",
+        ],
         after_repair: Clean,
     },
     Damage {
@@ -233,14 +235,18 @@ pub(super) const LOG: &[Damage] = &[
     Damage {
         kind: "a sequence number of a message",
         plant: "UPDATE log SET seq = 1 WHERE pk = 3",
-        finds: &["store: conversation harbour: log line 3 has sequence number 1, which a message has too"],
+        finds: &[
+            "store: conversation harbour: log line 3 has sequence number 1, which a message has too",
+        ],
         after_repair: Clean,
     },
     Damage {
         kind: "a sequence number beyond the counter",
         plant: "UPDATE log SET seq = 999 WHERE pk = 3",
-        finds: &["store: conversation harbour: log line 3 has sequence number 999, and the latest of its \
-             tenant is 104"],
+        finds: &[
+            "store: conversation harbour: log line 3 has sequence number 999, and the latest of its \
+             tenant is 104",
+        ],
         after_repair: Clean,
     },
 ];
@@ -283,8 +289,10 @@ pub(super) const VECTORS: &[Damage] = &[
     Damage {
         kind: "a sequence number of a message",
         plant: "UPDATE vectors SET seq = 1 WHERE pk = 4",
-        finds: &["store: tenant default: vector 99daf67c2898 of model bags has sequence number 1, which a \
-             message has too"],
+        finds: &[
+            "store: tenant default: vector 99daf67c2898 of model bags has sequence number 1, which a \
+             message has too",
+        ],
         after_repair: Clean,
     },
     Damage {
@@ -292,7 +300,9 @@ pub(super) const VECTORS: &[Damage] = &[
         plant: "INSERT INTO vector_models (tenant, model) VALUES (1, 'old'); INSERT INTO vectors (tenant, \
                 seq, model, hash, vector) VALUES (1, 105, last_insert_rowid(), zeroblob(16), \
                 zeroblob(8)); UPDATE tenants SET seq = 105 WHERE pk = 1",
-        finds: &["store: tenant default: model old has vectors, and it is neither in use nor the next one"],
+        finds: &[
+            "store: tenant default: model old has vectors, and it is neither in use nor the next one",
+        ],
         after_repair: Clean,
     },
     Damage {
@@ -304,7 +314,9 @@ pub(super) const VECTORS: &[Damage] = &[
     Damage {
         kind: "no word of which model is in use",
         plant: "DELETE FROM vector_indexes WHERE tenant = 1",
-        finds: &["store: tenant default: model bags has vectors, and it is neither in use nor the next one"],
+        finds: &[
+            "store: tenant default: model bags has vectors, and it is neither in use nor the next one",
+        ],
         after_repair: Clean,
     },
     Damage {
@@ -341,7 +353,10 @@ pub(super) const TABLES: &[Damage] = &[
     Damage {
         kind: "a table is missing",
         plant: "DROP TABLE spend",
-        finds: &["store: the index spend_conversation is missing", "store: the table spend is missing"],
+        finds: &[
+            "store: the index spend_conversation is missing",
+            "store: the table spend is missing",
+        ],
         after_repair: Same,
     },
     Damage {

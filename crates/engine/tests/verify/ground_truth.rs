@@ -48,7 +48,9 @@ pub(super) const CONVERSATIONS: &[Damage] = &[
     Damage {
         kind: "a changed slug",
         plant: "UPDATE conversations SET slug = 'y' WHERE slug = 'depot'",
-        finds: &["store: conversation acme/y has a record that is not what was stored: its checksum differs"],
+        finds: &[
+            "store: conversation acme/y has a record that is not what was stored: its checksum differs",
+        ],
         after_repair: Same,
     },
     Damage {
@@ -86,7 +88,9 @@ pub(super) const CONVERSATIONS: &[Damage] = &[
     Damage {
         kind: "a changed policy",
         plant: "UPDATE conversations SET policy = '[\"turns=3\"]' WHERE slug = 'quay'",
-        finds: &["store: conversation quay has a record that is not what was stored: its checksum differs"],
+        finds: &[
+            "store: conversation quay has a record that is not what was stored: its checksum differs",
+        ],
         after_repair: Same,
     },
     Damage {
@@ -264,13 +268,17 @@ pub(super) const MESSAGES: &[Damage] = &[
     Damage {
         kind: "a changed external id",
         plant: "UPDATE messages SET external_id = 'x' WHERE external_id = 'harbour-ask-3'",
-        finds: &["store: conversation harbour: message #6 is not what was stored: its checksum differs"],
+        finds: &[
+            "store: conversation harbour: message #6 is not what was stored: its checksum differs",
+        ],
         after_repair: Same,
     },
     Damage {
         kind: "a changed time",
         plant: "UPDATE messages SET at = at - 1 WHERE external_id = 'harbour-ask-3'",
-        finds: &["store: conversation harbour: message #6 is not what was stored: its checksum differs"],
+        finds: &[
+            "store: conversation harbour: message #6 is not what was stored: its checksum differs",
+        ],
         after_repair: Same,
     },
     Damage {
@@ -313,8 +321,10 @@ pub(super) const MESSAGES: &[Damage] = &[
     Damage {
         kind: "a sequence number beyond the counter",
         plant: "UPDATE messages SET seq = 999 WHERE external_id = 'harbour-ask-3'",
-        finds: &["store: conversation harbour: message #6 has sequence number 999, and the latest of its \
-             tenant is 104"],
+        finds: &[
+            "store: conversation harbour: message #6 has sequence number 999, and the latest of its \
+             tenant is 104",
+        ],
         after_repair: Clean,
     },
 ];
@@ -426,14 +436,18 @@ pub(super) const SPEND: &[Damage] = &[
     Damage {
         kind: "a conversation that does not exist",
         plant: "UPDATE spend SET conversation = zeroblob(16) WHERE length(conversation) > 0",
-        finds: &["store: tenant default: what model openai/gpt-4o-mini cost on 2027-01-15 belongs to no \
-             conversation of its tenant"],
+        finds: &[
+            "store: tenant default: what model openai/gpt-4o-mini cost on 2027-01-15 belongs to no \
+             conversation of its tenant",
+        ],
         after_repair: Same,
     },
     Damage {
         kind: "a tenant that does not exist",
         plant: "UPDATE spend SET tenant = 99 WHERE length(conversation) = 0",
-        finds: &["store: tenant 99: what model openai/gpt-4o-mini cost on 2027-01-15 belongs to no tenant"],
+        finds: &[
+            "store: tenant 99: what model openai/gpt-4o-mini cost on 2027-01-15 belongs to no tenant",
+        ],
         after_repair: Same,
     },
 ];

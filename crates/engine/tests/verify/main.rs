@@ -52,7 +52,10 @@ fn check(table: &str, damages: &[Damage]) {
             AfterRepair::Only(left) => left,
         };
         assert_eq!(problems(&memory), *left, "{table}: {kind}, after the repair");
-        assert!(ground_truth(&file) == before, "{table}: {kind}: messages or tool calls were touched");
+        assert!(
+            ground_truth(&file) == before,
+            "{table}: {kind}: messages or tool calls were touched"
+        );
     }
 }
 
@@ -94,7 +97,8 @@ fn ground_truth(file: &Path) -> Vec<String> {
     let connection = Connection::open(file).unwrap();
     let mut rows = Vec::new();
     for table in ["messages", "tool_calls"] {
-        let mut statement = connection.prepare(&format!("SELECT * FROM {table} ORDER BY pk")).unwrap();
+        let mut statement =
+            connection.prepare(&format!("SELECT * FROM {table} ORDER BY pk")).unwrap();
         let columns = statement.column_count();
         let read = |row: &rusqlite::Row<'_>| -> rusqlite::Result<String> {
             (0..columns).map(|place| Ok(format!("{:?}|", row.get_ref(place)?))).collect()
@@ -110,7 +114,10 @@ fn a_store_without_damage_is_clean() {
     let memory = sample::open(home.path());
     let report = memory.verify(|_| ()).unwrap();
     assert!(report.is_clean() && report.leftovers.is_empty(), "{report:#?}");
-    assert_eq!((report.conversations, report.messages, report.tool_calls, report.nodes), (3, 24, 11, 9));
+    assert_eq!(
+        (report.conversations, report.messages, report.tool_calls, report.nodes),
+        (3, 24, 11, 9)
+    );
     assert_eq!(memory.repair().unwrap(), treering_engine::RepairReport::default());
 }
 
@@ -178,7 +185,8 @@ fn a_vector_without_an_owner_is_a_leftover() {
         assert!(report.is_clean(), "{:#?}", report.problems);
         report.leftovers.iter().map(ToString::to_string).collect()
     };
-    let expected = "store: tenant default: vectors of model bags for text that is not there any more: 1";
+    let expected =
+        "store: tenant default: vectors of model bags for text that is not there any more: 1";
     assert_eq!(leftovers(&memory), [expected]);
     let removed = "tenant default: vectors for text that is not there any more, removed: 1";
     assert_eq!(memory.repair().unwrap().store, [removed]);
@@ -226,7 +234,6 @@ fn later_writes_do_not_hide_damage() {
     let memory = sample::open(home.path());
     sample::append_turn(&memory, "harbour", 6);
     work(&memory);
-    let changed =
-        "store: conversation harbour has a record that is not what was stored: its checksum differs";
+    let changed = "store: conversation harbour has a record that is not what was stored: its checksum differs";
     assert_eq!(problems(&memory), [changed]);
 }

@@ -19,7 +19,7 @@ use vocabulary::Vocabulary;
 /// Numbers in a vector.
 const DIMS: usize = 384;
 /// Pieces of a text that are read, with the marks of its start and end; the model was trained on no more.
-const MOST_PIECES: usize = 256;
+const MAX_PIECES: usize = 256;
 /// Pieces that go through the network together, padding counted.
 const BATCH_PIECES: usize = 512;
 
@@ -43,7 +43,8 @@ struct LoadedEncoder {
 impl Encoder {
     /// The encoder whose files are in a folder.
     pub fn open(folder: &Path) -> Result<Self, ProviderError> {
-        let missing = [MODEL, VOCABULARY, CHECKSUMS].into_iter().find(|name| !folder.join(name).is_file());
+        let missing =
+            [MODEL, VOCABULARY, CHECKSUMS].into_iter().find(|name| !folder.join(name).is_file());
         match missing {
             Some(name) => Err(unusable(folder, &format!("{name} is missing"))),
             None => Ok(Self { folder: folder.to_owned(), loaded: OnceLock::new() }),
@@ -51,7 +52,8 @@ impl Encoder {
     }
 
     fn loaded(&self) -> Result<&LoadedEncoder, ProviderError> {
-        let load = || LoadedEncoder::read(&self.folder).map_err(|reason| unusable(&self.folder, &reason));
+        let load =
+            || LoadedEncoder::read(&self.folder).map_err(|reason| unusable(&self.folder, &reason));
         self.loaded.get_or_init(load).as_ref().map_err(Clone::clone)
     }
 }
@@ -66,7 +68,9 @@ fn unusable(folder: &Path, reason: &str) -> ProviderError {
 
 impl LoadedEncoder {
     fn read(folder: &Path) -> Result<Self, String> {
-        let file = |name: &str| std::fs::read(folder.join(name)).map_err(|error| format!("{name}: {error}"));
+        let file = |name: &str| {
+            std::fs::read(folder.join(name)).map_err(|error| format!("{name}: {error}"))
+        };
         let sums = String::from_utf8_lossy(&file(CHECKSUMS)?).into_owned();
         let whole = |name: &str| {
             let bytes = file(name)?;
@@ -78,7 +82,8 @@ impl LoadedEncoder {
         let pieces = String::from_utf8(whole(VOCABULARY)?).ok();
         let vocabulary = pieces.as_deref().and_then(Vocabulary::read);
         let vocabulary = vocabulary.ok_or_else(|| format!("{VOCABULARY} is not a vocabulary"))?;
-        let network = Network::read(whole(MODEL)?).map_err(|reason| format!("{MODEL}: {reason}"))?;
+        let network =
+            Network::read(whole(MODEL)?).map_err(|reason| format!("{MODEL}: {reason}"))?;
         Ok(Self { vocabulary, network })
     }
 
@@ -89,7 +94,8 @@ impl LoadedEncoder {
         let work = || {
             let mut done = Vec::new();
             while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let pieces: Vec<&[u16]> = batch.iter().map(|text| texts[*text].as_slice()).collect();
+                let pieces: Vec<&[u16]> =
+                    batch.iter().map(|text| texts[*text].as_slice()).collect();
                 done.extend(batch.iter().copied().zip(self.network.run(&pieces)?));
             }
             Ok::<_, String>(done)
@@ -119,7 +125,9 @@ fn batches(texts: &[Vec<u16>]) -> Vec<Vec<usize>> {
     let mut batches: Vec<Vec<usize>> = Vec::new();
     for text in order {
         match batches.last_mut() {
-            Some(batch) if (batch.len() + 1) * texts[batch[0]].len() <= BATCH_PIECES => batch.push(text),
+            Some(batch) if (batch.len() + 1) * texts[batch[0]].len() <= BATCH_PIECES => {
+                batch.push(text)
+            }
             _ => batches.push(vec![text]),
         }
     }
@@ -141,7 +149,8 @@ impl Embedder for Encoder {
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, ProviderError> {
         let loaded = self.loaded()?;
-        let pieces: Vec<_> = texts.iter().map(|text| loaded.vocabulary.numbers(text, MOST_PIECES)).collect();
+        let pieces: Vec<_> =
+            texts.iter().map(|text| loaded.vocabulary.numbers(text, MAX_PIECES)).collect();
         loaded.run(&pieces).map_err(|reason| unusable(&self.folder, &reason))
     }
 }
@@ -152,7 +161,8 @@ mod tests {
 
     #[test]
     fn batches_are_of_like_length_and_limited() {
-        let texts: Vec<Vec<u16>> = [0, 3, 256, 250, 4, 256, 200, 1].map(|pieces| vec![7; pieces]).into();
+        let texts: Vec<Vec<u16>> =
+            [0, 3, 256, 250, 4, 256, 200, 1].map(|pieces| vec![7; pieces]).into();
         assert_eq!(batches(&texts), [vec![2, 5], vec![3, 6], vec![4, 1, 7]]);
         assert!(batches(&[]).is_empty());
     }
@@ -162,18 +172,30 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("treering-encoder-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let check = |error: ProviderError, words: &[&str]| {
-            for word in words.iter().copied().chain(["tools/encoder/make", &folder.to_string_lossy()]) {
+            for word in
+                words.iter().copied().chain(["tools/encoder/make", &folder.to_string_lossy()])
+            {
                 assert!(error.reason.contains(word), "{error}");
             }
         };
         check(Encoder::open(&folder).unwrap_err(), &["model.onnx is missing"]);
         std::fs::write(folder.join(MODEL), "m").unwrap();
         std::fs::write(folder.join(VOCABULARY), "v").unwrap();
-        let sums = format!("{}  {VOCABULARY}\n{}  {MODEL}\n", blake3::hash(b"v"), blake3::hash(b"another"));
+        let sums = format!(
+            "{}  {VOCABULARY}\n{}  {MODEL}\n",
+            blake3::hash(b"v"),
+            blake3::hash(b"another")
+        );
         std::fs::write(folder.join(CHECKSUMS), sums).unwrap();
-        check(Encoder::open(&folder).unwrap().embed(&["x"]).unwrap_err(), &["vocab.txt is not a vocabulary"]);
+        check(
+            Encoder::open(&folder).unwrap().embed(&["x"]).unwrap_err(),
+            &["vocab.txt is not a vocabulary"],
+        );
         std::fs::write(folder.join(VOCABULARY), "w").unwrap();
-        check(Encoder::open(&folder).unwrap().embed(&["x"]).unwrap_err(), &["vocab.txt is damaged"]);
+        check(
+            Encoder::open(&folder).unwrap().embed(&["x"]).unwrap_err(),
+            &["vocab.txt is damaged"],
+        );
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -19,7 +19,8 @@ impl Network {
         let model = ModelOptions::with_all_ops().prepack_weights(true).load(bytes);
         let model = model.map_err(|error| error.to_string())?;
         let place = |name: &str| model.node_id(name).map_err(|error| error.to_string());
-        let (pieces, mask, kinds) = (place("input_ids")?, place("attention_mask")?, place("token_type_ids")?);
+        let (pieces, mask, kinds) =
+            (place("input_ids")?, place("attention_mask")?, place("token_type_ids")?);
         let output = place("last_hidden_state")?;
         Ok(Self { model, pieces, mask, kinds, output })
     }
@@ -29,7 +30,8 @@ impl Network {
         let longest = texts.iter().map(|text| text.len()).max().unwrap_or_default();
         let shape = [texts.len(), longest];
         let at = |[row, column]: [usize; 2]| texts[row].get(column);
-        let pieces = NdTensor::from_fn(shape, |place| at(place).map_or(0, |piece| i32::from(*piece)));
+        let pieces =
+            NdTensor::from_fn(shape, |place| at(place).map_or(0, |piece| i32::from(*piece)));
         let mask = NdTensor::from_fn(shape, |place| i32::from(at(place).is_some()));
         let kinds = NdTensor::<i32, 2>::zeros(shape);
         let inputs: Vec<(NodeId, ValueOrView<'_>)> = vec![
@@ -37,10 +39,16 @@ impl Network {
             (self.mask, mask.view().into()),
             (self.kinds, kinds.view().into()),
         ];
-        let outputs = self.model.run(inputs, &[self.output], None).map_err(|error| error.to_string())?;
+        let outputs =
+            self.model.run(inputs, &[self.output], None).map_err(|error| error.to_string())?;
         let states = outputs.first().ok_or("no output")?;
-        let states: NdTensorView<'_, f32, 3> = states.try_into().map_err(|error| format!("{error}"))?;
-        Ok(texts.iter().enumerate().map(|(row, text)| mean(states.slice(row), text.len())).collect())
+        let states: NdTensorView<'_, f32, 3> =
+            states.try_into().map_err(|error| format!("{error}"))?;
+        Ok(texts
+            .iter()
+            .enumerate()
+            .map(|(row, text)| mean(states.slice(row), text.len()))
+            .collect())
     }
 }
 

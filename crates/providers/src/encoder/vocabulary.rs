@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::wordpiece::{PieceHash, Pieces, WordPiece};
+use crate::wordpiece::{PieceHash, PieceLookup, WordPiece};
 
 /// Pieces and their numbers.
 #[derive(Debug)]
@@ -17,8 +17,9 @@ impl Vocabulary {
     /// Reads the file's text; nothing where it is not a vocabulary.
     pub(super) fn read(text: &str) -> Option<Self> {
         let pieces = text.lines().enumerate();
-        let numbered =
-            |(number, piece): (usize, &str)| Some((piece.as_bytes().into(), u16::try_from(number).ok()?));
+        let numbered = |(number, piece): (usize, &str)| {
+            Some((piece.as_bytes().into(), u16::try_from(number).ok()?))
+        };
         let numbers = pieces.map(numbered).collect::<Option<HashMap<Box<[u8]>, u16>>>()?;
         let mark = |name: &str| numbers.get(name.as_bytes()).copied();
         let (start, end, unknown) = (mark("[CLS]")?, mark("[SEP]")?, mark("[UNK]")?);
@@ -46,7 +47,7 @@ impl Vocabulary {
     }
 }
 
-impl Pieces for Vocabulary {
+impl PieceLookup for Vocabulary {
     fn find(&self, _: PieceHash, text: &[u8]) -> Option<u16> {
         self.numbers.get(text).copied()
     }
@@ -61,8 +62,9 @@ mod tests {
     #[test]
     fn pieces_stand_between_marks() {
         let vocabulary = Vocabulary::read(PIECES).unwrap();
-        let check =
-            |text: &str, numbers: &[u16]| assert_eq!(vocabulary.numbers(text, 8), numbers, "{text:?}");
+        let check = |text: &str, numbers: &[u16]| {
+            assert_eq!(vocabulary.numbers(text, 8), numbers, "{text:?}")
+        };
         check("Rings of a tree.", &[2, 4, 5, 6, 7, 8, 9, 3]);
         check("rings of\ta\n tree. Rings", &[2, 4, 5, 6, 7, 8, 9, 3]);
         check("the tree", &[2, 1, 8, 3]);

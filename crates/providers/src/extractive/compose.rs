@@ -24,7 +24,7 @@ pub(super) struct Composer<'a> {
 }
 
 /// Below so many characters a text has no headings.
-const LEAST_FOR_HEADINGS: usize = 600;
+const MIN_CHARS_FOR_HEADINGS: usize = 600;
 
 impl Composer<'_> {
     /// The text of the picks, within the length that is aimed at as far as that goes: what gained
@@ -43,7 +43,8 @@ impl Composer<'_> {
     fn form(&self, picks: &[Pick]) -> String {
         let mut order: Vec<&Pick> = picks.iter().collect();
         order.sort_by_key(|pick| pick.unit);
-        let short = self.target.is_none_or(|target| target < LEAST_FOR_HEADINGS) || picks.len() < 5;
+        let short =
+            self.target.is_none_or(|target| target < MIN_CHARS_FOR_HEADINGS) || picks.len() < 5;
         match self.brief.strategy {
             Strategy::Chronological => self.chronological(&order),
             Strategy::Concise => self.paragraph(&order),
@@ -81,12 +82,17 @@ impl Composer<'_> {
     }
 
     fn bullets(&self, picks: &[&Pick]) -> String {
-        picks.iter().map(|pick| format!("- {}", self.told(pick).line())).collect::<Vec<_>>().join("\n")
+        picks
+            .iter()
+            .map(|pick| format!("- {}", self.told(pick).line()))
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     /// The weightiest in a paragraph, the rest under headings by what it does.
     fn detailed(&self, picks: &[&Pick]) -> String {
-        let is_plain = |pick: &&&Pick| !matches!(self.heading(pick), Some(heading) if heading != KEY_POINTS);
+        let is_plain =
+            |pick: &&&Pick| !matches!(self.heading(pick), Some(heading) if heading != KEY_POINTS);
         let mut plain: Vec<&Pick> = picks.iter().filter(is_plain).copied().collect();
         plain.sort_by(|one, other| other.gain.total_cmp(&one.gain));
         let room = self.target.unwrap_or_default() * 2 / 5;
@@ -102,7 +108,8 @@ impl Composer<'_> {
         head.sort_by_key(|pick| pick.unit);
         let rest: Vec<&Pick> = picks.iter().filter(|pick| !head.contains(pick)).copied().collect();
         let mut blocks = vec![self.paragraph(&head)];
-        for heading in [KEY_POINTS, "Decisions", "Action items", "Technical details", "Unresolved"] {
+        for heading in [KEY_POINTS, "Decisions", "Action items", "Technical details", "Unresolved"]
+        {
             let own: Vec<&Pick> =
                 rest.iter().filter(|pick| self.heading(pick) == Some(heading)).copied().collect();
             if !own.is_empty() {
@@ -134,7 +141,7 @@ impl Composer<'_> {
             self.topics.iter().flat_map(|topic| self.words(topic)).map(|word| word.0).collect();
         let mut rest: Vec<usize> = (0..picks.len()).collect();
         let mut blocks = Vec::new();
-        while blocks.len() < MOST_THEMES {
+        while blocks.len() < MAX_THEMES {
             let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
             for (stem, _) in rest.iter().flat_map(|place| &words[*place]) {
                 *counts.entry(stem).or_insert(usize::from(topics.contains(stem))) += 1;
@@ -145,8 +152,10 @@ impl Composer<'_> {
                 .max_by_key(|(stem, count)| (**count, Reverse(**stem)));
             let Some(theme) = best.map(|(stem, _)| (*stem).to_owned()) else { break };
             let has = |place: &usize| words[*place].iter().any(|(stem, _)| *stem == theme);
-            let own: Vec<&Pick> = rest.iter().filter(|place| has(place)).map(|place| picks[*place]).collect();
-            let written = rest.iter().flat_map(|place| &words[*place]).find(|(stem, _)| *stem == theme);
+            let own: Vec<&Pick> =
+                rest.iter().filter(|place| has(place)).map(|place| picks[*place]).collect();
+            let written =
+                rest.iter().flat_map(|place| &words[*place]).find(|(stem, _)| *stem == theme);
             let heading = written.map_or_else(String::new, |(_, word)| capitalised(word));
             blocks.push(format!("{heading}:\n{}", self.bullets(&own)));
             rest.retain(|place| !has(place));
@@ -163,8 +172,9 @@ impl Composer<'_> {
 
     /// The words of a text that can name a theme, by their stems.
     fn words<'t>(&self, text: &'t str) -> Vec<(String, &'t str)> {
-        let is_name =
-            |word: &str| self.material.names.iter().any(|name| name.split(' ').any(|part| part == word));
+        let is_name = |word: &str| {
+            self.material.names.iter().any(|name| name.split(' ').any(|part| part == word))
+        };
         let mut words: Vec<(String, &str)> = sentence::words(text)
             .filter(|word| {
                 word.chars().nth(2).is_some()
@@ -181,8 +191,9 @@ impl Composer<'_> {
 
     /// In the order of time, a paragraph for every day.
     fn chronological(&self, picks: &[&Pick]) -> String {
-        let day =
-            |pick: &&Pick| self.unit(pick).at.to_minute().split(' ').next().unwrap_or_default().to_owned();
+        let day = |pick: &&Pick| {
+            self.unit(pick).at.to_minute().split(' ').next().unwrap_or_default().to_owned()
+        };
         let days: Vec<&[&Pick]> = picks.chunk_by(|one, other| day(one) == day(other)).collect();
         let tell = |picks: &&[&Pick]| match picks.first() {
             Some(first) => format!("{}: {}", day(first), self.paragraph(picks)),
@@ -200,8 +211,11 @@ impl Composer<'_> {
             SpeechAct::Statement | SpeechAct::Finding | SpeechAct::Courtesy => 0,
         };
         let mut blocks = Vec::new();
-        for (number, heading) in ["Results", "Decisions", "Next steps", "Open"].into_iter().enumerate() {
-            let own: Vec<&Pick> = picks.iter().filter(|pick| place(pick) == number).copied().collect();
+        for (number, heading) in
+            ["Results", "Decisions", "Next steps", "Open"].into_iter().enumerate()
+        {
+            let own: Vec<&Pick> =
+                picks.iter().filter(|pick| place(pick) == number).copied().collect();
             if !own.is_empty() {
                 blocks.push(format!("{heading}:\n{}", self.bullets(&own)));
             }
@@ -238,7 +252,7 @@ impl Composer<'_> {
 }
 
 /// The most themes of a text.
-const MOST_THEMES: usize = 6;
+const MAX_THEMES: usize = 6;
 
 const KEY_POINTS: &str = "Key points";
 

@@ -263,9 +263,10 @@ const COURTESIES: [&str; 44] = [
 ];
 
 /// What a sentence does. `text` is one clean line.
-pub(super) fn act(text: &str, content_words: usize) -> SpeechAct {
+pub(super) fn classify(text: &str, content_words: usize) -> SpeechAct {
     let lower = &Lower::of(text);
-    let asks = lower.text.trim_end_matches(['"', ')', '*', ' ', '!', '»']).ends_with(['?', '？', '؟']);
+    let asks =
+        lower.text.trim_end_matches(['"', ')', '*', ' ', '!', '»']).ends_with(['?', '？', '؟']);
     if content_words <= 4
         && starts_with_any(&lower.text, &COURTESIES)
         && content_words <= 2 + usize::from(asks)
@@ -340,9 +341,9 @@ fn has_any(lower: &Lower, phrases: &[&str]) -> bool {
 }
 
 fn starts_with_any(lower: &str, phrases: &[&str]) -> bool {
-    phrases
-        .iter()
-        .any(|phrase| lower.strip_prefix(phrase).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric)))
+    phrases.iter().any(|phrase| {
+        lower.strip_prefix(phrase).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+    })
 }
 
 /// Words that open a sentence and say nothing.
@@ -410,7 +411,8 @@ fn opener(text: &str) -> Option<&str> {
     }
     let rest = text[end..].trim_start_matches([',', '!', '.', '…']);
     let cut = rest.trim_start();
-    (cut.len() < rest.len() && cut.chars().filter(|c| c.is_alphabetic()).nth(7).is_some()).then_some(cut)
+    (cut.len() < rest.len() && cut.chars().filter(|c| c.is_alphabetic()).nth(7).is_some())
+        .then_some(cut)
 }
 
 #[cfg(test)]
@@ -432,10 +434,10 @@ mod tests {
             ("The boat is red.", SpeechAct::Statement),
             ("今日は良い天気です。", SpeechAct::Statement),
         ] {
-            assert_eq!(act(text, 5), expected, "{text}");
+            assert_eq!(classify(text, 5), expected, "{text}");
         }
-        assert_eq!(act("Hey Caroline!", 1), SpeechAct::Courtesy);
-        assert_eq!(act("Merci beaucoup !", 0), SpeechAct::Courtesy);
+        assert_eq!(classify("Hey Caroline!", 1), SpeechAct::Courtesy);
+        assert_eq!(classify("Merci beaucoup !", 0), SpeechAct::Courtesy);
     }
 
     #[test]

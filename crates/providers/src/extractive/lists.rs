@@ -15,7 +15,7 @@ use super::select::Pick;
 use super::unit::SourceDocument;
 
 /// The longest item of a list of sentences.
-const LONGEST_ITEM: usize = 220;
+const MAX_ITEM_CHARS: usize = 220;
 
 /// How many items a list may have at a level.
 fn most(brief: &SummaryRequest) -> usize {
@@ -58,9 +58,11 @@ impl TopItems {
 /// Fills the lists of facts.
 pub(crate) fn facts(brief: &SummaryRequest, source: &Facts, content: &mut NodeContent) {
     let is_spoken = |passage: &&Passage| !matches!(passage, Passage::Node(_));
-    let own = children(brief).next().map(|_| Facts::of_passages(brief.passages.iter().filter(is_spoken)));
+    let own =
+        children(brief).next().map(|_| Facts::of_passages(brief.passages.iter().filter(is_spoken)));
     let spoken = own.as_ref().unwrap_or(source);
-    let numbers: Vec<String> = spoken.numbers.iter().filter(|number| is_telling(number)).cloned().collect();
+    let numbers: Vec<String> =
+        spoken.numbers.iter().filter(|number| is_telling(number)).cloned().collect();
     let dates: Vec<String> = spoken.relative_dates.iter().chain(&spoken.dates).cloned().collect();
     let names: Vec<String> = spoken.names.iter().filter(|name| is_entity(name)).cloned().collect();
     type Of = fn(&NodeContent) -> &Vec<String>;
@@ -132,14 +134,17 @@ pub(super) fn points(
 ) {
     let most = most(brief);
     let spoken = |wanted: &dyn Fn(usize) -> bool| -> Vec<String> {
-        let units = (0..material.units.len()).filter(|unit| material.units[*unit].speaker.is_some());
-        let lines = units.filter(|unit| wanted(*unit)).map(|unit| told[unit].cut(LONGEST_ITEM).line());
+        let units =
+            (0..material.units.len()).filter(|unit| material.units[*unit].speaker.is_some());
+        let lines =
+            units.filter(|unit| wanted(*unit)).map(|unit| told[unit].cut(MAX_ITEM_CHARS).line());
         lines.take(most * 4).collect()
     };
     let is = |act: SpeechAct| move |unit: usize| material.units[unit].act == act;
     let chosen = |unit: usize| picks.iter().any(|pick| pick.unit == unit);
-    let weighty =
-        |unit: usize| material.units[unit].terms.len() >= 2 && !material.units[unit].text.ends_with(':');
+    let weighty = |unit: usize| {
+        material.units[unit].terms.len() >= 2 && !material.units[unit].text.ends_with(':')
+    };
     type Of = fn(&NodeContent) -> &Vec<String>;
     let gather = |own: Vec<String>, of: Of, most: usize| {
         let before = children(brief).flat_map(|child| of(&child.content)).cloned();
@@ -158,7 +163,8 @@ pub(super) fn points(
     content.action_items = gather(spoken(&acts), |child| &child.action_items, most);
     let open = |unit: usize| {
         weighty(unit)
-            && (is(SpeechAct::Open)(unit) || is(SpeechAct::Question)(unit) && material.units[unit].unanswered)
+            && (is(SpeechAct::Open)(unit)
+                || is(SpeechAct::Question)(unit) && material.units[unit].unanswered)
     };
     content.unresolved = gather(spoken(&open), |child| &child.unresolved, most);
     let mut ranked: Vec<&Pick> = picks
@@ -168,7 +174,7 @@ pub(super) fn points(
     ranked.sort_by(|one, other| other.gain.total_cmp(&one.gain).then(one.unit.cmp(&other.unit)));
     ranked.truncate(most / 2);
     ranked.sort_by_key(|pick| pick.unit);
-    let found = ranked.iter().map(|pick| told[pick.unit].cut(LONGEST_ITEM).line());
+    let found = ranked.iter().map(|pick| told[pick.unit].cut(MAX_ITEM_CHARS).line());
     content.key_findings = if children(brief).next().is_some() {
         distinct(found, most / 2 + usize::from(brief.level.number()), brief.deduplicate)
     } else {
@@ -186,8 +192,9 @@ fn distinct(items: impl Iterator<Item = String>, most: usize, by_meaning: bool) 
             .collect();
         stems.sort_unstable();
         stems.dedup();
-        let alike =
-            |known: &(String, Vec<String>)| known.0 == item || by_meaning && is_alike(&known.1, &stems);
+        let alike = |known: &(String, Vec<String>)| {
+            known.0 == item || by_meaning && is_alike(&known.1, &stems)
+        };
         if !stems.is_empty() && !kept.iter().any(alike) {
             kept.push((item, stems));
         }

@@ -41,10 +41,11 @@ impl Summarizer for Extractive {
         if material.units.is_empty() {
             material = SourceDocument::of_raw(brief);
         }
-        let told = rendering::tell(&material);
+        let told = rendering::render_units(&material);
         let is_grounded = |text: &str| source.partition_known(&Facts::of(text)).1.is_empty();
         let target = target(brief);
-        let budget = target.map_or_else(|| sentences(brief), |target| Budget::Chars(target - target / 32));
+        let budget =
+            target.map_or_else(|| sentences(brief), |target| Budget::Chars(target - target / 32));
         let picks = choose(&material, &told, budget, brief.deduplicate, is_grounded);
         let mut content = NodeContent::default();
         lists::facts(brief, source, &mut content);
@@ -90,7 +91,9 @@ impl Summarizer for Extractive {
 /// Characters that the text should have; absent when sentences are counted.
 fn target(brief: &SummaryRequest) -> Option<usize> {
     match brief.length {
-        Length::Keep(share) => Some((brief.chars() as f64 * f64::from(share.clamp(0.0, 1.0))) as usize),
+        Length::Keep(share) => {
+            Some((brief.chars() as f64 * f64::from(share.clamp(0.0, 1.0))) as usize)
+        }
         Length::Sentences(..) => None,
     }
 }

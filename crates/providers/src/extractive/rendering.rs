@@ -37,17 +37,20 @@ impl RenderedUnit {
     /// The same, cut to a number of characters.
     pub(super) fn cut(&self, limit: usize) -> Self {
         let label = self.label.as_ref().map_or(0, |label| label.chars().count() + 2);
-        Self { label: self.label.clone(), text: cut(&self.text, limit.saturating_sub(label).max(16)) }
+        Self {
+            label: self.label.clone(),
+            text: cut(&self.text, limit.saturating_sub(label).max(16)),
+        }
     }
 }
 
 /// Puts every unit into words.
-pub(super) fn tell(material: &SourceDocument) -> Vec<RenderedUnit> {
+pub(super) fn render_units(material: &SourceDocument) -> Vec<RenderedUnit> {
     let several = material.speakers.len() > 1;
-    material.units.iter().map(|unit| one(material, unit, several)).collect()
+    material.units.iter().map(|unit| render_unit(material, unit, several)).collect()
 }
 
-fn one(material: &SourceDocument, unit: &Unit, several: bool) -> RenderedUnit {
+fn render_unit(material: &SourceDocument, unit: &Unit, several: bool) -> RenderedUnit {
     let limit = if unit.kind == SegmentKind::Code { LONGEST_CODE } else { LONGEST };
     let text = ended(cut(&unit.text, limit), unit.kind);
     let Some(speaker) = unit.speaker.map(|place| &material.speakers[place]) else {
@@ -83,7 +86,9 @@ fn labelled(text: String, names: &[String]) -> RenderedUnit {
         !rest.is_empty() && speaker.is_some_and(|speaker| names.iter().any(|name| name == speaker))
     });
     match split {
-        Some((label, rest)) => RenderedUnit { label: Some(label.to_owned()), text: rest.to_owned() },
+        Some((label, rest)) => {
+            RenderedUnit { label: Some(label.to_owned()), text: rest.to_owned() }
+        }
         None => RenderedUnit { label: None, text },
     }
 }
@@ -103,7 +108,8 @@ pub(super) fn cut(text: &str, limit: usize) -> String {
     let end = text[..end].char_indices().next_back().map_or(0, |(at, _)| at);
     let head = &text[..end];
     let marks = head.rmatch_indices([',', ';', ':', '—', '–', '，', '、']);
-    let is_clause = |(at, mark): &(usize, &str)| *at > end / 2 && head[at + mark.len()..].starts_with(' ');
+    let is_clause =
+        |(at, mark): &(usize, &str)| *at > end / 2 && head[at + mark.len()..].starts_with(' ');
     let clause = marks.into_iter().find(is_clause).map(|(at, _)| at);
     let word = head.rfind(char::is_whitespace).filter(|at| *at > 0);
     let kept = head[..clause.or(word).unwrap_or(end)]

@@ -12,12 +12,13 @@ pub(super) fn report(sentence: &str, speaker: &str, hearer: Option<&str>) -> Opt
     if first > NEAREST {
         return None;
     }
-    let mut turn = Rewriter { words: &words, speaker, hearer, told: Vec::with_capacity(words.len() + 4) };
+    let mut turn =
+        Rewriter { words: &words, speaker, hearer, output: Vec::with_capacity(words.len() + 4) };
     let mut at = 0;
     while at < words.len() {
         at += turn.word(at)?;
     }
-    let mut told = turn.told.join(" ");
+    let mut told = turn.output.join(" ");
     if let Some(initial) = told.chars().next().filter(|c| c.is_lowercase()) {
         told.replace_range(..initial.len_utf8(), &initial.to_uppercase().to_string());
     }
@@ -26,7 +27,11 @@ pub(super) fn report(sentence: &str, speaker: &str, hearer: Option<&str>) -> Opt
 
 /// Tells a question to be answered with yes or no: "Do you sell your boat?" by Ana to Juno becomes
 /// "Ana asks whether Juno sells Juno's boat."
-pub(super) fn report_question(sentence: &str, speaker: &str, hearer: Option<&str>) -> Option<String> {
+pub(super) fn report_question(
+    sentence: &str,
+    speaker: &str,
+    hearer: Option<&str>,
+) -> Option<String> {
     let asked = sentence.strip_suffix('?')?.trim_end();
     if asked.contains(['?', '"', '“', '”', '«', '`', '.', '!']) {
         return None;
@@ -38,28 +43,29 @@ pub(super) fn report_question(sentence: &str, speaker: &str, hearer: Option<&str
         "you" => (hearer?, false),
         _ => return None,
     };
-    let mut turn = Rewriter { words: &words, speaker, hearer, told: Vec::with_capacity(words.len() + 3) };
-    turn.told.push(format!("{speaker} asks whether {name}"));
+    let mut turn =
+        Rewriter { words: &words, speaker, hearer, output: Vec::with_capacity(words.len() + 3) };
+    turn.output.push(format!("{speaker} asks whether {name}"));
     let mut at = 2;
     match opening.as_str() {
         "do" => {
             while words.get(at).is_some_and(|word| is_adverb(word)) {
-                turn.told.push(words[at].to_owned());
+                turn.output.push(words[at].to_owned());
                 at += 1;
             }
-            turn.told.push(third(words.get(at)?)?);
+            turn.output.push(third_person(words.get(at)?)?);
             at += 1;
         }
-        "am" if own => turn.told.push("is".to_owned()),
-        "are" if !own => turn.told.push("is".to_owned()),
-        "have" => turn.told.push("has".to_owned()),
-        "can" | "could" | "would" | "will" | "should" | "may" | "must" => turn.told.push(opening),
+        "am" if own => turn.output.push("is".to_owned()),
+        "are" if !own => turn.output.push("is".to_owned()),
+        "have" => turn.output.push("has".to_owned()),
+        "can" | "could" | "would" | "will" | "should" | "may" | "must" => turn.output.push(opening),
         _ => return None,
     }
     while at < words.len() {
         at += turn.word(at)?;
     }
-    Some(format!("{}.", turn.told.join(" ")))
+    Some(format!("{}.", turn.output.join(" ")))
 }
 
 /// Whether a sentence speaks to its hearer, in English.
@@ -87,7 +93,7 @@ struct Rewriter<'a> {
     words: &'a [&'a str],
     speaker: &'a str,
     hearer: Option<&'a str>,
-    told: Vec<String>,
+    output: Vec<String>,
 }
 
 impl Rewriter<'_> {
@@ -101,44 +107,54 @@ impl Rewriter<'_> {
                 let hearer = self.hearer?;
                 return self.subject(at, hearer, contraction, tail, false);
             }
-            "my" | "mine" => self.told.push(format!("{}'s{tail}", self.speaker)),
-            "me" => self.told.push(format!("{}{tail}", self.speaker)),
-            "your" | "yours" => self.told.push(format!("{}'s{tail}", self.hearer?)),
+            "my" | "mine" => self.output.push(format!("{}'s{tail}", self.speaker)),
+            "me" => self.output.push(format!("{}{tail}", self.speaker)),
+            "your" | "yours" => self.output.push(format!("{}'s{tail}", self.hearer?)),
             "myself" | "yourself" | "we" | "us" | "our" | "ours" | "let" => return None,
-            _ => self.told.push(self.words[at].to_owned()),
+            _ => self.output.push(self.words[at].to_owned()),
         }
         Some(1)
     }
 
     /// Tells a subject and the verb after it.
-    fn subject(&mut self, at: usize, name: &str, contraction: &str, tail: &str, sure: bool) -> Option<usize> {
+    fn subject(
+        &mut self,
+        at: usize,
+        name: &str,
+        contraction: &str,
+        tail: &str,
+        sure: bool,
+    ) -> Option<usize> {
         let before = at.checked_sub(1).map(|before| bare(self.words[before]).0.to_lowercase());
-        if before.as_deref().is_some_and(|word| third_of_auxiliary(word).is_some() && !is_to(word)) {
+        if before
+            .as_deref()
+            .is_some_and(|word| third_of_auxiliary(word).is_some() && !is_past_auxiliary(word))
+        {
             return None;
         }
         if !contraction.is_empty() {
             let verb = contracted(contraction)?;
-            self.told.push(format!("{name} {verb}{tail}"));
+            self.output.push(format!("{name} {verb}{tail}"));
             return Some(1);
         }
-        self.told.push(format!("{name}{tail}"));
+        self.output.push(format!("{name}{tail}"));
         if !tail.is_empty() {
             return (!sure).then_some(1);
         }
         let mut next = at + 1;
         while let Some(adverb) = self.words.get(next).filter(|word| is_adverb(word)) {
-            self.told.push((*adverb).to_owned());
+            self.output.push((*adverb).to_owned());
             next += 1;
         }
         let Some(word) = self.words.get(next) else { return Some(next - at) };
         let (verb, after) = bare(word);
-        let told = if sure { third(verb)? } else { third_of_hearer(verb)? };
-        self.told.push(format!("{told}{after}"));
+        let told = if sure { third_person(verb)? } else { third_of_hearer(verb)? };
+        self.output.push(format!("{told}{after}"));
         Some(next + 1 - at)
     }
 }
 
-fn is_to(word: &str) -> bool {
+fn is_past_auxiliary(word: &str) -> bool {
     matches!(word, "had" | "did" | "was")
 }
 
@@ -273,17 +289,20 @@ const PAST: [&str; 75] = [
 ];
 
 /// The third person of a verb after `I`, where it can be told from its form.
-fn third(verb: &str) -> Option<String> {
+fn third_person(verb: &str) -> Option<String> {
     if let Some(third) = third_of_auxiliary(&verb.to_lowercase()) {
         return Some(third.to_owned());
     }
     if verb.len() < 2 || !verb.bytes().all(|b| b.is_ascii_lowercase()) || NO_VERBS.contains(&verb) {
         return None;
     }
-    if PAST.contains(&verb) || verb.ends_with("ed") && !matches!(verb, "need" | "feed" | "speed" | "bleed") {
+    if PAST.contains(&verb)
+        || verb.ends_with("ed") && !matches!(verb, "need" | "feed" | "speed" | "bleed")
+    {
         return Some(verb.to_owned());
     }
-    let vowel_before_y = || verb.as_bytes().iter().nth_back(1).is_some_and(|b| b"aeiou".contains(b));
+    let vowel_before_y =
+        || verb.as_bytes().iter().nth_back(1).is_some_and(|b| b"aeiou".contains(b));
     Some(if ["s", "sh", "ch", "x", "z", "o"].iter().any(|ending| verb.ends_with(ending)) {
         format!("{verb}es")
     } else if verb.ends_with('y') && !vowel_before_y() {
@@ -295,7 +314,8 @@ fn third(verb: &str) -> Option<String> {
 
 /// Words that follow a subject and are not its verb.
 const NO_VERBS: [&str; 16] = [
-    "and", "or", "but", "to", "in", "on", "at", "with", "for", "of", "as", "if", "too", "that", "who", "both",
+    "and", "or", "but", "to", "in", "on", "at", "with", "for", "of", "as", "if", "too", "that",
+    "who", "both",
 ];
 
 /// Verbs that are certain to be verbs after `you`.
@@ -345,13 +365,13 @@ fn third_of_hearer(word: &str) -> Option<String> {
         return Some(third.to_owned());
     }
     if VERBS.contains(&lower.as_str()) {
-        return third(&lower);
+        return third_person(&lower);
     }
     let after_object = [
-        "a", "an", "the", "to", "in", "on", "at", "with", "for", "of", "about", "some", "any", "and", "or",
-        "but", "too", "so", "that", "this", "how", "what", "when", "if", "again", "later", "tomorrow",
-        "today", "soon", "there", "up", "out", "back", "around", "by", "from", "all", "more", "as", "then",
-        "better", "very",
+        "a", "an", "the", "to", "in", "on", "at", "with", "for", "of", "about", "some", "any",
+        "and", "or", "but", "too", "so", "that", "this", "how", "what", "when", "if", "again",
+        "later", "tomorrow", "today", "soon", "there", "up", "out", "back", "around", "by", "from",
+        "all", "more", "as", "then", "better", "very",
     ];
     let past = PAST.contains(&lower.as_str()) || lower.ends_with("ed") && lower.len() > 4;
     (after_object.contains(&lower.as_str()) || past).then(|| word.to_owned())
@@ -379,7 +399,9 @@ fn is_adverb(word: &str) -> bool {
         "honestly",
     ];
     ADVERBS.contains(&word)
-        || word.len() > 4 && word.ends_with("ly") && !matches!(word, "reply" | "apply" | "rely" | "supply")
+        || word.len() > 4
+            && word.ends_with("ly")
+            && !matches!(word, "reply" | "apply" | "rely" | "supply")
 }
 
 #[cfg(test)]
@@ -393,13 +415,19 @@ mod tests {
     #[test]
     fn statements_of_oneself_are_told() {
         check("I've been having trouble lately.", Some("Ana has been having trouble lately."));
-        check("I am going to send you to a doctor.", Some("Ana is going to send Juno to a doctor."));
+        check(
+            "I am going to send you to a doctor.",
+            Some("Ana is going to send Juno to a doctor."),
+        );
         check(
             "I just need my boat back, and I'll pay.",
             Some("Ana just needs Ana's boat back, and Ana will pay."),
         );
         check("I think you should try it.", Some("Ana thinks Juno should try it."));
-        check("Last week I went there with my kids.", Some("Last week Ana went there with Ana's kids."));
+        check(
+            "Last week I went there with my kids.",
+            Some("Last week Ana went there with Ana's kids."),
+        );
         check("My kids love it.", Some("Ana's kids love it."));
         check("I really don't worry.", Some("Ana really doesn't worry."));
     }
@@ -407,13 +435,20 @@ mod tests {
     #[test]
     fn questions_of_yes_or_no_are_told() {
         for (sentence, expected) in [
-            ("Do you really sell your boat?", Some("Ana asks whether Juno really sells Juno's boat.")),
+            (
+                "Do you really sell your boat?",
+                Some("Ana asks whether Juno really sells Juno's boat."),
+            ),
             ("Can I use it?", Some("Ana asks whether Ana can use it.")),
             ("Are you sure of it?", Some("Ana asks whether Juno is sure of it.")),
             ("Did you go?", None),
             ("What do you want?", None),
         ] {
-            assert_eq!(report_question(sentence, "Ana", Some("Juno")).as_deref(), expected, "{sentence:?}");
+            assert_eq!(
+                report_question(sentence, "Ana", Some("Juno")).as_deref(),
+                expected,
+                "{sentence:?}"
+            );
         }
     }
 

@@ -127,7 +127,7 @@ pub(super) fn select(
     }
     if let (Budget::Chars(chars), Some(bid)) = (budget, misfit)
         && used < chars * 4 / 5
-        && chars - used >= LEAST_CUT
+        && chars - used >= MIN_CUT_CHARS
     {
         chosen.push(Pick { unit: bid.unit, gain: bid.gain, limit: Some(chars - used) });
     }
@@ -135,7 +135,7 @@ pub(super) fn select(
 }
 
 /// The fewest characters a unit is cut to.
-const LEAST_CUT: usize = 48;
+const MIN_CUT_CHARS: usize = 48;
 
 /// What is covered so far.
 struct Cover<'a> {
@@ -148,7 +148,8 @@ struct Cover<'a> {
 
 impl<'a> Cover<'a> {
     fn new(material: &'a SourceDocument) -> Self {
-        let worth = |term: &super::unit::TermStats| term.weight * (term.units as f32).powf(WEIGHTS.common);
+        let worth =
+            |term: &super::unit::TermStats| term.weight * (term.units as f32).powf(WEIGHTS.common);
         Self {
             material,
             worth: material.terms.iter().map(worth).collect(),
@@ -201,7 +202,9 @@ impl<'a> Cover<'a> {
 
 /// How likely a unit is worth telling, whatever its terms.
 fn prior(material: &SourceDocument, unit: &Unit, place: usize) -> f32 {
-    if unit.act == SpeechAct::Courtesy || unit.answers.is_none() && content(material, unit) < WEIGHTS.least {
+    if unit.act == SpeechAct::Courtesy
+        || unit.answers.is_none() && content(material, unit) < WEIGHTS.least
+    {
         return 0.0;
     }
     let act = match unit.act {
@@ -225,7 +228,11 @@ fn prior(material: &SourceDocument, unit: &Unit, place: usize) -> f32 {
         Some(Role::System) => 0.3,
         _ => 1.0,
     };
-    let lead = if unit.speaker.is_some() { WEIGHTS.lead * (-WEIGHTS.fade * place as f32).exp() } else { 0.0 };
+    let lead = if unit.speaker.is_some() {
+        WEIGHTS.lead * (-WEIGHTS.fade * place as f32).exp()
+    } else {
+        0.0
+    };
     let own = if unit.is_own { WEIGHTS.own } else { 1.0 };
     own * act * announces * kind * role * (1.0 + lead)
 }

@@ -11,7 +11,12 @@ use super::*;
 
 fn said(role: Role, author: Option<&str>, text: &str) -> Passage {
     let at = Timestamp::from_micros(1_772_441_000_000_000);
-    Passage::Message(MessagePassage { role, author: author.map(str::to_owned), at, text: text.to_owned() })
+    Passage::Message(MessagePassage {
+        role,
+        author: author.map(str::to_owned),
+        at,
+        text: text.to_owned(),
+    })
 }
 
 /// A brief from lines such as `Ana: Hello.`, `user: Hello.`
@@ -50,7 +55,10 @@ fn the_lists_are_found_in_the_text() {
     assert_eq!(content.files_mentioned, ["src/tide.rs"]);
     assert_eq!(content.identifiers, ["predict_height"]);
     assert_eq!(content.decisions, ["Juno: Let's go with SQLite for the berths, it fits in 20 MB."]);
-    assert_eq!(content.action_items, ["Ana will ask Yann for the tide gauge readings of 9 December 2025."]);
+    assert_eq!(
+        content.action_items,
+        ["Ana will ask Yann for the tide gauge readings of 9 December 2025."]
+    );
     assert_eq!(content.dates, ["9 December 2025"]);
     assert_eq!(content.numbers, ["20 MB", "4 cm"]);
     assert!(content.entities.contains(&"Kerzavel".to_owned()), "{:?}", content.entities);
@@ -119,12 +127,19 @@ fn parent(strategy: Strategy, length: Length) -> SummaryRequest {
 
 #[test]
 fn levels_above_merge_what_the_children_say() {
-    for strategy in [Strategy::Thematic, Strategy::Chronological, Strategy::Executive, Strategy::Technical] {
+    for strategy in
+        [Strategy::Thematic, Strategy::Chronological, Strategy::Executive, Strategy::Technical]
+    {
         let brief = parent(strategy, Length::Keep(1.0));
         let content = summarise(&brief);
         assert_eq!(content.decisions.len(), 1, "{strategy}");
         assert_eq!(content.files_mentioned, ["src/tide.rs"], "{strategy}");
-        assert_eq!(content.overview.matches("SQLite").count(), 1, "{strategy}: {}", content.overview);
+        assert_eq!(
+            content.overview.matches("SQLite").count(),
+            1,
+            "{strategy}: {}",
+            content.overview
+        );
         assert!(content.overview.contains("radio"), "{strategy}: {}", content.overview);
         assert!(accept(&content, brief.facts(), brief.chars()).is_ok(), "{strategy}");
     }
@@ -144,7 +159,9 @@ fn tells_one(brief: &SummaryRequest, overview: &str) -> bool {
         material = SourceDocument::of_raw(brief);
     }
     let is_day = |head: &str| brief.strategy == Strategy::Chronological && head == "2026-03-02: ";
-    let heads = rendering::tell(&material).into_iter().filter_map(|told| overview.strip_suffix(&told.line()));
+    let heads = rendering::render_units(&material)
+        .into_iter()
+        .filter_map(|told| overview.strip_suffix(&told.line()));
     heads.into_iter().any(|head| head.is_empty() || is_day(head))
 }
 
@@ -164,7 +181,11 @@ fn check(brief: &SummaryRequest) {
     if let Some(target) = target(brief) {
         let most = target + target / 10;
         let is_short = content.overview.chars().count() <= most;
-        assert!(is_short || tells_one(brief, &content.overview), "more than {most}: {}", content.overview);
+        assert!(
+            is_short || tells_one(brief, &content.overview),
+            "more than {most}: {}",
+            content.overview
+        );
     }
     if brief
         .passages

@@ -21,10 +21,14 @@ struct Phrase {
 
 /// Two to four topics, as they were written, in order of first mention; `before` are those of
 /// the children, which count for more.
-pub(super) fn topics<'a>(material: &SourceDocument, before: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub(super) fn topics<'a>(
+    material: &SourceDocument,
+    before: impl Iterator<Item = &'a str>,
+) -> Vec<String> {
     let mut phrases: HashMap<String, Phrase> = HashMap::new();
     for topic in before {
-        let words: Vec<(&str, String)> = topic.split(' ').map(|word| (word, sentence::stem(word))).collect();
+        let words: Vec<(&str, String)> =
+            topic.split(' ').map(|word| (word, sentence::stem(word))).collect();
         note(&mut phrases, &words, 4.0);
     }
     let mut read = 0;
@@ -62,8 +66,9 @@ fn best(phrases: HashMap<String, Phrase>) -> Vec<String> {
     ranked.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.2.first.cmp(&other.2.first)));
     let mut kept: Vec<(String, Phrase)> = Vec::new();
     for (key, score, phrase) in ranked.into_iter().take(60) {
-        let shares =
-            |known: &(String, Phrase)| known.0.split(' ').any(|part| key.split(' ').any(|word| word == part));
+        let shares = |known: &(String, Phrase)| {
+            known.0.split(' ').any(|part| key.split(' ').any(|word| word == part))
+        };
         if kept.len() == MOST || kept.len() >= 2 && score < 1.5 {
             break;
         }

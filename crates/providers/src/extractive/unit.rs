@@ -131,7 +131,9 @@ impl SourceDocument {
         let author = said.author.as_deref().map(str::trim).filter(|author| !author.is_empty());
         let is_named = author.is_some_and(|author| author.parse::<Role>().is_err());
         let name = match (author, said.role) {
-            (Some(author), _) if is_named => author.split_whitespace().collect::<Vec<_>>().join(" "),
+            (Some(author), _) if is_named => {
+                author.split_whitespace().collect::<Vec<_>>().join(" ")
+            }
             (_, Role::User) => "User".to_owned(),
             (_, Role::Assistant) => "Assistant".to_owned(),
             (_, Role::System) => "System".to_owned(),
@@ -158,9 +160,13 @@ impl SourceDocument {
                 self.note_names(&text);
             }
             let terms = self.terms_of(&text);
-            let content = terms.iter().filter(|term| self.terms[**term as usize].weight > 0.9).count();
-            let act =
-                if kind == SegmentKind::Code { SpeechAct::Statement } else { cues::act(&text, content) };
+            let content =
+                terms.iter().filter(|term| self.terms[**term as usize].weight > 0.9).count();
+            let act = if kind == SegmentKind::Code {
+                SpeechAct::Statement
+            } else {
+                cues::classify(&text, content)
+            };
             for term in &terms {
                 self.terms[*term as usize].units += 1;
             }
@@ -189,8 +195,8 @@ impl SourceDocument {
     fn note_names(&mut self, text: &str) {
         let Some((label, _)) = text.split_once(": ") else { return };
         for name in label.split(" asks ").flat_map(|part| part.split(" tells ")) {
-            let is_name =
-                name.split(' ').count() <= 3 && name.starts_with(|c: char| c.is_uppercase() || c == '#');
+            let is_name = name.split(' ').count() <= 3
+                && name.starts_with(|c: char| c.is_uppercase() || c == '#');
             if is_name && !self.names.iter().any(|known| known == name) {
                 self.names.push(name.to_owned());
             }
@@ -229,7 +235,8 @@ impl SourceDocument {
             (&content.unresolved, SpeechAct::Open),
             (&content.key_findings, SpeechAct::Finding),
         ];
-        let from = self.units.iter().position(|unit| unit.passage == passage).unwrap_or(self.units.len());
+        let from =
+            self.units.iter().position(|unit| unit.passage == passage).unwrap_or(self.units.len());
         for (list, act) in marks {
             for item in list {
                 let terms = self.terms_of(item);
@@ -251,7 +258,8 @@ impl SourceDocument {
             }
             let (passage, speaker) = (self.units[place].passage, self.units[place].speaker);
             let next = self.units.get(place + 1).filter(|next| next.passage == passage);
-            if next.is_some_and(|next| next.act == SpeechAct::Open || cues::leaves_open(&next.text)) {
+            if next.is_some_and(|next| next.act == SpeechAct::Open || cues::leaves_open(&next.text))
+            {
                 self.units[place].unanswered = true;
                 continue;
             }
@@ -260,12 +268,14 @@ impl SourceDocument {
                 unit.passage > passage && unit.speaker != speaker
             });
             let Some(reply) = reply else {
-                let goes_on = self.units.get(place + 3).is_some_and(|later| later.passage == passage);
+                let goes_on =
+                    self.units.get(place + 3).is_some_and(|later| later.passage == passage);
                 self.units[place].unanswered = !goes_on;
                 continue;
             };
-            let is_last =
-                self.units[place + 1..reply].iter().all(|unit| unit.passage != passage || unit.chars < 30);
+            let is_last = self.units[place + 1..reply]
+                .iter()
+                .all(|unit| unit.passage != passage || unit.chars < 30);
             let unit = &self.units[reply];
             let content = unit.terms.len();
             let is_answer = unit.act != SpeechAct::Question && unit.kind != SegmentKind::Code;
@@ -293,7 +303,10 @@ impl SourceDocument {
 fn is_technical(text: &str) -> bool {
     text.contains('`')
         || text.split(' ').any(|word| {
-            word.contains("()") || word.contains("::") || word.contains('_') || word.matches('/').count() > 1
+            word.contains("()")
+                || word.contains("::")
+                || word.contains('_')
+                || word.matches('/').count() > 1
         })
 }
 
@@ -335,8 +348,11 @@ pub(super) fn overlap(one: &[u32], other: &[u32]) -> f32 {
 /// A sentence on one line, without emphasis, without openers that say nothing, with apostrophes
 /// that stand alone joined to their words.
 fn clean(text: &str, kind: SegmentKind) -> String {
-    let unlinked =
-        if kind == SegmentKind::Code || !text.contains("](") { None } else { Some(without_links(text)) };
+    let unlinked = if kind == SegmentKind::Code || !text.contains("](") {
+        None
+    } else {
+        Some(without_links(text))
+    };
     let text = unlinked.as_deref().unwrap_or(text);
     let mut line = String::with_capacity(text.len().min(4096));
     for word in text.split_whitespace() {

@@ -27,7 +27,7 @@ pub(super) enum CallFailure {
 
 impl CallFailure {
     /// Whether the question left and nothing came back for as long as one waits: the provider may well have read it.
-    pub(super) const fn is_silence(&self) -> bool {
+    pub(super) const fn is_read_timeout(&self) -> bool {
         use ureq::Timeout::{Connect, Resolve};
         matches!(self, Self::Transport(ureq::Error::Timeout(stage)) if !matches!(stage, Resolve | Connect))
     }
@@ -65,15 +65,21 @@ fn advice(status: u16, words: &str, retry_after_ms: Option<u64>) -> RetryAdvice 
 
 fn of_transport(error: &ureq::Error) -> ProviderError {
     match error {
-        ureq::Error::Timeout(stage) => ProviderError::transient(format!("no answer in time ({stage})")),
+        ureq::Error::Timeout(stage) => {
+            ProviderError::transient(format!("no answer in time ({stage})"))
+        }
         ureq::Error::HostNotFound => ProviderError::transient("the host is not found"),
-        ureq::Error::Io(error) => ProviderError::transient(format!("the connection broke: {error}")),
+        ureq::Error::Io(error) => {
+            ProviderError::transient(format!("the connection broke: {error}"))
+        }
         ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => {
             ProviderError::permanent(format!("the address cannot be used: {error}"))
         }
         ureq::Error::BodyExceedsLimit(_) => ProviderError::permanent("the answer is too large"),
         // A certificate that is wrong stays wrong.
-        ureq::Error::Rustls(error) => ProviderError::permanent(format!("no safe connection: {error}")),
+        ureq::Error::Rustls(error) => {
+            ProviderError::permanent(format!("no safe connection: {error}"))
+        }
         ureq::Error::Tls(error) => ProviderError::permanent(format!("no safe connection: {error}")),
         other => ProviderError::transient(preview(&other.to_string(), WORDS)),
     }
@@ -100,10 +106,13 @@ fn words(text: &str) -> String {
     let Ok(body) = serde_json::from_str::<Value>(text) else { return preview(text.trim(), WORDS) };
     let body = unwrapped(&body);
     let error = body.get("error").unwrap_or(body);
-    let message =
-        error.as_str().or_else(|| error.get("message")?.as_str()).or_else(|| body.get("message")?.as_str());
+    let message = error
+        .as_str()
+        .or_else(|| error.get("message")?.as_str())
+        .or_else(|| body.get("message")?.as_str());
     let kind = ["code", "type", "status"].iter().find_map(|name| error.get(name)?.as_str());
-    let message = message.map_or_else(|| preview(text.trim(), WORDS), |message| preview(message, WORDS));
+    let message =
+        message.map_or_else(|| preview(text.trim(), WORDS), |message| preview(message, WORDS));
     kind.map_or_else(|| message.clone(), |kind| format!("{message} [{kind}]"))
 }
 
@@ -125,7 +134,8 @@ mod tests {
     use super::*;
 
     fn check(status: u16, text: &str, retry_after_ms: Option<u64>) -> ProviderError {
-        CallFailure::Status { status, text: text.into(), retry_after_ms, request_id: "r1".into() }.to_error()
+        CallFailure::Status { status, text: text.into(), retry_after_ms, request_id: "r1".into() }
+            .to_error()
     }
 
     #[test]
@@ -139,14 +149,18 @@ mod tests {
         for status in [301, 400, 401, 403, 404, 413, 422] {
             assert_eq!(check(status, "", Some(9)).advice, RetryAdvice::GiveUp, "{status}");
         }
-        let broke = r#"{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}"#;
+        let broke =
+            r#"{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}"#;
         assert_eq!(check(429, broke, None).advice, RetryAdvice::GiveUp);
     }
 
     #[test]
     fn the_words_of_providers_are_found() {
         let check = |text: &str, words: &str| assert_eq!(super::words(text), words);
-        check(r#"{"error":{"message":"bad","type":"invalid_request_error"}}"#, "bad [invalid_request_error]");
+        check(
+            r#"{"error":{"message":"bad","type":"invalid_request_error"}}"#,
+            "bad [invalid_request_error]",
+        );
         check(
             r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
             "Overloaded [overloaded_error]",

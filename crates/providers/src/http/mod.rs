@@ -90,7 +90,7 @@ struct ClientInner {
     agent: Agent,
     calls: AtomicU64,
     /// Tells the calls of this process from those of others.
-    run: u64,
+    run_id: u64,
 }
 
 /// A call: where to, with which headers, and what.
@@ -134,9 +134,11 @@ impl Client {
             true => config.proxy(None),
             false => config.proxy(ureq::Proxy::try_from_env()),
         };
-        let run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+        let run = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_micros() as u64);
         let agent = config.build().new_agent();
-        Self(Arc::new(ClientInner { endpoint, agent, calls: AtomicU64::new(0), run }))
+        Self(Arc::new(ClientInner { endpoint, agent, calls: AtomicU64::new(0), run_id: run }))
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -150,7 +152,8 @@ impl Client {
         let text = response.body_mut().with_config().limit(MAX_RESPONSE_BYTES).read_to_string();
         let text = text.map_err(|error| failure(CallFailure::Transport(error)))?;
         let body = serde_json::from_str(&text);
-        let body = body.map_err(|error| failure(CallFailure::Broken(format!("no JSON: {error}"))))?;
+        let body =
+            body.map_err(|error| failure(CallFailure::Broken(format!("no JSON: {error}"))))?;
         Ok(HttpAnswer { body, redacted })
     }
 
@@ -203,7 +206,7 @@ impl Client {
             Ok(response) => Ok((response, redacted)),
             Err(failure) => {
                 let CallError { error, status } = self.refused(&failure);
-                let is_charged = failure.is_silence();
+                let is_charged = failure.is_read_timeout();
                 let call = FailedCall { is_charged, redacted, ..FailedCall::default() };
                 Err(CallError { error: error.with_call(call), status })
             }
@@ -213,12 +216,13 @@ impl Client {
     /// A failure after an answer had begun.
     fn broken_off(&self, failure: &CallFailure, redacted: &Redactions) -> CallError {
         let CallError { error, status } = self.refused(failure);
-        let call = FailedCall { is_charged: true, usage: Usage::default(), redacted: redacted.clone() };
+        let call =
+            FailedCall { is_charged: true, usage: Usage::default(), redacted: redacted.clone() };
         CallError { error: error.with_call(call), status }
     }
 
     fn send_as_it_is(&self, call: &HttpCall) -> Result<Response<Body>, CallFailure> {
-        let ClientInner { endpoint, agent, calls, run, .. } = &*self.0;
+        let ClientInner { endpoint, agent, calls, run_id: run, .. } = &*self.0;
         let id = format!("treering-{run:x}-{}", calls.fetch_add(1, Ordering::Relaxed));
         let body = call.body.to_string();
         let url = format!("{}{}", endpoint.base_url, call.path);
@@ -248,11 +252,13 @@ impl Client {
             header("retry-after-ms").or_else(|| header("retry-after").map(|value| value + " s"));
         let status = response.status().as_u16();
         // What cannot be read of a refusal does not change that it is one.
-        let text = response.body_mut().with_config().limit(1 << 20).lossy_utf8(true).read_to_string();
+        let text =
+            response.body_mut().with_config().limit(1 << 20).lossy_utf8(true).read_to_string();
         Err(CallFailure::Status {
             status,
             text: text.unwrap_or_default(),
-            retry_after_ms: retry_after.and_then(|value| retry_after::millis(&value, SystemTime::now())),
+            retry_after_ms: retry_after
+                .and_then(|value| retry_after::millis(&value, SystemTime::now())),
             request_id: given.unwrap_or(id),
         })
     }
@@ -260,7 +266,8 @@ impl Client {
     fn refused(&self, failure: &CallFailure) -> CallError {
         let mut error = failure.to_error();
         error.reason = self.naming(&error.reason);
-        let status = if let CallFailure::Status { status, .. } = failure { Some(*status) } else { None };
+        let status =
+            if let CallFailure::Status { status, .. } = failure { Some(*status) } else { None };
         CallError { error, status }
     }
 
@@ -286,7 +293,9 @@ fn redact_strings(value: &mut Value, redactions: &mut Redactions) {
             }
         }
         Value::Array(items) => items.iter_mut().for_each(|item| redact_strings(item, redactions)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| redact_strings(field, redactions)),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(|field| redact_strings(field, redactions))
+        }
         _ => {}
     }
 }
@@ -311,10 +320,14 @@ mod tests {
 
     #[test]
     fn this_machine_is_known() {
-        for url in ["http://127.0.0.1:8080/v1", "http://localhost:11434", "http://[::1]:1/v1", "localhost"] {
+        for url in
+            ["http://127.0.0.1:8080/v1", "http://localhost:11434", "http://[::1]:1/v1", "localhost"]
+        {
             assert!(is_loopback(url), "{url}");
         }
-        for url in ["https://api.openai.com/v1", "http://10.0.0.1:8080", "http://localhost.example.org"] {
+        for url in
+            ["https://api.openai.com/v1", "http://10.0.0.1:8080", "http://localhost.example.org"]
+        {
             assert!(!is_loopback(url), "{url}");
         }
     }

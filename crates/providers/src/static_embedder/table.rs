@@ -12,7 +12,7 @@
 //! | texts of the pieces, one after the other | length of the texts |
 //! | rows | rows × dims |
 
-use crate::wordpiece::{PieceHash, Pieces};
+use crate::wordpiece::{PieceHash, PieceLookup};
 
 /// Numbers in a vector.
 pub(super) const DIMS: usize = 256;
@@ -75,7 +75,7 @@ impl Table {
     }
 }
 
-impl Pieces for Table {
+impl PieceLookup for Table {
     fn find(&self, hash: PieceHash, text: &[u8]) -> Option<u16> {
         let mask = self.slots.len() - 1;
         let mut slot = hash.slot() & mask;

@@ -88,7 +88,8 @@ fn target_chars(brief: &SummaryRequest) -> u64 {
 fn add(text: &mut String, passage: &Passage) {
     let _ = match passage {
         Passage::Message(said) => {
-            let author = said.author.as_ref().map_or_else(String::new, |author| format!(" {author}"));
+            let author =
+                said.author.as_ref().map_or_else(String::new, |author| format!(" {author}"));
             writeln!(
                 text,
                 "[{} {}{author}]\n{}\n",
@@ -110,7 +111,8 @@ fn add(text: &mut String, passage: &Passage) {
 }
 
 fn add_child(text: &mut String, child: &NodePassage) -> std::fmt::Result {
-    let (from, until, content) = (child.range_start.to_minute(), child.range_end.to_minute(), &child.content);
+    let (from, until, content) =
+        (child.range_start.to_minute(), child.range_end.to_minute(), &child.content);
     writeln!(text, "[summary of {from} to {until}]\n{}", content.overview.trim_end())?;
     let lists = [
         ("Key findings", &content.key_findings),

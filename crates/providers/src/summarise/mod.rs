@@ -36,8 +36,10 @@ impl ModelSummarizer {
     }
 
     fn request(&self, brief: &SummaryRequest) -> ChatRequest {
-        let prompt =
-            self.prompts.get(&brief.strategy).map_or_else(|| prompt::text(brief.strategy), String::as_str);
+        let prompt = self
+            .prompts
+            .get(&brief.strategy)
+            .map_or_else(|| prompt::text(brief.strategy), String::as_str);
         let messages = vec![
             ChatMessage::new(Role::System, ask::instructions(prompt, brief)),
             ChatMessage::new(Role::User, ask::source(brief)),
@@ -61,10 +63,10 @@ impl Summarizer for ModelSummarizer {
     }
 
     fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError> {
-        self.summarise_metered(brief, &Unmetered)
+        self.summarize_metered(brief, &Unmetered)
     }
 
-    fn summarise_metered(
+    fn summarize_metered(
         &self,
         brief: &SummaryRequest,
         meter: &dyn Meter,
@@ -81,19 +83,21 @@ impl Summarizer for ModelSummarizer {
             ChatMessage::new(Role::Assistant, preview(&reply.text, ask::QUOTED_CHARS)),
             ChatMessage::new(Role::User, ask::again(&why)),
         ]);
-        if reply.end == FinishReason::Truncated {
+        if reply.finish_reason == FinishReason::Truncated {
             request.max_tokens = request.max_tokens.map(|most| most * 2);
         }
         let second = chat.complete(&request)?;
         // Who does not come to an end in twice the room either may have said enough all the same.
-        let take_part = |reply: &ChatReply| take(reply, read::content_of_cut(&reply.text), brief, source);
+        let take_part =
+            |reply: &ChatReply| take(reply, read::content_of_cut(&reply.text), brief, source);
         let taken = take(&second, read::content(&second.text), brief, source);
-        taken.or_else(|again| take_part(&second).or_else(|_| take_part(&reply)).map_err(|_| again)).map_err(
-            |again| {
-                let reason = format!("{} wrote nothing that can be used: {why}; then: {again}", self.name());
+        taken
+            .or_else(|again| take_part(&second).or_else(|_| take_part(&reply)).map_err(|_| again))
+            .map_err(|again| {
+                let reason =
+                    format!("{} wrote nothing that can be used: {why}; then: {again}", self.name());
                 ProviderError::new(reason, RetryAdvice::UseFallback)
-            },
-        )
+            })
     }
 }
 
@@ -104,11 +108,11 @@ fn take(
     brief: &SummaryRequest,
     source: &Facts,
 ) -> Result<NodeContent, String> {
-    if reply.end == FinishReason::Declined {
+    if reply.finish_reason == FinishReason::Declined {
         return Err(format!("the model declined: {:?}", preview(&reply.text, 80)));
     }
     let Some(mut content) = said else {
-        let why = if reply.end == FinishReason::Truncated {
+        let why = if reply.finish_reason == FinishReason::Truncated {
             "the answer was too long and was cut"
         } else {
             "the answer has no summary"

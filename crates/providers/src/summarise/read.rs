@@ -4,12 +4,13 @@ use serde_json::Value;
 use treering_core::node::NodeContent;
 
 /// The most items of a list.
-const MOST_ITEMS: usize = 40;
+const MAX_LIST_ITEMS: usize = 40;
 
 /// What the answer says, if it says anything.
 pub(super) fn content(answer: &str) -> Option<NodeContent> {
     let answer = without_thoughts(answer).trim();
-    let content = objects(answer).find_map(|object| from_json(&object)).or_else(|| from_headings(answer))?;
+    let content =
+        objects(answer).find_map(|object| from_json(&object)).or_else(|| from_headings(answer))?;
     (!content.overview.is_empty()).then_some(content)
 }
 
@@ -57,7 +58,8 @@ fn from_json(object: &Value) -> Option<NodeContent> {
     let object = if object.get("overview").is_some() { object } else { inner().unwrap_or(object) };
     let overview = object.get("overview").or_else(|| object.get("summary"))?.as_str()?.trim();
     let list = |name: &str| {
-        let items = object.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let items =
+            object.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         distinct(items.iter().filter_map(Value::as_str))
     };
     Some(NodeContent {
@@ -74,7 +76,7 @@ fn from_json(object: &Value) -> Option<NodeContent> {
 /// Items without blanks and repetitions.
 fn distinct<'a>(items: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut list: Vec<String> = Vec::new();
-    for item in items.map(str::trim).filter(|item| !item.is_empty()).take(MOST_ITEMS) {
+    for item in items.map(str::trim).filter(|item| !item.is_empty()).take(MAX_LIST_ITEMS) {
         if !list.iter().any(|other| other == item) {
             list.push(item.to_owned());
         }
@@ -201,9 +203,14 @@ mod tests {
         assert_eq!(content.decisions, ["Port 7410."]);
         let looped = r#"{"overview": "Ana moved it.", "topics": ["a", "a", "a", "a", "#;
         assert_eq!(content_of_cut(looped).unwrap().topics, ["a"]);
-        for nothing in
-            ["", "Ana moved", r#"{"overview": "Ana, who mov"#, r#"{"topics": ["a", "b"#, "{,", "}],,"]
-        {
+        for nothing in [
+            "",
+            "Ana moved",
+            r#"{"overview": "Ana, who mov"#,
+            r#"{"topics": ["a", "b"#,
+            "{,",
+            "}],,",
+        ] {
             assert_eq!(content_of_cut(nothing), None, "{nothing}");
         }
     }
@@ -223,7 +230,10 @@ mod tests {
 
     #[test]
     fn plain_text_is_an_overview_and_half_an_object_is_nothing() {
-        check("Ana moved the gauge: it is at port 7410 now.", "Ana moved the gauge: it is at port 7410 now.");
+        check(
+            "Ana moved the gauge: it is at port 7410 now.",
+            "Ana moved the gauge: it is at port 7410 now.",
+        );
         for answer in [
             "",
             "  ",

@@ -20,7 +20,8 @@ const WIRES: [ApiProtocol; 5] = [
 ];
 
 /// Those that give vectors.
-const VECTOR_WIRES: [ApiProtocol; 3] = [ApiProtocol::OpenAi, ApiProtocol::Gemini, ApiProtocol::Ollama];
+const VECTOR_WIRES: [ApiProtocol; 3] =
+    [ApiProtocol::OpenAi, ApiProtocol::Gemini, ApiProtocol::Ollama];
 
 fn complete(wire: ApiProtocol, act: ScriptedResponse) -> ProviderError {
     let server = FaultServer::start([act]);
@@ -31,11 +32,11 @@ fn complete(wire: ApiProtocol, act: ScriptedResponse) -> ProviderError {
 fn a_provider_in_a_hurry_says_when_to_come_back() {
     for wire in WIRES {
         let after = |value: &str| vec![("retry-after", value.to_owned())];
-        let error = complete(wire, ScriptedResponse::Answer(429, after("7"), "{}".into()));
+        let error = complete(wire, ScriptedResponse::Respond(429, after("7"), "{}".into()));
         assert_eq!(error.advice, RetryAdvice::RetryAfter(7000), "{error}");
         let error = complete(
             wire,
-            ScriptedResponse::Answer(503, after("Fri, 31 Dec 1999 23:59:59 GMT"), String::new()),
+            ScriptedResponse::Respond(503, after("Fri, 31 Dec 1999 23:59:59 GMT"), String::new()),
         );
         assert_eq!(error.advice, RetryAdvice::RetryAfter(0), "{error}");
         assert_eq!(complete(wire, ScriptedResponse::refuse(429, "")).advice, RetryAdvice::Retry);
@@ -59,7 +60,8 @@ fn what_may_pass_is_tried_again_and_what_lasts_is_not() {
             );
             assert_eq!(error.advice, RetryAdvice::GiveUp, "{error}");
             assert!(
-                error.reason.contains("no such thing") && error.reason.contains("request treering-"),
+                error.reason.contains("no such thing")
+                    && error.reason.contains("request treering-"),
                 "{error}"
             );
         }
@@ -73,7 +75,10 @@ fn a_provider_that_hangs_is_not_waited_for_and_may_have_read_what_it_was_sent() 
         assert_eq!(error.advice, RetryAdvice::Retry, "{error}");
         assert!(error.reason.contains("in time"), "{error}");
         let call = error.call.unwrap();
-        assert_eq!((call.is_charged, call.usage), (true, Usage::for_call(question().estimated_tokens(), 0)));
+        assert_eq!(
+            (call.is_charged, call.usage),
+            (true, Usage::for_call(question().estimated_tokens(), 0))
+        );
     }
     for wire in VECTOR_WIRES {
         let server = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(20))]);
@@ -87,15 +92,15 @@ fn a_provider_that_hangs_is_not_waited_for_and_may_have_read_what_it_was_sent() 
 #[test]
 fn a_broken_connection_is_mended_at_once() {
     let server = FaultServer::start([
-        ScriptedResponse::Drop,
-        ScriptedResponse::Drop,
+        ScriptedResponse::Disconnect,
+        ScriptedResponse::Disconnect,
         ScriptedResponse::json(&fixture("openai-chat.json")),
     ]);
     assert!(chat(ApiProtocol::OpenAi, &server).complete(&question()).is_ok());
     let asked = server.asked();
     assert_eq!(asked.len(), 3);
     assert_eq!(asked[0].header("x-client-request-id"), asked[2].header("x-client-request-id"));
-    let error = complete(ApiProtocol::OpenAi, ScriptedResponse::Drop);
+    let error = complete(ApiProtocol::OpenAi, ScriptedResponse::Disconnect);
     assert_eq!(error.advice, RetryAdvice::Retry, "{error}");
 }
 
@@ -103,8 +108,9 @@ fn a_broken_connection_is_mended_at_once() {
 fn nobody_there_may_pass() {
     let mut nowhere = endpoint(&FaultServer::start([]));
     nowhere.base_url = "http://127.0.0.1:9".into();
-    let error =
-        remote::chat(ApiProtocol::OpenAi, Client::new(nowhere), "m").complete(&question()).unwrap_err();
+    let error = remote::chat(ApiProtocol::OpenAi, Client::new(nowhere), "m")
+        .complete(&question())
+        .unwrap_err();
     assert_eq!(error.advice, RetryAdvice::Retry, "{error}");
     assert!(!error.call.unwrap().is_charged, "nobody can have read it");
 }
@@ -112,14 +118,20 @@ fn nobody_there_may_pass() {
 #[test]
 fn answers_that_cannot_be_used_are_errors() {
     for wire in WIRES {
-        for body in
-            ["", "{\"choices\": [", "<html>", "{}", "[]", "null", "{\"choices\": [], \"content\": []}"]
-        {
+        for body in [
+            "",
+            "{\"choices\": [",
+            "<html>",
+            "{}",
+            "[]",
+            "null",
+            "{\"choices\": [], \"content\": []}",
+        ] {
             let error = complete(wire, ScriptedResponse::json(body));
             assert_eq!(error.advice, RetryAdvice::Retry, "{wire:?} {body}: {error}");
             assert!(error.reason.starts_with("test: "), "{error}");
         }
-        let error = complete(wire, ScriptedResponse::Cut("{\"choices\": [".into()));
+        let error = complete(wire, ScriptedResponse::Truncate("{\"choices\": [".into()));
         assert_eq!(error.advice, RetryAdvice::Retry, "{error}");
     }
 }
@@ -138,14 +150,15 @@ fn a_stream_that_breaks_off_is_an_error() {
         let half = whole[..whole.find("every").unwrap()].to_owned();
         let line_end = half.rfind('\n').unwrap() + 1;
         for act in [
-            ScriptedResponse::Cut(half.clone()),
+            ScriptedResponse::Truncate(half.clone()),
             ScriptedResponse::events(&half),
             ScriptedResponse::events(&half[..line_end]),
         ] {
             let server = FaultServer::start([act]);
             let mut heard = String::new();
-            let error =
-                chat(wire, &server).stream(&question(), &mut |piece| heard.push_str(piece)).unwrap_err();
+            let error = chat(wire, &server)
+                .stream(&question(), &mut |piece| heard.push_str(piece))
+                .unwrap_err();
             assert_eq!(error.advice, RetryAdvice::Retry, "{wire:?}: {error}");
             assert_eq!(heard, "The gauge reads ", "{wire:?}");
             assert_eq!(server.asked().len(), 1, "what was heard is not said again");
@@ -159,7 +172,8 @@ fn a_stream_that_breaks_off_is_an_error() {
 
 /// An answer with these vectors.
 fn vectors(wire: ApiProtocol, vectors: &[serde_json::Value]) -> serde_json::Value {
-    let named = |name: &str| vectors.iter().map(|vector| json!({ name: vector })).collect::<Vec<_>>();
+    let named =
+        |name: &str| vectors.iter().map(|vector| json!({ name: vector })).collect::<Vec<_>>();
     match wire {
         ApiProtocol::Gemini => json!({ "embeddings": named("values") }),
         ApiProtocol::Ollama => json!({ "embeddings": vectors }),
@@ -187,13 +201,17 @@ fn vectors_that_cannot_be_used_are_errors() {
         check(row(json!([])), RetryAdvice::Retry, "empty");
         check(row(json!([0.0, 0.0, 0.0])), RetryAdvice::Retry, "without length");
         check(row(json!("abc")), RetryAdvice::Retry, "empty");
-        check(ScriptedResponse::json(&vectors(wire, &[])), RetryAdvice::Retry, "0 vectors for 1 texts");
+        check(
+            ScriptedResponse::json(&vectors(wire, &[])),
+            RetryAdvice::Retry,
+            "0 vectors for 1 texts",
+        );
         check(ScriptedResponse::json("{}"), RetryAdvice::Retry, "without vectors");
         check(ScriptedResponse::json("{\"data\": ["), RetryAdvice::Retry, "no JSON");
-        check(ScriptedResponse::Cut("{\"data\": [".into()), RetryAdvice::Retry, "");
+        check(ScriptedResponse::Truncate("{\"data\": [".into()), RetryAdvice::Retry, "");
         check(ScriptedResponse::refuse(500, "oops"), RetryAdvice::Retry, "500");
         check(
-            ScriptedResponse::Answer(429, vec![("retry-after", "7".into())], "{}".into()),
+            ScriptedResponse::Respond(429, vec![("retry-after", "7".into())], "{}".into()),
             RetryAdvice::RetryAfter(7000),
             "429",
         );
@@ -204,12 +222,17 @@ fn vectors_that_cannot_be_used_are_errors() {
 fn many_texts_go_in_the_batches_that_gemini_takes() {
     let mut numbers = vec![0.0; 3072];
     numbers[7] = 1.0;
-    let answer =
-        |texts: usize| ScriptedResponse::json(&vectors(ApiProtocol::Gemini, &vec![json!(numbers); texts]));
+    let answer = |texts: usize| {
+        ScriptedResponse::json(&vectors(ApiProtocol::Gemini, &vec![json!(numbers); texts]))
+    };
     let server = FaultServer::start([answer(100), answer(100), answer(30)]);
-    let embedder =
-        remote::embedder(ApiProtocol::Gemini, Client::new(endpoint(&server)), "gemini-embedding-001", None)
-            .unwrap();
+    let embedder = remote::embedder(
+        ApiProtocol::Gemini,
+        Client::new(endpoint(&server)),
+        "gemini-embedding-001",
+        None,
+    )
+    .unwrap();
     assert_eq!(embedder.dims(), 3072, "known without asking");
     let texts: Vec<String> = (0..230).map(|number| format!("text {number}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -218,7 +241,8 @@ fn many_texts_go_in_the_batches_that_gemini_takes() {
         vec![numbers.iter().map(|x| *x as f32).collect::<Vec<f32>>(); 230]
     );
     let asked = server.asked();
-    let sizes: Vec<usize> = asked.iter().map(|asked| asked.body.matches("\"text ").count()).collect();
+    let sizes: Vec<usize> =
+        asked.iter().map(|asked| asked.body.matches("\"text ").count()).collect();
     assert_eq!(sizes, [100, 100, 30]);
 }
 
@@ -228,7 +252,10 @@ fn what_an_answer_took_is_known_though_it_cannot_be_used() {
         "usage": {"prompt_tokens": 200, "completion_tokens": 3000}});
     let server = FaultServer::start([ScriptedResponse::json(&thought)]);
     let reply = chat(ApiProtocol::OpenAi, &server).complete(&question()).unwrap();
-    assert_eq!((reply.end, reply.usage), (FinishReason::Truncated, Usage::for_call(200, 3000)));
+    assert_eq!(
+        (reply.finish_reason, reply.usage),
+        (FinishReason::Truncated, Usage::for_call(200, 3000))
+    );
     let silent = json!({"choices": [{"message": {"content": ""}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 200, "completion_tokens": 1}});
     let call = complete(ApiProtocol::OpenAi, ScriptedResponse::json(&silent)).call.unwrap();
@@ -236,7 +263,7 @@ fn what_an_answer_took_is_known_though_it_cannot_be_used() {
 
     let whole = fixture("anthropic-chat.events");
     let half = whole[..whole.find("every").unwrap()].to_owned();
-    let server = FaultServer::start([ScriptedResponse::Cut(half)]);
+    let server = FaultServer::start([ScriptedResponse::Truncate(half)]);
     let error = chat(ApiProtocol::Anthropic, &server).stream(&question(), &mut |_| ()).unwrap_err();
     let call = error.call.unwrap();
     assert!(call.is_charged && call.usage.calls == 1 && call.usage.tokens_in > 0, "{call:?}");
@@ -248,19 +275,26 @@ fn what_an_answer_took_is_known_though_it_cannot_be_used() {
 
 #[test]
 fn a_model_that_declines_says_so() {
-    let declined =
-        json!({"choices": [{"message": {"content": null, "refusal": "No."}, "finish_reason": "stop"}]});
+    let declined = json!({"choices": [{"message": {"content": null, "refusal": "No."}, "finish_reason": "stop"}]});
     let server = FaultServer::start([ScriptedResponse::json(&declined)]);
-    assert_eq!(chat(ApiProtocol::OpenAi, &server).complete(&question()).unwrap().end, FinishReason::Declined);
-    let server =
-        FaultServer::start([ScriptedResponse::json(&json!({"promptFeedback": {"blockReason": "SAFETY"}}))]);
-    assert_eq!(chat(ApiProtocol::Gemini, &server).complete(&question()).unwrap().end, FinishReason::Declined);
+    assert_eq!(
+        chat(ApiProtocol::OpenAi, &server).complete(&question()).unwrap().finish_reason,
+        FinishReason::Declined
+    );
+    let server = FaultServer::start([ScriptedResponse::json(
+        &json!({"promptFeedback": {"blockReason": "SAFETY"}}),
+    )]);
+    assert_eq!(
+        chat(ApiProtocol::Gemini, &server).complete(&question()).unwrap().finish_reason,
+        FinishReason::Declined
+    );
 }
 
 #[test]
 fn secrets_stay_here() {
     let secret = "sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x";
-    let request = ChatRequest::new(vec![ChatMessage::new(Role::User, format!("The key is {secret}."))]);
+    let request =
+        ChatRequest::new(vec![ChatMessage::new(Role::User, format!("The key is {secret}."))]);
     for wire in WIRES {
         let server = FaultServer::start([ScriptedResponse::refuse(500, "")]);
         drop(chat(wire, &server).complete(&request));

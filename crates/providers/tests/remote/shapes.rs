@@ -11,7 +11,7 @@ use super::{KEY, Till, chat, embedder, fixture, question};
 fn expected() -> ChatReply {
     ChatReply {
         text: "The gauge reads every 20 minutes.".into(),
-        end: FinishReason::Complete,
+        finish_reason: FinishReason::Complete,
         usage: Usage { calls: 1, tokens_in: 19, tokens_out: 10 },
         ..ChatReply::default()
     }
@@ -48,7 +48,8 @@ fn openai() {
     assert_eq!(body["response_format"]["type"], "json_schema");
     assert_eq!(body["response_format"]["json_schema"]["strict"], true);
     assert_eq!(body["response_format"]["json_schema"]["schema"]["type"], "object");
-    let older = check(ApiProtocol::Compatible, "openai-chat.json", "openai-chat.events", path, path);
+    let older =
+        check(ApiProtocol::Compatible, "openai-chat.json", "openai-chat.events", path, path);
     assert_eq!((&older["max_tokens"], older.get("max_completion_tokens")), (&json!(50), None));
 }
 
@@ -60,7 +61,7 @@ fn a_refusal_that_is_streamed_is_one() {
         "data: {refusal}\n\ndata: {last}\n\ndata: [DONE]\n"
     ))]);
     let reply = chat(ApiProtocol::OpenAi, &server).stream(&question(), &mut |_| ()).unwrap();
-    assert_eq!((reply.text.as_str(), reply.end), ("No.", FinishReason::Declined));
+    assert_eq!((reply.text.as_str(), reply.finish_reason), ("No.", FinishReason::Declined));
 }
 
 #[test]
@@ -74,7 +75,8 @@ fn what_a_server_does_not_count_is_estimated() {
 #[test]
 fn anthropic() {
     let path = "/v1/messages";
-    let body = check(ApiProtocol::Anthropic, "anthropic-chat.json", "anthropic-chat.events", path, path);
+    let body =
+        check(ApiProtocol::Anthropic, "anthropic-chat.json", "anthropic-chat.events", path, path);
     assert_eq!(body["system"], "Be short.");
     assert_eq!(body["messages"].as_array().unwrap().len(), 3);
     assert_eq!(body["output_config"]["format"]["type"], "json_schema");
@@ -83,7 +85,8 @@ fn anthropic() {
 
 #[test]
 fn gemini() {
-    let (path, stream) = ("/models/m-1:generateContent", "/models/m-1:streamGenerateContent?alt=sse");
+    let (path, stream) =
+        ("/models/m-1:generateContent", "/models/m-1:streamGenerateContent?alt=sse");
     let body = check(ApiProtocol::Gemini, "gemini-chat.json", "gemini-chat.events", path, stream);
     assert_eq!(body["systemInstruction"]["parts"][0]["text"], "Be short.");
     assert_eq!(body["contents"][1], json!({"role": "model", "parts": [{"text": "What?"}]}));
@@ -112,8 +115,10 @@ fn keys_go_where_each_provider_wants_them() {
         (ApiProtocol::Gemini, "x-goog-api-key", KEY.to_owned()),
         (ApiProtocol::Ollama, "authorization", format!("Bearer {KEY}")),
     ] {
-        let server =
-            FaultServer::start([ScriptedResponse::refuse(401, &format!("{{\"error\": \"bad key {KEY}\"}}"))]);
+        let server = FaultServer::start([ScriptedResponse::refuse(
+            401,
+            &format!("{{\"error\": \"bad key {KEY}\"}}"),
+        )]);
         let error = chat(wire, &server).complete(&question()).unwrap_err();
         let asked = &server.asked()[0];
         assert_eq!(asked.header(header), Some(value.as_str()), "{wire:?}");
@@ -193,14 +198,16 @@ fn the_fields_of_a_form_are_in_the_order_they_were_given() {
         let schema = Some(Schema { name: "form".into(), json: Json::new(form).unwrap() });
         assert!(chat(wire, &server).complete(&ChatRequest { schema, ..question() }).is_err());
         let body = &server.asked()[0].body;
-        let places = ["zeal", "mood", "aim"].map(|field| body.find(&format!("\"{field}\"")).unwrap());
+        let places =
+            ["zeal", "mood", "aim"].map(|field| body.find(&format!("\"{field}\"")).unwrap());
         assert!(places.is_sorted(), "{wire:?}: {body}");
     }
 }
 
 #[test]
 fn nobody_is_asked_outside_of_the_account() {
-    let one = json!({"data": [{"index": 0, "embedding": [0.6, 0.8]}], "usage": {"prompt_tokens": 3}});
+    let one =
+        json!({"data": [{"index": 0, "embedding": [0.6, 0.8]}], "usage": {"prompt_tokens": 3}});
     let server = FaultServer::start([ScriptedResponse::json(&one)]);
     let (embedder, till) = (embedder(ApiProtocol::OpenAi, &server, None), Till::default());
     assert_eq!((embedder.dims(), server.asked().len()), (0, 0), "only a vector tells");
@@ -214,7 +221,8 @@ fn nobody_is_asked_outside_of_the_account() {
 #[test]
 fn many_texts_go_in_batches() {
     let answer = |count: usize| {
-        let rows: Vec<Value> = (0..count).map(|at| json!({"index": at, "embedding": [at + 1, 0]})).collect();
+        let rows: Vec<Value> =
+            (0..count).map(|at| json!({"index": at, "embedding": [at + 1, 0]})).collect();
         ScriptedResponse::json(&json!({"data": rows}))
     };
     let server = FaultServer::start([answer(64), answer(64), answer(2)]);
@@ -225,8 +233,9 @@ fn many_texts_go_in_batches() {
 
 #[test]
 fn what_a_server_does_not_take_is_left_out() {
-    let words =
-        |words: &str| ScriptedResponse::refuse(400, &json!({"error": {"message": words}}).to_string());
+    let words = |words: &str| {
+        ScriptedResponse::refuse(400, &json!({"error": {"message": words}}).to_string())
+    };
     let server = FaultServer::start([
         words(
             "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'.",
@@ -249,7 +258,8 @@ fn what_a_server_does_not_take_is_left_out() {
 #[test]
 fn an_older_model_of_anthropic_fills_in_a_form() {
     let words = "output_config: structured outputs are not supported by this model";
-    let refused = json!({"type": "error", "error": {"type": "invalid_request_error", "message": words}});
+    let refused =
+        json!({"type": "error", "error": {"type": "invalid_request_error", "message": words}});
     let answer = ScriptedResponse::json(&fixture("anthropic-tool.json"));
     let server = FaultServer::start([ScriptedResponse::refuse(400, &refused.to_string()), answer]);
     let reply = chat(ApiProtocol::Anthropic, &server).complete(&question()).unwrap();

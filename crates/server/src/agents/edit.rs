@@ -65,7 +65,9 @@ impl Edit {
                     parent.set_implicit(true);
                     Item::Table(parent)
                 });
-                let parent = parent.as_table_like_mut().ok_or_else(|| unfit(&name[0], "a table"))?;
+                let parent = parent
+                    .as_table_like_mut()
+                    .ok_or_else(|| unexpected_type(&name[0], "a table"))?;
                 match parent.get_mut(&name[1]).and_then(Item::as_table_like_mut) {
                     // Other keys of the table are the person's own.
                     Some(there) => {
@@ -81,7 +83,8 @@ impl Edit {
                 let object = reach(&root, at)?;
                 match object.get(key) {
                     Some(there)
-                        if there.value().and_then(|it| it.to_serde_value()).as_ref() == Some(value) => {}
+                        if there.value().and_then(|it| it.to_serde_value()).as_ref()
+                            == Some(value) => {}
                     Some(there) => there.set_value(input(value)),
                     None => drop(object.append(key, input(value))),
                 }
@@ -94,9 +97,12 @@ impl Edit {
                 Ok(())
             }),
             Self::Item { at, value } => json(text, |root| {
-                let (last, first) = at.split_last().ok_or_else(|| unfit("the file", "an object"))?;
+                let (last, first) =
+                    at.split_last().ok_or_else(|| unexpected_type("the file", "an object"))?;
                 let object = reach(&root, first)?;
-                let array = object.array_value_or_create(last).ok_or_else(|| unfit(last, "a list"))?;
+                let array = object
+                    .array_value_or_create(last)
+                    .ok_or_else(|| unexpected_type(last, "a list"))?;
                 let mut is_there = false;
                 for element in array.elements() {
                     let there = element.to_serde_value().unwrap_or_default();
@@ -166,7 +172,7 @@ impl Edit {
     }
 }
 
-fn unfit(what: &str, expected: &str) -> EditError {
+fn unexpected_type(what: &str, expected: &str) -> EditError {
     EditError(format!("{what} is not {expected}; mend the file, or add Treering by hand"))
 }
 
@@ -175,18 +181,21 @@ fn toml(text: &str) -> Result<DocumentMut, EditError> {
 }
 
 /// Changes a JSON object, comments and all. An empty text is an empty object.
-fn json(text: &str, change: impl FnOnce(CstObject) -> Result<(), EditError>) -> Result<String, EditError> {
+fn json(
+    text: &str,
+    change: impl FnOnce(CstObject) -> Result<(), EditError>,
+) -> Result<String, EditError> {
     let source = if text.trim().is_empty() { "{}\n" } else { text };
     let root = CstRootNode::parse(source, &ParseOptions::default())
         .map_err(|error| EditError(format!("it is not JSON: {error}")))?;
-    change(root.object_value().ok_or_else(|| unfit("the file", "an object"))?)?;
+    change(root.object_value().ok_or_else(|| unexpected_type("the file", "an object"))?)?;
     Ok(root.to_string())
 }
 
 /// The object that keys lead to, made where it is missing.
 fn reach(root: &CstObject, at: &[String]) -> Result<CstObject, EditError> {
     at.iter().try_fold(root.clone(), |object, key| {
-        object.object_value_or_create(key).ok_or_else(|| unfit(key, "an object"))
+        object.object_value_or_create(key).ok_or_else(|| unexpected_type(key, "an object"))
     })
 }
 
@@ -214,7 +223,8 @@ fn is_older(there: &Value, ours: &Value) -> bool {
 
 /// The one command that a hook runs.
 fn command_of(item: &Value) -> Option<String> {
-    let nested = item["hooks"].as_array().filter(|hooks| hooks.len() == 1).map(|hooks| &hooks[0]["command"]);
+    let nested =
+        item["hooks"].as_array().filter(|hooks| hooks.len() == 1).map(|hooks| &hooks[0]["command"]);
     nested.unwrap_or(&item["command"]).as_str().map(str::to_owned)
 }
 
@@ -225,9 +235,9 @@ fn input(value: &Value) -> CstInputValue {
         Value::Number(it) => CstInputValue::Number(it.to_string()),
         Value::String(it) => CstInputValue::String(it.clone()),
         Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),
-        Value::Object(object) => {
-            CstInputValue::Object(object.iter().map(|(key, value)| (key.clone(), input(value))).collect())
-        }
+        Value::Object(object) => CstInputValue::Object(
+            object.iter().map(|(key, value)| (key.clone(), input(value))).collect(),
+        ),
     }
 }
 
@@ -245,8 +255,7 @@ mod tests {
     }
 
     fn item(path: &str) -> Edit {
-        let value =
-            json!({ "hooks": [{ "type": "command", "command": format!("{path} hook claude-code") }] });
+        let value = json!({ "hooks": [{ "type": "command", "command": format!("{path} hook claude-code") }] });
         Edit::Item { at: vec!["hooks".into(), "Stop".into()], value }
     }
 
@@ -254,7 +263,9 @@ mod tests {
         let put = edit.apply(before).unwrap();
         assert_eq!(edit.apply(&put).unwrap(), put, "put in twice is put in once");
         let out = edit.revert(&put).unwrap();
-        let value = |text: &str| CstRootNode::parse(text, &ParseOptions::default()).unwrap().to_serde_value();
+        let value = |text: &str| {
+            CstRootNode::parse(text, &ParseOptions::default()).unwrap().to_serde_value()
+        };
         assert_eq!(value(&out), value(before), "{out}");
         put
     }
@@ -277,10 +288,14 @@ mod tests {
             &item("/bin/treering"),
             "{\"hooks\":{\"Stop\":[{\"hooks\":[{\"type\":\"command\",\"command\":\"beep\"}]}]}}",
         );
-        let moved = item("/new/treering").apply(&item("/old/treering").apply("{}").unwrap()).unwrap();
+        let moved =
+            item("/new/treering").apply(&item("/old/treering").apply("{}").unwrap()).unwrap();
         assert!(moved.contains("/new/") && !moved.contains("/old/"), "{moved}");
         let theirs = "{\"hooks\":{\"Stop\":[{\"hooks\":[{\"command\":\"x hook claude-code\"}]}]}}";
-        assert!(item("/bin/treering").apply(theirs).unwrap().contains("x hook claude-code"), "not ours");
+        assert!(
+            item("/bin/treering").apply(theirs).unwrap().contains("x hook claude-code"),
+            "not ours"
+        );
     }
 
     #[test]
@@ -290,7 +305,9 @@ mod tests {
             command: "/bin/treering".into(),
             args: vec!["mcp".into()],
         };
-        for before in ["", "# mine\nmodel = \"x\"\n", "[mcp_servers.other]\ncommand = \"y\" # keep\n"] {
+        for before in
+            ["", "# mine\nmodel = \"x\"\n", "[mcp_servers.other]\ncommand = \"y\" # keep\n"]
+        {
             let put = edit.apply(before).unwrap();
             assert!(put.contains("[mcp_servers.treering]\ncommand = \"/bin/treering\""), "{put}");
             assert_eq!(edit.apply(&put).unwrap(), put);
@@ -300,7 +317,8 @@ mod tests {
 
     #[test]
     fn what_is_not_in_changes_nothing_when_it_is_taken_out() {
-        let table = Edit::Table { name: ["a".into(), "b".into()], command: "c".into(), args: vec![] };
+        let table =
+            Edit::Table { name: ["a".into(), "b".into()], command: "c".into(), args: vec![] };
         let whole = Edit::Whole("// ours\nx".into());
         for (edit, text) in [
             (&entry(), ""),

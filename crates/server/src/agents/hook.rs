@@ -99,9 +99,16 @@ fn cursor_message(turn: &str, input: &Value) -> Option<Value> {
 }
 
 fn cursor_tool_call(name: &str, turn: &str, input: &Value) -> Value {
-    let result = if input["tool_output"].is_null() { &input["error_message"] } else { &input["tool_output"] };
+    let result = if input["tool_output"].is_null() {
+        &input["error_message"]
+    } else {
+        &input["tool_output"]
+    };
     let id = input["tool_use_id"].as_str().map_or_else(
-        || ContentHash::of_fields(&[name.as_bytes(), input["tool_input"].to_string().as_bytes()]).to_string(),
+        || {
+            ContentHash::of_fields(&[name.as_bytes(), input["tool_input"].to_string().as_bytes()])
+                .to_string()
+        },
         str::to_owned,
     );
     // Milliseconds, with what is less than one after the point.
@@ -114,11 +121,13 @@ fn cursor_tool_call(name: &str, turn: &str, input: &Value) -> Value {
 /// The messages of a session, each with its parts, as OpenCode 1 or OpenCode 2 hands them over.
 fn opencode(input: &Value) -> Option<HookCapture> {
     let session = &input["session"];
-    let entries: Vec<Value> = input["messages"].as_array()?.iter().flat_map(opencode_entries).collect();
+    let entries: Vec<Value> =
+        input["messages"].as_array()?.iter().flat_map(opencode_entries).collect();
     let key = format!("opencode/{}", session["id"].as_str()?);
     let folders = [&session["directory"], &session["location"]["directory"], &input["directory"]];
     let cwd = folders.into_iter().find_map(Value::as_str);
-    let request = json!({ "key": key, "title": session["title"].as_str(), "cwd": cwd, "entries": entries });
+    let request =
+        json!({ "key": key, "title": session["title"].as_str(), "cwd": cwd, "entries": entries });
     (!entries.is_empty()).then_some(HookCapture::Entries(request))
 }
 
@@ -166,7 +175,8 @@ fn opencode_result(state: &Value) -> Value {
 
 /// The parts that are texts.
 fn texts(parts: &[Value]) -> String {
-    let texts = parts.iter().filter(|part| part["type"] == "text").filter_map(|part| part["text"].as_str());
+    let texts =
+        parts.iter().filter(|part| part["type"] == "text").filter_map(|part| part["text"].as_str());
     texts.collect::<Vec<_>>().join("\n")
 }
 

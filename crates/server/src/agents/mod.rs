@@ -124,17 +124,22 @@ impl FileChange {
 #[must_use]
 pub fn changes(agent: CodingAgent, places: &AgentPaths, program: &Program) -> Vec<FileChange> {
     let change = |path: PathBuf, edits: Vec<Edit>| FileChange { path, edits };
-    let server = json!({ "command": program.path.display().to_string(), "args": program.args(&["mcp"]) });
-    let known =
-        |server: Value| Edit::Entry { at: vec!["mcpServers".into()], key: "treering".into(), value: server };
+    let server =
+        json!({ "command": program.path.display().to_string(), "args": program.args(&["mcp"]) });
+    let known = |server: Value| Edit::Entry {
+        at: vec!["mcpServers".into()],
+        key: "treering".into(),
+        value: server,
+    };
     let line = program.line(&["hook", &agent.to_string()]);
     let hooks = |events: &[&str], hook: &Value| {
-        let edit =
-            |event: &&str| Edit::Item { at: vec!["hooks".into(), (*event).into()], value: hook.clone() };
+        let edit = |event: &&str| Edit::Item {
+            at: vec!["hooks".into(), (*event).into()],
+            value: hook.clone(),
+        };
         events.iter().map(edit).collect::<Vec<_>>()
     };
-    let nested =
-        |seconds: u64| json!({ "hooks": [{ "type": "command", "command": line, "timeout": seconds }] });
+    let nested = |seconds: u64| json!({ "hooks": [{ "type": "command", "command": line, "timeout": seconds }] });
     match agent {
         CodingAgent::ClaudeCode => {
             // Usually one file lies in the folder, the other beside it; a folder that is named holds both.
@@ -156,13 +161,17 @@ pub fn changes(agent: CodingAgent, places: &AgentPaths, program: &Program) -> Ve
             let mut edits = hooks(&["UserPromptSubmit", "Stop", "PreCompact"], &nested(30));
             // Codex gives this one no longer, and warns at each start where more is asked for.
             edits.extend(hooks(&["SessionEnd"], &nested(3)));
-            vec![change(folder.join("config.toml"), vec![table]), change(folder.join("hooks.json"), edits)]
+            vec![
+                change(folder.join("config.toml"), vec![table]),
+                change(folder.join("hooks.json"), edits),
+            ]
         }
         CodingAgent::Cursor => {
             let mut edits = vec![Edit::Default { key: "version".into(), value: json!(1) }];
             // The two for tools are called for shells and MCP servers as well; `stop` and `sessionEnd` hand over nothing
             // that was said.
-            let events = ["beforeSubmitPrompt", "afterAgentResponse", "postToolUse", "postToolUseFailure"];
+            let events =
+                ["beforeSubmitPrompt", "afterAgentResponse", "postToolUse", "postToolUseFailure"];
             edits.extend(hooks(&events, &json!({ "command": line })));
             vec![
                 change(places.home.join(".cursor/mcp.json"), vec![known(server)]),
@@ -170,10 +179,14 @@ pub fn changes(agent: CodingAgent, places: &AgentPaths, program: &Program) -> Ve
             ]
         }
         CodingAgent::OpenCode => {
-            let folder =
-                places.config.clone().unwrap_or_else(|| places.home.join(".config")).join("opencode");
-            let command: Vec<String> =
-                std::iter::once(program.path.display().to_string()).chain(program.args(&["mcp"])).collect();
+            let folder = places
+                .config
+                .clone()
+                .unwrap_or_else(|| places.home.join(".config"))
+                .join("opencode");
+            let command: Vec<String> = std::iter::once(program.path.display().to_string())
+                .chain(program.args(&["mcp"]))
+                .collect();
             let value = json!({ "type": "local", "command": command, "enabled": true });
             let entry = Edit::Entry { at: vec!["mcp".into()], key: "treering".into(), value };
             vec![
@@ -210,5 +223,6 @@ fn plugin(program: &Program) -> String {
     let words: Vec<String> = std::iter::once(program.path.display().to_string())
         .chain(program.args(&["hook", "opencode"]))
         .collect();
-    include_str!("opencode.js").replace("[\"treering\", \"hook\", \"opencode\"]", &json!(words).to_string())
+    include_str!("opencode.js")
+        .replace("[\"treering\", \"hook\", \"opencode\"]", &json!(words).to_string())
 }

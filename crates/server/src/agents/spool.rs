@@ -29,13 +29,14 @@ impl Spool {
     /// The spool of a tenant. That of the default tenant holds the others, each in a folder whose name is safe
     /// whatever the tenant's is.
     #[must_use]
-    pub fn of(home: &Path, tenant: &TenantId) -> Self {
+    pub fn for_tenant(home: &Path, tenant: &TenantId) -> Self {
         let spool = home.join(FOLDER);
         match *tenant == TenantId::default_tenant() {
             true => Self { folder: spool },
-            false => {
-                Self { folder: spool.join(ContentHash::of_fields(&[tenant.as_str().as_bytes()]).to_string()) }
-            }
+            false => Self {
+                folder: spool
+                    .join(ContentHash::of_fields(&[tenant.as_str().as_bytes()]).to_string()),
+            },
         }
     }
 
@@ -77,7 +78,9 @@ impl Spool {
                     drop(fs::remove_file(&path));
                     stored += 1;
                 }
-                Ok(Err(ServiceError::Engine(error @ treering_engine::Error::Store(_)))) => return Err(error),
+                Ok(Err(ServiceError::Engine(error @ treering_engine::Error::Store(_)))) => {
+                    return Err(error);
+                }
                 Ok(Err(_)) | Err(_) => drop(fs::rename(&path, path.with_extension("bad"))),
             }
         }
@@ -91,13 +94,16 @@ pub fn store(memory: &Engine, captured: &HookCapture) -> Result<(), ServiceError
         HookCapture::Transcript { format, name, text } => {
             let format = Format::ALL.into_iter().find(|it| it.as_str() == format);
             let options = ImportOptions { format, ..ImportOptions::default() };
-            let report = Runner { memory, options }.text(&name.display().to_string(), text.clone())?;
+            let report = Runner { engine: memory, options }
+                .text(&name.display().to_string(), text.clone())?;
             report.error.map_or(Ok(()), |error| Err(ServiceError::InvalidRequest(error)))
         }
         HookCapture::Entries(request) => {
             // Through text, because entries are kept as they were written.
-            let mut request: AppendRequest = serde_json::from_str(&request.to_string())
-                .map_err(|error| ServiceError::InvalidRequest(format!("the entries do not fit: {error}")))?;
+            let mut request: AppendRequest =
+                serde_json::from_str(&request.to_string()).map_err(|error| {
+                    ServiceError::InvalidRequest(format!("the entries do not fit: {error}"))
+                })?;
             // A long session holds more than one request may.
             let entries = std::mem::take(&mut request.entries);
             for some in entries.chunks(MAX_ENTRIES) {

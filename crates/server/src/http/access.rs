@@ -94,7 +94,9 @@ struct RateLimited {
 
 impl IntoResponse for RateLimited {
     fn into_response(self) -> Response {
-        let hint = Some("wait as long as retry-after says, or raise the setting serve.requests_per_second");
+        let hint = Some(
+            "wait as long as retry-after says, or raise the setting serve.requests_per_second",
+        );
         let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many requests", hint);
         let mut response = problem.into_response();
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(self.seconds));
@@ -146,7 +148,7 @@ pub(super) async fn authorize(
     }
     let grant = match token {
         None => Grant::full_access(app.tenancies().root().clone()),
-        Some(token) => Grant::new(app.tenancies().of(&token.tenant), token.scopes),
+        Some(token) => Grant::new(app.tenancies().service_for(&token.tenant), token.scopes),
     };
     request.extensions_mut().insert(grant);
     next.run(request).await
@@ -155,7 +157,8 @@ pub(super) async fn authorize(
 /// The token that a request shows; nothing where it shows none and needs none.
 fn find_token(app: &App, headers: &HeaderMap) -> Result<Option<AccessToken>, Problem> {
     let refuse = |error: &str| {
-        let hint = Some("`treering token create` makes a token; send it as `Authorization: Bearer …`");
+        let hint =
+            Some("`treering token create` makes a token; send it as `Authorization: Bearer …`");
         Problem::new(StatusCode::UNAUTHORIZED, error, hint)
     };
     if !headers.contains_key(header::AUTHORIZATION) {
@@ -164,7 +167,8 @@ fn find_token(app: &App, headers: &HeaderMap) -> Result<Option<AccessToken>, Pro
             false => Ok(None),
         };
     }
-    let secret = bearer(headers).ok_or_else(|| refuse("the authorization is not a bearer token"))?;
+    let secret =
+        bearer(headers).ok_or_else(|| refuse("the authorization is not a bearer token"))?;
     match app.tokens().find(secret) {
         Ok(Some(token)) => Ok(Some(token)),
         Ok(None) => Err(refuse("the token is not known, or was revoked")),
@@ -188,13 +192,18 @@ mod tests {
     }
 
     fn headers(pairs: &[(header::HeaderName, &str)]) -> HeaderMap {
-        pairs.iter().map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap())).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap()))
+            .collect()
     }
 
     #[test]
     fn a_name_that_was_made_to_point_here_is_refused() {
         let door = door(&["Memory.example.org"], &[]);
-        let check = |host: &str| door.check_host(&headers(&[(header::HOST, host)]), &Uri::default()).is_ok();
+        let check = |host: &str| {
+            door.check_host(&headers(&[(header::HOST, host)]), &Uri::default()).is_ok()
+        };
         for own in [
             "127.0.0.1:7411",
             "localhost",
@@ -205,7 +214,9 @@ mod tests {
         ] {
             assert!(check(own), "{own}");
         }
-        for other in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:7411", "", "a b"] {
+        for other in
+            ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:7411", "", "a b"]
+        {
             assert!(!check(other), "{other}");
         }
     }
@@ -214,12 +225,19 @@ mod tests {
     fn pages_of_other_origins_are_refused() {
         let door = door(&[], &["https://app.example.org"]);
         let check = |origin: &str| {
-            door.check_origin(&headers(&[(header::HOST, "127.0.0.1:7411"), (header::ORIGIN, origin)])).is_ok()
+            door.check_origin(&headers(&[
+                (header::HOST, "127.0.0.1:7411"),
+                (header::ORIGIN, origin),
+            ]))
+            .is_ok()
         };
         assert!(check("http://127.0.0.1:7411") && check("https://app.example.org"));
-        for other in
-            ["http://127.0.0.1:80", "http://evil.example", "null", "https://app.example.org.evil.example"]
-        {
+        for other in [
+            "http://127.0.0.1:80",
+            "http://evil.example",
+            "null",
+            "https://app.example.org.evil.example",
+        ] {
             assert!(!check(other), "{other}");
         }
         assert!(door.check_origin(&HeaderMap::new()).is_ok(), "programs send none");
@@ -228,7 +246,8 @@ mod tests {
     #[test]
     fn a_token_is_needed_wherever_others_can_reach() {
         let settings = ServeSettings::builder().load().unwrap();
-        let needed = |address: &str| AccessControl::new(&settings, address.parse().unwrap()).token_needed;
+        let needed =
+            |address: &str| AccessControl::new(&settings, address.parse().unwrap()).token_needed;
         assert!(!needed("127.0.0.1:1") && !needed("[::1]:1"));
         assert!(needed("0.0.0.0:1") && needed("192.168.0.7:1") && needed("[::]:1"));
     }

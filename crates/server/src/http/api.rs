@@ -12,20 +12,22 @@ use utoipa::ToSchema;
 use super::App;
 use super::problem::{Body, PathParams, Problem, Problems, QueryParams};
 use crate::service::requests::{
-    AppendRequest, ChangeRequest, ContextParams, PageRequest, SearchRequest, SessionsRequest, UpdateRequest,
-    WorkRequest,
+    AppendRequest, ChangeRequest, ContextParams, PageRequest, SearchRequest, SessionsRequest,
+    UpdateRequest, WorkRequest,
 };
 use crate::service::{
-    ContextAnswer, ConversationList, Grant, JobList, LogList, SearchAnswer, Service, TaskKind, TokenScope,
+    ContextAnswer, ConversationList, Grant, JobList, LogList, SearchAnswer, Service, TaskKind,
+    TokenScope,
 };
 use crate::views::{
-    AppendedView, ConversationPage, ConversationView, ExpandView, NodeView, StatsView, StatusView, UpdateView,
+    AppendedView, ConversationPage, ConversationView, ExpandView, NodeView, StatsView, StatusView,
+    UpdateView,
 };
 
 type ApiResult<T> = Result<Json<T>, Problem>;
 
 /// Does something with the memory of whoever asks, on the lane it belongs to.
-async fn answer<T: Send + 'static>(
+async fn respond<T: Send + 'static>(
     grant: &Grant,
     (scope, lane): (TokenScope, TaskKind),
     work: impl FnOnce(&Service) -> Result<T, crate::service::ServiceError> + Send + 'static,
@@ -45,7 +47,7 @@ pub(super) async fn append(
     Extension(grant): Extension<Grant>,
     Body(request): Body<AppendRequest>,
 ) -> ApiResult<AppendedView> {
-    answer(&grant, WRITE, move |service| Ok(AppendedView::of(&service.append(&request)?))).await
+    respond(&grant, WRITE, move |service| Ok(AppendedView::of(&service.append(&request)?))).await
 }
 
 /// Lists conversations, the latest activity first
@@ -55,7 +57,7 @@ pub(super) async fn sessions(
     Extension(grant): Extension<Grant>,
     QueryParams(request): QueryParams<SessionsRequest>,
 ) -> ApiResult<ConversationList> {
-    answer(&grant, READ, move |service| service.sessions(&request)).await
+    respond(&grant, READ, move |service| service.sessions(&request)).await
 }
 
 /// Reads turns of a conversation
@@ -67,7 +69,7 @@ pub(super) async fn page(
     PathParams(reference): PathParams<String>,
     QueryParams(request): QueryParams<PageRequest>,
 ) -> ApiResult<ConversationPage> {
-    answer(&grant, READ, move |service| service.page(&reference, &request)).await
+    respond(&grant, READ, move |service| service.page(&reference, &request)).await
 }
 
 /// Renames, closes, archives or reopens a conversation
@@ -79,7 +81,7 @@ pub(super) async fn change(
     PathParams(reference): PathParams<String>,
     Body(request): Body<ChangeRequest>,
 ) -> ApiResult<ConversationView> {
-    answer(&grant, WRITE, move |service| service.change(&reference, &request)).await
+    respond(&grant, WRITE, move |service| service.change(&reference, &request)).await
 }
 
 /// Says what the next context of a conversation would wait for
@@ -90,7 +92,7 @@ pub(super) async fn status(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,
 ) -> ApiResult<StatusView> {
-    answer(&grant, READ, move |service| service.status(Some(&reference))).await
+    respond(&grant, READ, move |service| service.status(Some(&reference))).await
 }
 
 /// Brings the tree of a conversation up to date, or grows it anew
@@ -104,7 +106,7 @@ pub(super) async fn update(
     PathParams(reference): PathParams<String>,
     Body(request): Body<UpdateRequest>,
 ) -> Result<(StatusCode, Json<UpdateView>), Problem> {
-    let view = answer(&grant, WRITE, move |service| service.update(&reference, &request)).await?;
+    let view = respond(&grant, WRITE, move |service| service.update(&reference, &request)).await?;
     Ok((StatusCode::ACCEPTED, view))
 }
 
@@ -117,7 +119,7 @@ pub(super) async fn ancestors(
     Extension(grant): Extension<Grant>,
     PathParams((reference, idx)): PathParams<(String, u32)>,
 ) -> ApiResult<ExpandView> {
-    answer(&grant, READ, move |service| {
+    respond(&grant, READ, move |service| {
         let found = service.memory().find(&reference)?;
         Ok(ExpandView::of_message(&found, MessageIdx(idx), service.memory())?)
     })
@@ -139,7 +141,7 @@ pub(super) async fn node(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,
 ) -> ApiResult<ExpandedNode> {
-    answer(&grant, READ, move |service| {
+    respond(&grant, READ, move |service| {
         let (conversation, node) = service.memory().find_node(&reference)?;
         let around = ExpandView::of_node(&conversation, &node, service.memory())?;
         Ok(ExpandedNode { node: NodeView::of(&conversation, &node), around })
@@ -154,7 +156,7 @@ pub(super) async fn search(
     Extension(grant): Extension<Grant>,
     Body(request): Body<SearchRequest>,
 ) -> ApiResult<SearchAnswer> {
-    answer(&grant, READ, move |service| service.search(&request)).await
+    respond(&grant, READ, move |service| service.search(&request)).await
 }
 
 /// Puts together what is handed to a model: the best context that fits a budget
@@ -168,14 +170,19 @@ pub(super) async fn context(
 ) -> ApiResult<ContextAnswer> {
     let service = grant.require(TokenScope::Read)?;
     let reference = ask.conversation.clone();
-    let found =
-        service.run(TaskKind::Read, move |service| service.named_or_latest(reference.as_deref())).await?;
+    let found = service
+        .run(TaskKind::Read, move |service| service.named_or_latest(reference.as_deref()))
+        .await?;
     // The last tenth of the time is for putting it together.
     let longest = std::time::Duration::from_millis(service.settings().serve.timeout_ms) * 9 / 10;
     service
-        .wait_for_gate(found.id, service.gate_timeout(&ask).min(longest), |_| std::future::ready(()))
+        .wait_for_gate(
+            found.id,
+            service.gate_timeout(&ask).min(longest),
+            |_| std::future::ready(()),
+        )
         .await?;
-    answer(&grant, READ, move |service| service.context(&found, &ask)).await
+    respond(&grant, READ, move |service| service.context(&found, &ask)).await
 }
 
 /// Lists the jobs that are not done
@@ -185,7 +192,7 @@ pub(super) async fn jobs(
     Extension(grant): Extension<Grant>,
     QueryParams(request): QueryParams<WorkRequest>,
 ) -> ApiResult<JobList> {
-    answer(&grant, READ, move |service| service.jobs(&request)).await
+    respond(&grant, READ, move |service| service.jobs(&request)).await
 }
 
 /// Gives a failed job another try at once
@@ -197,7 +204,7 @@ pub(super) async fn retry(
     PathParams(job): PathParams<String>,
 ) -> ApiResult<JobList> {
     let job = (job != "all").then_some(job);
-    answer(&grant, (TokenScope::Admin, TaskKind::Write), move |service| service.retry(job)).await
+    respond(&grant, (TokenScope::Admin, TaskKind::Write), move |service| service.retry(job)).await
 }
 
 /// Reads the newest lines of the log of background work
@@ -207,13 +214,13 @@ pub(super) async fn logs(
     Extension(grant): Extension<Grant>,
     QueryParams(request): QueryParams<WorkRequest>,
 ) -> ApiResult<LogList> {
-    answer(&grant, READ, move |service| service.logs(&request)).await
+    respond(&grant, READ, move |service| service.logs(&request)).await
 }
 
 /// Counts what is stored, and what the trees come to
 #[utoipa::path(get, path = "/v1/stats", tag = "work", responses((status = 200, body = StatsView), Problems))]
 pub(super) async fn stats(Extension(grant): Extension<Grant>) -> ApiResult<StatsView> {
-    answer(&grant, READ, |service| Ok(StatsView::of(service.memory())?)).await
+    respond(&grant, READ, |service| Ok(StatsView::of(service.memory())?)).await
 }
 
 /// Metrics for Prometheus
@@ -227,8 +234,9 @@ pub(super) async fn metrics(
     Extension(grant): Extension<Grant>,
 ) -> Result<impl IntoResponse, Problem> {
     let service = grant.require(TokenScope::Admin)?;
-    let everything = grant.is_of_everything();
-    let process = everything || service.memory().tenant() == app.tenancies().root().memory().tenant();
+    let everything = grant.has_full_access();
+    let process =
+        everything || service.memory().tenant() == app.tenancies().root().memory().tenant();
     let stats = service.run(TaskKind::Read, move |service| {
         let memory = service.memory();
         let mut tenants = if everything { memory.tenants()? } else { Vec::new() };
@@ -236,13 +244,18 @@ pub(super) async fn metrics(
         if !tenants.contains(memory.tenant()) {
             tenants.push(memory.tenant().clone());
         }
-        let of_tenant = |tenant: TenantId| Ok((tenant.clone(), StatsView::of(&memory.for_tenant(tenant))?));
+        let of_tenant =
+            |tenant: TenantId| Ok((tenant.clone(), StatsView::of(&memory.for_tenant(tenant))?));
         tenants.into_iter().map(of_tenant).collect::<Result<Vec<_>, crate::service::ServiceError>>()
     });
     let text = app.metrics().render(&stats.await?, process);
-    let text =
-        text.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string(), None))?;
-    Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text))
+    let text = text.map_err(|error| {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string(), None)
+    })?;
+    Ok((
+        [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")],
+        text,
+    ))
 }
 
 /// How the service is.

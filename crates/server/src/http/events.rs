@@ -39,10 +39,13 @@ pub(super) async fn events(
     let mut wake = app.tenancies().commits(service.memory().tenant());
     let mut cursor = match headers.get("last-event-id") {
         Some(id) => {
-            let cursor = id.to_str().unwrap_or_default().parse::<Cursor>().map_err(ServiceError::from)?;
+            let cursor =
+                id.to_str().unwrap_or_default().parse::<Cursor>().map_err(ServiceError::from)?;
             // A cursor of another store is refused before the stream begins.
             let after = cursor.clone();
-            service.run(TaskKind::Read, move |service| Ok(service.memory().events_after(&after)?)).await?;
+            service
+                .run(TaskKind::Read, move |service| Ok(service.memory().events_after(&after)?))
+                .await?;
             cursor
         }
         None => service.run(TaskKind::Read, |service| Ok(service.memory().event_cursor()?)).await?,
@@ -74,7 +77,8 @@ pub(super) async fn events(
             tracing::warn!(error = %refusal, "a stream of events broke off");
         }
     });
-    Ok(Sse::new(ReceiverStream::new(receive)).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
+    Ok(Sse::new(ReceiverStream::new(receive))
+        .keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
 }
 
 /// The events after a cursor. Only the last of them carries the next cursor, so that a client that read only some of

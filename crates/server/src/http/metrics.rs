@@ -72,7 +72,9 @@ const AMOUNTS: [(&str, &str, Amount); 9] = [
     ("jobs_queued", "Jobs that wait or run", |it| it.tree.jobs_queued.into()),
     ("jobs_failed", "Jobs that were given up", |it| it.tree.jobs_failed.into()),
     ("dirty_ratio", "Share of the nodes to be written anew", |it| it.tree.dirty_ratio),
-    ("saved_ratio", "How much smaller the highest nodes are than what they cover", |it| it.tree.ratio),
+    ("saved_ratio", "How much smaller the highest nodes are than what they cover", |it| {
+        it.tree.ratio
+    }),
 ];
 
 /// What is counted while the process runs.
@@ -110,8 +112,16 @@ impl Metrics {
     ) -> Result<String, std::fmt::Error> {
         let mut registry = Registry::with_prefix("treering");
         if process {
-            registry.register("http_requests", "Requests that were answered", self.requests.clone());
-            registry.register("http_request_seconds", "How long requests took", self.seconds.clone());
+            registry.register(
+                "http_requests",
+                "Requests that were answered",
+                self.requests.clone(),
+            );
+            registry.register(
+                "http_request_seconds",
+                "How long requests took",
+                self.seconds.clone(),
+            );
             let resident = Number::default();
             resident.set(resident_bytes().unwrap_or(0) as f64);
             registry.register("resident_bytes", "Memory that the process has", resident);

@@ -46,11 +46,11 @@ use treering::config::ServeSettings;
 
 /// How much is heard out of a request that is too large, and for how long.
 const MAX_DRAIN_BYTES: usize = 16 << 20;
-const LONGEST_HEARD: Duration = Duration::from_secs(5);
+const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
 /// How long a call over MCP may take: it may be waiting for summaries, and tells so.
-const LONGEST_CALL: Duration = Duration::from_secs(600);
+const MCP_CALL_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long giving jobs back may take at the end. Leases that are not given back run out by themselves.
-const LAST_PATIENCE: Duration = Duration::from_secs(5);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// What the page may do: nothing but ask this service.
 const PAGE_POLICY: &str = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; \
@@ -125,7 +125,11 @@ pub struct Server {
 
 impl Server {
     /// Listens on an address, unless others could reach it and no token keeps them out.
-    pub async fn bind(service: Service, home: &Path, address: SocketAddr) -> Result<Self, ServeError> {
+    pub async fn bind(
+        service: Service,
+        home: &Path,
+        address: SocketAddr,
+    ) -> Result<Self, ServeError> {
         Self::bind_with(service, home, address, McpServer::by_request).await
     }
 
@@ -173,18 +177,22 @@ impl Server {
             tokio::time::sleep(patience).await;
         };
         tokio::select! {
-            () = server::listen(listener, router, &settings, app.stop().clone()) => {}
+            () = server::serve_connections(listener, router, &settings, app.stop().clone()) => {}
             () = stopped => {}
         }
         let deadline = Instant::now() + patience;
         let ended = tokio::task::spawn_blocking(move || app.tenancies().stop_by(deadline));
-        match tokio::time::timeout(patience + LAST_PATIENCE, ended).await {
+        match tokio::time::timeout(patience + SHUTDOWN_GRACE, ended).await {
             Ok(Ok(Ok(0))) => {}
-            Ok(Ok(Ok(jobs))) => tracing::warn!(jobs, "jobs were still at hand; another worker takes them"),
+            Ok(Ok(Ok(jobs))) => {
+                tracing::warn!(jobs, "jobs were still at hand; another worker takes them")
+            }
             Ok(Ok(Err(error))) => {
                 tracing::warn!(%error, "jobs could not be given back; their leases run out");
             }
-            Ok(Err(_)) | Err(_) => tracing::warn!("jobs were not given back in time; their leases run out"),
+            Ok(Err(_)) | Err(_) => {
+                tracing::warn!("jobs were not given back in time; their leases run out")
+            }
         }
     }
 }
@@ -208,7 +216,9 @@ fn operations() -> (Router<App>, utoipa::openapi::OpenApi) {
     let mut document = Document::openapi();
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
-        .description(Some("A token from `treering token create`; not needed on a loopback address."))
+        .description(Some(
+            "A token from `treering token create`; not needed on a loopback address.",
+        ))
         .build();
     let components = document.components.get_or_insert_default();
     components.add_security_scheme("token", SecurityScheme::Http(bearer));
@@ -241,22 +251,34 @@ pub fn openapi() -> String {
 
 /// Operations that whoever watches over the process needs no token for.
 fn open_operations() -> (Router<App>, utoipa::openapi::OpenApi) {
-    OpenApiRouter::default().routes(routes!(api::health)).routes(routes!(api::ready)).split_for_parts()
+    OpenApiRouter::default()
+        .routes(routes!(api::health))
+        .routes(routes!(api::ready))
+        .split_for_parts()
 }
 
-fn router<Handler: ServerHandler>(mcp: Mcp<Handler>, app: &App, settings: &ServeSettings) -> Router {
+fn router<Handler: ServerHandler>(
+    mcp: Mcp<Handler>,
+    app: &App,
+    settings: &ServeSettings,
+) -> Router {
     let json = openapi();
     let document = get(|| async move { ([(header::CONTENT_TYPE, "application/json")], json) });
-    let page =
-        get(|| async { ([(header::CONTENT_SECURITY_POLICY, PAGE_POLICY)], Html(include_str!("page.html"))) });
+    let page = get(|| async {
+        ([(header::CONTENT_SECURITY_POLICY, PAGE_POLICY)], Html(include_str!("page.html")))
+    });
     let timeout = Duration::from_millis(settings.timeout_ms);
     let in_time = |longest| TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, longest);
     let checked = operations()
         .0
         .layer(in_time(timeout))
-        .merge(Router::new().route_service("/mcp", mcp).layer(in_time(LONGEST_CALL)));
+        .merge(Router::new().route_service("/mcp", mcp).layer(in_time(MCP_CALL_TIMEOUT)));
     let checked = checked.layer(middleware::from_fn_with_state(app.clone(), access::authorize));
-    let open = open_operations().0.route("/", page).route("/openapi.json", document).layer(in_time(timeout));
+    let open = open_operations()
+        .0
+        .route("/", page)
+        .route("/openapi.json", document)
+        .layer(in_time(timeout));
     checked
         .merge(open)
         .layer(cors_layer(&settings.origins))
@@ -268,8 +290,13 @@ fn router<Handler: ServerHandler>(mcp: Mcp<Handler>, app: &App, settings: &Serve
 }
 
 /// Hears out who sends too much, for a while, before refusing it: whoever is hung up on while sending never reads why.
-async fn drain_oversized_body(State(limit): State<usize>, request: Request, next: Next) -> Response {
-    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
+async fn drain_oversized_body(
+    State(limit): State<usize>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let length =
+        request.headers().get(header::CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
     if length.is_none_or(|length: usize| length <= limit) {
         return next.run(request).await;
     }
@@ -284,14 +311,15 @@ async fn drain_oversized_body(State(limit): State<usize>, request: Request, next
         }
     };
     // Who sends for longer does not read the answer.
-    drop(tokio::time::timeout(LONGEST_HEARD, heard).await);
+    drop(tokio::time::timeout(MAX_DRAIN_TIME, heard).await);
     Problem::of_status(StatusCode::PAYLOAD_TOO_LARGE).into_response()
 }
 
 /// Tells browsers which pages of others may call.
 fn cors_layer(origins: &[String]) -> CorsLayer {
     let origins = origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
-    let headers = ["authorization", "content-type", "last-event-id", "mcp-protocol-version", "x-request-id"];
+    let headers =
+        ["authorization", "content-type", "last-event-id", "mcp-protocol-version", "x-request-id"];
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods([Method::GET, Method::POST, Method::PATCH])
@@ -300,7 +328,11 @@ fn cors_layer(origins: &[String]) -> CorsLayer {
 
 /// MCP over streamable HTTP. It keeps no sessions: each request stands alone and carries its credential, so that
 /// nothing can be picked up with the id of another's session. Hosts and origins were checked at the door.
-fn mcp<Handler: ServerHandler>(make: fn() -> Handler, app: &App, settings: &ServeSettings) -> Mcp<Handler> {
+fn mcp<Handler: ServerHandler>(
+    make: fn() -> Handler,
+    app: &App,
+    settings: &ServeSettings,
+) -> Mcp<Handler> {
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)

@@ -41,13 +41,16 @@ impl Problem {
     /// What a status means where whoever gave it did not say.
     pub(super) fn of_status(status: StatusCode) -> Self {
         let (error, hint) = match status {
-            StatusCode::NOT_FOUND => ("there is nothing at this path", Some("GET / lists the paths")),
+            StatusCode::NOT_FOUND => {
+                ("there is nothing at this path", Some("GET / lists the paths"))
+            }
             StatusCode::METHOD_NOT_ALLOWED => {
                 ("this path does not take this method", Some("GET / lists the paths"))
             }
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                ("the request is too large", Some("send less at once, or raise the setting serve.body_bytes"))
-            }
+            StatusCode::PAYLOAD_TOO_LARGE => (
+                "the request is too large",
+                Some("send less at once, or raise the setting serve.body_bytes"),
+            ),
             StatusCode::REQUEST_TIMEOUT => {
                 ("it took too long", Some("ask for less, or raise the setting serve.timeout_ms"))
             }
@@ -72,7 +75,9 @@ impl From<ServiceError> for Problem {
     fn from(refusal: ServiceError) -> Self {
         let status = match &refusal {
             ServiceError::Engine(error) => match error {
-                Error::ConversationNotFound { .. } | Error::NoNode(_) => StatusCode::NOT_FOUND,
+                Error::ConversationNotFound { .. } | Error::NodeNotFound(_) => {
+                    StatusCode::NOT_FOUND
+                }
                 Error::Ambiguous { .. } | Error::SlugTaken(_) => StatusCode::CONFLICT,
                 Error::Invalid(_) => StatusCode::BAD_REQUEST,
                 Error::Provider(_) | Error::Unanswered(_) => StatusCode::BAD_GATEWAY,
@@ -89,7 +94,9 @@ impl From<ServiceError> for Problem {
             ServiceError::Engine(Error::ConversationNotFound { .. }) => {
                 Some("GET /v1/conversations lists them".to_owned())
             }
-            ServiceError::Engine(Error::NoNode(_)) => Some("POST /v1/search finds nodes".to_owned()),
+            ServiceError::Engine(Error::NodeNotFound(_)) => {
+                Some("POST /v1/search finds nodes".to_owned())
+            }
             ServiceError::Engine(error) => error.hint(),
             ServiceError::Forbidden(scope) => {
                 Some(format!("`treering token create --scopes {scope}` makes one that may"))
@@ -145,12 +152,20 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         if !is_json(request.headers()) {
             let hint = Some("send it with content-type: application/json");
-            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not JSON", hint));
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "the body is not JSON",
+                hint,
+            ));
         }
         let bytes =
-            Bytes::from_request(request, state).await.map_err(|rejection| match rejection.status() {
-                StatusCode::PAYLOAD_TOO_LARGE => Problem::of_status(StatusCode::PAYLOAD_TOO_LARGE),
-                _ => Problem::bad(rejection.body_text()),
+            Bytes::from_request(request, state).await.map_err(|rejection| {
+                match rejection.status() {
+                    StatusCode::PAYLOAD_TOO_LARGE => {
+                        Problem::of_status(StatusCode::PAYLOAD_TOO_LARGE)
+                    }
+                    _ => Problem::bad(rejection.body_text()),
+                }
             })?;
         // A list would be read as the fields in their order.
         if bytes.trim_ascii_start().first() != Some(&b'{') {
@@ -163,7 +178,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind =
+        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
@@ -175,7 +191,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T>
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let asked = Query::<T>::from_request_parts(parts, state).await;
-        asked.map(|Query(asked)| Self(asked)).map_err(|rejection| Problem::bad(rejection.body_text()))
+        asked
+            .map(|Query(asked)| Self(asked))
+            .map_err(|rejection| Problem::bad(rejection.body_text()))
     }
 }
 
@@ -187,6 +205,8 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathPar
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let named = Path::<T>::from_request_parts(parts, state).await;
-        named.map(|Path(named)| Self(named)).map_err(|rejection| Problem::bad(rejection.body_text()))
+        named
+            .map(|Path(named)| Self(named))
+            .map_err(|rejection| Problem::bad(rejection.body_text()))
     }
 }

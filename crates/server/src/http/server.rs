@@ -22,14 +22,15 @@ use tokio_util::sync::CancellationToken;
 use treering::config::ServeSettings;
 
 /// Serves until `stop` is cancelled, and then until what was asked is answered.
-pub(super) async fn listen(
+pub(super) async fn serve_connections(
     mut listener: TcpListener,
     router: Router,
     settings: &ServeSettings,
     stop: CancellationToken,
 ) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(Duration::from_millis(settings.header_timeout_ms));
+    http.timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_millis(settings.header_timeout_ms));
     let places = Arc::new(Semaphore::new(settings.connections.get()));
     let router = TowerToHyperService::new(router);
     let open = GracefulShutdown::new();

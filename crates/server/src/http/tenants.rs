@@ -36,7 +36,8 @@ impl TenantRegistry {
     pub(super) fn new(root: Service, metrics: Arc<Metrics>) -> Result<Self, ServiceError> {
         let memory = root.memory();
         memory.prewarm();
-        let (worker, streams) = (memory.work_for_all_tenants()?, Arc::new(Streams::default()));
+        let (worker, streams) =
+            (memory.spawn_worker_for_all_tenants()?, Arc::new(Streams::default()));
         let follower = Follower::spawn(memory.clone(), Arc::clone(&streams), metrics)?;
         let background = Mutex::new(Some(Background { worker, follower }));
         Ok(Self { root, background, streams })
@@ -48,7 +49,7 @@ impl TenantRegistry {
     }
 
     /// The service of a tenant.
-    pub(super) fn of(&self, tenant: &TenantId) -> Service {
+    pub(super) fn service_for(&self, tenant: &TenantId) -> Service {
         self.root.of_tenant(tenant.clone())
     }
 
@@ -63,7 +64,7 @@ impl TenantRegistry {
         let background = self.background.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Background { worker, follower }) = background else { return Ok(0) };
         follower.ask_to_stop();
-        Ok(worker.stop_by(deadline)?)
+        Ok(worker.stop_with_deadline(deadline)?)
     }
 }
 
@@ -96,11 +97,15 @@ struct Follower {
 }
 
 impl Follower {
-    fn spawn(memory: Engine, streams: Arc<Streams>, metrics: Arc<Metrics>) -> Result<Self, ServiceError> {
+    fn spawn(
+        memory: Engine,
+        streams: Arc<Streams>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, ServiceError> {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
         // From before the first request.
-        let mut ends = memory.feed_ends()?;
+        let mut ends = memory.feed_cursors()?;
         let thread = std::thread::spawn(move || {
             while !asked.load(Ordering::Acquire) {
                 if let Err(error) = follow(&memory, &mut ends, &streams, &metrics) {

@@ -11,7 +11,9 @@ use super::types::{
     UpdateResult,
 };
 use crate::service::{ContextAnswer, ConversationList, Service, ServiceError};
-use crate::views::{ConversationView, ExpandView, LineView, NodeView, Slugs, StatsView, UpdateView};
+use crate::views::{
+    ConversationView, ExpandView, LineView, NodeView, Slugs, StatsView, UpdateView,
+};
 
 /// What a line of a listing says at the most, in characters; `expand` tells the rest.
 const LINE_CHARS: usize = 400;
@@ -38,7 +40,10 @@ impl<'a> TokenBudget<'a> {
     }
 
     /// As many as there is room for, from the first on, and how many there is none for.
-    pub(super) fn fill<T: Serialize>(&mut self, items: impl IntoIterator<Item = T>) -> (Vec<T>, usize) {
+    pub(super) fn fill<T: Serialize>(
+        &mut self,
+        items: impl IntoIterator<Item = T>,
+    ) -> (Vec<T>, usize) {
         let mut items = items.into_iter();
         let mut taken = Vec::new();
         while let Some(item) = items.next() {
@@ -101,7 +106,8 @@ fn speaker(message: &Message) -> String {
 
 pub(super) fn context(answer: ContextAnswer, slug: String) -> ContextResult {
     let receipt = answer.receipt;
-    let mut nodes: Vec<String> = receipt.items.iter().filter_map(|item| item.node.clone()).collect();
+    let mut nodes: Vec<String> =
+        receipt.items.iter().filter_map(|item| item.node.clone()).collect();
     nodes.dedup();
     ContextResult {
         text: answer.text.unwrap_or_default(),
@@ -109,21 +115,31 @@ pub(super) fn context(answer: ContextAnswer, slug: String) -> ContextResult {
         tokens: receipt.tokens,
         budget: receipt.budget,
         nodes,
-        messages_left_out: receipt.left_out.iter().map(|span| span.until.saturating_sub(span.from)).sum(),
+        messages_left_out: receipt
+            .left_out
+            .iter()
+            .map(|span| span.until.saturating_sub(span.from))
+            .sum(),
         degraded: receipt.gate.degraded,
     }
 }
 
 /// A node, what lies over it and what it was written from.
-pub(super) fn node(id: &str, memory: &Engine, max_tokens: u32) -> Result<ExpandResult, ServiceError> {
+pub(super) fn node(
+    id: &str,
+    memory: &Engine,
+    max_tokens: u32,
+) -> Result<ExpandResult, ServiceError> {
     let (conversation, node) = memory.find_node(id)?;
     let around = ExpandView::of_node(&conversation, &node, memory)?;
     let view = NodeView::of(&conversation, &node);
     let mut room = TokenBudget::new(memory, max_tokens);
     let (text, cut) = room.cut(&node.content.overview);
     let details = details(&view).filter(|details| room.take(details));
-    let (up, over_left) = room.fill(around.up.into_iter().map(|line| self::line(line, &conversation)));
-    let (down, left) = room.fill(around.down.into_iter().map(|line| self::line(line, &conversation)));
+    let (up, over_left) =
+        room.fill(around.up.into_iter().map(|line| self::line(line, &conversation)));
+    let (down, left) =
+        room.fill(around.down.into_iter().map(|line| self::line(line, &conversation)));
     Ok(ExpandResult {
         id: view.id,
         conversation: conversation.slug,
@@ -167,7 +183,8 @@ pub(super) fn message(
     use treering_core::TurnNo;
     use treering_core::ports::Span;
     let it = memory.find(reference)?;
-    let found = memory.messages(it.id, Span::starting(idx, 1))?.pop().filter(|found| found.idx == idx);
+    let found =
+        memory.messages(it.id, Span::starting(idx, 1))?.pop().filter(|found| found.idx == idx);
     let Some(found) = found else {
         let (slug, end) = (&it.slug, it.totals.messages);
         return Err(ServiceError::NotFound(format!(
@@ -177,7 +194,7 @@ pub(super) fn message(
     };
     let turn = Span::between(found.turn, TurnNo(found.turn.0.saturating_add(1)));
     let turns = memory.turns(it.id, turn)?;
-    let others = turns.iter().flat_map(|turn| turn.steps()).filter_map(|step| match step {
+    let others = turns.iter().flat_map(|turn| turn.items()).filter_map(|step| match step {
         TurnItem::Message(message) if message.idx == idx => None,
         TurnItem::Message(message) => Some(ExpandLine {
             id: message_id(&it.slug, message.idx),
@@ -185,10 +202,17 @@ pub(super) fn message(
             text: preview(&format!("{}: {}", speaker(message), message.body.text), LINE_CHARS),
         }),
         TurnItem::ToolCall(call) => {
-            let result =
-                call.call.outcome.as_ref().map_or_else(String::new, |it| it.result.to_text().into_owned());
+            let result = call
+                .call
+                .outcome
+                .as_ref()
+                .map_or_else(String::new, |it| it.result.to_text().into_owned());
             let text = format!("tool {} {} → {result}", call.call.name, call.call.args.to_text());
-            Some(ExpandLine { id: message_id(&it.slug, idx), level: 0, text: preview(&text, LINE_CHARS) })
+            Some(ExpandLine {
+                id: message_id(&it.slug, idx),
+                level: 0,
+                text: preview(&text, LINE_CHARS),
+            })
         }
     });
     let mut room = TokenBudget::new(memory, max_tokens);
@@ -205,7 +229,8 @@ pub(super) fn message(
         up,
         down,
         before: idx.0.checked_sub(1).map(|before| message_id(&it.slug, MessageIdx(before))),
-        after: (idx.0 + 1 < it.totals.messages).then(|| message_id(&it.slug, MessageIdx(idx.0 + 1))),
+        after: (idx.0 + 1 < it.totals.messages)
+            .then(|| message_id(&it.slug, MessageIdx(idx.0 + 1))),
         cut,
         left_out: left + over_left,
         conversation: it.slug,
@@ -290,7 +315,7 @@ fn advice(refusal: &ServiceError) -> String {
         ServiceError::Engine(Error::ConversationNotFound { .. }) => {
             "call `sessions` to see what the conversations are called; a slug, an id or its first digits will do".into()
         }
-        ServiceError::Engine(Error::NoNode(_)) => {
+        ServiceError::Engine(Error::NodeNotFound(_)) => {
             "use an id that `search`, `context` or `expand` gave; a tree that was grown anew has new ids".into()
         }
         ServiceError::Engine(Error::Ambiguous { .. }) => "use one of these names in full".into(),

@@ -24,7 +24,7 @@ use progress::Progress;
 use resources::protocol_error;
 
 /// The least and the most tokens that an answer may be sized to.
-const LEAST_TOKENS: u32 = 200;
+const MIN_ANSWER_TOKENS: u32 = 200;
 const MAX_ANSWER_TOKENS: u32 = 200_000;
 /// The tokens of a context where none are named.
 const CONTEXT_TOKENS: u32 = 8000;
@@ -59,8 +59,14 @@ impl McpServer {
     }
 
     fn grant(&self, context: &RequestContext<RoleServer>) -> Result<Grant, ErrorData> {
-        let of_request =
-            || context.extensions.get::<axum::http::request::Parts>()?.extensions.get::<Grant>().cloned();
+        let of_request = || {
+            context
+                .extensions
+                .get::<axum::http::request::Parts>()?
+                .extensions
+                .get::<Grant>()
+                .cloned()
+        };
         let grant = self.grant.clone().or_else(of_request);
         grant.ok_or_else(|| ErrorData::internal_error("the request came without a grant", None))
     }
@@ -72,7 +78,8 @@ impl McpServer {
         work: impl FnOnce(&crate::service::Service) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ErrorData> {
         let grant = self.grant(context)?;
-        let service = grant.require(TokenScope::Read).map_err(|refusal| protocol_error(&refusal))?;
+        let service =
+            grant.require(TokenScope::Read).map_err(|refusal| protocol_error(&refusal))?;
         service.run(TaskKind::Read, work).await.map_err(|refusal| protocol_error(&refusal))
     }
 }
@@ -112,8 +119,10 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(name) = tools::canonical(&request.name) else {
-            let known: Vec<String> = tools::tools().into_iter().map(|tool| tool.name.into_owned()).collect();
-            let message = format!("there is no tool {:?}; there are {}", request.name, known.join(", "));
+            let known: Vec<String> =
+                tools::tools().into_iter().map(|tool| tool.name.into_owned()).collect();
+            let message =
+                format!("there is no tool {:?}; there are {}", request.name, known.join(", "));
             return Err(ErrorData::invalid_params(message, None));
         };
         let (grant, progress) = (self.grant(&context)?, Progress::of(&context));
@@ -165,8 +174,9 @@ impl ServerHandler for McpServer {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let got = self
-            .read(&context, move |service| prompts::get(service, &request.name, request.arguments.as_ref()));
+        let got = self.read(&context, move |service| {
+            prompts::get(service, &request.name, request.arguments.as_ref())
+        });
         Ok(got.await?.into())
     }
 
@@ -185,8 +195,8 @@ impl ServerHandler for McpServer {
             let slugs = sessions.into_iter().map(|session| session.conversation.slug);
             Ok(slugs.filter(|slug| slug.starts_with(&begun)).take(COMPLETIONS).collect::<Vec<_>>())
         });
-        let completion =
-            CompletionInfo::new(names.await?).map_err(|why| ErrorData::internal_error(why, None))?;
+        let completion = CompletionInfo::new(names.await?)
+            .map_err(|why| ErrorData::internal_error(why, None))?;
         Ok(CompleteResult::new(completion))
     }
 }

@@ -25,7 +25,8 @@ impl Progress {
         if self.told.fetch_max(done as u64 + 1, Ordering::AcqRel) > done as u64 {
             return;
         }
-        let mut note = ProgressNotificationParam::new(token.clone(), done as f64).with_message(message);
+        let mut note =
+            ProgressNotificationParam::new(token.clone(), done as f64).with_message(message);
         if let Some(of) = of {
             note = note.with_total(of as f64);
         }

@@ -28,7 +28,11 @@ pub(super) fn prompts() -> Vec<Prompt> {
         Prompt::new(
             "summarise-session",
             Some("Tells what happened in a conversation: what was decided, done and left open"),
-            Some(vec![argument("conversation", "Slug or id; the latest one where none is given", false)]),
+            Some(vec![argument(
+                "conversation",
+                "Slug or id; the latest one where none is given",
+                false,
+            )]),
         )
         .with_title("Summarise a session"),
     ]
@@ -41,13 +45,16 @@ pub(super) fn get(
     arguments: Option<&JsonObject>,
 ) -> Result<GetPromptResult, ServiceError> {
     let text = |name: &str| {
-        let value = arguments.and_then(|arguments| arguments.get(name)).and_then(|value| value.as_str());
+        let value =
+            arguments.and_then(|arguments| arguments.get(name)).and_then(|value| value.as_str());
         value.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
     };
     match name {
         "recall" => {
             let question = text("question").ok_or_else(|| {
-                ServiceError::InvalidRequest("the argument question is missing; say what to recall".into())
+                ServiceError::InvalidRequest(
+                    "the argument question is missing; say what to recall".into(),
+                )
             })?;
             recall(service, &question, text("conversation").as_deref())
         }
@@ -72,7 +79,12 @@ fn recall(
     let mut found = String::new();
     for hit in &hits {
         let who = hit.who.as_deref().unwrap_or("summary");
-        found.push_str(&format!("- [{}] {who}, {}: {}\n", hit.id, hit.at, hit.snippet.replace('\n', " ")));
+        found.push_str(&format!(
+            "- [{}] {who}, {}: {}\n",
+            hit.id,
+            hit.at,
+            hit.snippet.replace('\n', " ")
+        ));
     }
     if hits.is_empty() {
         found.push_str("(nothing was found; try `search` with other words)\n");

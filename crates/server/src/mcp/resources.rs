@@ -2,8 +2,8 @@
 
 use rmcp::ErrorData;
 use rmcp::model::{
-    ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource, ResourceContents,
-    ResourceTemplate,
+    ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource,
+    ResourceContents, ResourceTemplate,
 };
 use serde::Serialize;
 use treering_core::Timestamp;
@@ -50,7 +50,10 @@ struct ConversationResource {
 
 pub(super) fn templates() -> ListResourceTemplatesResult {
     let template = |uri: &str, name: &str, title: &str, about: &str, mime: &str| {
-        ResourceTemplate::new(uri, name).with_title(title).with_description(about).with_mime_type(mime)
+        ResourceTemplate::new(uri, name)
+            .with_title(title)
+            .with_description(about)
+            .with_mime_type(mime)
     };
     ListResourceTemplatesResult::with_all_items(vec![
         template(
@@ -79,11 +82,16 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
 }
 
 /// The log, and conversations page by page, the latest activity first.
-pub(super) fn list(service: &Service, cursor: Option<&str>) -> Result<ListResourcesResult, ServiceError> {
+pub(super) fn list(
+    service: &Service,
+    cursor: Option<&str>,
+) -> Result<ListResourcesResult, ServiceError> {
     let after = match cursor {
         None => None,
         Some(cursor) => Some(parse_cursor(cursor).ok_or_else(|| {
-            ServiceError::InvalidRequest(format!("cursor {cursor:?} is not one that was handed out"))
+            ServiceError::InvalidRequest(format!(
+                "cursor {cursor:?} is not one that was handed out"
+            ))
         })?),
     };
     let mut resources = Vec::new();
@@ -100,7 +108,8 @@ pub(super) fn list(service: &Service, cursor: Option<&str>) -> Result<ListResour
     let next = sessions.last().filter(|_| sessions.len() == PAGE).map(cursor_after);
     resources.extend(sessions.into_iter().map(|session| {
         let it = session.conversation;
-        let about = format!("{} turns, last active {}", it.totals.turns, it.last_activity.to_minute());
+        let about =
+            format!("{} turns, last active {}", it.totals.turns, it.last_activity.to_minute());
         Resource::new(format!("conversation://{}", it.slug), it.slug.clone())
             .with_title(it.title.unwrap_or(it.slug))
             .with_description(about)
@@ -149,13 +158,23 @@ pub(super) fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, S
 }
 
 /// As many turns as there is room for, from one on.
-fn forwards(service: &Service, reference: &str, from: u32) -> Result<ConversationResource, ServiceError> {
+fn forwards(
+    service: &Service,
+    reference: &str,
+    from: u32,
+) -> Result<ConversationResource, ServiceError> {
     let mut page = service.page(reference, &PageRequest { from, limit: Some(TURNS as usize) })?;
     let turns = std::mem::take(&mut page.turns);
     let (turns, steps_left_out) = fitting(turns, service);
-    let next = turns.last().map(|last| last.turn + 1).filter(|next| *next < page.conversation.turns);
-    let next_page = next.map(|next| format!("conversation://{}?from={next}", page.conversation.slug));
-    Ok(ConversationResource { page: ConversationPage { turns, next, ..page }, next_page, steps_left_out })
+    let next =
+        turns.last().map(|last| last.turn + 1).filter(|next| *next < page.conversation.turns);
+    let next_page =
+        next.map(|next| format!("conversation://{}?from={next}", page.conversation.slug));
+    Ok(ConversationResource {
+        page: ConversationPage { turns, next, ..page },
+        next_page,
+        steps_left_out,
+    })
 }
 
 /// The last turns, as many as there is room for.
@@ -166,7 +185,11 @@ fn last_turns(service: &Service, reference: &str) -> Result<ConversationResource
     turns.reverse();
     let (mut turns, steps_left_out) = fitting(turns, service);
     turns.reverse();
-    Ok(ConversationResource { page: ConversationPage { turns, ..page }, next_page: None, steps_left_out })
+    Ok(ConversationResource {
+        page: ConversationPage { turns, ..page },
+        next_page: None,
+        steps_left_out,
+    })
 }
 
 /// The first of some turns, as far as there is room for it, and those after it that fit whole; and how many steps of
@@ -210,7 +233,8 @@ fn shortened(mut step: StepView) -> StepView {
 }
 
 fn json(value: &impl Serialize, uri: &str) -> Result<ResourceContents, ServiceError> {
-    let text = serde_json::to_string(value).map_err(|error| ServiceError::Internal(error.to_string()))?;
+    let text =
+        serde_json::to_string(value).map_err(|error| ServiceError::Internal(error.to_string()))?;
     Ok(ResourceContents::text(text, uri).with_mime_type(JSON))
 }
 
@@ -224,7 +248,13 @@ fn log(service: &Service, rest: &str) -> Result<String, ServiceError> {
     let mut text = String::new();
     for line in lines {
         let took = line.took_ms.map_or(String::new(), |ms| format!(" ({ms} ms)"));
-        text.push_str(&format!("{} {} {:<8} {}{took}\n", line.at, &line.job[..12], line.event, line.text));
+        text.push_str(&format!(
+            "{} {} {:<8} {}{took}\n",
+            line.at,
+            &line.job[..12],
+            line.event,
+            line.text
+        ));
     }
     Ok(text)
 }
@@ -234,7 +264,7 @@ pub(super) fn protocol_error(refusal: &ServiceError) -> ErrorData {
     use treering_engine::Error;
     match refusal {
         ServiceError::NotFound(_)
-        | ServiceError::Engine(Error::ConversationNotFound { .. } | Error::NoNode(_)) => {
+        | ServiceError::Engine(Error::ConversationNotFound { .. } | Error::NodeNotFound(_)) => {
             ErrorData::resource_not_found(refusal.to_string(), None)
         }
         ServiceError::Engine(Error::Store(error)) => {

@@ -38,7 +38,7 @@ pub(super) fn sized_schema_of<T: ToSchema>(default: u32) -> Arc<JsonObject> {
     let properties = Arc::make_mut(&mut schema).entry("properties").or_insert_with(|| json!({}));
     properties["max_tokens"] = json!({
         "type": "integer",
-        "minimum": super::LEAST_TOKENS,
+        "minimum": super::MIN_ANSWER_TOKENS,
         "maximum": super::MAX_ANSWER_TOKENS,
         "default": default,
         "description": "The most tokens that the answer may have. What does not fit is left out and counted; \

@@ -12,11 +12,13 @@ use treering_engine::Engine;
 use super::progress::Progress;
 use super::schema::{input_schema_of, schema_of, sized_schema_of};
 use super::types::{
-    ContextArgs, ContextResult, ExpandArgs, ExpandResult, RememberArgs, SearchResult, SessionsResult,
-    StatusArgs, StatusResult, UpdateArgs, UpdateResult,
+    ContextArgs, ContextResult, ExpandArgs, ExpandResult, RememberArgs, SearchResult,
+    SessionsResult, StatusArgs, StatusResult, UpdateArgs, UpdateResult,
 };
-use super::{LEAST_TOKENS, MAX_ANSWER_TOKENS, convert};
-use crate::service::requests::{AppendRequest, ContextParams, SearchRequest, SessionsRequest, UpdateRequest};
+use super::{MAX_ANSWER_TOKENS, MIN_ANSWER_TOKENS, convert};
+use crate::service::requests::{
+    AppendRequest, ContextParams, SearchRequest, SessionsRequest, UpdateRequest,
+};
 use crate::service::{Grant, ServiceError, TaskKind, TokenScope};
 use crate::views::{AppendedView, UpdateView};
 
@@ -32,7 +34,11 @@ const STATUS_TOKENS: u32 = 2000;
 pub(super) fn tools() -> Vec<Tool> {
     let reads = || ToolAnnotations::new().read_only(true).open_world(false);
     let adds = |idempotent| {
-        ToolAnnotations::new().read_only(false).destructive(false).idempotent(idempotent).open_world(false)
+        ToolAnnotations::new()
+            .read_only(false)
+            .destructive(false)
+            .idempotent(idempotent)
+            .open_world(false)
     };
     vec![
         Tool::new(
@@ -141,11 +147,13 @@ fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ServiceError> 
 fn take_max_tokens(arguments: &mut JsonObject, default: u32) -> Result<u32, ServiceError> {
     let Some(value) = arguments.remove("max_tokens") else { return Ok(default) };
     let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-    number.filter(|number| (LEAST_TOKENS..=MAX_ANSWER_TOKENS).contains(number)).ok_or_else(|| {
-        ServiceError::InvalidRequest(format!(
-            "max_tokens {value}: it is a number from {LEAST_TOKENS} to {MAX_ANSWER_TOKENS}"
-        ))
-    })
+    number.filter(|number| (MIN_ANSWER_TOKENS..=MAX_ANSWER_TOKENS).contains(number)).ok_or_else(
+        || {
+            ServiceError::InvalidRequest(format!(
+                "max_tokens {value}: it is a number from {MIN_ANSWER_TOKENS} to {MAX_ANSWER_TOKENS}"
+            ))
+        },
+    )
 }
 
 async fn remember(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -190,7 +198,9 @@ async fn search(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResu
         let hits = convert::hits(&answer.hits, memory);
         let (hits, left_out) = convert::TokenBudget::new(memory, max_tokens).fill(hits);
         let advice = match hits.is_empty() {
-            true => "Nothing fits. Try other words, fewer filters, or `sessions` to see what there is.",
+            true => {
+                "Nothing fits. Try other words, fewer filters, or `sessions` to see what there is."
+            }
             false => "`expand` an id to read it whole, with its turn and the summaries over it.",
         };
         Ok(SearchResult { hits, left_out, words_only: answer.lexical_only_reason, advice })
@@ -207,8 +217,9 @@ async fn context(
     let args: ContextArgs = parse(arguments)?;
     let service = grant.require(TokenScope::Read)?;
     let reference = args.conversation;
-    let found =
-        service.run(TaskKind::Read, move |service| service.named_or_latest(reference.as_deref())).await?;
+    let found = service
+        .run(TaskKind::Read, move |service| service.named_or_latest(reference.as_deref()))
+        .await?;
     let ask = ContextParams {
         query: args.query,
         budget: Some(max_tokens),
@@ -241,7 +252,8 @@ async fn expand(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResu
         if Engine::is_node_reference(&args.id) {
             return convert::node(&args.id, memory, max_tokens);
         }
-        let message = args.id.rsplit_once('#').and_then(|(slug, idx)| Some((slug, idx.parse().ok()?)));
+        let message =
+            args.id.rsplit_once('#').and_then(|(slug, idx)| Some((slug, idx.parse().ok()?)));
         let (slug, idx) = message.ok_or_else(|| {
             let id = &args.id;
             ServiceError::InvalidRequest(format!(
@@ -253,7 +265,10 @@ async fn expand(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResu
     Ok(convert::structured(&result.await?))
 }
 
-async fn sessions(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
+async fn sessions(
+    mut arguments: JsonObject,
+    grant: &Grant,
+) -> Result<CallToolResult, ServiceError> {
     let max_tokens = take_max_tokens(&mut arguments, SESSIONS_TOKENS)?;
     let request: SessionsRequest = parse(arguments)?;
     let service = grant.require(TokenScope::Read)?;
@@ -270,8 +285,12 @@ async fn update(
 ) -> Result<CallToolResult, ServiceError> {
     let args: UpdateArgs = parse(arguments)?;
     let service = grant.require(TokenScope::Write)?;
-    let request =
-        UpdateRequest { full: args.full, level: args.level, dry_run: args.dry_run, with: Vec::new() };
+    let request = UpdateRequest {
+        full: args.full,
+        level: args.level,
+        dry_run: args.dry_run,
+        with: Vec::new(),
+    };
     let planned = service.run(TaskKind::Write, move |service| {
         let found = service.named_or_latest(args.conversation.as_deref())?;
         let view: UpdateView = service.update(&found.id.to_string(), &request)?;

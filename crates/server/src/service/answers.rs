@@ -12,15 +12,15 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 
 use super::requests::{
-    AppendRequest, ChangeRequest, ContextFormat, ContextParams, LONGEST_KEY, LONGEST_NAME, MAX_ENTRIES,
-    MAX_TEXT_CHARS, MOST_CALLS, MOST_ROWS, PageRequest, SearchRequest, SessionsRequest, UpdateRequest,
-    WorkRequest, check_entry, within,
+    AppendRequest, ChangeRequest, ContextFormat, ContextParams, MAX_ENTRIES, MAX_KEY_CHARS,
+    MAX_NAME_CHARS, MAX_ROWS, MAX_TEXT_CHARS, MAX_TOOL_CALLS, PageRequest, SearchRequest,
+    SessionsRequest, UpdateRequest, WorkRequest, check_entry, within,
 };
 use super::{Service, ServiceError};
 use crate::context_view::{ChatView, ContextView, SectionView, chat_messages};
 use crate::views::{
-    ConversationPage, ConversationView, HitView, JobView, LogView, StatusView, ThreadView, TurnView,
-    UpdateView,
+    ConversationPage, ConversationView, HitView, JobView, LogView, StatusView, ThreadView,
+    TurnView, UpdateView,
 };
 use treering::jsonl::{self, JsonLine};
 
@@ -78,8 +78,13 @@ pub struct ContextAnswer {
 
 impl ContextAnswer {
     fn of(context: Context, format: ContextFormat) -> Self {
-        let mut answer =
-            Self { text: None, messages: None, preamble: None, sections: None, receipt: Default::default() };
+        let mut answer = Self {
+            text: None,
+            messages: None,
+            preamble: None,
+            sections: None,
+            receipt: Default::default(),
+        };
         match format {
             ContextFormat::Markdown => answer.text = Some(context.markdown()),
             ContextFormat::Messages => answer.messages = Some(chat_messages(&context)),
@@ -121,7 +126,11 @@ impl Service {
     }
 
     /// The context that is asked for, as everything stands; the gate is waited for before.
-    pub fn context(&self, id: &Conversation, ask: &ContextParams) -> Result<ContextAnswer, ServiceError> {
+    pub fn context(
+        &self,
+        id: &Conversation,
+        ask: &ContextParams,
+    ) -> Result<ContextAnswer, ServiceError> {
         ask.check()?;
         let settings = &self.settings().context;
         let request = ContextRequest {
@@ -129,7 +138,9 @@ impl Service {
             thread: ask.thread.as_deref().map(str::parse).transpose()?,
             query: ask.query.clone(),
             budget: ask.budget.unwrap_or(settings.budget),
-            profile: self.settings().profile(ask.profile.as_deref().unwrap_or(&settings.profile))?,
+            profile: self
+                .settings()
+                .profile(ask.profile.as_deref().unwrap_or(&settings.profile))?,
             as_of: ask.as_of.map(TurnNo),
             gate_timeout: Some(Duration::ZERO),
         };
@@ -144,7 +155,7 @@ impl Service {
     /// Conversations, the latest activity first.
     pub fn sessions(&self, request: &SessionsRequest) -> Result<ConversationList, ServiceError> {
         request.check()?;
-        let limit = within("limit", request.limit.unwrap_or(20), 1, MOST_ROWS)?;
+        let limit = within("limit", request.limit.unwrap_or(20), 1, MAX_ROWS)?;
         let states = match request.all {
             true => Vec::new(),
             false => vec![ConversationState::Open, ConversationState::Closed],
@@ -162,11 +173,16 @@ impl Service {
     }
 
     /// Turns of a conversation.
-    pub fn page(&self, reference: &str, request: &PageRequest) -> Result<ConversationPage, ServiceError> {
-        let limit = within("limit", request.limit.unwrap_or(50), 1, MOST_ROWS)?;
+    pub fn page(
+        &self,
+        reference: &str,
+        request: &PageRequest,
+    ) -> Result<ConversationPage, ServiceError> {
+        let limit = within("limit", request.limit.unwrap_or(50), 1, MAX_ROWS)?;
         let it = self.memory().find(reference)?;
         let turns = self.memory().turns(it.id, Span::starting(TurnNo(request.from), limit))?;
-        let next = turns.last().map(|last| last.turn.no.0 + 1).filter(|next| *next < it.totals.turns);
+        let next =
+            turns.last().map(|last| last.turn.no.0 + 1).filter(|next| *next < it.totals.turns);
         Ok(ConversationPage {
             conversation: ConversationView::of(&it, None),
             threads: it.threads.iter().map(ThreadView::of).collect(),
@@ -176,7 +192,11 @@ impl Service {
     }
 
     /// Gives a conversation another name or state.
-    pub fn change(&self, reference: &str, request: &ChangeRequest) -> Result<ConversationView, ServiceError> {
+    pub fn change(
+        &self,
+        reference: &str,
+        request: &ChangeRequest,
+    ) -> Result<ConversationView, ServiceError> {
         request.check()?;
         let mut it = self.memory().find(reference)?;
         if let Some(title) = &request.title {
@@ -189,7 +209,11 @@ impl Service {
     }
 
     /// Plans an update of a tree, or says what it would come to. Workers run the jobs.
-    pub fn update(&self, reference: &str, request: &UpdateRequest) -> Result<UpdateView, ServiceError> {
+    pub fn update(
+        &self,
+        reference: &str,
+        request: &UpdateRequest,
+    ) -> Result<UpdateView, ServiceError> {
         let it = self.memory().find(reference)?;
         let update = request.update()?;
         if request.dry_run {
@@ -197,7 +221,10 @@ impl Service {
             return Ok(UpdateView { dry_run: true, ..UpdateView::of(&it, &estimate) });
         }
         let updated = self.memory().update(it.id, &update)?;
-        Ok(UpdateView { job: Some(updated.id.to_string()), ..UpdateView::of(&it, &updated.estimate) })
+        Ok(UpdateView {
+            job: Some(updated.id.to_string()),
+            ..UpdateView::of(&it, &updated.estimate)
+        })
     }
 
     /// How a conversation stands.
@@ -209,8 +236,9 @@ impl Service {
     /// Jobs that are not done.
     pub fn jobs(&self, request: &WorkRequest) -> Result<JobList, ServiceError> {
         request.check()?;
-        let limit = within("limit", request.limit.unwrap_or(50), 1, MOST_ROWS)?;
-        let conversation = request.conversation.as_deref().map(|it| self.memory().find(it)).transpose()?;
+        let limit = within("limit", request.limit.unwrap_or(50), 1, MAX_ROWS)?;
+        let conversation =
+            request.conversation.as_deref().map(|it| self.memory().find(it)).transpose()?;
         let filter = JobFilter {
             conversation: conversation.map(|it| it.id),
             id_prefix: request.job.clone(),
@@ -225,7 +253,9 @@ impl Service {
         if let Some(job) = &job {
             let filter = JobFilter { id_prefix: Some(job.clone()), ..JobFilter::all(1) };
             if self.memory().jobs(&filter)?.is_empty() {
-                return Err(ServiceError::NotFound(format!("no unfinished job begins with {job:?}")));
+                return Err(ServiceError::NotFound(format!(
+                    "no unfinished job begins with {job:?}"
+                )));
             }
         }
         let retried = self.memory().retry_jobs(job)?;
@@ -235,8 +265,9 @@ impl Service {
     /// The newest lines of the log.
     pub fn logs(&self, request: &WorkRequest) -> Result<LogList, ServiceError> {
         request.check()?;
-        let limit = within("limit", request.limit.unwrap_or(50), 1, MOST_ROWS)?;
-        let conversation = request.conversation.as_deref().map(|it| self.memory().find(it)).transpose()?;
+        let limit = within("limit", request.limit.unwrap_or(50), 1, MAX_ROWS)?;
+        let conversation =
+            request.conversation.as_deref().map(|it| self.memory().find(it)).transpose()?;
         let filter = JobEventFilter {
             conversation: conversation.map(|it| it.id),
             job_prefix: request.job.clone(),
@@ -274,19 +305,19 @@ fn append_checked(
             }
         }
     }
-    Ok(memory.append(EntryBatch { target, entries, matching: ReplayDetection::None })?)
+    Ok(memory.append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })?)
 }
 
 /// The schema of entries: what [`jsonl::parse_line`] reads, the two forms that are used most.
 pub(super) fn entries_schema() -> RefOr<Schema> {
     let text = |about: &str, longest: usize| serde_json::json!({ "type": "string", "maxLength": longest, "description": about });
-    let external_id = serde_json::json!({ "type": "string", "minLength": 1, "maxLength": LONGEST_KEY,
+    let external_id = serde_json::json!({ "type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS,
         "description": "Its identity at its source: appended again, it adds nothing." });
     let call = serde_json::json!({
         "type": "object",
         "required": ["name"],
         "properties": {
-            "name": { "type": "string", "minLength": 1, "maxLength": LONGEST_NAME, "description": "The tool." },
+            "name": { "type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARS, "description": "The tool." },
             "args": { "type": "object", "description": "What it was called with." },
             "result": { "description": "What it answered, as any JSON." },
             "success": { "type": "boolean" },
@@ -301,7 +332,7 @@ pub(super) fn entries_schema() -> RefOr<Schema> {
             "type": { "type": "string", "enum": ["turn"] },
             "user": text("What the user said.", MAX_TEXT_CHARS),
             "assistant": text("What the assistant answered.", MAX_TEXT_CHARS),
-            "tool_calls": { "type": "array", "maxItems": MOST_CALLS, "items": call,
+            "tool_calls": { "type": "array", "maxItems": MAX_TOOL_CALLS, "items": call,
                 "description": "Tools that were called in between." },
             "external_id": external_id,
         },
@@ -314,7 +345,7 @@ pub(super) fn entries_schema() -> RefOr<Schema> {
             "type": { "type": "string", "enum": ["message"] },
             "role": { "type": "string", "enum": ["user", "assistant", "system", "tool"] },
             "text": text("What was said.", MAX_TEXT_CHARS),
-            "author": text("Who said it.", LONGEST_NAME),
+            "author": text("Who said it.", MAX_NAME_CHARS),
             "external_id": external_id,
         },
     });

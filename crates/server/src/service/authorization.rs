@@ -46,7 +46,9 @@ impl FromStr for TokenScope {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let found = Self::ALL.into_iter().find(|scope| scope.as_str() == text);
-        found.ok_or_else(|| Invalid::new(format!("scope {text:?}"), "a scope is read, write or admin"))
+        found.ok_or_else(|| {
+            Invalid::new(format!("scope {text:?}"), "a scope is read, write or admin")
+        })
     }
 }
 
@@ -100,7 +102,7 @@ impl Grant {
 
     /// Whether it is held by who runs the program, and not by one of several tenants.
     #[must_use]
-    pub const fn is_of_everything(&self) -> bool {
+    pub const fn has_full_access(&self) -> bool {
         self.everything
     }
 

@@ -82,11 +82,11 @@ impl TaskQueue {
         if state.threads < self.most {
             state.threads += 1;
             let queue = Arc::clone(self);
-            tokio::task::spawn_blocking(move || queue.work_off());
+            tokio::task::spawn_blocking(move || queue.run_tasks());
         }
     }
 
-    fn work_off(&self) {
+    fn run_tasks(&self) {
         while let Some(work) = self.next() {
             // Who waits for work that panics hears that it broke down; what comes after it is done.
             drop(catch_unwind(AssertUnwindSafe(work)));

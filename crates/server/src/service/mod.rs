@@ -77,7 +77,8 @@ impl Service {
     fn log_failure(&self) {
         if let Some(failure) = self.memory.failure() {
             let hint = failure.hint().unwrap_or_default();
-            self.stopped.call_once(|| tracing::error!(error = %failure, hint, "the store refuses writes"));
+            self.stopped
+                .call_once(|| tracing::error!(error = %failure, hint, "the store refuses writes"));
         }
     }
 
@@ -92,9 +93,11 @@ impl Service {
         let started = tokio::time::Instant::now();
         let mut left = None;
         loop {
-            let status = self.run(TaskKind::Read, move |service| Ok(service.memory.gate(id)?)).await?;
+            let status =
+                self.run(TaskKind::Read, move |service| Ok(service.memory.gate(id)?)).await?;
             // Nobody in this process can do the work while the store refuses writes.
-            if status.is_clear() || started.elapsed() >= patience || self.memory.failure().is_some() {
+            if status.is_clear() || started.elapsed() >= patience || self.memory.failure().is_some()
+            {
                 return Ok(status);
             }
             if left.replace(status.pending.len()) != Some(status.pending.len()) {

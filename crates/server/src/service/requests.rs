@@ -5,7 +5,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use treering_core::parameters::Assignment;
 use treering_core::{Entry, EntryKind, ExternalId, Level, TitleSource};
-use treering_engine::{AppendTarget, Engine, NewConversation, Query, Update, UpdateStrategy, normalize_cwd};
+use treering_engine::{
+    AppendTarget, Engine, NewConversation, Query, Update, UpdateStrategy, normalize_cwd,
+};
 use utoipa::{IntoParams, ToSchema};
 
 use super::ServiceError;
@@ -13,22 +15,22 @@ use super::ServiceError;
 /// The most entries that one request appends.
 pub const MAX_ENTRIES: usize = 1000;
 /// The most hits that one request asks for.
-pub const MOST_HITS: usize = 100;
+pub const MAX_HITS: usize = 100;
 /// The most rows that one request lists.
-pub const MOST_ROWS: usize = 500;
+pub const MAX_ROWS: usize = 500;
 /// The most tool calls that a turn has.
-pub(super) const MOST_CALLS: usize = 200;
+pub(super) const MAX_TOOL_CALLS: usize = 200;
 /// How long texts may be, in characters.
 pub(super) const MAX_TEXT_CHARS: usize = 4_000_000;
 const LONGEST_ID: usize = 64;
-pub(super) const LONGEST_KEY: usize = 100;
-pub(super) const LONGEST_NAME: usize = 200;
-const LONGEST_TITLE: usize = 500;
-const LONGEST_QUESTION: usize = 4000;
-const LONGEST_PATH: usize = 4096;
-const LONGEST_PROMPT: usize = 16_000;
-const MOST_PATIENCE_MS: usize = 600_000;
-const MOST_BUDGET: usize = 2_000_000;
+pub(super) const MAX_KEY_CHARS: usize = 100;
+pub(super) const MAX_NAME_CHARS: usize = 200;
+const MAX_TITLE_CHARS: usize = 500;
+const MAX_QUERY_CHARS: usize = 4000;
+const MAX_PATH_CHARS: usize = 4096;
+const MAX_CONTEXT_QUERY_CHARS: usize = 16_000;
+const MAX_PATIENCE_MS: usize = 600_000;
+const MAX_BUDGET_TOKENS: usize = 2_000_000;
 
 /// What to append, and where to.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -56,10 +58,10 @@ impl AppendRequest {
     /// The conversation that is meant.
     pub fn target(&self, memory: &Engine) -> Result<AppendTarget, ServiceError> {
         check_lengths([
-            ("conversation", self.conversation.as_ref(), LONGEST_NAME),
-            ("key", self.key.as_ref(), LONGEST_KEY),
-            ("title", self.title.as_ref(), LONGEST_TITLE),
-            ("cwd", self.cwd.as_ref(), LONGEST_PATH),
+            ("conversation", self.conversation.as_ref(), MAX_NAME_CHARS),
+            ("key", self.key.as_ref(), MAX_KEY_CHARS),
+            ("title", self.title.as_ref(), MAX_TITLE_CHARS),
+            ("cwd", self.cwd.as_ref(), MAX_PATH_CHARS),
         ])?;
         match (&self.conversation, &self.key) {
             (Some(_), Some(_)) => Err(ServiceError::InvalidRequest(
@@ -90,9 +92,9 @@ struct Limited {
 impl Limited {
     fn check(&self) -> Result<(), ServiceError> {
         check_lengths([
-            ("external_id", self.external_id.as_ref(), LONGEST_KEY),
-            ("author", self.author.as_ref(), LONGEST_NAME),
-            ("the name of a tool", self.name.as_ref(), LONGEST_NAME),
+            ("external_id", self.external_id.as_ref(), MAX_KEY_CHARS),
+            ("author", self.author.as_ref(), MAX_NAME_CHARS),
+            ("the name of a tool", self.name.as_ref(), MAX_NAME_CHARS),
         ])?;
         if self.name.as_ref().is_some_and(String::is_empty) {
             return Err(ServiceError::InvalidRequest(
@@ -100,10 +102,10 @@ impl Limited {
             ));
         }
         let calls = self.tool_calls.len();
-        if calls > MOST_CALLS {
+        if calls > MAX_TOOL_CALLS {
             let told = "append the others as entries of their own";
             return Err(ServiceError::InvalidRequest(format!(
-                "there are {calls} tool_calls; {MOST_CALLS} is the most, {told}"
+                "there are {calls} tool_calls; {MAX_TOOL_CALLS} is the most, {told}"
             )));
         }
         self.tool_calls.iter().try_for_each(Self::check)
@@ -112,11 +114,14 @@ impl Limited {
 
 /// Refuses an entry in which something is longer, or there is more of it, than its schema allows.
 pub(super) fn check_entry(raw: &RawValue, entries: &[Entry]) -> Result<(), ServiceError> {
-    let limited: Limited = serde_json::from_str(raw.get())
-        .map_err(|error| ServiceError::InvalidRequest(format!("it does not fit its schema: {error}")))?;
+    let limited: Limited = serde_json::from_str(raw.get()).map_err(|error| {
+        ServiceError::InvalidRequest(format!("it does not fit its schema: {error}"))
+    })?;
     limited.check()?;
     entries.iter().try_for_each(|entry| match &entry.kind {
-        EntryKind::Message(message) => check_lengths([("the text", Some(&message.text), MAX_TEXT_CHARS)]),
+        EntryKind::Message(message) => {
+            check_lengths([("the text", Some(&message.text), MAX_TEXT_CHARS)])
+        }
         EntryKind::ToolCall(_) | EntryKind::ToolResult { .. } | EntryKind::Fork { .. } => Ok(()),
     })
 }
@@ -189,9 +194,9 @@ impl SearchRequest {
     /// The query that is meant.
     pub fn query(&self, memory: &Engine) -> Result<Query, ServiceError> {
         check_lengths([
-            ("query", Some(&self.query), LONGEST_QUESTION),
-            ("cwd", self.cwd.as_ref(), LONGEST_PATH),
-            ("author", self.author.as_ref(), LONGEST_NAME),
+            ("query", Some(&self.query), MAX_QUERY_CHARS),
+            ("cwd", self.cwd.as_ref(), MAX_PATH_CHARS),
+            ("author", self.author.as_ref(), MAX_NAME_CHARS),
         ])?;
         within("the number of conversations", self.conversations.len(), 0, 50)?;
         within("the number of levels", self.levels.len(), 0, 10)?;
@@ -200,7 +205,8 @@ impl SearchRequest {
                 "the query is empty; ask a question or give a few words".into(),
             ));
         }
-        let conversations = self.conversations.iter().map(|it| memory.find(it).map(|found| found.id));
+        let conversations =
+            self.conversations.iter().map(|it| memory.find(it).map(|found| found.id));
         Ok(Query {
             text: self.query.clone(),
             conversations: conversations.collect::<Result<_, _>>()?,
@@ -212,7 +218,7 @@ impl SearchRequest {
             levels: self.levels.clone(),
             since: self.since.as_deref().map(str::parse).transpose()?,
             until: self.until.as_deref().map(str::parse).transpose()?,
-            limit: within("limit", self.limit.unwrap_or(10), 1, MOST_HITS)?,
+            limit: within("limit", self.limit.unwrap_or(10), 1, MAX_HITS)?,
             min_score: self.min_score,
         })
     }
@@ -253,12 +259,12 @@ impl ContextParams {
     /// Refuses what is longer or larger than it may be.
     pub fn check(&self) -> Result<(), ServiceError> {
         check_lengths([
-            ("conversation", self.conversation.as_ref(), LONGEST_NAME),
-            ("query", self.query.as_ref(), LONGEST_PROMPT),
-            ("profile", self.profile.as_ref(), LONGEST_KEY),
+            ("conversation", self.conversation.as_ref(), MAX_NAME_CHARS),
+            ("query", self.query.as_ref(), MAX_CONTEXT_QUERY_CHARS),
+            ("profile", self.profile.as_ref(), MAX_KEY_CHARS),
         ])?;
-        within("patience_ms", self.patience_ms.unwrap_or(0) as usize, 0, MOST_PATIENCE_MS)?;
-        within("budget", self.budget.unwrap_or(128) as usize, 128, MOST_BUDGET)?;
+        within("patience_ms", self.patience_ms.unwrap_or(0) as usize, 0, MAX_PATIENCE_MS)?;
+        within("budget", self.budget.unwrap_or(128) as usize, 128, MAX_BUDGET_TOKENS)?;
         Ok(())
     }
 }
@@ -296,7 +302,7 @@ pub struct SessionsRequest {
 impl SessionsRequest {
     /// Refuses what is longer than it may be.
     pub fn check(&self) -> Result<(), ServiceError> {
-        check_lengths([("cwd", self.cwd.as_ref(), LONGEST_PATH)])
+        check_lengths([("cwd", self.cwd.as_ref(), MAX_PATH_CHARS)])
     }
 }
 
@@ -342,8 +348,9 @@ impl UpdateRequest {
                 })?)
             }
         };
-        let policy = self.with.iter().map(|text| text.parse::<Assignment>()).collect::<Result<_, _>>()?;
-        Ok(Update { scale, level, policy })
+        let policy =
+            self.with.iter().map(|text| text.parse::<Assignment>()).collect::<Result<_, _>>()?;
+        Ok(Update { strategy: scale, level, policy })
     }
 }
 
@@ -361,7 +368,7 @@ pub struct ChangeRequest {
 impl ChangeRequest {
     /// Refuses what is longer than it may be.
     pub fn check(&self) -> Result<(), ServiceError> {
-        check_lengths([("title", self.title.as_ref(), LONGEST_TITLE)])
+        check_lengths([("title", self.title.as_ref(), MAX_TITLE_CHARS)])
     }
 }
 
@@ -408,13 +415,15 @@ impl WorkRequest {
     pub fn check(&self) -> Result<(), ServiceError> {
         check_lengths([
             ("job", self.job.as_ref(), LONGEST_ID),
-            ("conversation", self.conversation.as_ref(), LONGEST_NAME),
+            ("conversation", self.conversation.as_ref(), MAX_NAME_CHARS),
         ])
     }
 }
 
 /// Refuses texts that are longer than they may be.
-fn check_lengths<const N: usize>(texts: [(&str, Option<&String>, usize); N]) -> Result<(), ServiceError> {
+fn check_lengths<const N: usize>(
+    texts: [(&str, Option<&String>, usize); N],
+) -> Result<(), ServiceError> {
     for (what, text, most) in texts {
         let chars = text.map_or(0, |text| text.chars().count());
         if chars > most {
@@ -430,6 +439,8 @@ fn check_lengths<const N: usize>(texts: [(&str, Option<&String>, usize); N]) -> 
 pub fn within(what: &str, number: usize, least: usize, most: usize) -> Result<usize, ServiceError> {
     match (least..=most).contains(&number) {
         true => Ok(number),
-        false => Err(ServiceError::InvalidRequest(format!("{what} {number}: it is from {least} to {most}"))),
+        false => Err(ServiceError::InvalidRequest(format!(
+            "{what} {number}: it is from {least} to {most}"
+        ))),
     }
 }

@@ -182,7 +182,7 @@ impl TurnView {
             answered: turn.turn.answered,
             started_at: turn.turn.started_at.to_string(),
             ended_at: turn.turn.ended_at.to_string(),
-            steps: turn.steps().into_iter().map(step_view).collect(),
+            steps: turn.items().into_iter().map(step_view).collect(),
         }
     }
 }

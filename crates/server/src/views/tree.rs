@@ -27,13 +27,21 @@ pub struct LineView {
 
 impl LineView {
     fn of(node: &Node) -> Self {
-        Self { level: node.level().number(), id: node.id.to_string(), text: node.content.overview.clone() }
+        Self {
+            level: node.level().number(),
+            id: node.id.to_string(),
+            text: node.content.overview.clone(),
+        }
     }
 }
 
 impl ExpandView {
     /// What lies over a message.
-    pub fn of_message(conversation: &Conversation, idx: MessageIdx, memory: &Engine) -> Result<Self> {
+    pub fn of_message(
+        conversation: &Conversation,
+        idx: MessageIdx,
+        memory: &Engine,
+    ) -> Result<Self> {
         let over = memory.ancestors_of(conversation.id, idx)?;
         Ok(Self { up: over.iter().map(LineView::of).collect(), down: Vec::new() })
     }
@@ -41,9 +49,12 @@ impl ExpandView {
     /// What lies over a node, and what it was written from.
     pub fn of_node(conversation: &Conversation, node: &Node, memory: &Engine) -> Result<Self> {
         let over = memory.ancestors_of(conversation.id, MessageIdx(node.source.from))?;
-        let up = over.iter().filter(|other| other.level() > node.level()).map(LineView::of).collect();
+        let up =
+            over.iter().filter(|other| other.level() > node.level()).map(LineView::of).collect();
         let down = match &node.spec.covers {
-            Coverage::Nodes(_) => memory.children(conversation.id, node)?.iter().map(LineView::of).collect(),
+            Coverage::Nodes(_) => {
+                memory.children(conversation.id, node)?.iter().map(LineView::of).collect()
+            }
             Coverage::Messages(_) => memory
                 .messages_of(conversation.id, node)?
                 .iter()

@@ -88,7 +88,11 @@ impl StatusView {
             slug: conversation.slug.clone(),
             open: conversation.state == ConversationState::Open,
             clear: gate.is_clear(),
-            pending: gate.pending.iter().map(|operation| OperationView::of(operation, now)).collect(),
+            pending: gate
+                .pending
+                .iter()
+                .map(|operation| OperationView::of(operation, now))
+                .collect(),
             failed: gate.failed.iter().map(|operation| OperationView::of(operation, now)).collect(),
             jobs_queued: u32::try_from(jobs.len() - dead).unwrap_or(u32::MAX),
             jobs_failed: u32::try_from(dead).unwrap_or(u32::MAX),
@@ -180,7 +184,8 @@ impl<'a> Slugs<'a> {
 
     /// The slug of a conversation; its id where it is gone.
     pub fn get(&mut self, id: ConversationId) -> String {
-        let find = || self.memory.find(&id.to_string()).map_or_else(|_| id.short(), |found| found.slug);
+        let find =
+            || self.memory.find(&id.to_string()).map_or_else(|_| id.short(), |found| found.slug);
         self.known.entry(id).or_insert_with(find).clone()
     }
 }
@@ -210,7 +215,7 @@ impl LogView {
             at: line.at.to_string(),
             conversation: line.conversation.map(|id| id.to_string()),
             job: line.job.to_string(),
-            event: line.event.as_str(),
+            event: line.kind.as_str(),
             text: line.text.clone(),
             took_ms: line.took_ms,
         }

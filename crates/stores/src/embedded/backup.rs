@@ -11,8 +11,8 @@ use treering_core::{ConversationId, Invalid, MessageIdx, StoreError, TenantId};
 
 use super::error::{explain, explain_io};
 use super::open::{
-    Lock, check_application_id, configure, has_log, make_folder, open_immutable, private, sidecar_path,
-    sync_folder,
+    Lock, check_application_id, configure, has_log, make_folder, open_immutable, private,
+    sidecar_path, sync_folder,
 };
 use super::read::TenantView;
 use super::{check, schema, wal};
@@ -105,8 +105,9 @@ pub(super) fn inspect(file: &Path) -> StoreResult<BackupContents> {
         problems.extend(changed_messages(&connection, file)?);
     } else {
         // Older versions have no checksums.
-        let found: String =
-            connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).map_err(failed)?;
+        let found: String = connection
+            .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
+            .map_err(failed)?;
         problems.extend(Some(found).filter(|found| found != "ok"));
     }
     if let Some(first) = problems.first() {
@@ -117,7 +118,8 @@ pub(super) fn inspect(file: &Path) -> StoreResult<BackupContents> {
             format!("{first}; and {more} more problems")
         }));
     }
-    let (conversations, messages, _) = schema::ground_truth(&connection, schema_version).map_err(failed)?;
+    let (conversations, messages, _) =
+        schema::ground_truth(&connection, schema_version).map_err(failed)?;
     Ok(BackupContents {
         conversations: conversations.unsigned_abs(),
         messages: messages.unsigned_abs(),
@@ -129,7 +131,8 @@ pub(super) fn inspect(file: &Path) -> StoreResult<BackupContents> {
 /// Messages that are not what was stored, one sentence each.
 fn changed_messages(connection: &Connection, file: &Path) -> StoreResult<Vec<String>> {
     let list = || -> rusqlite::Result<Vec<(String, [u8; 16], String)>> {
-        let sql = "SELECT t.name, c.id, c.slug FROM conversations c JOIN tenants t ON t.pk = c.tenant";
+        let sql =
+            "SELECT t.name, c.id, c.slug FROM conversations c JOIN tenants t ON t.pk = c.tenant";
         let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
         connection.prepare(sql)?.query_map([], read)?.collect()
     };
@@ -140,8 +143,9 @@ fn changed_messages(connection: &Connection, file: &Path) -> StoreResult<Vec<Str
         loop {
             let page = view.messages(id, Span::starting(MessageIdx(next), PAGE))?;
             let changed = page.iter().filter(|message| message.body.hash() != message.hash);
-            let sentence =
-                |idx: MessageIdx| format!("conversation {slug}: message {idx} is not what was stored");
+            let sentence = |idx: MessageIdx| {
+                format!("conversation {slug}: message {idx} is not what was stored")
+            };
             problems.extend(changed.map(|message| sentence(message.idx)));
             match page.last() {
                 Some(last) if page.len() == PAGE => next = last.idx.0 + 1,
@@ -156,7 +160,9 @@ fn changed_messages(connection: &Connection, file: &Path) -> StoreResult<Vec<Str
 /// beside it; returns where.
 pub(super) fn restore(folder: &Path, path: &Path, from: &Path) -> StoreResult<Option<PathBuf>> {
     let failed = |error: io::Error| explain_io(path, "cannot put the backup in its place", &error);
-    if fs::canonicalize(path).is_ok_and(|path| fs::canonicalize(from).is_ok_and(|from| from == path)) {
+    if fs::canonicalize(path)
+        .is_ok_and(|path| fs::canonicalize(from).is_ok_and(|from| from == path))
+    {
         return Err(refused(from, "it is the store itself"));
     }
     inspect(from)?;
@@ -167,7 +173,9 @@ pub(super) fn restore(folder: &Path, path: &Path, from: &Path) -> StoreResult<Op
     // What is put in place is checked, not only what was copied.
     let restored = wal::copy_private(from, &incoming)
         .map_err(failed)
-        .and_then(|()| if has_log(from) { inspect(from).map(drop) } else { inspect(&incoming).map(drop) })
+        .and_then(|()| {
+            if has_log(from) { inspect(from).map(drop) } else { inspect(&incoming).map(drop) }
+        })
         .and_then(|()| exchange(folder, path, &incoming).map_err(failed));
     if restored.is_err() {
         drop(fs::remove_file(&incoming));

@@ -74,9 +74,15 @@ impl Drop for Checkpointer {
     }
 }
 
-fn run(path: &Path, connection: &Connection, requests: &Receiver<CheckpointRequest>, health: &StoreHealth) {
+fn run(
+    path: &Path,
+    connection: &Connection,
+    requests: &Receiver<CheckpointRequest>,
+    health: &StoreHealth,
+) {
     for request in requests {
-        let mode = if matches!(request, CheckpointRequest::Passive) { "PASSIVE" } else { "RESTART" };
+        let mode =
+            if matches!(request, CheckpointRequest::Passive) { "PASSIVE" } else { "RESTART" };
         let done = connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
         // A checkpoint that found the store busy is tried again after a later commit.
         if let Err(error) = done

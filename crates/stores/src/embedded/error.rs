@@ -13,7 +13,9 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
     let detail = error.to_string();
     match error {
         rusqlite::Error::SqliteFailure(failure, _) => match failure.code {
-            ErrorCode::ReadOnly | ErrorCode::PermissionDenied => StoreError::ReadOnly { path, detail },
+            ErrorCode::ReadOnly | ErrorCode::PermissionDenied => {
+                StoreError::ReadOnly { path, detail }
+            }
             ErrorCode::CannotOpen => StoreError::Failed { path, detail },
             ErrorCode::DiskFull => StoreError::Full { path },
             // No room for the index of the log.
@@ -79,5 +81,8 @@ pub(super) fn explain_io(path: &Path, what: &str, error: &io::Error) -> StoreErr
 
 /// The system gave no thread.
 pub(super) fn no_thread(error: &io::Error) -> StoreError {
-    StoreError::Failed { path: Default::default(), detail: format!("cannot start a thread: {error}") }
+    StoreError::Failed {
+        path: Default::default(),
+        detail: format!("cannot start a thread: {error}"),
+    }
 }

@@ -18,7 +18,12 @@ impl StoreHealth {
     }
 
     /// Stops all writes because of an error; the first one is kept. Returns what to answer.
-    pub(super) fn fail(&self, path: &Path, error: &rusqlite::Error, connection: &Connection) -> StoreError {
+    pub(super) fn fail(
+        &self,
+        path: &Path,
+        error: &rusqlite::Error,
+        connection: &Connection,
+    ) -> StoreError {
         // Closing must not touch the files any more. Where even this fails, SQLite's own checks remain.
         drop(connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true));
         let failure = StoreError::Stopped { path: path.to_path_buf(), detail: error.to_string() };

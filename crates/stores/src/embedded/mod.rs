@@ -39,7 +39,9 @@ use treering_core::{Job, StoreError, TenantId, Timestamp, Write};
 use checkpointer::Checkpointer;
 use error::{explain, explain_io};
 use health::StoreHealth;
-use open::{Lock, check_application_id, make_folder, open_existing, open_reader, open_writer, sidecar_path};
+use open::{
+    Lock, check_application_id, make_folder, open_existing, open_reader, open_writer, sidecar_path,
+};
 use read::TenantView;
 use unwritable::FileState;
 use wal::WalFinding;
@@ -96,17 +98,22 @@ impl EmbeddedStore {
                 let (health, watch) = (Arc::clone(&health), Arc::clone(&watch));
                 Ok(Writer::start(&path, connection, checkpointer, health, watch)?)
             }
-            Err(error @ (StoreError::ReadOnly { .. } | StoreError::Full { .. })) if path.exists() => {
+            Err(error @ (StoreError::ReadOnly { .. } | StoreError::Full { .. }))
+                if path.exists() =>
+            {
                 Err(error)
             }
             Err(error) => return Err(error),
         };
         lock.share();
-        let store = Self { path, readers: Mutex::default(), watch, writer, health, found, _lock: lock };
+        let store =
+            Self { path, readers: Mutex::default(), watch, writer, health, found, _lock: lock };
         if let Err(error) = &store.writer {
             // Without space for a migration, the space is what matters.
             let is_full = matches!(error, StoreError::Full { .. });
-            store.check_readable().map_err(|unreadable| if is_full { error.clone() } else { unreadable })?;
+            store
+                .check_readable()
+                .map_err(|unreadable| if is_full { error.clone() } else { unreadable })?;
         }
         Ok(store)
     }
@@ -136,7 +143,8 @@ impl EmbeddedStore {
         if found == schema::NEWEST {
             return Ok(());
         }
-        let detail = format!("it has schema version {found} and must be migrated to {}", schema::NEWEST);
+        let detail =
+            format!("it has schema version {found} and must be migrated to {}", schema::NEWEST);
         Err(StoreError::ReadOnly { path: self.path.clone(), detail })
     }
 
@@ -144,7 +152,10 @@ impl EmbeddedStore {
     fn damaged_logs(&self) -> Vec<String> {
         let aside = wal::set_aside(&self.path).into_iter().filter(WalFinding::is_damage);
         let live = self.writer.is_err().then(|| wal::live_damage(&self.path)).flatten();
-        aside.map(|finding| finding.describe()).chain(live.map(|live| live.describe_live())).collect()
+        aside
+            .map(|finding| finding.describe())
+            .chain(live.map(|live| live.describe_live()))
+            .collect()
     }
 
     fn open_reader(&self) -> StoreResult<Connection> {
@@ -201,7 +212,8 @@ impl Store for EmbeddedStore {
         if !self.query(|connection| read::has_due_jobs(connection, now, tenant))? {
             return Ok(Vec::new());
         }
-        let (filter, worker) = (JobFilter { limit: sizes.largest(), ..filter.clone() }, worker.to_owned());
+        let (filter, worker) =
+            (JobFilter { limit: sizes.largest(), ..filter.clone() }, worker.to_owned());
         let leased = Arc::new(Mutex::new(Vec::new()));
         let slot = Arc::clone(&leased);
         let plan = move |reader: &dyn Reader| {
@@ -275,7 +287,8 @@ impl Maintenance for EmbeddedStore {
         self.writer()?;
         let repair = || -> rusqlite::Result<Vec<String>> {
             let mut connection = open_existing(&self.path, Sync::Full)?;
-            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let repaired = check::repair(&transaction)?;
             transaction.commit()?;
             Ok(repaired)
@@ -284,7 +297,8 @@ impl Maintenance for EmbeddedStore {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let incomplete = wal::set_aside(&self.path).into_iter().filter(|finding| !finding.is_damage());
+        let incomplete =
+            wal::set_aside(&self.path).into_iter().filter(|finding| !finding.is_damage());
         let mut warnings = self.damaged_logs();
         warnings.extend(incomplete.map(|finding| finding.describe()));
         warnings
@@ -292,7 +306,9 @@ impl Maintenance for EmbeddedStore {
 
     fn open_warnings(&self) -> Vec<String> {
         let mut warnings = self.damaged_logs();
-        warnings.extend(self.found.as_ref().filter(|found| !found.is_damage()).map(WalFinding::describe));
+        warnings.extend(
+            self.found.as_ref().filter(|found| !found.is_damage()).map(WalFinding::describe),
+        );
         warnings
     }
 
@@ -311,14 +327,18 @@ impl Maintenance for EmbeddedStore {
         match state.map_or(Ok(()), |state| state.check_unchanged(&self.path)) {
             Ok(()) => Ok(()),
             Err(changed) => fs::remove_file(to).map_or_else(
-                |error| Err(explain_io(to, "cannot remove a backup that is not consistent", &error)),
+                |error| {
+                    Err(explain_io(to, "cannot remove a backup that is not consistent", &error))
+                },
                 |()| Err(changed),
             ),
         }
     }
 
     fn describe(&self) -> StoreResult<Description> {
-        let size = |suffix: &str| fs::metadata(sidecar_path(&self.path, suffix)).map_or(0, |file| file.len());
+        let size = |suffix: &str| {
+            fs::metadata(sidecar_path(&self.path, suffix)).map_or(0, |file| file.len())
+        };
         Ok(Description {
             kind: "embedded",
             location: self.path.display().to_string(),
@@ -329,8 +349,9 @@ impl Maintenance for EmbeddedStore {
 }
 
 fn tenant(row: &Row<'_>) -> rusqlite::Result<TenantId> {
-    TenantId::new(row.get::<_, String>(0)?)
-        .map_err(|why| rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, why.into()))
+    TenantId::new(row.get::<_, String>(0)?).map_err(|why| {
+        rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, why.into())
+    })
 }
 
 impl Drop for EmbeddedStore {

@@ -95,12 +95,16 @@ pub(super) fn open_writer(path: &Path, sync: Sync, is_first: bool) -> StoreResul
         _ => explain(path, &error),
     };
     create_private(path);
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     // Asked before anything is read: a connection that only reads would leave a log behind.
     if connection.is_readonly("main").map_err(failed)? {
-        return Err(StoreError::ReadOnly { path: path.to_path_buf(), detail: "no write access".into() });
+        return Err(StoreError::ReadOnly {
+            path: path.to_path_buf(),
+            detail: "no write access".into(),
+        });
     }
     // Until it is known whose file this is, closing it must not checkpoint its log.
     let keep_log =
@@ -121,7 +125,11 @@ pub(super) fn open_writer(path: &Path, sync: Sync, is_first: bool) -> StoreResul
     match schema::migrate(&mut connection).map_err(failed)? {
         Ok(()) => {}
         Err(found) => {
-            return Err(StoreError::TooNew { path: path.to_path_buf(), found, known: schema::NEWEST });
+            return Err(StoreError::TooNew {
+                path: path.to_path_buf(),
+                found,
+                known: schema::NEWEST,
+            });
         }
     }
     connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
@@ -149,7 +157,8 @@ fn create_private(path: &Path) {
 
 /// Why a file could not be opened, by trying what SQLite tried.
 fn cannot_open(path: &Path) -> StoreError {
-    let attempt = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    let attempt =
+        fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
     let (path, detail) = match attempt {
         Ok(_) => (path.to_path_buf(), "files beside it cannot be written".to_owned()),
         Err(error) => (path.to_path_buf(), error.to_string()),
@@ -164,7 +173,8 @@ fn cannot_open(path: &Path) -> StoreError {
 pub(super) fn check_application_id(connection: &Connection, path: &Path) -> StoreResult<()> {
     let read = || -> rusqlite::Result<(i64, i64, u32)> {
         // The tables first: another process that creates the store creates them together with the rest.
-        let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        let tables =
+            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         let id = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
         Ok((tables, id, schema::version(connection)?))
     };
@@ -196,8 +206,13 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     const PAUSE: Duration = Duration::from_millis(10);
     let mut waited = Duration::ZERO;
     loop {
-        match connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0)) {
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && waited < MAX_WAIT => {
+        match connection
+            .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))
+        {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && waited < MAX_WAIT =>
+            {
                 std::thread::sleep(PAUSE);
                 waited += PAUSE;
             }

@@ -66,7 +66,10 @@ fn apply(connection: &Connection, found: u32) -> rusqlite::Result<()> {
 }
 
 /// How many rows of ground truth there are: no migration may lose one.
-pub(super) fn ground_truth(connection: &Connection, version: u32) -> rusqlite::Result<(i64, i64, i64)> {
+pub(super) fn ground_truth(
+    connection: &Connection,
+    version: u32,
+) -> rusqlite::Result<(i64, i64, i64)> {
     if version == 0 {
         return Ok((0, 0, 0));
     }

@@ -65,7 +65,9 @@ pub(super) fn begin(path: &Path) -> StoreResult<(Connection, Option<FileState>)>
             Err(error) if attempt >= ATTEMPTS || !is_passing(path, &error, state) => {
                 return Err(unreadable(path, &error));
             }
-            Ok(_) if attempt >= ATTEMPTS => return Err(StoreError::Changed { path: path.to_path_buf() }),
+            Ok(_) if attempt >= ATTEMPTS => {
+                return Err(StoreError::Changed { path: path.to_path_buf() });
+            }
             // A writer came or went in between.
             _ => thread::sleep(PAUSE),
         }
@@ -81,7 +83,8 @@ fn open_alone(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Whether an error may be gone at the next attempt: a log was there without its index, or the other way round.
 fn is_passing(path: &Path, error: &rusqlite::Error, state: FileState) -> bool {
-    let is_of_log = matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly));
+    let is_of_log =
+        matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly));
     FileState::of(path) != state || (is_of_log && state.log.is_some())
 }
 
@@ -89,7 +92,8 @@ fn unreadable(path: &Path, error: &rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => StoreError::ReadOnly {
             path: path.to_path_buf(),
-            detail: "turns are in its log, which can be read only where its index can be written".into(),
+            detail: "turns are in its log, which can be read only where its index can be written"
+                .into(),
         },
         _ => explain(path, error),
     }

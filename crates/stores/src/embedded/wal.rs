@@ -101,7 +101,8 @@ pub(super) fn check_before_recovery(path: &Path) -> StoreResult<Option<WalFindin
     if !fs::metadata(&log).is_ok_and(|file| file.len() > 0) {
         return Ok(None);
     }
-    let ending = read(&log).map_err(|error| explain_io(path, "cannot read its log", &error))?.ending;
+    let ending =
+        read(&log).map_err(|error| explain_io(path, "cannot read its log", &error))?.ending;
     let kind = match ending {
         Ending::Clean => None,
         Ending::Incomplete => Some("incomplete"),
@@ -114,7 +115,8 @@ pub(super) fn check_before_recovery(path: &Path) -> StoreResult<Option<WalFindin
         copy_private(&log, &aside).map_err(|error| explain_io(path, what, &error))?;
         found = Some(WalFinding { log: aside, ending });
     }
-    make_durable(path, &log).map_err(|error| explain_io(path, "cannot make its log durable", &error))?;
+    make_durable(path, &log)
+        .map_err(|error| explain_io(path, "cannot make its log durable", &error))?;
     Ok(found)
 }
 
@@ -223,7 +225,8 @@ fn read(log: &Path) -> io::Result<Contents> {
     let is_big_endian = word(&header, 0) & 1 == 1;
     let page_size = word(&header, 8) as usize;
     let sum = checksum([0, 0], &header[..24], is_big_endian);
-    let mut is_sound = word(&header, 0) & !1 == 0x377f_0682 && sum == [word(&header, 24), word(&header, 28)];
+    let mut is_sound =
+        word(&header, 0) & !1 == 0x377f_0682 && sum == [word(&header, 24), word(&header, 28)];
     let is_size = page_size.is_power_of_two() && (512..=65536).contains(&page_size);
     is_sound &= is_size;
     let page_size = if is_size { page_size } else { PAGE_SIZE };
@@ -260,7 +263,8 @@ impl Chain {
             let sum = checksum(sum, &bytes[..8], self.is_big_endian);
             checksum(sum, &bytes[FRAME_HEADER..], self.is_big_endian)
         };
-        let (of_frame, stored) = ([word(bytes, 8), word(bytes, 12)], [word(bytes, 16), word(bytes, 20)]);
+        let (of_frame, stored) =
+            ([word(bytes, 8), word(bytes, 12)], [word(bytes, 16), word(bytes, 20)]);
         let [after_stored, after_computed] = match self.is_whole {
             true => [sum_after(self.sums[0]); 2],
             false => self.sums.map(sum_after),
@@ -279,13 +283,14 @@ impl Chain {
 fn ending(frames: &[Frame], salts: [u32; 2]) -> Ending {
     // One of the two salts may itself be damaged: the second is random for each generation, so that a frame which shares
     // one of them is of the same generation.
-    let is_same =
-        |frame: &Frame| frame.salts != [0, 0] && (frame.salts[0] == salts[0] || frame.salts[1] == salts[1]);
+    let is_same = |frame: &Frame| {
+        frame.salts != [0, 0] && (frame.salts[0] == salts[0] || frame.salts[1] == salts[1])
+    };
     let is_lost = |frame: &Frame| !frame.is_valid && is_same(frame);
     let commits = frames.iter().filter(|frame| is_lost(frame) && frame.is_commit).count();
-    let is_damaged = frames
-        .windows(2)
-        .any(|pair| is_lost(&pair[0]) && is_lost(&pair[1]) && pair[0].is_commit && pair[1].continues);
+    let is_damaged = frames.windows(2).any(|pair| {
+        is_lost(&pair[0]) && is_lost(&pair[1]) && pair[0].is_commit && pair[1].continues
+    });
     match frames.iter().any(is_lost) {
         _ if is_damaged => Ending::Damaged { commits },
         true => Ending::Incomplete,

@@ -68,7 +68,12 @@ impl Watch {
         })
     }
 
-    fn wait_with(&self, seen: Revision, timeout: Duration, poll: impl Fn(&mut WatchState)) -> Revision {
+    fn wait_with(
+        &self,
+        seen: Revision,
+        timeout: Duration,
+        poll: impl Fn(&mut WatchState),
+    ) -> Revision {
         let started = Instant::now();
         let mut state = self.lock();
         loop {

@@ -54,7 +54,8 @@ impl Writer {
         };
         connection.wal_hook(Some(hook)).map_err(|error| explain(path, &error))?;
         let (requests, received) = channel();
-        let group = GroupCommit { path: path.into(), connection, checkpointer, wal_pages, health, watch };
+        let group =
+            GroupCommit { path: path.into(), connection, checkpointer, wal_pages, health, watch };
         let thread = thread::Builder::new()
             .name("treering-writer".into())
             .spawn(move || group.run(&received))
@@ -98,7 +99,8 @@ impl GroupCommit {
     fn run(mut self, requests: &Receiver<CommitRequest>) {
         while let Ok(first) = requests.recv() {
             let mut answered = Vec::new();
-            let waiting = std::iter::once(first).chain(std::iter::from_fn(|| requests.try_recv().ok()));
+            let waiting =
+                std::iter::once(first).chain(std::iter::from_fn(|| requests.try_recv().ok()));
             let committed = match self.health.failure() {
                 Some(failure) => {
                     answered.extend(waiting.map(|request| (request.reply, Ok(()))));
@@ -124,18 +126,23 @@ impl GroupCommit {
     ) -> StoreResult<()> {
         let mut failed = None;
         let committed = (|| {
-            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let transaction =
+                self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let before = transaction.total_changes();
             for mut request in group {
                 let outcome = apply(&self.path, &transaction, &mut request);
                 let (outcome, error) = match outcome {
                     Ok(()) => (Ok(()), None),
                     Err(CommitFailure::Plan(refused)) => (Err(refused), None),
-                    Err(CommitFailure::Sqlite(error)) => (Err(explain(&self.path, &error)), Some(error)),
+                    Err(CommitFailure::Sqlite(error)) => {
+                        (Err(explain(&self.path, &error)), Some(error))
+                    }
                 };
                 answered.push((request.reply, outcome));
                 // SQLite has rolled everything back, or nothing more may be written.
-                if let Some(error) = error.filter(|e| transaction.is_autocommit() || is_io_failure(e)) {
+                if let Some(error) =
+                    error.filter(|e| transaction.is_autocommit() || is_io_failure(e))
+                {
                     return Err(error);
                 }
             }
@@ -170,7 +177,11 @@ impl From<rusqlite::Error> for CommitFailure {
 }
 
 /// Plans and writes one commit inside the open transaction; on an error nothing of it is kept.
-fn apply(path: &Path, connection: &Connection, request: &mut CommitRequest) -> Result<(), CommitFailure> {
+fn apply(
+    path: &Path,
+    connection: &Connection,
+    request: &mut CommitRequest,
+) -> Result<(), CommitFailure> {
     let execute = |sql: &str| connection.prepare_cached(sql)?.execute([]).map(drop);
     execute("SAVEPOINT plan")?;
     let applied = plan_and_write(path, connection, request);
@@ -191,7 +202,8 @@ fn plan_and_write(
     let CommitRequest { scope, plan, .. } = request;
     let view = TenantView::new(connection, path, scope.tenant()).map_err(CommitFailure::Plan)?;
     let planned = catch_unwind(AssertUnwindSafe(|| plan(&view)));
-    let writes = planned.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(CommitFailure::Plan)?;
+    let writes =
+        planned.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(CommitFailure::Plan)?;
     if let Some(write) = writes.iter().find(|write| !scope.permits(write)) {
         let why = format!("it is outside the scope of the commit: {scope:?}");
         return Err(CommitFailure::Plan(Invalid::new(format!("write {write:?}"), why).into()));

@@ -3,17 +3,20 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use treering_core::conversation::{Fork, Thread};
-use treering_core::ports::{ConversationFilter, ConversationQuery, ExistingItem, ItemRef, Span, StoredItem};
+use treering_core::ports::{
+    ConversationFilter, ConversationQuery, ExistingItem, ItemRef, Span, StoredItem,
+};
 use treering_core::{
-    CommitScope, Conversation, ConversationId, ConversationState, Invalid, Json, MessageIdx, Role, Store,
-    StoreError, TenantId, ThreadName, Timestamp, ToolResult, Turn, TurnNo, Write,
+    CommitScope, Conversation, ConversationId, ConversationState, Invalid, Json, MessageIdx, Role,
+    Store, StoreError, TenantId, ThreadName, Timestamp, ToolResult, Turn, TurnNo, Write,
 };
 
 use super::tree::node;
 use super::{
-    at, commit, commit_for, conversation, everything, key, message, put, reader, tenant, tool_call, turn,
+    at, commit, commit_for, conversation, everything, key, message, put, reader, tenant, tool_call,
+    turn,
 };
-use crate::generate::{external, random_below};
+use crate::generate::{external_id, random_below};
 
 pub fn what_is_put_comes_back(store: &dyn Store) {
     let mut it = conversation(1);
@@ -22,8 +25,11 @@ pub fn what_is_put_comes_back(store: &dyn Store) {
     it.threads.push(Thread { name: idea.clone(), fork: Some(fork), last_turn: None });
     let mut other = message(1, 1, Role::Assistant, "there");
     other.thread = idea;
-    let call =
-        tool_call(0, 0, Some(ToolResult { result: Json::string("ok"), success: None, duration_ms: None }));
+    let call = tool_call(
+        0,
+        0,
+        Some(ToolResult { result: Json::string("ok"), success: None, duration_ms: None }),
+    );
     let messages = [message(0, 0, Role::User, "hello"), other];
     let writes = [
         vec![Write::PutConversation(it.clone())],
@@ -34,7 +40,7 @@ pub fn what_is_put_comes_back(store: &dyn Store) {
     let reads = reader(store);
     assert_eq!(reads.conversation(key(1).id).unwrap(), Some(it.clone()));
     assert_eq!(reads.conversation_by_slug("slug-1").unwrap(), Some(it.clone()));
-    let by_external = reads.conversation_by_external_id(&external("source:1"));
+    let by_external = reads.conversation_by_external_id(&external_id("source:1"));
     assert_eq!(by_external.unwrap(), Some(it.clone()));
     assert_eq!(reads.messages(key(1).id, everything(MessageIdx(0))).unwrap(), messages);
     assert_eq!(
@@ -137,7 +143,7 @@ pub fn tenants_do_not_see_each_other(store: &dyn Store) {
         assert_eq!(messages.len(), 1);
         assert_eq!(messages[0].body.text, format!("of {name}"));
         assert_eq!(reader.totals().unwrap().0, 1);
-        assert_eq!(reader.owners(&[&external("m0")]).unwrap(), [Some(it.id)]);
+        assert_eq!(reader.owners(&[&external_id("m0")]).unwrap(), [Some(it.id)]);
         assert_eq!(
             reader.items(&[first]).unwrap(),
             [Some(StoredItem::Message(Box::new(messages[0].clone())))]
@@ -148,14 +154,14 @@ pub fn tenants_do_not_see_each_other(store: &dyn Store) {
     for query in [
         ConversationQuery::Id(it.id),
         ConversationQuery::Slug("slug-1"),
-        ConversationQuery::ExternalId(&external("source:1")),
+        ConversationQuery::ExternalId(&external_id("source:1")),
         ConversationQuery::IdPrefix("0101", 9),
         ConversationQuery::List(&everyone),
     ] {
         assert_eq!(reader.conversations(&query).unwrap(), [], "{query:?}");
     }
     assert!(reader.messages(it.id, everything(MessageIdx(0))).unwrap().is_empty());
-    assert_eq!(reader.owners(&[&external("m0")]).unwrap(), [None]);
+    assert_eq!(reader.owners(&[&external_id("m0")]).unwrap(), [None]);
     assert_eq!(reader.items(&[first]).unwrap(), [None]);
 }
 
@@ -184,9 +190,11 @@ pub fn listing_is_newest_first_and_pages(store: &dyn Store) {
         filter.after = Some((last.last_activity, last.id));
     }
     assert_eq!(seen, [5, 6, 4, 3, 2, 1]);
-    let open = ConversationFilter { states: vec![ConversationState::Open], ..ConversationFilter::all(10) };
+    let open =
+        ConversationFilter { states: vec![ConversationState::Open], ..ConversationFilter::all(10) };
     assert_eq!(list(&open), [5, 4, 3, 2, 1]);
-    let there = ConversationFilter { cwd: Some("/elsewhere".into()), ..ConversationFilter::all(10) };
+    let there =
+        ConversationFilter { cwd: Some("/elsewhere".into()), ..ConversationFilter::all(10) };
     assert_eq!(list(&there), [6]);
 }
 
@@ -200,21 +208,25 @@ pub fn listing_follows_activity(store: &dyn Store) {
         let it = &mut all[draw(40) as usize];
         // About the beginning of an hour that it may share with others.
         let micros = (draw(9) - 4) * HOUR + draw(5) - 2;
-        it.last_activity = Timestamp::from_micros(if draw(9) == 0 { micros * 40_000 } else { micros });
+        it.last_activity =
+            Timestamp::from_micros(if draw(9) == 0 { micros * 40_000 } else { micros });
         it.state = if draw(4) == 0 { ConversationState::Archived } else { ConversationState::Open };
         commit(store, vec![Write::PutConversation(it.clone())]).unwrap();
         if round % 20 != 19 {
             continue;
         }
         let reader = reader(store);
-        let listed =
-            reader.conversations(&ConversationQuery::List(&ConversationFilter::all(usize::MAX))).unwrap();
+        let listed = reader
+            .conversations(&ConversationQuery::List(&ConversationFilter::all(usize::MAX)))
+            .unwrap();
         let mut expected: Vec<&Conversation> = listed.iter().collect();
         expected.sort_by_key(|it| (std::cmp::Reverse(it.last_activity), it.id));
         assert!(listed.iter().eq(expected), "after {round} rounds");
         assert!(listed.iter().all(|it| all.contains(it)), "after {round} rounds");
-        let mut filter =
-            ConversationFilter { states: vec![ConversationState::Open], ..ConversationFilter::all(3) };
+        let mut filter = ConversationFilter {
+            states: vec![ConversationState::Open],
+            ..ConversationFilter::all(3)
+        };
         let mut paged = Vec::new();
         loop {
             let page = reader.conversations(&ConversationQuery::List(&filter)).unwrap();
@@ -247,7 +259,7 @@ pub fn external_ids_are_known(store: &dyn Store) {
     put(store, 2);
     commit(store, vec![Write::AddToolCall(conversation(1).id, tool_call(0, 0, None))]).unwrap();
     let reader = reader(store);
-    let (m0, t0, none) = (external("m0"), external("t0-0"), external("nothing"));
+    let (m0, t0, none) = (external_id("m0"), external_id("t0-0"), external_id("nothing"));
     let hash = message(0, 0, Role::User, "hello").hash;
     let said = Some(ExistingItem::Message(MessageIdx(0), hash));
     let called = Some(ExistingItem::ToolCall { turn: TurnNo(0), order: 0, finished: false });
@@ -291,8 +303,12 @@ pub fn turns_are_made_by_what_is_in_them(store: &dyn Store) {
     commit(store, writes).unwrap();
     let reader = reader(store);
     let turns = reader.turns(key(1).id, everything(TurnNo(0))).unwrap();
-    assert_eq!(turns.iter().map(|turn| turn.no.0).collect::<Vec<_>>(), (0..=61).collect::<Vec<_>>());
-    let expected = Turn { answered: true, started_at: at(84), ended_at: at(85), ..turn(42, 84, 86) };
+    assert_eq!(
+        turns.iter().map(|turn| turn.no.0).collect::<Vec<_>>(),
+        (0..=61).collect::<Vec<_>>()
+    );
+    let expected =
+        Turn { answered: true, started_at: at(84), ended_at: at(85), ..turn(42, 84, 86) };
     assert_eq!(turns[42], expected);
     assert_eq!(reader.turns(key(1).id, Span::between(TurnNo(42), TurnNo(43))).unwrap(), [expected]);
     let page = reader.turns(key(1).id, Span::starting(TurnNo(58), 2)).unwrap();
@@ -338,8 +354,10 @@ pub fn a_write_outside_its_scope_is_refused(store: &dyn Store) {
     put(store, 1);
     put(store, 2);
     let add = |number: u8| Write::AddMessage(key(number).id, message(1, 0, Role::User, "more"));
-    let scopes =
-        [CommitScope::Conversation(key(1)), CommitScope::Provider(TenantId::default(), "openai".into())];
+    let scopes = [
+        CommitScope::Conversation(key(1)),
+        CommitScope::Provider(TenantId::default(), "openai".into()),
+    ];
     for scope in scopes {
         let writes = vec![add(2)];
         let refused = store.commit(scope, Box::new(move |_| Ok(writes.clone()))).unwrap_err();
@@ -347,7 +365,9 @@ pub fn a_write_outside_its_scope_is_refused(store: &dyn Store) {
     }
     let writes = vec![add(1)];
     store.commit(CommitScope::Conversation(key(1)), Box::new(move |_| Ok(writes.clone()))).unwrap();
-    let count = |number: u8| reader(store).messages(key(number).id, everything(MessageIdx(0))).unwrap().len();
+    let count = |number: u8| {
+        reader(store).messages(key(number).id, everything(MessageIdx(0))).unwrap().len()
+    };
     assert_eq!((count(1), count(2)), (2, 1));
 }
 

@@ -9,8 +9,8 @@ use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::ports::{Change, ChangeFilter, Changes, Cursor};
 use treering_core::vector_index::VectorIndex;
 use treering_core::{
-    ContentHash, ConversationId, JobId, Json, MessageIdx, Role, Store, StoreError, TenantId, Timestamp,
-    ToolResult, TurnNo, Write,
+    ContentHash, ConversationId, JobId, Json, MessageIdx, Role, Store, StoreError, TenantId,
+    Timestamp, ToolResult, TurnNo, Write,
 };
 
 use super::tree::node;
@@ -40,8 +40,13 @@ macro_rules! feed_contract {
 }
 
 /// Everything that can change, with the vectors of model `a`.
-const ALL: ChangeFilter<'static> =
-    ChangeFilter { messages: true, tool_calls: true, nodes: true, log: true, vectors_of: Some("a") };
+const ALL: ChangeFilter<'static> = ChangeFilter {
+    messages: true,
+    tool_calls: true,
+    nodes: true,
+    job_events: true,
+    vectors_of: Some("a"),
+};
 
 fn changes(store: &dyn Store, after: &Cursor, limit: usize) -> Changes {
     reader(store).changes(after, &ALL, limit).unwrap()
@@ -72,7 +77,8 @@ fn five_commits(store: &dyn Store) {
     commit_for(store, tenant("others"), writes).unwrap();
     commit(store, vec![Write::PutNode(id, Box::new(node(1, 7)))]).unwrap();
     commit(store, vec![Write::AddJobEvent(log_line(id, "line"))]).unwrap();
-    let vectors = |model: &str, value: f32| Write::PutVectors(model.into(), vec![(hash(1), vec![value])]);
+    let vectors =
+        |model: &str, value: f32| Write::PutVectors(model.into(), vec![(hash(1), vec![value])]);
     commit(store, vec![vectors("b", 2.0), vectors("a", 1.0)]).unwrap();
 }
 
@@ -81,15 +87,21 @@ pub fn changes_come_in_the_order_of_their_commits(store: &dyn Store) {
     let all = changes(store, &Cursor::start(), 100);
     assert_eq!(words(&all), ["hello", "call 0", "node 7", "line", "vector 1"]);
     assert!(all.is_last);
-    let only =
-        |filter: &ChangeFilter<'_>| words(&reader(store).changes(&Cursor::start(), filter, 100).unwrap());
+    let only = |filter: &ChangeFilter<'_>| {
+        words(&reader(store).changes(&Cursor::start(), filter, 100).unwrap())
+    };
     assert_eq!(only(&ChangeFilter::content()), ["hello", "call 0", "node 7"]);
-    assert_eq!(only(&ChangeFilter { log: true, ..ChangeFilter::default() }), ["line"]);
-    assert_eq!(only(&ChangeFilter { vectors_of: Some("b"), ..ChangeFilter::default() }), ["vector 2"]);
+    assert_eq!(only(&ChangeFilter { job_events: true, ..ChangeFilter::default() }), ["line"]);
+    assert_eq!(
+        only(&ChangeFilter { vectors_of: Some("b"), ..ChangeFilter::default() }),
+        ["vector 2"]
+    );
     assert_eq!(only(&ChangeFilter { vectors_of: Some("c"), ..ChangeFilter::default() }), [""; 0]);
-    let theirs = store.reader(&tenant("others")).unwrap().changes(&Cursor::start(), &ALL, 100).unwrap();
+    let theirs =
+        store.reader(&tenant("others")).unwrap().changes(&Cursor::start(), &ALL, 100).unwrap();
     assert_eq!(words(&theirs), ["theirs"]);
-    let nobody = store.reader(&tenant("nobody")).unwrap().changes(&Cursor::start(), &ALL, 100).unwrap();
+    let nobody =
+        store.reader(&tenant("nobody")).unwrap().changes(&Cursor::start(), &ALL, 100).unwrap();
     assert_eq!((nobody.items, nobody.cursor, nobody.is_last), (vec![], Cursor::start(), true));
 }
 
@@ -156,7 +168,8 @@ pub fn a_follower_misses_nothing_while_many_write(store: &dyn Store) {
         followed = follower.join().unwrap();
     });
     for number in 1..=WRITERS {
-        let of_one: Vec<u32> = followed.iter().filter(|(of, _)| *of == number).map(|(_, idx)| *idx).collect();
+        let of_one: Vec<u32> =
+            followed.iter().filter(|(of, _)| *of == number).map(|(_, idx)| *idx).collect();
         assert_eq!(of_one, (0..EACH).collect::<Vec<_>>(), "conversation {number}");
     }
 }
@@ -192,7 +205,7 @@ pub fn log_lines_come_in_order(store: &dyn Store) {
     commit(store, lines.to_vec()).unwrap();
     let of_none = JobEvent { conversation: None, ..log_line(key(1).id, "about no conversation") };
     commit(store, vec![Write::AddJobEvent(of_none)]).unwrap();
-    let filter = ChangeFilter { log: true, ..ChangeFilter::default() };
+    let filter = ChangeFilter { job_events: true, ..ChangeFilter::default() };
     let all = reader(store).changes(&Cursor::start(), &filter, 10).unwrap();
     assert_eq!(words(&all), ["one", "two"]);
     assert_eq!(all.items[0], Change::Log(key(1).id, log_line(key(1).id, "one")));
@@ -232,7 +245,14 @@ pub fn the_end_of_every_feed_is_known(store: &dyn Store) {
 
 fn log_line(conversation: ConversationId, text: &str) -> JobEvent {
     let (at, job, event) = (Timestamp::from_micros(5), JobId(hash(7)), JobEventKind::Acquire);
-    JobEvent { at, conversation: Some(conversation), job, event, text: text.into(), took_ms: Some(3) }
+    JobEvent {
+        at,
+        conversation: Some(conversation),
+        job,
+        kind: event,
+        text: text.into(),
+        took_ms: Some(3),
+    }
 }
 
 fn hash(number: u8) -> ContentHash {
@@ -247,7 +267,11 @@ pub fn vectors_are_kept_by_model_and_content(store: &dyn Store) {
     commit(store, vec![Write::PutVectors("a".into(), again)]).unwrap();
     let asked = [hash(3), hash(4), hash(1)];
     let found = reader(store).vectors("a", &asked).unwrap();
-    assert_eq!(found, [Some(vec![0.25]), None, Some(exact.clone())], "the first one stays, to the last bit");
+    assert_eq!(
+        found,
+        [Some(vec![0.25]), None, Some(exact.clone())],
+        "the first one stays, to the last bit"
+    );
     let all = changes(store, &Cursor::start(), 9).items;
     let expected = [(hash(1), exact), (hash(2), vec![0.5]), (hash(3), vec![0.25])];
     assert_eq!(all, expected.map(|(hash, vector)| Change::Vector(hash, vector)));
@@ -257,7 +281,11 @@ pub fn vectors_are_kept_by_model_and_content(store: &dyn Store) {
     ];
     commit(store, remove).unwrap();
     let left = reader(store).vectors("a", &asked).unwrap();
-    assert_eq!(left, [Some(vec![0.25]), None, None], "only those of the model with these contents go");
+    assert_eq!(
+        left,
+        [Some(vec![0.25]), None, None],
+        "only those of the model with these contents go"
+    );
 }
 
 pub fn vectors_of_tenants_and_models_are_apart(store: &dyn Store) {
@@ -278,7 +306,10 @@ pub fn vectors_of_tenants_and_models_are_apart(store: &dyn Store) {
 pub fn the_vector_index_comes_back(store: &dyn Store) {
     put(store, 1);
     commit(store, vec![Write::AddMessage(key(1).id, message(1, 0, Role::User, "more"))]).unwrap();
-    assert_eq!(reader(store).messages(key(1).id, super::everything(MessageIdx(0))).unwrap().len(), 2);
+    assert_eq!(
+        reader(store).messages(key(1).id, super::everything(MessageIdx(0))).unwrap().len(),
+        2
+    );
     let read = || reader(store).vector_index().unwrap();
     assert_eq!(read(), None);
     let done = changes(store, &Cursor::start(), 1).cursor;

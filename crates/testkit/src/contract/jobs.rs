@@ -11,7 +11,9 @@ use treering_core::{
 };
 
 use crate::contract::tree::{id, level, node, nodes, put_node, task};
-use crate::contract::{at, commit, commit_for, conversation, everything, key, message, put, reader, tenant};
+use crate::contract::{
+    at, commit, commit_for, conversation, everything, key, message, put, reader, tenant,
+};
 
 /// A job of conversation `number`: for a turn at height 0, for a node above.
 pub(crate) fn job(number: u8, height: u8, ordinal: u32) -> Job {
@@ -46,14 +48,22 @@ pub(crate) fn heights(store: &dyn Store, filter: &JobFilter) -> Vec<(u8, u8)> {
 
 fn line(number: u8, job: JobId, text: &str) -> JobEvent {
     let conversation = Some(key(number).id);
-    JobEvent { at: at(5), conversation, job, event: JobEventKind::Acquire, text: text.into(), took_ms: None }
+    JobEvent {
+        at: at(5),
+        conversation,
+        job,
+        kind: JobEventKind::Acquire,
+        text: text.into(),
+        took_ms: None,
+    }
 }
 
 pub fn lines_about_no_conversation_are_kept_by_tenant(store: &dyn Store) {
     put(store, 1);
     let about = line(1, job(1, 1, 0).id, "about one");
     let none = JobEvent { conversation: None, ..line(1, about.job, "about none") };
-    commit(store, vec![Write::AddJobEvent(about.clone()), Write::AddJobEvent(none.clone())]).unwrap();
+    commit(store, vec![Write::AddJobEvent(about.clone()), Write::AddJobEvent(none.clone())])
+        .unwrap();
     commit_for(store, tenant("others"), vec![Write::AddJobEvent(none.clone())]).unwrap();
     let reader = reader(store);
     assert_eq!(reader.job_events(&whole_log()).unwrap(), [about.clone(), none.clone()]);
@@ -173,7 +183,10 @@ pub fn jobs_at_one_place_are_told_apart(store: &dyn Store) {
     commit(store, vec![Write::PutJob(leased.clone()), Write::RemoveJob(all[0].clone())]).unwrap();
     assert_eq!(jobs(store, &JobFilter::of(key(1).id)), [leased.clone(), all[2].clone()]);
     let now = |job| reader(store).job(job).unwrap();
-    assert_eq!([now(&all[0]), now(&all[1]), now(&all[2])], [None, Some(leased), Some(all[2].clone())]);
+    assert_eq!(
+        [now(&all[0]), now(&all[1]), now(&all[2])],
+        [None, Some(leased), Some(all[2].clone())]
+    );
 }
 
 pub fn a_job_is_due_when_its_moment_has_come(store: &dyn Store) {
@@ -208,7 +221,11 @@ pub fn lower_levels_are_due_first(store: &dyn Store) {
     put(store, 2);
     let mut first = job(1, 1, 0);
     add_jobs(store, &[first.clone(), job(1, 2, 0), job(1, 2, 1), job(1, 3, 0), job(2, 2, 0)]);
-    assert_eq!(heights(store, &due(at(0))), [(1, 1), (2, 2)], "conversations do not wait for each other");
+    assert_eq!(
+        heights(store, &due(at(0))),
+        [(1, 1), (2, 2)],
+        "conversations do not wait for each other"
+    );
     let above = JobFilter { heights: Some((2, 9)), ..due(at(0)) };
     assert_eq!(heights(store, &above), [(2, 2)], "whatever is asked for");
     // At work, or waiting for another try, it is still to be done.
@@ -234,7 +251,8 @@ pub fn jobs_are_found_by_their_first_digits(store: &dyn Store) {
     put(store, 1);
     let all = [job(1, 1, 0), job(1, 1, 1), job(1, 2, 0)];
     add_jobs(store, &all);
-    let find = |prefix: &str| jobs(store, &JobFilter { id_prefix: Some(prefix.into()), ..everyone() });
+    let find =
+        |prefix: &str| jobs(store, &JobFilter { id_prefix: Some(prefix.into()), ..everyone() });
     for job in &all {
         let digits = job.id.to_string();
         assert_eq!(find(&digits), std::slice::from_ref(job));
@@ -255,7 +273,7 @@ pub fn the_newest_lines_of_the_log_come_oldest_first(store: &dyn Store) {
         // The order is that of writing, whatever the clock said.
         let at = at(-(number as i64));
         let text = format!("line {number} \0'🌊'");
-        all.push(JobEvent { at, event, took_ms, ..line(1, job(1, 1, 0).id, &text) });
+        all.push(JobEvent { at, kind: event, took_ms, ..line(1, job(1, 1, 0).id, &text) });
     }
     for lines in all.chunks(4) {
         commit(store, lines.iter().cloned().map(Write::AddJobEvent).collect()).unwrap();
@@ -270,7 +288,12 @@ pub fn the_log_is_read_by_conversation_and_job(store: &dyn Store) {
     put(store, 1);
     put(store, 2);
     let (here, there) = (job(1, 1, 0).id, job(2, 1, 0).id);
-    let lines = [line(1, here, "a"), line(2, there, "b"), line(1, job(1, 1, 1).id, "c"), line(1, here, "d")];
+    let lines = [
+        line(1, here, "a"),
+        line(2, there, "b"),
+        line(1, job(1, 1, 1).id, "c"),
+        line(1, here, "d"),
+    ];
     commit(store, lines.map(Write::AddJobEvent).to_vec()).unwrap();
     let check = |filter: JobEventFilter, expected: &[&str]| {
         assert_eq!(logged(store, &filter), expected, "{filter:?}");
@@ -305,7 +328,11 @@ pub fn trees_of_tenants_are_apart(store: &dyn Store) {
         let log = reader.job_events(&whole_log()).unwrap();
         let totals = reader.level_totals(None).unwrap();
         let found = reader.nodes_by_id_prefix("l1", 9).unwrap();
-        assert_eq!([nodes.len(), jobs.len(), log.len(), totals.len(), found.len()], [seen; 5], "{name}");
+        assert_eq!(
+            [nodes.len(), jobs.len(), log.len(), totals.len(), found.len()],
+            [seen; 5],
+            "{name}"
+        );
         assert_eq!(reader.jobs(&due(at(0))).unwrap(), jobs);
         assert_eq!(reader.job(&job).unwrap(), jobs.first().cloned());
         if seen > 0 {
@@ -328,7 +355,8 @@ pub fn a_tree_without_a_conversation_is_refused_whole(store: &dyn Store) {
         Write::AddJobEvent(line(7, job(7, 1, 0).id, "of nobody")),
     ];
     for orphan in orphans {
-        commit(store, vec![put_node(1, node(1, 0)), Write::AddJob(job(1, 1, 0)), orphan]).unwrap_err();
+        commit(store, vec![put_node(1, node(1, 0)), Write::AddJob(job(1, 1, 0)), orphan])
+            .unwrap_err();
         assert_eq!(nodes(store, 1, &NodeFilter::default()), []);
         assert_eq!(jobs(store, &everyone()), []);
         assert_eq!(logged(store, &whole_log()), [""; 0]);
@@ -371,7 +399,8 @@ pub fn no_job_is_leased_twice(store: &dyn Store) {
             let taken = batches.take_while(|batch| !batch.is_empty()).flatten();
             taken.map(|job| job.kind.place()).collect()
         };
-        let threads: Vec<_> = workers.iter().map(|worker| scope.spawn(move || work(worker))).collect();
+        let threads: Vec<_> =
+            workers.iter().map(|worker| scope.spawn(move || work(worker))).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
     leased.sort_unstable();
@@ -380,17 +409,24 @@ pub fn no_job_is_leased_twice(store: &dyn Store) {
 
 pub fn tenants_with_due_jobs_come_in_turn(store: &dyn Store) {
     for name in ["c", "a", "b", "d", "e"] {
-        let later = Job { failures: 1, state: JobState::Waiting { not_before: at(9) }, ..job(1, 1, 0) };
+        let later =
+            Job { failures: 1, state: JobState::Waiting { not_before: at(9) }, ..job(1, 1, 0) };
         let job = if name == "e" { later } else { job(1, 1, 0) };
-        commit_for(store, tenant(name), vec![Write::PutConversation(conversation(1)), Write::AddJob(job)])
-            .unwrap();
+        commit_for(
+            store,
+            tenant(name),
+            vec![Write::PutConversation(conversation(1)), Write::AddJob(job)],
+        )
+        .unwrap();
     }
     commit_for(store, tenant("c"), vec![Write::RemoveJob(job(1, 1, 0))]).unwrap();
     let all = |now: Timestamp| -> Vec<String> {
-        let next = |after: &Option<TenantId>| store.tenant_with_due_jobs(now, after.as_ref()).unwrap();
-        let mut names: Vec<String> = std::iter::successors(next(&None), |tenant| next(&Some(tenant.clone())))
-            .map(|tenant| tenant.to_string())
-            .collect();
+        let next =
+            |after: &Option<TenantId>| store.tenant_with_due_jobs(now, after.as_ref()).unwrap();
+        let mut names: Vec<String> =
+            std::iter::successors(next(&None), |tenant| next(&Some(tenant.clone())))
+                .map(|tenant| tenant.to_string())
+                .collect();
         names.sort();
         names
     };

@@ -38,7 +38,12 @@ fn charge(day: i64, conversation: Option<ConversationId>, model: &str, unit: i64
 }
 
 fn charge_at(second: i64, conversation: Option<ConversationId>, model: &str, unit: i64) -> Write {
-    Write::AddSpend(Charge { at: at(second), conversation, model: model.into(), spent: spent(unit) })
+    Write::AddSpend(Charge {
+        at: at(second),
+        conversation,
+        model: model.into(),
+        spent: spent(unit),
+    })
 }
 
 fn at(second: i64) -> Timestamp {
@@ -55,15 +60,23 @@ fn read(
 
 pub fn spend_is_added_up_by_model_conversation_and_day(store: &dyn Store) {
     let (one, two) = (Some(key(1).id), Some(key(2).id));
-    let writes =
-        vec![charge(7, one, "b", 1), charge(7, one, "b", 2), charge(8, one, "b", 4), charge(7, two, "a", 8)];
+    let writes = vec![
+        charge(7, one, "b", 1),
+        charge(7, one, "b", 2),
+        charge(8, one, "b", 4),
+        charge(7, two, "a", 8),
+    ];
     commit(store, writes).unwrap();
     commit(store, vec![charge(8, None, "b", 16), charge(-1, two, "b", 32)]).unwrap();
     let sum = |model: &str, unit: i64| (model.to_owned(), spent(unit));
     assert_eq!(read(store, None, None), [sum("a", 8), sum("b", 55)]);
     assert_eq!(read(store, one, None), [sum("b", 7)]);
     assert_eq!(read(store, two, Some(7)), [sum("a", 8)]);
-    assert_eq!(read(store, None, Some(8)), [sum("b", 20)], "what was for no conversation counts for its day");
+    assert_eq!(
+        read(store, None, Some(8)),
+        [sum("b", 20)],
+        "what was for no conversation counts for its day"
+    );
     assert_eq!(read(store, Some(key(3).id), None), []);
 }
 
@@ -77,13 +90,18 @@ pub fn spend_can_be_taken_back_and_is_apart_by_tenant(store: &dyn Store) {
 pub fn what_a_provider_was_asked_is_known_for_a_while_whoever_asked(store: &dyn Store) {
     let taken = |second: i64, calls: i64, tokens: i64| QuotaUsage { at: at(second), calls, tokens };
     let read = |since: i64| reader(store).ledger().requests_since("openai", at(since)).unwrap();
-    commit(store, vec![charge_at(1000, None, "openai/a", 2), charge_at(1010, None, "openai/b", 1)]).unwrap();
+    commit(store, vec![charge_at(1000, None, "openai/a", 2), charge_at(1010, None, "openai/b", 1)])
+        .unwrap();
     commit_for(store, tenant("others"), vec![charge_at(1000, None, "openai/b", 4)]).unwrap();
     commit(store, vec![charge_at(1000, None, "gemini/a", 9)]).unwrap();
     assert_eq!(read(1000), [taken(1000, 6, 78), taken(1010, 1, 13)]);
     assert_eq!(read(1001), [taken(1010, 1, 13)]);
     commit(store, vec![charge_at(1010, None, "openai/b", -1)]).unwrap();
-    assert_eq!(read(1001), [taken(1010, 1, 0)], "a call that came to nothing was made all the same");
+    assert_eq!(
+        read(1001),
+        [taken(1010, 1, 0)],
+        "a call that came to nothing was made all the same"
+    );
     commit(store, vec![charge_at(1125, None, "openai/a", 1)]).unwrap();
     assert_eq!(read(0), [taken(1010, 1, 0), taken(1125, 1, 13)], "what is old is gone");
 }

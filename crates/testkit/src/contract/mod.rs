@@ -17,12 +17,12 @@ use treering_core::ports::Span;
 use treering_core::tree_state::TreeState;
 use treering_core::windowing::WindowMessage;
 use treering_core::{
-    CommitScope, Conversation, ConversationId, ConversationKey, ConversationState, Json, Message, MessageIdx,
-    NewMessage, NewToolCall, Policy, Reader, Role, Store, StoreError, TenantId, ThreadName, Timestamp,
-    ToolCall, ToolResult, Turn, TurnNo, Write,
+    CommitScope, Conversation, ConversationId, ConversationKey, ConversationState, Json, Message,
+    MessageIdx, NewMessage, NewToolCall, Policy, Reader, Role, Store, StoreError, TenantId,
+    ThreadName, Timestamp, ToolCall, ToolResult, Turn, TurnNo, Write,
 };
 
-use crate::generate::external;
+use crate::generate::external_id;
 
 /// Makes one test of every rule of the contract.
 #[macro_export]
@@ -88,18 +88,29 @@ pub fn conversation(number: u8) -> Conversation {
         started_at: at(0),
         last_activity: at(i64::from(number)),
         state: ConversationState::Open,
-        external_id: Some(external(&format!("source:{number}"))),
+        external_id: Some(external_id(&format!("source:{number}"))),
         totals: Totals { messages: 1, turns: 1, tool_calls: 0, chars: 5, tokens: 2 },
-        threads: vec![Thread { name: ThreadName::main(), fork: None, last_turn: Some(turn(0, 0, 1)) }],
-        policy: vec!["window_chars=4000".parse().unwrap(), "length@2=3-4 sentences".parse().unwrap()],
+        threads: vec![Thread {
+            name: ThreadName::main(),
+            fork: None,
+            last_turn: Some(turn(0, 0, 1)),
+        }],
+        policy: vec![
+            "window_chars=4000".parse().unwrap(),
+            "length@2=3-4 sentences".parse().unwrap(),
+        ],
         tree_state: growth(),
     }
 }
 
 /// A tree that has begun to grow.
 fn growth() -> TreeState {
-    let mut growth =
-        TreeState { sealed: vec![3, 1], offered: vec![2], closings: vec![7], ..TreeState::default() };
+    let mut growth = TreeState {
+        sealed: vec![3, 1],
+        offered: vec![2],
+        closings: vec![7],
+        ..TreeState::default()
+    };
     let said = message(0, 0, Role::User, "hello");
     growth.push(0, &ThreadName::main(), &WindowMessage::from(&said), &Policy::default());
     growth
@@ -122,7 +133,7 @@ pub(crate) fn turn(no: u32, from: u32, until: u32) -> Turn {
 pub(crate) fn message(idx: u32, turn: u32, role: Role, text: &str) -> Message {
     let mut said = NewMessage::new(role, text, at(i64::from(idx)));
     said.author = Some("Ana".into());
-    said.external_id = Some(external(&format!("m{idx}")));
+    said.external_id = Some(external_id(&format!("m{idx}")));
     said.parts = Some(Json::new(r#"[{"a":1.0,"b":"\ud83d"}]"#).unwrap());
     Message {
         idx: MessageIdx(idx),
@@ -147,7 +158,7 @@ pub(crate) fn tool_call(turn: u32, order: u32, outcome: Option<ToolResult>) -> T
             args: Json::new(r#"{"cmd": "ls"}"#).unwrap(),
             outcome,
             at: at(9),
-            external_id: Some(external(&format!("t{turn}-{order}"))),
+            external_id: Some(external_id(&format!("t{turn}-{order}"))),
         },
     }
 }
@@ -156,7 +167,11 @@ pub(crate) fn commit(store: &dyn Store, writes: Vec<Write>) -> Result<(), StoreE
     commit_for(store, TenantId::default(), writes)
 }
 
-pub(crate) fn commit_for(store: &dyn Store, tenant: TenantId, writes: Vec<Write>) -> Result<(), StoreError> {
+pub(crate) fn commit_for(
+    store: &dyn Store,
+    tenant: TenantId,
+    writes: Vec<Write>,
+) -> Result<(), StoreError> {
     store.commit(CommitScope::Tenant(tenant), Box::new(move |_| Ok(writes.clone())))
 }
 

@@ -9,8 +9,8 @@ use treering_core::ports::{JobFilter, LevelTotals, NodeFilter, NodeVersion, Span
 use treering_core::summary_request::Strategy;
 use treering_core::windowing::SealReason;
 use treering_core::{
-    ContentHash, Coverage, Level, MessageIdx, Node, NodeContent, NodeId, NodeSpec, Store, ThreadName, Write,
-    prompt,
+    ContentHash, Coverage, Level, MessageIdx, Node, NodeContent, NodeId, NodeSpec, Store,
+    ThreadName, Write, prompt,
 };
 
 use crate::contract::jobs::{add_jobs, heights, job};
@@ -137,7 +137,11 @@ pub(crate) fn node(number: u8, ordinal: u32) -> Node {
             raw_tokens: LARGE + 2,
             chars: LARGE + 3,
         },
-        provenance: Provenance { by: "extractive".into(), at: at(3600).plus_micros(1), took_ms: LARGE + 4 },
+        provenance: Provenance {
+            by: "extractive".into(),
+            at: at(3600).plus_micros(1),
+            took_ms: LARGE + 4,
+        },
         chars: 40,
         tokens: 11,
         grounded: 0.9,
@@ -171,7 +175,10 @@ fn versions_of(store: &dyn Store, number: u8, nodes: &[Node]) -> Vec<NodeVersion
         versions.iter().map(place).collect::<Vec<_>>(),
         nodes.iter().map(|node| (node.level(), node.ordinal())).collect::<Vec<_>>()
     );
-    assert!(versions.iter().zip(nodes).all(|(version, node)| version.matches(node)), "{versions:?}");
+    assert!(
+        versions.iter().zip(nodes).all(|(version, node)| version.matches(node)),
+        "{versions:?}"
+    );
     versions
 }
 
@@ -184,9 +191,13 @@ pub fn a_version_changes_when_its_node_is_written_again(store: &dyn Store) {
     let ungrouped = NodeFilter::ungrouped(level(1));
     assert_eq!(reader(store).node_versions(key(1).id, &ungrouped).unwrap(), before[..1]);
 
-    commit(store, vec![put_node(1, node(1, 0)), Write::MarkDirty(key(1).id, level(2), vec![0])]).unwrap();
+    commit(store, vec![put_node(1, node(1, 0)), Write::MarkDirty(key(1).id, level(2), vec![0])])
+        .unwrap();
     let after = versions_of(store, 1, &all());
-    assert!(after[0].seq > before.iter().map(|version| version.seq).max().unwrap(), "the same, anew");
+    assert!(
+        after[0].seq > before.iter().map(|version| version.seq).max().unwrap(),
+        "the same, anew"
+    );
     assert_eq!(after[1], before[1]);
     assert_eq!(after[2], NodeVersion { dirty: true, ..before[2] });
 
@@ -223,11 +234,19 @@ pub fn a_node_replaces_the_one_at_its_place(store: &dyn Store) {
     let all = nodes(store, 1, &NodeFilter::default());
     assert_eq!(all.len(), 3);
     assert_eq!(all[1], other);
-    assert_eq!((&all[0].id, &all[2]), (&node(1, 0).id, &node(2, 0)), "its neighbours are as they were");
+    assert_eq!(
+        (&all[0].id, &all[2]),
+        (&node(1, 0).id, &node(2, 0)),
+        "its neighbours are as they were"
+    );
 }
 
 pub fn nodes_come_in_order_and_by_filter(store: &dyn Store) {
-    grown(store, 1, &[(2, 1, None), (1, 2, Some(1)), (2, 0, Some(1)), (1, 10, None), (1, 0, Some(0))]);
+    grown(
+        store,
+        1,
+        &[(2, 1, None), (1, 2, Some(1)), (2, 0, Some(1)), (1, 10, None), (1, 0, Some(0))],
+    );
     grown(store, 2, &[(1, 0, None)]);
     commit(store, vec![Write::MarkDirty(key(1).id, level(2), vec![1])]).unwrap();
     let check = |filter: NodeFilter, expected: &[(u8, u32)]| {
@@ -306,7 +325,8 @@ pub fn a_felled_tree_is_gone_from_its_level_up(store: &dyn Store) {
     assert_eq!(heights(store, &JobFilter::of(key(2).id)), [(2, 0), (2, 1), (2, 2), (2, 3)]);
     // Only the level right below was under what is gone.
     commit(store, vec![Write::DropTree(key(2).id, level(3))]).unwrap();
-    let parents: Vec<_> = nodes(store, 2, &NodeFilter::default()).iter().map(|node| node.parent).collect();
+    let parents: Vec<_> =
+        nodes(store, 2, &NodeFilter::default()).iter().map(|node| node.parent).collect();
     assert_eq!(parents, [Some(0), Some(0), None]);
 }
 
@@ -321,15 +341,25 @@ pub fn a_tree_felled_from_the_ground_leaves_the_jobs_of_turns(store: &dyn Store)
 pub fn nodes_are_found_by_how_their_ids_begin(store: &dyn Store) {
     put(store, 1);
     put(store, 2);
-    let named = |ordinal: u32, name: &str| Node { id: NodeId::from_stored(name.into()), ..node(1, ordinal) };
-    let names = [(1, 0, "l1-ab12-20260302"), (1, 1, "l1-ab99-20260302"), (2, 0, "l1-ab12-20260302")];
-    commit(store, names.map(|(number, ordinal, name)| put_node(number, named(ordinal, name))).to_vec())
-        .unwrap();
+    let named = |ordinal: u32, name: &str| Node {
+        id: NodeId::from_stored(name.into()),
+        ..node(1, ordinal)
+    };
+    let names =
+        [(1, 0, "l1-ab12-20260302"), (1, 1, "l1-ab99-20260302"), (2, 0, "l1-ab12-20260302")];
+    commit(
+        store,
+        names.map(|(number, ordinal, name)| put_node(number, named(ordinal, name))).to_vec(),
+    )
+    .unwrap();
     let find = |prefix: &str, limit: usize| -> Vec<(u8, String)> {
         let reader = reader(store);
         let mut found = reader.nodes_by_id_prefix(prefix, limit).unwrap();
         found.sort();
-        found.iter().map(|(conversation, id)| (conversation.as_bytes()[0], id.to_string())).collect()
+        found
+            .iter()
+            .map(|(conversation, id)| (conversation.as_bytes()[0], id.to_string()))
+            .collect()
     };
     assert_eq!(find("l1-ab9", 9), [(1, "l1-ab99-20260302".to_owned())]);
     assert_eq!(find("l1-ab12-20260302", 9).iter().map(|found| found.0).collect::<Vec<_>>(), [1, 2]);

@@ -57,15 +57,26 @@ pub fn conversations_that_take_turns_keep_their_own(store: &dyn Store) {
         let count = messages.len() as u32;
         for _ in 0..200 {
             let (from, size, limit) = (draw(count + 2), draw(40), draw(30) as usize);
-            let span =
-                Span { limit, ..Span::between(MessageIdx(from), MessageIdx(from.saturating_add(size))) };
+            let span = Span {
+                limit,
+                ..Span::between(MessageIdx(from), MessageIdx(from.saturating_add(size)))
+            };
             let expected = messages.iter().skip(from as usize).take(limit.min(size as usize));
-            assert!(reader.messages(id, span).unwrap().iter().eq(expected), "{from} {size} {limit}");
+            assert!(
+                reader.messages(id, span).unwrap().iter().eq(expected),
+                "{from} {size} {limit}"
+            );
             let turn = draw(count / 2);
             let turns = reader.turns(id, Span::starting(TurnNo(turn), 1)).unwrap();
             let [turn] = turns.try_into().unwrap();
-            assert_eq!((turn.from.0, turn.until.0), (2 * turn.no.0, (2 * turn.no.0 + 2).min(count)));
-            assert_eq!((turn.messages, turn.answered), (turn.until.0 - turn.from.0, turn.messages == 2));
+            assert_eq!(
+                (turn.from.0, turn.until.0),
+                (2 * turn.no.0, (2 * turn.no.0 + 2).min(count))
+            );
+            assert_eq!(
+                (turn.messages, turn.answered),
+                (turn.until.0 - turn.from.0, turn.messages == 2)
+            );
         }
     }
     assert_eq!(store.maintenance().check().unwrap(), Vec::<String>::new());
@@ -99,8 +110,10 @@ pub fn writers_at_once_all_get_through(store: &dyn Store) {
                 for idx in 1..EACH {
                     let refuse = idx % 5 == 0;
                     let id = conversation(number).id;
-                    let write =
-                        Write::AddMessage(id, message(if refuse { 0 } else { idx }, 0, Role::User, "x"));
+                    let write = Write::AddMessage(
+                        id,
+                        message(if refuse { 0 } else { idx }, 0, Role::User, "x"),
+                    );
                     assert_eq!(commit(store, vec![write]).is_err(), refuse);
                 }
             });
@@ -116,7 +129,9 @@ pub fn writers_at_once_all_get_through(store: &dyn Store) {
 
 /// Adds a message to the first conversation at the place that the plan finds.
 pub fn add_next(store: &dyn Store) {
-    store.commit(CommitScope::Conversation(key(1)), Box::new(|reader| next_message(reader, 1))).unwrap();
+    store
+        .commit(CommitScope::Conversation(key(1)), Box::new(|reader| next_message(reader, 1)))
+        .unwrap();
 }
 
 /// A message of a conversation at the place that the reader tells.
@@ -155,7 +170,8 @@ pub fn plans_hold_beside_commits_that_fail(store: &dyn Store) {
                         }
                         Ok(writes)
                     };
-                    let committed = store.commit(CommitScope::Conversation(key(number)), Box::new(plan));
+                    let committed =
+                        store.commit(CommitScope::Conversation(key(number)), Box::new(plan));
                     assert_eq!(committed.is_err(), fails, "{committed:?}");
                 }
             });
@@ -184,7 +200,8 @@ pub fn write_much(store: &dyn Store, writers: u8, bytes: usize) {
                 put(store, number);
                 for idx in 1..=each {
                     let message = message(idx as u32, 0, Role::User, text);
-                    commit(store, vec![Write::AddMessage(conversation(number).id, message)]).unwrap();
+                    commit(store, vec![Write::AddMessage(conversation(number).id, message)])
+                        .unwrap();
                 }
             });
         }
@@ -215,7 +232,10 @@ pub fn a_plan_sees_what_was_committed_before(store: &dyn Store) {
         }
     });
     let reader = reader(store);
-    assert_eq!(reader.conversation(key(1).id).unwrap().unwrap().totals.messages, 1 + WRITERS * EACH);
+    assert_eq!(
+        reader.conversation(key(1).id).unwrap().unwrap().totals.messages,
+        1 + WRITERS * EACH
+    );
     let messages = reader.messages(key(1).id, everything(MessageIdx(0))).unwrap();
     assert!(messages.iter().map(|message| message.idx.0).eq(0..=WRITERS * EACH));
 }

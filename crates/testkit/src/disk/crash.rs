@@ -14,7 +14,7 @@ const SECTOR: u64 = 512;
 
 /// The rule by which the unsynced operations of a crash state survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pattern {
+pub enum SurvivalPattern {
     /// None does.
     Nothing,
     /// All do, as when only the process ends.
@@ -31,7 +31,7 @@ pub enum Pattern {
     Torn,
 }
 
-impl Pattern {
+impl SurvivalPattern {
     /// All patterns. A run takes them in turn.
     pub const ALL: [Self; 7] = [
         Self::Nothing,
@@ -52,14 +52,14 @@ pub struct CrashPoint {
     /// The power is cut after this many entries of the log.
     pub cut: usize,
     /// The rule by which unsynced operations survive.
-    pub pattern: Pattern,
+    pub pattern: SurvivalPattern,
     rng: Rng,
 }
 
 impl CrashPoint {
     /// The probe with this number. It depends on the log's length, the seed and the name, not on the number of probes.
     #[must_use]
-    pub fn draw(log: &DiskTrace, seed: u64, name: &str, number: usize) -> Self {
+    pub fn sample(log: &DiskTrace, seed: u64, name: &str, number: usize) -> Self {
         let mut rng = Rng::for_part(seed, name, number as u64);
         // Directly after an acknowledgement is the moment that matters most.
         let marked = log.cuts_after_acknowledgements();
@@ -67,7 +67,12 @@ impl CrashPoint {
             true => marked[rng.below(marked.len())],
             false => log.first_cut + rng.below(log.entries.len() + 1 - log.first_cut),
         };
-        Self { number, cut, pattern: Pattern::ALL[number % Pattern::ALL.len()], rng }
+        Self {
+            number,
+            cut,
+            pattern: SurvivalPattern::ALL[number % SurvivalPattern::ALL.len()],
+            rng,
+        }
     }
 }
 
@@ -84,7 +89,7 @@ pub struct CrashState {
 
 /// The fate of an unsynced operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum WriteOutcome {
     Lost,
     Whole,
     /// Only some sectors of the write arrived; the seed tells which.
@@ -101,7 +106,7 @@ enum Durability {
     /// It was not synced yet.
     Pending,
     /// A sync of it failed, or the disk lied about it: no later sync makes it durable.
-    Doubtful,
+    Unreliable,
 }
 
 /// A file during the replay.
@@ -164,14 +169,16 @@ impl<'a> Replay<'a> {
             }
             DiskOp::Deleted { .. } => self.directory_tail.push(place),
             DiskOp::Write { file, is_lie, .. } | DiskOp::Truncate { file, is_lie, .. } => {
-                let standing = if *is_lie { Durability::Doubtful } else { Durability::Pending };
+                let standing = if *is_lie { Durability::Unreliable } else { Durability::Pending };
                 self.image(*file).tail.push((place, standing));
             }
             DiskOp::Sync { file, start } => {
                 self.image(*file).settle(*start, Durability::Durable);
                 self.fold(*file);
             }
-            DiskOp::FailedSync { file, start } => self.image(*file).settle(*start, Durability::Doubtful),
+            DiskOp::FailedSync { file, start } => {
+                self.image(*file).settle(*start, Durability::Unreliable)
+            }
             DiskOp::DirectorySync { start } => {
                 let (synced, tail): (Vec<usize>, _) =
                     self.directory_tail.iter().partition(|place| **place < *start);
@@ -194,9 +201,10 @@ impl<'a> Replay<'a> {
     /// Applies the durable operations that nothing uncertain precedes.
     fn fold(&mut self, file: FileId) {
         let image = &mut self.files[file.0];
-        let durable = image.tail.iter().take_while(|(_, standing)| *standing == Durability::Durable).count();
+        let durable =
+            image.tail.iter().take_while(|(_, standing)| *standing == Durability::Durable).count();
         for (place, _) in image.tail.drain(..durable) {
-            change_content(&mut image.base, &self.log.entries[place], Fate::Whole);
+            change_content(&mut image.base, &self.log.entries[place], WriteOutcome::Whole);
         }
     }
 
@@ -230,29 +238,29 @@ impl<'a> Replay<'a> {
         self.directory_with(&self.all_whole())
     }
 
-    fn all_whole(&self) -> BTreeMap<usize, Fate> {
-        self.open_operations().into_iter().map(|place| (place, Fate::Whole)).collect()
+    fn all_whole(&self) -> BTreeMap<usize, WriteOutcome> {
+        self.open_operations().into_iter().map(|place| (place, WriteOutcome::Whole)).collect()
     }
 
-    fn directory_with(&self, fates: &BTreeMap<usize, Fate>) -> BTreeMap<String, FileId> {
+    fn directory_with(&self, fates: &BTreeMap<usize, WriteOutcome>) -> BTreeMap<String, FileId> {
         let mut directory = self.directory.clone();
         for place in &self.directory_tail {
-            if fates.get(place).is_some_and(|fate| *fate != Fate::Lost) {
+            if fates.get(place).is_some_and(|fate| *fate != WriteOutcome::Lost) {
                 change_directory(&mut directory, &self.log.entries[*place]);
             }
         }
         directory
     }
 
-    fn files_with(&self, fates: &BTreeMap<usize, Fate>) -> BTreeMap<String, Vec<u8>> {
+    fn files_with(&self, fates: &BTreeMap<usize, WriteOutcome>) -> BTreeMap<String, Vec<u8>> {
         let content = |file: FileId| {
             let image = &self.files[file.0];
             let mut bytes = image.base.clone();
             for (place, standing) in &image.tail {
                 let fate = match standing {
-                    Durability::Durable => Fate::Whole,
-                    Durability::Pending | Durability::Doubtful => {
-                        fates.get(place).copied().unwrap_or(Fate::Lost)
+                    Durability::Durable => WriteOutcome::Whole,
+                    Durability::Pending | Durability::Unreliable => {
+                        fates.get(place).copied().unwrap_or(WriteOutcome::Lost)
                     }
                 };
                 change_content(&mut bytes, &self.log.entries[*place], fate);
@@ -264,30 +272,34 @@ impl<'a> Replay<'a> {
 }
 
 /// Draws a fate for each open operation.
-fn draw_fates(pattern: Pattern, open: &[usize], rng: &mut Rng) -> BTreeMap<usize, Fate> {
+fn draw_fates(
+    pattern: SurvivalPattern,
+    open: &[usize],
+    rng: &mut Rng,
+) -> BTreeMap<usize, WriteOutcome> {
     let chosen = rng.below(open.len());
     let mut fate_of = |number: usize| match pattern {
-        Pattern::Nothing => Fate::Lost,
-        Pattern::Everything => Fate::Whole,
-        Pattern::AllButOne if number == chosen => Fate::Lost,
-        Pattern::AllButOne => Fate::Whole,
-        Pattern::OnlyOne if number == chosen => Fate::Whole,
-        Pattern::OnlyOne => Fate::Lost,
-        Pattern::InOrder if number < chosen => Fate::Whole,
-        Pattern::InOrder if number == chosen => Fate::Torn(rng.next_u64()),
-        Pattern::InOrder => Fate::Lost,
-        Pattern::Subset => {
+        SurvivalPattern::Nothing => WriteOutcome::Lost,
+        SurvivalPattern::Everything => WriteOutcome::Whole,
+        SurvivalPattern::AllButOne if number == chosen => WriteOutcome::Lost,
+        SurvivalPattern::AllButOne => WriteOutcome::Whole,
+        SurvivalPattern::OnlyOne if number == chosen => WriteOutcome::Whole,
+        SurvivalPattern::OnlyOne => WriteOutcome::Lost,
+        SurvivalPattern::InOrder if number < chosen => WriteOutcome::Whole,
+        SurvivalPattern::InOrder if number == chosen => WriteOutcome::Torn(rng.next_u64()),
+        SurvivalPattern::InOrder => WriteOutcome::Lost,
+        SurvivalPattern::Subset => {
             if rng.once_in(2) {
-                Fate::Lost
+                WriteOutcome::Lost
             } else {
-                Fate::Whole
+                WriteOutcome::Whole
             }
         }
-        Pattern::Torn => match rng.below(8) {
-            0 | 1 => Fate::Lost,
-            2 => Fate::LengthOnly,
-            3 | 4 => Fate::Torn(rng.next_u64()),
-            _ => Fate::Whole,
+        SurvivalPattern::Torn => match rng.below(8) {
+            0 | 1 => WriteOutcome::Lost,
+            2 => WriteOutcome::LengthOnly,
+            3 | 4 => WriteOutcome::Torn(rng.next_u64()),
+            _ => WriteOutcome::Whole,
         },
     };
     open.iter().enumerate().map(|(number, place)| (*place, fate_of(number))).collect()
@@ -309,14 +321,16 @@ fn change_directory(directory: &mut BTreeMap<String, FileId>, entry: &DiskOp) {
     }
 }
 
-fn change_content(content: &mut Vec<u8>, entry: &DiskOp, fate: Fate) {
+fn change_content(content: &mut Vec<u8>, entry: &DiskOp, fate: WriteOutcome) {
     match entry {
-        DiskOp::Truncate { size, .. } if fate != Fate::Lost => content.resize(*size as usize, 0),
+        DiskOp::Truncate { size, .. } if fate != WriteOutcome::Lost => {
+            content.resize(*size as usize, 0)
+        }
         DiskOp::Write { offset, bytes, .. } => match fate {
-            Fate::Lost => {}
-            Fate::Whole => put(content, *offset, bytes),
-            Fate::LengthOnly => grow(content, *offset as usize + bytes.len()),
-            Fate::Torn(seed) => put_torn(content, *offset, bytes, seed),
+            WriteOutcome::Lost => {}
+            WriteOutcome::Whole => put(content, *offset, bytes),
+            WriteOutcome::LengthOnly => grow(content, *offset as usize + bytes.len()),
+            WriteOutcome::Torn(seed) => put_torn(content, *offset, bytes, seed),
         },
         _ => {}
     }

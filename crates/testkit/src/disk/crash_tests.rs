@@ -23,7 +23,7 @@ fn outcomes(entries: Vec<DiskOp>) -> BTreeSet<Option<Vec<u8>>> {
     let log = DiskTrace { entries, first_cut: 0 };
     let mut replay = Replay::new(&log);
     let states = (0..700).map(|number| {
-        let mut probe = CrashPoint::draw(&log, 1, "outcomes", number);
+        let mut probe = CrashPoint::sample(&log, 1, "outcomes", number);
         probe.cut = log.entries.len();
         replay.crash(&probe).files.remove("a")
     });
@@ -48,7 +48,8 @@ fn synced_writes_survive_and_others_may_be_lost_in_any_order() {
 
 #[test]
 fn a_write_that_comes_during_a_sync_is_not_covered() {
-    let entries = vec![found(b".."), write(0, b"A"), write(1, b"B"), DiskOp::Sync { file: FILE, start: 2 }];
+    let entries =
+        vec![found(b".."), write(0, b"A"), write(1, b"B"), DiskOp::Sync { file: FILE, start: 2 }];
     assert_eq!(outcomes(entries), contents(&[b"A.", b"AB"]));
 }
 
@@ -129,7 +130,7 @@ fn a_seed_repeats_a_state() {
     let entries = (0..40).map(|place| write(place * 700, &[7; 700])).collect();
     let log = DiskTrace { entries, first_cut: 0 };
     let state = |number| {
-        let probe = CrashPoint::draw(&log, 3, "repeats", number);
+        let probe = CrashPoint::sample(&log, 3, "repeats", number);
         let mut entries = vec![created(), DiskOp::DirectorySync { start: 1 }];
         entries.extend(log.entries.iter().cloned());
         Replay::new(&DiskTrace { entries, first_cut: 0 }).crash(&probe).files

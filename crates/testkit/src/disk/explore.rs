@@ -59,7 +59,7 @@ pub fn explore(
 ) -> io::Result<Explored> {
     let seed = seed();
     let mut probes: Vec<CrashPoint> =
-        (0..states).map(|number| CrashPoint::draw(log, seed, name, number)).collect();
+        (0..states).map(|number| CrashPoint::sample(log, seed, name, number)).collect();
     probes.sort_by_key(|probe| probe.cut);
     let explored = Mutex::new(Explored { entries: log.entries.len(), ..Explored::default() });
     let check_some = |probes: &[CrashPoint]| -> io::Result<()> {
@@ -117,7 +117,10 @@ impl Drop for Evidence<'_> {
         let Some(path) = self.folder.take().map(TempDir::keep) else { return };
         let crashed = path.join("as-the-power-cut-left-it");
         let written = fs::create_dir(&crashed).and_then(|()| {
-            self.state.files.iter().try_for_each(|(file, bytes)| fs::write(crashed.join(file), bytes))
+            self.state
+                .files
+                .iter()
+                .try_for_each(|(file, bytes)| fs::write(crashed.join(file), bytes))
         });
         let CrashPoint { number, cut, pattern, .. } = &self.state.probe;
         eprintln!(

@@ -63,7 +63,7 @@ pub struct Fault {
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     armed: Vec<Fault>,
-    pub(super) struck: usize,
+    pub(super) triggered: usize,
 }
 
 impl Faults {
@@ -79,7 +79,7 @@ impl Faults {
             fault.skip = fault.skip.saturating_sub(1);
         }
         let kind = self.armed.remove(due?).kind;
-        self.struck += 1;
+        self.triggered += 1;
         Some(kind)
     }
 }
@@ -91,14 +91,19 @@ mod tests {
     #[test]
     fn a_fault_strikes_the_nth_matching_operation_once() {
         let mut faults = Faults::default();
-        faults.arm(Fault { role: FileRole::Wal, point: FaultPoint::Sync, skip: 2, kind: FaultKind::Io });
+        faults.arm(Fault {
+            role: FileRole::Wal,
+            point: FaultPoint::Sync,
+            skip: 2,
+            kind: FaultKind::Io,
+        });
         let mut sync = |role| faults.strike(role, FaultPoint::Sync);
         assert_eq!(sync(FileRole::Wal), None);
         assert_eq!(sync(FileRole::Database), None);
         assert_eq!(sync(FileRole::Wal), None);
         assert_eq!(sync(FileRole::Wal), Some(FaultKind::Io));
         assert_eq!(sync(FileRole::Wal), None);
-        assert_eq!(faults.struck, 1);
+        assert_eq!(faults.triggered, 1);
     }
 
     #[test]

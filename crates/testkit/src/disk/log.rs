@@ -98,7 +98,9 @@ impl fmt::Debug for DiskOp {
                 if *is_lie { f.write_str(", a lie") } else { Ok(()) }
             }
             Self::Sync { file, start } => write!(f, "sync {} since step {start}", file.0),
-            Self::FailedSync { file, start } => write!(f, "failed sync {} since step {start}", file.0),
+            Self::FailedSync { file, start } => {
+                write!(f, "failed sync {} since step {start}", file.0)
+            }
             Self::DirectorySync { start } => write!(f, "sync the directory since step {start}"),
             Self::Acknowledged { label } => write!(f, "acknowledged {label}"),
         }
@@ -126,7 +128,8 @@ impl DiskTrace {
     /// How many files the recording has had.
     #[must_use]
     pub fn files(&self) -> usize {
-        let is_new = |entry: &&DiskOp| matches!(entry, DiskOp::Found { .. } | DiskOp::Created { .. });
+        let is_new =
+            |entry: &&DiskOp| matches!(entry, DiskOp::Found { .. } | DiskOp::Created { .. });
         self.entries.iter().filter(is_new).count()
     }
 

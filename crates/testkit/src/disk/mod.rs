@@ -18,7 +18,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use crash::{CrashPoint, CrashState, Pattern, Replay};
+pub use crash::{CrashPoint, CrashState, Replay, SurvivalPattern};
 pub use explore::{Explored, explore, scratch_folder, seed};
 pub use fault::{Fault, FaultKind, FaultPoint, FileRole};
 pub use log::{DiskOp, DiskTrace, FileId};

@@ -48,7 +48,11 @@ impl Recorder {
     }
 
     /// Goes on with a log whose files lie in `folder` under these names.
-    pub(super) fn resume(folder: &Path, names: BTreeMap<String, FileId>, log: DiskTrace) -> io::Result<Self> {
+    pub(super) fn resume(
+        folder: &Path,
+        names: BTreeMap<String, FileId>,
+        log: DiskTrace,
+    ) -> io::Result<Self> {
         let folder = folder.canonicalize()?;
         let mut state = State { next_file: log.files(), log, ..State::default() };
         for (name, file) in names {
@@ -84,7 +88,7 @@ impl Recorder {
     }
 
     pub(super) fn faults_struck(&self) -> usize {
-        self.state().faults.struck
+        self.state().faults.triggered
     }
 
     pub(super) fn strike(&self, name: &str, point: FaultPoint) -> Option<FaultKind> {

@@ -14,9 +14,9 @@ use std::sync::{Arc, OnceLock};
 
 use rusqlite::ffi::{
     SQLITE_CANTOPEN, SQLITE_FULL, SQLITE_IOERR, SQLITE_IOERR_FSYNC, SQLITE_IOERR_TRUNCATE,
-    SQLITE_IOERR_WRITE, SQLITE_OK, SQLITE_OPEN_CREATE, SQLITE_OPEN_DELETEONCLOSE, SQLITE_OPEN_MAIN_JOURNAL,
-    SQLITE_OPEN_SUPER_JOURNAL, SQLITE_OPEN_WAL, sqlite3_file, sqlite3_filename, sqlite3_io_methods,
-    sqlite3_vfs, sqlite3_vfs_find, sqlite3_vfs_register,
+    SQLITE_IOERR_WRITE, SQLITE_OK, SQLITE_OPEN_CREATE, SQLITE_OPEN_DELETEONCLOSE,
+    SQLITE_OPEN_MAIN_JOURNAL, SQLITE_OPEN_SUPER_JOURNAL, SQLITE_OPEN_WAL, sqlite3_file,
+    sqlite3_filename, sqlite3_io_methods, sqlite3_vfs, sqlite3_vfs_find, sqlite3_vfs_register,
 };
 
 use super::fault::{FaultKind, FaultPoint};
@@ -71,7 +71,7 @@ struct Recording {
 }
 
 impl Recording {
-    fn strike(&self, point: FaultPoint) -> Option<FaultKind> {
+    fn trigger(&self, point: FaultPoint) -> Option<FaultKind> {
         self.recorder.strike(&self.name, point)
     }
 }
@@ -136,9 +136,12 @@ unsafe extern "C" fn open(
 ) -> c_int {
     unsafe {
         let system = SYSTEM.load(Ordering::Acquire);
-        let Some(open) = system.as_ref().and_then(|system| system.xOpen) else { return SQLITE_CANTOPEN };
+        let Some(open) = system.as_ref().and_then(|system| system.xOpen) else {
+            return SQLITE_CANTOPEN;
+        };
         let path = path_of(name).filter(|_| flags & SQLITE_OPEN_DELETEONCLOSE == 0);
-        let Some((path, (recorder, name_there))) = path.and_then(|path| Some((path, recorder_of(path)?)))
+        let Some((path, (recorder, name_there))) =
+            path.and_then(|path| Some((path, recorder_of(path)?)))
         else {
             return open(system, name, file, flags, flags_out);
         };
@@ -167,10 +170,16 @@ unsafe extern "C" fn open(
     }
 }
 
-unsafe extern "C" fn delete(_: *mut sqlite3_vfs, name: *const c_char, sync_directory: c_int) -> c_int {
+unsafe extern "C" fn delete(
+    _: *mut sqlite3_vfs,
+    name: *const c_char,
+    sync_directory: c_int,
+) -> c_int {
     unsafe {
         let system = SYSTEM.load(Ordering::Acquire);
-        let Some(delete) = system.as_ref().and_then(|system| system.xDelete) else { return SQLITE_IOERR };
+        let Some(delete) = system.as_ref().and_then(|system| system.xDelete) else {
+            return SQLITE_IOERR;
+        };
         let deleted = delete(system, name, sync_directory);
         if deleted == SQLITE_OK
             && let Some((recorder, name_there)) = path_of(name).and_then(recorder_of)
@@ -188,10 +197,15 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     }
 }
 
-unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, length: c_int, at: i64) -> c_int {
+unsafe extern "C" fn write(
+    file: *mut sqlite3_file,
+    from: *const c_void,
+    length: c_int,
+    at: i64,
+) -> c_int {
     unsafe {
         let recording = recording(file);
-        let fault = recording.strike(FaultPoint::Write);
+        let fault = recording.trigger(FaultPoint::Write);
         let (length, refused) = match fault {
             Some(FaultKind::Io) => return SQLITE_IOERR_WRITE,
             Some(FaultKind::Full) => (length / 2, SQLITE_FULL),
@@ -203,7 +217,12 @@ unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, length:
         }
         let bytes = slice::from_raw_parts(from.cast::<u8>(), length as usize).to_vec();
         let is_lie = fault == Some(FaultKind::Lie);
-        recording.recorder.push(DiskOp::Write { file: recording.file, offset: at as u64, bytes, is_lie });
+        recording.recorder.push(DiskOp::Write {
+            file: recording.file,
+            offset: at as u64,
+            bytes,
+            is_lie,
+        });
         refused
     }
 }
@@ -211,7 +230,7 @@ unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, length:
 unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
     unsafe {
         let recording = recording(file);
-        let fault = recording.strike(FaultPoint::Truncate);
+        let fault = recording.trigger(FaultPoint::Truncate);
         match fault {
             Some(FaultKind::Io) => return SQLITE_IOERR_TRUNCATE,
             Some(FaultKind::Full) => return SQLITE_FULL,
@@ -220,7 +239,11 @@ unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
         let truncated = system!(file, xTruncate, size);
         if truncated == SQLITE_OK {
             let is_lie = fault == Some(FaultKind::Lie);
-            recording.recorder.push(DiskOp::Truncate { file: recording.file, size: size as u64, is_lie });
+            recording.recorder.push(DiskOp::Truncate {
+                file: recording.file,
+                size: size as u64,
+                is_lie,
+            });
         }
         truncated
     }
@@ -230,7 +253,7 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     unsafe {
         let recording = recording(file);
         let start = recording.recorder.position();
-        let synced = match recording.strike(FaultPoint::Sync) {
+        let synced = match recording.trigger(FaultPoint::Sync) {
             Some(FaultKind::Io) => SQLITE_IOERR_FSYNC,
             Some(FaultKind::Full) => SQLITE_FULL,
             Some(FaultKind::Lie) => return SQLITE_OK,
@@ -249,7 +272,12 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     }
 }
 
-unsafe extern "C" fn read(file: *mut sqlite3_file, into: *mut c_void, length: c_int, at: i64) -> c_int {
+unsafe extern "C" fn read(
+    file: *mut sqlite3_file,
+    into: *mut c_void,
+    length: c_int,
+    at: i64,
+) -> c_int {
     unsafe { system!(file, xRead, into, length, at) }
 }
 
@@ -269,7 +297,11 @@ unsafe extern "C" fn check_reserved_lock(file: *mut sqlite3_file, reserved: *mut
     unsafe { system!(file, xCheckReservedLock, reserved) }
 }
 
-unsafe extern "C" fn file_control(file: *mut sqlite3_file, what: c_int, about: *mut c_void) -> c_int {
+unsafe extern "C" fn file_control(
+    file: *mut sqlite3_file,
+    what: c_int,
+    about: *mut c_void,
+) -> c_int {
     unsafe { system!(file, xFileControl, what, about) }
 }
 
@@ -291,7 +323,12 @@ unsafe extern "C" fn shm_map(
     unsafe { system!(file, xShmMap, region, size, extend, mapped) }
 }
 
-unsafe extern "C" fn shm_lock(file: *mut sqlite3_file, offset: c_int, count: c_int, flags: c_int) -> c_int {
+unsafe extern "C" fn shm_lock(
+    file: *mut sqlite3_file,
+    offset: c_int,
+    count: c_int,
+    flags: c_int,
+) -> c_int {
     unsafe { system!(file, xShmLock, offset, count, flags) }
 }
 
@@ -308,7 +345,12 @@ unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete: c_int) -> c_int 
     unsafe { system!(file, xShmUnmap, delete) }
 }
 
-unsafe extern "C" fn fetch(file: *mut sqlite3_file, at: i64, length: c_int, page: *mut *mut c_void) -> c_int {
+unsafe extern "C" fn fetch(
+    file: *mut sqlite3_file,
+    at: i64,
+    length: c_int,
+    page: *mut *mut c_void,
+) -> c_int {
     unsafe { system!(file, xFetch, at, length, page) }
 }
 

@@ -87,7 +87,8 @@ fn as_toml(value: Expr) -> String {
 }
 
 /// Takes the key, documentation, variable and default of a setting.
-pub(super) type SettingVisitor<'a> = dyn FnMut(&str, Vec<&str>, Option<&'static str>, Option<String>) + 'a;
+pub(super) type SettingVisitor<'a> =
+    dyn FnMut(&str, Vec<&str>, Option<&'static str>, Option<String>) + 'a;
 
 /// Calls `take` for every setting.
 pub(super) fn visit_settings(meta: &Meta, prefix: &str, take: &mut SettingVisitor<'_>) {

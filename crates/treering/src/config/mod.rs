@@ -161,7 +161,8 @@ impl From<&EmbedSettings> for crate::EmbedOptions {
             "encoder" => ENCODER_NAME.to_owned(),
             other => other.to_owned(),
         };
-        let dimensions = usize::try_from(settings.dimensions).ok().filter(|dimensions| *dimensions > 0);
+        let dimensions =
+            usize::try_from(settings.dimensions).ok().filter(|dimensions| *dimensions > 0);
         Self { model, dimensions, encoder_path: settings.encoder_path.clone() }
     }
 }
@@ -187,7 +188,8 @@ impl TreeSettings {
     /// The policy they make.
     pub fn policy(&self) -> Result<Policy, Invalid> {
         let preset: Preset = self.preset.parse()?;
-        let assignments = self.parameters.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>()?;
+        let assignments =
+            self.parameters.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>()?;
         Policy::from(preset).with(&assignments)
     }
 }
@@ -272,7 +274,8 @@ fn is_preset(name: &impl AsRef<str>) -> Result<(), String> {
 }
 
 fn are_parameters(parameters: &impl AsRef<[String]>) -> Result<(), String> {
-    let checked = parameters.as_ref().iter().try_for_each(|text| text.parse::<Assignment>().map(drop));
+    let checked =
+        parameters.as_ref().iter().try_for_each(|text| text.parse::<Assignment>().map(drop));
     checked.map_err(|error| error.to_string())
 }
 
@@ -337,7 +340,10 @@ impl Settings {
         Profile::named(name, self.context.recent).ok_or_else(|| {
             let own = self.profiles.keys().map(String::as_str);
             let known: Vec<&str> = Profile::NAMES.into_iter().chain(own).collect();
-            Invalid::new(format!("profile {name:?}"), format!("a profile is one of {}", known.join(", ")))
+            Invalid::new(
+                format!("profile {name:?}"),
+                format!("a profile is one of {}", known.join(", ")),
+            )
         })
     }
 
@@ -347,7 +353,9 @@ impl Settings {
         let file_text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(SettingsError(format!("cannot read {}: {error}", path.display()))),
+            Err(error) => {
+                return Err(SettingsError(format!("cannot read {}: {error}", path.display())));
+            }
         };
         let bad = |place: &str| {
             let place = place.to_owned();
@@ -359,7 +367,8 @@ impl Settings {
         };
         let place = path.display().to_string();
         let file_values: toml::Table = file_text.parse().map_err(|error| bad(&place)(&error))?;
-        let file: SettingsLayer = toml::from_str(&file_text).map_err(|error| bad(&place)(&error))?;
+        let file: SettingsLayer =
+            toml::from_str(&file_text).map_err(|error| bad(&place)(&error))?;
         let flag_values = values_of(flags)?;
         // As text, like the file: a second way to read a layer would be compiled for every setting.
         let mut flagged = SettingsLayer::empty();
@@ -377,7 +386,11 @@ impl Settings {
         for name in names {
             settings.profile(name).map_err(|error| bad("settings")(&error))?;
         }
-        settings.providers.check().and_then(|()| settings.summarize.check()).map_err(SettingsError)?;
+        settings
+            .providers
+            .check()
+            .and_then(|()| settings.summarize.check())
+            .map_err(SettingsError)?;
 
         let mut in_force = Vec::new();
         visit_settings(&Self::META, "", &mut |key, _, env, default| {
@@ -419,8 +432,9 @@ fn values_of(flags: &[(String, String)]) -> Result<BTreeMap<String, toml::Value>
 /// The settings whose names are most like a word, at the most three of them. Who leaves sections out means the name in them.
 fn nearest<'a>(word: &str, known: &'a [String]) -> Vec<&'a str> {
     const ALIKE: f64 = 0.7;
-    let ends =
-        |key: &'a str| std::iter::successors(Some(key), |end| end.split_once('.').map(|(_, rest)| rest));
+    let ends = |key: &'a str| {
+        std::iter::successors(Some(key), |end| end.split_once('.').map(|(_, rest)| rest))
+    };
     let likeness = |key: &'a String| {
         ends(key).map(|end| strsim::normalized_damerau_levenshtein(word, end)).fold(0.0, f64::max)
     };
@@ -454,11 +468,16 @@ mod tests {
 
     #[test]
     fn flags_prevail_over_the_file_and_say_so() {
-        let loaded = load("tenant = \"a\"\n[store]\nsync = \"normal\"", &[("tenant", "b")]).unwrap();
+        let loaded =
+            load("tenant = \"a\"\n[store]\nsync = \"normal\"", &[("tenant", "b")]).unwrap();
         assert_eq!(loaded.settings.tenant, "b");
         assert_eq!(loaded.settings.store.sync, SyncSetting::Normal);
-        let origins: Vec<_> = loaded.effective.iter().map(|s| (s.key.as_str(), s.value.as_str())).collect();
-        assert_eq!(origins[..3], [("tenant", "b"), ("store.sync", "normal"), ("tokens.tokenizer", "o200k")]);
+        let origins: Vec<_> =
+            loaded.effective.iter().map(|s| (s.key.as_str(), s.value.as_str())).collect();
+        assert_eq!(
+            origins[..3],
+            [("tenant", "b"), ("store.sync", "normal"), ("tokens.tokenizer", "o200k")]
+        );
         assert_eq!(loaded.effective[0].origin, Origin::Flag);
         assert!(matches!(loaded.effective[1].origin, Origin::File(_)));
         assert_eq!(loaded.effective[2].origin, Origin::Default);
@@ -480,7 +499,11 @@ mod tests {
             &[("context.buget", "9")],
             &["\"context.buget\"; did you mean context.budget?", "treering config"],
         );
-        check("", &[("model", "x")], &["did you mean embed.model or summarize.model or chat.model?"]);
+        check(
+            "",
+            &[("model", "x")],
+            &["did you mean embed.model or summarize.model or chat.model?"],
+        );
         check("", &[("openai.base_url", "x")], &["did you mean providers.openai.base_url?"]);
         check("", &[("x", "9")], &["there is no setting \"x\" (`treering config` lists"]);
         check("tenant = ", &[], &["treering.toml"]);
@@ -510,8 +533,7 @@ mod tests {
 
     #[test]
     fn profiles_of_ones_own_are_known_by_name() {
-        let file =
-            "[context]\nprofile = \"mine\"\n[[profiles.mine.sections]]\ntake = \"recent\"\nmessages = 4";
+        let file = "[context]\nprofile = \"mine\"\n[[profiles.mine.sections]]\ntake = \"recent\"\nmessages = 4";
         let loaded = load(file, &[]).unwrap();
         assert_eq!(loaded.settings.profile("mine").unwrap().sections[0].messages, Some(4));
         let error = loaded.settings.profile("yours").unwrap_err().to_string();
@@ -520,26 +542,34 @@ mod tests {
 
     #[test]
     fn a_key_in_the_place_of_its_variable_is_refused_and_not_repeated() {
-        let error = load("[providers.gemini]\napi_key_env = \"AIza-private\"", &[]).unwrap_err().to_string();
+        let error = load("[providers.gemini]\napi_key_env = \"AIza-private\"", &[])
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("environment variable") && !error.contains("AIza"), "{error}");
         let key = "sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x";
-        let error = load(&format!("[providers.openai]\napi_key = {key:?}"), &[]).unwrap_err().to_string();
+        let error =
+            load(&format!("[providers.openai]\napi_key = {key:?}"), &[]).unwrap_err().to_string();
         assert!(error.contains("api_key") && !error.contains(key), "{error}");
     }
 
     #[test]
     fn providers_are_as_the_library_knows_them() {
         let settings = load("", &[]).unwrap().settings;
-        assert_eq!(crate::ProviderOptions::from(&settings.providers), crate::ProviderOptions::default());
-        assert_eq!(crate::SummarizeOptions::from(settings.summarize), crate::SummarizeOptions::default());
+        assert_eq!(
+            crate::ProviderOptions::from(&settings.providers),
+            crate::ProviderOptions::default()
+        );
+        assert_eq!(
+            crate::SummarizeOptions::from(settings.summarize),
+            crate::SummarizeOptions::default()
+        );
         assert_eq!(crate::EmbedOptions::from(&settings.embed), crate::EmbedOptions::default());
         assert_eq!(crate::SpendOptions::from(settings.spend), crate::SpendOptions::default());
     }
 
     #[test]
     fn caps_and_prices_are_read() {
-        let file =
-            "[spend]\nday_dollars = 0.5\nconversation_tokens = 9\n[spend.prices]\n\"a/b\" = { input = 2 }";
+        let file = "[spend]\nday_dollars = 0.5\nconversation_tokens = 9\n[spend.prices]\n\"a/b\" = { input = 2 }";
         let spend = crate::SpendOptions::from(load(file, &[]).unwrap().settings.spend);
         assert_eq!(spend.caps.day.money.unwrap().dollars(), 0.5);
         assert_eq!((spend.caps.conversation.tokens, spend.caps.tenant.tokens), (Some(9), None));
@@ -553,13 +583,16 @@ mod tests {
         assert!(loaded.effective.iter().all(|setting| setting.origin == Origin::Default));
 
         // Every default that it shows can be uncommented.
-        let shown = |line: &str| line.starts_with('#') && !line.starts_with("# ") && line.contains(" = ");
+        let shown =
+            |line: &str| line.starts_with('#') && !line.starts_with("# ") && line.contains(" = ");
         let uncommented: Vec<&str> =
             template.lines().map(|line| if shown(line) { &line[1..] } else { line }).collect();
         let set = load(&uncommented.join("\n"), &[]).unwrap();
         for (default, set) in loaded.effective.iter().zip(&set.effective) {
             assert_eq!((&default.key, &default.value), (&set.key, &set.value));
         }
-        assert!(set.effective.iter().filter(|setting| setting.origin != Origin::Default).count() > 40);
+        assert!(
+            set.effective.iter().filter(|setting| setting.origin != Origin::Default).count() > 40
+        );
     }
 }

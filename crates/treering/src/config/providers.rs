@@ -81,7 +81,9 @@ impl ChatSettings {
     pub fn model<'a>(&'a self, summarize: &'a SummarizeSettings) -> Option<(&'a str, &'a str)> {
         match self.model.split_once('/') {
             Some(named) => Some(named),
-            None if summarize.provider != EXTRACTIVE => Some((&summarize.provider, &summarize.model)),
+            None if summarize.provider != EXTRACTIVE => {
+                Some((&summarize.provider, &summarize.model))
+            }
             None => None,
         }
     }
@@ -244,7 +246,9 @@ fn is_summarizer(name: &impl AsRef<str>) -> Result<(), String> {
 pub(super) fn is_embedder(name: &impl AsRef<str>) -> Result<(), String> {
     let name = name.as_ref();
     let is_remote = |(provider, model): (&str, &str)| {
-        !model.is_empty() && provider != "anthropic" && PROVIDERS.iter().any(|(other, ..)| *other == provider)
+        !model.is_empty()
+            && provider != "anthropic"
+            && PROVIDERS.iter().any(|(other, ..)| *other == provider)
     };
     match ["bundled", "encoder"].contains(&name) || name.split_once('/').is_some_and(is_remote) {
         true => Ok(()),
@@ -279,9 +283,9 @@ fn is_address(url: &impl AsRef<str>) -> Result<(), String> {
     let is_http = url.starts_with("http://") || url.starts_with("https://");
     match is_http && !url.contains(char::is_whitespace) && !url.contains('@') {
         true => Ok(()),
-        false => {
-            Err(format!("{url:?} is no address that begins with http:// or https:// and has no key in it"))
-        }
+        false => Err(format!(
+            "{url:?} is no address that begins with http:// or https:// and has no key in it"
+        )),
     }
 }
 

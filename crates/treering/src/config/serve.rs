@@ -56,7 +56,9 @@ pub struct ServeSettings {
 
 fn is_address(text: &impl AsRef<str>) -> Result<(), String> {
     let parsed = text.as_ref().parse::<std::net::SocketAddr>();
-    parsed.map(drop).map_err(|_| "expected an address with a port, like 127.0.0.1:7411 or [::1]:7411".into())
+    parsed
+        .map(drop)
+        .map_err(|_| "expected an address with a port, like 127.0.0.1:7411 or [::1]:7411".into())
 }
 
 fn are_origins(origins: &impl AsRef<[String]>) -> Result<(), String> {
@@ -66,6 +68,8 @@ fn are_origins(origins: &impl AsRef<[String]>) -> Result<(), String> {
     };
     match origins.as_ref().iter().find(|origin| !is_origin(origin)) {
         None => Ok(()),
-        Some(other) => Err(format!("{other:?} is no origin; expected one like https://app.example.org")),
+        Some(other) => {
+            Err(format!("{other:?} is no origin; expected one like https://app.example.org"))
+        }
     }
 }

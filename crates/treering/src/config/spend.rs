@@ -84,9 +84,9 @@ fn are_dollars(dollars: &f64) -> Result<(), String> {
 
 fn are_prices(prices: &BTreeMap<String, PriceSetting>) -> Result<(), String> {
     let is_price = |price: f64| price.is_finite() && (0.0..1e6).contains(&price);
-    let odd = prices
-        .iter()
-        .find(|(name, price)| !name.contains('/') || !is_price(price.input) || !is_price(price.output));
+    let odd = prices.iter().find(|(name, price)| {
+        !name.contains('/') || !is_price(price.input) || !is_price(price.output)
+    });
     match odd {
         None => Ok(()),
         Some((name, _)) => Err(format!(

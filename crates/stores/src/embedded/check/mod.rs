@@ -79,10 +79,16 @@ fn findings(connection: &Connection, shape: &SchemaDiff) -> rusqlite::Result<Vec
     findings.extend(shape.duplicates(connection)?);
     findings.extend(changed_rows(connection)?);
     for rule in &RULES {
-        let sql =
-            format!("SELECT x.rowid, {} FROM {} x WHERE {}", name_of(rule.table), rule.table, rule.wrong);
+        let sql = format!(
+            "SELECT x.rowid, {} FROM {} x WHERE {}",
+            name_of(rule.table),
+            rule.table,
+            rule.wrong
+        );
         let finding = |row: &Row<'_>| finding(rule.table, row, rule.says);
-        findings.extend(connection.prepare(&sql)?.query_map([], finding)?.collect::<Result<Vec<_>, _>>()?);
+        findings.extend(
+            connection.prepare(&sql)?.query_map([], finding)?.collect::<Result<Vec<_>, _>>()?,
+        );
     }
     findings.extend(odd_vectors(connection)?);
     findings.extend(unreadable_rows(connection)?);
@@ -108,7 +114,9 @@ fn orphans(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
         let Some(rowid) = row.get::<_, Option<i64>>(1)? else { continue };
         let sql = format!("SELECT x.rowid, {} FROM {table} x WHERE x.rowid = ?1", name_of(&table));
         let says = format!("belongs to no {}", kind_of(&owner));
-        let found = connection.prepare_cached(&sql)?.query_row([rowid], |row| finding(&table, row, &says))?;
+        let found = connection
+            .prepare_cached(&sql)?
+            .query_row([rowid], |row| finding(&table, row, &says))?;
         findings.push(found);
     }
     Ok(findings)
@@ -127,15 +135,16 @@ fn changed_rows(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
             _ => "is not what was stored: its checksum differs",
         };
         let finding = |row: &Row<'_>| finding(table, row, says);
-        findings.extend(connection.prepare(&sql)?.query_map([], finding)?.collect::<Result<Vec<_>, _>>()?);
+        findings.extend(
+            connection.prepare(&sql)?.query_map([], finding)?.collect::<Result<Vec<_>, _>>()?,
+        );
     }
     Ok(findings)
 }
 
 /// Vectors of another length than most of their model.
 fn odd_vectors(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
-    let sql =
-        "SELECT model, length(vector) FROM vectors GROUP BY model, length(vector) ORDER BY model, count(*)";
+    let sql = "SELECT model, length(vector) FROM vectors GROUP BY model, length(vector) ORDER BY model, count(*)";
     let mut lengths: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
     let mut statement = connection.prepare(sql)?;
     let mut rows = statement.query([])?;
@@ -149,9 +158,11 @@ fn odd_vectors(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
             "SELECT x.rowid, {} FROM vectors x WHERE x.model = ?1 AND length(x.vector) <> ?2",
             name_of("vectors")
         );
-        let finding = |row: &Row<'_>| finding("vectors", row, "has another number of dimensions than others");
+        let finding =
+            |row: &Row<'_>| finding("vectors", row, "has another number of dimensions than others");
         let mut statement = connection.prepare(&sql)?;
-        findings.extend(statement.query_map([model, *usual], finding)?.collect::<Result<Vec<_>, _>>()?);
+        findings
+            .extend(statement.query_map([model, *usual], finding)?.collect::<Result<Vec<_>, _>>()?);
     }
     Ok(findings)
 }
@@ -178,7 +189,8 @@ fn unreadable_rows(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>>
 /// Tenants with a name that no tenant can have.
 fn unnamed_tenants(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare("SELECT name FROM tenants ORDER BY pk")?;
-    let names = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    let names =
+        statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
     let invalid = |name: &String| TenantId::new(name.clone()).err().map(|why| why.to_string());
     Ok(names.iter().filter_map(invalid).collect())
 }
@@ -222,7 +234,8 @@ pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
         if finding.table == "vector_models" {
             connection.execute("DELETE FROM vectors WHERE model = ?1", [finding.rowid])?;
         }
-        connection.execute(&format!("DELETE FROM {} WHERE rowid = ?1", finding.table), [finding.rowid])?;
+        connection
+            .execute(&format!("DELETE FROM {} WHERE rowid = ?1", finding.table), [finding.rowid])?;
         repaired.push(format!("{}; it was removed", finding.what));
     }
     for (name, sql) in &shape.missing_indexes {

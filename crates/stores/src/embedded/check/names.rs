@@ -3,7 +3,8 @@
 use treering_core::TenantId;
 
 /// The tables whose rows are derived from messages and tool calls, or can be dropped without losing any of them.
-pub(super) const DERIVED: [&str; 6] = ["nodes", "jobs", "log", "vectors", "vector_models", "vector_indexes"];
+pub(super) const DERIVED: [&str; 6] =
+    ["nodes", "jobs", "log", "vectors", "vector_models", "vector_indexes"];
 
 /// The expression that names a row of a table, e.g. `conversation told: message #3`.
 pub(super) fn name_of(table: &str) -> String {
@@ -53,7 +54,8 @@ fn conversation() -> String {
 }
 
 fn tenant() -> String {
-    "ifnull('tenant ' || (SELECT t.name FROM tenants t WHERE t.pk = x.tenant) || ': ', '')".to_owned()
+    "ifnull('tenant ' || (SELECT t.name FROM tenants t WHERE t.pk = x.tenant) || ': ', '')"
+        .to_owned()
 }
 
 /// A slug behind its tenant, where that is not the default one.

@@ -32,9 +32,13 @@ fn beyond(connection: &Connection) -> rusqlite::Result<Vec<String>> {
         );
         let sentence = |row: &rusqlite::Row<'_>| -> rusqlite::Result<String> {
             let (name, seq, latest): (String, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            Ok(format!("{name} has sequence number {seq}, and the latest of its tenant is {latest}"))
+            Ok(format!(
+                "{name} has sequence number {seq}, and the latest of its tenant is {latest}"
+            ))
         };
-        problems.extend(connection.prepare(&sql)?.query_map([], sentence)?.collect::<Result<Vec<_>, _>>()?);
+        problems.extend(
+            connection.prepare(&sql)?.query_map([], sentence)?.collect::<Result<Vec<_>, _>>()?,
+        );
     }
     Ok(problems)
 }
@@ -60,7 +64,9 @@ fn used_twice(connection: &Connection) -> rusqlite::Result<Vec<Twice>> {
             let read = |row: &rusqlite::Row<'_>| {
                 Ok(Twice { table, rowid: row.get(0)?, name: row.get(1)?, seq: row.get(2)?, other })
             };
-            found.extend(connection.prepare(&sql)?.query_map([], read)?.collect::<Result<Vec<_>, _>>()?);
+            found.extend(
+                connection.prepare(&sql)?.query_map([], read)?.collect::<Result<Vec<_>, _>>()?,
+            );
         }
     }
     Ok(found)
@@ -88,18 +94,23 @@ pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     if !beyond(connection)?.is_empty() {
         for table in FEED {
             let latest = format!("(SELECT max(x.seq) FROM {table} x WHERE x.tenant = tenants.pk)");
-            connection.execute(&format!("UPDATE tenants SET seq = max(seq, ifnull({latest}, 0))"), [])?;
+            connection
+                .execute(&format!("UPDATE tenants SET seq = max(seq, ifnull({latest}, 0))"), [])?;
         }
         repaired.push("the sequence numbers of tenants were set to the latest".to_owned());
     }
     // A row that shares its number with rows of several tables is found for each of them.
     let mut renumbered = Vec::new();
-    for twice in used_twice(connection)?.into_iter().filter(|twice| DERIVED.contains(&twice.table)) {
+    for twice in used_twice(connection)?.into_iter().filter(|twice| DERIVED.contains(&twice.table))
+    {
         if renumbered.contains(&(twice.table, twice.rowid)) {
             continue;
         }
         let owner = format!("(SELECT tenant FROM {} WHERE rowid = ?1)", twice.table);
-        connection.execute(&format!("UPDATE tenants SET seq = seq + 1 WHERE pk = {owner}"), [twice.rowid])?;
+        connection.execute(
+            &format!("UPDATE tenants SET seq = seq + 1 WHERE pk = {owner}"),
+            [twice.rowid],
+        )?;
         let next = format!(
             "UPDATE {table} SET seq = (SELECT t.seq FROM tenants t WHERE t.pk = tenant) WHERE rowid = ?1",
             table = twice.table

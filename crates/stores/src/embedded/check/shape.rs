@@ -35,20 +35,23 @@ impl SchemaDiff {
             match found.get(&(kind.clone(), name.clone())) {
                 Some(there) if there.1 == *sql => continue,
                 Some(_) => {
-                    shape.problems.push(format!("the {kind} {name} is not as this version creates it"));
+                    shape
+                        .problems
+                        .push(format!("the {kind} {name} is not as this version creates it"));
                 }
                 None => shape.problems.push(format!("the {kind} {name} is missing")),
             }
             if kind == "index" {
                 shape.missing_indexes.insert(name.clone(), sql.clone());
             }
-            shape.lacks_tables |= kind == "table" && !found.contains_key(&(kind.clone(), name.clone()));
+            shape.lacks_tables |=
+                kind == "table" && !found.contains_key(&(kind.clone(), name.clone()));
             shape.unguarded.extend(unique_keys(&reference, table)?);
         }
         let others = found.keys().filter(|object| !expected.contains_key(*object));
-        shape
-            .problems
-            .extend(others.map(|(kind, name)| format!("the {kind} {name} is not one of this program")));
+        shape.problems.extend(
+            others.map(|(kind, name)| format!("the {kind} {name} is not one of this program")),
+        );
         shape.unguarded.sort();
         shape.unguarded.dedup();
         Ok(shape)
@@ -58,11 +61,13 @@ impl SchemaDiff {
     pub(super) fn duplicates(&self, connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
         let mut findings = Vec::new();
         // Rows of `spend` have no number of their own; its key is its order, so that no other row can have it.
-        for (table, key) in self.unguarded.iter().filter(|(table, _)| table != "spend" && table != "requests")
+        for (table, key) in
+            self.unguarded.iter().filter(|(table, _)| table != "spend" && table != "requests")
         {
             let own = key.iter().filter(|column| *column != "tenant" && *column != "conversation");
             let own = own.map(String::as_str).collect::<Vec<_>>().join(", ");
-            let group = key.iter().map(|column| format!("x.{column}")).collect::<Vec<_>>().join(", ");
+            let group =
+                key.iter().map(|column| format!("x.{column}")).collect::<Vec<_>>().join(", ");
             let present = key.iter().map(|column| format!("x.{column} IS NOT NULL"));
             let present = present.collect::<Vec<_>>().join(" AND ");
             let sql = format!(
@@ -82,23 +87,32 @@ impl SchemaDiff {
 }
 
 /// The tables, indexes, views and triggers of a database by kind and name, each with its table and its definition.
-fn objects(connection: &Connection) -> rusqlite::Result<BTreeMap<(String, String), (String, String)>> {
-    let sql =
-        "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
+fn objects(
+    connection: &Connection,
+) -> rusqlite::Result<BTreeMap<(String, String), (String, String)>> {
+    let sql = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
     let mut statement = connection.prepare(sql)?;
     let read = |row: &rusqlite::Row<'_>| {
-        Ok(((row.get(0)?, row.get(1)?), (row.get(2)?, row.get::<_, Option<String>>(3)?.unwrap_or_default())))
+        Ok((
+            (row.get(0)?, row.get(1)?),
+            (row.get(2)?, row.get::<_, Option<String>>(3)?.unwrap_or_default()),
+        ))
     };
     statement.query_map([], read)?.collect()
 }
 
 /// The columns of each unique key of a table.
-fn unique_keys(reference: &Connection, table: &str) -> rusqlite::Result<Vec<(String, Vec<String>)>> {
+fn unique_keys(
+    reference: &Connection,
+    table: &str,
+) -> rusqlite::Result<Vec<(String, Vec<String>)>> {
     let sql = "SELECT name FROM pragma_index_list(?1) WHERE \"unique\"";
     let mut statement = reference.prepare(sql)?;
-    let indexes: Vec<String> = statement.query_map([table], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let indexes: Vec<String> =
+        statement.query_map([table], |row| row.get(0))?.collect::<Result<_, _>>()?;
     let columns = |index: &String| {
-        let mut statement = reference.prepare("SELECT name FROM pragma_index_info(?1) ORDER BY seqno")?;
+        let mut statement =
+            reference.prepare("SELECT name FROM pragma_index_info(?1) ORDER BY seqno")?;
         let columns = statement.query_map([index], |row| row.get(0))?.collect::<Result<_, _>>()?;
         Ok((table.to_owned(), columns))
     };

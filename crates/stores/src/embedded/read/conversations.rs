@@ -18,9 +18,13 @@ pub(super) const COLUMNS: &str =
 pub(super) const GROWTH: usize = 18;
 
 impl<C: Deref<Target = Connection>> TenantView<'_, C> {
-    pub(super) fn read_conversations(&self, query: &ConversationQuery<'_>) -> StoreResult<Vec<Conversation>> {
-        let by =
-            |column: &str| format!("SELECT {COLUMNS} FROM conversations WHERE tenant = ?1 AND {column} = ?2");
+    pub(super) fn read_conversations(
+        &self,
+        query: &ConversationQuery<'_>,
+    ) -> StoreResult<Vec<Conversation>> {
+        let by = |column: &str| {
+            format!("SELECT {COLUMNS} FROM conversations WHERE tenant = ?1 AND {column} = ?2")
+        };
         match query {
             ConversationQuery::Id(id) => {
                 self.many(&by("id"), params![self.tenant, id.as_bytes()], conversation)
@@ -28,14 +32,17 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
             ConversationQuery::ExternalId(id) => {
                 self.many(&by("external_id"), params![self.tenant, id.as_str()], conversation)
             }
-            ConversationQuery::Slug(slug) => self.many(&by("slug"), params![self.tenant, slug], conversation),
+            ConversationQuery::Slug(slug) => {
+                self.many(&by("slug"), params![self.tenant, slug], conversation)
+            }
             ConversationQuery::IdPrefix(prefix, limit) => self.read_by_id_prefix(prefix, *limit),
             ConversationQuery::List(filter) => self.list_conversations(filter),
         }
     }
 
     fn read_by_id_prefix(&self, prefix: &str, limit: usize) -> StoreResult<Vec<Conversation>> {
-        let bound = |pad: &str| format!("{prefix}{}", pad.repeat(32_usize.saturating_sub(prefix.len())));
+        let bound =
+            |pad: &str| format!("{prefix}{}", pad.repeat(32_usize.saturating_sub(prefix.len())));
         let bounds = (bound("0").parse::<ConversationId>(), bound("f").parse::<ConversationId>());
         let (Ok(least), Ok(greatest)) = bounds else { return Ok(Vec::new()) };
         let sql = format!(
@@ -50,7 +57,8 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
             [] => u32::MAX,
             some => some.iter().map(|state| 1 << codes::state_code(*state)).sum(),
         };
-        let (after_at, after_id) = filter.after.map_or((None, None), |(at, id)| (Some(at), Some(id)));
+        let (after_at, after_id) =
+            filter.after.map_or((None, None), |(at, id)| (Some(at), Some(id)));
         let in_cwd = if filter.cwd.is_some() { "cwd = ?3" } else { "?3 IS NULL" };
         let sql = format!(
             "SELECT {COLUMNS} FROM conversations
@@ -106,6 +114,7 @@ pub(super) fn conversation(row: &Row<'_>) -> rusqlite::Result<Conversation> {
         threads: threads::read(row, 16)?,
         policy: parsed(row, 17)?,
         tree_state: parsed(row, GROWTH)?,
-        title_source: codes::naming(row.get(15)?).ok_or_else(|| unreadable(15, "no such naming"))?,
+        title_source: codes::naming(row.get(15)?)
+            .ok_or_else(|| unreadable(15, "no such naming"))?,
     })
 }

@@ -24,20 +24,23 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         limit: usize,
     ) -> StoreResult<Changes> {
         let after = sequence_number(after)?;
-        let latest = self.one("SELECT seq FROM tenants WHERE pk = ?1", [self.tenant], |row| row.get(0))?;
+        let latest =
+            self.one("SELECT seq FROM tenants WHERE pk = ?1", [self.tenant], |row| row.get(0))?;
         let latest: i64 = latest.unwrap_or(0);
         let model = filter.vectors_of.map(|model| self.model(model)).transpose()?.flatten();
         let wanted = [
             (filter.messages, "messages"),
             (filter.tool_calls, "tool_calls"),
             (filter.nodes, "nodes"),
-            (filter.log, "log"),
+            (filter.job_events, "log"),
             (model.is_some(), "vectors"),
         ];
         // The numbers come from indexes alone, and say how far the rows have to be read.
         let mut numbers = Vec::new();
         for (_, table) in wanted.iter().filter(|(is_wanted, _)| *is_wanted) {
-            let sql = format!("SELECT seq FROM {table} WHERE tenant = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3");
+            let sql = format!(
+                "SELECT seq FROM {table} WHERE tenant = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
+            );
             let params = params![self.tenant, after, rows(limit.saturating_add(1))];
             numbers.extend(self.many(&sql, params, |row| row.get::<_, i64>(0))?);
         }
@@ -116,7 +119,11 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         self.one(sql, params![self.tenant, model], |row| row.get(0))
     }
 
-    pub(super) fn read_vectors(&self, model: &str, of: &[ContentHash]) -> StoreResult<Vec<Option<Vec<f32>>>> {
+    pub(super) fn read_vectors(
+        &self,
+        model: &str,
+        of: &[ContentHash],
+    ) -> StoreResult<Vec<Option<Vec<f32>>>> {
         let Some(model) = self.model(model)? else { return Ok(vec![None; of.len()]) };
         let sql = "SELECT vector FROM vectors WHERE tenant = ?1 AND model = ?2 AND hash = ?3";
         let read = |hash: &ContentHash| {
@@ -138,7 +145,8 @@ impl ThreadNames {
     fn read(&mut self, row: &Row<'_>, place: usize) -> rusqlite::Result<ConversationId> {
         let id = ConversationId::from_bytes(row.get(place)?);
         if self.of != Some(id) {
-            self.names = threads::read(row, place + 1)?.into_iter().map(|thread| thread.name).collect();
+            self.names =
+                threads::read(row, place + 1)?.into_iter().map(|thread| thread.name).collect();
             self.of = Some(id);
         }
         Ok(id)
@@ -156,8 +164,9 @@ pub(in crate::embedded) fn sequence_number(cursor: &Cursor) -> Result<i64, Inval
         return Ok(0);
     }
     let number = cursor.as_str().parse().ok().filter(|number| *number >= 0);
-    number
-        .ok_or_else(|| Invalid::new(format!("cursor {:?}", cursor.as_str()), "this store did not return it"))
+    number.ok_or_else(|| {
+        Invalid::new(format!("cursor {:?}", cursor.as_str()), "this store did not return it")
+    })
 }
 
 fn vector(row: &Row<'_>, place: usize) -> rusqlite::Result<Vec<f32>> {

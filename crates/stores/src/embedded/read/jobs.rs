@@ -45,7 +45,9 @@ pub(in crate::embedded) fn has_due_jobs(
         "SELECT 1 FROM jobs j WHERE j.tenant = (SELECT pk FROM tenants WHERE name = ?) AND {IS_DUE} LIMIT 1"
     );
     let name = [Value::from(tenant.as_str().to_owned())];
-    connection.prepare_cached(&sql)?.exists(params_from_iter(name.into_iter().chain(due_params(now))))
+    connection
+        .prepare_cached(&sql)?
+        .exists(params_from_iter(name.into_iter().chain(due_params(now))))
 }
 
 /// The next tenant with a job whose moment has come. Visits only tenants that have jobs.
@@ -132,7 +134,7 @@ pub(super) fn log_line(row: &Row<'_>) -> rusqlite::Result<JobEvent> {
         at: timestamp(row, 0)?,
         conversation: row.get::<_, Option<_>>(1)?.map(ConversationId::from_bytes),
         job: JobId(ContentHash::from_bytes(row.get(2)?)),
-        event: codes::event(row.get(3)?).ok_or_else(|| unreadable(3, "no such event"))?,
+        kind: codes::event(row.get(3)?).ok_or_else(|| unreadable(3, "no such event"))?,
         text: row.get(4)?,
         took_ms: row.get::<_, Option<i64>>(5)?.map(i64::unsigned_abs),
     })
@@ -140,7 +142,10 @@ pub(super) fn log_line(row: &Row<'_>) -> rusqlite::Result<JobEvent> {
 
 /// The digits of a hexadecimal prefix, so that nothing else gets into a pattern.
 fn digits(prefix: &str) -> String {
-    prefix.chars().map(|c| if c.is_ascii_hexdigit() { c.to_ascii_uppercase() } else { '-' }).collect()
+    prefix
+        .chars()
+        .map(|c| if c.is_ascii_hexdigit() { c.to_ascii_uppercase() } else { '-' })
+        .collect()
 }
 
 /// A job from the columns [`JOB`].

@@ -13,7 +13,8 @@ use super::{TenantView, timestamp};
 
 impl<C: Deref<Target = Connection>> Ledger for TenantView<'_, C> {
     fn requests_since(&self, provider: &str, since: Timestamp) -> StoreResult<Vec<QuotaUsage>> {
-        let sql = "SELECT at, calls, tokens FROM requests WHERE provider = ?1 AND at >= ?2 ORDER BY at";
+        let sql =
+            "SELECT at, calls, tokens FROM requests WHERE provider = ?1 AND at >= ?2 ORDER BY at";
         self.many(sql, params![provider, since.as_micros()], |row| {
             Ok(QuotaUsage { at: timestamp(row, 0)?, calls: row.get(1)?, tokens: row.get(2)? })
         })

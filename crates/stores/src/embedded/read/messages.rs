@@ -6,17 +6,19 @@ use std::ops::Deref;
 use rusqlite::{Connection, Row, params};
 use treering_core::ports::{ExistingItem, ItemRef, Span, StoreResult, StoredItem};
 use treering_core::{
-    ContentHash, ConversationId, ExternalId, Message, MessageIdx, NewMessage, NewToolCall, Role, ThreadName,
-    ToolCall, ToolResult, Turn, TurnNo,
+    ContentHash, ConversationId, ExternalId, Message, MessageIdx, NewMessage, NewToolCall, Role,
+    ThreadName, ToolCall, ToolResult, Turn, TurnNo,
 };
 
 use super::{TenantView, end, external_id, json, rows, thread, timestamp, unreadable};
 use crate::embedded::codes;
 
-pub(super) const MESSAGE: &str = "m.idx, m.turn, m.thread, m.role, m.at, m.chars, m.tokens, m.hash, m.author,
+pub(super) const MESSAGE: &str =
+    "m.idx, m.turn, m.thread, m.role, m.at, m.chars, m.tokens, m.hash, m.author,
     m.external_id, m.text, m.parts, m.turns";
 
-pub(super) const TOOL_CALL: &str = "t.turn, t.place, t.before_idx, t.at, t.success, t.duration_ms, t.name,
+pub(super) const TOOL_CALL: &str =
+    "t.turn, t.place, t.before_idx, t.at, t.success, t.duration_ms, t.name,
     t.external_id, t.args, t.result, t.thread";
 
 impl<C: Deref<Target = Connection>> TenantView<'_, C> {
@@ -82,8 +84,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
             return Ok(Vec::new());
         }
         let Some(row) = self.row(id)? else { return Ok(vec![None; ids.len()]) };
-        let message =
-            "SELECT idx, hash FROM messages WHERE tenant = ?1 AND external_id = ?2 AND conversation = ?3";
+        let message = "SELECT idx, hash FROM messages WHERE tenant = ?1 AND external_id = ?2 AND conversation = ?3";
         let call = "SELECT turn, place, result IS NOT NULL FROM tool_calls
             WHERE tenant = ?1 AND external_id = ?2 AND conversation = ?3";
         let find = |id: &&ExternalId| {
@@ -103,7 +104,10 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         ids.iter().map(find).collect()
     }
 
-    pub(super) fn read_owners(&self, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ConversationId>>> {
+    pub(super) fn read_owners(
+        &self,
+        ids: &[&ExternalId],
+    ) -> StoreResult<Vec<Option<ConversationId>>> {
         let sql = "SELECT c.id FROM messages m JOIN conversations c ON c.pk = m.conversation
                 WHERE m.tenant = ?1 AND m.external_id = ?2
             UNION ALL SELECT c.id FROM tool_calls t JOIN conversations c ON c.pk = t.conversation
@@ -116,7 +120,11 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         ids.iter().map(find).collect()
     }
 
-    pub(super) fn read_turns(&self, id: ConversationId, span: Span<TurnNo>) -> StoreResult<Vec<Turn>> {
+    pub(super) fn read_turns(
+        &self,
+        id: ConversationId,
+        span: Span<TurnNo>,
+    ) -> StoreResult<Vec<Turn>> {
         let Some(row) = self.row(id)? else { return Ok(Vec::new()) };
         let limited = span.from.0.saturating_add(u32::try_from(span.limit).unwrap_or(u32::MAX));
         // Turns are numbered without gaps, so that a limit is a bound.
@@ -130,7 +138,8 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         let assistant = codes::role_code(Role::Assistant);
         let params = params![self.tenant, row.pk, span.from.0, until, assistant];
         let turns = self.many(of_messages, params, |found| turn(found, &row.threads))?;
-        let mut turns: BTreeMap<u32, Turn> = turns.into_iter().map(|turn| (turn.no.0, turn)).collect();
+        let mut turns: BTreeMap<u32, Turn> =
+            turns.into_iter().map(|turn| (turn.no.0, turn)).collect();
         for calls in self.many(of_calls, &params[..4], |found| turn(found, &row.threads))? {
             let merge = |turn: &mut Turn| {
                 turn.tool_calls = calls.tool_calls;

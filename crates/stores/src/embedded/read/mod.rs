@@ -24,13 +24,13 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use treering_core::commit::JobEvent;
 use treering_core::conversation::Totals;
 use treering_core::ports::{
-    ChangeFilter, Changes, ConversationQuery, Cursor, ExistingItem, ItemRef, JobEventFilter, JobFilter,
-    Ledger, LevelTotals, NodeFilter, NodeVersion, Reader, Span, StoreResult, StoredItem,
+    ChangeFilter, Changes, ConversationQuery, Cursor, ExistingItem, ItemRef, JobEventFilter,
+    JobFilter, Ledger, LevelTotals, NodeFilter, NodeVersion, Reader, Span, StoreResult, StoredItem,
 };
 use treering_core::vector_index::VectorIndex;
 use treering_core::{
-    ContentHash, Conversation, ConversationId, ExternalId, Job, Json, Message, MessageIdx, Node, NodeId,
-    TenantId, ThreadName, Timestamp, ToolCall, Turn, TurnNo,
+    ContentHash, Conversation, ConversationId, ExternalId, Job, Json, Message, MessageIdx, Node,
+    NodeId, TenantId, ThreadName, Timestamp, ToolCall, Turn, TurnNo,
 };
 
 use super::error::explain;
@@ -135,7 +135,11 @@ impl<C: Deref<Target = Connection>> Reader for TenantView<'_, C> {
         refs.iter().map(|item| self.read_item(item)).collect()
     }
 
-    fn existing(&self, id: ConversationId, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ExistingItem>>> {
+    fn existing(
+        &self,
+        id: ConversationId,
+        ids: &[&ExternalId],
+    ) -> StoreResult<Vec<Option<ExistingItem>>> {
         self.read_existing(id, ids)
     }
 
@@ -147,11 +151,19 @@ impl<C: Deref<Target = Connection>> Reader for TenantView<'_, C> {
         self.read_nodes(id, filter)
     }
 
-    fn node_versions(&self, id: ConversationId, filter: &NodeFilter) -> StoreResult<Vec<NodeVersion>> {
+    fn node_versions(
+        &self,
+        id: ConversationId,
+        filter: &NodeFilter,
+    ) -> StoreResult<Vec<NodeVersion>> {
         self.read_node_versions(id, filter)
     }
 
-    fn nodes_by_id_prefix(&self, prefix: &str, limit: usize) -> StoreResult<Vec<(ConversationId, NodeId)>> {
+    fn nodes_by_id_prefix(
+        &self,
+        prefix: &str,
+        limit: usize,
+    ) -> StoreResult<Vec<(ConversationId, NodeId)>> {
         self.read_nodes_by_id(prefix, limit)
     }
 
@@ -163,7 +175,12 @@ impl<C: Deref<Target = Connection>> Reader for TenantView<'_, C> {
         self.read_log(filter)
     }
 
-    fn changes(&self, after: &Cursor, filter: &ChangeFilter<'_>, limit: usize) -> StoreResult<Changes> {
+    fn changes(
+        &self,
+        after: &Cursor,
+        filter: &ChangeFilter<'_>,
+        limit: usize,
+    ) -> StoreResult<Changes> {
         self.read_changes(after, filter, limit)
     }
 
@@ -213,7 +230,10 @@ where
 }
 
 fn external_id(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<ExternalId>> {
-    row.get::<_, Option<String>>(at)?.map(ExternalId::new).transpose().map_err(|why| unreadable(at, why))
+    row.get::<_, Option<String>>(at)?
+        .map(ExternalId::new)
+        .transpose()
+        .map_err(|why| unreadable(at, why))
 }
 
 fn json(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Json>> {

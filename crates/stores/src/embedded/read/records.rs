@@ -17,7 +17,8 @@ pub(in crate::embedded) enum CheckedRecord {
 }
 
 impl CheckedRecord {
-    pub(in crate::embedded) const ALL: [Self; 4] = [Self::Conversation, Self::Node, Self::Job, Self::LogLine];
+    pub(in crate::embedded) const ALL: [Self; 4] =
+        [Self::Conversation, Self::Node, Self::Job, Self::LogLine];
 
     pub(in crate::embedded) const fn table(self) -> &'static str {
         match self {

@@ -11,7 +11,8 @@ use treering_core::{ConversationId, Level, Node, NodeId};
 use super::{TenantView, end, parsed, rows, timestamp, unreadable, unsigned};
 
 /// Whether the group that covers a node has its own node.
-const IS_COVERED: &str = "n.parent IS NOT NULL AND EXISTS (SELECT 1 FROM nodes p WHERE p.tenant = n.tenant
+const IS_COVERED: &str =
+    "n.parent IS NOT NULL AND EXISTS (SELECT 1 FROM nodes p WHERE p.tenant = n.tenant
     AND p.conversation = n.conversation AND p.level = n.level + 1 AND p.ordinal = n.parent)";
 
 const VERSION: &str = "n.level, n.ordinal, n.seq, n.parent, n.dirty";
@@ -25,7 +26,11 @@ pub(super) fn node_columns() -> String {
 }
 
 impl<C: Deref<Target = Connection>> TenantView<'_, C> {
-    pub(super) fn read_nodes(&self, id: ConversationId, filter: &NodeFilter) -> StoreResult<Vec<Node>> {
+    pub(super) fn read_nodes(
+        &self,
+        id: ConversationId,
+        filter: &NodeFilter,
+    ) -> StoreResult<Vec<Node>> {
         self.find_nodes(id, filter, &node_columns(), node)
     }
 
@@ -56,9 +61,13 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
     ) -> StoreResult<Vec<T>> {
         let Some(row) = self.row(id)? else { return Ok(Vec::new()) };
         // Few of very many nodes have a given parent; the order of the answer must not make SQLite read them all.
-        let by =
-            if filter.parent.is_some() && filter.level.is_some() { "INDEXED BY nodes_parent" } else { "" };
-        let mut sql = format!("SELECT {columns} FROM nodes n {by} WHERE n.tenant = ? AND n.conversation = ?");
+        let by = if filter.parent.is_some() && filter.level.is_some() {
+            "INDEXED BY nodes_parent"
+        } else {
+            ""
+        };
+        let mut sql =
+            format!("SELECT {columns} FROM nodes n {by} WHERE n.tenant = ? AND n.conversation = ?");
         let mut params: Vec<Value> = vec![self.tenant.into(), row.pk.into()];
         if let Some(level) = filter.level {
             sql.push_str(" AND n.level = ?");
@@ -119,25 +128,29 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
             FROM nodes n JOIN conversations c ON c.pk = n.conversation
             WHERE n.tenant = ?1 AND (?2 IS NULL OR c.id = ?2) GROUP BY n.level ORDER BY n.level"
         );
-        self.many(&sql, params![self.tenant, conversation.as_ref().map(|id| id.as_bytes())], |row| {
-            Ok(LevelTotals {
-                level: row.get(0)?,
-                nodes: row.get(1)?,
-                dirty: row.get(2)?,
-                chars: unsigned(row, 3)?,
-                tokens: unsigned(row, 4)?,
-                source_chars: unsigned(row, 5)?,
-                raw_tokens: unsigned(row, 6)?,
-                took_ms: unsigned(row, 7)?,
-                slowest_ms: unsigned(row, 8)?,
-                grounded: row.get(9)?,
-                retained: row.get(10)?,
-                uncovered: row.get(11)?,
-                uncovered_raw_tokens: unsigned(row, 12)?,
-                uncovered_tokens: unsigned(row, 13)?,
-                fallbacks: row.get(14)?,
-            })
-        })
+        self.many(
+            &sql,
+            params![self.tenant, conversation.as_ref().map(|id| id.as_bytes())],
+            |row| {
+                Ok(LevelTotals {
+                    level: row.get(0)?,
+                    nodes: row.get(1)?,
+                    dirty: row.get(2)?,
+                    chars: unsigned(row, 3)?,
+                    tokens: unsigned(row, 4)?,
+                    source_chars: unsigned(row, 5)?,
+                    raw_tokens: unsigned(row, 6)?,
+                    took_ms: unsigned(row, 7)?,
+                    slowest_ms: unsigned(row, 8)?,
+                    grounded: row.get(9)?,
+                    retained: row.get(10)?,
+                    uncovered: row.get(11)?,
+                    uncovered_raw_tokens: unsigned(row, 12)?,
+                    uncovered_tokens: unsigned(row, 13)?,
+                    fallbacks: row.get(14)?,
+                })
+            },
+        )
     }
 }
 
@@ -158,7 +171,11 @@ pub(super) fn node(row: &Row<'_>) -> rusqlite::Result<Node> {
             raw_tokens: unsigned(row, 10)?,
             chars: unsigned(row, 11)?,
         },
-        provenance: Provenance { by: row.get(12)?, at: timestamp(row, 13)?, took_ms: unsigned(row, 14)? },
+        provenance: Provenance {
+            by: row.get(12)?,
+            at: timestamp(row, 13)?,
+            took_ms: unsigned(row, 14)?,
+        },
         chars: row.get(15)?,
         tokens: row.get(16)?,
         grounded: row.get(17)?,

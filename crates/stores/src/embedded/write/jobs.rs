@@ -65,7 +65,10 @@ impl Commit<'_> {
         let sql = "DELETE FROM jobs
             WHERE tenant = ?1 AND conversation = ?2 AND height = ?3 AND place = ?4 AND id = ?5";
         let (conversation, id) = (self.pk(job.conversation)?, job.id.0.as_bytes());
-        self.execute(sql, params![self.tenant, conversation, job.kind.height(), job.kind.place(), id])?;
+        self.execute(
+            sql,
+            params![self.tenant, conversation, job.kind.height(), job.kind.place(), id],
+        )?;
         Ok(())
     }
 
@@ -80,7 +83,7 @@ impl Commit<'_> {
             conversation,
             line.at.as_micros(),
             line.job.0.as_bytes(),
-            event_code(line.event),
+            event_code(line.kind),
             line.took_ms.map(|ms| ms as i64),
             line.text,
         ])?;

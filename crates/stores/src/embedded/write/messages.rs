@@ -85,8 +85,16 @@ impl Commit<'_> {
         let (conversation, seq) = (self.pk(id)?, self.next_seq());
         let duration_ms = outcome.duration_ms.map(|ms| ms as i64);
         let result = outcome.result.as_str();
-        let params =
-            params![self.tenant, conversation, turn.0, order, seq, outcome.success, duration_ms, result];
+        let params = params![
+            self.tenant,
+            conversation,
+            turn.0,
+            order,
+            seq,
+            outcome.success,
+            duration_ms,
+            result
+        ];
         self.execute(sql, params)?;
         Ok(())
     }

@@ -70,7 +70,9 @@ impl Commit<'_> {
                 self.finish_tool_call(*id, *turn, *order, result)
             }
             Write::PutNode(id, node) => self.put_node(*id, node),
-            Write::SetParent(id, level, ordinals, parent) => self.set_parent(*id, *level, ordinals, *parent),
+            Write::SetParent(id, level, ordinals, parent) => {
+                self.set_parent(*id, *level, ordinals, *parent)
+            }
             Write::MarkDirty(id, level, ordinals) => self.mark_dirty(*id, *level, ordinals),
             Write::DropTree(id, level) => self.drop_tree(*id, *level),
             Write::AddJob(job) => self.add_job(job),
@@ -125,5 +127,6 @@ impl Commit<'_> {
 }
 
 pub(super) fn json_text(value: &impl serde::Serialize) -> Result<String> {
-    serde_json::to_string(value).map_err(|why| rusqlite::Error::ToSqlConversionFailure(Box::new(why)))
+    serde_json::to_string(value)
+        .map_err(|why| rusqlite::Error::ToSqlConversionFailure(Box::new(why)))
 }

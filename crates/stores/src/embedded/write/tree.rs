@@ -7,8 +7,7 @@ use super::{Commit, Result, json_text};
 
 impl Commit<'_> {
     pub(super) fn put_node(&mut self, id: ConversationId, node: &Node) -> Result<()> {
-        let remove =
-            "DELETE FROM nodes WHERE tenant = ?1 AND conversation = ?2 AND level = ?3 AND ordinal = ?4";
+        let remove = "DELETE FROM nodes WHERE tenant = ?1 AND conversation = ?2 AND level = ?3 AND ordinal = ?4";
         let insert = "INSERT INTO nodes (tenant, seq, conversation, level, ordinal, id, parent, dirty, range_start,
                 range_end, first_idx, until_idx, messages, turns, raw_chars, raw_tokens, source_chars, made_by, made_at,
                 took_ms, chars, tokens, grounded, retained, task, content, invented, checksum)
@@ -70,7 +69,12 @@ impl Commit<'_> {
         Ok(())
     }
 
-    pub(super) fn mark_dirty(&mut self, id: ConversationId, level: Level, ordinals: &[u32]) -> Result<()> {
+    pub(super) fn mark_dirty(
+        &mut self,
+        id: ConversationId,
+        level: Level,
+        ordinals: &[u32],
+    ) -> Result<()> {
         let sql = "UPDATE nodes SET dirty = 1
             WHERE tenant = ?1 AND conversation = ?2 AND level = ?3 AND ordinal = ?4";
         let conversation = self.pk(id)?;

@@ -8,13 +8,19 @@ use super::{Commit, Result};
 use crate::embedded::read::sequence_number;
 
 impl Commit<'_> {
-    pub(super) fn put_vectors(&mut self, model: &str, vectors: &[(ContentHash, Vec<f32>)]) -> Result<()> {
-        let add = "INSERT INTO vector_models (tenant, model) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+    pub(super) fn put_vectors(
+        &mut self,
+        model: &str,
+        vectors: &[(ContentHash, Vec<f32>)],
+    ) -> Result<()> {
+        let add =
+            "INSERT INTO vector_models (tenant, model) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
         self.execute(add, params![self.tenant, model])?;
         let find = "SELECT pk FROM vector_models WHERE tenant = ?1 AND model = ?2";
         let params = params![self.tenant, model];
         let pk: i64 = self.connection.prepare_cached(find)?.query_row(params, |row| row.get(0))?;
-        let insert = "INSERT INTO vectors (tenant, seq, model, hash, vector) VALUES (?1, ?2, ?3, ?4, ?5)
+        let insert =
+            "INSERT INTO vectors (tenant, seq, model, hash, vector) VALUES (?1, ?2, ?3, ?4, ?5)
             ON CONFLICT (tenant, model, hash) DO NOTHING";
         for (hash, vector) in vectors {
             let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();

@@ -11,9 +11,9 @@ use treering_core::ports::{
 };
 use treering_core::slug::slug_of;
 use treering_core::{
-    Clock, CommitScope, Conversation, ConversationId, ConversationKey, ConversationState, Embedder, Invalid,
-    Message, MessageIdx, Policy, Reader, Store, StoreError, Summarizer, TenantId, TitleSource, Tokenizer,
-    ToolCall, Turn, TurnNo, Write,
+    Clock, CommitScope, Conversation, ConversationId, ConversationKey, ConversationState, Embedder,
+    Invalid, Message, MessageIdx, Policy, Reader, Store, StoreError, Summarizer, TenantId,
+    TitleSource, Tokenizer, ToolCall, Turn, TurnNo, Write,
 };
 
 use crate::circuit_breaker::CircuitBreakers;
@@ -199,7 +199,7 @@ impl Engine {
     }
 
     /// Does the background work of every tenant of the store until the handle is dropped.
-    pub fn work_for_all_tenants(&self) -> Result<WorkerHandle> {
+    pub fn spawn_worker_for_all_tenants(&self) -> Result<WorkerHandle> {
         Ok(Worker::for_all_tenants(self.clone())?.spawn())
     }
 
@@ -245,7 +245,7 @@ impl Engine {
         &*self.shared.parts.summarizer
     }
 
-    pub(crate) fn stand_in(&self) -> Option<&dyn Summarizer> {
+    pub(crate) fn fallback(&self) -> Option<&dyn Summarizer> {
         self.shared.parts.fallback.as_deref()
     }
 
@@ -299,12 +299,17 @@ impl Engine {
     }
 
     /// Conversations, the latest activity first, each with its last message.
-    pub fn listed_conversations(&self, filter: &ConversationFilter) -> Result<Vec<ListedConversation>> {
+    pub fn listed_conversations(
+        &self,
+        filter: &ConversationFilter,
+    ) -> Result<Vec<ListedConversation>> {
         let reader = self.reader()?;
         let conversations = reader.conversations(&ConversationQuery::List(filter))?;
         let last = |it: &Conversation| Some(MessageIdx(it.totals.messages.checked_sub(1)?));
-        let lasts: Vec<ItemRef> =
-            conversations.iter().filter_map(|it| Some(ItemRef::Message(it.id, last(it)?))).collect();
+        let lasts: Vec<ItemRef> = conversations
+            .iter()
+            .filter_map(|it| Some(ItemRef::Message(it.id, last(it)?)))
+            .collect();
         let mut messages = reader.items(&lasts)?.into_iter();
         let with_last = |conversation: Conversation| {
             let read = last(&conversation).and_then(|_| messages.next()).flatten();
@@ -321,7 +326,9 @@ impl Engine {
     pub fn turns(&self, id: ConversationId, span: Span<TurnNo>) -> Result<Vec<WholeTurn>> {
         let reader = self.reader()?;
         let turns = reader.turns(id, span)?;
-        let (Some(first), Some(last)) = (turns.first(), turns.last()) else { return Ok(Vec::new()) };
+        let (Some(first), Some(last)) = (turns.first(), turns.last()) else {
+            return Ok(Vec::new());
+        };
         let calls = reader.tool_calls(id, Span::between(first.no, TurnNo(last.no.0 + 1)))?;
         let from = turns.iter().map(|turn| turn.from).min().unwrap_or(MessageIdx(0));
         let until = turns.iter().map(|turn| turn.until).max().unwrap_or(from);
@@ -355,7 +362,9 @@ impl Engine {
     pub fn rename(&self, id: ConversationId, title: &str) -> Result<Conversation> {
         let slug = slug_of(title);
         if slug.is_empty() {
-            return Err(Invalid::new(format!("name {title:?}"), "it needs a letter or a digit").into());
+            return Err(
+                Invalid::new(format!("name {title:?}"), "it needs a letter or a digit").into()
+            );
         }
         let (title, wanted) = (title.trim().to_owned(), slug.clone());
         let taken = Arc::new(AtomicBool::new(false));
@@ -427,7 +436,7 @@ impl Engine {
             let grower = TreePlanner { reader, key: &key, policy: &policy, now };
             let grown = match conversation.state {
                 ConversationState::Open => Vec::new(),
-                _ => grower.add(&mut conversation, std::iter::empty())?,
+                _ => grower.plan_messages(&mut conversation, std::iter::empty())?,
             };
             let mut writes = vec![Write::PutConversation(conversation.clone())];
             writes.extend(grown);
@@ -459,7 +468,7 @@ pub enum TurnItem<'a> {
 impl WholeTurn {
     /// Messages and tool calls in the order they happened.
     #[must_use]
-    pub fn steps(&self) -> Vec<TurnItem<'_>> {
+    pub fn items(&self) -> Vec<TurnItem<'_>> {
         let mut calls = self.tool_calls.iter().peekable();
         let mut steps = Vec::with_capacity(self.messages.len() + self.tool_calls.len());
         for message in &self.messages {

@@ -1,0 +1,228 @@
+//! A conversation that a program holds on to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use treering_core::packing::Profile;
+use treering_core::ports::Span;
+use treering_core::{
+    ChatModel, Conversation, ConversationId, ConversationState, Entry, MessageIdx, NewMessage,
+    Role, ThreadName, TurnNo,
+};
+use treering_engine::{
+    Agent, AgentOptions, AppendReport, AppendTarget, Context, ContextRequest, EntryBatch, Error,
+    ReplayDetection, Reply, WholeTurn,
+};
+
+use crate::memory::Memory;
+use crate::search::SearchBuilder;
+use crate::{Invalid, Result};
+
+/// The tokens that a profile keeps for recent messages.
+const RECENT_TOKENS: u32 = 2_000;
+
+/// A conversation of a [`Memory`]. Cheap to clone.
+///
+/// ```
+/// # let home = tempfile::tempdir()?;
+/// # let memory = treering::Memory::open(home.path())?;
+/// let chat = memory.conversation("support:42")?;
+/// chat.turn("Which port does staging use?", "7410, since March.")?;
+/// assert_eq!(chat.turns()?.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct ConversationHandle {
+    memory: Memory,
+    id: ConversationId,
+}
+
+impl ConversationHandle {
+    pub(crate) const fn new(memory: Memory, id: ConversationId) -> Self {
+        Self { memory, id }
+    }
+
+    /// Its id.
+    #[must_use]
+    pub const fn id(&self) -> ConversationId {
+        self.id
+    }
+
+    /// Its record: slug, title, counts, state.
+    pub fn info(&self) -> Result<Conversation> {
+        self.memory.engine().find(&self.id.to_string())
+    }
+
+    /// Stores a turn: a question of the user and the answer to it. The turn is durable when this returns.
+    pub fn turn(&self, user: &str, assistant: &str) -> Result<AppendReport> {
+        self.append(vec![self.entry(Role::User, user), self.entry(Role::Assistant, assistant)])
+    }
+
+    /// Stores one message. It is durable when this returns.
+    pub fn message(&self, role: Role, text: &str) -> Result<AppendReport> {
+        self.append(vec![self.entry(role, text)])
+    }
+
+    /// Stores entries: messages with authors, times and ids of their own, tool calls, forks.
+    pub fn append(&self, entries: Vec<Entry>) -> Result<AppendReport> {
+        let target = AppendTarget::Existing(self.id);
+        self.memory.engine().append(EntryBatch {
+            target,
+            entries,
+            replay_detection: ReplayDetection::None,
+        })
+    }
+
+    fn entry(&self, role: Role, text: &str) -> Entry {
+        let now = self.memory.engine().clock().now();
+        Entry::message(ThreadName::main(), NewMessage::new(role, text, now))
+    }
+
+    /// Every turn, in order.
+    pub fn turns(&self) -> Result<Vec<WholeTurn>> {
+        self.memory.engine().turns(self.id, Span::starting(TurnNo(0), usize::MAX))
+    }
+
+    /// Every message, in order.
+    pub fn messages(&self) -> Result<Vec<treering_core::Message>> {
+        self.memory.engine().messages(self.id, Span::starting(MessageIdx(0), usize::MAX))
+    }
+
+    /// Builds a context of this conversation.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// let context = chat.context().query("why did it move?").budget(4_000).build()?;
+    /// assert!(context.markdown().contains("7410"));
+    /// assert!(context.receipt().tokens <= 4_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn context(&self) -> ContextBuilder<'_> {
+        ContextBuilder {
+            memory: &self.memory,
+            request: ContextRequest::new(self.id),
+            profile: None,
+        }
+    }
+
+    /// Searches this conversation.
+    pub fn search(&self, text: &str) -> SearchBuilder<'_> {
+        self.memory.search(text).within(self)
+    }
+
+    /// An agent that answers in this conversation with a model.
+    ///
+    /// ```no_run
+    /// # let memory = treering::Memory::open("/var/lib/my-agent")?;
+    /// let chat = memory.conversation("support:42")?;
+    /// let agent = chat.agent(treering::models::ollama("llama3.2")?)?;
+    /// println!("{}", agent.ask("Which port was it again?")?.text);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn agent(&self, model: Arc<dyn ChatModel>) -> Result<ConversationAgent> {
+        self.agent_with(model, AgentOptions::default())
+    }
+
+    /// An agent with instructions, a budget or a profile of its own.
+    pub fn agent_with(
+        &self,
+        model: Arc<dyn ChatModel>,
+        options: AgentOptions,
+    ) -> Result<ConversationAgent> {
+        let agent = Agent::new(self.memory.engine().clone(), model, options)?;
+        Ok(ConversationAgent { agent, id: self.id })
+    }
+
+    /// Gives it another title, and the slug that follows from it.
+    pub fn rename(&self, title: &str) -> Result<Conversation> {
+        self.memory.engine().rename(self.id, title)
+    }
+
+    /// Marks it as ended. A new message opens it again.
+    pub fn close(&self) -> Result<Conversation> {
+        self.memory.engine().set_state(self.id, ConversationState::Closed)
+    }
+}
+
+/// Builds a context.
+#[must_use]
+pub struct ContextBuilder<'a> {
+    memory: &'a Memory,
+    request: ContextRequest,
+    profile: Option<String>,
+}
+
+impl ContextBuilder<'_> {
+    /// The question that the context should help to answer.
+    pub fn query(mut self, text: impl Into<String>) -> Self {
+        self.request.query = Some(text.into());
+        self
+    }
+
+    /// Maximum number of tokens.
+    pub const fn budget(mut self, tokens: u32) -> Self {
+        self.request.budget = tokens;
+        self
+    }
+
+    /// The name of a profile: `cut`, `enriched`, `tiered`, `frontier`, `code-review` or `documentation`.
+    pub fn profile(mut self, name: impl Into<String>) -> Self {
+        self.profile = Some(name.into());
+        self
+    }
+
+    /// The thread; by default the one with the latest message.
+    pub fn thread(mut self, thread: ThreadName) -> Self {
+        self.request.thread = Some(thread);
+        self
+    }
+
+    /// Builds the context as it was known after this turn.
+    pub const fn as_of(mut self, turn: TurnNo) -> Self {
+        self.request.as_of = Some(turn);
+        self
+    }
+
+    /// Maximum time to wait for background jobs of the conversation.
+    pub const fn gate_timeout(mut self, timeout: Duration) -> Self {
+        self.request.gate_timeout = Some(timeout);
+        self
+    }
+
+    /// Builds it.
+    pub fn build(mut self) -> Result<Context> {
+        if let Some(name) = self.profile {
+            let names = Profile::NAMES.join(", ");
+            let profile = Profile::named(&name, RECENT_TOKENS).ok_or_else(|| {
+                Error::Invalid(Invalid::new(
+                    format!("profile {name:?}"),
+                    format!("expected one of {names}"),
+                ))
+            })?;
+            self.request.profile = profile;
+        }
+        self.memory.engine().context(&self.request)
+    }
+}
+
+/// An agent that answers in one conversation: it waits for the gate, builds the context, calls the model and stores the
+/// turn.
+pub struct ConversationAgent {
+    agent: Agent,
+    id: ConversationId,
+}
+
+impl ConversationAgent {
+    /// Asks the model, and stores the question and the answer.
+    pub fn ask(&self, text: &str) -> Result<Reply> {
+        self.agent.ask(self.id, text)
+    }
+
+    /// The same; `on_text` gets the answer as it is generated.
+    pub fn ask_streaming(&self, text: &str, on_text: &mut dyn FnMut(&str)) -> Result<Reply> {
+        self.agent.ask_streaming(self.id, text, on_text)
+    }
+}

@@ -1,0 +1,212 @@
+//! The memory that a program opens: conversations by key, search, and everything around them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use treering_core::ports::ConversationFilter;
+use treering_core::{
+    Conversation, Embedder, ExternalId, NewConversation, Policy, Summarizer, TenantId,
+};
+use treering_engine::{
+    AppendTarget, Engine, EntryBatch, ReplayDetection, Stats, Verification, WorkerHandle,
+};
+
+use crate::conversation::ConversationHandle;
+use crate::import::{ImportOptions, Report, Runner};
+use crate::search::SearchBuilder;
+use crate::{Error, Invalid, Models, Options, Result, engine_parts};
+
+/// A memory in one folder. Cloning it is cheap; the clones share everything.
+///
+/// ```
+/// # let home = tempfile::tempdir()?;
+/// let memory = treering::Memory::open(home.path())?;
+/// let chat = memory.conversation("support:42")?;
+/// chat.turn("Which port does staging use?", "7410, since March.")?;
+///
+/// let hits = memory.search("staging port").limit(5).run()?;
+/// assert_eq!(hits.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Memory {
+    engine: Engine,
+    /// Writes summaries in the background until the last clone is dropped.
+    _worker: Option<Arc<WorkerHandle>>,
+}
+
+impl Memory {
+    /// Opens the memory in a folder with default settings, and creates it if it does not exist.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// let memory = treering::Memory::open(home.path())?;
+    /// assert_eq!(memory.stats()?.conversations, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(home: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(home).open()
+    }
+
+    /// Opens the memory in a folder with settings of your own.
+    pub fn builder(home: impl AsRef<Path>) -> MemoryBuilder {
+        MemoryBuilder {
+            home: home.as_ref().to_path_buf(),
+            options: Options::default(),
+            summarizer: None,
+            embedder: None,
+            background: true,
+        }
+    }
+
+    /// The conversation with this key, which is created if it does not exist. The key is yours: any text that names the
+    /// conversation in your program.
+    pub fn conversation(&self, key: &str) -> Result<ConversationHandle> {
+        let external_id = Some(ExternalId::new(key)?);
+        let target = AppendTarget::FindOrCreate(NewConversation {
+            external_id,
+            ..NewConversation::default()
+        });
+        let batch =
+            EntryBatch { target, entries: Vec::new(), replay_detection: ReplayDetection::None };
+        let appended = self.engine.append(batch)?;
+        Ok(ConversationHandle::new(self.clone(), appended.conversation.id))
+    }
+
+    /// The conversation with this slug, id or prefix of an id.
+    pub fn find(&self, reference: &str) -> Result<ConversationHandle> {
+        Ok(ConversationHandle::new(self.clone(), self.engine.find(reference)?.id))
+    }
+
+    /// The conversations with the latest activity first, at most `limit`.
+    pub fn conversations(&self, limit: usize) -> Result<Vec<Conversation>> {
+        let listed = self.engine.listed_conversations(&ConversationFilter::all(limit))?;
+        Ok(listed.into_iter().map(|listed| listed.conversation).collect())
+    }
+
+    /// Searches everything that was said, and the summaries of it.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// # let chat = memory.conversation("support:42")?;
+    /// # chat.turn("Which port does staging use?", "7410, since March.")?;
+    /// for hit in memory.search("staging port").within(&chat).limit(5).run()? {
+    ///     println!("{:.2} {}", hit.score, hit.snippet);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn search(&self, text: &str) -> SearchBuilder<'_> {
+        SearchBuilder::new(&self.engine, text)
+    }
+
+    /// Imports transcripts of other programs: files, or folders that are searched for them. Importing a file twice
+    /// changes nothing.
+    pub fn import(&self, paths: &[PathBuf]) -> Result<Report> {
+        let runner = Runner { engine: &self.engine, options: ImportOptions::default() };
+        let files = Runner::files(paths)
+            .map_err(|error| Error::Invalid(Invalid::new("import", error.to_string())))?;
+        runner.run(&files, |_| ())
+    }
+
+    /// Counts of what is stored.
+    pub fn stats(&self) -> Result<Stats> {
+        self.engine.stats()
+    }
+
+    /// Checks every message, node and reference.
+    pub fn verify(&self) -> Result<Verification> {
+        self.engine.verify(|_| ())
+    }
+
+    /// Copies the store to a file, consistently, while others write.
+    pub fn backup(&self, to: impl AsRef<Path>) -> Result<()> {
+        self.engine.backup(to.as_ref())
+    }
+
+    /// The memory of another tenant in the same store. Nothing crosses from one tenant to another.
+    #[must_use]
+    pub fn for_tenant(&self, tenant: TenantId) -> Self {
+        Self { engine: self.engine.for_tenant(tenant), _worker: self._worker.clone() }
+    }
+
+    /// The engine below: everything that Treering can do, by ids.
+    #[must_use]
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+/// Opens a memory with settings of your own.
+///
+/// ```
+/// # let home = tempfile::tempdir()?;
+/// let memory = treering::Memory::builder(home.path())
+///     .tenant("acme".parse()?)
+///     .policy(treering::Preset::Turns.into())
+///     .open()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub struct MemoryBuilder {
+    home: PathBuf,
+    options: Options,
+    summarizer: Option<Arc<dyn Summarizer>>,
+    embedder: Option<Arc<dyn Embedder>>,
+    background: bool,
+}
+
+impl MemoryBuilder {
+    /// Replaces every option. Call it first.
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The tenant whose memory it is.
+    pub fn tenant(mut self, tenant: TenantId) -> Self {
+        self.options.tenant = tenant;
+        self
+    }
+
+    /// The policy that decides when windows and groups seal.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.options.policy = policy;
+        self
+    }
+
+    /// A summarizer of your own.
+    pub fn summarizer(mut self, summarizer: impl Summarizer + 'static) -> Self {
+        self.summarizer = Some(Arc::new(summarizer));
+        self
+    }
+
+    /// An embedder of your own.
+    pub fn embedder(mut self, embedder: impl Embedder + 'static) -> Self {
+        self.embedder = Some(Arc::new(embedder));
+        self
+    }
+
+    /// Starts no background thread. Summaries are written when a worker runs, here or in another process.
+    pub fn without_background_work(mut self) -> Self {
+        self.background = false;
+        self
+    }
+
+    /// Opens the memory.
+    pub fn open(self) -> Result<Memory> {
+        let Self { home, options, summarizer, embedder, background } = self;
+        let tenant = options.tenant.clone();
+        let models = Models::new(options.providers.clone());
+        let mut parts = engine_parts(&home, options, &models)?;
+        if let Some(summarizer) = summarizer {
+            parts.summarizer = summarizer;
+        }
+        if let Some(embedder) = embedder {
+            parts.other_embedders.push(std::mem::replace(&mut parts.embedder, embedder));
+        }
+        let engine = Engine::new(parts, tenant);
+        let worker = if background { Some(Arc::new(engine.spawn_worker()?)) } else { None };
+        Ok(Memory { engine, _worker: worker })
+    }
+}

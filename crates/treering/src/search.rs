@@ -1,0 +1,91 @@
+//! Building a search.
+
+use treering_core::{Role, ThreadName, Timestamp};
+use treering_engine::{Engine, Query, SearchOutcome};
+
+use crate::Result;
+use crate::conversation::ConversationHandle;
+
+/// Hits of a search that asks for no other number.
+const DEFAULT_LIMIT: usize = 10;
+
+/// A search that is being built.
+#[must_use]
+pub struct SearchBuilder<'a> {
+    engine: &'a Engine,
+    query: Query,
+}
+
+impl<'a> SearchBuilder<'a> {
+    pub(crate) fn new(engine: &'a Engine, text: &str) -> Self {
+        Self {
+            engine,
+            query: Query { text: text.to_owned(), limit: DEFAULT_LIMIT, ..Query::default() },
+        }
+    }
+
+    /// Only in this conversation; call it again to add another.
+    pub fn within(mut self, conversation: &ConversationHandle) -> Self {
+        self.query.conversations.push(conversation.id());
+        self
+    }
+
+    /// Maximum number of hits.
+    pub const fn limit(mut self, hits: usize) -> Self {
+        self.query.limit = hits;
+        self
+    }
+
+    /// Only in conversations that took place in this folder.
+    pub fn cwd(mut self, folder: impl Into<String>) -> Self {
+        self.query.cwd = Some(folder.into());
+        self
+    }
+
+    /// Only messages of this role.
+    pub const fn role(mut self, role: Role) -> Self {
+        self.query.role = Some(role);
+        self
+    }
+
+    /// Only messages of this author.
+    pub fn author(mut self, author: impl Into<String>) -> Self {
+        self.query.author = Some(author.into());
+        self
+    }
+
+    /// Only in this thread.
+    pub fn thread(mut self, thread: ThreadName) -> Self {
+        self.query.thread = Some(thread);
+        self
+    }
+
+    /// Only these levels: 0 for messages, 1 and up for summaries.
+    pub fn levels(mut self, levels: &[u8]) -> Self {
+        self.query.levels = levels.to_vec();
+        self
+    }
+
+    /// Only from this moment on.
+    pub const fn since(mut self, moment: Timestamp) -> Self {
+        self.query.since = Some(moment);
+        self
+    }
+
+    /// Only before this moment.
+    pub const fn until(mut self, moment: Timestamp) -> Self {
+        self.query.until = Some(moment);
+        self
+    }
+
+    /// Only hits with at least this score.
+    pub const fn min_score(mut self, score: f32) -> Self {
+        self.query.min_score = Some(score);
+        self
+    }
+
+    /// Runs the search.
+    pub fn run(self) -> Result<SearchOutcome> {
+        self.engine.search(&self.query)
+    }
+}
