@@ -497,7 +497,7 @@ mod crashes {
                 break;
             }
             home.store(|store| {
-                store.execute_batch("UPDATE jobs SET moment = 0 WHERE state = 1").unwrap()
+                store.execute_batch("UPDATE jobs SET moment = 0 WHERE state = 1").unwrap();
             });
         }
         println!("{kills} kills, {} jobs left", home.jobs().len());

@@ -58,7 +58,7 @@ pub fn split(text: &str) -> Vec<TextSegment<'_>> {
         match kind {
             _ if content.is_empty() => {}
             SegmentKind::Heading | SegmentKind::Code => {
-                pieces.push(TextSegment { kind, text: content })
+                pieces.push(TextSegment { kind, text: content });
             }
             SegmentKind::Prose | SegmentKind::Item => {
                 let offset = line.find(content).unwrap_or(0);

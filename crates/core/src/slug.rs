@@ -97,7 +97,7 @@ mod tests {
             "staging-tide",
         ];
         let check = |given: &str, expected: &[&str]| {
-            assert_eq!(suggest_slugs(given, &slugs), expected, "{given}")
+            assert_eq!(suggest_slugs(given, &slugs), expected, "{given}");
         };
         check("which-port", &["which-port-does-staging-use"]);
         check("Which port", &["which-port-does-staging-use"]);

@@ -125,10 +125,10 @@ impl World {
                     step("finish", &|world| world.finish(place, held));
                     if self.failures < 1 {
                         step("fail", &|world| {
-                            world.fail(place, held, &ProviderError::transient("busy"))
+                            world.fail(place, held, &ProviderError::transient("busy"));
                         });
                         step("give up", &|world| {
-                            world.fail(place, held, &ProviderError::permanent("no"))
+                            world.fail(place, held, &ProviderError::permanent("no"));
                         });
                     }
                     if self.crashes < 1 {

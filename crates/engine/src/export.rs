@@ -37,7 +37,7 @@ impl Engine {
                 .try_for_each(|conversation| self.export_one(&*reader, conversation, &mut take))?;
             match page.last() {
                 Some(last) if page.len() == PAGE => {
-                    filter.after = Some((last.last_activity, last.id))
+                    filter.after = Some((last.last_activity, last.id));
                 }
                 _ => return Ok(()),
             }

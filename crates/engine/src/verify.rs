@@ -157,7 +157,7 @@ impl Engine {
             }
             match page.last() {
                 Some(last) if page.len() == PAGE => {
-                    filter.after = Some((last.last_activity, last.id))
+                    filter.after = Some((last.last_activity, last.id));
                 }
                 _ => return Ok(is_readable),
             }
@@ -376,7 +376,7 @@ impl<'a> ConversationAudit<'a> {
                         ));
                     }
                     Ordering::Greater => {
-                        self.note_gap(format!("turn {} has no tool call {next}", call.turn))
+                        self.note_gap(format!("turn {} has no tool call {next}", call.turn));
                     }
                 }
                 next = next.max(call.order.saturating_add(1));

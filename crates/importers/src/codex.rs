@@ -65,13 +65,13 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
         match (line.kind.as_deref(), line.payload) {
             (Some("session_meta"), Some(payload)) => rollout.meta(payload),
             (Some("response_item"), Some(payload)) => {
-                rollout.item(&text::parse(payload.get())?, here, sink)
+                rollout.item(&text::parse(payload.get())?, here, sink);
             }
             (Some("event_msg"), Some(payload)) => {
                 rollout.event(&text::parse(payload.get())?, here, spoken, sink);
             }
             (Some("compacted"), Some(payload)) => {
-                rollout.summary(&text::parse(payload.get())?, here, sink)
+                rollout.summary(&text::parse(payload.get())?, here, sink);
             }
             (Some(kind), Some(_)) => sink.skip(format!("{kind} records")),
             (Some(_), None) => rollout.item(&text::parse(text)?, here, sink),

@@ -49,7 +49,7 @@ pub(super) fn records<'a, T: Deserialize<'a>>(
         match parse(line) {
             Ok(value) => records.push(NumberedRecord { number: *number, line, value }),
             Err(_) if place > 0 && place + 1 == lines.len() => {
-                sink.skip("last line, still being written")
+                sink.skip("last line, still being written");
             }
             Err(error) => return Err(ImportError(format!("line {number}: {error}"))),
         }

@@ -70,7 +70,7 @@ fn hold(
         match sizes.get(name) {
             Some(size) if size == excuse && *size > limit => {}
             Some(size) if *size <= limit => {
-                complaints.push(format!("{name} needs no excuse any more"))
+                complaints.push(format!("{name} needs no excuse any more"));
             }
             Some(size) => complaints.push(format!("the excuse of {name} can shrink to {size}")),
             None => complaints.push(format!("{name} is excused and does not exist")),
@@ -163,7 +163,7 @@ impl Reach {
                 self.tree(&it.tree, path);
             }
             syn::UseTree::Group(it) => {
-                it.items.iter().for_each(|tree| self.tree(tree, path.clone()))
+                it.items.iter().for_each(|tree| self.tree(tree, path.clone()));
             }
             syn::UseTree::Name(it) => {
                 path.push(it.ident.to_string());

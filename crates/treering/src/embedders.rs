@@ -93,7 +93,7 @@ mod tests {
         check("word2vec", &["word2vec", StaticEmbedder::NAME, ENCODER_NAME]);
         match cfg!(feature = "encoder") {
             true => {
-                check(ENCODER_NAME, &["nowhere", "model.onnx is missing", "tools/encoder/make"])
+                check(ENCODER_NAME, &["nowhere", "model.onnx is missing", "tools/encoder/make"]);
             }
             false => check(ENCODER_NAME, &["built without", "--features encoder"]),
         }

@@ -181,7 +181,7 @@ impl Engine {
             match self.delta(&model, dims, &cursor)? {
                 None => return Ok(()),
                 Some(delta) if !delta.is_last => {
-                    self.update_index_in_pages(arena, (&model, dims), delta)?
+                    self.update_index_in_pages(arena, (&model, dims), delta)?;
                 }
                 // What comes from now on is for the next question: where many write, there is always more.
                 Some(delta) => {

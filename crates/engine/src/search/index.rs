@@ -362,7 +362,7 @@ impl ItemIndex {
         match sense {
             ItemEmbedding::Ready(vector) => self.set_vector(number, &vector),
             ItemEmbedding::Pending(hash) => {
-                self.pending_embeddings.entry(hash).or_default().push(number)
+                self.pending_embeddings.entry(hash).or_default().push(number);
             }
         }
     }

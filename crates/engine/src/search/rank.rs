@@ -244,7 +244,7 @@ impl<'a> Scorer<'a> {
         match self.sums.as_slice() {
             [sums] => {
                 items.for_each(|(score, (held, presence))| {
-                    put(score, sums[*held as usize & 255] * presence)
+                    put(score, sums[*held as usize & 255] * presence);
                 });
             }
             _ => items

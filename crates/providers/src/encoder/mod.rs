@@ -126,7 +126,7 @@ fn batches(texts: &[Vec<u16>]) -> Vec<Vec<usize>> {
     for text in order {
         match batches.last_mut() {
             Some(batch) if (batch.len() + 1) * texts[batch[0]].len() <= BATCH_PIECES => {
-                batch.push(text)
+                batch.push(text);
             }
             _ => batches.push(vec![text]),
         }

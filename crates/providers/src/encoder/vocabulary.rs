@@ -63,7 +63,7 @@ mod tests {
     fn pieces_stand_between_marks() {
         let vocabulary = Vocabulary::read(PIECES).unwrap();
         let check = |text: &str, numbers: &[u16]| {
-            assert_eq!(vocabulary.numbers(text, 8), numbers, "{text:?}")
+            assert_eq!(vocabulary.numbers(text, 8), numbers, "{text:?}");
         };
         check("Rings of a tree.", &[2, 4, 5, 6, 7, 8, 9, 3]);
         check("rings of\ta\n tree. Rings", &[2, 4, 5, 6, 7, 8, 9, 3]);

@@ -294,7 +294,7 @@ fn redact_strings(value: &mut Value, redactions: &mut Redactions) {
         }
         Value::Array(items) => items.iter_mut().for_each(|item| redact_strings(item, redactions)),
         Value::Object(fields) => {
-            fields.values_mut().for_each(|field| redact_strings(field, redactions))
+            fields.values_mut().for_each(|field| redact_strings(field, redactions));
         }
         _ => {}
     }

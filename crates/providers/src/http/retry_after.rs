@@ -27,7 +27,7 @@ mod tests {
     fn seconds_millis_and_dates_are_read() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         let check = |value: &str, millis: Option<u64>| {
-            assert_eq!(super::millis(value, now), millis, "{value}")
+            assert_eq!(super::millis(value, now), millis, "{value}");
         };
         check("30 s", Some(30_000));
         check("0.25 s", Some(250));

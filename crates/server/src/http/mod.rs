@@ -185,13 +185,13 @@ impl Server {
         match tokio::time::timeout(patience + SHUTDOWN_GRACE, ended).await {
             Ok(Ok(Ok(0))) => {}
             Ok(Ok(Ok(jobs))) => {
-                tracing::warn!(jobs, "jobs were still at hand; another worker takes them")
+                tracing::warn!(jobs, "jobs were still at hand; another worker takes them");
             }
             Ok(Ok(Err(error))) => {
                 tracing::warn!(%error, "jobs could not be given back; their leases run out");
             }
             Ok(Err(_)) | Err(_) => {
-                tracing::warn!("jobs were not given back in time; their leases run out")
+                tracing::warn!("jobs were not given back in time; their leases run out");
             }
         }
     }

@@ -177,7 +177,7 @@ impl<'a> Replay<'a> {
                 self.fold(*file);
             }
             DiskOp::FailedSync { file, start } => {
-                self.image(*file).settle(*start, Durability::Unreliable)
+                self.image(*file).settle(*start, Durability::Unreliable);
             }
             DiskOp::DirectorySync { start } => {
                 let (synced, tail): (Vec<usize>, _) =
@@ -324,7 +324,7 @@ fn change_directory(directory: &mut BTreeMap<String, FileId>, entry: &DiskOp) {
 fn change_content(content: &mut Vec<u8>, entry: &DiskOp, fate: WriteOutcome) {
     match entry {
         DiskOp::Truncate { size, .. } if fate != WriteOutcome::Lost => {
-            content.resize(*size as usize, 0)
+            content.resize(*size as usize, 0);
         }
         DiskOp::Write { offset, bytes, .. } => match fate {
             WriteOutcome::Lost => {}
