@@ -1,5 +1,5 @@
-//! The figures of contexts: how long one takes in a conversation of 10,000 turns, also while a provider does not do its
-//! work, and how much of one the next turn can reuse.
+//! Context benchmarks: latency in a conversation of 10,000 turns, also during a provider outage,
+//! and the share of a context that the next turn can reuse.
 //!
 //! `cargo bench --bench context`, or a part of it: `-- assembly`, `outage`, `stability`
 
@@ -39,7 +39,7 @@ fn open(home: &Path) -> Engine {
     treering::open_engine_with(home, Options { sync: Sync::Normal, ..Options::default() }).unwrap()
 }
 
-/// Contexts of 8,000 tokens over 10,000 turns and their tree, each with a question of its own.
+/// Contexts of 8,000 tokens over 10,000 turns and their tree, each for a different question.
 fn assembly() {
     let home = tempfile::tempdir().unwrap();
     let memory = open(home.path());
@@ -72,12 +72,12 @@ fn assembly() {
     row("standing context, p99, ms", p99, "≤ 15", p99 <= 15.0);
 }
 
-/// A conversation that a provider has written the summaries of, and then ten minutes of simulated time in which it goes on
-/// writing them, refuses, or hangs, side by side: how long a turn takes to be stored, and the context after it.
+/// Append and context latency during ten minutes of simulated time in which a provider answers,
+/// refuses or hangs, side by side. It had summarized the earlier conversation.
 fn outage() {
     const TURNS: usize = 600;
     let mut state = 99;
-    // Half as long as a window, as the detailed manner asks for.
+    // Half as long as a window, as the detailed strategy asks for.
     let overview: Vec<String> = (0..12).map(|_| format!("{}.", sentence(&mut state, 40))).collect();
     let summary = json!({"overview": overview.join(" "), "key_findings": [sentence(&mut state, 12)],
         "decisions": [], "action_items": [], "unresolved": [], "topics": []});
@@ -95,11 +95,11 @@ fn outage() {
     });
     let mut took: [[Vec<Duration>; 2]; 3] = Default::default();
     for turn in 0..TURNS {
-        // A second passes, in which a worker may do what is due.
+        // A simulated second passes, in which a worker may run jobs.
         homes.iter().for_each(|home| home.clock.set(at(turn as i64)));
         std::thread::sleep(Duration::from_millis(110));
         let text = format!("{}.", sentence(&mut state, 40));
-        // Each in turn is the first.
+        // Each home goes first in turn.
         for place in (0..homes.len()).map(|place| (place + turn) % homes.len()) {
             let (append, context) = homes[place].turn(turn as i64, &text, None);
             took[place][0].push(append);
@@ -113,7 +113,7 @@ fn outage() {
             2 * (TURNS + HISTORY + UNTIL_ASKED),
             "nothing is lost"
         );
-        // A call that hangs is left alone; it ends with the process.
+        // A hanging call is abandoned; it ends with the process.
         home.worker.unwrap().stop_with_deadline(Instant::now()).unwrap();
     }
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
@@ -139,13 +139,13 @@ fn outage() {
     }
 }
 
-/// Turns that are stored, and their summaries written, before the trouble begins.
+/// Turns that are stored and summarized before the outage.
 const HISTORY: usize = 600;
 
-/// Turns that are stored before anything is measured, so that the trouble is known.
+/// Turns that are stored before the measurement, so that the outage has been noticed.
 const UNTIL_ASKED: usize = 10;
 
-/// A memory whose summaries a server on loopback writes, or does not, and whose time passes by hand.
+/// A store with a fake clock whose summaries come from a scripted server on loopback.
 struct Troubled {
     memory: Engine,
     clock: Arc<FakeClock>,
@@ -184,8 +184,8 @@ impl Troubled {
         this
     }
 
-    /// Has the server act otherwise, lets a window seal, and the provider be asked for its summary, 20 seconds before
-    /// what is measured.
+    /// Changes the server's behavior, then seals a window so that the provider is asked for its
+    /// summary, 20 seconds before the measurement.
     fn until_asked(&mut self, act: ScriptedResponse) {
         self.server.set_script([act]);
         let before = self.server.asked().len();
@@ -202,7 +202,7 @@ impl Troubled {
         }
     }
 
-    /// Stores a turn at a second, and puts a context together.
+    /// Stores a turn at the given second and builds a context. Returns the two durations.
     fn turn(&self, second: i64, text: &str, patience: Option<Duration>) -> (Duration, Duration) {
         self.clock.set(at(second));
         let said = |role: Role| NewMessage::new(role, text, self.clock.now());
@@ -235,7 +235,8 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_micros((1_700_000_000 + second) * 1_000_000)
 }
 
-/// Conversations that grow turn by turn: how much of each context the one before begins with.
+/// Conversations that grow turn by turn: the share of each context that the previous one starts
+/// with.
 fn stability() {
     let named = std::env::var_os("TREERING_DATA").map(PathBuf::from);
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
@@ -283,7 +284,7 @@ fn stability() {
     println!("  {:<64}{:>12.2}", "the same, worst tenth, %", 100.0 * shares[shares.len() / 10]);
 }
 
-/// The share of a text's tokens that lies in what another begins with, too.
+/// The share of `now`'s tokens in its common prefix with `before`.
 fn reused(before: &str, now: &str) -> f64 {
     let same = before.bytes().zip(now.bytes()).take_while(|(one, other)| one == other).count();
     let end = (0..=same).rev().find(|end| now.is_char_boundary(*end)).unwrap_or(0);

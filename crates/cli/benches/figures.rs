@@ -1,5 +1,5 @@
-//! The figures of the store: durable appends, many writers, imports, opening. Each is measured
-//! against a bare SQLite in the same run, since machines differ and are noisy.
+//! Store benchmarks: durable appends, concurrent writers, imports, opening. Each is compared with
+//! plain SQLite in the same run, because machines differ and are noisy.
 //!
 //! `cargo bench --bench figures`, or a part of it: `-- appends`, `writers`, `import`, `opening`
 
@@ -47,7 +47,7 @@ fn percentile(times: &mut [Duration], share: f64) -> Duration {
     times[((times.len() - 1) as f64 * share) as usize]
 }
 
-/// A file in a database as anybody would open it for durable writes.
+/// A plain SQLite database with durable writes.
 fn bare(path: &Path) -> Connection {
     let connection = Connection::open(path).unwrap();
     connection.pragma_update(None, "journal_mode", "WAL").unwrap();
@@ -55,7 +55,7 @@ fn bare(path: &Path) -> Connection {
     connection
 }
 
-/// English-like text of a size, different each time.
+/// English-like text of a given size, different for each seed.
 fn text(seed: usize, size: usize) -> String {
     const WORDS: [&str; 16] = [
         "harbour", "tide", "the", "gauge", "a", "berth", "reserve", "and", "model", "of", "window",
@@ -73,7 +73,7 @@ fn text(seed: usize, size: usize) -> String {
     text
 }
 
-/// What is said in a turn of 1.5 KB.
+/// The messages of a turn of 1.5 KB.
 fn said(seed: usize) -> [NewMessage; 2] {
     let at = Timestamp::from_micros(1_700_000_000_000_000 + seed as i64 * 1_000_000);
     [(Role::User, 500), (Role::Assistant, 1000)]
@@ -126,8 +126,8 @@ fn durable_appends() {
     }
 }
 
-/// Sixteen writers against one, each with a conversation of its own, and all with the same one; in a store that is new to
-/// each of them, and in one that they all have written to before, whose jobs nobody does.
+/// Sixteen writers against one, with a conversation each or one for all, in a new store and in a
+/// used one whose jobs nobody runs.
 fn many_writers() {
     const ROUNDS: usize = 9;
     for (used, store) in [(false, "new store"), (true, "used store")] {
@@ -144,7 +144,7 @@ fn many_writers() {
             if used {
                 rate(WRITERS, 800);
             }
-            // One is held against the other a moment later, since the machine is not the same from second to second.
+            // Measure both rates back to back, because the machine's speed drifts.
             let mut rounds: Vec<(f64, f64)> =
                 (0..ROUNDS).map(|_| (rate(1, 1000), rate(WRITERS, 400))).collect();
             rounds.sort_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
@@ -164,7 +164,7 @@ fn many_writers() {
 
 const WRITERS: usize = 16;
 
-/// How many turns a second so many writers append together, so many each.
+/// Turns per second that concurrent writers append in total, with `each` turns per writer.
 fn append_rate(memory: &Engine, writers: usize, shared: bool, each: usize) -> f64 {
     let named = |number: usize| {
         let external_id = Some(ExternalId::new(format!("writer {number}")).unwrap());
@@ -201,7 +201,7 @@ fn data(name: &str) -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
-/// A cold import of five long chats against a bare insert of the same rows.
+/// A cold import of five long chats against a plain insert of the same rows.
 fn import_locomo() {
     const ROUNDS: usize = 15;
     let Some(source) = data("locomo-dev") else {
@@ -245,7 +245,7 @@ fn import_locomo() {
     row(&what, &millis(bare), &millis(ours), &format!("{ratio:.2}"), "≤ 3.0", ratio <= 3.0);
 }
 
-/// The same rows in a table of the same shape, one transaction per conversation.
+/// Inserts the same rows into a table of the same shape, one transaction per conversation.
 fn bulk_insert(path: &Path, conversations: &[Vec<treering_core::Message>]) {
     let mut plain = bare(path);
     plain
@@ -272,7 +272,7 @@ fn bulk_insert(path: &Path, conversations: &[Vec<treering_core::Message>]) {
     }
 }
 
-/// Opening a store of 100,000 turns and listing its conversations.
+/// Opens a store of 100,000 turns and lists its conversations.
 fn open_and_list() {
     const CONVERSATIONS: usize = 1000;
     const TURNS: usize = 100;

@@ -1,7 +1,7 @@
-//! The figures of search: how long a question takes, how soon a turn is found, and how much
-//! memory an item needs.
+//! Search benchmarks: query latency, time until a new turn is found, and memory per item.
 //!
-//! `cargo bench --bench search`; with `-- --million` over a million messages too, which takes minutes.
+//! `cargo bench --bench search`; `-- --million` also searches a million messages, which takes
+//! minutes.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
@@ -23,10 +23,10 @@ fn main() {
         Options { sync: Sync::Normal, ..Options::default() },
     )
     .unwrap();
-    // Ninety-one conversations, one of them of 10,000 turns.
+    // 91 conversations, one of them with 10,000 turns.
     let long = fill(&memory, 0, 10_000);
     let others: Vec<ConversationId> = (1..=90).map(|number| fill(&memory, number, 1_000)).collect();
-    // The store's own cache fills as soon as anything is read, and is no part of the index.
+    // Fill the store's own cache first, because it is not part of the index.
     for id in others.into_iter().chain([long]) {
         memory.messages(id, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
     }
@@ -73,7 +73,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Bytes this process has in memory.
+/// The resident memory of this process in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0");
@@ -141,7 +141,7 @@ fn found_after(memory: &Engine, number: u64) -> Duration {
     start.elapsed()
 }
 
-/// How long until a turn is found by its meaning alone: the question has none of its words.
+/// The time until a turn is found by meaning alone: the query shares no word with it.
 fn found_by_meaning(memory: &Engine, number: u64) -> Duration {
     let external_id = Some(ExternalId::new(format!("meaning-{number}")).unwrap());
     let target =

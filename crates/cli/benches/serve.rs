@@ -1,7 +1,8 @@
-//! The figures of the service: what MCP adds to a search, and what 200 clients at once do to HTTP.
+//! Server benchmarks: the overhead of MCP on a search, and HTTP latency with 200 concurrent
+//! clients.
 //!
-//! `cargo bench --bench serve`; with `-- --seconds 5` the clients keep at it for 5 seconds instead of 60;
-//! `-- --tenants 10000` measures only a service that many tenants call.
+//! `cargo bench --bench serve`; `-- --seconds 5` runs the clients for 5 seconds instead of 60;
+//! `-- --tenants 10000` only measures a server with that many tenants.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
@@ -68,7 +69,7 @@ fn treering(home: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// The same searches in this process and over MCP, turn and turn about.
+/// The same searches in process and over MCP, alternating.
 fn stdio() {
     let home = tempfile::tempdir().unwrap();
     let memory = treering::open_engine(home.path()).unwrap();
@@ -127,7 +128,7 @@ fn stdio() {
     }
     drop(to);
     child.wait().unwrap();
-    // The first ones make the indexes.
+    // The first searches build the indexes.
     let (inside, over) = (percentile(&mut inside[20..], 0.5), percentile(&mut over[20..], 0.5));
     println!(
         "  {:<54}{:>12}",
@@ -147,7 +148,7 @@ fn search(memory: &Engine, text: &str) {
     assert!(!memory.search(&query).unwrap().hits.is_empty());
 }
 
-/// What the clients saw.
+/// The measurements of the clients.
 #[derive(Default)]
 struct Seen {
     appends: Vec<Duration>,
@@ -155,7 +156,7 @@ struct Seen {
     errors: u64,
 }
 
-/// Starts the service; returns it with its address.
+/// Starts the server. Returns it with its address.
 fn serve(home: &Path) -> (Child, String) {
     let args = [
         "--json",
@@ -182,7 +183,7 @@ fn stop(mut server: Child) {
     assert!(server.wait().unwrap().success(), "it did not stop in order");
 }
 
-/// A number that the system tells of a process.
+/// A number from the status of a process.
 fn of_process(server: &Child, name: &str) -> u64 {
     let status =
         std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap_or_default();
@@ -190,9 +191,9 @@ fn of_process(server: &Child, name: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
 }
 
-/// Tenants with ten messages each, each of which appends and searches once through the service.
+/// Tenants with ten messages each; every one appends and searches once.
 fn tenants(number: u64) {
-    /// The setting `search.memory` at its default, and what everything else may take, in MiB.
+    /// The default of `search.memory` plus an allowance for everything else, in MiB.
     const MEMORY: f64 = 512.0 + 300.0;
     let home = tempfile::tempdir().unwrap();
     let secrets = write_tokens(home.path(), number);
@@ -210,7 +211,7 @@ fn tenants(number: u64) {
         assert_eq!(response.status(), 200, "{text}");
         text
     };
-    // The most threads at any moment while a run of requests is answered.
+    // The peak number of threads during a series of requests.
     let threads_of = |run: &mut dyn Iterator<Item = usize>| {
         let mut most = 0;
         for place in run {
@@ -225,7 +226,8 @@ fn tenants(number: u64) {
         }
         most
     };
-    // As many requests of ten tenants as of all: a pool of threads is full in both.
+    // The same number of requests from ten tenants as from all, so that the thread pool is full
+    // in both cases.
     let few = threads_of(&mut (0..secrets.len()).map(|place| place % 10));
     let start = Instant::now();
     let many = threads_of(&mut (0..secrets.len()));
@@ -243,7 +245,8 @@ fn tenants(number: u64) {
     stop(server);
 }
 
-/// Writes the file of tokens for so many tenants, as `treering token create` would; returns their secrets.
+/// Writes the token file for many tenants, as `treering token create` would. Returns their
+/// secrets.
 fn write_tokens(home: &Path, number: u64) -> Vec<String> {
     treering(home, &["token", "create", "--scopes", "read,write"])
         .stdout(Stdio::null())
@@ -292,7 +295,7 @@ fn clients(lasting: Duration) {
     report(home.path(), &mut all, &sizes, stored.into_inner(), lasting);
 }
 
-/// One client: appends to its conversation and searches, one after the other.
+/// One client: appends to its conversation and searches, alternating.
 fn work(address: &str, number: usize, stop: &AtomicBool, stored: &AtomicU64) -> Seen {
     let agent: ureq::Agent =
         ureq::Agent::config_builder().http_status_as_error(false).build().into();
@@ -307,7 +310,7 @@ fn work(address: &str, number: usize, stop: &AtomicBool, stored: &AtomicU64) -> 
         });
         (ok, start.elapsed())
     };
-    // Making the client and its connection is not what is measured.
+    // Connection setup is not part of the measurement.
     agent.get(format!("{address}/health")).call().unwrap();
     let mut seen = Seen::default();
     for turn in 0.. {
@@ -327,7 +330,7 @@ fn work(address: &str, number: usize, stop: &AtomicBool, stored: &AtomicU64) -> 
     seen
 }
 
-/// The resident memory of a process, second by second.
+/// The resident memory of a process, sampled every second.
 fn watch(server: &Child, lasting: Duration) -> Vec<u64> {
     let (start, mut sizes) = (Instant::now(), Vec::new());
     while start.elapsed() < lasting {
@@ -360,7 +363,7 @@ fn report(home: &Path, all: &mut Seen, sizes: &[u64], stored: u64, lasting: Dura
     assert_eq!(verified["clean"], true, "{verified}");
     let lost = 2 * stored as i64 - verified["messages"].as_i64().unwrap();
     row("messages that were acknowledged and are not there", lost.abs() as f64, 0.0, "");
-    // After a third the caches are full; what is added then is what was stored.
+    // The caches are full after a third of the time; later growth is due to the stored turns.
     let (warm, end) =
         (sizes[sizes.len() / 3] as f64 / 1024.0, sizes[sizes.len() - 1] as f64 / 1024.0);
     println!(

@@ -1,5 +1,5 @@
-//! The figures of the tree: what planning costs as a conversation grows long, and how fast a
-//! whole tree grows with the summariser that needs no model.
+//! Tree benchmarks: the cost of planning as a conversation grows, and the time to build a whole
+//! tree with the built-in summarizer.
 //!
 //! `cargo bench --bench tree`
 
@@ -14,7 +14,7 @@ use treering::{
 use treering_core::ports::JobFilter;
 use treering_core::{ConversationId, ExternalId, Timestamp};
 
-/// The sample conversation, for sentences that people really say.
+/// The sample conversation, for realistic sentences.
 const SAMPLE: &str = include_str!("../demo/tidewatch.jsonl");
 
 fn main() {
@@ -23,7 +23,7 @@ fn main() {
     building(&texts);
 }
 
-/// What is said in the sample, by turns asked and answered.
+/// The messages of the sample, with their roles.
 fn texts() -> Vec<(Role, String)> {
     let said = SAMPLE.lines().filter_map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).ok()?;
@@ -50,7 +50,7 @@ fn incoming(texts: &[(Role, String)], from: usize, count: usize) -> EntryBatch {
     EntryBatch { target: target(), entries, replay_detection: ReplayDetection::None }
 }
 
-/// Lets a conversation grow to a length, a portion at a time.
+/// Appends to a conversation up to a length, one batch at a time.
 fn grow(memory: &Engine, texts: &[(Role, String)], from: usize, until: usize) -> ConversationId {
     const PORTION: usize = 500;
     let mut id = None;
@@ -70,7 +70,7 @@ fn open(home: &std::path::Path) -> Engine {
     treering::open_engine_with(home, Options { sync: Sync::Normal, ..Options::default() }).unwrap()
 }
 
-/// What it costs to plan one more message: everything that is read and decided, nothing written.
+/// The cost of planning one more message: all reads and decisions, no writes.
 fn planning(texts: &[(Role, String)]) {
     const TRIES: usize = 4000;
     println!("{:<44}{:>12}{:>10}{:>10}", "planning one more message", "p50", "ratio", "goal");
@@ -101,7 +101,7 @@ fn planning(texts: &[(Role, String)]) {
     }
 }
 
-/// How fast the tree over 100,000 messages grows.
+/// The time to build the tree over 100,000 messages.
 fn building(texts: &[(Role, String)]) {
     const LENGTH: usize = 100_000;
     let home = tempfile::tempdir().unwrap();

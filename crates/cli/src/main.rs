@@ -1,4 +1,4 @@
-//! The `treering` program.
+//! The `treering` program: starts the command line and nothing else.
 
 mod commands;
 mod eval;

@@ -1,4 +1,5 @@
-//! `treering install`, `uninstall` and `hook`, on the files of a person who has other things in them.
+//! `treering install`, `uninstall` and `hook` on configuration files that hold other settings
+//! too.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 const AGENTS: [&str; 5] = ["claude-code", "cursor", "codex", "opencode", "claude-desktop"];
 
-/// A person: a home folder, with Treering's own folder in it.
+/// A user's home folder, with Treering's home inside it.
 struct UserHome(tempfile::TempDir);
 
 impl UserHome {
@@ -49,7 +50,7 @@ impl UserHome {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Runs a hook, which never fails, and gives what it says to the agent and to the person.
+    /// Runs a hook, which never fails. Returns its reply to the agent and its note to the user.
     fn hook(&self, agent: &str, input: &str) -> (String, String) {
         self.hook_with(&[], agent, input)
     }
@@ -78,7 +79,7 @@ impl UserHome {
         fs::read_to_string(self.home().join(path)).unwrap()
     }
 
-    /// Every file but Treering's own.
+    /// Every file outside Treering's home.
     fn files(&self) -> BTreeMap<PathBuf, String> {
         let (mut files, mut folders) = (BTreeMap::new(), vec![self.home().to_path_buf()]);
         while let Some(folder) = folders.pop() {
@@ -99,7 +100,7 @@ impl UserHome {
     }
 }
 
-/// A person who has settings of their own everywhere, with comments.
+/// A user who already has settings, with comments, in every file.
 fn with_existing_settings() -> UserHome {
     let person = UserHome::new();
     let servers = "{\n  // mine\n  \"mcpServers\": { \"other\": { \"command\": \"x\" } },\n  \"theme\": \"dark\"\n}\n";
@@ -204,7 +205,7 @@ fn the_backup_is_of_the_state_that_treering_came_to() {
     person.put(".cursor/hooks.json", first);
     person.ok(&["install", "cursor", "--yes"]);
     assert_eq!(fs::read_to_string(&backup).unwrap(), first);
-    // Somebody takes Treering out by hand, and puts something else in.
+    // The user removes Treering by hand and changes another setting.
     let second = first.replace("beep", "boop  ");
     person.put(".cursor/hooks.json", &second);
     person.ok(&["install", "cursor", "--yes"]);
@@ -220,7 +221,7 @@ fn the_backup_is_of_the_state_that_treering_came_to() {
     person.ok(&["uninstall", "cursor", "--yes"]);
     assert!(person.read(".cursor/hooks.json").contains("bop") && !backup.exists());
 
-    // The file goes and comes again: Treering makes it, and takes it away again.
+    // The file is deleted and installed again: Treering creates it, and uninstalling deletes it.
     person.ok(&["install", "cursor", "--yes"]);
     fs::remove_file(person.home().join(".cursor/hooks.json")).unwrap();
     person.ok(&["install", "cursor", "--yes"]);
@@ -243,7 +244,7 @@ fn nobody_gets_rights_to_what_is_kept() {
         let path = person.home().join(settings);
         fs::set_permissions(&path, fs::Permissions::from_mode(rights)).unwrap();
     }
-    // A process that was cut off left this.
+    // The temporary file of an interrupted run.
     person.put(".claude/settings.json.treering.new", "half");
     person.ok(&["install", "claude-code", "--yes"]);
     assert_eq!(
@@ -429,7 +430,7 @@ fn what_waits_is_stored_for_its_own_tenant() {
     };
     person.put("memory/treering.db", &"no store".repeat(200));
     person.hook("cursor", &prompt("mine"));
-    // As a program that knew no tenants in the spool left it.
+    // The layout that versions without tenants in the spool left behind.
     let spooled: Vec<PathBuf> = fs::read_dir(person.memory().join("spool"))
         .unwrap()
         .map(|entry| entry.unwrap().path())

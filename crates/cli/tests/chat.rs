@@ -1,5 +1,5 @@
-//! `treering chat`, against a server that speaks like a model's: what is sent, what is stored, what is said
-//! when no answer comes.
+//! `treering chat` against a scripted model server: the requests, the stored turns, and the
+//! errors when no answer arrives.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,7 +12,7 @@ use home::Home;
 use serde_json::{Value, json};
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
-/// An answer as it is streamed, piece by piece.
+/// A streamed answer, piece by piece.
 fn streamed(pieces: &[&str]) -> String {
     let event = |delta: Value, finish: Value| {
         format!("data: {}\n\n", json!({ "choices": [{ "delta": delta, "finish_reason": finish }] }))
@@ -35,7 +35,7 @@ fn whole(text: &str) -> ScriptedResponse {
     }))
 }
 
-/// A home whose model is this server.
+/// A home whose settings name this server as the model.
 fn with_model(server: &FaultServer) -> Home {
     let home = Home::new();
     let settings = format!(

@@ -1,4 +1,4 @@
-//! The program as a person and as a script meet it.
+//! The command line as people and scripts use it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -160,7 +160,7 @@ fn lines_on_standard_input_are_acknowledged_and_stored_once() {
             .collect();
         let added: usize =
             acknowledged.iter().map(|line| line["messages"].as_array().unwrap().len()).sum();
-        // Only the message without an external id is new the second time.
+        // Only the message without an external id is new in the second round.
         assert_eq!(added, if round == 0 { 4 } else { 1 });
     }
     let shown = home.json(&["show", "streamed"]);
@@ -169,7 +169,7 @@ fn lines_on_standard_input_are_acknowledged_and_stored_once() {
     assert!(home.ok(&["verify"]).contains("everything adds up"));
 }
 
-/// Whatever shape a message has, it is stored or refused; nothing is dropped in silence.
+/// A line of any shape is stored or refused, never dropped silently.
 #[test]
 fn a_line_is_stored_or_refused() {
     let home = Home::new();

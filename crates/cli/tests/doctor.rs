@@ -1,5 +1,5 @@
-//! `doctor`, `status`, `stats` and `show` with a provider, as a person meets them. The provider is a server on
-//! loopback that answers as a script says.
+//! `doctor`, `status`, `stats` and `show` with a provider, which is a scripted server on
+//! loopback.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
-/// A home whose models are all at one server.
+/// A home whose models are all on one server.
 struct ProviderHome(tempfile::TempDir);
 
 impl ProviderHome {
@@ -45,7 +45,7 @@ impl ProviderHome {
         serde_json::from_str(&self.ok(&args)).unwrap()
     }
 
-    /// What `doctor` finds, and whether it ends well.
+    /// Whether `doctor` succeeds, and its report.
     fn doctor(&self, args: &[&str]) -> (bool, Value) {
         let args: Vec<&str> = ["--json", "doctor"].iter().chain(args).copied().collect();
         let output = self.run(&args);
@@ -66,7 +66,7 @@ fn check<'a>(found: &'a Value, what: &str) -> &'a Value {
     checks.iter().find(|check| check["what"] == what).unwrap_or(&Value::Null)
 }
 
-/// An answer with these words; so many tokens were read and written.
+/// A response with these words that reports 1,000 tokens in and 100 out.
 fn answer(words: &str) -> ScriptedResponse {
     ScriptedResponse::json(
         &json!({"choices": [{"message": {"content": words}, "finish_reason": "stop"}],
@@ -107,7 +107,7 @@ fn a_sound_home_passes_and_says_what_it_found() {
     assert!(home.ok(&["doctor"]).contains("✓ store"), "{}", home.ok(&["doctor"]));
 }
 
-/// The calls that it makes are accounted, and that is the only thing it writes.
+/// `doctor` writes nothing but the spending of its own model calls.
 #[cfg(unix)]
 #[test]
 fn it_tells_that_its_own_writes_failed() {
@@ -115,7 +115,7 @@ fn it_tells_that_its_own_writes_failed() {
     let more = "[chat]\nmodel = \"compatible/m-2\"\n[spend]\nday_tokens = 100000000\n";
     let home = ProviderHome::new(&server, more);
     home.say();
-    // Room for the index of the log, and for hardly more than that.
+    // Enough space for the WAL index and little more.
     let script = "trap '' XFSZ; ulimit -f 64; exec \"$@\"";
     let program = env!("CARGO_BIN_EXE_treering");
     let output = Command::new("/bin/sh")
@@ -132,7 +132,7 @@ fn it_tells_that_its_own_writes_failed() {
     assert!(home.doctor(&["--offline"]).0, "the store itself is sound");
 }
 
-/// Processes that ask at the same time keep to the quota together.
+/// Concurrent processes share one quota.
 #[test]
 fn a_quota_holds_for_all_processes_of_a_home() {
     let server = FaultServer::start([answer("ready")]);
@@ -196,7 +196,7 @@ fn what_is_broken_is_named_with_what_to_do() {
 
 #[test]
 fn spend_stand_ins_and_inventions_are_shown() {
-    // One invention of several facts is tolerated, and named.
+    // One ungrounded detail among several facts is accepted and reported.
     let told = "Ana put the gauge of Kerzavel into src/tide.rs; it reads every 20 minutes and is served on port 7410 by Bertrand.";
     let server = FaultServer::start([summary(told)]);
     let caps = "[spend]\nconversation_tokens = 1000\n[spend.prices]\n\"compatible/m-1\" = { input = 1, output = 10 }\n";
@@ -269,7 +269,7 @@ fn eval_follows_the_settings_of_providers() {
     assert!(!server.asked().is_empty());
 }
 
-/// A server elsewhere is reached through the proxy that the environment names; one on loopback is not.
+/// Remote servers are reached through the proxy in the environment, servers on loopback directly.
 #[test]
 fn a_proxy_stands_between() {
     let proxy = FaultServer::start([answer("Yes.")]);
@@ -300,7 +300,7 @@ fn a_proxy_stands_between() {
     assert!(asked[direct].path.contains("models.invalid"), "{:?}", asked[direct]);
 }
 
-/// A prompt that cannot be used keeps nobody from storing; the stand-in writes, and both say why.
+/// A broken prompt does not stop capture: the fallback writes, and `doctor` and `logs` say why.
 #[test]
 fn a_broken_prompt_stops_no_capture() {
     let server = FaultServer::start([answer("Yes.")]);

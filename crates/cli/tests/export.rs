@@ -1,4 +1,5 @@
-//! An export that is imported gives the same conversations, whatever is in them and whatever was there before.
+//! An export round-trips: importing it gives the same conversations, whatever the target store
+//! holds.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,11 +18,11 @@ use treering_core::ports::{ConversationFilter, Span};
 use treering_core::{ConversationState, ExternalId, Json, MessageIdx, TitleSource, TurnNo};
 use treering_testkit::generate::conversation;
 
-/// Titles that clash: their slugs are the same, or look like the numbered slugs of another.
+/// Titles whose slugs collide, or look like the numbered slug of another.
 const TITLES: [&str; 6] =
     ["x", "x 2", "x 10", "X!", "one two three four five six seven eight nine ten", "?!"];
 
-/// One conversation of a home.
+/// A generated conversation.
 #[derive(Debug, Clone)]
 struct Made {
     title: Option<&'static str>,
@@ -54,7 +55,8 @@ fn null() -> Json {
     Json::new("null").unwrap()
 }
 
-/// Entries that the generator does not make: nulls, parts, forks at chosen places, no external ids.
+/// Entries that the generator does not produce: nulls, parts, chosen fork points, no external
+/// ids.
 fn odd_entries(at: Timestamp) -> Vec<Entry> {
     let thread = |name: &str| ThreadName::new(name).unwrap();
     let fork = |name: &str, parent: ThreadName, after| Entry {
@@ -102,7 +104,7 @@ fn append(
     memory.append(incoming).unwrap().conversation
 }
 
-/// Makes conversations in a home, the last of them empty and the one before it odd.
+/// Creates conversations in a home; the last is empty and the one before it holds `odd_entries`.
 fn fill(home: &Home, conversations: &[Made]) {
     let memory = treering::open_engine(home.path()).unwrap();
     for (number, made) in conversations.iter().enumerate() {
@@ -132,7 +134,7 @@ fn fill(home: &Home, conversations: &[Made]) {
     );
 }
 
-/// Imports an export, and gives the report.
+/// Imports an export and returns the report.
 fn import(home: &Home, export: &str) -> Value {
     fs::write(home.path().join("all.jsonl"), export).unwrap();
     home.json(&["import", "--no-tree", "all.jsonl"])
@@ -178,7 +180,7 @@ proptest! {
     }
 }
 
-/// Turns, orders and counts, which an export does not spell out.
+/// Turns, order and counts, which an export does not state.
 fn facts(home: &Home) -> Vec<String> {
     let memory = treering::open_engine(home.path()).unwrap();
     let fact = |session: treering_engine::ListedConversation| {
@@ -194,7 +196,7 @@ fn facts(home: &Home) -> Vec<String> {
         .collect()
 }
 
-/// A home with one conversation that has the slug `x`, and its export.
+/// A home with one conversation whose slug is `x`, and its export.
 fn with_x(text: &str) -> (Home, String) {
     let home = Home::new();
     home.ok(&["append", "--title", "x", "--user", text, "--assistant", "Yes."]);
@@ -208,7 +210,7 @@ fn a_slug_that_is_taken_gets_the_next_number_and_is_reported() {
     let (other, _) = with_x("Two?");
     let report = import(&other, &export);
     assert_eq!(report["total"]["slugs_changed"], json!([{ "wanted": "x", "given": "x-2" }]));
-    // A numbered slug goes on with the next number.
+    // A numbered slug continues with the next number.
     home.ok(&["append", "--title", "x", "--user", "Three?"]);
     let report = import(&other, &home.ok(&["export"]));
     assert_eq!(report["total"]["slugs_changed"], json!([{ "wanted": "x-2", "given": "x-3" }]));
@@ -232,7 +234,8 @@ fn changes_that_people_made_here_stay() {
         import(&copy, older);
         assert_eq!(copy.ok(&["export"]), changed);
     }
-    // New messages open it, as they always do. An open conversation is not closed.
+    // New messages reopen the conversation, as always. An open conversation is not closed by an
+    // import.
     home.ok(&["append", "mine", "--user", "Two?", "--assistant", "No."]);
     let report = import(&copy, &home.ok(&["export"]));
     assert_eq!(report["total"]["messages_new"], 2);
@@ -293,14 +296,14 @@ fn an_export_is_readable_by_its_owner_only() {
     let mode = || fs::metadata(&file).unwrap().permissions().mode() & 0o777;
     home.ok(&["export", "-o", "all.jsonl"]);
     assert_eq!(mode(), 0o600);
-    // A file that was there is replaced, with its wider permissions.
+    // An existing file is replaced, including its wider permissions.
     fs::write(&file, "old").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
     symlink("all.jsonl", home.path().join("link")).unwrap();
     home.ok(&["export", "-o", "link"]);
     assert_eq!((mode(), fs::read_to_string(&file).unwrap()), (0o600, export));
     assert!(fs::symlink_metadata(home.path().join("link")).unwrap().is_symlink());
-    // Nothing is left beside it, also where it fails.
+    // No temporary file is left behind, even after a failure.
     home.refuses(&["export", "no-such-conversation", "-o", "other.jsonl"], &[]);
     home.refuses(&["export", "-o", "/dev/null"], &["not a regular file"]);
     let names =

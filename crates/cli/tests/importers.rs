@@ -1,5 +1,6 @@
-//! Every transcript fixture through its importer: what a user would read of it, and that no
-//! replay, cut, export or damaged neighbour changes what is kept. Never looks inside an importer.
+//! Imports every transcript fixture and compares what a user would read. Replays, truncated
+//! files, exports and damaged neighbors must not change the result. Never looks inside an
+//! importer.
 
 #![allow(clippy::unwrap_used, reason = "a fixture that cannot be read is a failed test")]
 
@@ -18,10 +19,10 @@ use treering_core::text::preview;
 use treering_core::{Conversation, Message, ToolCall, TurnNo};
 use treering_engine::{TurnItem, WholeTurn};
 
-/// When every file was last changed: 2026-04-01 12:00 UTC.
+/// The modification time of every file: 2026-04-01 12:00 UTC.
 const MODIFIED: Duration = Duration::from_secs(1_775_044_800);
 
-/// A transcript among the fixtures; its folder names its format.
+/// A transcript fixture; its folder names its format.
 struct Fixture {
     format: Format,
     path: PathBuf,
@@ -53,7 +54,7 @@ impl Fixture {
     }
 }
 
-/// A memory of its own, and a folder beside it for the files that are imported.
+/// A temporary store, and a folder for the files to import.
 struct ImportHome {
     memory: Engine,
     folder: TempDir,
@@ -71,7 +72,7 @@ impl ImportHome {
         Self { memory, folder }
     }
 
-    /// A home with every fixture in it.
+    /// A home with every fixture imported.
     fn full() -> Self {
         let home = Self::new();
         let report = home.import_all(ImportOptions::default());
@@ -79,7 +80,7 @@ impl ImportHome {
         home
     }
 
-    /// Writes a file that seems to be of [`MODIFIED`].
+    /// Writes a file with the modification time [`MODIFIED`].
     fn place(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.folder.path().join("files").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -117,7 +118,7 @@ impl ImportHome {
         sessions.into_iter().map(|session| session.conversation).collect()
     }
 
-    /// What `treering export` writes.
+    /// The output of `treering export`.
     fn export(&self) -> String {
         let mut lines = vec![jsonl::header().unwrap()];
         let take = |item: treering_core::ExportItem<'_>| {
@@ -141,12 +142,12 @@ fn errors(report: &Report) -> Vec<&str> {
     report.files.iter().filter_map(|file| file.error.as_deref()).collect()
 }
 
-/// What was counted, without the file's place.
+/// The counts of a report, without file paths.
 fn counts(report: &Report) -> String {
     format!("{:#?}", report.total())
 }
 
-/// What a user would read of a home, and what was passed over on the way into it.
+/// The content of a home as a user reads it, and what the import skipped.
 fn readable(home: &ImportHome, report: &FileReport) -> String {
     let mut out = String::new();
     for conversation in home.conversations() {
@@ -211,7 +212,7 @@ fn moment(at: Timestamp) -> String {
     }
 }
 
-/// Files that a growing source was before it was whole, and the whole.
+/// The earlier, partial states of a growing source, and its final state.
 struct PartialSources {
     parts: Vec<String>,
     whole: String,
@@ -227,7 +228,7 @@ impl PartialSources {
         }
     }
 
-    /// Cut after every line, and within it, as a program leaves it that is still writing.
+    /// Cut after every line and within every line, as a program that is still writing leaves it.
     fn by_line(text: &str) -> Self {
         let mut parts = Vec::new();
         let mut end = 0;
@@ -240,7 +241,7 @@ impl PartialSources {
         Self { parts, whole: text.to_owned() }
     }
 
-    /// Cut wherever somebody begins to speak.
+    /// Cut at every change of speaker.
     fn by_speaker(text: &str) -> Self {
         let openings = ["_**", "**", "## ", "> ", "⏺ "];
         let style =
@@ -268,7 +269,7 @@ impl PartialSources {
         }
     }
 
-    /// A trajectory, cut after every step: an action and what came of it.
+    /// A trajectory, cut after every step: an action and its result.
     fn by_step(text: &str) -> Self {
         let whole: Value = serde_json::from_str(text).unwrap();
         let history = whole["history"].as_array().unwrap();
@@ -334,8 +335,8 @@ fn a_part_and_then_the_whole_is_the_whole() {
             let report = home.import(&fixture.name, whole.as_bytes(), None);
             assert_eq!(report.error, None);
             check(&fixture, &part, &home.export(), &expected);
-            // The part again, as an old copy would come: nothing is new, and a title that is older
-            // than the last message does not come back.
+            // Import the part again, like an old copy: nothing is new, and a title older than the
+            // last message does not return.
             let old = home.import(&fixture.name, part.as_bytes(), None);
             assert!(!old.is_new(), "{old:#?}");
             if old.known < all {
@@ -362,7 +363,7 @@ fn difference(found: &str, expected: &str) -> String {
     format!("\n  found    {found}\n  expected {expected}")
 }
 
-/// What is in a home, wherever in its conversation it stands.
+/// The content of a home, regardless of its position in a conversation.
 fn inventory(home: &ImportHome) -> Vec<String> {
     let mut lines = Vec::new();
     for conversation in home.conversations() {
@@ -379,8 +380,8 @@ fn inventory(home: &ImportHome) -> Vec<String> {
     lines
 }
 
-/// The export of a tree as it was when it ended at each of its messages, oldest first: what was
-/// followed then may be a branch now, so only what is said is compared, not where it stands.
+/// The export of a message tree as it was after each of its messages, oldest first. The main path
+/// of an earlier state may be a branch now, so only texts are compared, not positions.
 fn younger_trees(fixture: &Fixture) -> Vec<String> {
     let whole: Vec<Value> = serde_json::from_str(&fixture.text).unwrap();
     let mut parts = Vec::new();
@@ -567,7 +568,7 @@ fn a_folder_with_a_damaged_file_is_imported_around_it() {
     assert_eq!(home.conversations().len(), 1);
 }
 
-/// A source that is smaller than a fixture, and lines that a user reads of it.
+/// Small sources, and lines that a user reads of them.
 #[test]
 fn sources_are_read_as_they_are_meant() {
     let check = |name: &str, lines: &[&str], expected: &[&str]| {

@@ -1,4 +1,4 @@
-//! `treering mcp` as a client meets it: a process that speaks lines of JSON.
+//! `treering mcp` as a client uses it: a process that exchanges lines of JSON.
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
@@ -68,7 +68,7 @@ fn answers_fit_the_size_that_is_asked_for() {
     let large =
         client.ok("search", &json!({ "query": "water gate", "limit": 50, "max_tokens": 20000 }));
     assert!(small["left_out"].as_u64().unwrap() > 0 && large["left_out"] == 0, "{small}");
-    // A token of English has about four characters.
+    // An English token has about four characters.
     assert!(chars(&small) < 400 * 6, "{}", chars(&small));
     let long = "An endless remark. ".repeat(2000);
     client.ok("remember", &json!({ "key": "long", "title": "long", "user": long }));
@@ -197,12 +197,12 @@ fn progress_that_is_told_is_progress() {
     let params = json!({ "name": "summaries_update", "arguments": { "wait": true },
         "_meta": { "progressToken": "p" } });
     let waiting = client.begin("tools/call", &params);
-    // Long enough for the jobs to be counted several times, and to be as many each time.
+    // Long enough for several polls of an unchanged job count, which is not progress.
     std::thread::sleep(Duration::from_secs(1));
     client.send(
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": waiting } }),
     );
-    // Jobs that wait are told by status, as many as there is room for.
+    // `status` lists as many waiting jobs as fit.
     let status = client.ok("status", &json!({ "max_tokens": 400 }));
     assert!(status["left_out"].as_u64().unwrap() > 0, "{status}");
     assert!(status.to_string().chars().count() < 400 * 6, "{status}");
@@ -344,7 +344,7 @@ fn several_processes_share_a_home() {
 #[test]
 fn a_call_that_waits_tells_so_and_can_be_cancelled() {
     let home = tempfile::tempdir().unwrap();
-    // A summariser that cannot be reached: its jobs stay, and contexts wait for them.
+    // With an unreachable summarizer, jobs stay queued and contexts wait for them.
     let nowhere = [
         "summarize.provider=ollama",
         "summarize.model=none",
@@ -387,7 +387,7 @@ fn it_stops_when_told_though_the_client_listens_and_a_provider_does_not_answer()
     client.stop();
     assert_given_back(home.path());
 
-    // Nor is it waited for when the client hangs up.
+    // A hanging provider does not delay the exit when the client disconnects either.
     let before = provider.asked().len();
     let client = Client::start_with(home.path(), &options);
     await_asked(&provider, before);

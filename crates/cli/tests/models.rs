@@ -1,5 +1,5 @@
-//! Chat, vectors and summaries through a real language model on this machine. `tools/test-models` starts its
-//! server and says where it is in `TREERING_MODEL_SERVER`.
+//! Chat, embeddings and summaries with a real language model on this machine. `tools/test-models`
+//! starts its server and passes the address in `TREERING_MODEL_SERVER`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -64,7 +64,7 @@ fn it_embeds() {
     assert!(cosine(0, 2) > cosine(0, 3), "{} against {}", cosine(0, 2), cosine(0, 3));
 }
 
-/// The agent loop: what was said comes back to the model, and both are stored.
+/// The agent loop: the model is given the earlier turns, and both sides are stored.
 #[test]
 fn it_talks_and_remembers() {
     let home = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ fn it_talks_and_remembers() {
     assert_eq!(memory.find(&id.to_string()).unwrap().totals.messages, 4);
 }
 
-/// The model is given the same words each time, times included, and chooses the likeliest.
+/// A fixed time, so that the model is given the same prompt in every run.
 fn then() -> Timestamp {
     Timestamp::from_micros(1_800_000_000_000_000)
 }
@@ -115,7 +115,8 @@ fn open(home: &Path, embed: EmbedOptions) -> Engine {
     treering::open_engine_with(home, options).unwrap()
 }
 
-/// A conversation is captured, embedded, closed, summarised by the model or its stand-in, and found.
+/// A conversation is captured, embedded, closed, summarized by the model or its fallback, and
+/// found.
 #[test]
 fn a_conversation_goes_all_the_way() {
     let home = tempfile::tempdir().unwrap();
@@ -190,7 +191,8 @@ fn a_conversation_goes_all_the_way() {
     assert!(memory.verify(|_| ()).unwrap().problems.is_empty());
 }
 
-/// A small model loses its thread now and then, and then its stand-in writes; what it writes of a few lines can be kept.
+/// A small model fails now and then, and then the fallback writes. Its summaries of a few lines
+/// are good enough to keep.
 #[test]
 fn what_it_writes_is_accepted() {
     let home = tempfile::tempdir().unwrap();

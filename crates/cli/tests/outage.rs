@@ -1,5 +1,5 @@
-//! A provider that fails for ten minutes, in simulated time: capture and contexts go on as if nothing were the
-//! matter, nothing is lost, and afterwards every node is written by the model, once.
+//! A provider outage of ten minutes, in simulated time. Capture and contexts continue, nothing is
+//! lost, and afterwards the model writes every node exactly once.
 
 #![allow(clippy::unwrap_used)]
 
@@ -65,7 +65,7 @@ fn parts(
         embedder,
         other_embedders: Vec::new(),
         policy: Policy::default().with(&small.map(|text| text.parse().unwrap())).unwrap(),
-        // A context that had to wait for the provider would wait for an hour, and this test with it.
+        // A context that waited for the provider would hang the test for an hour.
         work: WorkOptions {
             batch_delay_ms: 0,
             gate_timeout_ms: 3_600_000,
@@ -107,7 +107,7 @@ fn assert_sound(memory: &Engine) {
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
-/// Who wrote the nodes, and their places, which no two share.
+/// The models that wrote the nodes, and the number of nodes. Asserts that no node is duplicated.
 fn writers(memory: &Engine, id: ConversationId) -> (BTreeSet<String>, usize) {
     let nodes = memory.tree(id).unwrap().nodes;
     let places: BTreeSet<_> = nodes.iter().map(|node| (node.level(), node.ordinal())).collect();
@@ -116,7 +116,7 @@ fn writers(memory: &Engine, id: ConversationId) -> (BTreeSet<String>, usize) {
     (nodes.into_iter().map(|node| node.provenance.by).collect(), places.len())
 }
 
-/// An answer that says nothing false about anything.
+/// A summary that contradicts nothing in its source.
 fn summary() -> ScriptedResponse {
     let summary = json!({"overview": "They spoke of the gauge and of an answer that has not come.", "key_findings": [],
         "decisions": [], "action_items": [], "unresolved": [], "topics": []});
@@ -140,7 +140,8 @@ fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
         let conversation = say(&memory, turns);
         turns += 1;
         id = Some(conversation.id);
-        // What was just planned has not been tried: only that may be waited for, and here nobody works meanwhile.
+        // Jobs that have not been tried yet keep the gate closed. No worker runs here, so do not
+        // wait.
         let patience = Some(Duration::ZERO);
         let fresh =
             ContextRequest { gate_timeout: patience, ..ContextRequest::new(conversation.id) };
@@ -149,7 +150,7 @@ fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
         );
         assert_eq!(server.asked().len(), asked, "neither capture nor a context asks the provider");
         work(&memory);
-        // Whatever failed keeps nobody waiting: this returns, with an hour of patience.
+        // Failed jobs do not hold the gate: this returns despite the timeout of an hour.
         let context = memory.context(&ContextRequest::new(conversation.id)).unwrap();
         assert!(context.markdown().contains(&format!("turn {}", turns - 1)));
         assert!(memory.gate(conversation.id).unwrap().is_clear());
@@ -164,7 +165,7 @@ fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
     assert!(jobs.iter().all(|job| job.state != JobState::Dead), "nothing is given up");
     assert_sound(&memory);
 
-    // It comes back.
+    // The provider recovers.
     server.set_script([summary()]);
     clock.set(start().plus_micros(1200 * SECOND));
     work(&memory);
@@ -193,7 +194,7 @@ fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
     );
 }
 
-/// With vectors from a provider as well, nobody is asked for them outside the background work while there is none.
+/// With a remote embedder too, only background jobs call it until the first vectors exist.
 #[test]
 fn without_vectors_neither_search_nor_contexts_ask_for_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -229,7 +230,8 @@ fn without_vectors_neither_search_nor_contexts_ask_for_one() {
         "once there are vectors, the same memory goes by them"
     );
 
-    // It hangs: one question waits for it a moment, those after it not at all, and the words decide.
+    // The provider hangs: one query waits until the timeout, later ones not at all, and search
+    // falls back to words.
     server.set_script([ScriptedResponse::Hang(Duration::from_secs(600))]);
     let answer = memory.search(&query).unwrap();
     assert!(
@@ -252,7 +254,8 @@ fn without_vectors_neither_search_nor_contexts_ask_for_one() {
     );
 }
 
-/// A call that is never answered keeps nobody waiting once it takes too long, in the process that made it and in others.
+/// A call that hangs stops holding the gate once it takes too long, in its own process and in
+/// others.
 #[test]
 fn a_provider_that_hangs_keeps_no_context_waiting() {
     let folder = tempfile::tempdir().unwrap();
@@ -260,14 +263,14 @@ fn a_provider_that_hangs_keeps_no_context_waiting() {
     let clock = Arc::new(FakeClock::at(start()));
     let memory = open(folder.path(), &server, &clock, Arc::new(StaticEmbedder::new()));
     let id = (0..4).fold(None, |_, turn| Some(say(&memory, turn).id)).unwrap();
-    // It waits for an answer for ever, and goes with the process.
+    // The worker waits for an answer forever and ends with the process.
     std::mem::forget(memory.spawn_worker().unwrap());
     while server.asked().is_empty() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(!memory.gate(id).unwrap().is_clear(), "for a while it is waited for");
     clock.set(start().plus_micros(20 * SECOND));
-    // This returns, with an hour of patience.
+    // This returns despite the timeout of an hour.
     let context = memory.context(&ContextRequest::new(id)).unwrap();
     assert!(context.markdown().contains("turn 3") && context.receipt.gate.degraded);
     let other = open(folder.path(), &server, &clock, Arc::new(StaticEmbedder::new()));
@@ -279,7 +282,8 @@ fn a_provider_that_hangs_keeps_no_context_waiting() {
     );
 }
 
-/// An answer that is of no use is paid for, and counts: a model that thinks until it is cut off cannot pass a cap.
+/// A useless answer is paid for and counts: a model that thinks until it is cut off cannot exceed
+/// a cap.
 #[test]
 fn what_was_answered_counts_though_it_is_of_no_use() {
     let folder = tempfile::tempdir().unwrap();
@@ -298,7 +302,8 @@ fn what_was_answered_counts_though_it_is_of_no_use() {
     assert_eq!(writers(&memory, id).0, BTreeSet::from([format!("extractive for {MODEL}")]));
 }
 
-/// A call that is not answered in time was probably read: it counts as what was sent, and caps see it.
+/// The provider has probably processed a call that timed out, so its input counts against the
+/// cap.
 #[test]
 fn what_was_sent_in_vain_counts_against_a_cap() {
     let folder = tempfile::tempdir().unwrap();
@@ -322,7 +327,7 @@ fn what_was_sent_in_vain_counts_against_a_cap() {
     assert!(day.tokens_in > sent / 8 && day.tokens_in < sent / 2, "{day} for {sent} bytes");
     assert_eq!(server.asked().len(), 1, "one call passed the cap, and none after it");
     assert_eq!(writers(&memory, id).0, BTreeSet::from([format!("extractive for {MODEL}")]));
-    // It answers again, and the cap is lifted.
+    // The provider answers again, and the cap is lifted.
     server.set_script([summary()]);
     let (_, before) = writers(&memory, id);
     let memory = open(folder.path(), &server, &clock, Arc::new(StaticEmbedder::new()));

@@ -1,4 +1,4 @@
-//! Search as a person and as a script meet it: one process writes, others ask.
+//! Search from the command line: one process writes while others search.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use home::Home;
 
-/// A process that goes on writing while others ask.
+/// A process that keeps appending while others search.
 struct AppendProcess {
     child: Child,
     lines: Option<ChildStdin>,
@@ -29,7 +29,7 @@ impl AppendProcess {
         Self { child, lines, answers }
     }
 
-    /// Stores a line; the position that the acknowledgement gives its first message.
+    /// Stores a line. Returns the position of its first message.
     fn store(&mut self, line: &Value) -> u64 {
         writeln!(self.lines.as_mut().unwrap(), "{line}").unwrap();
         let mut answer = String::new();

@@ -1,4 +1,4 @@
-//! `treering serve` as programs on the same machine and elsewhere meet it.
+//! `treering serve` as local and remote programs use it.
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
@@ -149,7 +149,7 @@ fn both_doors_of_one_home_are_open_at_once() {
         });
         fill(&mut client, "shared", 40);
     });
-    // What came through one door is found through the other.
+    // A message stored over HTTP is found over MCP, and the other way round.
     let heron = json!({ "key": "shared", "entries": [{ "type": "turn", "user": "A heron stands at the weir." }] });
     server.post("/v1/append", &heron);
     client.ok("remember", &json!({ "key": "shared", "user": "A cormorant nests at the lock." }));
@@ -258,7 +258,7 @@ fn only_a_token_opens_and_only_its_own_tenant() {
         |token: &str| server.request("GET", "/metrics", &[("authorization", token)], None);
     assert_eq!((metrics(&writer).0, metrics(&other).0), (403, 200));
 
-    // Over MCP the same holds, and no argument leads elsewhere.
+    // MCP enforces the same tenant, and no argument can override it.
     let call = |token: &str, tool: &str, arguments: Value| {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
             "params": { "name": tool, "arguments": arguments } });
@@ -298,7 +298,7 @@ fn metrics_of_a_tenant_are_for_its_tokens_and_for_who_runs_the_service() {
     for token in &tokens {
         let headers = [("authorization", token.as_str())];
         assert_eq!(server.request("POST", "/v1/append", &headers, Some(&body)).0, 200);
-        // The turn is told to whoever follows, and counted.
+        // The event for the turn is delivered and counted.
         while !metrics(&headers).contains("treering_events_total{") {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -470,7 +470,8 @@ fn a_provider_that_does_not_answer_keeps_it_neither_from_stopping_nor_its_jobs()
     assert_given_back(home.path());
 }
 
-/// Appends until the store has met an I/O error. Gives the messages that were acknowledged, and the refusal.
+/// Appends until the store fails with an I/O error. Returns the number of acknowledged messages
+/// and the refusal.
 #[cfg(unix)]
 fn append_until_it_fails(server: &Server) -> (usize, Value) {
     let mut acknowledged = 0;
@@ -583,7 +584,7 @@ fn status_tells_that_its_own_writes_failed_and_waits_no_longer() {
         .output()
         .unwrap();
     assert!(appended.status.success());
-    // Room for the index of the log, and for hardly more than that.
+    // Enough space for the WAL index and little more.
     let patient = ["--json", "--set", "work.gate_timeout_ms=100000000", "status", "--wait"];
     let output = endpoints::limited(&treering(home.path(), &patient), 64).output().unwrap();
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -1,8 +1,8 @@
-//! The tree as a person and as a script meet it, and as a crash leaves it: every test runs the real
-//! program as real processes. Whatever happens to a worker, the tree that comes out is the one that
-//! an undisturbed worker grows.
+//! The tree on the command line and after crashes. Every test runs the real program in real
+//! processes. Whatever happens to a worker, the tree ends up as an undisturbed worker builds it.
 //!
-//! `TREERING_CRASH_SEED` changes the moments at which workers are killed; a failing test prints it.
+//! `TREERING_CRASH_SEED` sets the random seed for the moments at which workers are killed; a
+//! failing test prints it.
 
 #![allow(
     clippy::unwrap_used,
@@ -428,8 +428,8 @@ mod crashes {
     const SIGKILL: i32 = 9;
     const SIGABRT: i32 = 6;
 
-    /// The worker dies at each named place, at the first level and above it; what it left is whole,
-    /// and others finish its work once its leases have run out.
+    /// The worker dies at each kill point, at the first level and above it. It leaves a
+    /// consistent store, and other workers finish its jobs once its leases expire.
     #[cfg(debug_assertions)]
     #[test]
     fn a_worker_that_dies_anywhere_changes_nothing() {
@@ -460,7 +460,7 @@ mod crashes {
         });
     }
 
-    /// Works until there is nothing left, leases of the dead included.
+    /// Runs workers until no job is left, including those whose dead owner still holds a lease.
     fn finish(home: &Home) {
         let begun = Instant::now();
         loop {
@@ -473,8 +473,8 @@ mod crashes {
         }
     }
 
-    /// Two workers at once are killed, again and again, wherever they are. To come to all levels in
-    /// little time, the leases of the killed are ended by hand.
+    /// Two concurrent workers are killed again and again at random moments. Leases of killed
+    /// workers are ended by hand, so that the test reaches every level quickly.
     #[test]
     fn killed_workers_change_nothing() {
         const ROUNDS: u32 = 40;
@@ -508,7 +508,7 @@ mod crashes {
         assert!(home.nodes("told") == whole.nodes("told"), "other contents came out");
     }
 
-    /// Random numbers that a seed repeats; the seed is printed when the test fails.
+    /// A seeded random number generator. It prints its seed when the test fails.
     struct Chance(u64, u64);
 
     impl Chance {
@@ -539,7 +539,7 @@ mod crashes {
 // ---------------------------------------------------------------- homes
 
 impl Home {
-    /// Another home with the same in it; nobody may have the store open.
+    /// A copy of the home. No process may have the store open.
     fn copy(&self) -> Self {
         let copy = Self::new();
         for entry in std::fs::read_dir(self.path()).unwrap().map(Result::unwrap) {
@@ -562,7 +562,7 @@ impl Home {
         self.json(&["show", conversation, "--tree"])["branches"].clone()
     }
 
-    /// Everything about the nodes of a conversation except when they were written, by id.
+    /// The nodes of a conversation by id, with everything but the time they were written.
     fn nodes(&self, conversation: &str) -> Nodes {
         let tree = self.tree(conversation);
         let finished = tree.as_array().unwrap().iter().filter(|branch| branch["turns"] != 0);
@@ -577,7 +577,7 @@ impl Home {
         ids.map(page).collect()
     }
 
-    /// Does something to the store behind the program's back.
+    /// Changes the store behind the program's back.
     fn store(&self, act: impl FnOnce(&rusqlite::Connection)) {
         act(&rusqlite::Connection::open(self.path().join(FILE)).unwrap());
     }
@@ -585,11 +585,11 @@ impl Home {
 
 type Nodes = BTreeMap<String, Value>;
 
-/// A home with a conversation of so many turns, windows and groups being small, and the jobs for its
-/// first level.
+/// A home with a conversation of this many turns, small windows and groups, and the pending jobs
+/// of the first level.
 fn told(turns: u32) -> Home {
     let home = Home::new();
-    // The smaller tokenizer: it is made anew in every process.
+    // The smaller tokenizer, because every process builds its own.
     let settings = concat!(
         "tokens.tokenizer = \"cl100k\"\n",
         "tree.parameters = [\"window_chars=1000\", \"min_flush_chars=0\", \"group_children=3\", ",
@@ -605,7 +605,7 @@ fn told(turns: u32) -> Home {
     home
 }
 
-/// The same with its tree, grown by a worker that nobody disturbed.
+/// The same home with its tree, built by an undisturbed worker.
 fn undisturbed(turns: u32) -> Home {
     let home = told(turns);
     home.json(&["work"]);
@@ -627,7 +627,7 @@ fn turn(number: u32) -> String {
     format!("{line}\n")
 }
 
-/// What one process stores and works off, another that follows tells of, with what it changes in the context.
+/// `tail` reports turns and nodes that other processes add, and their effect on the context.
 #[test]
 fn tail_follows_what_other_processes_bring() {
     use std::io::{BufRead as _, BufReader};
@@ -640,7 +640,7 @@ fn tail_follows_what_other_processes_bring() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    // It says when it has begun.
+    // A note announces that `tail` is following.
     let mut noted = BufReader::new(tail.stderr.take().unwrap());
     let mut note = String::new();
     noted.read_line(&mut note).unwrap();

@@ -1,5 +1,5 @@
-//! `treering verify` as a person and as a script meet it: what it says of a damaged store, its exit code, and what
-//! `--repair` does. crates/engine/tests/verify plants damage of every kind.
+//! `treering verify` on a damaged store: its output, its exit code, and `--repair`.
+//! crates/engine/tests/verify covers every kind of damage.
 
 #![allow(
     clippy::unwrap_used,

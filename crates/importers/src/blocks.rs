@@ -1,4 +1,4 @@
-//! The content blocks of the Anthropic API, as Claude Code and Claude.ai write them down.
+//! Content blocks of the Anthropic API, as found in Claude Code and Claude.ai transcripts.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -6,7 +6,7 @@ use treering_core::{Json, ToolResult};
 
 use super::text::{self, DecodedText};
 
-/// One block; which fields it has depends on its kind.
+/// A content block. The set of fields depends on its kind.
 #[derive(Deserialize)]
 pub(super) struct TranscriptBlock<'a> {
     #[serde(rename = "type", default)]
@@ -37,7 +37,7 @@ impl TranscriptBlock<'_> {
         ToolResult { result, success: Some(!self.is_error.unwrap_or(false)), duration_ms }
     }
 
-    /// Thinking that says nothing: only its signature was kept.
+    /// Whether this is a thinking block without text, of which only the signature remains.
     pub(super) fn is_empty_thinking(&self) -> bool {
         self.kind == "thinking"
             && self
@@ -47,14 +47,14 @@ impl TranscriptBlock<'_> {
     }
 }
 
-/// What a list of blocks says: its text, and the list itself where the text does not hold it.
+/// The text of a message, and its raw JSON if the text does not hold all of it.
 pub(super) struct MessageContent {
     pub(super) text: String,
     pub(super) parts: Option<Json>,
 }
 
-/// The text of a message's content, a string or a list of blocks. Tool blocks are not text;
-/// other blocks are kept with the list as it came.
+/// Extracts the text of a message's content, which is a string or a list of blocks. Ignores tool
+/// blocks; keeps the raw list if it has other blocks.
 pub(super) fn message_content(
     content: &RawValue,
     blocks: &[TranscriptBlock<'_>],
@@ -78,7 +78,7 @@ pub(super) fn message_content(
     MessageContent { text: texts.join("\n\n"), parts: keep.then(|| Json::from_raw(content)) }
 }
 
-/// The blocks of a content; none when it is a plain string.
+/// The blocks of a content; empty if the content is a string.
 pub(super) fn blocks(content: &RawValue) -> Vec<TranscriptBlock<'_>> {
     text::parse(content.get()).unwrap_or_default()
 }

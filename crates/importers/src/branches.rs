@@ -1,5 +1,5 @@
-//! Sources that are trees of messages: the path that was followed is the main thread, what
-//! leaves it is a thread of its own.
+//! Sources that are trees of messages. The active path becomes the main thread; each branch
+//! becomes its own thread.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,16 +7,15 @@ use treering_core::{Entry, EntryKind, ForkPoint, ThreadName};
 
 use super::{ImportedConversation, external, thread};
 
-/// A message of a tree and what it becomes.
+/// A message of the tree and its entries.
 pub(super) struct BranchNode<'a> {
     pub(super) id: &'a str,
     pub(super) parent: Option<&'a str>,
     pub(super) entries: Vec<EntryKind>,
 }
 
-/// Lays a tree out in threads. `leaf` is where the followed path ends; where it is not known,
-/// each message is followed by its last child. `twigs` come in an order in which siblings are
-/// oldest first.
+/// Splits a tree into threads. `leaf` is the end of the active path; if it is unknown, each
+/// thread continues with the last child. Siblings in `twigs` must be ordered oldest first.
 pub(super) fn split_into_threads(
     found: &mut ImportedConversation,
     twigs: Vec<BranchNode<'_>>,
@@ -69,14 +68,14 @@ pub(super) fn split_into_threads(
     }
 }
 
-/// A thread that is still to be walked: where it begins, its name, and what it leaves.
+/// A thread to visit: its first node, its name and its fork point.
 struct PendingThread {
     start: usize,
     name: ThreadName,
     fork: Option<(ThreadName, ForkPoint)>,
 }
 
-/// The child that goes on in the same thread; the others are left for later.
+/// Returns the child that continues the thread, and queues the others as branches.
 fn queue(
     open: &mut Vec<PendingThread>,
     children: &[usize],

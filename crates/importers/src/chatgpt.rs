@@ -1,4 +1,4 @@
-//! The conversations of a ChatGPT data export: each a tree, of which one path was followed.
+//! Conversations of a ChatGPT data export. Each is a tree with one active path.
 
 use std::collections::HashMap;
 
@@ -60,7 +60,7 @@ struct ChatGptMetadata {
     aggregate_result: Option<Execution>,
 }
 
-/// How running code went.
+/// The result of a code execution.
 #[derive(Deserialize)]
 struct Execution {
     status: Option<String>,
@@ -82,7 +82,7 @@ struct Content<'a> {
 }
 
 pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
-    // The conversations one by one: an export can be very large.
+    // Parse conversations one at a time, because an export can be very large.
     let conversations = match text::parse::<Vec<&RawValue>>(&source.text) {
         Ok(many) => many,
         Err(_) => vec![text::parse::<&RawValue>(&source.text)?],
@@ -104,7 +104,7 @@ impl ChatGptConversation<'_> {
         found.about.title = title.clone().filter(|title| !title.trim().is_empty());
         let start = create_time.and_then(Timestamp::from_seconds).unwrap_or(modified);
 
-        // The file's order says nothing: parents come before children, siblings by time.
+        // The file order is arbitrary: sort parents before children, and siblings by time.
         let mut order: Vec<(usize, Timestamp, &String)> =
             mapping.keys().map(|id| (self.depth(id), self.time(id).unwrap_or(start), id)).collect();
         order.sort();
@@ -124,7 +124,7 @@ impl ChatGptConversation<'_> {
 
     fn ancestors<'b>(&'b self, id: &'b str) -> impl Iterator<Item = &'b str> {
         let parent = |id: &&'b str| self.mapping.get(*id).and_then(|node| node.parent.as_deref());
-        // A damaged file may have a circle.
+        // A damaged file may contain a cycle.
         std::iter::successors(Some(id), parent).take(self.mapping.len() + 1)
     }
 
@@ -132,7 +132,7 @@ impl ChatGptConversation<'_> {
         self.ancestors(id).count()
     }
 
-    /// When a message was made; one without a time was made when its parent was.
+    /// The time of a message, or that of its nearest ancestor with one.
     fn time(&self, id: &str) -> Option<Timestamp> {
         let own = |id: &str| {
             self.mapping.get(id)?.message.as_ref()?.create_time.and_then(Timestamp::from_seconds)
@@ -195,8 +195,8 @@ impl ChatGptConversation<'_> {
         vec![EntryKind::Message(new)]
     }
 
-    /// The call that a tool's message answers: the nearest above it that is not a mere sign of
-    /// work. A second answer to the same call is a message of its own.
+    /// The call that a tool message answers: the nearest ancestor that is not a spinner. A second
+    /// answer to the same call becomes a message.
     fn call_of<'b>(&'b self, id: &'b str) -> Option<&'b str> {
         let message = |id: &str| self.mapping.get(id)?.message.as_ref();
         let above = self
@@ -216,7 +216,7 @@ impl ChatGptMessage<'_> {
             && self.metadata.as_ref().and_then(|m| m.command.as_deref()) == Some("spinner")
     }
 
-    /// Whether the tool succeeded, by whatever says that it did not.
+    /// Whether the tool succeeded, from the first field that reports it.
     fn success(&self) -> Option<bool> {
         let metadata = self.metadata.as_ref();
         if metadata.and_then(|m| m.is_error) == Some(true) {
@@ -236,7 +236,7 @@ impl ChatGptMessage<'_> {
     }
 }
 
-/// The text of a content; kept as it came where it is more than text.
+/// The text of a content, with the raw JSON if it holds more than text.
 fn content(raw: &RawValue) -> DecodedText {
     let whole = || Some(Json::from_raw(raw));
     let Ok(content) = text::parse::<Content<'_>>(raw.get()) else {
@@ -267,7 +267,7 @@ fn content(raw: &RawValue) -> DecodedText {
         }
     }
     if content.content_type == "reasoning_recap" {
-        // `Thought for 6 seconds` is no answer.
+        // A recap such as `Thought for 6 seconds` is not an answer.
         texts.clear();
     }
     texts.retain(|text| !text.is_empty());

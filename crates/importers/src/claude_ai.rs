@@ -1,4 +1,4 @@
-//! The conversations of a Claude.ai data export.
+//! Conversations of a Claude.ai data export.
 
 use std::collections::HashMap;
 
@@ -57,7 +57,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
             .map(|raw| Ok((raw, text::parse(raw.get())?)))
             .collect::<Result<_, ImportError>>()?;
         let ids: HashMap<&str, ()> = messages.iter().map(|(_, m)| (m.uuid.as_str(), ())).collect();
-        // Older exports do not say what answers what: then each message follows the one before.
+        // Older exports have no parent ids; each message then follows the previous one.
         let is_tree = messages.iter().any(|(_, m)| {
             m.parent_message_uuid.as_deref().is_some_and(|parent| ids.contains_key(parent))
         });
@@ -82,7 +82,7 @@ fn moment(text: Option<&str>) -> Option<Timestamp> {
     text?.parse().ok()
 }
 
-/// A message and the tool calls within it, which come before it.
+/// The entries of a message: its tool calls, then the message.
 fn entries(
     raw: &RawValue,
     message: &ClaudeAiMessage<'_>,
@@ -128,7 +128,7 @@ fn entries(
     entries
 }
 
-/// The tool calls of a message, each with its result; paired in order where they have no id.
+/// The tool calls of a message with their results, paired in order if they have no id.
 fn tools(message: &str, blocks: &[TranscriptBlock<'_>], at: Timestamp) -> Vec<EntryKind> {
     let mut calls: Vec<NewToolCall> = Vec::new();
     for (number, block) in blocks.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Rollouts of Codex: the session's items, one a line, in an envelope or, in old files, bare.
+//! Codex rollouts: the items of a session, one per line, in an envelope or, in old files, bare.
 //!
-//! Response items are what was said; events repeat them for the screen and are passed over,
-//! unless a file has nothing else.
+//! Response items hold the conversation. Events repeat it for display and are skipped, unless a
+//! file has no message items.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -86,7 +86,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
     sink.emit(found)
 }
 
-/// Whether a line is a response item in which somebody speaks.
+/// Whether a line is a response item with a message.
 fn is_spoken_item(line: &str) -> bool {
     line.contains("\"message\"")
         && (line.contains("\"response_item\"") || !line.contains("\"payload\""))
@@ -109,7 +109,7 @@ struct Rollout {
 impl Rollout {
     fn meta(&mut self, payload: &RawValue) {
         let Ok(meta) = text::parse::<Meta>(payload.get()) else { return };
-        // A forked session repeats its parent's header further down; the first one counts.
+        // A forked session repeats its parent's header later; the first header counts.
         self.id = self.id.take().or(meta.id);
         self.cwd = self.cwd.take().or(meta.cwd);
     }
@@ -166,7 +166,7 @@ impl Rollout {
         self.entries.push(EntryKind::Message(said));
     }
 
-    /// Reasoning that can be read is kept beside the answers, without text of its own.
+    /// Keeps readable reasoning as the parts of a message without text.
     fn reasoning(&mut self, item: &RolloutItem<'_>, here: LinePosition, sink: &mut Sink<'_>) {
         let readable = [item.summary, item.content]
             .into_iter()
@@ -178,7 +178,7 @@ impl Rollout {
         }
     }
 
-    /// What the program put in place of history that it dropped.
+    /// The summary that replaces compacted history.
     fn summary(&mut self, item: &RolloutItem<'_>, here: LinePosition, sink: &mut Sink<'_>) {
         match item.message.and_then(text::string).filter(|said| !said.text.is_empty()) {
             Some(said) => self.say(Role::System, said.text, said.original, here),
@@ -197,7 +197,7 @@ impl Rollout {
             (None, None) => args_of("{}"),
         };
         let fallback = item.kind.trim_end_matches("_call").to_owned();
-        // These are done when they are written down, and have no output of their own.
+        // These calls are complete when logged and have no separate output.
         let alone = matches!(item.kind.as_str(), "web_search_call" | "image_generation_call");
         let outcome = alone.then(|| ToolResult {
             result: Json::string(item.status.as_deref().unwrap_or_default()),
@@ -232,7 +232,7 @@ impl Rollout {
     }
 }
 
-/// What the program wrote in the user's name.
+/// Whether a user message was written by the program itself.
 fn is_inserted(text: &str) -> bool {
     const OPENINGS: [&str; 7] = [
         "<environment_context>",
@@ -253,7 +253,7 @@ fn between(text: &str, open: &str, close: &str) -> Option<String> {
     Some(text[from..until].trim().to_owned())
 }
 
-/// A tool's output, and what its header says about success and duration.
+/// Parses a tool's output, with the success and duration in its header.
 fn outcome(output: Option<&RawValue>) -> ToolResult {
     #[derive(Deserialize)]
     struct Object {
@@ -276,7 +276,7 @@ fn outcome(output: Option<&RawValue>) -> ToolResult {
         success = object.success.or(metadata.and_then(|m| m.exit_code).map(|code| code == 0));
         seconds = metadata.and_then(|metadata| metadata.duration_seconds);
     } else if let Some((header, _)) = text.as_deref().and_then(|text| text.split_once("Output:")) {
-        // Only the header speaks of the tool; what follows, or has none, is the tool speaking.
+        // Only the header is metadata; the rest is the tool's own output.
         let number = |label: &str| -> Option<f64> {
             let rest = header.split(label).nth(1)?.trim_start();
             rest.split(|c: char| !c.is_ascii_digit() && c != '.' && c != '-').next()?.parse().ok()

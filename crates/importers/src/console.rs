@@ -1,17 +1,17 @@
-//! The console of Claude Code, saved as text: prompts behind `>`, answers and tool calls behind
-//! `⏺`, results behind `⎿`.
+//! Claude Code console output, saved as text. `>` marks prompts, `⏺` marks answers and tool
+//! calls, and `⎿` marks results.
 
 use treering_core::{EntryKind, Json, NewMessage, NewToolCall, Role, Timestamp, ToolResult};
 
 use super::{Sink, args_of};
 
-/// Whether a text is such a console: somebody asks, and something answers.
+/// Whether a text is console output: it has at least one prompt and one answer.
 pub(super) fn is_console(text: &str) -> bool {
     let answers = text.lines().any(|line| answer(line).is_some());
     answers && text.lines().any(|line| prompt(line).is_some())
 }
 
-/// The folder that the banner names.
+/// The working directory in the banner.
 pub(super) fn cwd(text: &str) -> Option<String> {
     let line =
         text.lines().take(20).find(|line| line.starts_with('│') && line.contains("cwd: "))?;
@@ -42,7 +42,7 @@ fn is_result(line: &str) -> bool {
     line.trim_start().starts_with('⎿')
 }
 
-/// The frame, tips and spinners of the screen: not said by anybody.
+/// Whether a line is a frame, tip or spinner and not part of the conversation.
 fn is_chrome(line: &str) -> bool {
     let spinner =
         line.starts_with(['✻', '✽', '✳', '✢', '·', '✶']) && !line.starts_with("✻ Thinking");
@@ -50,7 +50,7 @@ fn is_chrome(line: &str) -> bool {
     line.starts_with(['╭', '│', '╰']) || line.trim_start().starts_with('※') || spinner || compacted
 }
 
-/// What was typed to the program and not to the model, or what the program said in a person's name.
+/// Whether a prompt is a slash command or was written by the program itself.
 fn is_inserted(prompt: &str) -> bool {
     let command = prompt.strip_prefix('/').and_then(|rest| rest.split_whitespace().next());
     command.is_some_and(|word| word.chars().all(|c| c.is_ascii_alphanumeric() || "-_:".contains(c)))
@@ -60,7 +60,7 @@ fn is_inserted(prompt: &str) -> bool {
 enum ConsoleBlock {
     None,
     Prompt(String),
-    /// What the program says beside a prompt, or when it ends.
+    /// Output of the program beside a prompt or at its end.
     Note(String),
     Answer(String),
     Thinking(String),
@@ -125,7 +125,7 @@ impl Console {
                     result.push('\n');
                     result.push_str(line.strip_prefix("     ").unwrap_or(line));
                 }
-                // A long command is wrapped before its result begins.
+                // A long command wraps before its result begins.
                 None if !line.trim().is_empty() => {
                     args.push('\n');
                     args.push_str(line.trim());
@@ -182,8 +182,8 @@ impl Console {
     }
 }
 
-/// `Bash(ls)`, `server - tool (MCP)(args)`, `Update Todos`: the name, and the arguments with the
-/// parenthesis that closes them.
+/// Parses `Bash(ls)`, `server - tool (MCP)(args)` or `Update Todos` into a name and arguments.
+/// The arguments keep their closing parenthesis.
 fn call(text: &str) -> Option<(&str, &str)> {
     if let Some((name, args)) = text.split_once(" (MCP)(") {
         return Some((name, args));

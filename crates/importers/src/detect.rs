@@ -1,11 +1,11 @@
-//! Tells formats apart by what is in a source, not by its name.
+//! Detects the format of a source by its content, not by its file name.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{Format, SourceFile, markdown, text};
 
-/// The keys by which formats are told apart; everything else is ignored.
+/// The keys that distinguish formats. All other keys are ignored.
 #[derive(Deserialize, Default)]
 struct Peek {
     #[serde(rename = "type", default)]
@@ -35,7 +35,7 @@ struct Peek {
     haystack_sessions: Option<IgnoredAny>,
 }
 
-/// A string, or anything else.
+/// A string, or any other value.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Loose {
@@ -51,7 +51,7 @@ impl Peek {
         }
     }
 
-    /// What one record alone gives away.
+    /// The format that this record alone implies.
     fn format(&self) -> Option<Format> {
         let format = if self.kind() == "treering"
             || is_own(self.kind(), self.role.and(self.text).is_some())
@@ -88,12 +88,13 @@ impl Peek {
     }
 }
 
-/// A line of our own without its header: our `message` has a role, a text and no envelope.
+/// Whether a record is a Treering line without a header: a Treering `message` has a role and a
+/// text.
 fn is_own(kind: &str, says: bool) -> bool {
     matches!(kind, "conversation" | "thread" | "tool_call" | "turn") || (kind == "message" && says)
 }
 
-/// The format of a source, or `None` where nothing is recognised.
+/// Detects the format of a source. Returns `None` if it is unknown.
 #[must_use]
 pub fn detect(source: &SourceFile) -> Option<Format> {
     let start = source.text.trim_start_matches(['\u{feff}', '\0']).trim_start();

@@ -1,4 +1,4 @@
-//! Haystacks: the turns of one long conversation, with questions that are left alone.
+//! Haystacks: the turns of one long conversation. The questions in the file are ignored.
 
 use serde::Deserialize;
 use treering_core::{EntryKind, NewMessage, TitleSource};
@@ -23,7 +23,7 @@ struct HaystackTurn {
 pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
     let haystack: HaystackFile = serde_json::from_str(&source.text)?;
     let mut found = ImportedConversation::named(Format::Haystack, &haystack.haystack);
-    // Two haystacks may have the same name and say different things.
+    // Two haystacks may share a name but differ in content.
     found.identity = Identity::ByContent;
     found.about.title = Some(haystack.haystack);
     found.about.naming = TitleSource::Source;

@@ -1,5 +1,5 @@
-//! Treering's own lines: what `export` writes, `import` reads back, and `append` takes on standard
-//! input. One JSON object a line; the field `type` says what it is.
+//! Treering's JSON Lines format, which `export` writes, `import` reads and `append` reads from
+//! stdin. One JSON object per line; the field `type` names its kind.
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -14,17 +14,17 @@ use treering_core::{
 
 use crate::{ImportError, entries_of_openai, raw_string};
 
-/// The version of the lines that this program writes; it reads all up to it.
+/// The version that this program writes. It also reads all earlier versions.
 const VERSION: u32 = 2;
 
-/// What a line says.
+/// A parsed line.
 #[derive(Debug)]
 pub enum JsonLine {
     /// The header of a file.
     Header,
-    /// What follows belongs to this conversation.
+    /// The conversation that the following lines belong to.
     Conversation(Box<NewConversation>),
-    /// Messages, tool calls, results, forks.
+    /// Messages, tool calls, tool results and forks.
     Entries(Vec<Entry>),
 }
 
@@ -64,7 +64,8 @@ struct ConversationLine {
     policy: Vec<Assignment>,
 }
 
-/// A field whose value is JSON null. A null in a line means that the field is left out, so these are listed.
+/// A field whose value is JSON null. Null in a line means an absent field, so these are listed in
+/// `null_fields`.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum NullField {
@@ -162,7 +163,7 @@ struct TurnLine<'a> {
     external_id: Option<String>,
 }
 
-/// Reads a line. `now` times what has no time of its own.
+/// Parses a line. Entries without a timestamp get `now`.
 pub fn parse_line(text: &str, now: Timestamp) -> Result<JsonLine, ImportError> {
     #[derive(Deserialize)]
     struct LineProbe<'a> {
@@ -178,7 +179,7 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<JsonLine, ImportError> {
     let LineProbe { kind, role, text: said, version } = serde_json::from_str(text)?;
     match kind.as_deref() {
         Some("treering") => {
-            // A header of a later version may have other fields.
+            // The header of a later version may have other fields.
             let found =
                 version.map_or(Ok(0), |version| serde_json::from_str::<u32>(version.get()))?;
             if found > VERSION {
@@ -227,7 +228,7 @@ fn external(id: Option<String>) -> Result<Option<ExternalId>, ImportError> {
     Ok(id.map(ExternalId::new).transpose()?)
 }
 
-/// The JSON of a field, where it has one.
+/// The JSON value of a field, including a listed null.
 fn json(
     raw: Option<&RawValue>,
     field: NullField,
@@ -285,7 +286,7 @@ fn tool_call(line: ToolCallLine<'_>, now: Timestamp) -> Result<NewToolCall, Impo
     let (success, duration_ms) = (line.success, line.duration_ms);
     let mut result = json(line.result, NullField::Result, &line.null_fields)?;
     if result.is_none() && (success.is_some() || duration_ms.is_some()) {
-        // A tool that is known to have ended, and gave back nothing.
+        // The call has ended, but its result is absent.
         result = Some(null()?);
     }
     let outcome = result.map(|result| ToolResult { result, success, duration_ms });
@@ -309,7 +310,7 @@ fn tool_result(line: ToolResultLine<'_>, now: Timestamp) -> Result<JsonLine, Imp
     one(thread(line.thread.as_deref())?, EntryKind::ToolResult { call, outcome, at })
 }
 
-/// A whole turn: what the user said, the tool calls, what the assistant answered.
+/// A whole turn: the user's message, the tool calls and the answer.
 fn turn(line: TurnLine<'_>, now: Timestamp) -> Result<JsonLine, ImportError> {
     let thread = thread(line.thread.as_deref())?;
     let when = at(line.at.as_deref(), now)?;
@@ -349,7 +350,7 @@ fn turn(line: TurnLine<'_>, now: Timestamp) -> Result<JsonLine, ImportError> {
     ))
 }
 
-/// Reads a tool call that stands alone: the object of a `tool_call` line, its type left out or not.
+/// Parses a single tool call: the object of a `tool_call` line, with or without its type.
 pub fn parse_tool_call(json: &str, now: Timestamp) -> Result<NewToolCall, ImportError> {
     tool_call(serde_json::from_str(json)?, now)
 }
@@ -359,7 +360,7 @@ pub fn header() -> Result<String, serde_json::Error> {
     serde_json::to_string(&HeaderLine { kind: "treering".into(), version: VERSION })
 }
 
-/// The line of an item of an export.
+/// Serializes an export item as a line.
 pub fn line(item: ExportItem<'_>) -> Result<String, serde_json::Error> {
     match item {
         ExportItem::Conversation(conversation) => conversation_line(conversation),
@@ -434,7 +435,7 @@ fn tool_call_line(it: &ToolCall) -> Result<String, serde_json::Error> {
     })
 }
 
-/// The JSON of a field as a line has it; a null is listed instead.
+/// The raw JSON of a field for a line. Lists a null in `null_fields` instead.
 fn raw(
     json: Option<&Json>,
     field: NullField,

@@ -1,8 +1,9 @@
-//! Importers: from the transcripts that other programs leave behind to conversations.
+//! Importers: read the transcripts of other programs as conversations.
 //!
-//! Each format has a file of its own that turns a source into [`Found`] conversations and says
-//! what it passed over. None of them touches a store. The same source always gives the same identities, so that
-//! importing twice, or a part and then the whole, gives the same store.
+//! Each format has its own module, which converts a source to [`ImportedConversation`]s and
+//! counts the records it skips. No importer touches a store. The same source always yields the
+//! same ids, so importing it twice, or a part of it and then the whole, results in the same
+//! store.
 
 mod blocks;
 mod branches;
@@ -32,30 +33,30 @@ use treering_core::{
 pub use detect::detect;
 pub(crate) use openai::entries_of as entries_of_openai;
 
-/// A kind of source.
+/// A source format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Treering's own export.
     Treering,
-    /// Session transcripts of Claude Code.
+    /// Claude Code session transcripts.
     ClaudeCode,
-    /// Rollouts of Codex.
+    /// Codex rollouts.
     Codex,
-    /// The conversations of a ChatGPT data export.
+    /// Conversations of a ChatGPT data export.
     ChatGpt,
-    /// The conversations of a Claude.ai data export.
+    /// Conversations of a Claude.ai data export.
     ClaudeAi,
-    /// Messages as the OpenAI API takes them.
+    /// Messages in the format of the OpenAI API.
     OpenAi,
-    /// Trajectories of SWE-agent.
+    /// SWE-agent trajectories.
     SweAgent,
-    /// Haystacks: turns with questions about them.
+    /// Haystacks: benchmark conversations with questions.
     Haystack,
     /// The LoCoMo data set.
     Locomo,
     /// The LongMemEval data set.
     LongMemEval,
-    /// Transcripts in Markdown.
+    /// Markdown transcripts.
     Markdown,
 }
 
@@ -75,7 +76,7 @@ impl Format {
         Self::Markdown,
     ];
 
-    /// The word for it in every interface.
+    /// The name in every interface.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -93,7 +94,7 @@ impl Format {
         }
     }
 
-    /// Reads a source of this format.
+    /// Reads a source of this format into the sink.
     pub fn read(self, source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
         match self {
             Self::Treering => treering::read(source, sink),
@@ -111,19 +112,19 @@ impl Format {
     }
 }
 
-/// A file that was read.
+/// A source file and its content.
 #[derive(Debug)]
 pub struct SourceFile {
-    /// Where it is; for messages and, in some formats, for the identity.
+    /// The path, used in messages and, in some formats, as identity.
     pub path: PathBuf,
-    /// What is in it.
+    /// The content.
     pub text: String,
-    /// When it was last changed: the time of what has no other.
+    /// The modification time, used for entries without a timestamp.
     pub modified: Timestamp,
 }
 
 impl SourceFile {
-    /// The lines with something on them, numbered from 1.
+    /// The non-empty lines, numbered from 1.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text
             .lines()
@@ -133,7 +134,7 @@ impl SourceFile {
     }
 }
 
-/// Why a source could not be read.
+/// The reason why a source could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ImportError(pub String);
@@ -150,40 +151,40 @@ impl From<treering_core::Invalid> for ImportError {
     }
 }
 
-/// How a conversation is recognised when its source is read again.
+/// The identity of a conversation when its source is imported again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identity {
-    /// It has a name of its own, and so has everything in it.
+    /// The conversation and its entries have ids that are unique within the conversation.
     Named,
-    /// The same, and the names in it are used nowhere else.
+    /// Like `Named`, with entry ids that are globally unique.
     NamedEverywhere,
-    /// It has a name, and what is in it is told apart by position.
+    /// The conversation has an id; its entries are identified by position.
     ByPosition,
-    /// It has no name: it is known by what it says.
+    /// The conversation has no id and is identified by its content.
     ByContent,
 }
 
-/// A conversation in a source.
+/// A conversation read from a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedConversation {
-    /// What is known about it.
+    /// The metadata of the conversation.
     pub about: NewConversation,
-    /// How it is recognised.
+    /// The kind of identity.
     pub identity: Identity,
-    /// Its entries, in the order of the source.
+    /// The entries, in source order.
     pub entries: Vec<Entry>,
 }
 
 impl ImportedConversation {
-    /// A conversation with a name of its own at its source.
+    /// An empty conversation with the id `name` at its source.
     pub fn named(format: Format, name: &str) -> Self {
         let external_id = Some(external(&format!("{}:{name}", format.as_str())));
         let about = NewConversation { external_id, ..NewConversation::default() };
         Self { about, identity: Identity::Named, entries: Vec::new() }
     }
 
-    /// A conversation without a name, once all of it is there: it is known by the first thing
-    /// that was said in it. Nothing where nobody has spoken yet.
+    /// A complete conversation without an id, identified by its first message that is not a
+    /// system message. Returns `None` if there is none.
     pub fn unnamed(format: Format, entries: Vec<Entry>) -> Option<Self> {
         let first = entries.iter().find_map(|entry| match &entry.kind {
             EntryKind::Message(said) if said.role != Role::System => Some(said.hash()),
@@ -196,31 +197,31 @@ impl ImportedConversation {
         })
     }
 
-    /// Adds something to the main thread.
+    /// Appends an entry to the main thread.
     pub fn push(&mut self, kind: EntryKind) {
         self.entries.push(kind.into());
     }
 
-    /// The latest moment in it.
+    /// The latest timestamp of the entries.
     #[must_use]
     pub fn last_moment(&self) -> Option<Timestamp> {
         self.entries.iter().filter_map(Entry::at).max()
     }
 }
 
-/// Takes what an importer finds, and what it passes over.
+/// Receives conversations from an importer and counts skipped records.
 pub struct Sink<'a> {
     found: &'a mut dyn FnMut(ImportedConversation) -> Result<(), ImportError>,
     skipped: BTreeMap<String, u64>,
 }
 
 impl<'a> Sink<'a> {
-    /// A sink that hands conversations on.
+    /// A sink that passes conversations to `found`.
     pub fn new(found: &'a mut dyn FnMut(ImportedConversation) -> Result<(), ImportError>) -> Self {
         Self { found, skipped: BTreeMap::new() }
     }
 
-    /// Hands a conversation on; one without anything in it is passed over.
+    /// Passes on a conversation. Skips an empty one.
     pub fn emit(&mut self, found: ImportedConversation) -> Result<(), ImportError> {
         if found.entries.is_empty() {
             self.skip("conversations without messages");
@@ -229,12 +230,12 @@ impl<'a> Sink<'a> {
         self.emit_even_if_empty(found)
     }
 
-    /// Hands a conversation on, also one without anything in it.
+    /// Passes on a conversation, even an empty one.
     pub fn emit_even_if_empty(&mut self, found: ImportedConversation) -> Result<(), ImportError> {
         (self.found)(found)
     }
 
-    /// Hands on a conversation that is known by what it says.
+    /// Passes on a conversation identified by its content. Skips `None`.
     pub fn emit_unnamed(&mut self, found: Option<ImportedConversation>) -> Result<(), ImportError> {
         if let Some(found) = found {
             return self.emit(found);
@@ -243,19 +244,19 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// Notes that something was passed over, and why.
+    /// Counts a skipped record under a reason.
     pub fn skip(&mut self, why: impl Into<String>) {
         *self.skipped.entry(why.into()).or_default() += 1;
     }
 
-    /// What was passed over, by reason.
+    /// The number of skipped records by reason.
     #[must_use]
     pub fn into_skipped(self) -> BTreeMap<String, u64> {
         self.skipped
     }
 }
 
-/// An external id from a name of the source; a name that is too long stands by its hash.
+/// Converts a source id to an external id. Hashes an id that is too long.
 fn external(name: &str) -> ExternalId {
     let usable = name.replace('\0', "");
     ExternalId::new(usable.clone()).unwrap_or_else(|_| {
@@ -264,12 +265,12 @@ fn external(name: &str) -> ExternalId {
     })
 }
 
-/// A thread name from a name of the source.
+/// Converts a source name to a thread name.
 fn thread(name: &str) -> ThreadName {
     ThreadName::new(treering_core::text::preview(name, 90)).unwrap_or_default()
 }
 
-/// Arguments that came as JSON inside a string, or as text that is not JSON at all.
+/// Parses arguments from a string that holds JSON, or wraps other text as a JSON string.
 fn args_of(text: &str) -> Json {
     if text.trim().is_empty() {
         return args_of("{}");
@@ -277,8 +278,8 @@ fn args_of(text: &str) -> Json {
     Json::new(text).unwrap_or_else(|_| Json::string(text))
 }
 
-/// External ids for tool calls whose source may use an id again for another call: the second
-/// use gets a number, and results go to the latest.
+/// External ids for tool calls of a source that may reuse call ids. A reused id gets a numeric
+/// suffix, and results belong to its latest use.
 #[derive(Default)]
 struct CallIds(HashMap<String, u32>);
 
@@ -298,12 +299,12 @@ impl CallIds {
     }
 }
 
-/// The name of a file without its folder and ending.
+/// The file name without folder and extension.
 fn stem(path: &Path) -> String {
     path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The text of a raw JSON string, and the JSON itself where the text cannot hold it exactly.
+/// Decodes a raw JSON string. Also returns the raw JSON if the text cannot represent it exactly.
 pub(crate) fn raw_string(raw: &serde_json::value::RawValue) -> Option<(String, Option<Json>)> {
     text::string(raw).map(|text| (text.text, text.original))
 }

@@ -1,4 +1,4 @@
-//! The LoCoMo data set in its own format: two people, sessions weeks apart.
+//! The LoCoMo data set: two speakers, in sessions weeks apart.
 
 use std::collections::HashMap;
 

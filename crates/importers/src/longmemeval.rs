@@ -1,4 +1,4 @@
-//! The LongMemEval data set in its own format: each question comes with its own history.
+//! The LongMemEval data set: each question comes with its own history.
 
 use serde::Deserialize;
 use treering_core::{EntryKind, NewMessage, Timestamp, TitleSource};
@@ -43,7 +43,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
     Ok(())
 }
 
-/// `2023/06/28 (Wed) 20:07`
+/// Parses `2023/06/28 (Wed) 20:07`.
 fn moment(date: &str) -> Option<Timestamp> {
     let (day, rest) = date.split_once(' ')?;
     let time = rest.rsplit(' ').next()?;

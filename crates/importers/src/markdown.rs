@@ -1,5 +1,5 @@
-//! Transcripts in Markdown: speakers as headings, in bold, at the start of a line, as SpecStory
-//! writes them, or the console of Claude Code.
+//! Markdown transcripts: speakers as headings, in bold, or at the start of a line, SpecStory
+//! files, and Claude Code console output.
 
 use treering_core::{
     Entry, EntryKind, Json, NewMessage, NewToolCall, Role, Timestamp, TitleSource, ToolResult,
@@ -8,7 +8,7 @@ use treering_core::{
 use super::console;
 use super::{Format, ImportError, ImportedConversation, Sink, SourceFile};
 
-/// How a transcript marks its speakers.
+/// The notation that marks speakers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Style {
     /// `## User`
@@ -21,7 +21,7 @@ enum Style {
     SpecStory,
 }
 
-/// A line that says who speaks from here on.
+/// A line that starts a new speaker.
 #[derive(Debug, PartialEq, Eq)]
 struct Marker<'a> {
     style: Style,
@@ -31,7 +31,7 @@ struct Marker<'a> {
     rest: &'a str,
 }
 
-/// Whether a text looks like a transcript: somebody asks and somebody answers.
+/// Whether a text looks like a transcript: it has a user and an assistant.
 pub(super) fn is_transcript(text: &str) -> bool {
     console::is_console(text) || style_of(text).is_some()
 }
@@ -60,7 +60,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
     sink.emit_unnamed(found)
 }
 
-/// What a transcript says about itself before anybody speaks.
+/// The metadata before the first speaker.
 struct Front {
     title: Option<String>,
     date: Option<Timestamp>,
@@ -88,7 +88,7 @@ impl Front {
                 heading = heading.or(Some(title.trim()));
             }
         }
-        // A heading that is only a date says when, not what.
+        // A heading that is only a date is not a title.
         let dated = heading.and_then(|heading| heading.parse().ok());
         front.date = front.date.or(dated);
         front.title = front.title.or(heading.filter(|_| dated.is_none()).map(str::to_owned));
@@ -96,7 +96,7 @@ impl Front {
     }
 }
 
-/// The style of the first marker, where that style has both a user and an assistant.
+/// The first style that marks both a user and an assistant.
 fn style_of(text: &str) -> Option<Style> {
     let markers: Vec<(Style, Role)> = outside_fences(text)
         .filter(|(_, fenced)| !fenced)
@@ -110,7 +110,7 @@ fn style_of(text: &str) -> Option<Style> {
     markers.iter().map(|(style, _)| *style).find(|style| both(*style))
 }
 
-/// Lines, and whether each is inside a fenced block or something that is folded away.
+/// The lines, and whether each is inside a fenced block or a `<details>` element.
 fn outside_fences(text: &str) -> impl Iterator<Item = (&str, bool)> {
     let mut fence: Option<String> = None;
     let mut folded = false;
@@ -160,9 +160,9 @@ fn marker(line: &str) -> Option<Marker<'_>> {
         if let Some(name) = name.strip_suffix(':') {
             return speaker(name, rest.trim_start(), Style::Bold);
         }
-        // `**User**:` and `**User** _(time)_:`
+        // `**User**:` or `**User** _(time)_:`
         let (extra, rest) = rest.split_once(':').map_or(("", rest), |(extra, rest)| {
-            // A colon of the time belongs to the time.
+            // A colon may be part of the time.
             match rest.split_once("_:") {
                 Some((more, rest)) => {
                     (&line[name.len() + 4..name.len() + 4 + extra.len() + 1 + more.len()], rest)
@@ -180,7 +180,7 @@ fn marker(line: &str) -> Option<Marker<'_>> {
     known.then(|| speaker(name, rest.trim_start(), Style::Plain)).flatten()
 }
 
-/// A marker from a speaker's name, with a time in parentheses or a tool's name behind it.
+/// Parses a speaker's name, followed by a time in parentheses or the name of a tool.
 fn speaker<'a>(name: &'a str, rest: &'a str, style: Style) -> Option<Marker<'a>> {
     let name = name.trim().trim_start_matches(|c: char| !c.is_alphanumeric()).trim_end();
     let (full, extra) = name.find(['(', '—']).map_or((name, ""), |at| name.split_at(at));
@@ -204,7 +204,7 @@ fn role_of(name: &str) -> Option<Role> {
     }
 }
 
-/// The date and time somewhere in a few words.
+/// Finds a timestamp in a text.
 fn time_in(text: &str) -> Option<Timestamp> {
     let words: Vec<&str> =
         text.split(['(', ')', ' ', '_', ',']).filter(|word| !word.is_empty()).collect();
@@ -257,14 +257,14 @@ fn speakers(text: &str, style: Style, start: Timestamp, sink: &mut Sink<'_>) -> 
     entries
 }
 
-/// Whether a speaker's word names somebody, and not only a role.
+/// Whether a speaker's label is a name and not just a role.
 fn is_name(word: &str) -> bool {
     const NAMES: [&str; 6] = ["claude", "chatgpt", "gpt", "codex", "gemini", "copilot"];
     NAMES.contains(&word.to_ascii_lowercase().as_str())
 }
 
-/// Takes SpecStory's folded blocks out of a text: thinking beside the answers, tool uses as tool
-/// calls. What is left is the text.
+/// Extracts SpecStory's folded blocks: thinking as message parts, tool uses as tool calls.
+/// Returns the remaining text.
 fn specstory(text: &str, at: Timestamp, entries: &mut Vec<EntryKind>) -> String {
     let mut rest = text.trim_end_matches("\n---").trim().to_owned();
     while let Some((before, block, after)) = cut(&rest, "<think>", "</think>") {
@@ -293,7 +293,7 @@ fn specstory(text: &str, at: Timestamp, entries: &mut Vec<EntryKind>) -> String 
     rest.trim().to_owned()
 }
 
-/// What stands before, between and after two marks.
+/// Splits a text into the parts before, between and after two marks.
 fn cut<'a>(text: &'a str, open: &str, close: &str) -> Option<(&'a str, String, &'a str)> {
     let from = text.find(open)?;
     let until = text[from..].find(close)? + from;

@@ -1,4 +1,5 @@
-//! Messages as the OpenAI API takes them: an array, one per line, or one conversation per line.
+//! Messages in the format of the OpenAI API: an array, one message per line, or one conversation
+//! per line.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +101,7 @@ fn give(
 
 struct OpenAiReader {
     ids: CallIds,
-    /// The call that an answer without a call id belongs to.
+    /// The call that a result without a call id belongs to.
     last_function: Option<String>,
     calls: u32,
     entries: Vec<Entry>,
@@ -162,7 +163,7 @@ impl OpenAiReader {
         self.calls += 1;
         let id = id.map_or_else(|| format!("call-{}", self.calls), str::to_owned);
         let args = match function.arguments {
-            // The API writes JSON inside a string; some programs write the JSON itself.
+            // The API encodes JSON in a string; some programs write the JSON directly.
             Some(raw) => {
                 text::string(raw).map_or_else(|| Json::from_raw(raw), |text| args_of(&text.text))
             }
@@ -184,8 +185,8 @@ impl OpenAiReader {
     }
 }
 
-/// The text of a content: a string, or the text parts of a list, which is kept where it has
-/// anything else.
+/// The text of a content, which is a string or a list of parts. Keeps the raw list if it holds
+/// more than text.
 pub(super) fn content(raw: &RawValue) -> DecodedText {
     #[derive(Deserialize)]
     struct OpenAiPart<'a> {
@@ -219,7 +220,7 @@ fn moment(value: &serde_json::Value) -> Option<Timestamp> {
     match value {
         serde_json::Value::Number(seconds) => {
             let seconds = seconds.as_f64()?;
-            // Milliseconds where seconds would be tens of thousands of years from now.
+            // A value this large is in milliseconds.
             Timestamp::from_seconds(if seconds > 1e11 { seconds / 1e3 } else { seconds })
         }
         serde_json::Value::String(text) => text.parse().ok(),
@@ -236,7 +237,7 @@ fn role_of(name: &str) -> Result<Role, ImportError> {
     })
 }
 
-/// The fields that a line of this shape may have.
+/// The fields allowed in a line of this format.
 const FIELDS: [&str; 15] = [
     "role",
     "content",
@@ -255,15 +256,15 @@ const FIELDS: [&str; 15] = [
     "at",
 ];
 
-/// The fields of a line that the API does not know.
+/// The fields of a line that are not part of the API.
 #[derive(Deserialize)]
 struct LineFields {
     thread: Option<String>,
     at: Option<String>,
 }
 
-/// A message of this shape, for captures that come line by line. One that says nothing is stored as it came; one without
-/// anything that could say something is refused.
+/// Parses one message of this format, for line-by-line capture. Stores a message with empty
+/// content; rejects one without any content field.
 pub(crate) fn entries_of(raw: &RawValue, at: Timestamp) -> Result<Vec<Entry>, ImportError> {
     let keys: BTreeMap<String, &RawValue> = text::parse(raw.get())?;
     let given = |value: &RawValue| !matches!(value.get(), "null" | "[]");

@@ -1,4 +1,4 @@
-//! Trajectories of SWE-agent: the history that the model saw, its actions as tool calls.
+//! SWE-agent trajectories: the message history, with actions as tool calls.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -76,7 +76,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
     } else if let (Some(last), Some(entry)) = (run.trajectory.last(), run.history.last())
         && entry.action == last.action
     {
-        // What the last action gave back is often only here.
+        // The observation of the last action is often only in the trajectory.
         reader.observe(last.observation, last.execution_time);
     }
     sink.emit_unnamed(ImportedConversation::unnamed(Format::SweAgent, reader.entries))
@@ -85,7 +85,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
 struct SweAgentReader {
     at: Timestamp,
     ids: CallIds,
-    /// The call whose observation comes next.
+    /// The call that the next observation belongs to.
     open: Option<String>,
     calls: u32,
     entries: Vec<Entry>,
@@ -113,7 +113,7 @@ impl SweAgentReader {
         let acts = entry.action.is_some() || entry.tool_calls.is_some();
         if let Some(thought) = entry.thought.as_ref().filter(|thought| acts && !thought.is_empty())
         {
-            // The content is the thought with the action written out; the action is a tool call.
+            // The content repeats the thought followed by the action, which becomes a tool call.
             if *thought != said.text {
                 said.original = said.original.or_else(|| Some(Json::string(&said.text)));
                 said.text.clone_from(thought);
@@ -144,7 +144,7 @@ impl SweAgentReader {
         self.observe(step.observation, step.execution_time);
     }
 
-    /// An action in the shell of the agent; its first word is the tool.
+    /// An action in the agent's shell. Its first word is the tool name.
     fn action(&mut self, action: &str) {
         let name = action.split_whitespace().next().unwrap_or("action");
         let args = serde_json::json!({ "action": action }).to_string();

@@ -1,4 +1,4 @@
-//! Reading strings out of JSON that was kept raw, lone surrogates and all.
+//! Decodes strings from raw JSON, including lone surrogates.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -6,14 +6,14 @@ use treering_core::Json;
 
 use super::{ImportError, Sink, SourceFile};
 
-/// A text, and the JSON it came as where the text cannot hold it exactly.
+/// A text, and its raw JSON if the text cannot represent it exactly.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct DecodedText {
     pub(super) text: String,
     pub(super) original: Option<Json>,
 }
 
-/// The text of a JSON string; `None` for anything else.
+/// Decodes a JSON string. Returns `None` for any other value.
 pub(super) fn string(raw: &RawValue) -> Option<DecodedText> {
     if let Ok(text) = serde_json::from_str::<String>(raw.get()) {
         return Some(DecodedText { text, original: None });
@@ -25,20 +25,20 @@ pub(super) fn string(raw: &RawValue) -> Option<DecodedText> {
     }
 }
 
-/// A record of any shape with its raw fields, in the order they came.
+/// Parses a record, which may borrow raw fields.
 pub(super) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, serde_json::Error> {
     serde_json::from_str(text)
 }
 
-/// A record of a file that has one a line.
+/// A record of a JSON Lines file.
 pub(super) struct NumberedRecord<'a, T> {
     pub(super) number: usize,
     pub(super) line: &'a str,
     pub(super) value: T,
 }
 
-/// The records of a file that another program may be writing to at this very moment: a last line
-/// that is not whole yet is passed over.
+/// Parses the records of a file that another program may be appending to. Skips an incomplete
+/// last line.
 pub(super) fn records<'a, T: Deserialize<'a>>(
     source: &'a SourceFile,
     sink: &mut Sink<'_>,

@@ -1,4 +1,5 @@
-//! How long the encoder takes: `TREERING_ENCODER=FOLDER cargo bench -p treering-providers --features encoder`.
+//! Benchmark of the encoder: `TREERING_ENCODER=FOLDER cargo bench -p treering-providers
+//! --features encoder`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use treering_core::Embedder;
 use treering_providers::Encoder;
 
-/// A text of so many pieces, the marks of its start and end counted.
+/// A text of this many word pieces, including the start and end markers.
 fn text(pieces: usize) -> String {
     ["tree", "ring", "water", "gauge", "harbour", "march", "reading"]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Anthropic's messages.
+//! Anthropic's Messages API.
 
 use serde_json::{Value, json};
 use treering_core::chat::{ChatRequest, FinishReason, Usage};
@@ -7,10 +7,10 @@ use crate::dialect::{ApiRequest, ChatDelta, ChatDialect, Dialect, Header, apart,
 use crate::http::Credential;
 use crate::model::{Fields, OptionalField};
 
-/// The version of the interface that this was written for.
+/// The API version that this code was written for.
 const VERSION: &str = "2023-06-01";
 
-/// The most tokens of an answer where nobody sets a bound: the interface wants a number.
+/// Default limit on the tokens of an answer; the API requires one.
 const USUAL_ANSWER: u32 = 4096;
 
 /// Anthropic.
@@ -26,7 +26,7 @@ impl Dialect for Anthropic {
 impl ChatDialect for Anthropic {
     const OPTIONAL: &'static [OptionalField] = &[
         ("temperature", &["temperature"]),
-        // Models from before that field are made to fill in a form instead.
+        // Older models lack `output_config`, so they get a forced tool call instead.
         ("output_config", &["output_config", "output format", "structured output"]),
         ("tool_choice", &["tool_choice"]),
     ];
@@ -110,7 +110,7 @@ fn end(reason: &Value) -> Option<FinishReason> {
     })
 }
 
-/// What was read and written; the parts that a cache knew count as read.
+/// Cached input tokens count as input.
 fn usage(usage: &Value) -> Usage {
     let read = ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
     Usage::for_call(

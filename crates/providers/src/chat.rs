@@ -1,4 +1,4 @@
-//! Remote chat models: asking, listening to a stream, and the check of what came back, for every dialect.
+//! Remote chat models for every dialect: requests, streams, and validation of the answers.
 
 use treering_core::chat::{ChatReply, ChatRequest, FinishReason, Usage};
 use treering_core::redact::Redactions;
@@ -9,7 +9,7 @@ use crate::http::{Client, HttpCall};
 use crate::model::{Fields, RemoteModel};
 use crate::stream;
 
-/// A remote model as one to talk to.
+/// A remote model as a chat model.
 pub(crate) struct RemoteChat<D> {
     model: RemoteModel,
     dialect: D,
@@ -27,8 +27,8 @@ impl<D: ChatDialect> RemoteChat<D> {
         HttpCall { path, headers, body }
     }
 
-    /// The whole answer, if it says anything, or was cut before it could. Servers that do not say what it took are
-    /// believed to have taken what one would think.
+    /// Builds the reply. An empty answer is an error unless the model declined or was cut off.
+    /// Usage is estimated if the server does not report it.
     fn reply(
         &self,
         request: &ChatRequest,
@@ -46,7 +46,7 @@ impl<D: ChatDialect> RemoteChat<D> {
     }
 }
 
-/// What a call took that was answered, wholly, in part or not in time.
+/// The usage of a call, estimated if the server did not report it.
 fn usage_of(request: &ChatRequest, said: &ChatDelta) -> Usage {
     match said.usage.tokens_in {
         0 => Usage::for_call(request.estimated_tokens(), (said.text.len() as u64).div_ceil(4)),
@@ -54,7 +54,7 @@ fn usage_of(request: &ChatRequest, said: &ChatDelta) -> Usage {
     }
 }
 
-/// An error with what the call took, where it is paid for.
+/// Adds the usage to the error of a call that the provider charges for.
 fn charged(request: &ChatRequest, said: &ChatDelta, mut error: ProviderError) -> ProviderError {
     if let Some(call) = error.call.as_mut().filter(|call| call.is_charged) {
         call.usage = usage_of(request, said);
@@ -94,7 +94,7 @@ impl<D: ChatDialect> ChatModel for RemoteChat<D> {
                 hear(&piece.text);
             }
             said.end = piece.end.or(said.end);
-            // What is counted is counted from the beginning of the answer.
+            // Providers report cumulative counts.
             said.usage.tokens_in = said.usage.tokens_in.max(piece.usage.tokens_in);
             said.usage.tokens_out = said.usage.tokens_out.max(piece.usage.tokens_out);
             Ok(piece.is_last)

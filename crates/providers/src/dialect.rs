@@ -1,5 +1,5 @@
-//! How a provider is spoken to: what a wire has to say about itself so that `chat` and `embedding` can do the rest.
-//! A dialect knows shapes; it never sends anything.
+//! The request and response formats of a provider's API. `chat` and `embedding` do everything
+//! else. A dialect only builds and parses JSON; it never sends anything.
 
 use serde_json::{Value, json};
 use treering_core::Role;
@@ -8,29 +8,29 @@ use treering_core::chat::{ChatRequest, FinishReason, Usage};
 use crate::http::Credential;
 use crate::model::{Fields, OptionalField};
 
-/// A header and its value.
+/// A header's name and value.
 pub(crate) type Header = (&'static str, String);
 
-/// What is sent: where to, and what.
+/// Path and body of a request.
 pub(crate) struct ApiRequest {
     pub(crate) path: String,
     pub(crate) body: Value,
 }
 
-/// What every wire has.
+/// Properties common to all provider APIs.
 pub(crate) trait Dialect: Send + Sync + 'static {
     /// The headers of a call.
     fn headers(&self, key: Option<&Credential>) -> Vec<Header>;
 }
 
-/// A wire that chat models are reached by.
+/// The API of a chat model.
 pub(crate) trait ChatDialect: Dialect {
-    /// The fields that a server may refuse.
+    /// Fields that a server may reject.
     const OPTIONAL: &'static [OptionalField];
-    /// Whether a stream comes as server-sent events; otherwise each line is a piece.
+    /// Whether a stream uses server-sent events. If not, each line is a chunk.
     const EVENTS: bool = true;
 
-    /// The call for a request.
+    /// Builds the call for a request.
     fn post(
         &self,
         model: &str,
@@ -39,46 +39,47 @@ pub(crate) trait ChatDialect: Dialect {
         fields: &Fields,
     ) -> ApiRequest;
 
-    /// What a whole answer says.
+    /// Parses a complete answer.
     fn parse_response(&self, body: &Value) -> ChatDelta;
 
-    /// What a piece of a stream adds.
+    /// Parses one chunk of a stream.
     fn parse_chunk(&self, piece: &Value) -> ChatDelta;
 }
 
-/// What an answer, or a piece of one, says.
+/// A complete answer, or one chunk of it.
 #[derive(Default)]
 pub(crate) struct ChatDelta {
     pub(crate) text: String,
-    /// Why the answer ends, where it says so.
+    /// Why the answer ended, if it says so.
     pub(crate) end: Option<FinishReason>,
-    /// The tokens so far, as far as it says so.
+    /// Tokens used so far; zero if the provider does not report them.
     pub(crate) usage: Usage,
-    /// Whether nothing follows.
+    /// Whether this is the last chunk.
     pub(crate) is_last: bool,
 }
 
-/// A wire that embedding models are reached by.
+/// The API of an embedding model.
 pub(crate) trait EmbeddingDialect: Dialect {
-    /// The fields that a server may refuse.
+    /// Fields that a server may reject.
     const OPTIONAL: &'static [OptionalField] = &[];
-    /// The most texts of a call.
+    /// Maximum number of texts in a call.
     const MOST: usize;
 
-    /// The call for texts, their vectors shortened to so many numbers where that is asked for.
+    /// Builds the call that embeds `texts`. `dims` requests shorter vectors.
     fn post(&self, model: &str, texts: &[&str], dims: Option<usize>, fields: &Fields)
     -> ApiRequest;
 
-    /// The vectors of an answer in the order of the texts, and the tokens it took where it says so.
+    /// The vectors of an answer in the order of the texts, and the tokens used (zero if
+    /// unreported).
     fn vectors(&self, body: &Value) -> Option<(Vec<Vec<f32>>, u64)>;
 }
 
-/// The key as most want it.
+/// The key as a bearer token.
 pub(crate) fn bearer(key: Option<&Credential>) -> Vec<Header> {
     key.map(|key| ("authorization", format!("Bearer {}", key.reveal()))).into_iter().collect()
 }
 
-/// The messages as most want them: each with its role and text.
+/// The messages in the most common format: a role and a text each.
 pub(crate) fn messages(request: &ChatRequest) -> Value {
     let messages = request.messages.iter().map(|message| {
         let role = match message.role {
@@ -91,7 +92,8 @@ pub(crate) fn messages(request: &ChatRequest) -> Value {
     messages.collect()
 }
 
-/// What the system says, which some want apart, and the other messages: whether the model speaks, and the text.
+/// Splits a request into the system text and the other messages. Each of these is a pair:
+/// whether it is the model's, and its text.
 pub(crate) fn apart(request: &ChatRequest) -> (Option<String>, impl Iterator<Item = (bool, &str)>) {
     let is_system = |role: Role| role == Role::System;
     let system = request.messages.iter().filter(|message| is_system(message.role));
@@ -101,22 +103,22 @@ pub(crate) fn apart(request: &ChatRequest) -> (Option<String>, impl Iterator<Ite
     ((!system.is_empty()).then(|| system.join("\n\n")), others)
 }
 
-/// A number as people write it: 0.3, not 0.30000001.
+/// Converts a number without the noise of `f32`: 0.3, not 0.30000001.
 pub(crate) fn short(number: f32) -> Value {
     number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
 
-/// A count; nothing where there is none.
+/// A count, or zero if the value is not one.
 pub(crate) fn count(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-/// The vectors in a list, each found in its row.
+/// The vectors of a list; `vector` finds the vector in a row.
 pub(crate) fn rows(list: &Value, vector: impl Fn(&Value) -> &Value) -> Option<Vec<Vec<f32>>> {
     Some(list.as_array()?.iter().map(|row| numbers(vector(row))).collect())
 }
 
-/// The numbers of an array; empty where it is none.
+/// The numbers of an array; empty if any element is not a number.
 pub(crate) fn numbers(value: &Value) -> Vec<f32> {
     let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
     let numbers: Option<Vec<f32>> =

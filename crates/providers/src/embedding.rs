@@ -1,4 +1,4 @@
-//! Remote embedders: batches, vectors of length one, and the check of what came back, for every dialect.
+//! Remote embedders for every dialect: batching, validation and normalization of vectors.
 
 use std::sync::OnceLock;
 
@@ -17,14 +17,15 @@ pub(crate) struct RemoteEmbedder<D> {
     model: RemoteModel,
     dialect: D,
     name: String,
-    /// How many numbers to ask for, where not as many as the model likes.
+    /// Requested dimensions, if they differ from the model's default.
     asked: Option<usize>,
     dims: OnceLock<usize>,
 }
 
 impl<D: EmbeddingDialect> RemoteEmbedder<D> {
-    /// An embedder whose vectors have so many numbers; what they have is found out by the first call
-    /// where nobody says. A number that is asked for belongs to the name: such vectors are others.
+    /// Creates an embedder. If neither `asked` nor `usual` gives the dimensions, the first call
+    /// determines them. Requested dimensions become part of the name, because vectors of
+    /// different lengths must not be compared.
     pub(crate) fn new(
         client: Client,
         model: &str,
@@ -52,7 +53,7 @@ impl<D: EmbeddingDialect> RemoteEmbedder<D> {
         HttpCall { path, headers, body }
     }
 
-    /// The vectors of texts that fit into one call, which is asked for and accounted.
+    /// Embeds texts that fit into one call, and settles the call with the meter.
     fn embed_some(
         &self,
         texts: &[&str],
@@ -69,7 +70,7 @@ impl<D: EmbeddingDialect> RemoteEmbedder<D> {
             meter.settle(booking.clone(), call.usage, &call.redacted);
         })?;
         let vectors = self.dialect.vectors(&answer.body);
-        // Not every server says what it took.
+        // Not every server reports its usage.
         let tokens = match vectors {
             Some((_, tokens)) if tokens > 0 => tokens,
             _ => rough_tokens(texts),
@@ -78,7 +79,7 @@ impl<D: EmbeddingDialect> RemoteEmbedder<D> {
         self.check(texts, vectors.map(|(vectors, _)| vectors))
     }
 
-    /// Vectors of length one, if there is a usable one for each text.
+    /// Normalizes the vectors after checking that there is a usable one for each text.
     fn check(
         &self,
         texts: &[&str],
@@ -110,12 +111,12 @@ impl<D: EmbeddingDialect> RemoteEmbedder<D> {
     }
 }
 
-/// About how many tokens texts have.
+/// Estimates the tokens of texts.
 fn rough_tokens(texts: &[&str]) -> u64 {
     texts.iter().map(|text| text.len() as u64).sum::<u64>().div_ceil(4)
 }
 
-/// Brings a vector to length one, if it has any.
+/// Scales a vector to unit length. Returns `false` if it has no finite, positive length.
 fn normalise(vector: &mut [f32]) -> bool {
     let length = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt();
     let is_usable = length.is_finite() && length > 0.0;
@@ -154,7 +155,8 @@ impl<D: EmbeddingDialect> Embedder for RemoteEmbedder<D> {
             vectors.extend(self.embed_some(some, meter)?);
         }
         if vectors.len() < texts.len() && self.dims.get().is_none() {
-            // How many numbers stand for a text that says nothing, another text has to tell.
+            // The dimensions of the zero vector are unknown until the model has embedded some
+            // text.
             self.embed_some(&["dimensions"], meter)?;
         }
         let mut vectors = vectors.into_iter();

@@ -1,4 +1,4 @@
-//! Google's Gemini: content, streams of it, and vectors.
+//! Google's Gemini: content generation, streaming and embeddings.
 
 use serde_json::{Value, json};
 use treering_core::chat::{ChatRequest, FinishReason, Usage};
@@ -10,7 +10,7 @@ use crate::dialect::{
 use crate::http::Credential;
 use crate::model::{Fields, OptionalField};
 
-/// How many numbers the vectors have, where nobody asks for fewer.
+/// Default dimensions of the embedding models.
 pub(crate) const DIMS: usize = 3072;
 
 /// Gemini.
@@ -69,14 +69,14 @@ impl ChatDialect for Gemini {
         self.parse_chunk(body)
     }
 
-    /// The last piece says why it is the last.
+    /// The last chunk carries the finish reason.
     fn parse_chunk(&self, piece: &Value) -> ChatDelta {
         let end = end(piece);
         ChatDelta { text: text(piece), end, usage: usage(piece), is_last: end.is_some() }
     }
 }
 
-/// Takes a field out wherever it is: this dialect of schemas does not know it.
+/// Removes a field at every depth; Gemini's schema dialect does not support it.
 fn without(schema: &mut Value, field: &str) {
     if let Value::Object(fields) = schema {
         fields.shift_remove(field);
@@ -84,7 +84,7 @@ fn without(schema: &mut Value, field: &str) {
     }
 }
 
-/// The text of an answer or a piece of one, without what the model thought to itself.
+/// The text of an answer or chunk, without the model's thoughts.
 fn text(body: &Value) -> String {
     let parts =
         body["candidates"][0]["content"]["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -92,7 +92,7 @@ fn text(body: &Value) -> String {
     spoken.filter_map(|part| part["text"].as_str()).collect()
 }
 
-/// Why it ends, if it does.
+/// Why the answer ended, if it did.
 fn end(body: &Value) -> Option<FinishReason> {
     if body["promptFeedback"]["blockReason"].is_string() {
         return Some(FinishReason::Declined);

@@ -1,6 +1,9 @@
-//! What models bring, behind the ports of `treering-core`: tokenizers, the summariser that needs
-//! no model, the bundled embedder; with the feature `encoder`, a sentence encoder; with the feature
-//! `remote`, models over HTTP for summaries, vectors and chat; with the feature `tokenizers`, tokenizers of any family.
+//! Adapters that implement the model ports of `treering-core`.
+//!
+//! Always built: the bundled tokenizers, the extractive summarizer (which needs no model) and
+//! the static embedder. The feature `encoder` adds a local sentence encoder, `remote` adds
+//! models over HTTP for summaries, embeddings and chat, and `tokenizers` adds tokenizers of any
+//! family. Nothing here reads settings or touches the store.
 
 #[cfg(feature = "remote")]
 mod anthropic;
@@ -45,5 +48,5 @@ pub use tokenizer::Bpe;
 #[cfg(feature = "tokenizers")]
 pub use tokenizer_file::FileTokenizer;
 
-/// The name of the encoder's model, known also to a program without it.
+/// Name of the encoder's model, also available in builds without the feature `encoder`.
 pub const ENCODER_NAME: &str = "all-MiniLM-L6-v2";

@@ -1,4 +1,5 @@
-//! What remote models share: a client, a name, and the knowledge of what their server does not take.
+//! State shared by all remote models: the client, the model's name, and the optional fields
+//! that its server has rejected.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,7 +8,7 @@ use treering_core::{ProviderError, RetryAdvice};
 
 use crate::http::{CallError, Client, HttpAnswer, HttpCall};
 
-/// A field that a server may refuse, and the words by which it does.
+/// An optional field, and the words in an error message that show the server rejected it.
 pub(crate) type OptionalField = (&'static str, &'static [&'static str]);
 
 /// A model behind a client.
@@ -15,15 +16,15 @@ pub(crate) struct RemoteModel {
     pub(crate) client: Client,
     pub(crate) id: String,
     pub(crate) name: String,
-    /// Fields that were refused once, and are left out since.
+    /// Fields that the server rejected once; they are never sent again.
     left_out: Mutex<Vec<&'static str>>,
 }
 
-/// Which fields to send.
+/// The fields that are left out of a request.
 pub(crate) struct Fields(Vec<&'static str>);
 
 impl Fields {
-    /// Whether a field is to be sent.
+    /// Whether a field may be sent.
     pub(crate) fn accepts(&self, field: &str) -> bool {
         !self.0.contains(&field)
     }
@@ -35,7 +36,7 @@ impl RemoteModel {
         Self { client, id: id.to_owned(), name, left_out: Mutex::default() }
     }
 
-    /// Asks; where the server refuses a field that can be done without, asks again without it.
+    /// Sends a call. If the server rejects an optional field, retries without it.
     pub(crate) fn send(
         &self,
         optional: &[OptionalField],
@@ -44,7 +45,7 @@ impl RemoteModel {
         self.with_fewer_fields(optional, |fields| self.client.post(call(fields)))
     }
 
-    /// The same, line by line.
+    /// Like [`send`](Self::send), but reads the answer line by line.
     pub(crate) fn send_streaming(
         &self,
         optional: &[OptionalField],
@@ -74,7 +75,7 @@ impl RemoteModel {
     }
 }
 
-/// The field that a refusal is about.
+/// The optional field that caused a rejection, if any.
 fn refused_field(
     refused: &CallError,
     optional: &[OptionalField],

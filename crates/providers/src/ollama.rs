@@ -1,4 +1,4 @@
-//! Ollama's own interface.
+//! Ollama's native API.
 
 use serde_json::{Value, json};
 use treering_core::chat::{ChatRequest, FinishReason, Usage};
@@ -10,10 +10,11 @@ use crate::dialect::{
 use crate::http::Credential;
 use crate::model::{Fields, OptionalField};
 
-/// The room that is asked for grows in steps of so many tokens: a model is loaded anew for each size.
+/// The context length is rounded up to a multiple of this many tokens, because Ollama reloads a
+/// model whenever the length changes.
 const ROOM_STEP: u64 = 4096;
 
-/// About how many tokens an answer has where nobody sets a bound.
+/// Expected tokens of an answer if the request sets no limit.
 const USUAL_ANSWER: u32 = 1024;
 
 /// Ollama.
@@ -38,7 +39,7 @@ impl ChatDialect for Ollama {
     ) -> ApiRequest {
         let tokens =
             request.estimated_tokens() + u64::from(request.max_tokens.unwrap_or(USUAL_ANSWER));
-        // What does not fit into the room is dropped without a word, so it is made large enough.
+        // Ollama silently truncates a prompt that exceeds `num_ctx`, so request enough.
         let room = (tokens * 5 / 4).div_ceil(ROOM_STEP) * ROOM_STEP;
         let mut options = json!({"num_ctx": room});
         if let Some(most) = request.max_tokens {

@@ -1,4 +1,4 @@
-//! OpenAI and everything that speaks like it: llama.cpp, vLLM, LM Studio, Ollama's compatible port.
+//! OpenAI and compatible servers: llama.cpp, vLLM, LM Studio, Ollama's compatible endpoint.
 
 use serde_json::{Value, json};
 use treering_core::chat::{ChatRequest, FinishReason, Usage};
@@ -10,17 +10,18 @@ use crate::dialect::{
 use crate::http::Credential;
 use crate::model::{Fields, OptionalField};
 
-/// What it knows the bound of an answer by: its first name, and the one to try when that is refused. OpenAI itself
-/// has given up `max_tokens`, which others know alone.
+/// The names of the field that limits an answer: the preferred one, and the one to try if the
+/// server rejects it. OpenAI deprecated `max_tokens`, but many compatible servers know no
+/// other.
 #[derive(Clone, Copy)]
 pub(crate) struct OpenAi {
     bound: [&'static str; 2],
 }
 
 impl OpenAi {
-    /// OpenAI itself.
+    /// OpenAI.
     pub(crate) const ITSELF: Self = Self { bound: ["max_completion_tokens", "max_tokens"] };
-    /// Servers that speak like it.
+    /// Compatible servers.
     pub(crate) const COMPATIBLE: Self = Self { bound: ["max_tokens", "max_completion_tokens"] };
 }
 
@@ -73,7 +74,7 @@ impl ChatDialect for OpenAi {
         said(body, "message")
     }
 
-    /// The last one is a word of its own.
+    /// No chunk is marked as the last; the stream ends with [`DONE`](crate::stream::DONE).
     fn parse_chunk(&self, piece: &Value) -> ChatDelta {
         said(piece, "delta")
     }
@@ -86,7 +87,7 @@ fn said(body: &Value, place: &str) -> ChatDelta {
     let end = match (refusal, choice["finish_reason"].as_str()) {
         (Some(_), _) | (None, Some("content_filter")) => Some(FinishReason::Declined),
         (None, Some("length")) => Some(FinishReason::Truncated),
-        // A refusal that was heard before is not taken back by how the stream ends.
+        // Keep `None` so that the end of the stream does not override an earlier refusal.
         (None, _) => None,
     };
     ChatDelta {
@@ -120,7 +121,7 @@ impl EmbeddingDialect for OpenAi {
         ApiRequest { path: "/embeddings".into(), body }
     }
 
-    /// They may come in any order, each with its number.
+    /// The vectors may arrive in any order; each row carries its index.
     fn vectors(&self, body: &Value) -> Option<(Vec<Vec<f32>>, u64)> {
         let rows = body["data"].as_array()?;
         let mut vectors = vec![Vec::new(); rows.len()];

@@ -1,4 +1,4 @@
-//! Remote models by the interface their provider speaks.
+//! Creates remote models for each API protocol.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use crate::http::Client;
 use crate::ollama::Ollama;
 use crate::openai::OpenAi;
 
-/// How a provider is spoken to.
+/// The API that a provider offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiProtocol {
     /// OpenAI.
     OpenAi,
-    /// As OpenAI is, or was: llama.cpp, vLLM, LM Studio and others.
+    /// OpenAI-compatible servers: llama.cpp, vLLM, LM Studio and others.
     Compatible,
-    /// Anthropic's messages.
+    /// Anthropic's Messages API.
     Anthropic,
     /// Google's Gemini.
     Gemini,
-    /// Ollama's own interface.
+    /// Ollama's native API.
     Ollama,
 }
 
-/// Embedding models whose vectors have a length that everybody knows.
+/// Default dimensions of well-known embedding models.
 const KNOWN_DIMS: [(&str, usize); 9] = [
     ("text-embedding-3-small", 1536),
     ("text-embedding-3-large", 3072),
@@ -40,7 +40,7 @@ const KNOWN_DIMS: [(&str, usize); 9] = [
     ("bge-m3", 1024),
 ];
 
-/// A chat model of a provider.
+/// Creates a chat model of a provider.
 #[must_use]
 pub fn chat(wire: ApiProtocol, client: Client, model: &str) -> Arc<dyn ChatModel> {
     match wire {
@@ -52,7 +52,8 @@ pub fn chat(wire: ApiProtocol, client: Client, model: &str) -> Arc<dyn ChatModel
     }
 }
 
-/// An embedding model of a provider, its vectors shortened to so many numbers where that is asked for.
+/// Creates an embedding model of a provider. `dims` requests shorter vectors than the model's
+/// default. Fails if the provider has no embedding models.
 pub fn embedder(
     wire: ApiProtocol,
     client: Client,

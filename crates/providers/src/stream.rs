@@ -1,19 +1,20 @@
-//! Streams, as far as providers use them: the data of a line, and errors in mid-stream.
+//! Parses the lines of streamed answers, including errors in mid-stream.
 
 use serde_json::Value;
 use treering_core::ProviderError;
 use treering_core::text::preview;
 
-/// What some send after the last piece.
+/// The end marker that some providers send after the last chunk.
 pub(crate) const DONE: &str = "[DONE]";
 
-/// The data of a line: all of it, or what an event carries. Nothing for comments, names of events and empty lines.
+/// The data of a line: the payload of a server-sent event, or the whole line. `None` for
+/// comments, event names and empty lines.
 pub(crate) fn data(line: &str, is_event: bool) -> Option<&str> {
     let data = if is_event { line.strip_prefix("data:")? } else { line };
     Some(data.trim()).filter(|data| !data.is_empty())
 }
 
-/// The JSON of a piece of a stream. One that is broken, or is an error itself, ends the stream.
+/// Parses a chunk as JSON. A malformed chunk or an error object ends the stream.
 pub(crate) fn json(data: &str) -> Result<Value, ProviderError> {
     let piece: Value = serde_json::from_str(data).map_err(|error| {
         ProviderError::transient(format!("a broken piece of a stream: {error}"))

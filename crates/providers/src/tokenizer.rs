@@ -1,13 +1,13 @@
-//! Byte-pair tokenizers of the OpenAI families, with their vocabularies in the binary.
+//! Byte-pair tokenizers of the OpenAI families. Their vocabularies are part of the binary.
 
 use std::cell::RefCell;
 
 use treering_core::Tokenizer;
 
-/// A byte-pair tokenizer. The first use in a process builds its tables; later ones share them.
+/// A byte-pair tokenizer. Its first use in a process builds the tables; later uses share them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Bpe {
-    /// GPT-4o and later; the default, close enough to other families to budget by.
+    /// GPT-4o and later. The default: close enough to other families for budgeting.
     #[default]
     O200k,
     /// GPT-4 and GPT-3.5.
@@ -36,7 +36,7 @@ impl Tokenizer for Bpe {
             static WORDS: RefCell<[Words; 2]> = RefCell::default();
         }
         let tokenizer = self.tokenizer();
-        // A plain word is one piece to every family, and need not be searched for pieces.
+        // Every family treats a plain word as one piece, so it needs no pre-tokenization.
         let slow = |text: &str| match is_plain(text.as_bytes()) {
             true => tokenizer.bpe.count(text.as_bytes()),
             false => tokenizer.count(text),
@@ -51,14 +51,14 @@ impl Tokenizer for Bpe {
     }
 }
 
-/// The longest word that is remembered.
+/// The longest word that is cached, in bytes.
 const LONGEST: usize = 14;
 
-/// Words that were counted before, each in the one place its hash gives it: its bytes, then how many
-/// they are, then how many tokens they come to, so that one comparison tells whether it is the one.
+/// A direct-mapped cache of token counts. An entry packs the word's bytes, its length and its
+/// token count, so that one comparison identifies the word.
 struct Words(Vec<u128>);
 
-/// Where a word's tokens are among the bits of its entry.
+/// The bit offset of the token count in an entry.
 const TOKENS: u32 = 120;
 
 impl Default for Words {
@@ -67,17 +67,16 @@ impl Default for Words {
     }
 }
 
-/// How many places there are, as a power of two.
+/// Binary logarithm of the number of slots.
 const PLACES: u32 = 13;
 
 impl Words {
-    /// Counts word by word. No token of these families reaches over the places where `word_end`
-    /// ends a word, so that words can be counted apart; and people use the same words again and
-    /// again.
+    /// Counts word by word. No token of these families crosses a boundary of `word_end`, so the
+    /// counts of the words add up, and most words repeat.
     fn count(&mut self, text: &str, slow: impl Fn(&str) -> usize) -> usize {
         let bytes = text.as_bytes();
         let mut total = 0;
-        // Words that are not remembered wait here to be counted together.
+        // Start of the run of uncached words, which are counted together.
         let mut unknown = 0;
         let mut start = 0;
         while start < bytes.len() {
@@ -103,7 +102,7 @@ impl Words {
     }
 }
 
-/// A short word as it is remembered, without its tokens.
+/// The cache entry of a short word, without its token count.
 fn entry(bytes: &[u8], start: usize, end: usize) -> u128 {
     let size = end - start;
     let word = match bytes[start..].first_chunk::<16>() {
@@ -117,14 +116,14 @@ fn entry(bytes: &[u8], start: usize, end: usize) -> u128 {
     word | (size as u128) << (8 * LONGEST)
 }
 
-/// Where a word is remembered.
+/// The slot of an entry.
 fn place(entry: u128) -> usize {
     let (low, high) = (entry as u64, (entry >> 64) as u64);
     let mixed = (low ^ high.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> (64 - PLACES)) as usize
 }
 
-/// What a byte is to the end of a word.
+/// The character class of each byte.
 const KINDS: [u8; 256] = {
     let mut kinds = [0; 256];
     let mut byte = 0;
@@ -155,12 +154,12 @@ const DIGIT: u8 = 3;
 const APOSTROPHE: u8 = 4;
 const MARK: u8 = 5;
 
-/// Where the word that starts at `start` ends: before a space that follows an ASCII character
-/// other than white space, or before a punctuation mark that follows an ASCII letter. (An
-/// apostrophe may be part of a word; and what follows other characters is left together, since
-/// they might be white space or letters too.)
+/// End of the word that starts at `start`: before a space that follows an ASCII character other
+/// than white space, or before a punctuation mark that follows an ASCII letter. An apostrophe
+/// may be part of a word. There is no boundary after a non-ASCII character, because it might be
+/// white space or a letter.
 fn word_end(bytes: &[u8], start: usize) -> usize {
-    // Most of a word is letters, in which none ends.
+    // Fast path: no word ends between two letters.
     let mut from = start + 1;
     while let Some(next) = bytes[from..].first_chunk() {
         let letters = letters(u64::from_le_bytes(*next));
@@ -180,11 +179,12 @@ fn word_end(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-/// How many ASCII letters eight bytes begin with, the lowest byte first; all are looked at together.
+/// Number of ASCII letters at the start of eight bytes, lowest byte first. All bytes are tested
+/// in parallel.
 const fn letters(bytes: u64) -> usize {
     const EACH: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * EACH;
-    // Nothing carries over from one byte to the next: all are below 0x80 here.
+    // No sum carries into the next byte, because all bytes are below 0x80 here.
     let small = (bytes | (0x20 * EACH)) & !HIGH;
     let from_a = small + (0x80 - b'a' as u64) * EACH;
     let beyond_z = small + (0x80 - b'z' as u64 - 1) * EACH;
@@ -192,7 +192,7 @@ const fn letters(bytes: u64) -> usize {
     others.trailing_zeros() as usize / 8
 }
 
-/// Lower-case letters, perhaps behind a capital and a space.
+/// Whether a word is lowercase letters, optionally after a space and a capital.
 fn is_plain(word: &[u8]) -> bool {
     let word = word.strip_prefix(b" ").unwrap_or(word);
     let rest = match word.first() {

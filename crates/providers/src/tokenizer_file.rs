@@ -1,11 +1,11 @@
-//! Tokenizers of any family, from the `tokenizer.json` that models are published with.
+//! Tokenizers of any family, read from the `tokenizer.json` that ships with a model.
 
 use std::path::Path;
 
 use tokenizers::Tokenizer as Vocabulary;
 use treering_core::{ProviderError, Tokenizer};
 
-/// Counts as the model does that a `tokenizer.json` belongs to.
+/// Counts tokens as the model does that the `tokenizer.json` belongs to.
 pub struct FileTokenizer {
     name: String,
     vocabulary: Vocabulary,
@@ -24,14 +24,15 @@ impl FileTokenizer {
         let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
         let mut vocabulary =
             Vocabulary::from_bytes(bytes).map_err(|error| unreadable(error.to_string()))?;
-        // Some are published with the length that they were trained on: what is longer counts as well.
+        // Some files truncate to the length that the model was trained on; count the rest as
+        // well.
         vocabulary.with_truncation(None).map_err(|error| unreadable(error.to_string()))?;
         vocabulary.with_padding(None);
         Ok(Self { name: name_of(path), vocabulary })
     }
 }
 
-/// The name of a file: that of its folder where it is called as all of them are.
+/// The tokenizer's name: the file stem, or the folder's name if the file is `tokenizer.json`.
 fn name_of(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default();
     let folder = path.parent().and_then(Path::file_name).filter(|_| stem == "tokenizer");
@@ -43,8 +44,8 @@ impl Tokenizer for FileTokenizer {
         &self.name
     }
 
-    /// How many tokens the text has; a text that the vocabulary has no tokens for counts its bytes,
-    /// which are never fewer.
+    /// Counts the tokens of a text. If the vocabulary cannot encode it, counts bytes, an upper
+    /// bound.
     fn count(&self, text: &str) -> u32 {
         let tokens =
             self.vocabulary.encode_fast(text, false).map_or(text.len(), |encoded| encoded.len());
@@ -110,7 +111,7 @@ mod tests {
     fn a_text_that_has_no_tokens_counts_its_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("words.json");
-        // It has no token for what it does not know.
+        // This vocabulary has no token for unknown words.
         tokenizers::Tokenizer::new(WordPiece::default()).save(&path, false).unwrap();
         let read = FileTokenizer::open(&path).unwrap();
         assert_eq!((read.name(), read.count("tide")), ("words", 4));

@@ -1,25 +1,27 @@
-//! Cuts text into word pieces as the uncased BERT models do.
+//! Splits text into word pieces as the uncased BERT models do.
 //!
-//! Characters are folded (no accents, no case, no control characters), words end at white space,
-//! punctuation marks and ideographs stand alone, and each word is cut into the longest known pieces from left
-//! to right. What a text says like a mark of the model, such as `[SEP]`, is text.
+//! Characters are folded (no accents, no case, no control characters), words end at white
+//! space, punctuation marks and ideographs stand alone, and each word is split greedily into
+//! the longest known pieces from left to right. Special tokens of the model, such as `[SEP]`,
+//! are ordinary text.
 
 use unicode_normalization::char::decompose_canonical;
 use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
 
-/// Words with more characters are not known.
+/// Longer words are unknown.
 const MAX_WORD_CHARS: usize = 100;
 
-/// The pieces that a model knows.
+/// The word pieces that a model knows.
 pub(crate) trait PieceLookup {
-    /// The number of the piece with this text, whose hash is given for those who look up by it.
+    /// The id of the piece with this text. `hash` is the hash of the text.
     fn find(&self, hash: PieceHash, text: &[u8]) -> Option<u16>;
 }
 
-/// A cutter with the word it is at.
+/// A tokenizer with a buffer for the current word.
 pub(crate) struct WordPiece<'a, P> {
     known: &'a P,
-    /// Continued pieces are known by this mark before them; words are kept behind it.
+    /// The current word after the prefix `##`, so that a continuation piece can be looked up in
+    /// place.
     word: Vec<u8>,
     pieces: Vec<u16>,
 }
@@ -27,19 +29,19 @@ pub(crate) struct WordPiece<'a, P> {
 const CONTINUED: &[u8] = b"##";
 
 impl<'a, P: PieceLookup> WordPiece<'a, P> {
-    /// A cutter into pieces that are known.
+    /// Creates a tokenizer over known pieces.
     pub(crate) fn new(known: &'a P) -> Self {
         Self { known, word: CONTINUED.to_vec(), pieces: Vec::new() }
     }
 
-    /// Calls back with every piece of the text, in order; with none for a word that cannot be cut into known
-    /// ones.
+    /// Calls `found` with every piece of the text, in order, and with `None` for a word that
+    /// known pieces cannot cover.
     pub(crate) fn each_piece(&mut self, text: &str, mut found: impl FnMut(Option<u16>)) {
         for c in text.chars() {
             if c.is_ascii_alphanumeric() {
                 self.word.push(c.to_ascii_lowercase() as u8);
             } else if is_control(c) {
-                // Gone without a trace: what it stood between is one word.
+                // Dropped: control characters do not separate words.
             } else if c.is_ascii() {
                 self.push(c, &mut found);
             } else {
@@ -79,7 +81,7 @@ impl<'a, P: PieceLookup> WordPiece<'a, P> {
         }
     }
 
-    /// Cuts the word; false where that is not possible.
+    /// Splits the word. Returns `false` if known pieces cannot cover it.
     fn cut(&mut self) -> bool {
         const FIRST: PieceHash = PieceHash::EMPTY;
         const LATER: PieceHash = PieceHash::EMPTY.with(CONTINUED[0]).with(CONTINUED[1]);
@@ -95,7 +97,7 @@ impl<'a, P: PieceLookup> WordPiece<'a, P> {
             let text = if is_first {
                 start
             } else {
-                // What lies before was cut already, and makes room for the mark.
+                // The bytes before `start` are done, so the prefix may overwrite them.
                 word[start - CONTINUED.len()..start].copy_from_slice(CONTINUED);
                 start - CONTINUED.len()
             };
@@ -119,20 +121,20 @@ impl<'a, P: PieceLookup> WordPiece<'a, P> {
     }
 }
 
-/// Hash of a piece's text (FNV-1a), made byte by byte.
+/// Incremental hash of a piece's text (FNV-1a).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PieceHash(u64);
 
 impl PieceHash {
-    /// Of nothing.
+    /// The hash of the empty text.
     pub(crate) const EMPTY: Self = Self(0xcbf2_9ce4_8422_2325);
 
-    /// With one more byte.
+    /// Appends one byte.
     pub(crate) const fn with(self, byte: u8) -> Self {
         Self((self.0 ^ byte as u64).wrapping_mul(0x0100_0000_01b3))
     }
 
-    /// Where to look first in a table of slots.
+    /// The first slot to probe in a hash table.
     pub(crate) fn slot(self) -> usize {
         (self.0 >> 32) as usize
     }

@@ -1,4 +1,5 @@
-//! The encoder against vectors that PyTorch gave (`tools/encoder`). `TREERING_ENCODER` names its folder.
+//! Compares the encoder with reference vectors from PyTorch (`tools/encoder`).
+//! `TREERING_ENCODER` names its folder.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use treering_core::Embedder;
 use treering_providers::Encoder;
 
-/// The folder; without it there is nothing to test.
+/// The encoder's folder. Without it, the tests are skipped.
 fn folder() -> Option<PathBuf> {
     let folder = std::env::var_os("TREERING_ENCODER").map(PathBuf::from);
     if folder.is_none() {
@@ -39,7 +40,7 @@ fn agrees_with_its_source_alone_and_in_company() {
     let encoder = Encoder::open(&folder).unwrap();
     let cases = expected();
     let texts: Vec<&str> = cases.iter().map(|(text, _)| text.as_str()).collect();
-    // Three times over, there are several batches.
+    // Repeat the texts so that they fill several batches.
     let together = encoder.embed(&texts.repeat(3)).unwrap();
     for (at, vector) in together.iter().enumerate() {
         let (text, expected) = &cases[at % cases.len()];

@@ -1,4 +1,4 @@
-//! The bundled embedder against vectors that the model it comes from gave (`tools/distil`).
+//! Compares the bundled embedder with reference vectors of its source model (`tools/distil`).
 
 #![allow(clippy::unwrap_used)]
 

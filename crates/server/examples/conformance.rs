@@ -1,7 +1,9 @@
-//! Treering's MCP server with the tools, resources and prompts that the MCP conformance suite asks for beside its own, so
-//! that the suite can hold both transports to the protocol. It shows how a program adds tools of its own, too.
+//! Treering's MCP server, extended with the tools, resources and prompts that the MCP conformance
+//! suite requires, to run the suite against both transports. Also an example of a program that
+//! adds its own tools.
 //!
-//! `cargo run -p treering-server --example conformance -- FOLDER stdio`, or `http` for the address that it prints.
+//! Run `cargo run -p treering-server --example conformance -- FOLDER stdio`, or `http` to print the
+//! address to connect to.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -25,7 +27,7 @@ use treering_server::http::Server;
 use treering_server::mcp::{McpServer, serve_stdio};
 use treering_server::service::{Grant, Service};
 
-/// A red dot, and silence.
+/// A one-pixel image and an empty sound.
 const PNG: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP4z8AAAAMBAQD3A0FDAAAAAElFTkSuQmCC";
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
@@ -54,7 +56,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Treering's server, and what the suite asks for.
+/// Treering's server with the additions for the suite.
 struct Extended(McpServer);
 
 impl ServerHandler for Extended {
@@ -260,7 +262,7 @@ fn tools() -> Vec<Tool> {
     tools
 }
 
-/// Tells progress in three steps, to who asked for it.
+/// Reports progress in three steps if the client provided a progress token.
 async fn progress(context: &RequestContext<RoleServer>) -> String {
     let Some(token) = context.meta.get_progress_token() else {
         return "Nobody asked for progress.".into();

@@ -1,4 +1,4 @@
-//! Serves HTTP and MCP from inside another program, which goes on using the same memory.
+//! Serves HTTP and MCP from inside another program, which keeps using the same memory.
 //!
 //! `cargo run -p treering-server --example serve_embedded -- FOLDER`
 
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let service = Service::new(memory.engine().clone(), Arc::new(Settings::builder().load()?));
     let server = Server::bind(service, &home, ([127, 0, 0, 1], 0).into()).await?;
-    println!("http://{}/v1/sessions", server.address()?);
+    println!("http://{}/v1/conversations", server.address()?);
     server.run(async { drop(tokio::signal::ctrl_c().await) }).await;
     Ok(())
 }

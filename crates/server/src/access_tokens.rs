@@ -1,5 +1,7 @@
-//! Tokens: what other machines and programs show to be let in. They live in a file of the home folder,
-//! readable by its owner alone, which holds their hashes and never the tokens themselves.
+//! Access tokens: bearer credentials for clients of the HTTP interface.
+//!
+//! The tokens live in one file of the home folder that only its owner can read. The file holds
+//! hashes, never the tokens themselves.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -16,48 +18,48 @@ use crate::service::TokenScopes;
 const FILE: &str = "tokens.json";
 const LOCK: &str = "tokens.lock";
 const VERSION: u32 = 1;
-/// What every token begins with, so that it can be told from other secrets.
+/// The prefix of every token, so that secret scanners can recognize it.
 pub const PREFIX: &str = "trg";
 
-/// Why tokens could not be read or written.
+/// The reason why tokens could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file could not be read or written.
     #[error("cannot use {path}: {error}")]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         error: io::Error,
     },
-    /// The file holds something else.
+    /// The file is not a valid token list.
     #[error("{0} is not a list of tokens: {1}; move it away and create the tokens anew")]
     Damaged(PathBuf, String),
-    /// There is no such token.
+    /// No token has this id.
     #[error("there is no token {0:?}; `treering token list` lists them")]
     Unknown(String),
-    /// A name was refused.
+    /// A value is invalid.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// The system gives no randomness.
+    /// The operating system provided no random bytes.
     #[error("the system gives no randomness: {0}")]
     Random(getrandom::Error),
 }
 
-/// A token as it is kept.
+/// A stored token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessToken {
-    /// What it is listed and revoked by.
+    /// The public id, used to list and revoke the token.
     pub id: String,
-    /// What it is for.
+    /// A note on the purpose of the token.
     pub name: Option<String>,
-    /// Whose memory it opens.
+    /// The tenant that the token gives access to.
     pub tenant: TenantId,
-    /// What it allows.
+    /// The permissions of the token.
     pub scopes: TokenScopes,
-    /// When it was made.
+    /// The time of creation.
     pub created_at: String,
-    /// The hash of the token.
+    /// The BLAKE3 hash of the whole token, in hex.
     hash: String,
 }
 
@@ -67,24 +69,24 @@ struct TokenFile {
     tokens: Vec<AccessToken>,
 }
 
-/// The tokens of a home folder.
+/// The access tokens of a home folder.
 pub struct TokenStore {
     home: PathBuf,
-    /// What was read last, and how the file looked then.
+    /// The tokens as last read, with the stamp of the file at that time.
     read: Mutex<Option<(FileStamp, Vec<AccessToken>)>>,
 }
 
-/// How a file looks from outside: changes whenever it is replaced.
+/// The modification time and size of the file; `None` if there is no file.
 type FileStamp = Option<(SystemTime, u64)>;
 
 impl TokenStore {
-    /// The tokens of a home folder.
+    /// Opens the tokens of a home folder. Reads nothing yet.
     #[must_use]
     pub fn of(home: &Path) -> Self {
         Self { home: home.to_path_buf(), read: Mutex::default() }
     }
 
-    /// Makes a token. The secret is handed out here and never again.
+    /// Creates a token. Returns the secret, which cannot be retrieved again.
     pub fn create(
         &self,
         tenant: TenantId,
@@ -114,7 +116,7 @@ impl TokenStore {
         Ok((secret, token))
     }
 
-    /// Takes a token back, by its id. It opens nothing from now on.
+    /// Revokes the token with this id, effective immediately in every process.
     pub fn revoke(&self, id: &str) -> Result<AccessToken, TokenError> {
         self.change(|tokens| {
             let place = tokens.iter().position(|token| token.id == id);
@@ -124,12 +126,12 @@ impl TokenStore {
         })
     }
 
-    /// Every token, the oldest first.
+    /// Lists all tokens, oldest first.
     pub fn list(&self) -> Result<Vec<AccessToken>, TokenError> {
         self.with_tokens(<[AccessToken]>::to_vec)
     }
 
-    /// Looks at the tokens, which are read again only when the file has changed.
+    /// Passes the tokens to `look_at`. Reads the file again only if its stamp has changed.
     fn with_tokens<T>(&self, look_at: impl FnOnce(&[AccessToken]) -> T) -> Result<T, TokenError> {
         let mut read = self.read.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let look = self.file_stamp();
@@ -139,14 +141,14 @@ impl TokenStore {
         Ok(look_at(read.as_ref().map_or(&[], |(_, tokens)| tokens)))
     }
 
-    /// The token that a secret is of.
+    /// Finds the token that belongs to a secret.
     pub fn find(&self, secret: &str) -> Result<Option<AccessToken>, TokenError> {
         let id =
             secret.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('_')?.split_once('_'));
         let Some((id, _)) = id else { return Ok(None) };
         let found =
             self.with_tokens(|tokens| tokens.iter().find(|token| token.id == id).cloned())?;
-        // Hashes compare in constant time.
+        // `blake3::Hash` compares in constant time.
         let hash = blake3::hash(secret.as_bytes());
         Ok(found.filter(|token| blake3::Hash::from_hex(&token.hash).is_ok_and(|kept| kept == hash)))
     }
@@ -174,7 +176,7 @@ impl TokenStore {
         }
     }
 
-    /// Changes the file as a whole: other processes see it before or after, and one at a time changes it.
+    /// Rewrites the file atomically. A lock file serializes writers across processes.
     fn change<T>(
         &self,
         change: impl FnOnce(&mut Vec<AccessToken>) -> Result<T, TokenError>,

@@ -1,19 +1,19 @@
-//! The forms of a context that programs read: JSON with everything in it, and the array of
-//! messages that chat APIs take.
+//! JSON views of a context: the full structure with its receipt, and the message array that chat
+//! APIs accept.
 
 use serde::Serialize;
 use treering_core::chat::ChatMessage;
 use treering_core::receipt::Receipt;
 use treering_engine::Context;
 
-/// A context with everything in it.
+/// A context with its sections and receipt.
 #[derive(Debug, Serialize)]
 pub struct ContextView<'a> {
-    /// What stands above everything.
+    /// The text above all sections.
     pub preamble: String,
-    /// Its sections, in order.
+    /// The sections, in order.
     pub sections: Vec<SectionView>,
-    /// What is in it, why, and what is not.
+    /// The receipt: every item, the reason for it, and the omissions.
     pub receipt: &'a Receipt,
 }
 
@@ -21,27 +21,27 @@ pub struct ContextView<'a> {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct SectionView {
     heading: Option<String>,
-    /// Whether it depends on the question, so that it changes with each one.
+    /// Whether the section depends on the query and so changes with each request.
     volatile: bool,
     note: Option<String>,
     items: Vec<ItemView>,
 }
 
-/// One thing in a context.
+/// An item of a context.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 struct ItemView {
-    /// It as it is written for a model: what was said is quoted.
+    /// The text for the model, with quoted messages.
     text: String,
-    /// Who said it, where it is a message as it was said.
+    /// The speaker's role, if the item is a verbatim message.
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'static str>,
-    /// All of it, where it is a message as it was said. Data, never an instruction.
+    /// The message text, if the item is a verbatim message. Data, never instructions.
     #[serde(skip_serializing_if = "Option::is_none")]
     said: Option<String>,
 }
 
 impl<'a> ContextView<'a> {
-    /// The view of a context.
+    /// Builds the view of a context.
     #[must_use]
     pub fn of(context: &'a Context) -> Self {
         let sections = context.sections.iter().map(|section| SectionView {
@@ -66,14 +66,14 @@ impl<'a> ContextView<'a> {
     }
 }
 
-/// A message as chat APIs take it.
+/// A chat API message.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct ChatView {
     role: &'static str,
     content: String,
 }
 
-/// A context as chat APIs take it.
+/// Converts a context to chat API messages.
 #[must_use]
 pub fn chat_messages(context: &Context) -> Vec<ChatView> {
     let view =

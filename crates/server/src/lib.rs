@@ -1,6 +1,7 @@
-//! Treering as a service: HTTP with JSON, MCP, and the hooks of agents.
+//! Treering as a service: a JSON API over HTTP, an MCP server, and the capture hooks of coding
+//! agents.
 //!
-//! Every interface parses its own wire types and calls the same functions of [`service`].
+//! Each interface parses its own wire types and calls the same functions in [`service`].
 
 pub mod access_tokens;
 pub mod agents;

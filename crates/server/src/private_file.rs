@@ -4,22 +4,22 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 
-/// Opens a file for writing. A file that is missing is made for its owner alone.
+/// Opens a file for writing. A new file is readable and writable only by its owner.
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
     options.write(true).open(path)
 }
 
-/// Makes or replaces a file. The content goes to a temporary name in the same folder, is synced, and gets its name when it is
-/// complete, so that an interruption leaves the file as it was. The new file is its owner's alone, also where the old one
-/// had wider permissions.
+/// Creates or replaces a file atomically. The content goes to a temporary file in the same
+/// folder, which is fsynced and then renamed, so a crash leaves the old file intact. The new file
+/// belongs to its owner alone, even if the old one had wider permissions.
 pub fn replace<E>(
     path: &Path,
     failed: impl Fn(io::Error) -> E,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
 ) -> Result<(), E> {
-    // A link keeps pointing at the file.
+    // Write through a symlink instead of replacing it.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     if fs::metadata(&path).is_ok_and(|there| !there.is_file()) {
         return Err(failed(io::Error::new(
@@ -45,7 +45,7 @@ pub fn replace<E>(
     finished
 }
 
-/// Makes the name of a file durable.
+/// Fsyncs the parent folder so that the rename is durable.
 fn sync_folder(path: &Path) -> io::Result<()> {
     if cfg!(unix) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

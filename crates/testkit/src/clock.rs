@@ -1,21 +1,21 @@
-//! A clock that a test moves by hand.
+//! A clock that a test sets by hand.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use treering_core::{Clock, Timestamp};
 
-/// Tells the time it was set to.
+/// Returns the time it was last set to.
 #[derive(Debug, Default)]
 pub struct FakeClock(AtomicI64);
 
 impl FakeClock {
-    /// A clock that shows this moment.
+    /// Creates a clock that shows this time.
     #[must_use]
     pub const fn at(moment: Timestamp) -> Self {
         Self(AtomicI64::new(moment.as_micros()))
     }
 
-    /// Moves the clock; back, too.
+    /// Sets the clock, forward or backward.
     pub fn set(&self, moment: Timestamp) {
         self.0.store(moment.as_micros(), Ordering::SeqCst);
     }

@@ -1,43 +1,43 @@
-//! An embedder whose vectors are worth keeping, that fails on demand.
+//! A deterministic embedder with meaningful vectors that fails on demand.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use treering_core::{Embedder, ProviderError};
 
-/// Gives each text the bag of its words. The same text gives the same vector.
+/// Embeds a text as its bag of words. The same text always gives the same vector.
 #[derive(Debug, Default)]
 pub struct BagOfWordsEmbedder {
     name: String,
     failures: Mutex<VecDeque<ProviderError>>,
     calls: Mutex<Vec<usize>>,
-    /// Texts that hold this word are refused for good.
+    /// Texts that contain this word are rejected permanently.
     refused: Option<String>,
 }
 
 impl BagOfWordsEmbedder {
-    /// How many numbers its vectors have.
+    /// Dimensions of a vector.
     pub const DIMS: usize = 96;
 
-    /// An embedder of this name.
+    /// Creates an embedder with this name.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// Fails with these errors first, one a call.
+    /// Makes the first calls fail with these errors, one per call.
     #[must_use]
     pub fn failing(self, failures: impl IntoIterator<Item = ProviderError>) -> Self {
         Self { failures: Mutex::new(failures.into_iter().collect()), ..self }
     }
 
-    /// Refuses texts that hold this word.
+    /// Rejects texts that contain this word.
     #[must_use]
     pub fn refusing(self, word: &str) -> Self {
         Self { refused: Some(word.to_owned()), ..self }
     }
 
-    /// How many texts it was given at each call.
+    /// Number of texts in each call so far.
     pub fn calls(&self) -> Vec<usize> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,5 +1,5 @@
-//! A server on loopback that answers as a script says, and misbehaves on demand: it refuses, hangs, cuts
-//! an answer short. It keeps what it was asked.
+//! A scripted HTTP server on loopback that can misbehave: it returns errors, hangs, or
+//! truncates an answer. It records the requests.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,59 +8,59 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// What to do with a request.
+/// The response to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScriptedResponse {
-    /// Answers with a status, headers and a body.
+    /// Responds with a status, headers and a body.
     Respond(u16, Vec<(&'static str, String)>, String),
-    /// Sends the beginning of an answer and closes the connection.
+    /// Sends the beginning of a response and closes the connection.
     Truncate(String),
-    /// Closes the connection without a word.
+    /// Closes the connection without a response.
     Disconnect,
-    /// Says nothing for so long, then closes the connection.
+    /// Sends nothing for this long, then closes the connection.
     Hang(Duration),
 }
 
 impl ScriptedResponse {
-    /// Answers with JSON.
+    /// A JSON response.
     #[must_use]
     pub fn json(body: &(impl ToString + ?Sized)) -> Self {
         Self::Respond(200, vec![("content-type", "application/json".into())], body.to_string())
     }
 
-    /// Refuses with a status and words.
+    /// An error response with a status and a message.
     #[must_use]
     pub fn refuse(status: u16, words: &str) -> Self {
         Self::Respond(status, Vec::new(), words.to_owned())
     }
 
-    /// Answers with a stream of events.
+    /// A response with server-sent events.
     #[must_use]
     pub fn events(body: &str) -> Self {
         Self::Respond(200, vec![("content-type", "text/event-stream".into())], body.to_owned())
     }
 }
 
-/// A request as it came.
+/// A recorded request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedRequest {
-    /// The path, with its query.
+    /// The path and query.
     pub path: String,
-    /// Names in small letters, and values.
+    /// Names in lowercase, and values.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: String,
 }
 
 impl RecordedRequest {
-    /// The value of a header.
+    /// The value of a header. The name must be lowercase.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// The server. It acts by the script, then by the last act of it over and over.
+/// The server. It follows its script and then repeats the last response.
 pub struct FaultServer {
     url: String,
     state: Arc<Mutex<FaultServerState>>,
@@ -72,10 +72,10 @@ struct FaultServerState {
 }
 
 impl FaultServer {
-    /// A server with a script.
+    /// Starts a server with a script.
     ///
     /// # Panics
-    /// Where loopback cannot be listened on.
+    /// If it cannot listen on loopback.
     #[must_use]
     #[allow(clippy::unwrap_used)]
     pub fn start(script: impl IntoIterator<Item = ScriptedResponse>) -> Self {
@@ -86,7 +86,7 @@ impl FaultServer {
             asked: Vec::new(),
         }));
         let shared = Arc::clone(&state);
-        // It ends with the process: it only ever waits.
+        // The thread is never joined; it ends with the process.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let state = Arc::clone(&shared);
@@ -96,19 +96,19 @@ impl FaultServer {
         Self { url, state }
     }
 
-    /// Where it is.
+    /// The base URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What it was asked so far.
+    /// The requests received so far.
     #[must_use]
     pub fn asked(&self) -> Vec<RecordedRequest> {
         self.lock().asked.clone()
     }
 
-    /// Goes on by another script.
+    /// Replaces the script.
     pub fn set_script(&self, script: impl IntoIterator<Item = ScriptedResponse>) {
         self.lock().script = script.into_iter().collect();
     }
@@ -118,7 +118,7 @@ impl FaultServer {
     }
 }
 
-/// Takes one request and acts on it. Connections are not kept.
+/// Serves one request. Connections are not reused.
 fn serve(stream: &TcpStream, state: &Mutex<FaultServerState>) -> std::io::Result<()> {
     let Some(asked) = read(stream)? else { return Ok(()) };
     let act = {

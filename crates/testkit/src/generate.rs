@@ -6,7 +6,7 @@ use treering_core::{
     ToolResult,
 };
 
-/// Texts that people and programs really write, and those that break things.
+/// Ordinary texts, and texts that tend to break software.
 pub fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         8 => "[a-zA-Z ,.é漢🌊]{0,80}",
@@ -17,8 +17,8 @@ pub fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A conversation of up to `length` events in up to three threads, each with an external id.
-/// Times go forwards mostly.
+/// A conversation of fewer than `length` entries in up to three threads, each message and tool
+/// call with an external id. Times mostly increase.
 pub fn conversation(length: usize) -> impl Strategy<Value = Vec<Entry>> {
     let event = (0..10_u8, 0..8_u8, text(), -5_i64..600, any::<bool>());
     proptest::collection::vec(event, 0..length).prop_map(|events| {
@@ -80,7 +80,7 @@ fn name(name: &str) -> ThreadName {
     ThreadName::new(name).unwrap_or_default()
 }
 
-/// An external id that is known to be valid.
+/// Creates an external id from a valid literal.
 #[must_use]
 pub fn external_id(id: &str) -> ExternalId {
     ExternalId::new(id).unwrap_or_else(|invalid| unreachable!("{invalid}"))
@@ -90,14 +90,15 @@ fn step(state: &mut u64) {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
 }
 
-/// A number below another, the same each time from the same state.
+/// A pseudo-random number below `below`. The same state always gives the same number.
 #[must_use]
 pub fn random_below(state: &mut u64, below: u32) -> u32 {
     step(state);
     (*state >> 33) as u32 % below
 }
 
-/// A word that is rarer the higher its number; as in language, a few make up most of a text.
+/// A pseudo-random word with a skewed, Zipf-like distribution: as in language, a few words make
+/// up most of a text.
 #[must_use]
 pub fn word(state: &mut u64) -> String {
     step(state);
@@ -118,7 +119,7 @@ pub fn word(state: &mut u64) -> String {
     }
 }
 
-/// So many words. The same state gives the same ones.
+/// A sequence of pseudo-random words. The same state always gives the same words.
 #[must_use]
 pub fn sentence(state: &mut u64, words: usize) -> String {
     (0..words).map(|_| word(state)).collect::<Vec<_>>().join(" ")

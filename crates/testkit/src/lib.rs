@@ -1,4 +1,4 @@
-//! What tests share. Development only: no crate depends on it outside its tests.
+//! Shared test utilities. Development only: no crate depends on this one outside its tests.
 
 pub mod clock;
 pub mod contract;

@@ -1,8 +1,8 @@
-//! Parts of a bench, by name.
+//! Named parts of a benchmark.
 
-/// Measures the parts that were asked for on the command line; all of them where none was.
+/// Runs the parts named on the command line, or all of them if none is named.
 pub fn measure(parts: &[(&str, fn())]) {
-    // Cargo adds options of its own.
+    // Skip the options that Cargo adds.
     let asked: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let names: Vec<&str> = parts.iter().map(|(name, _)| *name).collect();
     let unknown = asked.iter().find(|name| !names.contains(&name.as_str()));

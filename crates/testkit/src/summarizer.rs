@@ -1,4 +1,4 @@
-//! A summariser that says the beginning of everything, and fails on demand.
+//! A deterministic summarizer that keeps the beginning of every passage and fails on demand.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -7,8 +7,8 @@ use treering_core::policy::Length;
 use treering_core::summary_request::{Passage, SummaryRequest};
 use treering_core::{NodeContent, ProviderError, Summarizer};
 
-/// Keeps the beginning of each passage, in proportion to the length that is asked for. The
-/// same brief gives the same content.
+/// Keeps a prefix of each passage, in proportion to the requested length. The same request
+/// always gives the same content.
 #[derive(Debug, Default)]
 pub struct PrefixSummarizer {
     failures: Mutex<VecDeque<ProviderError>>,
@@ -16,13 +16,13 @@ pub struct PrefixSummarizer {
 }
 
 impl PrefixSummarizer {
-    /// Fails with these errors first, one a call.
+    /// Creates a summarizer whose first calls fail with these errors, one per call.
     #[must_use]
     pub fn failing(failures: impl IntoIterator<Item = ProviderError>) -> Self {
         Self { failures: Mutex::new(failures.into_iter().collect()), calls: Mutex::default() }
     }
 
-    /// How often it was asked.
+    /// Number of calls so far.
     pub fn calls(&self) -> u32 {
         *self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,6 +1,6 @@
-//! The figures of the built-in summariser: how close it comes to reference summaries of
-//! dialogues, and how much of what people noted about long chats it keeps at a fifth of their
-//! length; beside two plain methods in the same run.
+//! Benchmarks of the built-in summarizer: similarity to reference summaries of dialogues, and the
+//! share of human notes about long chats that a summary of a fifth of their length retains. Two
+//! simple baselines run beside it.
 //!
 //! `cargo bench --bench summaries`
 
@@ -75,7 +75,7 @@ fn summarise(brief: &SummaryRequest) -> NodeContent {
     Extractive.summarize(brief).unwrap()
 }
 
-/// ROUGE F1 at reference length: every summary is cut to as many words as its reference has.
+/// ROUGE F1 at reference length: every summary is cut to the number of words of its reference.
 fn dialogues(path: &Path) {
     let Some(text) = read(path) else { return };
     const GOALS: [f64; 3] = [31.0, 10.0, 26.0];
@@ -89,7 +89,7 @@ fn dialogues(path: &Path) {
         let turns: Vec<(&str, &str)> =
             dialogue.lines().filter_map(|line| line.split_once(": ")).collect();
         let passages = turns.iter().map(|(who, what)| said(who, what)).collect();
-        // A little over the length, for the cut is made afterwards.
+        // Slightly longer than the reference, because the summary is cut afterwards.
         let wanted = reference.chars().count() as f32 * 1.06;
         let brief = brief(passages, |brief| wanted / brief.chars() as f32);
         let ours = summarise(&brief);
@@ -125,10 +125,10 @@ fn dialogues(path: &Path) {
     );
 }
 
-/// What people noted about chats, each note with the turns it rests on. A note is retained when
-/// at least 60 % of its content words are in the summary. Other ways of counting are printed
-/// beside it, for the figure depends on them: 70 % of the note's words, and 60 % or 70 % of those
-/// of a turn it rests on.
+/// Human notes about chats, each with the turns that support it. A note is retained if the
+/// summary contains at least 60% of its content words. The result depends on that definition, so
+/// three others are printed too: 70% of the note's words, and 60% or 70% of the words of a
+/// supporting turn.
 fn observations(path: &Path) {
     let Some(text) = read(path) else { return };
     const GOAL: f64 = 26.0;
@@ -200,13 +200,13 @@ fn cites(ids: &Value, id: &str) -> bool {
     }
 }
 
-/// The share of a text's content words that are among these.
+/// The share of a text's content words that are in `words`.
 fn coverage(text: &str, words: &HashSet<String>) -> f64 {
     let own = plain::content(text);
     own.intersection(words).count() as f64 / own.len().max(1) as f64
 }
 
-/// How long a window of the default size takes.
+/// The time to summarize a window of the default size.
 fn speed(folder: &Path) {
     let mut times: Vec<Duration> = Vec::new();
     let (mut messages, mut chars) = (0, 0);

@@ -1,5 +1,5 @@
-//! The plain methods that the summariser is held against: the beginning, and the sentences
-//! nearest to the middle of all words.
+//! The baselines: the beginning of the text, and the sentences closest to the centroid of all
+//! words.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,18 +8,18 @@ use treering_core::word_weights;
 
 use crate::rouge::tokens;
 
-/// The content words of a text, by their stems.
+/// The stemmed content words of a text.
 pub(crate) fn content(text: &str) -> HashSet<String> {
     tokens(text).into_iter().filter(|word| word_weights::weight(word) > 0.0).collect()
 }
 
-/// The beginning, in words.
+/// The first words.
 pub(crate) fn lead(turns: &[(&str, &str)], words: usize) -> String {
     let text: Vec<String> = turns.iter().map(|(who, what)| format!("{who}: {what}")).collect();
     text.join(" ").split_whitespace().take(words).collect::<Vec<_>>().join(" ")
 }
 
-/// The beginning, in whole sentences of so many characters.
+/// The first whole sentences within a number of characters.
 pub(crate) fn lead_chars(turns: &[(&str, &str)], chars: usize) -> String {
     let sentences = sentences(turns);
     let mut used = 0;
@@ -30,7 +30,7 @@ pub(crate) fn lead_chars(turns: &[(&str, &str)], chars: usize) -> String {
     fitting.map(|(_, sentence)| *sentence).collect::<Vec<_>>().join(" ")
 }
 
-/// The central sentences, each after its speaker, until there are so many words.
+/// The most central sentences with their speakers, up to a number of words.
 pub(crate) fn centroid(turns: &[(&str, &str)], words: usize) -> String {
     let sentences = sentences(turns);
     let mut chosen = Vec::new();
@@ -50,7 +50,7 @@ pub(crate) fn centroid(turns: &[(&str, &str)], words: usize) -> String {
         .join(" ")
 }
 
-/// The central sentences that fit into so many characters.
+/// The most central sentences within a number of characters.
 pub(crate) fn centroid_chars(turns: &[(&str, &str)], chars: usize) -> String {
     let sentences = sentences(turns);
     let mut chosen = Vec::new();
@@ -75,7 +75,7 @@ fn sentences<'a>(turns: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
         .collect()
 }
 
-/// Sentences by their cosine with the sum of all.
+/// Sentences ranked by their cosine similarity to the sum of all.
 fn ranked(sentences: &[(&str, &str)]) -> Vec<usize> {
     let words: Vec<Vec<String>> = sentences
         .iter()

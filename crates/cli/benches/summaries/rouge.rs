@@ -1,12 +1,12 @@
-//! ROUGE-1, ROUGE-2 and ROUGE-L as F1: lower case, letters and digits only, words of more than
-//! three letters by their Porter stems, one reference.
+//! ROUGE-1, ROUGE-2 and ROUGE-L as F1 with one reference: lowercase letters and digits, with
+//! Porter stems for words of more than three letters.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::stemmer::stem;
 
-/// The scores of a summary, from 0 to 1.
+/// The three scores of a summary, from 0 to 1.
 pub(crate) fn scores(reference: &str, summary: &str) -> [f64; 3] {
     let (reference, summary) = (tokens(reference), tokens(summary));
     let pairs = |tokens: &[String]| tokens.windows(2).map(<[String]>::to_vec).collect::<Vec<_>>();
@@ -18,7 +18,7 @@ pub(crate) fn scores(reference: &str, summary: &str) -> [f64; 3] {
     ]
 }
 
-/// The tokens of a text.
+/// The stemmed tokens of a text.
 pub(crate) fn tokens(text: &str) -> Vec<String> {
     let lower = text.to_lowercase();
     let words = lower.split(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit()));

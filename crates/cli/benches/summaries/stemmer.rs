@@ -1,7 +1,7 @@
-//! The stemmer of M. F. Porter (1980), with the two departures of its author's own later
-//! version, as the common implementation of ROUGE uses it.
+//! The Porter stemmer (1980) with the two changes of its author's later version, as the common
+//! ROUGE implementation uses it.
 
-/// The stem of a lower-case word.
+/// The stem of a lowercase word.
 pub(crate) fn stem(word: &str) -> String {
     if word.len() <= 2 || !word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()) {
         return word.to_owned();
@@ -76,7 +76,7 @@ impl Word {
         }
     }
 
-    /// How often a vowel is followed by a consonant in the first `end` letters.
+    /// The number of vowel-consonant transitions in the first `end` letters.
     fn measure(&self, end: usize) -> usize {
         (1..end).filter(|at| self.is_consonant(*at) && !self.is_consonant(at - 1)).count()
     }
@@ -147,7 +147,7 @@ impl Word {
     }
 
     fn replace(&mut self, suffixes: &[(&str, &str)]) {
-        // The longest suffix that fits decides, whether or not it may go.
+        // Only the longest matching suffix is considered, even if it cannot be removed.
         let fitting = suffixes
             .iter()
             .filter(|(suffix, _)| self.ends(suffix))

@@ -1,4 +1,4 @@
-//! `treering append`
+//! `treering append`: stores turns and messages from flags or standard input.
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 
@@ -15,7 +15,7 @@ use super::work::catch_up;
 use treering::jsonl::{self, JsonLine};
 use treering_server::views::AppendedView;
 
-/// The most lines that share a commit.
+/// A commit reads no further line once it holds this many entries.
 const LARGEST_PORTION: usize = 256;
 
 #[derive(clap::Args)]
@@ -26,15 +26,15 @@ Without --user, --assistant or --text, JSON lines are read from standard input:
   {\"role\":\"user\",\"content\":\"…\"}
 Each line is durable once its acknowledgement is printed.")]
 pub(super) struct Args {
-    /// The conversation: slug, id, or the first digits of an id [default: a new one]
+    /// Slug, id, or the first digits of an id [default: a new conversation]
     conversation: Option<String>,
-    /// Finds the conversation by an external id, and makes it where it is missing
+    /// Find the conversation by its external id, or create it
     #[arg(long, value_name = "ID", conflicts_with = "conversation")]
     key: Option<String>,
-    /// What the user said
+    /// The user's message
     #[arg(long, value_name = "TEXT")]
     user: Option<String>,
-    /// What the assistant answered
+    /// The assistant's answer
     #[arg(long, value_name = "TEXT")]
     assistant: Option<String>,
     /// A tool call of the turn, as JSON: {"name":…,"args":…,"result":…}
@@ -43,31 +43,31 @@ pub(super) struct Args {
     /// The text of a single message; `-` reads it from standard input
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["user", "assistant", "tools"])]
     text: Option<String>,
-    /// Who said --text
+    /// The role of the author of --text
     #[arg(long, value_name = "ROLE", default_value = "user", value_parser = |text: &str| text.parse::<Role>())]
     role: Role,
-    /// The name of who said --text or --user
+    /// The name of the author of --text or --user
     #[arg(long, value_name = "NAME")]
     author: Option<String>,
-    /// The thread it belongs to
+    /// The thread to append to
     #[arg(long, value_name = "NAME")]
     thread: Option<String>,
-    /// Where a new thread leaves main: after the message at this position
+    /// Fork the new thread from main after the message at this position
     #[arg(long, value_name = "IDX", requires = "thread")]
     fork_at: Option<u32>,
-    /// When it was said [default: now]
+    /// The time of the message or turn [default: now]
     #[arg(long, value_name = "DATE", value_parser = |text: &str| text.parse::<Timestamp>())]
     at: Option<Timestamp>,
-    /// Its identity at its source: appended again, it adds nothing
+    /// The id of the message at its source; appending it again adds nothing
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
     /// The title of a new conversation
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// The folder of a new conversation [default: the current one]
+    /// The folder of a new conversation [default: the current folder]
     #[arg(long, value_name = "FOLDER")]
     cwd: Option<String>,
-    /// Leaves the summaries to a worker (`treering work`)
+    /// Leave the summaries to a worker (`treering work`)
     #[arg(long)]
     no_tree: bool,
 }
@@ -93,7 +93,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     if args.no_tree || !memory.is_local() {
         return append_stdin(target, memory, output);
     }
-    // Summaries are written beside, so that no line waits for them.
+    // A background worker writes the summaries, so that no line waits for them.
     let worker = memory.spawn_worker()?;
     let followed = append_stdin(target, memory, output);
     drop(worker);
@@ -190,8 +190,8 @@ fn acknowledge(appended: &AppendReport, output: &Output) -> Result<(), CliError>
     Ok(())
 }
 
-/// Follows standard input: lines that are there together share a commit, and each commit is
-/// acknowledged by a line of its own as soon as it is durable.
+/// Appends standard input line by line. Lines that arrive together share a commit, and each
+/// commit is acknowledged as soon as it is durable.
 fn append_stdin(
     mut target: AppendTarget,
     memory: &Engine,
@@ -219,7 +219,7 @@ fn append_stdin(
                     break;
                 }
                 Err(error) => {
-                    // What came before the bad line is kept and acknowledged first.
+                    // Entries before the bad line are stored and acknowledged first.
                     if !entries.is_empty() {
                         print_line(&store(memory, target, entries)?, output)?;
                     }
@@ -257,7 +257,7 @@ fn parse(line: &[u8], number: u64, now: Timestamp) -> Result<Option<JsonLine>, C
     })
 }
 
-/// One line a commit, flushed at once: whoever waits for the acknowledgement gets it.
+/// Acknowledges a commit and flushes, because the writer may wait for the acknowledgement.
 fn print_line(appended: &AppendReport, output: &Output) -> Result<(), CliError> {
     if output.json {
         let mut out = io::stdout().lock();

@@ -1,4 +1,4 @@
-//! `treering backup`
+//! `treering backup`: copies the store to a file. Never overwrites a file.
 
 use std::path::PathBuf;
 

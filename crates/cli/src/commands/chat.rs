@@ -1,4 +1,4 @@
-//! `treering chat`
+//! `treering chat`: a conversation with a model that is given a context for each turn.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -15,13 +15,13 @@ use super::show::named_or_latest;
 use super::{CliError, Global, context, work};
 use treering::models::{Models, ProviderOptions};
 
-/// What to do where no model is set.
+/// The hint when no model is configured.
 pub(super) const NO_MODEL_HINT: &str = "set chat.model to a provider and its model, for example\n  \
     treering --set chat.model=ollama/llama3.2 chat\n  \
     treering --set chat.model=openai/gpt-6-luna chat         with OPENAI_API_KEY in the environment\n\
     or write it into the settings (`treering config` says where); docs/models.md has every provider";
 
-/// What the model is told where the settings say nothing else.
+/// The default system prompt.
 const INSTRUCTIONS: &str = "You talk with somebody you know. What you remember of your conversation is given to you: draw \
     on it, and say so when it does not tell.";
 
@@ -36,18 +36,18 @@ Examples:
   treering chat --last --say \"Which port was it again?\"   one question, one answer
 While talking: /receipt shows what the model was given, /quit or Ctrl-D ends it.")]
 pub(super) struct Args {
-    /// The conversation to go on with: slug, id, or the first digits of an id [default: a new one]
+    /// The conversation to continue: slug, id, or the first digits of an id [default: a new one]
     conversation: Option<String>,
-    /// Goes on with the latest conversation
+    /// Continue the latest conversation
     #[arg(long, conflicts_with = "conversation")]
     last: bool,
-    /// Says this, prints the answer and ends
+    /// Send this message, print the answer and exit
     #[arg(long, value_name = "TEXT")]
     say: Option<String>,
     /// The title of a new conversation
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// The most tokens of the context [default: the setting context.budget]
+    /// Maximum number of tokens in the context [default: the setting context.budget]
     #[arg(long, short, value_name = "TOKENS")]
     budget: Option<u32>,
 }
@@ -92,14 +92,14 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
     if memory.is_local() { work::catch_up(&memory, conversation, output) } else { Ok(()) }
 }
 
-/// A talk that goes on.
+/// A chat in progress.
 struct ChatSession<'a> {
     memory: &'a Engine,
     agent: Agent,
     output: &'a Output,
     title: Option<String>,
     conversation: Option<ConversationId>,
-    /// What the model was given last.
+    /// The context of the last turn.
     last: Option<Context>,
 }
 
@@ -139,7 +139,7 @@ impl ChatSession<'_> {
                 "/quit" => return Ok(()),
                 "/receipt" => self.receipt()?,
                 said => match self.turn(said) {
-                    // Whoever talks can say it again.
+                    // The session goes on, so that the user can send the message again.
                     Err(CliError::Engine(error @ Error::Unanswered(_))) => {
                         writeln!(anstream::stdout())?;
                         self.output.error(&error.to_string(), error.hint().as_deref());
@@ -150,7 +150,7 @@ impl ChatSession<'_> {
         }
     }
 
-    /// Every line is a turn.
+    /// Sends every line of standard input as a turn.
     fn run_lines(&mut self) -> Result<(), CliError> {
         for line in io::stdin().lock().lines() {
             let line = line?;
@@ -177,7 +177,7 @@ impl ChatSession<'_> {
         Ok(())
     }
 
-    /// Makes a conversation that is called after what is said first.
+    /// Creates a conversation, titled after its first message unless a title was given.
     fn begin(&mut self, said: &str) -> Result<ConversationId, CliError> {
         let new = NewConversation {
             title: Some(self.title.clone().unwrap_or_else(|| text::preview(said, 60))),
@@ -195,11 +195,11 @@ impl ChatSession<'_> {
         Ok(conversation.id)
     }
 
-    /// Prints the answer as it comes.
+    /// Prints the answer as it streams in.
     fn stream_answer(&self, id: ConversationId, said: &str) -> Result<Reply, CliError> {
         let mut failed = Ok(());
         let reply = self.agent.ask_streaming(id, said, &mut |piece| {
-            // Only text: no sequence that a terminal obeys gets through.
+            // Drop control characters, so that no escape sequence reaches the terminal.
             let plain: String =
                 piece.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
             let mut out = io::stdout().lock();
@@ -266,7 +266,7 @@ impl ChatSession<'_> {
     }
 }
 
-/// How many messages a context recalls for the question.
+/// The number of messages that a context recalls for the question.
 fn recalled(given: &Context) -> u64 {
     let volatile = given.sections.iter().filter(|section| section.is_volatile);
     volatile.map(|section| section.items.len() as u64).sum()

@@ -1,4 +1,4 @@
-//! `treering completions`
+//! `treering completions`: prints a completion script.
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
@@ -7,7 +7,7 @@ use super::{Cli, CliError};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The shell
+    /// The shell to generate the script for
     shell: Shell,
 }
 

@@ -1,4 +1,4 @@
-//! `treering config`
+//! `treering config`: prints the settings in force. Never writes the settings file.
 
 use std::io::Write as _;
 
@@ -10,10 +10,10 @@ use treering::config::{FILE, Settings};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Prints a settings file to start from
+    /// Print a settings file to start from
     #[arg(long)]
     template: bool,
-    /// Prints the reference of all settings as Markdown
+    /// Print the reference of all settings as Markdown
     #[arg(long, conflicts_with = "template")]
     markdown: bool,
 }

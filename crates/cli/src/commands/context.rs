@@ -1,4 +1,4 @@
-//! `treering context`
+//! `treering context`: builds a context and prints it, its receipt or its changes.
 
 use std::io::{self, Write};
 
@@ -24,39 +24,39 @@ Examples:
 pub(super) struct Args {
     /// Slug, id, or the first digits of an id [default: the latest conversation]
     conversation: Option<String>,
-    /// What is asked now; without it, the best standing context
+    /// The question to build the context for; without it, print the standing context
     #[arg(long, short, value_name = "TEXT")]
     query: Option<String>,
-    /// The most tokens it may have [default: the setting context.budget]
+    /// Maximum number of tokens [default: the setting context.budget]
     #[arg(long, short, value_name = "TOKENS")]
     budget: Option<u32>,
-    /// What goes into it [default: the setting context.profile]
+    /// The profile that decides what goes into the context [default: the setting context.profile]
     #[arg(long, short, value_name = "NAME")]
     profile: Option<String>,
-    /// The form it is printed in
+    /// Output format
     #[arg(long, value_enum, value_name = "FORM", default_value_t = OutputFormat::Markdown)]
     format: OutputFormat,
-    /// Prints the receipt instead: what is in it, why, what it cost, and what is not
+    /// Print the receipt instead: every item, why it is included, its cost, and what was left out
     #[arg(long)]
     receipt: bool,
-    /// As it was known after this turn, counted from 0
+    /// Build the context as of this turn, counted from 0
     #[arg(long, value_name = "TURN")]
     as_of: Option<u32>,
-    /// Prints what is new and what is gone since the context of the turn before
+    /// Print what was added and removed since the context of the previous turn
     #[arg(long, conflicts_with = "receipt")]
     diff: bool,
-    /// The thread it is for [default: the one that was spoken in last]
+    /// The thread to build the context for [default: the most recently active one]
     #[arg(long, value_name = "NAME")]
     thread: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum OutputFormat {
-    /// One text.
+    /// A single Markdown text
     Markdown,
-    /// An array of messages for a chat API.
+    /// A JSON array of messages for a chat API
     Messages,
-    /// Everything, item by item, with the receipt.
+    /// Every item with its receipt, as JSON
     Json,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
     let settings = global.load()?.settings;
     let memory = global.open()?;
     let conversation = named_or_latest(args.conversation.as_deref(), &memory)?;
-    // Nobody else may be there to do what the gate waits for.
+    // No worker may be running to finish the jobs that the gate waits for.
     work::catch_up(&memory, Some(conversation.id), output)?;
     let request = ContextRequest {
         conversation: conversation.id,
@@ -154,7 +154,7 @@ fn diff(
     Ok(())
 }
 
-/// The receipt as people read it: neighbours that are there for the same reason on one line.
+/// Prints the receipt for people. Adjacent messages with the same reason share a line.
 pub(super) fn receipt(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> {
     let Receipt { profile, tokens, budget, .. } = receipt;
     let share = 100.0 * f64::from(*tokens) / f64::from((*budget).max(1));
@@ -202,7 +202,7 @@ pub(super) fn receipt(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> 
     )
 }
 
-/// Items that can share a line: messages that follow each other, there for the same reason.
+/// Groups items that can share a line: consecutive messages with the same reason.
 fn runs(items: &[ReceiptItem]) -> Vec<&[ReceiptItem]> {
     let goes_on = |one: &ReceiptItem, next: &ReceiptItem| {
         let alike = one.level == 0 && next.level == 0 && one.section == next.section;

@@ -1,4 +1,5 @@
-//! `treering demo`: a tour of the product on a sample conversation that is part of the program.
+//! `treering demo`: a tour of the product on a sample conversation that is built into the
+//! program.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ const SAMPLE: &str = include_str!("../../demo/tidewatch.jsonl");
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Keeps the sample in this folder, to look around in it afterwards
+    /// Keep the sample in this folder so that you can explore it
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
 }
@@ -99,7 +100,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The folder of the demo; gone with the demo unless it is to be kept.
+/// The demo's folder, deleted on drop unless the user keeps it.
 struct Scratch {
     folder: PathBuf,
     keep: bool,
@@ -119,7 +120,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.keep {
-            // A scratch folder that stays behind does no harm.
+            // Best effort: a leftover scratch folder does no harm.
             drop(std::fs::remove_dir_all(&self.folder));
         }
     }

@@ -1,4 +1,4 @@
-//! `treering doctor`
+//! `treering doctor`: checks settings, store, index and models. Changes nothing.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use treering::{EmbeddedStore, Models, ProviderOptions};
 Models in use are asked something tiny, which costs as little and is accounted like any call. Nothing else leaves the \
 machine, and nothing is changed.")]
 pub(super) struct Args {
-    /// Asks no model
+    /// Skip the checks that call a model
     #[arg(long)]
     offline: bool,
 }
@@ -31,12 +31,12 @@ struct View {
     checks: Vec<Check>,
 }
 
-/// How something is.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum CheckState {
     Fine,
-    /// It works, and something waits to be done.
+    /// It works, but something is left to do.
     Waits,
     Broken,
 }
@@ -46,7 +46,7 @@ struct Check {
     what: &'static str,
     state: CheckState,
     found: String,
-    /// What to do about it.
+    /// Advice for the user.
     fix: Option<String>,
 }
 
@@ -113,7 +113,8 @@ fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, CliError> {
     if let Some(memory) = &memory {
         checks.push(index(memory, args)?);
         checks.extend(work(memory)?);
-        // The last check: calls to models are accounted, and so is what hooks left in the spool.
+        // Checked last, because metered model calls and the replay of the spool write to the
+        // store.
         checks.extend(memory.failure().map(|failure| {
             let fix = failure.hint().unwrap_or_else(|| "check the disk".into());
             Check::broken("writes", failure.to_string(), fix)
@@ -122,7 +123,7 @@ fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, CliError> {
     Ok(checks)
 }
 
-/// The prompts of one's own, where a model is given any.
+/// Checks the user's own prompts, which only a model uses.
 fn prompts(home: &Path, settings: &Settings) -> Option<Check> {
     if settings.summarize.provider == EXTRACTIVE {
         return None;
@@ -141,7 +142,7 @@ fn prompts(home: &Path, settings: &Settings) -> Option<Check> {
     }
 }
 
-/// Opens the store, unless there is none yet.
+/// Opens and checks the store, unless there is none yet.
 fn store(
     home: &Path,
     global: &Global,
@@ -149,7 +150,7 @@ fn store(
     checks: &mut Vec<Check>,
 ) -> Result<Option<Engine>, CliError> {
     let log = format!("{}-wal", EmbeddedStore::FILE);
-    // A log without its database is no store that is yet to be made.
+    // A WAL without its database is a damaged store, not a new one.
     if !home.join(EmbeddedStore::FILE).exists() && !home.join(log).exists() {
         let found = format!("there is none yet in {}; the first turn makes it", home.display());
         checks.push(Check::fine("store", found));
@@ -190,10 +191,10 @@ fn store(
     Ok(Some(memory))
 }
 
-/// The models that are in use.
+/// The models that the settings name.
 struct ConfiguredModels {
     summarize: Option<(String, String)>,
-    /// Where it is not the one that writes the summaries.
+    /// Set only if chat has a model of its own.
     chat: Option<(String, String)>,
     embed: Option<(String, String)>,
     dimensions: Option<usize>,
@@ -248,10 +249,10 @@ impl ConfiguredModels {
     }
 }
 
-/// Has a chat model say a word.
+/// Sends a chat model a one-word question.
 fn ask(chat: &dyn ChatModel, meter: &dyn Meter) -> Result<String, ProviderError> {
     let question = ChatMessage::new(Role::User, "Answer with the one word: ready");
-    // Models that think before they speak need some room for it.
+    // Reasoning models need room to think before they answer.
     let request = ChatRequest { max_tokens: Some(256), ..ChatRequest::new(vec![question]) };
     let reply = Metered { chat, meter }.complete(&request)?;
     Ok(format!("answers ({} tokens in, {} out)", reply.usage.tokens_in, reply.usage.tokens_out))
@@ -296,7 +297,7 @@ fn verdict(
     }
 }
 
-/// Whether search goes by the vectors that are wanted.
+/// Checks whether search uses the vectors of the configured embedder.
 fn index(memory: &Engine, args: &Args) -> Result<Check, CliError> {
     let model = memory.vector_index()?.model;
     if memory.needs_reindex()? {
@@ -320,7 +321,7 @@ fn index(memory: &Engine, args: &Args) -> Result<Check, CliError> {
     })
 }
 
-/// Work that waits for somebody.
+/// Checks for work that needs the user's attention.
 fn work(memory: &Engine) -> Result<Vec<Check>, CliError> {
     let mut checks = Vec::new();
     let jobs = memory.jobs(&JobFilter::all(usize::MAX))?;

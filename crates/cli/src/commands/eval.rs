@@ -1,4 +1,4 @@
-//! `treering eval`
+//! `treering eval`: measures retrieval on data sets. Never touches the user's own store.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -15,16 +15,16 @@ use treering::Options;
 Each file is imported into a scratch home, its tree is grown, and its questions are asked. Nothing is left behind.
 Haystack files, and LoCoMo and LongMemEval files in their own format, are recognised.")]
 pub(super) struct Args {
-    /// Files, or folders of them
+    /// Data set files, or folders that contain them
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Writes the ranking of every question as JSON lines
+    /// Write the ranking of every question as JSON lines
     #[arg(long, value_name = "FILE")]
     dump: Option<PathBuf>,
-    /// Puts a context of so many tokens together for each question, too, and measures what it holds
+    /// Also build a context of this many tokens for each question and measure what it contains
     #[arg(long, value_name = "TOKENS")]
     context_budget: Option<u32>,
-    /// Shows the figures of each category, too
+    /// Also show the figures of each category
     #[arg(long)]
     categories: bool,
 }
@@ -102,7 +102,7 @@ pub(super) fn run(args: &Args, options: &Options, output: &Output) -> Result<(),
         let home =
             std::env::temp_dir().join(format!("treering-eval-{}-{number}", std::process::id()));
         let result = measure(path, text, &home, options, &mut measured, || bar.inc(1));
-        // A scratch folder that stays behind does no harm.
+        // Best effort: a leftover scratch folder does no harm.
         drop(std::fs::remove_dir_all(&home));
         result.map_err(|error| CliError::Usage(format!("{}: {error}", path.display())))?;
     }

@@ -1,4 +1,4 @@
-//! `treering expand`
+//! `treering expand`: walks the tree one step, from a node down or from a message up.
 
 use treering_core::MessageIdx;
 use treering_engine::Engine;
@@ -13,10 +13,10 @@ Examples:
   treering expand l2-76185f63           what a node was written from
   treering expand tidewatch 42          the nodes over a message")]
 pub(super) struct Args {
-    /// A node, such as l2-3f9a; or a conversation, with the position of a message
+    /// A node, such as l2-3f9a; or a conversation, together with the position of a message
     #[arg(value_name = "NODE|CONVERSATION")]
     reference: String,
-    /// The position of a message
+    /// The position of the message
     #[arg(value_name = "IDX")]
     idx: Option<u32>,
 }

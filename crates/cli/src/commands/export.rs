@@ -1,4 +1,4 @@
-//! `treering export`
+//! `treering export`: writes conversations as JSON lines.
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use treering_server::private_file;
 pub(super) struct Args {
     /// Slugs, ids, or the first digits of ids [default: every conversation]
     conversations: Vec<String>,
-    /// The file to write, readable by its owner only [default: standard output]
+    /// The file to write, readable only by its owner [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }

@@ -1,4 +1,5 @@
-//! `treering hook`
+//! `treering hook`: captures what an agent's hook passes on standard input. Never fails the
+//! agent.
 
 use std::io::{self, Read as _, Write as _};
 
@@ -14,17 +15,17 @@ use treering_server::service::ServiceError;
 Run by the hooks that `treering install` sets; it reads what the agent hands over on standard input. It never stands in
 the agent's way: whatever goes wrong it ends with 0, and what cannot be stored now waits in the spool folder.")]
 pub(super) struct Args {
-    /// The agent whose hook it is
+    /// The agent that runs the hook
     #[arg(value_enum)]
     agent: CodingAgent,
 }
 
-/// Captures, whatever happens.
+/// Captures the hook's input. Always succeeds: a failed capture is only a note.
 pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), CliError> {
     let mut input = String::new();
     let read = io::stdin().lock().read_to_string(&mut input);
     if let Some(reply) = reply(args.agent, &input) {
-        // First, so that the agent goes on.
+        // The agent waits for the reply, so it goes out before anything is stored.
         let mut out = io::stdout().lock();
         drop(writeln!(out, "{reply}").and_then(|()| out.flush()));
     }
@@ -43,7 +44,7 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
     Ok(())
 }
 
-/// Stores what was captured, or leaves it in the spool.
+/// Stores the capture, or spools it if the store is unavailable.
 fn keep(captured: &HookCapture, global: &Global) -> Result<(), String> {
     let why = match global.open() {
         Err(error) => error.to_string(),

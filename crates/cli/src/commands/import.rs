@@ -1,4 +1,4 @@
-//! `treering import`
+//! `treering import`: imports transcripts. Importing the same file again adds nothing.
 
 use std::io::{self, Read as _, Write};
 use std::path::PathBuf;
@@ -19,16 +19,16 @@ pub(super) struct Args {
     /// Files or folders; `-` is standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The format of the files [default: recognised by what is in them]
+    /// The format of the files [default: detected from their content]
     #[arg(long, value_parser = format)]
     format: Option<Format>,
-    /// Says what would be imported, and writes nothing
+    /// Show what would be imported without writing anything
     #[arg(long)]
     dry_run: bool,
-    /// Passes over conversations that ended before this date; no conversation is torn
+    /// Skip conversations that ended before this date; all others are imported whole
     #[arg(long, value_name = "DATE", value_parser = |text: &str| text.parse::<Timestamp>())]
     since: Option<Timestamp>,
-    /// Leaves the summaries to a worker (`treering work`)
+    /// Leave the summaries to a worker (`treering work`)
     #[arg(long)]
     no_tree: bool,
 }
@@ -114,7 +114,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     if read < report.files.len() { Err(CliError::Reported) } else { Ok(()) }
 }
 
-/// Files that matter one by one, then the sum, then what was passed over.
+/// Prints the files worth a line of their own, then the totals, then what was skipped.
 fn print(
     out: &mut dyn Write,
     report: &Report,

@@ -1,4 +1,5 @@
-//! `treering install` and `treering uninstall`
+//! `treering install` and `treering uninstall`: edit an agent's configuration files. They never
+//! write without consent, and keep the original of each file beside it.
 
 use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
@@ -16,13 +17,13 @@ use treering_server::agents::{AgentPaths, CodingAgent, EditError, FileChange, Pr
 Shows what it would change in which file and asks first. While Treering is in a file, how it was before is kept beside it
 as NAME.treering.bak.")]
 pub(super) struct Args {
-    /// The agent
+    /// The agent to connect or disconnect
     #[arg(value_enum)]
     agent: CodingAgent,
-    /// Shows what it would change, and changes nothing
+    /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
-    /// Does not ask
+    /// Make the changes without asking
     #[arg(long, short)]
     yes: bool,
 }
@@ -33,19 +34,19 @@ pub(super) enum InstallAction {
     Out,
 }
 
-/// A file as it is and as it is to be.
+/// A planned change to a file.
 struct Planned {
     path: PathBuf,
     before: Option<String>,
-    /// Nothing where the file is to go.
+    /// `None` deletes the file.
     after: Option<String>,
     backup: BackupAction,
 }
 
-/// What becomes of the state before Treering came, which is kept beside the file.
+/// The effect on the backup, which holds the file as it was before Treering was installed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BackupAction {
-    /// The file as it is now is that state.
+    /// The current file becomes the backup.
     Taken,
     Stays,
     Goes,
@@ -123,7 +124,7 @@ fn read(path: &Path) -> Result<Option<String>, CliError> {
 }
 
 fn plan(change: &FileChange, direction: InstallAction) -> Result<Planned, CliError> {
-    // A link stays one: what it leads to is changed.
+    // A symbolic link stays a link: the change goes to its target.
     let path = fs::canonicalize(&change.path).unwrap_or_else(|_| change.path.clone());
     let at = |error: EditError| CliError::Usage(format!("{}: {error}", path.display()));
     let before = read(&path)?;
@@ -132,7 +133,7 @@ fn plan(change: &FileChange, direction: InstallAction) -> Result<Planned, CliErr
     if direction == InstallAction::In {
         let after = Some(change.put_in(text).map_err(at)?);
         let backup = match before {
-            // What is kept is of a file that is gone.
+            // A backup of a file that no longer exists is stale.
             None => BackupAction::Goes,
             Some(_) if without == text => BackupAction::Taken,
             Some(_) => BackupAction::Stays,
@@ -142,7 +143,8 @@ fn plan(change: &FileChange, direction: InstallAction) -> Result<Planned, CliErr
     if without == text {
         return Ok(Planned { path, after: before.clone(), before, backup: BackupAction::Stays });
     }
-    // Nothing else was changed since: the file becomes what it was, to the letter, or goes where it was not.
+    // If the file is otherwise unedited, restore the backup byte for byte, or delete the file
+    // if Treering created it.
     let kept = read(&backup(&path))?;
     let original = kept.as_deref().unwrap_or_default();
     let is_as_left =
@@ -191,7 +193,7 @@ fn confirm() -> Result<bool, CliError> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Writes a file as a whole, with the rights it had, and keeps how it was before Treering came.
+/// Replaces or deletes the file, keeps its permissions, and updates its backup.
 fn write(file: &Planned) -> Result<(), CliError> {
     let at = |error| CliError::File(file.path.clone(), error);
     if file.before == file.after {
@@ -214,10 +216,11 @@ fn write(file: &Planned) -> Result<(), CliError> {
     }
 }
 
-/// Puts a text in the place of a file. At no time has anybody rights to it that they have not to the model.
+/// Replaces a file atomically. The new file has the permissions of `model` from the moment it
+/// exists.
 fn replace(path: &Path, text: &str, model: &Path) -> io::Result<()> {
     let new = beside(path, ".treering.new");
-    // What a process that was cut off left may have other rights.
+    // A file left behind by an interrupted run may have other permissions.
     drop(fs::remove_file(&new));
     let rights = fs::metadata(model).ok().map(|found| found.permissions());
     let mut options = fs::OpenOptions::new();

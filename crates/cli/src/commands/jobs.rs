@@ -1,4 +1,4 @@
-//! `treering jobs`
+//! `treering jobs`: lists and retries background jobs.
 
 use treering_core::ports::JobFilter;
 use treering_engine::Engine;
@@ -11,17 +11,17 @@ use treering_server::views::JobView;
 pub(super) struct Args {
     #[command(subcommand)]
     action: Option<JobAction>,
-    /// Only those of this conversation
+    /// Show only the jobs of this conversation
     #[arg(long, value_name = "CONVERSATION")]
     of: Option<String>,
-    /// At most so many
+    /// Maximum number of jobs
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50)]
     limit: usize,
 }
 
 #[derive(clap::Subcommand)]
 enum JobAction {
-    /// Gives failed jobs another try at once
+    /// Retry failed jobs immediately
     Retry {
         /// The first digits of a job's id [default: every failed job]
         id: Option<String>,

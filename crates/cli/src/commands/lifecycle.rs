@@ -1,4 +1,4 @@
-//! `treering rename`, `close`, `archive` and `reopen`
+//! `treering rename`, `close`, `archive` and `reopen`: change a conversation, never its messages.
 
 use treering_core::{Conversation, ConversationState};
 use treering_engine::Engine;
@@ -18,7 +18,7 @@ pub(super) struct ConversationArg {
 pub(super) struct Rename {
     /// Slug, id, or the first digits of an id
     conversation: String,
-    /// The new title; the slug follows from it
+    /// The new title; the slug is derived from it
     title: String,
 }
 

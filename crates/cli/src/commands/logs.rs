@@ -1,4 +1,4 @@
-//! `treering logs`
+//! `treering logs`: lists the recorded events of background jobs.
 
 use treering_core::ports::JobEventFilter;
 use treering_engine::Engine;
@@ -9,13 +9,13 @@ use treering_server::views::LogView;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The first digits of the id of a job; or of an update, for its jobs and those that followed from them [default:
-    /// everything]
+    /// The first digits of a job's id, or of an update's id to include every job that followed
+    /// from it [default: everything]
     job: Option<String>,
-    /// Only what is about this conversation
+    /// Show only events of this conversation
     #[arg(long, value_name = "CONVERSATION")]
     of: Option<String>,
-    /// At most so many lines, the newest
+    /// Maximum number of events; the newest are shown
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50)]
     limit: usize,
 }

@@ -1,4 +1,4 @@
-//! `treering mcp`
+//! `treering mcp`: runs the MCP server on standard input and output.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

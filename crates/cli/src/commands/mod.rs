@@ -1,5 +1,5 @@
-//! The command line. One file per command; each prepares what it shows as a value first, so that
-//! people and `--json` see the same.
+//! The command line, one file per command. Each command builds its result as a value before it
+//! prints anything, so that people and `--json` see the same data.
 
 mod append;
 mod backup;
@@ -51,7 +51,7 @@ use treering::config::{LoadedSettings, Settings, SettingsError};
 use treering::importers::ImportError;
 use treering_server::agents::Spool;
 
-/// A memory for conversations with language models: keeps every turn, finds it again.
+/// A memory for conversations with language models: stores every turn and finds it again
 #[derive(Parser)]
 #[command(name = "treering", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Start with `treering demo`, or `treering import ~/.claude/projects`.")]
@@ -62,10 +62,10 @@ struct Cli {
     command: Command,
 }
 
-/// What every command takes.
+/// Options that every command accepts.
 #[derive(Debug, Clone, clap::Args)]
 struct Global {
-    /// The folder that holds everything [default: the platform's data folder]
+    /// The folder that holds the store and the settings [default: the platform's data folder]
     #[arg(
         long,
         global = true,
@@ -74,14 +74,14 @@ struct Global {
         help_heading = "Global options"
     )]
     home: Option<PathBuf>,
-    /// The tenant whose conversations are meant
+    /// The tenant to work in
     #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
     tenant: Option<String>,
-    /// Sets any setting for this command; `treering config` lists them
+    /// Override a setting for this command; `treering config` lists them
     #[arg(long = "set", global = true, value_name = "KEY=VALUE", value_parser = pair,
           help_heading = "Global options")]
     settings: Vec<(String, String)>,
-    /// Prints JSON, for programs
+    /// Print JSON instead of text
     #[arg(long, global = true, help_heading = "Global options")]
     json: bool,
 }
@@ -93,81 +93,82 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Shows what Treering does, on a sample conversation; leaves nothing behind
+    /// Take a tour on a sample conversation; nothing is left behind
     Demo(demo::Args),
-    /// Takes in transcripts: files, or folders that are searched
+    /// Import transcripts from files or folders
     Import(import::Args),
-    /// Stores a turn or a message, from flags or as JSON lines on standard input
+    /// Store a turn or a message, from flags or as JSON lines on standard input
     Append(Box<append::Args>),
-    /// Lists conversations, the latest first
+    /// List conversations, most recent first
     Sessions(sessions::Args),
-    /// Finds what was said, by words and by meaning, at every level
+    /// Search every conversation by words and by meaning
     Search(Box<search::Args>),
-    /// Puts together what is handed to a model: the best context that fits a budget
+    /// Build the best context for a model that fits a token budget
     Context(Box<context::Args>),
-    /// Talks with a model that remembers
+    /// Chat with a model that remembers
     Chat(Box<chat::Args>),
-    /// Goes from a node to what it was written from, or from a message to the nodes over it
+    /// Show the sources of a node, or the nodes that cover a message
     Expand(expand::Args),
-    /// Shows the turns of a conversation, its tree, or a node of it
+    /// Show the turns of a conversation, its tree, or one of its nodes
     Show(show::Args),
-    /// Brings the tree of a conversation up to date, or grows it anew
+    /// Bring the tree of a conversation up to date, or rebuild it
     Update(update::Args),
-    /// Runs the background jobs that are due
+    /// Run the background jobs that are due
     Work(work::Args),
-    /// Goes over to the vectors of the configured embedder; search works all the while
+    /// Re-embed everything with the configured embedder; search keeps working meanwhile
     Reindex(reindex::Args),
-    /// Lists the background jobs that are not done, or tries failed ones again
+    /// List unfinished background jobs, or retry failed ones
     Jobs(jobs::Args),
-    /// Makes Treering known to an agent: its MCP server, and hooks that capture what is said
+    /// Connect an agent: register the MCP server and the hooks that capture conversations
     Install(install::Args),
-    /// Takes out what `install` put in
+    /// Remove everything that `install` added
     Uninstall(install::Args),
-    /// Captures what an agent's hook hands over
+    /// Capture a conversation from an agent's hook
     Hook(hook::Args),
-    /// Serves HTTP with JSON, events, metrics and MCP
+    /// Start the HTTP server: JSON API, events, metrics and MCP
     Serve(serve::Args),
-    /// Makes, lists and revokes the tokens that other machines need
+    /// Create, list and revoke access tokens for other machines
     Token(token::Args),
-    /// Serves agents over the Model Context Protocol, on standard input and output
+    /// Start an MCP server on standard input and output
     Mcp(mcp::Args),
-    /// Shows what background work was planned, done or failed
+    /// Show which background jobs were planned, finished or failed
     Logs(logs::Args),
-    /// Follows what comes in, as it comes: turns, nodes, and what they change in the context
+    /// Follow new turns and nodes live, with the changes they make to the context
     Tail(tail::Args),
-    /// Shows what the next context of a conversation would wait for
+    /// Show which jobs the next context of a conversation would wait for
     Status(status::Args),
-    /// Shows or sets when the windows and groups of a conversation seal
+    /// Show or set when the windows and groups of a conversation seal
     Policy(policy::Args),
-    /// Gives a conversation another title and slug
+    /// Give a conversation a new title and slug
     Rename(lifecycle::Rename),
-    /// Marks a conversation as ended; a new message opens it again
+    /// Mark a conversation as closed; a new message reopens it
     Close(lifecycle::ConversationArg),
-    /// Ends a conversation and leaves it out of listings
+    /// Close a conversation and hide it from listings
     Archive(lifecycle::ConversationArg),
-    /// Opens a conversation that was closed or archived
+    /// Reopen a closed or archived conversation
     Reopen(lifecycle::ConversationArg),
-    /// Writes conversations as JSON lines that `import` reads back without loss
+    /// Export conversations as JSON lines that `import` reads back without loss
     Export(export::Args),
-    /// Copies the store to a file while others go on using it
+    /// Copy the store to a file; other processes can keep using it
     Backup(backup::Args),
-    /// Puts a backup in the place of the store, which is kept beside it
+    /// Replace the store with a backup; the replaced store is kept beside it
     Restore(restore::Args),
-    /// Counts what is stored, and what the trees come to
+    /// Show statistics about the store and its trees
     Stats(stats::Args),
-    /// Adds everything up and lists what does not; ends with 1 if anything does not
+    /// Check the integrity of everything stored; exit with 1 if there are problems
     Verify(verify::Args),
-    /// Checks settings, store, index and every model in use, and says what to fix; ends with 1 if anything is broken
+    /// Check settings, store, index and models, and suggest fixes; exit with 1 if anything is
+    /// broken
     Doctor(doctor::Args),
-    /// Measures how well the evidence for questions is found, on data sets
+    /// Measure retrieval quality on data sets
     Eval(eval::Args),
-    /// Prints the settings in force and where each came from
+    /// Print the settings in force and the origin of each
     Config(config::Args),
-    /// Prints a completion script for a shell
+    /// Print a completion script for a shell
     Completions(completions::Args),
 }
 
-/// Why a command ended early.
+/// An error that ends a command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
     #[error(transparent)]
@@ -192,7 +193,7 @@ pub(crate) enum CliError {
     Serve(#[from] treering_server::http::ServeError),
     #[error(transparent)]
     Tokens(#[from] treering_server::access_tokens::TokenError),
-    /// The command said itself what is wrong.
+    /// The command has already printed its problem.
     #[error("")]
     Reported,
 }
@@ -203,14 +204,14 @@ impl From<treering_core::Invalid> for CliError {
     }
 }
 
-/// Runs the program.
+/// Parses the arguments, runs the command and prints any error.
 #[must_use]
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = Output::new(cli.global.json);
     match run(cli, &output) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read the output has seen enough.
+        // The reader closed the pipe, which is no error (`treering show | head`).
         Err(CliError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
@@ -305,7 +306,8 @@ impl Global {
         Ok(Settings::load(&self.home()?, &flags)?)
     }
 
-    /// Models as they are set, for a memory anywhere else.
+    /// The configured models for an evaluation in a scratch home. Relative paths still resolve
+    /// against the configured home.
     fn eval(&self) -> Result<treering::Options, CliError> {
         let settings = self.load()?.settings;
         let home = self.home()?;
@@ -335,7 +337,7 @@ impl Global {
         self.open_on(settings, &models)
     }
 
-    /// Opens the memory with models that others ask as well.
+    /// Opens the engine with models that other callers share.
     fn open_on(&self, settings: Settings, models: &treering::Models) -> Result<Engine, CliError> {
         let options = treering::Options {
             tenant: TenantId::new(settings.tenant.clone())?,
@@ -355,7 +357,7 @@ impl Global {
         Ok(memory)
     }
 
-    /// Where hooks leave what cannot be stored now.
+    /// The spool that holds hook captures until they can be stored.
     fn spool(&self) -> Result<Spool, CliError> {
         let home = self.home()?;
         let named = match (self.load(), &self.tenant) {
@@ -366,11 +368,11 @@ impl Global {
         Ok(Spool::for_tenant(&home, &TenantId::new(named)?))
     }
 
-    /// Stores what hooks captured for this tenant while the store could not be reached. A store that cannot be
-    /// written keeps nobody from reading.
+    /// Stores the captures that hooks spooled for this tenant while the store was unavailable. A
+    /// failed replay is only a note: a store that cannot be written must stay readable.
     fn replay(&self, memory: &Engine) -> Result<(), CliError> {
         let home = self.home()?;
-        // A tenant that is named here may be another than the settings name.
+        // The unknown tenant is the one in the settings, which `--tenant` may override.
         let unsettled = self.tenant.is_none().then(|| Spool::for_unknown_tenant(&home));
         for spool in [Spool::for_tenant(&home, memory.tenant())].into_iter().chain(unsettled) {
             if let Err(error) = spool.replay(memory) {
@@ -381,7 +383,7 @@ impl Global {
         Ok(())
     }
 
-    /// The options that lead another process to the same memory.
+    /// The options that point another process at the same store and tenant.
     fn repeated(&self) -> Vec<String> {
         let mut options = Vec::new();
         if let Some(home) = &self.home {

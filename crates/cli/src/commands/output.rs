@@ -1,4 +1,4 @@
-//! How things look: colours where a terminal shows them, tables that fit it, JSON for programs.
+//! Terminal output: colors, tables that fit the terminal's width, progress bars, and JSON.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -9,7 +9,7 @@ use serde::Serialize;
 use treering_core::text::preview;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The colours of the program. They are stripped where the output is not a terminal.
+/// The styles of the program, stripped when the output is not a terminal.
 pub(super) const BOLD: Style = Style::new().bold();
 pub(super) const DIM: Style = Style::new().dimmed();
 pub(super) const USER: Style = AnsiColor::Cyan.on_default().bold();
@@ -20,7 +20,7 @@ pub(super) const MATCH: Style = AnsiColor::Yellow.on_default().bold();
 pub(super) const GOOD: Style = AnsiColor::Green.on_default().bold();
 pub(super) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
-/// Where a command shows what it has to show.
+/// Prints results, as text or as JSON.
 pub(super) struct Output {
     pub(super) json: bool,
 }
@@ -30,7 +30,7 @@ impl Output {
         Self { json }
     }
 
-    /// Prints a value as JSON, or lets `human` print it.
+    /// Prints a value as JSON, or calls `human` to print it as text.
     pub(super) fn show<T: Serialize>(
         &self,
         value: &T,
@@ -45,7 +45,7 @@ impl Output {
         human(&mut out)
     }
 
-    /// Prints what went wrong and what to do next, on standard error.
+    /// Prints an error and an optional hint on standard error.
     pub(super) fn error(&self, what: &str, hint: Option<&str>) {
         let mut err = anstream::stderr().lock();
         let written = if self.json {
@@ -53,11 +53,11 @@ impl Output {
         } else {
             write_error(&mut err, what, hint)
         };
-        // Nothing is left to say it to.
+        // Standard error is closed: no channel is left to report that.
         drop(written);
     }
 
-    /// Prints what may be wrong though the command goes on, on standard error.
+    /// Prints a warning on standard error; the command goes on.
     pub(super) fn warn(&self, what: &str) {
         let mut err = anstream::stderr().lock();
         let written = match self.json {
@@ -67,7 +67,7 @@ impl Output {
         drop(written);
     }
 
-    /// Prints something to know beside the result, on standard error.
+    /// Prints a note on standard error, apart from the result.
     pub(super) fn note(&self, what: &str) {
         let mut err = anstream::stderr().lock();
         let written = match self.json {
@@ -77,7 +77,7 @@ impl Output {
         drop(written);
     }
 
-    /// A bar for work with `total` steps; invisible where nobody watches.
+    /// A progress bar for `total` steps, hidden with `--json` or without a terminal.
     pub(super) fn progress(&self, total: u64, what: &'static str) -> ProgressBar {
         let visible = !self.json && io::stderr().is_terminal();
         let target =
@@ -97,12 +97,12 @@ fn write_error(err: &mut impl Write, what: &str, hint: Option<&str>) -> io::Resu
     }
 }
 
-/// A text in a style.
+/// Wraps a text in a style.
 pub(super) fn paint(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// How wide the terminal is; a page where there is none.
+/// The width of the terminal, or 100 columns without one.
 pub(super) fn width() -> usize {
     terminal_columns().unwrap_or(100).clamp(40, 160)
 }
@@ -112,7 +112,7 @@ fn terminal_columns() -> Option<usize> {
     Some(usize::from(columns))
 }
 
-/// Cuts a text to a width on the screen.
+/// Truncates a text to a display width.
 pub(super) fn fit(text: &str, width: usize) -> String {
     let line = preview(text, usize::MAX);
     if line.width() <= width {
@@ -132,12 +132,12 @@ pub(super) fn fit(text: &str, width: usize) -> String {
     cut
 }
 
-/// Fills a text to a width on the screen.
+/// Pads a text to a display width.
 pub(super) fn pad(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(text.width())))
 }
 
-/// `12,345`
+/// Formats a number with thousands separators: `12,345`.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -150,13 +150,13 @@ pub(super) fn grouped(number: u64) -> String {
     out
 }
 
-/// `1 turn`, `2 turns`
+/// Formats a number with its noun: `1 turn`, `2 turns`.
 pub(super) fn count(number: u64, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {what}{plural}", grouped(number))
 }
 
-/// `3.4 MiB`
+/// Formats a number of bytes: `3.4 MiB`.
 pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {

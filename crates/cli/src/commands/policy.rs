@@ -1,4 +1,4 @@
-//! `treering policy`
+//! `treering policy`: shows and sets the policy parameters of one conversation.
 
 use serde::Serialize;
 use treering_core::parameters::Assignment;
@@ -18,10 +18,10 @@ the tree anew.")]
 pub(super) struct Args {
     /// Slug, id, or the first digits of an id
     conversation: String,
-    /// Parameters for this conversation from now on, instead of those it had
+    /// Parameters for this conversation; they replace all earlier ones
     #[arg(value_name = "NAME=VALUE", value_parser = |text: &str| text.parse::<Assignment>())]
     parameters: Vec<Assignment>,
-    /// Takes back what was set for this conversation
+    /// Remove the parameters set for this conversation
     #[arg(long, conflicts_with = "parameters")]
     reset: bool,
 }

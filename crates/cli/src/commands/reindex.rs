@@ -1,4 +1,4 @@
-//! `treering reindex`
+//! `treering reindex`: moves search to the vectors of the configured embedder.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ Examples:
   treering reindex --status
   treering reindex --set embed.model=encoder")]
 pub(super) struct Args {
-    /// Only says which model's vectors search goes by, and which are on their way
+    /// Show which model's vectors search uses and which are being built, without reindexing
     #[arg(long)]
     status: bool,
 }
@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     Ok(())
 }
 
-/// Changes over, and waits for its turn where the quota of the provider is used up.
+/// Reindexes, and sleeps whenever the provider's quota is used up.
 fn reindex(memory: &Engine, bar: &ProgressBar) -> Result<ReindexReport, Error> {
     let (mut done_before, mut made_before) = (0, 0);
     loop {
@@ -97,7 +97,7 @@ fn reindex(memory: &Engine, bar: &ProgressBar) -> Result<ReindexReport, Error> {
     }
 }
 
-/// How many texts there are to embed.
+/// The number of texts to embed.
 fn things(memory: &Engine) -> Result<u64, CliError> {
     let stats = memory.stats()?;
     let nodes: u64 =

@@ -1,4 +1,4 @@
-//! `treering restore`
+//! `treering restore`: replaces the store with a backup. Never deletes the replaced store.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use treering::{BackupContents, EmbeddedStore};
 The backup is read as a whole and checked first. No program may have the home open meanwhile. The store that was there is
 kept beside the new one, as treering.db.replaced-SECONDS; delete it when you do not need it.")]
 pub(super) struct Args {
-    /// The backup, from `treering backup`
+    /// A file written by `treering backup`
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Replaces the store without asking
+    /// Replace the store without asking
     #[arg(long, short)]
     yes: bool,
 }
@@ -33,9 +33,9 @@ struct View {
     messages: u64,
     schema_version: u32,
     bytes: u64,
-    /// When the file was written last.
+    /// The time of the backup file's last modification.
     modified: Option<String>,
-    /// The path of the replaced store.
+    /// The path at which the replaced store is kept.
     replaced: Option<PathBuf>,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args, home: &Path, output: &Output) -> Result<(), CliEr
     Ok(())
 }
 
-/// Advice for a backup that cannot be restored.
+/// The hint for a backup that cannot be restored.
 pub(super) fn restore_hint(error: &Error) -> String {
     let of_backup = "nothing was changed; restore another backup";
     match error {

@@ -1,4 +1,4 @@
-//! `treering search`
+//! `treering search`: prints the hits of a query.
 
 use std::io::{self, Write};
 
@@ -16,43 +16,43 @@ Examples:
   treering search \"what did I say about the sill\" --in tidewatch --role user --explain
   treering search decisions --level 2 --since 2026-03-01")]
 pub(super) struct Args {
-    /// A question, or words
+    /// A question or keywords
     #[arg(required = true)]
     text: Vec<String>,
-    /// Only in this conversation; may be given several times
+    /// Search only this conversation; can be repeated
     #[arg(long = "in", value_name = "CONVERSATION")]
     conversations: Vec<String>,
-    /// Only in conversations of a folder [default with no value: the current one]
+    /// Search only conversations in this folder [default with no value: the current folder]
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, default_missing_value = ".")]
     cwd: Option<String>,
-    /// Only in conversations that are open, closed or archived
+    /// Search only conversations in this state: open, closed or archived; can be repeated
     #[arg(long, value_name = "STATE", value_parser = |text: &str| text.parse::<ConversationState>())]
     state: Vec<ConversationState>,
-    /// Only in this thread
+    /// Search only this thread
     #[arg(long, value_name = "NAME")]
     thread: Option<String>,
-    /// Only what this author said
+    /// Search only messages by this author
     #[arg(long, value_name = "NAME")]
     author: Option<String>,
-    /// Only what was said in this role
+    /// Search only messages with this role
     #[arg(long, value_name = "ROLE", value_parser = |text: &str| text.parse::<Role>())]
     role: Option<Role>,
-    /// Only this level: 0 for messages, 1 and above for nodes; may be given several times
+    /// Search only this level: 0 for messages, 1 and above for nodes; can be repeated
     #[arg(long, value_name = "LEVEL")]
     level: Vec<u8>,
-    /// Only what was said from this date on
+    /// Search only messages from this date on
     #[arg(long, value_name = "DATE", value_parser = |text: &str| text.parse::<Timestamp>())]
     since: Option<Timestamp>,
-    /// Only what was said before this date
+    /// Search only messages before this date
     #[arg(long, value_name = "DATE", value_parser = |text: &str| text.parse::<Timestamp>())]
     until: Option<Timestamp>,
-    /// At most so many hits
+    /// Maximum number of results
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 10)]
     limit: usize,
-    /// Only hits with at least this score
+    /// Minimum score of a result
     #[arg(long, value_name = "SCORE")]
     min_score: Option<f32>,
-    /// Shows where each score comes from
+    /// Show how each score is composed
     #[arg(long)]
     explain: bool,
 }

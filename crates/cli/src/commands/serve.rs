@@ -1,4 +1,4 @@
-//! `treering serve`
+//! `treering serve`: runs the HTTP server until it is asked to stop.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// The address and port to listen on [default: the setting serve.address]
     #[arg(long, value_name = "ADDRESS")]
     address: Option<SocketAddr>,
-    /// Prints the OpenAPI document and ends
+    /// Print the OpenAPI document and exit
     #[arg(long)]
     openapi: bool,
 }
@@ -61,7 +61,8 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
     })
 }
 
-/// Runs the async edge. When it has ended, nothing that blocks is waited for: neither a provider nor standard input.
+/// Runs an async server to completion. Blocking calls that are still running, to a provider or on
+/// standard input, are abandoned.
 pub(super) fn run_async(edge: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(edge);
@@ -69,19 +70,19 @@ pub(super) fn run_async(edge: impl Future<Output = Result<(), CliError>>) -> Res
     ended
 }
 
-/// Logs to standard error: lines for people at a terminal, JSON lines elsewhere.
+/// Logs to standard error: text on a terminal, JSON lines elsewhere.
 pub(super) fn log_to_stderr(own: LevelFilter) {
     let targets = Targets::new().with_default(LevelFilter::WARN).with_target("treering", own);
     let registry = tracing_subscriber::registry().with(targets);
     let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
-    // A second subscriber is refused; the first one goes on.
+    // `try_init` fails if a subscriber is already installed, and then that one stays.
     drop(match io::stderr().is_terminal() {
         true => registry.with(lines.with_target(false)).try_init(),
         false => registry.with(lines.json().flatten_event(true)).try_init(),
     });
 }
 
-/// Ends when the process is asked to stop.
+/// Completes when the process receives Ctrl-C or SIGTERM.
 pub(super) async fn shutdown_signal() {
     let interrupt = tokio::signal::ctrl_c();
     #[cfg(unix)]

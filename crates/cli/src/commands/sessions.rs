@@ -1,4 +1,4 @@
-//! `treering sessions`
+//! `treering sessions`: lists conversations.
 
 use std::io::{self, Write};
 
@@ -12,13 +12,13 @@ use treering_server::views::ConversationView;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Only conversations that took place in this folder [default where given: the current one]
+    /// Show only conversations in this folder [default with no value: the current folder]
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, default_missing_value = ".")]
     cwd: Option<String>,
-    /// Archived conversations too
+    /// Include archived conversations
     #[arg(long)]
     all: bool,
-    /// At most so many
+    /// Maximum number of conversations
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 20)]
     limit: usize,
 }
@@ -29,7 +29,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         false => vec![ConversationState::Open, ConversationState::Closed],
     };
     let cwd = args.cwd.as_deref().map(normalize_cwd);
-    // One more than is shown, to know whether there are more.
+    // One extra row shows whether there are more.
     let filter =
         ConversationFilter { cwd, states, after: None, limit: args.limit.saturating_add(1) };
     let mut sessions = memory.listed_conversations(&filter)?;
@@ -60,7 +60,7 @@ fn nothing(out: &mut dyn Write, cwd: Option<&str>) -> io::Result<()> {
     }
 }
 
-/// One line a conversation: its name, how much there is, when, and how it ends.
+/// Prints one line per conversation: slug, number of turns, last activity, last message.
 pub(super) fn table(out: &mut dyn Write, sessions: &[ListedConversation]) -> io::Result<()> {
     let names = sessions.iter().map(|session| session.conversation.slug.chars().count());
     let name = names.max().unwrap_or(0).clamp(8, 34);

@@ -1,4 +1,4 @@
-//! `treering show`
+//! `treering show`: prints the turns of a conversation.
 
 use std::io::{self, Write};
 
@@ -17,22 +17,22 @@ pub(super) struct Args {
     /// conversation]
     #[arg(value_name = "CONVERSATION|NODE")]
     conversation: Option<String>,
-    /// Draws the tree over the conversation instead of its turns
+    /// Show the tree instead of the turns
     #[arg(long)]
     tree: bool,
     /// The first turn to show
     #[arg(long, value_name = "TURN", default_value_t = 0)]
     from: u32,
-    /// At most so many turns
+    /// Maximum number of turns
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50)]
     limit: usize,
-    /// The last so many turns instead
+    /// Show this many of the last turns instead
     #[arg(long, value_name = "COUNT", conflicts_with = "from")]
     last: Option<u32>,
-    /// Only this thread
+    /// Show only this thread
     #[arg(long, value_name = "NAME")]
     thread: Option<String>,
-    /// Whole texts and tool results, however long
+    /// Show texts and tool results in full
     #[arg(long)]
     full: bool,
 }
@@ -91,7 +91,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     Ok(())
 }
 
-/// The conversation that is named, or the latest one.
+/// The conversation with this reference, or the latest one without a reference.
 pub(super) fn named_or_latest(
     reference: Option<&str>,
     memory: &Engine,
@@ -210,7 +210,7 @@ fn print_tool_call(out: &mut dyn Write, it: &ToolCall, full: bool) -> io::Result
     writeln!(out, "    {mark} {}", fit(&result, width().saturating_sub(12 + took.len())))
 }
 
-/// Text without what would move the cursor or change the colours of the terminal.
+/// Replaces control characters, which could move the cursor or change the terminal's colors.
 fn clean(line: &str) -> String {
     line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
 }

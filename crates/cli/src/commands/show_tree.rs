@@ -47,7 +47,7 @@ pub(super) fn tree(
     Ok(())
 }
 
-/// Draws the branches of a tree.
+/// Prints the outline of a tree.
 pub(super) fn branches(out: &mut dyn Write, branches: &[OutlineLine]) -> io::Result<()> {
     if branches.is_empty() {
         return writeln!(out, "{}", paint(DIM, "no tree yet: nothing was said"));

@@ -1,4 +1,4 @@
-//! What was spent, as `status` and `stats` print it.
+//! Prints model spending for `status` and `stats`.
 
 use std::io::{self, Write};
 

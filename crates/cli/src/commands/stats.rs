@@ -1,4 +1,4 @@
-//! `treering stats`
+//! `treering stats`: counts messages, tokens, nodes and spending.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use treering_server::views::{
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Only the tree of this conversation
+    /// Show only this conversation
     conversation: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! `treering status`
+//! `treering status`: shows the gate of a conversation, its jobs and its spending.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use treering_server::views::StatusView;
 pub(super) struct Args {
     /// Slug, id, or the first digits of an id [default: the latest conversation]
     conversation: Option<String>,
-    /// Does the work and waits for the gate, at most as long as `work.gate_timeout_ms` says
+    /// Run the jobs and wait for the gate, at most `work.gate_timeout_ms`
     #[arg(long)]
     wait: bool,
 }
@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     Ok(())
 }
 
-/// How the gate stands once it is clear, or once the timeout is over.
+/// Runs a worker until the gate is clear or the timeout has passed.
 fn wait(memory: &Engine, id: ConversationId) -> Result<GateStatus, CliError> {
     let _worker = memory.spawn_worker()?;
     let timeout = Duration::from_millis(memory.work().gate_timeout_ms);

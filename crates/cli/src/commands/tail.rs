@@ -1,4 +1,4 @@
-//! `treering tail`
+//! `treering tail`: follows the event feed and prints each event.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -25,15 +25,15 @@ Examples:
 pub(super) struct Args {
     /// Slug, id, or the first digits of an id [default: every conversation]
     conversation: Option<String>,
-    /// The budget of the contexts that are told of [default: the setting context.budget]
+    /// Budget of the contexts whose changes are shown [default: the setting context.budget]
     #[arg(long, short, value_name = "TOKENS")]
     budget: Option<u32>,
-    /// Ends when nothing has come for so long
+    /// Exit after this many seconds without an event
     #[arg(long, value_name = "SECONDS")]
     idle: Option<u64>,
 }
 
-/// How long the store is watched at once.
+/// Maximum time of one wait for events, so that `--idle` is checked in between.
 const WATCH: Duration = Duration::from_secs(1);
 
 pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), CliError> {
@@ -75,7 +75,7 @@ struct EventLine<'a> {
     view: &'a EventView,
 }
 
-/// What a turn changed in the standing context.
+/// The changes that a turn made to the standing context.
 #[derive(Serialize)]
 struct ContextLine {
     event: &'static str,
@@ -126,7 +126,7 @@ impl Tail<'_> {
         Ok(print(&view.slug, &paint(style, pad(&what, WHAT)), &lines)?)
     }
 
-    /// Who said what, a line each.
+    /// One line per message: its author and its text.
     fn said(&self, id: ConversationId, messages: &[MessageIdx]) -> Result<Vec<String>, CliError> {
         let (Some(first), Some(last)) = (messages.first(), messages.last()) else {
             return Ok(Vec::new());
@@ -174,11 +174,11 @@ impl Tail<'_> {
     }
 }
 
-/// How wide the name of a conversation and the word for an event are.
+/// Column widths of the slug and the event name.
 const SLUG: usize = 20;
 const WHAT: usize = 10;
 
-/// Prints an event: when, where, what, and its lines below each other.
+/// Prints an event: time, slug, event name, and its lines below each other.
 fn print(slug: &str, what: &str, lines: &[String]) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     let now = SystemClock.now().to_string();

@@ -1,4 +1,4 @@
-//! `treering token`
+//! `treering token`: manages access tokens. A secret is printed once; only its hash is stored.
 
 use serde::Serialize;
 use treering_core::TenantId;
@@ -17,21 +17,21 @@ pub(super) struct Args {
 
 #[derive(clap::Subcommand)]
 enum TokenAction {
-    /// Makes a token for the tenant (`--tenant`) and prints it, this once
+    /// Create a token for the tenant (`--tenant`) and print it; it is shown only once
     Create {
-        /// What it allows: read, write, admin
+        /// Permissions of the token: read, write, admin
         #[arg(long, value_name = "SCOPES", value_delimiter = ',', default_value = "read,write",
               value_parser = |text: &str| text.parse::<TokenScope>())]
         scopes: Vec<TokenScope>,
-        /// What it is for
+        /// A description of the token
         #[arg(long, value_name = "TEXT")]
         name: Option<String>,
     },
-    /// Lists the tokens of every tenant
+    /// List the tokens of every tenant
     List,
-    /// Takes a token back; it opens nothing from now on
+    /// Revoke a token, effective immediately
     Revoke {
-        /// The id that `token list` shows
+        /// The id shown by `token list`
         id: String,
     },
 }

@@ -1,4 +1,4 @@
-//! `treering update`
+//! `treering update`: plans missing summaries, or rebuilds the tree, and runs the jobs.
 
 use treering_core::Level;
 use treering_core::parameters::Assignment;
@@ -20,19 +20,19 @@ Interrupted, it goes on with the next `treering update` or `treering work`: the 
 pub(super) struct Args {
     /// Slug, id, or the first digits of an id [default: every conversation]
     conversation: Option<String>,
-    /// Grows the tree anew from the messages
+    /// Rebuild the tree from the messages
     #[arg(long)]
     full: bool,
-    /// Only this level; with --full, this one and those above it
+    /// Update only this level; with --full, this level and those above it
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     level: Option<Level>,
-    /// A parameter of the policy, for this time only
+    /// Override a policy parameter for this update only
     #[arg(long = "with", value_name = "NAME=VALUE", value_parser = |text: &str| text.parse::<Assignment>())]
     with: Vec<Assignment>,
-    /// Says what would be done; writes nothing
+    /// Show what would be done without writing anything
     #[arg(long)]
     dry_run: bool,
-    /// Leaves the levels above the first to a worker
+    /// Leave the levels above the first to a worker
     #[arg(long)]
     background: bool,
 }
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
             continue;
         }
         let updated = memory.update(conversation.id, &update)?;
-        // Level 1 first and here; what lies above may be left to others.
+        // With `--background`, only level 1 is written in the foreground.
         let scope = JobScope {
             conversation: Some(conversation.id),
             max_height: args.background.then_some(1),

@@ -1,4 +1,5 @@
-//! `treering verify`
+//! `treering verify`: checks that stored and derived data are consistent. Never changes a
+//! message.
 
 use serde::Serialize;
 use treering_engine::{Engine, JobScope, RepairReport};
@@ -8,7 +9,8 @@ use super::{CliError, work};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Rebuild derived data that does not add up: counts, trees, jobs, vectors. Messages and tool calls are never touched
+    /// Rebuild inconsistent derived data: counts, trees, jobs, vectors. Messages and tool calls
+    /// are never changed
     #[arg(long)]
     repair: bool,
 }
@@ -20,11 +22,11 @@ struct View {
     messages: u64,
     tool_calls: u64,
     nodes: u64,
-    /// Conversations whose trees were grown anew.
+    /// Conversations whose trees were rebuilt.
     repaired: Vec<String>,
-    /// Conversations that lacked vectors, which were made.
+    /// Conversations whose missing vectors were computed.
     repaired_vectors: Vec<String>,
-    /// What the store made anew for itself.
+    /// Parts of the store that were rebuilt.
     repaired_store: Vec<String>,
     problems: Vec<ProblemView>,
     /// Harmless leftovers.
@@ -101,7 +103,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     if clean { Ok(()) } else { Err(CliError::Reported) }
 }
 
-/// Makes anew what does not add up; trees are planned and grown.
+/// Rebuilds inconsistent derived data and runs the jobs this creates.
 fn repair(memory: &Engine, output: &Output) -> Result<RepairReport, CliError> {
     let repaired = memory.repair()?;
     if !repaired.trees.is_empty() || !repaired.vectors.is_empty() {

@@ -1,4 +1,4 @@
-//! `treering work`
+//! `treering work`: runs background jobs in the foreground.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use treering_engine::{Engine, JobOutcome, JobScope, WorkStats, Worker};
 use super::CliError;
 use super::output::{Output, count};
 
-/// How often a change of the embedder is looked for.
+/// The interval between checks for a changed embedder.
 const CHANGE_EVERY: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Only the jobs of this conversation
+    /// Run only the jobs of this conversation
     conversation: Option<String>,
-    /// Goes on and waits for more work, until it is interrupted
+    /// Keep waiting for new jobs until interrupted
     #[arg(long)]
     watch: bool,
 }
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     Ok(())
 }
 
-/// Goes over to the vectors of the configured embedder, if search does not go by them yet.
+/// Reindexes if search still uses the vectors of another embedder.
 fn change_over(memory: &Engine) -> treering_engine::Result<()> {
     if memory.needs_reindex()? {
         memory.reindex(&mut |_| ())?;
@@ -71,7 +71,7 @@ fn change_over(memory: &Engine) -> treering_engine::Result<()> {
     Ok(())
 }
 
-/// Runs what is due, with a bar.
+/// Runs every job that is due, with a progress bar.
 pub(super) fn run_all(
     memory: &Engine,
     scope: &JobScope,
@@ -93,8 +93,8 @@ pub(super) fn run_all(
     Ok(worked)
 }
 
-/// Runs what has become due in a conversation, where that is a matter of moments: without a
-/// remote provider.
+/// Runs the jobs that are due in a conversation if no remote provider is involved, because then
+/// they take only moments.
 pub(super) fn catch_up(
     memory: &Engine,
     id: Option<ConversationId>,

@@ -1,6 +1,6 @@
-//! Measuring contexts: how much of the evidence for a question, and whether its answer, is in a
-//! context of a budget. The cut stands beside two simple ways in the same run: the latest turns that
-//! fit, and the best hits that fit.
+//! Measures contexts: how much of the evidence for a question a context of a given budget holds,
+//! and whether it holds the answer. The same run measures two simple baselines: the latest turns
+//! that fit and the best hits that fit.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use super::EvalError;
 use super::data::EvalQuestion;
 use treering::Engine;
 
-/// The longest answer that is looked for word by word.
+/// Maximum number of words of an answer that is matched verbatim.
 const ANSWER_WORDS: usize = 6;
-/// The fewest words of a sentence that count as quoting it.
+/// Minimum number of words of a sentence that counts as quoted.
 const QUOTED_WORDS: usize = 4;
 
-/// A way to put a context together.
+/// A method of building a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ContextMethod {
     /// The default profile.
@@ -31,10 +31,10 @@ pub(crate) enum ContextMethod {
 }
 
 impl ContextMethod {
-    /// Every way.
+    /// Every method.
     pub(crate) const ALL: [Self; 3] = [Self::Cut, Self::Latest, Self::Hits];
 
-    /// What it is called.
+    /// The name in reports.
     #[must_use]
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl ContextMethod {
     }
 }
 
-/// Values, added up.
+/// A running sum and its number of values.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Mean(f64, u32);
 
@@ -54,29 +54,29 @@ impl Mean {
         *self = Self(self.0 + value, self.1 + 1);
     }
 
-    /// Their mean, in per cent.
+    /// The mean in percent.
     #[must_use]
     pub(crate) fn mean(&self) -> f64 {
         100.0 * self.0 / f64::from(self.1.max(1))
     }
 
-    /// How many there were.
+    /// The number of values.
     #[must_use]
     pub(crate) const fn count(&self) -> u32 {
         self.1
     }
 }
 
-/// What contexts of one way hold.
+/// The figures of one method.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
-    /// Share of the evidence that is there as it was said.
+    /// Share of the evidence that the context holds verbatim.
     pub(crate) gold_raw: Mean,
-    /// Share of the evidence that is there as it was said, or that something over it quotes.
+    /// Share of the evidence that the context holds verbatim or quotes in a summary.
     pub(crate) gold_told: Mean,
-    /// Whether the answer is there word by word.
+    /// Share of the questions whose answer the context holds verbatim.
     pub(crate) answer: Mean,
-    /// Share of the history that is told of, at whatever length.
+    /// Share of the history that the context covers, at any level of detail.
     pub(crate) cover: Mean,
     /// Share of the budget that is used.
     pub(crate) filled: Mean,
@@ -84,7 +84,7 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// The time that half of the contexts took at the most, in microseconds.
+    /// The median time to build a context, in microseconds.
     #[must_use]
     pub(crate) fn median_us(&self) -> u64 {
         let mut times = self.times.clone();
@@ -95,39 +95,39 @@ impl Sums {
     }
 }
 
-/// What contexts of a budget hold, put together in each way.
+/// The figures of every method for one budget.
 #[derive(Debug)]
 pub(crate) struct Contexts {
-    /// The most tokens each may have.
+    /// Maximum number of tokens in a context.
     pub(crate) budget: u32,
     sums: [Sums; 3],
 }
 
-/// A context as it is measured.
+/// A context with the data that the figures need.
 #[derive(Default)]
 struct MeasuredContext {
     text: String,
     tokens: u32,
-    /// Messages that are there as they were said.
+    /// Positions of the messages that are included verbatim.
     raw: Vec<u32>,
-    /// Spans of messages that are told of in other words, with the words.
+    /// Ranges of messages that are covered by other text, with that text.
     told: Vec<(u32, u32, String)>,
 }
 
 impl Contexts {
-    /// Nothing measured yet.
+    /// No measurements yet.
     #[must_use]
     pub(crate) fn new(budget: u32) -> Self {
         Self { budget, sums: Default::default() }
     }
 
-    /// What was measured of one way.
+    /// The figures of one method.
     #[must_use]
     pub(crate) const fn of(&self, way: ContextMethod) -> &Sums {
         &self.sums[way as usize]
     }
 
-    /// Puts a context together for a question in each way. Gives the text of the cut.
+    /// Builds a context for a question with each method. Returns the text of the cut.
     pub(super) fn ask(
         &mut self,
         memory: &Engine,
@@ -183,8 +183,8 @@ impl Contexts {
         Ok(held)
     }
 
-    /// Messages one after the other while they fit; the first that does not is the end, or is
-    /// passed over.
+    /// Packs messages in order while they fit. The first one that does not fit ends the context
+    /// if `ends` is set, and is skipped otherwise.
     fn fitting<'m>(
         &self,
         messages: impl Iterator<Item = &'m Message>,
@@ -193,7 +193,7 @@ impl Contexts {
         let mut held = MeasuredContext::default();
         for message in messages {
             let author = message.body.author.as_deref().unwrap_or(message.body.role.as_str());
-            // As much as the cut says about a message it recalls.
+            // The same metadata as the cut gives for a recalled message, for a fair comparison.
             let day = &message.body.at.to_minute()[..10];
             let line = format!("#{} · {day} · {author}: {}\n", message.idx.0, message.body.text);
             let tokens = Bpe::O200k.count(&line);
@@ -252,7 +252,7 @@ impl Contexts {
 }
 
 impl MeasuredContext {
-    /// Whether something that covers a message quotes a sentence of it.
+    /// Whether a text that covers the message quotes one of its sentences.
     fn quotes(&self, message: &Message) -> bool {
         let idx = message.idx.0;
         let over = self.told.iter().filter(|(from, until, _)| (*from..*until).contains(&idx));
@@ -265,7 +265,7 @@ impl MeasuredContext {
     }
 }
 
-/// Lower-case words and numbers, as the scorer of the data sets has them.
+/// Lowercase words and numbers, as the data sets' own scorer normalizes them.
 fn norm(text: &str) -> String {
     let lower = text.to_lowercase();
     let words = lower.split(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit());

@@ -1,14 +1,14 @@
-//! Questions with their evidence, in the formats that data sets come in.
+//! Parses questions and their evidence from the formats of the data sets.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Turns, and questions about them.
+/// A history and the questions about it.
 #[derive(Debug)]
 pub(crate) struct Haystack {
-    /// The title it is imported under.
+    /// The title of the imported conversation.
     pub(crate) title: String,
-    /// Each turn with its sitting, by their ids.
+    /// The id of each turn and of its session.
     pub(crate) turns: Vec<(String, String)>,
     /// The questions.
     pub(crate) questions: Vec<EvalQuestion>,
@@ -17,21 +17,21 @@ pub(crate) struct Haystack {
 /// A question and its evidence.
 #[derive(Debug)]
 pub(crate) struct EvalQuestion {
-    /// Its id.
+    /// The question's id.
     pub(crate) id: String,
-    /// What is asked.
+    /// The question itself.
     pub(crate) text: String,
-    /// Its kind.
+    /// The category of the question.
     pub(crate) category: String,
-    /// The turns that answer it.
+    /// Ids of the turns that answer it.
     pub(crate) gold_turns: Vec<String>,
-    /// The sittings that answer it.
+    /// Ids of the sessions that answer it.
     pub(crate) gold_sessions: Vec<String>,
-    /// What the answer is, in words; empty where there is none.
+    /// The expected answer; empty if there is none.
     pub(crate) answer: String,
 }
 
-/// An answer in words, whatever it was written as.
+/// An answer as text, whatever its JSON type.
 fn in_words(answer: &Value) -> String {
     match answer {
         Value::String(text) => text.clone(),
@@ -40,7 +40,7 @@ fn in_words(answer: &Value) -> String {
     }
 }
 
-/// A file that no questions could be read from.
+/// A file in none of the known formats.
 #[derive(Debug, thiserror::Error)]
 #[error("this is no haystack, LoCoMo or LongMemEval file: {0}")]
 pub(crate) struct DatasetError(String);
@@ -51,7 +51,7 @@ impl From<serde_json::Error> for DatasetError {
     }
 }
 
-/// Reads the haystacks of a file.
+/// Parses the haystacks of a file.
 pub(crate) fn read(text: &str) -> Result<Vec<Haystack>, DatasetError> {
     let value: Value = serde_json::from_str(text)?;
     if value.get("haystack").is_some() {

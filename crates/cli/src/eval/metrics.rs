@@ -1,16 +1,16 @@
-//! The figures: recall, whether all of the evidence is there, and nDCG.
+//! Retrieval metrics: recall, share of complete evidence, and nDCG.
 
-/// What is ranked.
+/// The unit of a ranking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum RankedUnit {
     /// Turns.
     Turn,
-    /// Sittings, each by its best turn.
+    /// Sessions, each ranked by its best turn.
     Session,
 }
 
 impl RankedUnit {
-    /// The word for it.
+    /// The name in reports.
     #[must_use]
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -20,17 +20,17 @@ impl RankedUnit {
     }
 }
 
-/// Figures, added up over questions.
+/// Metrics summed over questions.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Figures {
-    /// Questions.
+    /// The number of questions.
     pub(crate) questions: u32,
     recall: [f64; 4],
     all: f64,
     ndcg: f64,
 }
 
-/// The cuts that recall is measured at.
+/// The ranks at which recall is measured.
 const CUTS: [usize; 4] = [1, 5, 10, 20];
 
 impl Figures {
@@ -58,8 +58,8 @@ impl Figures {
             hits.iter().filter(|place| **place < 10).map(|place| gain(*place)).sum::<f64>() / ideal;
     }
 
-    /// Recall at 1, 5, 10 and 20, whether everything is among the first five, and nDCG at 10; all
-    /// in per cent.
+    /// Recall at 1, 5, 10 and 20, the share of questions with all evidence in the top five, and
+    /// nDCG at 10; all in percent.
     #[must_use]
     pub(crate) fn percents(&self) -> [f64; 6] {
         let mean = |sum: f64| 100.0 * sum / f64::from(self.questions.max(1));

@@ -1,5 +1,5 @@
-//! Measuring retrieval: haystacks with questions go in, how well the evidence is ranked comes
-//! out. The same figures as the scorer of the data sets.
+//! Measures retrieval on data sets: how well search ranks the evidence for each question. The
+//! figures are defined as in the data sets' own scorer.
 
 mod context;
 mod data;
@@ -20,39 +20,39 @@ pub(crate) use context::{ContextMethod, Contexts};
 pub(crate) use data::{DatasetError, Haystack, read};
 pub(crate) use metrics::{Figures, RankedUnit};
 
-/// How many turns are ranked for each question.
+/// The number of turns ranked for each question.
 pub(crate) const RANKED: usize = 100;
 
-/// One question, and what was ranked for it.
+/// A question and its ranking.
 #[derive(Debug, Clone)]
 pub(crate) struct QuestionResult {
     /// The question's id.
     pub(crate) id: String,
-    /// The turns that fit best, by their ids.
+    /// Ids of the ranked turns, best first.
     pub(crate) turns: Vec<String>,
-    /// The context that was put together for it, where one was asked for.
+    /// The context built for the question, if contexts are measured.
     pub(crate) context: Option<String>,
 }
 
-/// What was measured over one or more haystacks.
+/// Measurements over one or more haystacks.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
-    /// Figures by level and category; `ALL` for all categories.
+    /// Metrics by ranked unit and category; `ALL` stands for all categories.
     pub(crate) figures: BTreeMap<(RankedUnit, String), Figures>,
-    /// Every question and what was ranked for it.
+    /// Every question and its ranking.
     pub(crate) answered: Vec<QuestionResult>,
-    /// How long the questions took.
+    /// The search time of each question.
     pub(crate) times: Vec<Duration>,
-    /// How many turns were searched.
+    /// The number of turns searched.
     pub(crate) turns: usize,
-    /// How many nodes the trees over them have.
+    /// The number of nodes in the trees over them.
     pub(crate) nodes: u64,
-    /// What contexts of a budget hold, where one was asked for.
+    /// The figures of the contexts, if they are measured.
     pub(crate) contexts: Option<Contexts>,
 }
 
 impl Measured {
-    /// The time below which this share of the questions was answered.
+    /// The given percentile of the search time; `share` is between 0 and 1.
     #[must_use]
     pub(crate) fn percentile(&self, share: f64) -> Duration {
         let mut times = self.times.clone();
@@ -62,7 +62,8 @@ impl Measured {
     }
 }
 
-/// Imports the haystacks of a file into a fresh home, grows their trees, and asks their questions.
+/// Imports the haystacks of a file into an empty home, builds their trees and asks their
+/// questions.
 pub(crate) fn measure(
     path: &Path,
     text: &str,
@@ -92,7 +93,7 @@ pub(crate) fn measure(
 }
 
 impl data::EvalQuestion {
-    /// It as a query for turns of its conversation.
+    /// The query for turns of the question's conversation.
     fn query(&self, conversation: ConversationId) -> Query {
         let (text, conversations) = (self.text.clone(), vec![conversation]);
         Query { text, conversations, levels: vec![0], limit: RANKED, ..Query::default() }
@@ -172,13 +173,13 @@ impl Measured {
     }
 }
 
-/// Why nothing could be measured.
+/// An error that ends a measurement.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EvalError {
-    /// The file is no haystack.
+    /// The file is not in a known format.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
-    /// The memory failed.
+    /// The engine failed.
     #[error(transparent)]
     Memory(#[from] Error),
     /// The file could not be imported.
@@ -187,10 +188,10 @@ pub(crate) enum EvalError {
     /// The file could not be read.
     #[error(transparent)]
     Unreadable(#[from] treering::importers::ImportError),
-    /// A model did not do its part, and figures without it would be of something else.
+    /// A model failed. Figures from a fallback would measure something else.
     #[error("a model did not do its part: {0}")]
     Unfinished(String),
-    /// A haystack was imported and is not there.
+    /// The imported conversation is not in the store.
     #[error("the conversation {0:?} was not imported")]
     Missing(String),
 }

@@ -1,4 +1,4 @@
-//! The doors of the service as real processes: `serve` over HTTP and `mcp` over its standard input.
+//! The server's endpoints in real processes: `serve` over HTTP and `mcp` over standard input.
 
 #![allow(dead_code, reason = "every test takes what it needs of it")]
 
@@ -24,10 +24,11 @@ pub(crate) fn ok(home: &Path, args: &[&str]) -> Value {
     serde_json::from_slice(&stdout).unwrap()
 }
 
-/// A server on a port that the system chooses.
+/// A server on a port that the system assigns.
 const SERVE: [&str; 4] = ["--json", "serve", "--address", "127.0.0.1:0"];
 
-/// A command whose files cannot grow beyond so many blocks, of 512 or 1024 bytes. A write behind that is an I/O error.
+/// A command whose files cannot grow beyond this many blocks of 512 or 1024 bytes. Larger writes
+/// fail with an I/O error.
 #[cfg(unix)]
 pub(crate) fn limited(command: &Command, blocks: u32) -> Command {
     let mut limited = Command::new("/bin/sh");
@@ -41,7 +42,7 @@ pub(crate) fn limited(command: &Command, blocks: u32) -> Command {
     limited
 }
 
-/// Asks a process to stop, and waits for it. One that does not is ended, and the test with it.
+/// Sends SIGTERM and waits. A process that does not exit is killed, and the test fails.
 fn terminate(child: &mut Child) -> ExitStatus {
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
@@ -56,7 +57,7 @@ fn terminate(child: &mut Child) -> ExitStatus {
     panic!("it was asked to stop and did not");
 }
 
-/// Settings with which summaries are written by a server that is under the test's control, as options.
+/// The options that make a server under the test's control write the summaries.
 pub(crate) fn summarised_by(server: &FaultServer) -> Vec<String> {
     let settings = [
         "summarize.provider=ollama".to_owned(),
@@ -67,14 +68,14 @@ pub(crate) fn summarised_by(server: &FaultServer) -> Vec<String> {
     settings.into_iter().flat_map(|setting| ["--set".to_owned(), setting]).collect()
 }
 
-/// Waits until a server is asked something after so many requests.
+/// Waits until a server has received more than this many requests.
 pub(crate) fn await_asked(server: &FaultServer, before: usize) {
     while server.asked().len() <= before {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Jobs that are as if nobody had taken them, of which there are some.
+/// Asserts that there are jobs, and that all of them are pending and without a failure.
 #[track_caller]
 pub(crate) fn assert_given_back(home: &Path) {
     let jobs = ok(home, &["jobs", "--limit", "1000"]);
@@ -85,7 +86,7 @@ pub(crate) fn assert_given_back(home: &Path) {
     }
 }
 
-/// A server on a port of its own.
+/// A running `treering serve`.
 pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) address: String,
@@ -98,7 +99,7 @@ impl Server {
         Self::spawn(treering(home, &args))
     }
 
-    /// A server whose files cannot grow beyond so many blocks: writes behind that fail.
+    /// A server whose files cannot grow beyond this many blocks; larger writes fail.
     #[cfg(unix)]
     pub(crate) fn start_limited(home: &Path, blocks: u32) -> Self {
         Self::spawn(limited(&treering(home, &SERVE), blocks))
@@ -156,16 +157,16 @@ impl Server {
         value
     }
 
-    /// Sends something that no client would, and gives what is left open.
+    /// Sends raw bytes and returns the open connection.
     pub(crate) fn send(&self, text: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address.strip_prefix("http://").unwrap()).unwrap();
         stream.write_all(text.as_bytes()).unwrap();
-        // Far longer than anything lasts here.
+        // Far longer than any step of a test.
         stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         stream
     }
 
-    /// Reads events until one of each kind came.
+    /// Reads events until one of each kind has arrived.
     pub(crate) fn events(&self, last: &str, kinds: &[&str]) -> Vec<(String, Value)> {
         let request = ureq::http::Request::get(format!("{}/v1/events", self.address))
             .header("last-event-id", last);
@@ -187,7 +188,7 @@ impl Server {
         panic!("the stream ended with {events:?}");
     }
 
-    /// Asks it to stop, and gives what it logged.
+    /// Stops the server and returns its log.
     pub(crate) fn stop(mut self) -> String {
         let mut stderr = self.child.stderr.take().unwrap();
         let log = std::thread::spawn(move || {
@@ -213,13 +214,13 @@ pub(crate) fn turn(number: usize) -> Value {
         "assistant": format!("Gate {number} holds. {}", "It is calm. ".repeat(40)), "external_id": format!("t{number}") })
 }
 
-/// A client and the process that it started.
+/// An MCP client and the server process it started.
 pub(crate) struct Client {
     pub(crate) child: Child,
     pub(crate) to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
     next: u64,
-    /// Notifications that came in between.
+    /// Notifications received between the responses.
     pub(crate) notes: Vec<Value>,
 }
 
@@ -268,7 +269,7 @@ impl Client {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// The answer to a request, an error included.
+    /// The response to a request, which may be an error.
     pub(crate) fn reply(&mut self, method: &str, params: &Value) -> Value {
         let id = self.begin(method, params);
         loop {
@@ -293,33 +294,33 @@ impl Client {
         )
     }
 
-    /// What a tool answers.
+    /// Calls a tool and returns its result. Asserts that it succeeds.
     pub(crate) fn ok(&mut self, tool: &str, arguments: &Value) -> Value {
         let result = self.call(tool, arguments);
         assert_eq!(result["isError"], false, "{tool}: {result}");
         result["structuredContent"].clone()
     }
 
-    /// What a tool says when it refuses.
+    /// Calls a tool and returns its error. Asserts that it fails.
     pub(crate) fn refused(&mut self, tool: &str, arguments: &Value) -> String {
         let result = self.call(tool, arguments);
         assert_eq!(result["isError"], true, "{tool}: {result}");
         result["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
-    /// Asks the process to stop while standard input is open.
+    /// Stops the process while its standard input is open.
     pub(crate) fn stop(mut self) {
         assert!(terminate(&mut self.child).success());
     }
 
-    /// Hangs up, and waits for the process to end by itself.
+    /// Closes standard input and waits for the process to exit.
     pub(crate) fn end(mut self) {
         self.to = None;
         assert!(self.child.wait().unwrap().success());
     }
 }
 
-/// Enough turns for windows to seal.
+/// Appends enough turns for windows to seal.
 pub(crate) fn fill(client: &mut Client, key: &str, turns: usize) {
     for turn in 0..turns {
         let user = format!(

@@ -1,4 +1,4 @@
-//! Backups: made while others write, and put back.
+//! Backups that are taken while other processes write, and restored.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ fn restore(treering: &Treering, file: &Path) -> Value {
     parsed(&treering.run(&["restore", "--yes", file.to_str().unwrap()], b"").expect_success())
 }
 
-/// A store with so many turns, in a home of its own.
+/// A store with this many turns.
 fn store(home: &Path, turns: usize) -> Treering {
     let treering = Treering::at(home);
     let input: String = (0..turns).map(|no| line(&format!("t.{no}.9"))).collect();
@@ -100,7 +100,7 @@ fn the_store_that_is_replaced_is_kept() {
     let treering = store(&folder.path().join("home"), 3);
     let file = folder.path().join("three.db");
     backup(&treering, &file);
-    // A killed writer leaves its last turns in the log.
+    // A killed writer leaves its last turns in the WAL.
     let mut writer = Writer::start(&treering, "k");
     writer.send(&line("u.0.9"));
     writer.acknowledgement();
@@ -189,7 +189,7 @@ fn a_home_that_is_open_is_not_restored() {
     treering.verify();
 }
 
-/// The remedy that the warning about a damaged log names.
+/// The warning about a damaged WAL recommends a restore, so a restore must end the warning.
 #[test]
 fn restoring_a_backup_ends_the_warnings_of_a_damaged_log() {
     let killed = killed_home();
@@ -202,7 +202,7 @@ fn restoring_a_backup_ends_the_warnings_of_a_damaged_log() {
     restore(&treering, &file);
     treering.run(&["sessions"], b"").expect_success();
     treering.verify();
-    // A database that is gone is replaced as well.
+    // A missing database is replaced as well.
     fs::remove_file(home.path().join(FILE)).unwrap();
     assert!(restore(&treering, &file)["replaced"].is_null());
     treering.verify();

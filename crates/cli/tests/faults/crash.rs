@@ -1,4 +1,4 @@
-//! Writers that are killed at any moment.
+//! Writers that are killed at random moments.
 
 use std::os::unix::process::ExitStatusExt as _;
 
@@ -8,8 +8,8 @@ use crate::processes::{Treering, Writer};
 use crate::rng::Chance;
 use crate::turns::{line, positions};
 
-/// Writers are killed at any moment: while they make the store, recover it, commit, carry the log
-/// over, or end.
+/// Writers are killed at random moments: while they create the store, recover it, commit,
+/// checkpoint or exit.
 #[test]
 fn killed_writers_lose_nothing_and_leave_no_halves() {
     const KILLS_IN_A_LIFE: u64 = 20;
@@ -41,8 +41,8 @@ fn killed_writers_lose_nothing_and_leave_no_halves() {
     assert!(acknowledged > kills, "the writers hardly wrote; the kills come too early");
 }
 
-/// One store through many killed writers. Every other one has a writer that survives them all and
-/// keeps the log open; in some the turns are so big that the log is carried over on the way.
+/// One store and the series of writers that are killed on it. Every other store also has a writer
+/// that survives and keeps the WAL open; in some the turns are large enough to force checkpoints.
 struct Life {
     treering: Treering,
     _folder: TempDir,
@@ -55,11 +55,11 @@ struct Life {
     unanswered: usize,
 }
 
-/// What one killed writer was given and what it acknowledged.
+/// The turns sent to one killed writer, and its acknowledgements.
 struct Round {
     sent: Vec<String>,
     positions: Vec<u64>,
-    /// How many of its turns are in the store, once that was looked up.
+    /// The number of its turns in the store, once counted.
     kept: Option<usize>,
 }
 
@@ -67,7 +67,7 @@ impl Life {
     fn begin(no: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let treering = Treering::at(&folder.path().join("home"));
-        // A survivor makes the store, so lives without one are also killed while they make it.
+        // A survivor creates the store. Without one, the kills also hit its creation.
         let survivor = (no % 2 == 1).then(|| Writer::start(&treering, "survivor"));
         Self {
             treering,
@@ -122,8 +122,8 @@ impl Life {
         }
     }
 
-    /// What is stored is what each writer was given, up to some turn that is not before the last
-    /// acknowledged one; the last writer's input, given again, fills in exactly the rest.
+    /// The store holds a prefix of each writer's turns that includes every acknowledged one.
+    /// Replaying the last writer's input adds exactly the missing turns.
     fn check(&mut self) {
         self.account();
         let Some(last) = self.rounds.last_mut() else { return };

@@ -1,4 +1,4 @@
-//! Files that are damaged or of other programs.
+//! Store files that are damaged or belong to other programs.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn a_file_of_random_bytes_is_refused_and_left_alone() {
 fn a_truncated_store_is_refused_and_left_alone() {
     let whole = sample_store();
     let length = whole.len() as u64;
-    // SQLite takes the missing end of a last page for zeros.
+    // SQLite reads the missing end of the last page as zeros.
     damaged(&whole[..whole.len() - 1], false, "a store without its last byte");
     for cut in [100, 511, 4096, length / 2, length / 2 / 4096 * 4096, length - 4096] {
         let home = tempfile::tempdir().unwrap();
@@ -54,7 +54,8 @@ fn damaged_pages_are_found_and_left_alone() {
     let pages = whole.len() / PAGE;
     for attempt in 0..40 {
         let mut bytes = whole.clone();
-        // The first pages hold the schema and the roots; damage is spread over all of them.
+        // The first pages hold the schema and the roots, so each is damaged once; the rest are
+        // random.
         let page = if attempt < pages.min(12) { attempt } else { chance.index(pages) };
         let range = page * PAGE..(page + 1) * PAGE;
         let all = match attempt % 4 {
@@ -81,7 +82,7 @@ fn damaged_pages_are_found_and_left_alone() {
     }
 }
 
-/// Every command copes with a damaged store; `verify` finds what is certainly damaged.
+/// Every command handles a damaged store; if `certainly` is set, `verify` must report the damage.
 fn damaged(bytes: &[u8], certainly: bool, what: &str) {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join(FILE), bytes).unwrap();
@@ -92,7 +93,8 @@ fn damaged(bytes: &[u8], certainly: bool, what: &str) {
         if command == "verify" && certainly {
             assert_eq!(ended.code, 1, "verify of {what}: {ended:?}");
         }
-        // A page that reads as an empty table makes the store look empty; `verify` names what refers to its rows.
+        // A page that reads as an empty table can make the store look empty. `verify` still
+        // reports the rows that refer to it.
         let looks_empty =
             || !certainly && ended.complaint().error.starts_with("there is no conversation yet");
         let lists_problems = || command == "verify" && ended.lists_problems();
@@ -130,7 +132,7 @@ fn a_store_of_a_newer_version_is_refused_and_left_alone() {
     }
 }
 
-/// The log that another program, or a newer one, left when it was killed is not touched either.
+/// The WAL of another program, or of a newer version, is not touched either.
 #[test]
 fn a_log_that_is_not_ours_is_left_alone() {
     let ours = sample_store();
@@ -148,7 +150,7 @@ fn a_log_that_is_not_ours_is_left_alone() {
     }
 }
 
-/// A store that is not in use is one file: whoever copies it has everything.
+/// A closed store is a single file, so that copying that file copies everything.
 #[test]
 fn commands_that_read_leave_one_file() {
     let home = tempfile::tempdir().unwrap();
@@ -160,12 +162,12 @@ fn commands_that_read_leave_one_file() {
     }
 }
 
-/// Every command is refused with a clear error, and the files stay as they are.
+/// Every command fails with a clear error and leaves the files unchanged.
 fn refused(home: &Path) -> Vec<Complaint> {
     let treering = Treering::at(home);
     let kept = |home: &Path| {
         let mut kept = files(home);
-        // The index of the log is scratch space, made again by whoever opens it.
+        // The WAL index is scratch space that every opening process may rebuild.
         kept.remove("treering.db-shm");
         kept
     };
@@ -181,7 +183,7 @@ fn refused(home: &Path) -> Vec<Complaint> {
     complaints
 }
 
-/// The file of a store with enough in it to have pages of every kind.
+/// A store file large enough to have pages of every kind.
 fn sample_store() -> Vec<u8> {
     let home = tempfile::tempdir().unwrap();
     let treering = Treering::at(home.path());
@@ -193,7 +195,7 @@ fn sample_store() -> Vec<u8> {
     fs::read(home.path().join(FILE)).unwrap()
 }
 
-/// Does something to a store's file that Treering would not do.
+/// Alters a store's file behind Treering's back.
 pub(crate) fn alter(home: &Path, script: &str) {
     Connection::open(home.join(FILE)).unwrap().execute_batch(script).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Disks that are full.
+//! Full disks.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,8 +8,8 @@ use std::process::Command;
 use crate::processes::{Ended, Treering};
 use crate::turns::{line, parsed, positions, turns_of};
 
-/// A disk of each size fills up at another step: while the store is made, at the first commit, in
-/// the middle of one, while the log is carried over at the end.
+/// Each disk size runs out at a different step: while the store is created, at the first commit,
+/// in the middle of a later one, or during the final checkpoint.
 #[test]
 fn a_full_disk_loses_nothing() {
     let Some(unshare) = namespaces() else {
@@ -23,7 +23,7 @@ fn a_full_disk_loses_nothing() {
     }
 }
 
-/// Runs in a mount namespace of its own, so that nothing stays mounted whatever happens.
+/// Runs in its own mount namespace, so that nothing stays mounted even if the test is killed.
 const FILL: &str = r#"
 set -u
 cd "$1"
@@ -88,7 +88,7 @@ fn fill(unshare: &str, kib: usize) {
     }
 }
 
-/// Writers are told, readers still read. Gives the turns that were acknowledged.
+/// Writers fail with a clear error and readers still work. Returns the acknowledged turns.
 fn while_full(step: &dyn Fn(&str) -> Ended, ids: &[String]) -> Vec<String> {
     let home = Path::new("disk/home");
     let appended = step("append");
@@ -105,7 +105,7 @@ fn while_full(step: &dyn Fn(&str) -> Ended, ids: &[String]) -> Vec<String> {
         }
     }
     let again = step("again");
-    // Something small may still have found room; what is done in the background after it may not.
+    // A small turn may still fit although the background work after it does not.
     if again.output.lines().any(|ack| !positions(&parsed(ack)).is_empty()) {
         acknowledged.push("one.0.1".into());
     }
@@ -116,8 +116,8 @@ fn while_full(step: &dyn Fn(&str) -> Ended, ids: &[String]) -> Vec<String> {
     acknowledged
 }
 
-/// With room again, everything acknowledged is there and nothing else, and a replay completes it.
-/// Gives the turns that were there before the replay.
+/// With free space again, the store holds exactly the acknowledged turns, and a replay adds the
+/// rest. Returns the turns that were stored before the replay.
 fn once_freed(
     step: &dyn Fn(&str) -> Ended,
     ids: &[String],

@@ -1,10 +1,10 @@
-//! Hardship: writers that are killed, that meet, that have no room or no right to write, files that
-//! are damaged or foreign, input that is odd. Every test runs the real program as real processes,
-//! and asks three things of it: nothing acknowledged is lost, nothing is half-written, and whoever
-//! is refused is told where and what to do.
+//! Fault tests: killed writers, concurrent writers, full disks, missing permissions, damaged or
+//! foreign files, malformed input. Every test runs the real program in real processes and checks
+//! three things: no acknowledged turn is lost, nothing is half written, and every refusal names
+//! the place and a remedy.
 //!
-//! `TREERING_CRASH_KILLS` raises the number of killed writers, `TREERING_CRASH_SEED` changes the
-//! moments; a failing test prints its seed.
+//! `TREERING_CRASH_KILLS` sets the number of killed writers and `TREERING_CRASH_SEED` the random
+//! seed; a failing test prints its seed.
 
 #![cfg(unix)]
 #![allow(

@@ -1,4 +1,4 @@
-//! Input that is odd.
+//! Malformed and unusual input.
 
 use serde_json::Value;
 use serde_json::json;
@@ -111,7 +111,7 @@ fn a_lone_surrogate_is_shown_replaced_and_kept_as_it_came() {
     let shown = treering.run(&["show", "--full"], b"").expect_success();
     assert!(shown.contains(r"half \ud83d of \u0041 pair"), "{shown}");
     treering.verify();
-    // The export of it goes in again and comes out the same.
+    // The export can be appended to an empty store and exports identically.
     let second = tempfile::tempdir().unwrap();
     let copy = Treering::at(second.path());
     copy.run(&["append"], exported.as_bytes()).expect_success();
@@ -136,7 +136,7 @@ fn a_clock_that_goes_back_changes_no_order() {
         format!("{turn}\n")
     };
     let lines: Vec<String> = times.iter().enumerate().map(said).collect();
-    // A commit each, then all of it again in one.
+    // First one commit per line, then all lines again in one commit.
     for line in &lines {
         treering.run(&["append", "--key", "k"], line.as_bytes()).expect_success();
     }

@@ -1,4 +1,4 @@
-//! A reader that may not write, beside a writer of another user.
+//! A reader without write permission, next to a writer that runs as another user.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -11,8 +11,8 @@ use crate::permissions::Unprivileged;
 use crate::processes::{FILE, Treering, Writer, permit};
 use crate::turns::{line, parsed, turns_of};
 
-/// A home of three turns that the reader may read and not write. None where the test runs as a user who cannot become
-/// another one.
+/// A home with three turns that the reader can read but not write. `None` if the test cannot
+/// switch to another user.
 fn shared_home(place: &Unprivileged) -> Option<(Treering, Treering)> {
     if place.user.is_none() {
         eprintln!("SKIPPED: only root can run a reader as another user");
@@ -22,7 +22,7 @@ fn shared_home(place: &Unprivileged) -> Option<(Treering, Treering)> {
     let writer = Treering::at(&reader.home);
     append(&writer, 0, 3);
     permit(&reader.home, 0o755);
-    // SQLite gives the log and its index the same permissions.
+    // SQLite gives the WAL and its index the same permissions.
     permit(&reader.home.join(FILE), 0o644);
     Some((reader, writer))
 }
@@ -31,7 +31,7 @@ fn id(turn: usize) -> String {
     format!("t.{turn}.9")
 }
 
-/// Appends turns in a process of its own, which closes the store.
+/// Appends turns in a separate process, which then closes the store.
 fn append(writer: &Treering, from: usize, until: usize) {
     let input: String = (from..until).map(|turn| line(&id(turn))).collect();
     writer.run(&["append", "--key", "k"], input.as_bytes()).expect_success();
@@ -76,7 +76,7 @@ fn a_reader_follows_a_writer_that_appends_closes_and_appends_again() {
     assert_eq!(fs::read_dir(&reader.home).unwrap().count(), 2, "the store and its lock");
 }
 
-/// Whatever a reader meets while writers come and go, it is not called damage, and what it shows is whole.
+/// A reader never mistakes concurrent writers for damage, and never shows a partial history.
 #[test]
 fn a_reader_never_takes_a_busy_store_for_a_damaged_one() {
     const ROUNDS: usize = 12;
@@ -117,7 +117,7 @@ fn a_reader_never_takes_a_busy_store_for_a_damaged_one() {
     assert_eq!(reader.turns()["k"].len(), 3 + ROUNDS * 5);
 }
 
-/// `treering tail`, which has the store open all the while.
+/// `treering tail`, which keeps the store open.
 struct Follower {
     process: Child,
     lines: BufReader<std::process::ChildStdout>,
@@ -125,7 +125,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Follows what comes after the three turns that are there.
+    /// Starts following after the three turns that are already stored.
     fn start(reader: &Treering) -> Self {
         let mut command = reader.command(&["tail"]);
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -136,7 +136,7 @@ impl Follower {
         Self { process, lines, turns: 3 }
     }
 
-    /// Waits until so many turns were told of, and the context after the last of them.
+    /// Waits for events of this many turns, and for the context event after the last one.
     fn follow(&mut self, turns: usize) {
         let mut event = String::new();
         while self.turns < turns || event != "context" {

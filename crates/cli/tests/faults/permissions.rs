@@ -1,4 +1,4 @@
-//! Homes that may not be written.
+//! Homes without write permission.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,8 +29,8 @@ fn a_read_only_home_with_a_log_is_read_and_left_alone() {
     place.check_reading(&treering, 3);
 }
 
-/// Without its index, SQLite may not be able to read a log; then that is said, and nothing is
-/// shown that leaves out what is in the log.
+/// SQLite may be unable to read a WAL without its index. The program then fails rather than show
+/// a history without the turns in the WAL.
 #[test]
 fn a_read_only_home_with_a_log_alone_is_read_whole_or_refused() {
     let place = Unprivileged::new();
@@ -53,7 +53,7 @@ fn a_read_only_home_with_a_log_alone_is_read_whole_or_refused() {
     place.allow(&treering.home);
 }
 
-/// Nothing can be copied aside here, and what is missing is told of all the same.
+/// The damaged WAL cannot be copied aside here, but the missing data is reported all the same.
 #[test]
 fn a_damaged_log_in_a_read_only_home_is_told_of() {
     let place = Unprivileged::new();
@@ -79,7 +79,7 @@ fn a_damaged_log_in_a_read_only_home_is_told_of() {
     place.allow(&treering.home);
 }
 
-/// Only the file is read-only; files beside it could be made, and are not left behind.
+/// Only the file is read-only. Files can be created next to it, but none is left behind.
 #[test]
 fn a_read_only_file_is_read_and_left_alone() {
     let place = Unprivileged::new();
@@ -128,12 +128,12 @@ fn a_read_only_store_of_a_newer_or_another_program_is_named_so() {
     }
 }
 
-/// A place where the program runs as a user who may not write what was forbidden. Permissions do
-/// not bind root, so for root that is another user, who needs a copy of the program to run.
+/// An environment in which the program runs as a user without write permission. Permissions do
+/// not bind root, so root runs it as another user, who needs a copy of the program.
 pub(crate) struct Unprivileged {
     folder: TempDir,
     program: PathBuf,
-    /// The user that it runs as, where that is not the user of the test.
+    /// The user that runs the program, if not the user of the test.
     pub(crate) user: Option<u32>,
 }
 
@@ -161,7 +161,7 @@ impl Unprivileged {
         }
     }
 
-    /// A store of three turns, closed in order or left with its log by a killed writer.
+    /// A store of three turns, closed cleanly or left with its WAL by a killed writer.
     fn store(&self, name: &str, killed: bool) -> Treering {
         let treering = self.treering(name);
         let mut writer = Writer::start(&Treering::at(&treering.home), "k");
@@ -178,13 +178,13 @@ impl Unprivileged {
         treering
     }
 
-    /// Takes the right to write from the files of a home, and sets that of the folder.
+    /// Makes the files of a home read-only and sets the mode of its folder.
     fn forbid(&self, home: &Path, folder: u32) {
         fs::read_dir(home).unwrap().for_each(|entry| permit(&entry.unwrap().path(), 0o444));
         permit(home, folder);
     }
 
-    /// So that the folder can be removed.
+    /// Makes the folder writable again, so that it can be removed.
     fn allow(&self, home: &Path) {
         permit(home, 0o755);
     }

@@ -1,4 +1,4 @@
-//! The program as real processes, and what they leave behind.
+//! Runs the program as real processes and inspects the files they leave.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -27,13 +27,13 @@ use serde_json::Value;
 
 use crate::turns::{parsed, turns_of};
 
-/// The file of the store in a home.
+/// The name of the store's file in a home.
 pub(crate) const FILE: &str = "treering.db";
 
 /// Commands that only read.
 pub(crate) const READING: [&str; 5] = ["sessions", "show", "stats", "export", "verify"];
 
-/// The program, and the home it is run on.
+/// The program and the home it runs on.
 #[derive(Clone)]
 pub(crate) struct Treering {
     pub(crate) program: PathBuf,
@@ -48,7 +48,7 @@ impl Treering {
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        // The smaller tokenizer: it is made anew in every process.
+        // The smaller tokenizer, because every process builds its own.
         command.env("TREERING_TOKENS_TOKENIZER", "cl100k");
         command.arg("--home").arg(&self.home).arg("--json").args(args).current_dir("/");
         if let Some(user) = self.user {
@@ -57,7 +57,7 @@ impl Treering {
         command
     }
 
-    /// Runs a command to its end.
+    /// Runs a command to completion.
     pub(crate) fn run(&self, args: &[&str], input: &[u8]) -> Ended {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(input).unwrap();
@@ -77,7 +77,7 @@ impl Treering {
     }
 }
 
-/// How a command ended.
+/// The result of a finished command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) what: String,
@@ -86,7 +86,7 @@ pub(crate) struct Ended {
     pub(crate) errors: String,
 }
 
-/// What was wrong, and what to do about it.
+/// An error and its hint.
 #[derive(Debug)]
 pub(crate) struct Complaint {
     pub(crate) error: String,
@@ -107,7 +107,7 @@ impl Ended {
         self.output
     }
 
-    /// It failed, named the place and said what to do.
+    /// Asserts that the command failed with an error that names the path, and a hint.
     #[track_caller]
     pub(crate) fn expect_complaint(&self, place: &Path) -> Complaint {
         assert_eq!(self.code, 1, "{}: {}", self.what, self.errors);
@@ -129,14 +129,14 @@ impl Ended {
         Complaint { error: text("error"), hint: text("hint") }
     }
 
-    /// Whether it is a verification that found something.
+    /// Whether this is the output of a verification that found problems.
     pub(crate) fn lists_problems(&self) -> bool {
         let report: Value = serde_json::from_str(&self.output).unwrap_or_default();
         report["problems"].as_array().is_some_and(|problems| !problems.is_empty())
     }
 }
 
-/// A process that appends what it is sent, for as long as it is sent something.
+/// A process that appends the lines it receives until its input is closed.
 pub(crate) struct Writer {
     pub(crate) process: Child,
     pub(crate) input: Option<ChildStdin>,
@@ -158,7 +158,7 @@ impl Writer {
         let (said, acknowledgements) = mpsc::channel();
         thread::spawn(move || {
             let mut ack = String::new();
-            // A line that was not finished acknowledges nothing.
+            // An incomplete line acknowledges nothing.
             while output.read_line(&mut ack).is_ok_and(|_| ack.ends_with('\n')) {
                 if said.send(parsed(&ack)).is_err() {
                     return;
@@ -184,7 +184,7 @@ impl Writer {
         self.input = None;
     }
 
-    /// Kills it; gives back the acknowledgements that nobody waited for.
+    /// Kills the process. Returns its status, the acknowledgements not yet read, and its errors.
     pub(crate) fn kill(mut self) -> (ExitStatus, Vec<Value>, String) {
         self.process.kill().unwrap();
         let status = self.process.wait().unwrap();
@@ -192,7 +192,7 @@ impl Writer {
         (status, self.acknowledgements.iter().collect(), errors)
     }
 
-    /// Lets it end by itself.
+    /// Closes the input and waits for the process to exit.
     pub(crate) fn finish(mut self) -> Ended {
         self.close();
         let rest: Vec<String> = self.acknowledgements.iter().map(|ack| ack.to_string()).collect();
@@ -201,7 +201,8 @@ impl Writer {
     }
 }
 
-/// The errors without the warning that a killed writer may leave to the next process.
+/// Removes the warning about an incomplete commit, which a killed writer may cause in the next
+/// process.
 fn without_incomplete(errors: &str) -> String {
     errors.lines().filter(|line| !line.contains("incomplete commit")).collect()
 }
@@ -212,21 +213,21 @@ pub(crate) fn read_errors(errors: &mut File) -> String {
     text
 }
 
-/// Which files of a folder are not what they were.
+/// The names of the files in a folder that changed, appeared or disappeared.
 pub(crate) fn changed(folder: &Path, before: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
     let now = files(folder);
     let names: BTreeSet<&String> = now.keys().chain(before.keys()).collect();
     names.into_iter().filter(|name| now.get(*name) != before.get(*name)).cloned().collect()
 }
 
-/// The files of a folder, byte by byte.
+/// The files of a folder and their contents.
 pub(crate) fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let read = |entry: io::Result<fs::DirEntry>| {
         let entry = entry.unwrap();
         (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())
     };
     let mut files: BTreeMap<_, _> = fs::read_dir(folder).unwrap().map(read).collect();
-    // Empty, and left where it is: processes lock it while they have the store open.
+    // The empty lock file stays: processes lock it while they have the store open.
     files.remove("treering.lock");
     files
 }

@@ -1,9 +1,9 @@
-//! Moments and bytes by chance, and by a seed.
+//! Random delays and bytes from a reproducible seed.
 
 use std::thread;
 use std::time::Duration;
 
-/// Random numbers that a seed repeats; the seed is printed when the test that draws them fails.
+/// A seeded random number generator. It prints its seed when the test fails.
 pub(crate) struct Chance {
     pub(crate) seed: u64,
     pub(crate) state: u64,
@@ -33,7 +33,7 @@ impl Chance {
         u8::try_from(self.below(256)).unwrap()
     }
 
-    /// Lets a random time go by: what happens meanwhile is what the test is about.
+    /// Sleeps for a random time, so that the next step hits the process at an arbitrary moment.
     pub(crate) fn pause(&mut self, most_micros: u64) {
         thread::sleep(Duration::from_micros(self.below(most_micros)));
     }

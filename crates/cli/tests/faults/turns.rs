@@ -1,12 +1,12 @@
-//! The turns that writers write, and what is found of them.
+//! Generates turns and finds them again in exports.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use serde_json::json;
 
-/// A turn as a line of input. Everything in it follows from its id, whose last part is the number
-/// of words that fill it up.
+/// A turn as a line of input. Its content is derived from its id, whose last part is the number
+/// of filler words.
 pub(crate) fn line(id: &str) -> String {
     let turn = json!({
         "type": "turn",
@@ -18,12 +18,13 @@ pub(crate) fn line(id: &str) -> String {
     format!("{turn}\n")
 }
 
-/// All begin alike, so that all conversations want the same slug.
+/// The user's text. All begin alike, so that all conversations compete for the same slug.
 pub(crate) fn user_text(id: &str) -> String {
     format!("What was it that everybody began with? {}{id}", "word ".repeat(words(id).min(60)))
 }
 
-/// What is too much to be said is in the arguments of the tool call, whose tokens nobody counts.
+/// The tool call's arguments. They take the filler beyond 60 words, because their tokens are not
+/// counted, which is faster.
 pub(crate) fn look(id: &str) -> Value {
     json!({ "id": id, "words": "word ".repeat(words(id).saturating_sub(60)) })
 }
@@ -36,8 +37,8 @@ pub(crate) fn assistant_text(id: &str) -> String {
     format!("The answer to {id}.")
 }
 
-/// The ids of the turns in an export, by the key of their conversation. Every turn is whole, every
-/// message in its place.
+/// The ids of the turns in an export, by the key of their conversation. Asserts that every turn
+/// is complete and every message in its position.
 pub(crate) fn turns_of(export: &str) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut records: BTreeMap<String, Vec<Value>> = BTreeMap::new();
@@ -74,7 +75,7 @@ pub(crate) fn turns_of(export: &str) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// The positions of the messages that an acknowledgement names.
+/// The message positions in an acknowledgement.
 pub(crate) fn positions(ack: &Value) -> Vec<u64> {
     ack["messages"].as_array().unwrap().iter().map(|idx| idx.as_u64().unwrap()).collect()
 }

@@ -1,4 +1,4 @@
-//! Write-ahead logs that a killed writer left behind, whole and damaged.
+//! Recovery of write-ahead logs that a killed writer left behind, intact and damaged.
 
 use std::fs;
 use std::path::Path;
@@ -12,12 +12,12 @@ use crate::turns::{line, parsed, positions};
 
 const LOG: &str = "treering.db-wal";
 const TURNS: usize = 200;
-/// Turns of one commit, at the most.
+/// Maximum number of turns per commit.
 const PORTION: usize = 4;
 const HEADER: usize = 32;
 const FRAME: usize = 24 + 4096;
 
-/// A home whose writer was killed when all its turns were acknowledged.
+/// A home whose writer was killed after all its turns were acknowledged.
 pub(crate) fn killed_home() -> TempDir {
     let home = tempfile::tempdir().unwrap();
     let mut writer = Writer::start(&Treering::at(home.path()), "k");
@@ -33,7 +33,7 @@ pub(crate) fn killed_home() -> TempDir {
     home
 }
 
-/// A copy of a home in which one byte of the log is another.
+/// A copy of a home with one bit of the WAL flipped.
 pub(crate) fn flipped(home: &Path, at: usize, bit: usize) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     for (name, mut bytes) in files(home) {
@@ -45,7 +45,7 @@ pub(crate) fn flipped(home: &Path, at: usize, bit: usize) -> TempDir {
     copy
 }
 
-/// The frames of a log, and the first frame of its last commit.
+/// The number of frames in a WAL, and the first frame of its last commit.
 fn frames(log: &[u8]) -> (usize, usize) {
     let count = (log.len() - HEADER) / FRAME;
     let is_commit = |frame: &usize| log[HEADER + frame * FRAME + 4..][..4] != [0; 4];
@@ -54,7 +54,8 @@ fn frames(log: &[u8]) -> (usize, usize) {
     (count, commits[commits.len() - 2] + 1)
 }
 
-/// Every word of the header, and every field and three bytes of the page in frames over the whole log.
+/// Offsets to damage: every word of the header, and in frames across the WAL every header field
+/// and three bytes of the page.
 fn places(log: &[u8]) -> Vec<usize> {
     const IN_FRAME: [usize; 9] = [3, 7, 11, 15, 19, 23, 24, 24 + 2000, FRAME - 1];
     let (count, last) = frames(log);
@@ -85,7 +86,7 @@ fn no_flipped_bit_of_a_log_loses_turns_in_silence() {
         let of_log =
             report.problems.iter().filter(|problem| problem.what.contains("the log was damaged"));
         let what = format!("byte {at}, {missing} messages missing: {told:?} {:?}", report.problems);
-        // The last commits may be those of the worker, which adds no messages.
+        // The last commits may belong to the worker, which adds no messages.
         let is_before_turns = at < HEADER + (count * 3 / 4 + 1) * FRAME;
         assert!(missing > 0 || !is_before_turns, "every frame counts: {what}");
         assert!(!told.is_empty() && !memory.warnings().is_empty(), "silent: {what}");
@@ -100,7 +101,8 @@ fn no_flipped_bit_of_a_log_loses_turns_in_silence() {
             1
         );
         drop(memory);
-        // Later openings tell of damage too, and of nothing that was only incomplete.
+        // Later openings still warn about damage, but not about a commit that was merely
+        // incomplete.
         let told_again = open(copy.path()).open_warnings();
         assert_eq!(told_again.is_empty(), report.is_clean(), "{what}");
     }
@@ -147,7 +149,8 @@ fn commands_tell_of_a_damaged_log_until_its_copy_is_deleted() {
     assert!(doctor.code == 0 && doctor.output.contains("incomplete commit"), "{doctor:?}");
 }
 
-/// The log of a killed writer is not damaged, even when a second writer went on and was killed too.
+/// The WAL of a killed writer is not damaged, even if a second writer continued it and was
+/// killed.
 #[test]
 fn the_log_of_killed_writers_is_not_called_damaged() {
     let mut chance = Chance::seeded();

@@ -1,4 +1,4 @@
-//! Several writers at once.
+//! Concurrent writers.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -21,7 +21,7 @@ fn processes_write_to_the_same_conversation_at_once() {
     write_together(4, |_| "shared".into());
 }
 
-/// Each process writes its turns, a few at a time, while another reads and adds everything up.
+/// Each process writes its turns, a few at a time, while another process reads and verifies.
 fn write_together(writers: usize, key: impl Fn(usize) -> String) {
     const TURNS: usize = 60;
     let folder = tempfile::tempdir().unwrap();
@@ -67,7 +67,7 @@ fn write_together(writers: usize, key: impl Fn(usize) -> String) {
     treering.verify();
 }
 
-/// Processes that stand before an empty place are let go at the same moment.
+/// Processes wait at a gate and are released together while the home does not exist yet.
 #[test]
 fn processes_make_the_same_home_at_once() {
     for round in 0..20 {

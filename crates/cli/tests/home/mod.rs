@@ -1,4 +1,4 @@
-//! A home of its own, and the program on it as real processes.
+//! A temporary home, and the program running on it as real processes.
 
 #![allow(dead_code, reason = "every test takes what it needs of it")]
 
@@ -9,10 +9,10 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-/// The file of the store in a home.
+/// The name of the store's file in a home.
 pub(crate) const FILE: &str = "treering.db";
 
-/// A home that goes with the test.
+/// A temporary home, deleted when the test ends.
 pub(crate) struct Home(tempfile::TempDir);
 
 impl Home {
@@ -22,7 +22,7 @@ impl Home {
 
     /// A home with the sample conversation and its tree.
     pub(crate) fn demo() -> Self {
-        // Its content only: a folder would outlive the tests.
+        // Only the bytes are shared: a folder in a static would never be deleted.
         static STORE: OnceLock<Vec<u8>> = OnceLock::new();
         let make = || {
             let home = Self::new();
@@ -74,7 +74,8 @@ impl Home {
         serde_json::from_str(&self.ok(&args)).unwrap()
     }
 
-    /// It fails with this code, prints nothing, and says these words; what it says.
+    /// Asserts that the command fails with this code, prints nothing, and reports these words.
+    /// Returns its errors.
     #[track_caller]
     pub(crate) fn complains(&self, args: &[&str], code: i32, words: &[&str]) -> String {
         let output = self.run(args);
@@ -92,7 +93,7 @@ impl Home {
         self.complains(args, 1, words)
     }
 
-    /// The arguments themselves make no sense.
+    /// Asserts that the arguments are rejected as invalid usage.
     #[track_caller]
     pub(crate) fn misused(&self, args: &[&str], words: &[&str]) {
         self.complains(args, 2, words);

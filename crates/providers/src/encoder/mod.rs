@@ -1,7 +1,7 @@
-//! A sentence encoder on this machine: all-MiniLM-L6-v2, from a folder that `tools/encoder` makes.
+//! A local sentence encoder: all-MiniLM-L6-v2, from a folder that `tools/encoder` builds.
 //!
-//! It reads words in their context, which the bundled embedder cannot, and takes thousands of times as long.
-//! It never fetches anything.
+//! It embeds words in their context, which the static embedder cannot do, and takes thousands
+//! of times as long. It never downloads anything.
 
 mod network;
 mod vocabulary;
@@ -16,18 +16,19 @@ use treering_core::{Embedder, ProviderError};
 use network::Network;
 use vocabulary::Vocabulary;
 
-/// Numbers in a vector.
+/// Dimensions of a vector.
 const DIMS: usize = 384;
-/// Pieces of a text that are read, with the marks of its start and end; the model was trained on no more.
+/// Maximum number of word pieces per text, including the start and end markers. The model was
+/// not trained on longer texts.
 const MAX_PIECES: usize = 256;
-/// Pieces that go through the network together, padding counted.
+/// Maximum number of word pieces in a batch, including padding.
 const BATCH_PIECES: usize = 512;
 
 const MODEL: &str = "model.onnx";
 const VOCABULARY: &str = "vocab.txt";
 const CHECKSUMS: &str = "CHECKSUMS";
 
-/// Embeds text with all-MiniLM-L6-v2. Made quickly; its files are read when it is first used.
+/// Embeds text with all-MiniLM-L6-v2. Opening is cheap; the files are read on first use.
 #[derive(Debug)]
 pub struct Encoder {
     folder: PathBuf,
@@ -41,7 +42,7 @@ struct LoadedEncoder {
 }
 
 impl Encoder {
-    /// The encoder whose files are in a folder.
+    /// Opens the encoder in a folder. Fails if a file is missing.
     pub fn open(folder: &Path) -> Result<Self, ProviderError> {
         let missing =
             [MODEL, VOCABULARY, CHECKSUMS].into_iter().find(|name| !folder.join(name).is_file());
@@ -58,7 +59,7 @@ impl Encoder {
     }
 }
 
-/// An error that says what is wrong with the folder, and how to mend it.
+/// An error that says what is wrong with the folder and how to fix it.
 fn unusable(folder: &Path, reason: &str) -> ProviderError {
     let folder = folder.display();
     ProviderError::permanent(format!(
@@ -87,7 +88,7 @@ impl LoadedEncoder {
         Ok(Self { vocabulary, network })
     }
 
-    /// Vectors of batches, which the cores take one after the other.
+    /// Embeds all texts; worker threads take batches from a shared counter.
     fn run(&self, texts: &[Vec<u16>]) -> Result<Vec<Vec<f32>>, String> {
         let batches = batches(texts);
         let next = AtomicUsize::new(0);
@@ -117,8 +118,7 @@ impl LoadedEncoder {
     }
 }
 
-/// Texts that go through the network together, alike in length, the longest first. Those
-/// without pieces are in none.
+/// Batches of texts of similar length, the longest first. Texts without pieces are in no batch.
 fn batches(texts: &[Vec<u16>]) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..texts.len()).filter(|text| !texts[*text].is_empty()).collect();
     order.sort_by_key(|text| std::cmp::Reverse(texts[*text].len()));

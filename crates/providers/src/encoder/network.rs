@@ -1,10 +1,10 @@
-//! The network itself: numbers of pieces in, vectors out.
+//! The neural network: ids of word pieces in, embeddings out.
 
 use rten::{Model, ModelOptions, NodeId, ValueOrView};
 use rten_tensor::prelude::*;
 use rten_tensor::{NdTensor, NdTensorView};
 
-/// The model with the places where it is fed and read.
+/// The model and the ids of its inputs and output.
 pub(super) struct Network {
     model: Model,
     pieces: NodeId,
@@ -14,7 +14,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Reads a model in ONNX. The reason says what is wrong with it.
+    /// Loads a model in ONNX format. The error says what is wrong with it.
     pub(super) fn read(bytes: Vec<u8>) -> Result<Self, String> {
         let model = ModelOptions::with_all_ops().prepack_weights(true).load(bytes);
         let model = model.map_err(|error| error.to_string())?;
@@ -25,7 +25,8 @@ impl Network {
         Ok(Self { model, pieces, mask, kinds, output })
     }
 
-    /// The vectors of texts, each given as the numbers of its pieces. Shorter ones are padded to the longest.
+    /// Embeds texts, each given as the ids of its word pieces. Shorter texts are padded to the
+    /// longest.
     pub(super) fn run(&self, texts: &[&[u16]]) -> Result<Vec<Vec<f32>>, String> {
         let longest = texts.iter().map(|text| text.len()).max().unwrap_or_default();
         let shape = [texts.len(), longest];
@@ -58,7 +59,8 @@ impl std::fmt::Debug for Network {
     }
 }
 
-/// The direction of the mean of the first `count` rows. (Their sum has the same.)
+/// The normalized mean of the first `count` rows. Their sum has the same direction, so no
+/// division is needed.
 fn mean(rows: NdTensorView<'_, f32, 2>, count: usize) -> Vec<f32> {
     let mut sum = vec![0.0_f32; rows.size(1)];
     for row in 0..count {

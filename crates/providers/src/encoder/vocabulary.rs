@@ -1,10 +1,10 @@
-//! What the encoder calls the pieces of words: `vocab.txt`, a piece on each line, numbered from zero.
+//! The encoder's vocabulary: `vocab.txt`, one word piece per line, numbered from zero.
 
 use std::collections::HashMap;
 
 use crate::wordpiece::{PieceHash, PieceLookup, WordPiece};
 
-/// Pieces and their numbers.
+/// Word pieces and their ids.
 #[derive(Debug)]
 pub(super) struct Vocabulary {
     numbers: HashMap<Box<[u8]>, u16>,
@@ -14,7 +14,7 @@ pub(super) struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Reads the file's text; nothing where it is not a vocabulary.
+    /// Parses the file; `None` if it is not a vocabulary.
     pub(super) fn read(text: &str) -> Option<Self> {
         let pieces = text.lines().enumerate();
         let numbered = |(number, piece): (usize, &str)| {
@@ -26,12 +26,12 @@ impl Vocabulary {
         Some(Self { numbers, start, end, unknown })
     }
 
-    /// The numbers of a text's pieces between the marks of start and end, at most `most` with these; none
-    /// at all where the text has no piece.
+    /// The ids of a text's pieces between the start and end markers, at most `most` in total.
+    /// Empty if the text has no piece.
     pub(super) fn numbers(&self, text: &str, most: usize) -> Vec<u16> {
         let mut numbers = vec![self.start];
         let mut cutter = WordPiece::new(self);
-        // Word by word, so that of a long text no more is cut than counts.
+        // Word by word, to stop early in a long text.
         for word in text.split([' ', '\t', '\n', '\r']) {
             cutter.each_piece(word, |piece| numbers.push(piece.unwrap_or(self.unknown)));
             if numbers.len() >= most {

@@ -1,4 +1,4 @@
-//! Composition: puts the chosen units into the form of their level.
+//! Composition: arranges the selected units in the form of their strategy.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use super::rendering::RenderedUnit;
 use super::select::Pick;
 use super::unit::{SourceDocument, Unit};
 
-/// What a text is composed of.
+/// The inputs of a composition.
 pub(super) struct Composer<'a> {
     pub(super) brief: &'a SummaryRequest,
     pub(super) material: &'a SourceDocument,
@@ -19,16 +19,16 @@ pub(super) struct Composer<'a> {
     pub(super) topics: &'a [String],
     pub(super) files: &'a [String],
     pub(super) identifiers: &'a [String],
-    /// Characters aimed at; absent when sentences are counted.
+    /// Target length in characters; `None` if the length is given in sentences.
     pub(super) target: Option<usize>,
 }
 
-/// Below so many characters a text has no headings.
+/// Shorter texts have no headings.
 const MIN_CHARS_FOR_HEADINGS: usize = 600;
 
 impl Composer<'_> {
-    /// The text of the picks, within the length that is aimed at as far as that goes: what gained
-    /// least is left out first.
+    /// Composes the text, dropping the last picks until it fits the target length or one pick
+    /// is left. Returns the picks that were used.
     pub(super) fn compose(&self, mut picks: Vec<Pick>) -> (String, Vec<Pick>) {
         loop {
             let text = self.form(&picks);
@@ -65,7 +65,7 @@ impl Composer<'_> {
         pick.limit.map_or_else(|| told.clone(), |limit| told.cut(limit))
     }
 
-    /// Sentence after sentence; a speaker is named again where the speaker changes.
+    /// Joins the sentences; the label is repeated only where the speaker changes.
     fn paragraph(&self, picks: &[&Pick]) -> String {
         let mut text = String::new();
         let mut speaking: Option<String> = None;
@@ -89,7 +89,8 @@ impl Composer<'_> {
             .join("\n")
     }
 
-    /// The weightiest in a paragraph, the rest under headings by what it does.
+    /// A paragraph of the units with the highest gain, then the others under headings by speech
+    /// act.
     fn detailed(&self, picks: &[&Pick]) -> String {
         let is_plain =
             |pick: &&&Pick| !matches!(self.heading(pick), Some(heading) if heading != KEY_POINTS);
@@ -120,7 +121,7 @@ impl Composer<'_> {
         blocks.join("\n\n")
     }
 
-    /// Under which heading of a detailed text a unit stands.
+    /// The heading of a unit in a detailed text.
     fn heading(&self, pick: &Pick) -> Option<&'static str> {
         let unit = self.unit(pick);
         Some(match unit.act {
@@ -133,7 +134,7 @@ impl Composer<'_> {
         })
     }
 
-    /// By theme: each unit under the topic or word that it shares with the most others.
+    /// Groups units by theme: the word that most of the remaining units share.
     fn thematic(&self, picks: &[&Pick]) -> String {
         let words: Vec<Vec<(String, &str)>> =
             picks.iter().map(|pick| self.words(&self.unit(pick).text)).collect();
@@ -170,7 +171,7 @@ impl Composer<'_> {
         blocks.join("\n\n")
     }
 
-    /// The words of a text that can name a theme, by their stems.
+    /// The words of a text that can name a theme, with their stems.
     fn words<'t>(&self, text: &'t str) -> Vec<(String, &'t str)> {
         let is_name = |word: &str| {
             self.material.names.iter().any(|name| name.split(' ').any(|part| part == word))
@@ -189,7 +190,7 @@ impl Composer<'_> {
         words
     }
 
-    /// In the order of time, a paragraph for every day.
+    /// In chronological order, one paragraph per day.
     fn chronological(&self, picks: &[&Pick]) -> String {
         let day = |pick: &&Pick| {
             self.unit(pick).at.to_minute().split(' ').next().unwrap_or_default().to_owned()
@@ -202,7 +203,7 @@ impl Composer<'_> {
         days.iter().map(tell).collect::<Vec<_>>().join("\n")
     }
 
-    /// Results, decisions, what is to be done and what is open.
+    /// Results, decisions, next steps and open points.
     fn executive(&self, picks: &[&Pick]) -> String {
         let place = |pick: &&&Pick| match self.unit(pick).act {
             SpeechAct::Decision => 1,
@@ -251,12 +252,12 @@ impl Composer<'_> {
     }
 }
 
-/// The most themes of a text.
+/// Maximum number of themes.
 const MAX_THEMES: usize = 6;
 
 const KEY_POINTS: &str = "Key points";
 
-/// Whether a unit speaks of files or code.
+/// Whether a unit is code or mentions files or code.
 pub(super) fn is_technical(unit: &Unit) -> bool {
     unit.kind == treering_core::sentence::SegmentKind::Code || unit.is_technical
 }

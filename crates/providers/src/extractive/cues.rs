@@ -1,22 +1,22 @@
-//! Cues: the turns of phrase by which English and French say that something is decided, to be
-//! done, found out, still open, or only a courtesy.
+//! Cues: English and French phrases that mark decisions, action items, findings, open questions
+//! and courtesies.
 
-/// What a sentence does, as far as its words tell.
+/// The speech act of a sentence, judged by its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SpeechAct {
-    /// Tells something.
+    /// States a fact.
     Statement,
-    /// Tells what was found out.
+    /// Reports a finding.
     Finding,
-    /// Settles something.
+    /// Decides something.
     Decision,
-    /// Commits somebody to do something.
+    /// Commits somebody to an action.
     Action,
-    /// Asks.
+    /// Asks a question.
     Question,
-    /// Says that something is open.
+    /// States that something is unresolved.
     Open,
-    /// Greets, thanks, agrees.
+    /// Greets, thanks or agrees.
     Courtesy,
 }
 
@@ -262,7 +262,7 @@ const COURTESIES: [&str; 44] = [
     "ça va",
 ];
 
-/// What a sentence does. `text` is one clean line.
+/// Classifies a sentence. `text` is one cleaned line.
 pub(super) fn classify(text: &str, content_words: usize) -> SpeechAct {
     let lower = &Lower::of(text);
     let asks =
@@ -296,7 +296,7 @@ pub(super) fn leaves_open(text: &str) -> bool {
     has_any(&Lower::of(text), &UNSURE)
 }
 
-/// A lower-case text, and which pairs of bytes it has: most phrases can be ruled out by those.
+/// A lowercase text with a Bloom filter of its byte pairs, which rules out most phrases.
 struct Lower {
     text: String,
     pairs: [u64; 16],
@@ -321,13 +321,13 @@ impl Lower {
     }
 }
 
-/// Where a pair of bytes is noted.
+/// The position of a byte pair in the filter.
 fn place(pair: &[u8]) -> (usize, u64) {
     let hash = usize::from(pair[0]) * 31 + usize::from(pair[1]) * 7;
     (hash / 64 % 16, 1 << (hash % 64))
 }
 
-/// Whether one of the phrases stands in a lower-case text, beginning at a word.
+/// Whether a text contains one of the phrases at the start of a word.
 fn has_any(lower: &Lower, phrases: &[&str]) -> bool {
     let text = &lower.text;
     phrases.iter().filter(|phrase| lower.may_have(phrase)).any(|phrase| {
@@ -346,7 +346,7 @@ fn starts_with_any(lower: &str, phrases: &[&str]) -> bool {
     })
 }
 
-/// Words that open a sentence and say nothing.
+/// Words that open a sentence without adding meaning.
 const OPENERS: [&str; 44] = [
     "well",
     "oh",
@@ -394,7 +394,7 @@ const OPENERS: [&str; 44] = [
     "voilà",
 ];
 
-/// A sentence without the words that open it and say nothing.
+/// Removes empty openers from a sentence.
 pub(super) fn without_opener(text: &str) -> &str {
     let mut rest = text;
     for _ in 0..3 {

@@ -1,5 +1,5 @@
-//! The lists of a node: facts, findings, decisions, tools; merged over the children at the
-//! levels above.
+//! The lists of a node: facts, findings, decisions and tools. At higher levels they are merged
+//! from the children.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use super::rendering::RenderedUnit;
 use super::select::Pick;
 use super::unit::SourceDocument;
 
-/// The longest item of a list of sentences.
+/// Maximum length of a sentence in a list, in characters.
 const MAX_ITEM_CHARS: usize = 220;
 
-/// How many items a list may have at a level.
+/// Maximum number of items in a list; it grows with the level.
 fn most(brief: &SummaryRequest) -> usize {
     (12 + 4 * usize::from(brief.level.number() - 1)).min(24)
 }
@@ -29,7 +29,7 @@ fn children(brief: &SummaryRequest) -> impl Iterator<Item = &NodePassage> {
     })
 }
 
-/// Keeps the weightiest items, in order of first mention, each once.
+/// Deduplicates items and keeps those with the highest weight, in order of first mention.
 #[derive(Default)]
 struct TopItems {
     items: Vec<(String, u32)>,
@@ -83,7 +83,7 @@ pub(crate) fn facts(brief: &SummaryRequest, source: &Facts, content: &mut NodeCo
     content.tools_used = tools(brief);
 }
 
-/// A number worth listing: it has a unit, or more than one digit.
+/// Whether a number is worth listing: it has a unit or a separator, or more than two digits.
 fn is_telling(number: &str) -> bool {
     number.contains(|c: char| !c.is_ascii_digit()) || number.len() > 2
 }
@@ -124,7 +124,7 @@ fn tools(brief: &SummaryRequest) -> Vec<ToolUse> {
     tools
 }
 
-/// Fills the lists of sentences: from the children where there are any, and from the units.
+/// Fills the lists of sentences from the children and from the source units.
 pub(super) fn points(
     brief: &SummaryRequest,
     material: &SourceDocument,
@@ -182,7 +182,7 @@ pub(super) fn points(
     };
 }
 
-/// Items of which no two say nearly the same, the latest of them where there are too many.
+/// Drops near-duplicates. If too many items remain, keeps the latest.
 fn distinct(items: impl Iterator<Item = String>, most: usize, by_meaning: bool) -> Vec<String> {
     let mut kept: Vec<(String, Vec<String>)> = Vec::new();
     for item in items {
@@ -203,14 +203,14 @@ fn distinct(items: impl Iterator<Item = String>, most: usize, by_meaning: bool) 
     kept.into_iter().skip(surplus).map(|(item, _)| item).collect()
 }
 
-/// Whether the words of one are nearly all in the other.
+/// Whether two sets of stems largely overlap.
 fn is_alike(one: &[String], other: &[String]) -> bool {
     let common = one.iter().filter(|stem| other.binary_search(stem).is_ok()).count();
     let (small, large) = (one.len().min(other.len()), one.len().max(other.len()));
     common * 10 >= large * 7 || small >= 3 && common == small
 }
 
-/// Labels that tell what kind of talk it was.
+/// Labels for the kind of content.
 pub(crate) fn tags(content: &NodeContent) -> Vec<String> {
     let marks = [
         ("code", !content.files_mentioned.is_empty() || content.identifiers.len() > 1),

@@ -1,6 +1,7 @@
-//! The built-in summariser: it chooses sentences that together cover what was said, tells who
-//! said them, and lists what was found in the text. It needs no key and no network, gives the
-//! same answer every time, and says nothing that does not occur in what it covers.
+//! The built-in extractive summarizer: it selects sentences that together cover the source,
+//! attributes them to their speakers, and lists the facts found in the text. It needs no key
+//! and no network, is deterministic, and never states anything that does not occur in the
+//! source.
 
 mod compose;
 mod cues;
@@ -22,7 +23,7 @@ use rendering::RenderedUnit;
 use select::{Budget, Pick};
 use unit::SourceDocument;
 
-/// Summarises by selection.
+/// Summarizes by selecting sentences.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Extractive;
 
@@ -64,7 +65,8 @@ impl Summarizer for Extractive {
             target,
         };
         let (mut overview, mut picks) = parts.compose(picks);
-        // Two sentences that are faithful by themselves may still meet in a date or a name.
+        // Two sentences that are faithful on their own may still join into a false date or
+        // name.
         while picks.len() > 1 && !is_grounded(&overview) {
             picks.pop();
             (overview, picks) = parts.compose(picks);
@@ -88,7 +90,7 @@ impl Summarizer for Extractive {
     }
 }
 
-/// Characters that the text should have; absent when sentences are counted.
+/// Target length in characters; `None` if the length is given in sentences.
 fn target(brief: &SummaryRequest) -> Option<usize> {
     match brief.length {
         Length::Keep(share) => {
@@ -105,7 +107,8 @@ fn sentences(brief: &SummaryRequest) -> Budget {
     }
 }
 
-/// Chooses units whose words are all grounded; there is always one where there is any text.
+/// Selects units in which every fact is grounded. If the selection is empty, falls back to the
+/// first grounded unit.
 fn choose(
     material: &SourceDocument,
     told: &[RenderedUnit],
@@ -124,7 +127,7 @@ fn choose(
     picks
 }
 
-/// What can be said of a window in which only tools spoke.
+/// The overview of a window that has only tool calls.
 fn tools_only(content: &NodeContent) -> String {
     let names: Vec<&str> = content.tools_used.iter().map(|tool| tool.name.as_str()).collect();
     if names.is_empty() { String::new() } else { format!("Tools used: {}.", names.join(", ")) }

@@ -1,4 +1,4 @@
-//! Telling: how a unit is put into words, with the name of who said it.
+//! Rendering: the text of a unit, attributed to its speaker.
 
 use treering_core::sentence::SegmentKind;
 
@@ -6,22 +6,22 @@ use super::cues::SpeechAct;
 use super::reported;
 use super::unit::{SourceDocument, Unit};
 
-/// The longest sentence that is told whole.
+/// Maximum length of a sentence, in characters.
 const LONGEST: usize = 300;
-/// The most that is shown of a block of code.
+/// Maximum length of a code block, in characters.
 const LONGEST_CODE: usize = 110;
 
-/// A unit in words.
+/// A unit as text.
 #[derive(Debug, Clone)]
 pub(super) struct RenderedUnit {
-    /// Who says it, where the words do not tell.
+    /// The speaker, if the text does not name them.
     pub(super) label: Option<String>,
-    /// The words.
+    /// The text.
     pub(super) text: String,
 }
 
 impl RenderedUnit {
-    /// By itself, on a line.
+    /// The text with its label.
     pub(super) fn line(&self) -> String {
         match &self.label {
             Some(label) => format!("{label}: {}", self.text),
@@ -29,12 +29,12 @@ impl RenderedUnit {
         }
     }
 
-    /// Characters of the line.
+    /// Length of [`line`](Self::line) in characters.
     pub(super) fn chars(&self) -> usize {
         self.text.chars().count() + self.label.as_ref().map_or(0, |label| label.chars().count() + 2)
     }
 
-    /// The same, cut to a number of characters.
+    /// A copy cut to a number of characters.
     pub(super) fn cut(&self, limit: usize) -> Self {
         let label = self.label.as_ref().map_or(0, |label| label.chars().count() + 2);
         Self {
@@ -44,7 +44,7 @@ impl RenderedUnit {
     }
 }
 
-/// Puts every unit into words.
+/// Renders every unit.
 pub(super) fn render_units(material: &SourceDocument) -> Vec<RenderedUnit> {
     let several = material.speakers.len() > 1;
     material.units.iter().map(|unit| render_unit(material, unit, several)).collect()
@@ -79,7 +79,7 @@ fn render_unit(material: &SourceDocument, unit: &Unit, several: bool) -> Rendere
     RenderedUnit { label: Some(speaker.name.clone()), text }
 }
 
-/// A sentence of a child, with the label that it was given there apart.
+/// Splits the speaker's label from a sentence of a child's overview.
 fn labelled(text: String, names: &[String]) -> RenderedUnit {
     let split = text.split_once(": ").filter(|(label, rest)| {
         let speaker = label.split(" asks ").next().and_then(|part| part.split(" tells ").next());
@@ -93,7 +93,7 @@ fn labelled(text: String, names: &[String]) -> RenderedUnit {
     }
 }
 
-/// A text with a mark at its end.
+/// Adds a period to a sentence that lacks final punctuation.
 fn ended(mut text: String, kind: SegmentKind) -> String {
     let ends = text.ends_with(|c: char| ".!?…:;。！？؟".contains(c) || "\"')]»”’」`".contains(c));
     if !ends && kind != SegmentKind::Code {
@@ -102,7 +102,7 @@ fn ended(mut text: String, kind: SegmentKind) -> String {
     text
 }
 
-/// The beginning of a text, cut at the end of a clause or else of a word.
+/// The beginning of a text, cut at the end of a clause if possible, otherwise of a word.
 pub(super) fn cut(text: &str, limit: usize) -> String {
     let Some((end, _)) = text.char_indices().nth(limit) else { return text.to_owned() };
     let end = text[..end].char_indices().next_back().map_or(0, |(at, _)| at);
@@ -114,7 +114,7 @@ pub(super) fn cut(text: &str, limit: usize) -> String {
     let word = head.rfind(char::is_whitespace).filter(|at| *at > 0);
     let kept = head[..clause.or(word).unwrap_or(end)]
         .trim_end_matches(|c: char| !c.is_alphanumeric() && !")]\"'`".contains(c));
-    // The ellipsis stands apart where a whole word was kept, so that the word still counts.
+    // A space before the ellipsis keeps the last word intact for fact checking.
     let gap = if clause.or(word).is_some() { " …" } else { "…" };
     format!("{kept}{gap}")
 }

@@ -1,8 +1,9 @@
-//! Reported form: what somebody said of themselves, told of them by name. A sentence is only
-//! turned where every word of the change is certain; otherwise it stays a quotation.
+//! Reported speech: rewrites a speaker's first-person statement in the third person. It
+//! rewrites a sentence only if every changed word is certain; otherwise the sentence stays a
+//! quotation.
 
-/// Tells a statement of a named speaker in the third person: "I've sold my boat" by Ana becomes
-/// "Ana has sold Ana's boat". The one spoken to is named where only one can be meant.
+/// Rewrites a statement in the third person: "I've sold my boat" by Ana becomes "Ana has sold
+/// Ana's boat". Returns `None` if the sentence says "you" and there is no unique `hearer`.
 pub(super) fn report(sentence: &str, speaker: &str, hearer: Option<&str>) -> Option<String> {
     if sentence.contains(['?', '"', '“', '”', '«', '`']) {
         return None;
@@ -25,8 +26,8 @@ pub(super) fn report(sentence: &str, speaker: &str, hearer: Option<&str>) -> Opt
     Some(told)
 }
 
-/// Tells a question to be answered with yes or no: "Do you sell your boat?" by Ana to Juno becomes
-/// "Ana asks whether Juno sells Juno's boat."
+/// Rewrites a yes-no question: "Do you sell your boat?" by Ana to Juno becomes "Ana asks
+/// whether Juno sells Juno's boat."
 pub(super) fn report_question(
     sentence: &str,
     speaker: &str,
@@ -68,14 +69,15 @@ pub(super) fn report_question(
     Some(format!("{}.", turn.output.join(" ")))
 }
 
-/// Whether a sentence speaks to its hearer, in English.
+/// Whether an English sentence addresses its hearer.
 pub(super) fn addresses(sentence: &str) -> bool {
     sentence
         .split([' ', '\'', '’', ',', '.', '!', '?'])
         .any(|word| matches!(word, "you" | "You" | "your" | "Your" | "yours" | "yourself"))
 }
 
-/// The speaker's name must stand among this many words, so that one sees whose words they are.
+/// The speaker's name must occur near the start of the sentence, so that readers see early who
+/// speaks.
 const NEAREST: usize = 7;
 
 fn is_first_person(word: &str) -> bool {
@@ -84,7 +86,7 @@ fn is_first_person(word: &str) -> bool {
     head == "I" || matches!(core, "my" | "My")
 }
 
-/// A word and the punctuation after it.
+/// Splits a word from the punctuation after it.
 fn bare(word: &str) -> (&str, &str) {
     word.split_at(word.trim_end_matches(['.', ',', '!', ';', ':', ')', '…']).len())
 }
@@ -97,7 +99,7 @@ struct Rewriter<'a> {
 }
 
 impl Rewriter<'_> {
-    /// Tells the word at a place; says how many words were told.
+    /// Rewrites the word at `at`, and returns the number of words consumed.
     fn word(&mut self, at: usize) -> Option<usize> {
         let (core, tail) = bare(self.words[at]);
         let (head, contraction) = core.split_once(['\'', '’']).unwrap_or((core, ""));
@@ -116,7 +118,7 @@ impl Rewriter<'_> {
         Some(1)
     }
 
-    /// Tells a subject and the verb after it.
+    /// Rewrites a subject and the verb after it.
     fn subject(
         &mut self,
         at: usize,
@@ -168,7 +170,7 @@ fn contracted(ending: &str) -> Option<&'static str> {
     })
 }
 
-/// Auxiliaries in the first or second person and in the third.
+/// Auxiliaries in the first or second person, and in the third.
 const AUXILIARIES: [(&str, &str); 32] = [
     ("am", "is"),
     ("are", "is"),
@@ -209,7 +211,7 @@ fn third_of_auxiliary(word: &str) -> Option<&'static str> {
     AUXILIARIES.iter().find(|(first, _)| *first == plain).map(|(_, third)| *third)
 }
 
-/// The past forms that no ending tells.
+/// Irregular past forms.
 const PAST: [&str; 75] = [
     "ate",
     "became",
@@ -288,7 +290,7 @@ const PAST: [&str; 75] = [
     "let",
 ];
 
-/// The third person of a verb after `I`, where it can be told from its form.
+/// The third person of a verb after `I`, if its form determines it.
 fn third_person(verb: &str) -> Option<String> {
     if let Some(third) = third_of_auxiliary(&verb.to_lowercase()) {
         return Some(third.to_owned());
@@ -312,13 +314,13 @@ fn third_person(verb: &str) -> Option<String> {
     })
 }
 
-/// Words that follow a subject and are not its verb.
+/// Words that can follow a subject but are not its verb.
 const NO_VERBS: [&str; 16] = [
     "and", "or", "but", "to", "in", "on", "at", "with", "for", "of", "as", "if", "too", "that",
     "who", "both",
 ];
 
-/// Verbs that are certain to be verbs after `you`.
+/// Words that can only be verbs after `you`.
 const VERBS: [&str; 36] = [
     "ask",
     "believe",
@@ -358,7 +360,8 @@ const VERBS: [&str; 36] = [
     "agree",
 ];
 
-/// What follows `you`: a verb in the third person, or a word that takes no change.
+/// The third person of the word after `you`: a verb is inflected, some other words stay
+/// unchanged.
 fn third_of_hearer(word: &str) -> Option<String> {
     let lower = word.to_lowercase();
     if let Some(third) = third_of_auxiliary(&lower) {

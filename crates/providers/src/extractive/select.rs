@@ -1,7 +1,10 @@
-//! Selection: which units cover the material best within a length. A unit gains by the terms
-//! that it adds to what is already covered, against its length; so what is said twice is
-//! chosen once. Gains only shrink as more is chosen, which lets a heap find the best unit
-//! without looking at all of them again: the time grows with the text, not with its square.
+//! Selection: a greedy maximum-coverage search for the units that cover the source best within
+//! a budget.
+//!
+//! A unit's gain is the worth of the terms it adds, relative to its length, so repeated
+//! statements are selected once. Gains only shrink as units are selected, so a heap with lazy
+//! re-evaluation finds the best unit without rescanning all of them: the time does not grow
+//! with the square of the text.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -12,39 +15,39 @@ use treering_core::sentence::SegmentKind;
 use super::cues::SpeechAct;
 use super::unit::{SourceDocument, Unit, overlap};
 
-/// How much may be chosen.
+/// The size limit of a selection.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Budget {
-    /// About so many characters.
+    /// Approximate number of characters.
     Chars(usize),
-    /// At the most so many sentences.
+    /// Maximum number of sentences.
     Sentences(usize),
 }
 
-/// How the gains are made up. The same for every kind of text.
+/// Parameters of the gain. They are the same for every kind of text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Weights {
-    /// How much a term still gains once it is covered.
+    /// The share of its worth that a term keeps once it is covered.
     pub(super) again: f32,
-    /// The power of the number of units that have a term.
+    /// Exponent of a term's unit count.
     pub(super) common: f32,
-    /// The power of the length that a gain is held against.
+    /// Exponent of the length that divides a gain.
     pub(super) length: f32,
-    /// How much the first passage is preferred.
+    /// Bonus of the first unit.
     pub(super) lead: f32,
-    /// How fast that fades with the units.
+    /// Exponential decay of that bonus per unit.
     pub(super) fade: f32,
-    /// The least that a unit must carry by its own words.
+    /// Minimum sum of a unit's term weights.
     pub(super) least: f32,
-    /// What a question is worth against a statement.
+    /// Factor of an answered question, relative to a statement.
     pub(super) question: f32,
-    /// What it adds that a speaker tells of themselves.
+    /// Factor of a sentence in which speakers talk about themselves.
     pub(super) own: f32,
-    /// Characters that every unit is reckoned to cost besides its own.
+    /// Fixed cost of a unit, in characters.
     pub(super) fixed: f32,
 }
 
-/// Found by trial on dialogues with reference summaries and on long chats, together.
+/// Tuned jointly on dialogues with reference summaries and on long chats.
 pub(super) const WEIGHTS: Weights = Weights {
     again: 0.3,
     common: 0.9,
@@ -57,18 +60,19 @@ pub(super) const WEIGHTS: Weights = Weights {
     fixed: 40.0,
 };
 
-/// A unit that was chosen.
+/// A selected unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Pick {
-    /// The unit.
+    /// The unit's index.
     pub(super) unit: usize,
-    /// What it gained.
+    /// Its gain when it was selected.
     pub(super) gain: f32,
-    /// The characters it has to be cut to, where the whole of it does not fit.
+    /// The length to cut it to, if all of it does not fit.
     pub(super) limit: Option<usize>,
 }
 
-/// Chooses units. `cost` says how many characters a unit takes in the summary.
+/// Selects units in order of gain. `cost` is the length of a unit in the summary, in
+/// characters; `distinct` skips near-duplicates.
 pub(super) fn select(
     material: &SourceDocument,
     budget: Budget,
@@ -134,13 +138,13 @@ pub(super) fn select(
     chosen
 }
 
-/// The fewest characters a unit is cut to.
+/// Minimum length of a cut unit, in characters.
 const MIN_CUT_CHARS: usize = 48;
 
-/// What is covered so far.
+/// The state of the coverage.
 struct Cover<'a> {
     material: &'a SourceDocument,
-    /// What a term would gain now.
+    /// The current worth of each term.
     worth: Vec<f32>,
     prior: Vec<f32>,
     taken: Vec<bool>,
@@ -174,8 +178,8 @@ impl<'a> Cover<'a> {
         self.prior[unit] * sum / (chars as f32 + WEIGHTS.fixed).powf(WEIGHTS.length)
     }
 
-    /// A unit with the question it answers, or with the short answer it has, where those are not
-    /// chosen yet.
+    /// A unit with the question it answers or its own short answer, if these are not selected
+    /// yet.
     fn with_question(&self, unit: usize) -> impl Iterator<Item = usize> + use<> {
         let free = |other: &usize| !self.taken[*other];
         let question = self.material.units[unit].answers.filter(free);
@@ -190,7 +194,7 @@ impl<'a> Cover<'a> {
         }
     }
 
-    /// Whether two units say nearly the same.
+    /// Whether two units of different passages say nearly the same.
     fn alike(&self, one: usize, other: usize) -> bool {
         let (one, other) = (&self.material.units[one], &self.material.units[other]);
         one.terms.len().min(other.terms.len()) >= 3
@@ -200,7 +204,7 @@ impl<'a> Cover<'a> {
     }
 }
 
-/// How likely a unit is worth telling, whatever its terms.
+/// The factor of a unit that does not depend on the selected units.
 fn prior(material: &SourceDocument, unit: &Unit, place: usize) -> f32 {
     if unit.act == SpeechAct::Courtesy
         || unit.answers.is_none() && content(material, unit) < WEIGHTS.least
@@ -237,12 +241,12 @@ fn prior(material: &SourceDocument, unit: &Unit, place: usize) -> f32 {
     own * act * announces * kind * role * (1.0 + lead)
 }
 
-/// How much a unit carries by its own words.
+/// The sum of a unit's term weights.
 fn content(material: &SourceDocument, unit: &Unit) -> f32 {
     unit.terms.iter().map(|term| material.terms[*term as usize].weight).sum()
 }
 
-/// A unit and what it would gain, as reckoned in a round.
+/// A heap entry: a unit, and its gain as of a round.
 #[derive(Debug, Clone, Copy)]
 struct Bid {
     gain: f32,

@@ -1,4 +1,4 @@
-//! What the summariser promises, on examples and on any text.
+//! Guarantees of the extractive summarizer, on examples and on arbitrary text.
 
 use proptest::prelude::*;
 use treering_core::Timestamp;
@@ -19,7 +19,7 @@ fn said(role: Role, author: Option<&str>, text: &str) -> Passage {
     })
 }
 
-/// A brief from lines such as `Ana: Hello.`, `user: Hello.`
+/// A request from lines such as `Ana: Hello.` or `user: Hello.`
 fn brief(strategy: Strategy, length: Length, lines: &[&str]) -> SummaryRequest {
     let passage = |line: &&str| {
         let (who, what) = line.split_once(": ").unwrap();
@@ -152,7 +152,7 @@ fn sentences_can_be_counted() {
     assert!((3..=4).contains(&found), "{}", content.overview);
 }
 
-/// Whether a text is a single unit, told whole: that is the least a summary can be.
+/// Whether the overview is one complete unit, the shortest possible summary.
 fn tells_one(brief: &SummaryRequest, overview: &str) -> bool {
     let mut material = SourceDocument::of(brief);
     if material.units.is_empty() {

@@ -1,4 +1,4 @@
-//! Topics: the phrases that a conversation keeps coming back to.
+//! Topics: the most frequent phrases of a conversation.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use treering_core::word_weights;
 
 use super::unit::SourceDocument;
 
-/// The most topics a node has.
+/// Maximum number of topics.
 const MOST: usize = 4;
 
 #[derive(Debug)]
@@ -19,8 +19,8 @@ struct Phrase {
     first: usize,
 }
 
-/// Two to four topics, as they were written, in order of first mention; `before` are those of
-/// the children, which count for more.
+/// Up to four topics as they were written, in order of first mention. The children's topics in
+/// `before` count more.
 pub(super) fn topics<'a>(
     material: &SourceDocument,
     before: impl Iterator<Item = &'a str>,
@@ -108,7 +108,7 @@ fn note(phrases: &mut HashMap<String, Phrase>, words: &[(&str, String)], count: 
     phrases.insert(key, phrase);
 }
 
-/// Often, and in several words rather than one; endings in -ing and -ed are rarely topics.
+/// Favors frequent phrases of two words; words in -ing, -ed and -ly are rarely topics.
 fn score(phrase: &Phrase) -> f32 {
     let verbal = ["ing", "ed", "ly"].iter().any(|ending| phrase.written.ends_with(ending));
     let repeated = (phrase.count - if phrase.words > 1 { 0.8 } else { 0.5 }).max(0.1);

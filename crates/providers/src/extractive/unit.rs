@@ -1,5 +1,5 @@
-//! Units: the sentences of a brief that a summary can be made of, with who said them and the
-//! terms they are compared by.
+//! Units: the candidate sentences of a summary request, with their speakers and the terms they
+//! are compared by.
 
 use std::collections::HashMap;
 
@@ -15,38 +15,38 @@ use super::cues::{self, SpeechAct};
 /// A sentence that may be quoted.
 #[derive(Debug)]
 pub(super) struct Unit {
-    /// The passage it is from.
+    /// The index of its passage.
     pub(super) passage: usize,
-    /// Who said it: a place in the list of speakers; absent in what a child says.
+    /// The index of its speaker; `None` in a child's overview.
     pub(super) speaker: Option<usize>,
-    /// When it was said.
+    /// The time of its passage.
     pub(super) at: Timestamp,
     /// Its text on one line.
     pub(super) text: String,
-    /// Its characters.
+    /// Its length in characters.
     pub(super) chars: usize,
-    /// What it is in the text.
+    /// The kind of its segment.
     pub(super) kind: SegmentKind,
-    /// What it does.
+    /// Its speech act.
     pub(super) act: SpeechAct,
-    /// Its terms, each once.
+    /// Its distinct terms.
     pub(super) terms: Vec<u32>,
-    /// The question that it answers and makes no sense without.
+    /// The question that it answers and is unintelligible without.
     pub(super) answers: Option<usize>,
-    /// The short answer that it makes little sense without.
+    /// The short answer that completes it.
     pub(super) answered_by: Option<usize>,
-    /// Whether it asks and nothing answers it.
+    /// Whether it is a question without an answer.
     pub(super) unanswered: bool,
-    /// Whether it speaks of files or code.
+    /// Whether it mentions files or code.
     pub(super) is_technical: bool,
-    /// Whether the speaker tells something of themselves.
+    /// Whether the speaker talks about themselves.
     pub(super) is_own: bool,
 }
 
-/// Somebody who speaks.
+/// A speaker.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Speaker {
-    /// What they are called.
+    /// Their name, or the name of their role.
     pub(super) name: String,
     /// Their role.
     pub(super) role: Role,
@@ -54,28 +54,28 @@ pub(super) struct Speaker {
     pub(super) is_named: bool,
 }
 
-/// A term: a stem and what it weighs.
+/// Statistics of a term.
 #[derive(Debug)]
 pub(super) struct TermStats {
-    /// How much it carries by itself.
+    /// Its weight as a word, independent of this text.
     pub(super) weight: f32,
-    /// In how many units it occurs.
+    /// Number of units in which it occurs.
     pub(super) units: u32,
 }
 
-/// Everything a summary can be made of.
+/// The parsed source of a summary.
 #[derive(Debug, Default)]
 pub(super) struct SourceDocument {
     pub(super) units: Vec<Unit>,
     pub(super) speakers: Vec<Speaker>,
     pub(super) terms: Vec<TermStats>,
-    /// Names of those who speak, here or in what the children cover.
+    /// Names of all speakers, including those in the children.
     pub(super) names: Vec<String>,
     index: HashMap<String, u32>,
 }
 
 impl SourceDocument {
-    /// Reads a brief.
+    /// Parses a request.
     pub(super) fn of(brief: &SummaryRequest) -> Self {
         let mut material = Self::default();
         for (place, passage) in brief.passages.iter().enumerate() {
@@ -97,7 +97,7 @@ impl SourceDocument {
         material
     }
 
-    /// Reads a brief in which nothing looks like a sentence: everything that was said is a unit.
+    /// Parses a request that contains no sentences: each message becomes a unit.
     pub(super) fn of_raw(brief: &SummaryRequest) -> Self {
         let mut material = Self::default();
         for (place, passage) in brief.passages.iter().enumerate() {
@@ -151,7 +151,7 @@ impl SourceDocument {
             if piece.kind == SegmentKind::Heading {
                 continue;
             }
-            // What stands in brackets alone is a note about something that is not text.
+            // Text entirely in brackets annotates something that is not text.
             let within = |open, close| piece.text.starts_with(open) && piece.text.ends_with(close);
             let is_note = within('[', ']') || within('(', ')');
             let kind = if is_note { SegmentKind::Code } else { piece.kind };
@@ -191,7 +191,7 @@ impl SourceDocument {
         }
     }
 
-    /// Notes who speaks by the label before a quotation: `Ana: …`, `Ana asks Juno: …`.
+    /// Records the names in the label before a quotation: `Ana: …`, `Ana asks Juno: …`.
     fn note_names(&mut self, text: &str) {
         let Some((label, _)) = text.split_once(": ") else { return };
         for name in label.split(" asks ").flat_map(|part| part.split(" tells ")) {
@@ -203,7 +203,7 @@ impl SourceDocument {
         }
     }
 
-    /// The terms of a text, each once, in order.
+    /// The distinct terms of a text, in order.
     fn terms_of(&mut self, text: &str) -> Vec<u32> {
         let mut found = Vec::new();
         for word in sentence::words(text).take(400) {
@@ -227,7 +227,7 @@ impl SourceDocument {
         found
     }
 
-    /// Takes over what a child knows of its own sentences.
+    /// Sets the speech acts of a child's sentences from the child's lists.
     fn mark(&mut self, content: &NodeContent, passage: usize) {
         let marks = [
             (&content.decisions, SpeechAct::Decision),
@@ -250,7 +250,7 @@ impl SourceDocument {
         }
     }
 
-    /// Finds for every short answer its question, and the questions without an answer.
+    /// Links each short answer to its question, and marks questions without an answer.
     fn pair_answers(&mut self) {
         for place in 0..self.units.len() {
             if self.units[place].act != SpeechAct::Question || self.units[place].speaker.is_none() {
@@ -287,7 +287,7 @@ impl SourceDocument {
         }
     }
 
-    /// The names of the speakers are everywhere and tell nothing.
+    /// Speakers' names occur everywhere and carry no information.
     fn lighten_speakers(&mut self) {
         for name in &self.names {
             for word in sentence::words(name) {
@@ -299,7 +299,7 @@ impl SourceDocument {
     }
 }
 
-/// Whether a sentence has the look of code in it: a path, a call, a quoted name.
+/// Whether a sentence looks technical: it contains a path, a call or inline code.
 fn is_technical(text: &str) -> bool {
     text.contains('`')
         || text.split(' ').any(|word| {
@@ -310,7 +310,7 @@ fn is_technical(text: &str) -> bool {
         })
 }
 
-/// Whether a sentence speaks of the one who says it.
+/// Whether a sentence is about its speaker, in English or French.
 fn is_own(text: &str) -> bool {
     text.split([' ', '\'', '’', ',']).take(8).any(|word| {
         matches!(
@@ -335,7 +335,7 @@ fn is_own(text: &str) -> bool {
     })
 }
 
-/// The share of the smaller of two sets of terms that is in the other.
+/// The share of the smaller set of terms that is also in the larger one.
 pub(super) fn overlap(one: &[u32], other: &[u32]) -> f32 {
     let (small, large) = if one.len() < other.len() { (one, other) } else { (other, one) };
     if small.is_empty() {
@@ -345,8 +345,8 @@ pub(super) fn overlap(one: &[u32], other: &[u32]) -> f32 {
     common as f32 / small.len() as f32
 }
 
-/// A sentence on one line, without emphasis, without openers that say nothing, with apostrophes
-/// that stand alone joined to their words.
+/// Puts a sentence on one line, removes emphasis, links and empty openers, and rejoins detached
+/// apostrophes.
 fn clean(text: &str, kind: SegmentKind) -> String {
     let unlinked = if kind == SegmentKind::Code || !text.contains("](") {
         None
@@ -392,7 +392,7 @@ fn clean(text: &str, kind: SegmentKind) -> String {
     }
 }
 
-/// A text in which Markdown links show only what they are called.
+/// Replaces Markdown links by their text.
 fn without_links(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What goes wrong with a call, and what to make of it.
+//! Failures of a call, and the errors they become.
 
 use std::io::ErrorKind;
 use std::time::SystemTime;
@@ -9,30 +9,31 @@ use treering_core::{ProviderError, RetryAdvice};
 
 use super::retry_after;
 
-/// The most of a provider's own words that is passed on, in characters.
+/// Maximum length of a provider's message in an error, in characters.
 const WORDS: usize = 300;
 
-/// What went wrong.
+/// The cause of a failed call.
 #[derive(Debug)]
 pub(super) enum CallFailure {
-    /// There is no key in the environment.
+    /// The environment variable with the key is not set.
     NoKey(String),
-    /// There was no answer, or it broke off.
+    /// There was no answer, or the connection broke.
     Transport(ureq::Error),
-    /// The provider refused.
+    /// The provider returned an error status.
     Status { status: u16, text: String, retry_after_ms: Option<u64>, request_id: String },
-    /// The answer is not what it should be.
+    /// The answer is malformed.
     Broken(String),
 }
 
 impl CallFailure {
-    /// Whether the question left and nothing came back for as long as one waits: the provider may well have read it.
+    /// Whether the request was sent but the answer timed out. The provider may have processed
+    /// it.
     pub(super) const fn is_read_timeout(&self) -> bool {
         use ureq::Timeout::{Connect, Resolve};
         matches!(self, Self::Transport(ureq::Error::Timeout(stage)) if !matches!(stage, Resolve | Connect))
     }
 
-    /// The error for those who asked.
+    /// The error for the caller.
     pub(super) fn to_error(&self) -> ProviderError {
         match self {
             Self::NoKey(variable) => ProviderError::permanent(format!(
@@ -50,9 +51,9 @@ impl CallFailure {
     }
 }
 
-/// Whether asking again can help after this status.
+/// Whether a retry can help after this status.
 fn advice(status: u16, words: &str, retry_after_ms: Option<u64>) -> RetryAdvice {
-    // An account without money does not get any by waiting, whatever the status says.
+    // Waiting does not restore an exhausted quota.
     if status == 429 && words.contains("insufficient_quota") {
         return RetryAdvice::GiveUp;
     }
@@ -76,7 +77,7 @@ fn of_transport(error: &ureq::Error) -> ProviderError {
             ProviderError::permanent(format!("the address cannot be used: {error}"))
         }
         ureq::Error::BodyExceedsLimit(_) => ProviderError::permanent("the answer is too large"),
-        // A certificate that is wrong stays wrong.
+        // An invalid certificate stays invalid.
         ureq::Error::Rustls(error) => {
             ProviderError::permanent(format!("no safe connection: {error}"))
         }
@@ -85,7 +86,8 @@ fn of_transport(error: &ureq::Error) -> ProviderError {
     }
 }
 
-/// Whether the connection broke before there was an answer, so that it is worth asking again at once.
+/// Whether the connection broke before an answer arrived, so that an immediate retry makes
+/// sense.
 pub(super) fn is_broken_connection(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::Io(error) => matches!(
@@ -101,7 +103,7 @@ pub(super) fn is_broken_connection(error: &ureq::Error) -> bool {
     }
 }
 
-/// The provider's own words, from the places where providers put them, shortened.
+/// The provider's error message, found in the places where providers put it and shortened.
 fn words(text: &str) -> String {
     let Ok(body) = serde_json::from_str::<Value>(text) else { return preview(text.trim(), WORDS) };
     let body = unwrapped(&body);
@@ -116,12 +118,12 @@ fn words(text: &str) -> String {
     kind.map_or_else(|| message.clone(), |kind| format!("{message} [{kind}]"))
 }
 
-/// An error as it is: Google wraps it into a list when it streams.
+/// Unwraps the list in which Google puts an error when it streams.
 fn unwrapped(body: &Value) -> &Value {
     body.get(0).unwrap_or(body)
 }
 
-/// How long to wait, as errors of Google say in their details.
+/// The retry delay in the details of Google's errors.
 fn retry_delay(text: &str) -> Option<u64> {
     let body: Value = serde_json::from_str(text).ok()?;
     let details = unwrapped(&body).get("error")?.get("details")?.as_array()?;

@@ -1,5 +1,5 @@
-//! The one way to a provider over HTTP: timeouts, quick retries of broken connections, redaction,
-//! request ids, and errors that say whether to ask again. No key is ever in an error.
+//! The only HTTP client for providers: timeouts, quick retries of broken connections,
+//! redaction, request ids, and errors with retry advice. A key never appears in an error.
 
 mod failure;
 mod retry_after;
@@ -19,34 +19,35 @@ use ureq::{Agent, Body};
 
 use failure::CallFailure;
 
-/// How often a broken connection is tried again at once.
+/// Number of immediate retries after a broken connection.
 const QUICK_RETRIES: u64 = 2;
-/// The pause before the first quick retry; four times as long before the second.
+/// Pause before the first quick retry; the second waits four times as long.
 const QUICK_PAUSE_MS: u64 = 100;
-/// The most of an answer that is read.
+/// Maximum size of an answer.
 const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
-/// Where a provider is and how it is spoken to.
+/// A provider's address, credential and timeouts.
 #[derive(Clone)]
 pub struct Endpoint {
     /// The provider's name, e.g. `openai`.
     pub provider: String,
-    /// The address that paths are added to, e.g. `https://api.openai.com/v1`.
+    /// The base URL, e.g. `https://api.openai.com/v1`.
     pub base_url: String,
-    /// The key, where one is needed.
+    /// The key, if the provider needs one.
     pub key: Option<Credential>,
-    /// The environment variable that should have had the key, where it had none. Nothing is sent then.
+    /// The environment variable that should hold the key but is not set. If present, every call
+    /// fails without sending anything.
     pub missing_key_variable: Option<String>,
-    /// How long a connection may take.
+    /// Timeout of the connection.
     pub connect_timeout: Duration,
-    /// How long a call may take as a whole.
+    /// Timeout of the whole call.
     pub timeout: Duration,
-    /// Whether secrets are taken out of what is sent.
+    /// Whether secrets are redacted before sending.
     pub redact: bool,
 }
 
 impl Endpoint {
-    /// An endpoint without key, with the usual timeouts.
+    /// Creates an endpoint without a key and with default timeouts.
     pub fn new(provider: impl Into<String>, base_url: impl Into<String>) -> Self {
         Self {
             provider: provider.into(),
@@ -60,12 +61,12 @@ impl Endpoint {
     }
 }
 
-/// A key. It shows itself to nobody but the provider.
+/// A key. `Debug` never prints it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential(String);
 
 impl Credential {
-    /// The key with this text.
+    /// Creates a key from its text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into().trim().to_owned())
     }
@@ -81,7 +82,7 @@ impl std::fmt::Debug for Credential {
     }
 }
 
-/// A provider's client. Clones share connections.
+/// A client of a provider. Clones share connections.
 #[derive(Clone)]
 pub struct Client(Arc<ClientInner>);
 
@@ -89,24 +90,24 @@ struct ClientInner {
     endpoint: Endpoint,
     agent: Agent,
     calls: AtomicU64,
-    /// Tells the calls of this process from those of others.
+    /// Distinguishes the request ids of this process from those of others.
     run_id: u64,
 }
 
-/// A call: where to, with which headers, and what.
+/// Path, headers and body of a request.
 pub(crate) struct HttpCall {
     pub(crate) path: String,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Value,
 }
 
-/// An answer and what was taken out of the question.
+/// An answer, and the redactions made in the request.
 pub(crate) struct HttpAnswer {
     pub(crate) body: Value,
     pub(crate) redacted: Redactions,
 }
 
-/// A call that did not come to an answer: the error, and the status where there was one.
+/// A failed call: the error, and the HTTP status if there was one.
 pub(crate) struct CallError {
     pub(crate) error: ProviderError,
     pub(crate) status: Option<u16>,
@@ -119,14 +120,14 @@ impl From<CallError> for ProviderError {
 }
 
 impl Client {
-    /// A client of an endpoint.
+    /// Creates a client of an endpoint.
     #[must_use]
     pub fn new(endpoint: Endpoint) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_connect(Some(endpoint.connect_timeout))
             .timeout_global(Some(endpoint.timeout))
-            // A key goes where it is meant to go, and nowhere else.
+            // Never follow a redirect with the key.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .user_agent(concat!("treering/", env!("CARGO_PKG_VERSION")));
@@ -145,7 +146,7 @@ impl Client {
         &self.0.endpoint
     }
 
-    /// Posts JSON and reads JSON.
+    /// Posts JSON and parses the answer as JSON.
     pub(crate) fn post(&self, call: HttpCall) -> Result<HttpAnswer, CallError> {
         let (mut response, redacted) = self.send(call)?;
         let failure = |failure: CallFailure| self.broken_off(&failure, &redacted);
@@ -157,8 +158,8 @@ impl Client {
         Ok(HttpAnswer { body, redacted })
     }
 
-    /// Posts JSON and hands over the lines of the answer as they come, until `hear` says that the last
-    /// one was there. An answer that ends before that was cut.
+    /// Posts JSON and passes the lines of the answer to `hear` as they arrive, until `hear`
+    /// returns `true`. An answer that ends earlier is an error.
     pub(crate) fn post_lines(
         &self,
         call: HttpCall,
@@ -187,12 +188,12 @@ impl Client {
         }
     }
 
-    /// An answer of the provider that cannot be used.
+    /// The error for an unusable answer.
     pub(crate) fn unusable(&self, why: &str) -> ProviderError {
         self.refused(&CallFailure::Broken(why.to_owned())).error
     }
 
-    /// Sends a call without its secrets. An error tells what was taken out of what left.
+    /// Redacts and sends a call. An error lists the redactions made in the sent request.
     fn send(&self, mut call: HttpCall) -> Result<(Response<Body>, Redactions), CallError> {
         let endpoint = &self.0.endpoint;
         if let Some(variable) = &endpoint.missing_key_variable {
@@ -213,7 +214,7 @@ impl Client {
         }
     }
 
-    /// A failure after an answer had begun.
+    /// The error for a failure after the answer had begun.
     fn broken_off(&self, failure: &CallFailure, redacted: &Redactions) -> CallError {
         let CallError { error, status } = self.refused(failure);
         let call =
@@ -251,7 +252,7 @@ impl Client {
         let retry_after =
             header("retry-after-ms").or_else(|| header("retry-after").map(|value| value + " s"));
         let status = response.status().as_u16();
-        // What cannot be read of a refusal does not change that it is one.
+        // An unreadable body does not change the status.
         let text =
             response.body_mut().with_config().limit(1 << 20).lossy_utf8(true).read_to_string();
         Err(CallFailure::Status {
@@ -271,7 +272,7 @@ impl Client {
         CallError { error, status }
     }
 
-    /// A reason that says whose it is, and never has the key in it.
+    /// Prefixes a reason with the provider's name, and removes the key and other secrets.
     fn naming(&self, reason: &str) -> String {
         let endpoint = self.endpoint();
         let reason = match &endpoint.key {
@@ -282,7 +283,7 @@ impl Client {
     }
 }
 
-/// Takes the secrets out of every string of a value.
+/// Redacts every string of a value.
 fn redact_strings(value: &mut Value, redactions: &mut Redactions) {
     match value {
         Value::String(text) => {
@@ -300,7 +301,7 @@ fn redact_strings(value: &mut Value, redactions: &mut Redactions) {
     }
 }
 
-/// Whether an address is of this machine.
+/// Whether a URL refers to this machine.
 #[must_use]
 pub fn is_loopback(base_url: &str) -> bool {
     let authority = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);

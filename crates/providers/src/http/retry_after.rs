@@ -1,9 +1,9 @@
-//! What a provider says about when to come back.
+//! Parses the delay that a provider requests before a retry.
 
 use std::time::SystemTime;
 
-/// Milliseconds until then, from `Retry-After` (`30 s`, or a date followed by ` s`), from
-/// `retry-after-ms` (`1500`), or from a duration as in an error of Google (`34.5s`).
+/// The delay in milliseconds, from `Retry-After` (`30 s`, or a date followed by ` s`), from
+/// `retry-after-ms` (`1500`), or from a duration in Google's errors (`34.5s`).
 pub(super) fn millis(value: &str, now: SystemTime) -> Option<u64> {
     let value = value.trim();
     let (number, unit) = match value.strip_suffix('s') {

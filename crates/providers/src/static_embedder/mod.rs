@@ -1,7 +1,8 @@
-//! The bundled embedder: a vector for every word piece, with the binary, and their mean for a text.
+//! The bundled embedder: the embedding of a text is the mean of its word pieces' vectors, which
+//! are part of the binary.
 //!
-//! It was distilled from a sentence encoder by `tools/distil`. It reads no file, needs no key and never
-//! fails; what it cannot do is tell the order of words.
+//! It was distilled from a sentence encoder by `tools/distil`. It reads no file, needs no key
+//! and never fails. It ignores word order.
 
 mod table;
 
@@ -10,26 +11,26 @@ use table::{DIMS, Table};
 
 static TABLE: Table = Table::read(include_bytes!("../../assets/static-minilm-256.bin"));
 
-/// Embeds text as the mean of the vectors of its word pieces. Costs nothing to make, and a few
-/// microseconds for each text.
+/// Embeds text as the mean of its word pieces' vectors. Creating one is free; a text takes a
+/// few microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StaticEmbedder;
 
 impl StaticEmbedder {
-    /// The model's name. Vectors of different names must not be compared.
+    /// The model's name. Vectors of different models must not be compared.
     pub const NAME: &str = "static-minilm-256";
 
-    /// The embedder; its table is part of the program.
+    /// Creates the embedder.
     pub fn new() -> Self {
         Self
     }
 
-    /// How many numbers a vector has.
+    /// Dimensions of a vector.
     pub fn dims(&self) -> usize {
         DIMS
     }
 
-    /// A vector of length one; or of zeros, where the text has no word piece that is known.
+    /// Embeds a text as a unit vector, or as zeros if the text has no known word piece.
     pub fn embed(&self, text: &str) -> Vec<f32> {
         let mut sum = [0.0_f32; DIMS];
         WordPiece::new(&TABLE).each_piece(text, |piece| {

@@ -1,26 +1,26 @@
-//! The asset as a table: pieces of words, found by hash, with a row of small integers each.
+//! The bundled table of word pieces: a hash table of texts, with a quantized vector each.
 //!
-//! Everything is used where it lies in the binary. The layout, little-endian, is written by
-//! `tools/distil/distil.py`:
+//! The table is used in place, without copying. `tools/distil/distil.py` writes this layout,
+//! little-endian:
 //!
 //! | part | size |
 //! |---|---|
 //! | `TRSTATIC`, version 1, rows, dims, slots, length of the texts | 8 + 5 × 4 |
 //! | slots: a row's number plus one, or zero | slots × 2 |
-//! | where each piece's text ends | rows × 4 |
+//! | end offset of each piece's text | rows × 4 |
 //! | scale of each row | rows × 4 |
-//! | texts of the pieces, one after the other | length of the texts |
+//! | concatenated texts of the pieces | length of the texts |
 //! | rows | rows × dims |
 
 use crate::wordpiece::{PieceHash, PieceLookup};
 
-/// Numbers in a vector.
+/// Dimensions of a vector.
 pub(super) const DIMS: usize = 256;
 
 const MAGIC: &[u8] = b"TRSTATIC";
 const VERSION: u32 = 1;
 
-/// Pieces and their rows.
+/// Word pieces and their vectors.
 #[derive(Debug)]
 pub(super) struct Table {
     slots: &'static [[u8; 2]],
@@ -31,7 +31,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Takes the asset apart. In a constant, what does not fit stops the compiler.
+    /// Parses the asset. In a constant, a malformed asset is a compile error.
     pub(super) const fn read(bytes: &'static [u8]) -> Self {
         let (magic, bytes) = bytes.split_at(MAGIC.len());
         let mut at = 0;

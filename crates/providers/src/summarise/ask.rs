@@ -1,4 +1,4 @@
-//! What a model is told and given.
+//! Builds the requests that the summarizer sends to a chat model.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use treering_core::policy::Length;
 use treering_core::summary_request::{NodePassage, Passage, SummaryRequest};
 use treering_core::{ContentHash, Json};
 
-/// The most of an answer that is held up to the model that wrote it, in characters.
+/// Maximum length of a rejected answer that is quoted back to the model, in characters.
 pub(super) const QUOTED_CHARS: usize = 2000;
 
 const FORM: &str = "\
@@ -31,12 +31,12 @@ const SCHEMA: &str = r#"{
 "additionalProperties": false
 }"#;
 
-/// The form of the answer.
+/// The JSON schema of the answer.
 pub(super) fn schema() -> Option<Schema> {
     Json::new(SCHEMA).ok().map(|json| Schema { name: "summary".into(), json })
 }
 
-/// What the model is told.
+/// The system message.
 pub(super) fn instructions(prompt: &str, brief: &SummaryRequest) -> String {
     let length = match brief.length {
         Length::Keep(_) => format!("The overview has about {} characters.", target_chars(brief)),
@@ -50,7 +50,8 @@ pub(super) fn instructions(prompt: &str, brief: &SummaryRequest) -> String {
     )
 }
 
-/// What the model is given, between marks that it cannot contain: they carry its own hash.
+/// The user message: the passages between delimiters. A delimiter carries a hash of the text,
+/// so the text cannot contain it.
 pub(super) fn source(brief: &SummaryRequest) -> String {
     let mut text = String::new();
     for passage in &brief.passages {
@@ -60,7 +61,7 @@ pub(super) fn source(brief: &SummaryRequest) -> String {
     format!("<conversation {mark}>\n{text}</conversation {mark}>")
 }
 
-/// What the model is told when its first answer cannot be used.
+/// The message that asks for a second attempt after an unusable answer.
 pub(super) fn again(why: &str) -> String {
     format!(
         "That cannot be used: {why}. Write it again, from the conversation above only: one JSON object in the \
@@ -68,7 +69,7 @@ pub(super) fn again(why: &str) -> String {
     )
 }
 
-/// The most tokens of the answer: enough for the overview and lists of the same size.
+/// Token limit of the answer: enough for the overview and lists of the same size.
 pub(super) fn max_tokens(brief: &SummaryRequest) -> u32 {
     let chars = match brief.length {
         Length::Keep(_) => target_chars(brief),

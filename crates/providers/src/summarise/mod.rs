@@ -1,5 +1,6 @@
-//! A summariser over a chat model. It asks for JSON, takes what it gets if that can be used, asks once
-//! more if not, and then says that somebody else has to write the node.
+//! A summarizer over a chat model. It asks for JSON and retries once if the answer is unusable.
+//! It never writes a node without the model: after a second unusable answer it returns an error
+//! that advises the fallback.
 
 mod ask;
 mod read;
@@ -18,10 +19,10 @@ use treering_core::{ChatModel, Meter, ProviderError, RetryAdvice, Role, Summariz
 
 use crate::extractive::lists;
 
-/// Prompts that take the place of the built-in ones.
+/// Prompts that override the built-in ones.
 pub type Prompts = BTreeMap<Strategy, String>;
 
-/// Has nodes written by a chat model.
+/// Summarizes with a chat model.
 pub struct ModelSummarizer {
     chat: Arc<dyn ChatModel>,
     temperature: f32,
@@ -29,7 +30,7 @@ pub struct ModelSummarizer {
 }
 
 impl ModelSummarizer {
-    /// A summariser over a model, with prompts of one's own for some strategies.
+    /// Creates a summarizer. `prompts` overrides the built-in prompts of some strategies.
     #[must_use]
     pub const fn new(chat: Arc<dyn ChatModel>, temperature: f32, prompts: Prompts) -> Self {
         Self { chat, temperature, prompts }
@@ -87,7 +88,7 @@ impl Summarizer for ModelSummarizer {
             request.max_tokens = request.max_tokens.map(|most| most * 2);
         }
         let second = chat.complete(&request)?;
-        // Who does not come to an end in twice the room either may have said enough all the same.
+        // An answer that is truncated even at twice the limit may still contain a usable part.
         let take_part =
             |reply: &ChatReply| take(reply, read::content_of_cut(&reply.text), brief, source);
         let taken = take(&second, read::content(&second.text), brief, source);
@@ -101,7 +102,7 @@ impl Summarizer for ModelSummarizer {
     }
 }
 
-/// What an answer says, if it can be used; else why not.
+/// Validates an answer. The error says why it is unusable.
 fn take(
     reply: &ChatReply,
     said: Option<NodeContent>,
@@ -130,7 +131,7 @@ fn take(
     for list in points {
         list.retain(is_grounded);
     }
-    // What can be found in the source is found there, not asked for.
+    // Facts are extracted from the source, not requested from the model.
     lists::facts(brief, source, &mut content);
     content.tags = lists::tags(&content);
     acceptance::accept(&content, source, brief.chars()).map_err(|unusable| unusable.to_string())?;

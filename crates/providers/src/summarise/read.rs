@@ -1,12 +1,12 @@
-//! Reads what a model answered: JSON, JSON wrapped into Markdown or talk, or text under headings.
+//! Parses a model's answer: JSON, JSON wrapped in Markdown or prose, or text under headings.
 
 use serde_json::Value;
 use treering_core::node::NodeContent;
 
-/// The most items of a list.
+/// Maximum number of items in a list.
 const MAX_LIST_ITEMS: usize = 40;
 
-/// What the answer says, if it says anything.
+/// The content of an answer, if it has an overview.
 pub(super) fn content(answer: &str) -> Option<NodeContent> {
     let answer = without_thoughts(answer).trim();
     let content =
@@ -14,13 +14,13 @@ pub(super) fn content(answer: &str) -> Option<NodeContent> {
     (!content.overview.is_empty()).then_some(content)
 }
 
-/// What an answer says that was cut, as far as it got: its overview whole, its lists without what was being said.
+/// The content of a truncated answer: everything before the value in which it was cut off.
 pub(super) fn content_of_cut(answer: &str) -> Option<NodeContent> {
     let answer = without_thoughts(answer);
     content(&closed(&answer[answer.find('{')?..])?)
 }
 
-/// The JSON that breaks off in a text, without the value that it breaks off in, and with its ends.
+/// Closes truncated JSON after its last complete value.
 fn closed(text: &str) -> Option<String> {
     let (mut open, mut whole) = (Vec::new(), None);
     let (mut is_string, mut is_escaped) = (false, false);
@@ -41,7 +41,7 @@ fn closed(text: &str) -> Option<String> {
     Some(text[..until].chars().chain(open.into_iter().rev()).collect())
 }
 
-/// What comes after a model's thinking aloud.
+/// Drops a model's reasoning block.
 fn without_thoughts(answer: &str) -> &str {
     answer.rsplit_once("</think>").map_or(answer, |(_, rest)| rest)
 }
@@ -53,7 +53,7 @@ fn objects(text: &str) -> impl Iterator<Item = Value> + '_ {
 }
 
 fn from_json(object: &Value) -> Option<NodeContent> {
-    // Some wrap what was asked for into another object.
+    // Some models wrap the answer in another object.
     let inner = || object.as_object()?.values().find(|value| value.get("overview").is_some());
     let object = if object.get("overview").is_some() { object } else { inner().unwrap_or(object) };
     let overview = object.get("overview").or_else(|| object.get("summary"))?.as_str()?.trim();
@@ -73,7 +73,7 @@ fn from_json(object: &Value) -> Option<NodeContent> {
     })
 }
 
-/// Items without blanks and repetitions.
+/// Trimmed items without blanks and duplicates.
 fn distinct<'a>(items: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut list: Vec<String> = Vec::new();
     for item in items.map(str::trim).filter(|item| !item.is_empty()).take(MAX_LIST_ITEMS) {
@@ -84,7 +84,7 @@ fn distinct<'a>(items: impl Iterator<Item = &'a str>) -> Vec<String> {
     list
 }
 
-/// A part of a summary under its heading.
+/// A section of a summary.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Overview,
@@ -113,9 +113,9 @@ const HEADINGS: [(&str, Part); 15] = [
     ("themes", Part::Topics),
 ];
 
-/// Text under headings, or without any: then all of it is the overview.
+/// Parses text under headings. Without headings, all of it is the overview.
 fn from_headings(answer: &str) -> Option<NodeContent> {
-    // Half an object is no text.
+    // A truncated JSON object is not prose.
     if answer.starts_with(['{', '[']) || answer.starts_with("```") {
         return None;
     }
@@ -146,7 +146,7 @@ fn from_headings(answer: &str) -> Option<NodeContent> {
     Some(content)
 }
 
-/// The part whose heading a line is or begins with, and what follows on the line.
+/// The section that a line introduces, and the rest of the line.
 fn heading(line: &str) -> Option<(Part, &str)> {
     let is_mark = |c: char| "#*-_ ".contains(c);
     let bare = line.trim_start_matches(is_mark);
@@ -161,7 +161,7 @@ fn heading(line: &str) -> Option<(Part, &str)> {
     Some((*part, rest.trim_start_matches(['*', '_']).trim()))
 }
 
-/// Whether a line only announces what follows.
+/// Whether a line only announces the text that follows.
 fn is_preamble(line: &str) -> bool {
     let lower = line.to_lowercase();
     let announces = ["here is", "here's", "sure,", "sure!", "below is", "voici"];

@@ -1,4 +1,4 @@
-//! A summariser over models that follow a script.
+//! Tests of the summarizer with scripted models.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ use treering_core::{Json, Timestamp};
 
 use super::*;
 
-/// Answers with these texts, one after the other, and keeps what it was asked.
+/// Returns these answers in order and records the requests.
 struct Script(Mutex<VecDeque<String>>, Mutex<Vec<ChatRequest>>);
 
 impl ChatModel for Script {
@@ -150,7 +150,7 @@ fn a_prompt_of_ones_own_takes_the_place_of_ours() {
     assert!(chat.1.lock().unwrap()[0].messages[0].text.starts_with("Raconte en français."));
 }
 
-/// Lets so many calls pass, and counts what they took.
+/// Permits a fixed number of calls and sums their usage.
 struct CountingMeter(Mutex<(u32, Usage)>);
 
 impl Meter for CountingMeter {

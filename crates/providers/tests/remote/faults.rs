@@ -1,4 +1,4 @@
-//! Providers that misbehave: every failure is an error that says whether to ask again.
+//! Misbehaving providers: every failure becomes an error with retry advice.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const WIRES: [ApiProtocol; 5] = [
     ApiProtocol::Compatible,
 ];
 
-/// Those that give vectors.
+/// Protocols with embedding models.
 const VECTOR_WIRES: [ApiProtocol; 3] =
     [ApiProtocol::OpenAi, ApiProtocol::Gemini, ApiProtocol::Ollama];
 
@@ -170,7 +170,7 @@ fn a_stream_that_breaks_off_is_an_error() {
     assert!(error.reason.contains("Overloaded"), "{error}");
 }
 
-/// An answer with these vectors.
+/// A response with these vectors.
 fn vectors(wire: ApiProtocol, vectors: &[serde_json::Value]) -> serde_json::Value {
     let named =
         |name: &str| vectors.iter().map(|vector| json!({ name: vector })).collect::<Vec<_>>();

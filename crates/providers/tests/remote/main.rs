@@ -1,4 +1,4 @@
-//! Remote models: the shapes of their wires, and everything that can go wrong on them.
+//! Remote models: request and response formats, and failures.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ use treering_providers::http::{Client, Credential, Endpoint};
 use treering_providers::remote::{self, ApiProtocol};
 use treering_testkit::fault_server::FaultServer;
 
-/// A key that must never show.
+/// A key that must never appear in an error.
 const KEY: &str = "zq8-very-private-7410";
 
 fn fixture(name: &str) -> String {
@@ -40,7 +40,7 @@ fn embedder(wire: ApiProtocol, server: &FaultServer, dims: Option<usize>) -> Arc
     remote::embedder(wire, Client::new(endpoint(server)), "e-1", dims).unwrap()
 }
 
-/// Keeps what calls took, and what was taken out of them.
+/// Records usage and redactions.
 #[derive(Default)]
 struct Till(Mutex<(Usage, Redactions)>);
 
@@ -57,7 +57,7 @@ impl Meter for Till {
     }
 }
 
-/// A question with everything in it that a request can have.
+/// A request that uses every field.
 fn question() -> ChatRequest {
     let json = r#"{"type": "object", "additionalProperties": false,
         "properties": {"overview": {"type": "string"}}}"#;

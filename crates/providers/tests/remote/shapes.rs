@@ -1,4 +1,4 @@
-//! What goes over the wire to each provider, and what comes back.
+//! The requests sent to each provider, and the parsing of its responses.
 
 use serde_json::{Value, json};
 use treering_core::Json;
@@ -17,7 +17,7 @@ fn expected() -> ChatReply {
     }
 }
 
-/// Has a model answer whole and in pieces, and gives what it was asked for the whole answer.
+/// Checks a complete and a streamed answer, and returns the request for the complete one.
 fn check(wire: ApiProtocol, whole: &str, pieces: &str, path: &str, stream_path: &str) -> Value {
     let server = FaultServer::start([
         ScriptedResponse::json(&fixture(whole)),
@@ -150,7 +150,7 @@ fn vectors_are_accounted_with_what_was_taken_out() {
     let rough = texts.iter().map(|text| text.len() as u64).sum::<u64>().div_ceil(4);
     for (wire, answer, tokens) in [
         (ApiProtocol::OpenAi, "openai-embeddings.json", 8),
-        // It does not say what it took in this shape.
+        // This response does not report usage.
         (ApiProtocol::Gemini, "gemini-embeddings.json", rough),
         (ApiProtocol::Ollama, "ollama-embeddings.json", 8),
     ] {
@@ -182,7 +182,7 @@ fn fewer_numbers_are_another_model() {
     }
 }
 
-/// Servers that hold a model to a form have it fill the form in from top to bottom.
+/// Servers that enforce a schema fill in its fields in the given order.
 #[test]
 fn the_fields_of_a_form_are_in_the_order_they_were_given() {
     for wire in [

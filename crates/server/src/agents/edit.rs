@@ -1,57 +1,57 @@
-//! Edits of other programs' settings: what is there stays as it is, comments and all; what was put in can be taken
-//! out again. Works on texts; reads and writes nothing.
+//! Edits to the settings files of other programs. An edit preserves everything else in the file,
+//! including comments, and can be reverted. Works on strings; performs no I/O.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use serde_json::Value;
 use toml_edit::{Array, DocumentMut, Item, Table, value};
 
-/// Something that belongs into a file.
+/// A change to a settings file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Edit {
-    /// An entry of a JSON object that holds it under a key.
+    /// A key of a JSON object.
     Entry {
-        /// The keys that lead to the object.
+        /// The path of keys to the object.
         at: Vec<String>,
-        /// Its key.
+        /// The key to set.
         key: String,
-        /// What it is.
+        /// The value to set.
         value: Value,
     },
-    /// An item of a JSON array. An older one of ours, which runs the same command of Treering, is replaced.
+    /// An element of a JSON array. It replaces an older hook that runs the same Treering command.
     Item {
-        /// The keys that lead to the array.
+        /// The path of keys to the array.
         at: Vec<String>,
-        /// What it is.
+        /// The element.
         value: Value,
     },
-    /// A key of the whole JSON object that is set only where it is missing.
+    /// A top-level JSON key, set only if it is missing.
     Default {
-        /// Its key.
+        /// The key to set.
         key: String,
-        /// What it is.
+        /// The default value.
         value: Value,
     },
-    /// A TOML table that names a command.
+    /// A TOML table that defines a command.
     Table {
-        /// Its two names.
+        /// The dotted table name, as two segments.
         name: [String; 2],
-        /// The program.
+        /// The path of the program.
         command: String,
-        /// Its arguments.
+        /// The program's arguments.
         args: Vec<String>,
     },
     /// The whole file.
     Whole(String),
 }
 
-/// Why a file cannot be edited.
+/// The reason why a file cannot be edited.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct EditError(String);
 
 impl Edit {
-    /// The text with this in it.
+    /// Returns the text with this edit applied.
     pub fn apply(&self, text: &str) -> Result<String, EditError> {
         match self {
             Self::Whole(whole) => Ok(whole.clone()),
@@ -69,7 +69,7 @@ impl Edit {
                     .as_table_like_mut()
                     .ok_or_else(|| unexpected_type(&name[0], "a table"))?;
                 match parent.get_mut(&name[1]).and_then(Item::as_table_like_mut) {
-                    // Other keys of the table are the person's own.
+                    // The table may hold other keys that the user has set.
                     Some(there) => {
                         for (key, item) in table {
                             there.insert(&key, item);
@@ -120,14 +120,14 @@ impl Edit {
         }
     }
 
-    /// The text without this, and without what would be empty then; nothing where nothing is left. Where this is not
-    /// in, it is the same text.
+    /// Returns the text without this edit and without containers that became empty; a reverted
+    /// [`Edit::Whole`] leaves an empty text. Returns the text unchanged if the edit is not in it.
     pub fn revert(&self, text: &str) -> Result<String, EditError> {
         if text.trim().is_empty() {
             return Ok(text.to_owned());
         }
         match self {
-            // The first line says whose file it is.
+            // The first line identifies a file that Treering wrote.
             Self::Whole(whole) if whole.lines().next() == text.lines().next() => Ok(String::new()),
             Self::Whole(_) | Self::Default { .. } => Ok(text.to_owned()),
             Self::Table { name, .. } => {
@@ -180,7 +180,7 @@ fn toml(text: &str) -> Result<DocumentMut, EditError> {
     text.parse().map_err(|error| EditError(format!("it is not TOML: {error}")))
 }
 
-/// Changes a JSON object, comments and all. An empty text is an empty object.
+/// Changes a JSON object and preserves its comments. An empty text counts as an empty object.
 fn json(
     text: &str,
     change: impl FnOnce(CstObject) -> Result<(), EditError>,
@@ -192,15 +192,15 @@ fn json(
     Ok(root.to_string())
 }
 
-/// The object that keys lead to, made where it is missing.
+/// Walks to the object at a path and creates missing objects.
 fn reach(root: &CstObject, at: &[String]) -> Result<CstObject, EditError> {
     at.iter().try_fold(root.clone(), |object, key| {
         object.object_value_or_create(key).ok_or_else(|| unexpected_type(key, "an object"))
     })
 }
 
-/// Takes something out of the object that keys lead to, removes those on the way that are empty then, and says whether
-/// there was something.
+/// Applies `take` to the object at a path, removes objects on the path that became empty, and
+/// returns whether `take` removed something.
 fn prune(object: &CstObject, at: &[String], take: &dyn Fn(&CstObject) -> bool) -> bool {
     let Some((first, rest)) = at.split_first() else { return take(object) };
     let Some(below) = object.object_value(first) else { return false };
@@ -214,14 +214,14 @@ fn prune(object: &CstObject, at: &[String], take: &dyn Fn(&CstObject) -> bool) -
     is_taken
 }
 
-/// Whether an item runs the same command of Treering, perhaps from another place.
+/// Whether an element runs the same Treering command, perhaps from another install path.
 fn is_older(there: &Value, ours: &Value) -> bool {
     let (Some(there), Some(ours)) = (command_of(there), command_of(ours)) else { return false };
     let tail = |line: &str| line.find(" hook ").map(|at| line[at..].trim().to_owned());
     there.contains("treering") && tail(&there).is_some() && tail(&there) == tail(&ours)
 }
 
-/// The one command that a hook runs.
+/// The command of a hook; `None` if the hook runs several.
 fn command_of(item: &Value) -> Option<String> {
     let nested =
         item["hooks"].as_array().filter(|hooks| hooks.len() == 1).map(|hooks| &hooks[0]["command"]);

@@ -1,5 +1,6 @@
-//! What the hooks of agents hand over, as something that can be stored: a transcript as the importers read it, or
-//! entries as `append` takes them. Either carries the ids of its source, so that storing it twice adds nothing.
+//! Converts the input of agent hooks to something that can be stored: a transcript for the
+//! importers, or entries for `append`. Both carry the ids of their source, so that storing them
+//! twice adds nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -9,25 +10,25 @@ use treering_core::ContentHash;
 
 use super::CodingAgent;
 
-/// Something that a hook handed over.
+/// The content captured by one hook call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookCapture {
-    /// A transcript, whole.
+    /// A complete transcript.
     Transcript {
-        /// The format, as `treering import --format` knows it.
+        /// The format name, as in `treering import --format`.
         format: String,
-        /// Where it was.
+        /// The path of the transcript file.
         name: PathBuf,
-        /// What was in it.
+        /// The content of the file.
         text: String,
     },
-    /// Entries of a conversation: a request as `POST /v1/append` takes it.
+    /// The body of a `POST /v1/append` request.
     Entries(Value),
 }
 
 impl HookCapture {
-    /// What tells it from others: a later state of the same transcript is the same.
+    /// A hash that identifies the capture. Later states of one transcript share it.
     #[must_use]
     pub fn identity(&self) -> ContentHash {
         match self {
@@ -39,7 +40,7 @@ impl HookCapture {
     }
 }
 
-/// What a hook's input holds; nothing where there is nothing in it to keep.
+/// Parses the input of a hook. Returns `None` if there is nothing to store.
 pub fn capture(agent: CodingAgent, input: &str) -> Result<Option<HookCapture>, String> {
     let input: Value =
         serde_json::from_str(input).map_err(|error| format!("the input is not JSON: {error}"))?;
@@ -51,7 +52,7 @@ pub fn capture(agent: CodingAgent, input: &str) -> Result<Option<HookCapture>, S
     }
 }
 
-/// What the agent has to hear so that it goes on.
+/// The reply that the agent expects on stdout before it continues.
 #[must_use]
 pub fn reply(agent: CodingAgent, input: &str) -> Option<&'static str> {
     let input: Value = serde_json::from_str(input).ok()?;
@@ -64,7 +65,7 @@ fn transcript(agent: CodingAgent, input: &Value) -> Result<Option<HookCapture>, 
     let path = Path::new(path);
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
-        // A session that nothing was said in yet has none.
+        // A session without messages has no transcript yet.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
     };
@@ -72,7 +73,7 @@ fn transcript(agent: CodingAgent, input: &Value) -> Result<Option<HookCapture>, 
     Ok(Some(HookCapture::Transcript { format: agent.to_string(), name, text }))
 }
 
-/// A prompt, an answer, or the use of a tool. Each has the id of the turn it belongs to.
+/// A prompt, an answer or a tool call. Each carries the id of its turn.
 fn cursor(input: &Value) -> Option<HookCapture> {
     let conversation = input["conversation_id"].as_str()?;
     let turn = input["generation_id"].as_str().unwrap_or_default();
@@ -111,14 +112,14 @@ fn cursor_tool_call(name: &str, turn: &str, input: &Value) -> Value {
         },
         str::to_owned,
     );
-    // Milliseconds, with what is less than one after the point.
+    // Cursor reports fractional milliseconds.
     let duration_ms = input["duration"].as_f64().map(|duration| duration.round() as u64);
     json!({ "type": "tool_call", "name": name, "args": input["tool_input"], "result": result,
         "success": input["hook_event_name"] == "postToolUse", "duration_ms": duration_ms,
         "external_id": format!("cursor/{turn}/tool/{id}") })
 }
 
-/// The messages of a session, each with its parts, as OpenCode 1 or OpenCode 2 hands them over.
+/// The messages of a session with their parts, in the format of OpenCode 1 or OpenCode 2.
 fn opencode(input: &Value) -> Option<HookCapture> {
     let session = &input["session"];
     let entries: Vec<Value> =
@@ -132,8 +133,8 @@ fn opencode(input: &Value) -> Option<HookCapture> {
 }
 
 fn opencode_entries(message: &Value) -> Vec<Value> {
-    // OpenCode 2 has no `info`, and names the tool calls of a model by the model's ids, which another message may
-    // have too. What is of another type than these two was said by nobody.
+    // OpenCode 2 has no `info`, and its tool call ids are unique only within a message. Messages
+    // of any other type have no speaker.
     let (info, role, parts, scope) = match &message["info"] {
         Value::Null => (message, &message["type"], &message["content"], message["id"].as_str()),
         info => (info, &info["role"], &message["parts"], None),
@@ -173,7 +174,7 @@ fn opencode_result(state: &Value) -> Value {
     }
 }
 
-/// The parts that are texts.
+/// Joins the text parts.
 fn texts(parts: &[Value]) -> String {
     let texts =
         parts.iter().filter(|part| part["type"] == "text").filter_map(|part| part["text"].as_str());

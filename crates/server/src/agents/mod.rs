@@ -1,5 +1,5 @@
-//! Agents: the programs that talk to models, how Treering is made known to each of them, and what their hooks
-//! hand over. Reads and plans; the command line asks and writes.
+//! Coding agents: the settings that connect each of them to Treering, and the content that their
+//! hooks capture. Plans changes to settings files; the command line confirms and writes them.
 
 mod edit;
 mod hook;
@@ -14,7 +14,7 @@ pub use edit::{Edit, EditError};
 pub use hook::{HookCapture, capture, reply};
 pub use spool::{Spool, store};
 
-/// An agent that Treering can be made known to.
+/// An agent that Treering can connect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum CodingAgent {
     /// Claude Code
@@ -26,7 +26,7 @@ pub enum CodingAgent {
     /// OpenCode
     #[value(name = "opencode")]
     OpenCode,
-    /// Claude Desktop; it has no hooks, so nothing is captured
+    /// Claude Desktop; has no hooks, so nothing is captured
     ClaudeDesktop,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for CodingAgent {
 }
 
 impl CodingAgent {
-    /// What the person has to do so that hooks run, where that is more than starting the agent anew.
+    /// An extra step the user must take before hooks run, besides restarting the agent.
     #[must_use]
     pub const fn post_install_note(self) -> Option<&'static str> {
         match self {
@@ -55,12 +55,12 @@ impl CodingAgent {
     }
 }
 
-/// The command line that an agent starts Treering with.
+/// The command line that starts Treering.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// The program.
+    /// The path of the executable.
     pub path: PathBuf,
-    /// What comes before the command, such as `--home`.
+    /// Global options that precede the subcommand, such as `--home`.
     pub options: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ impl Program {
         self.options.iter().cloned().chain(command.iter().map(|it| (*it).to_owned())).collect()
     }
 
-    /// One line for a shell.
+    /// The command line, quoted for a shell.
     fn line(&self, command: &[&str]) -> String {
         let path = self.path.display().to_string();
         let words = std::iter::once(path).chain(self.args(command));
@@ -77,7 +77,7 @@ impl Program {
     }
 }
 
-/// A word as shells take it.
+/// Quotes a word for a POSIX shell if necessary.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@+,".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
@@ -86,41 +86,41 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Where the files of a person's agents are.
+/// The folders that hold the settings of a user's agents.
 #[derive(Debug, Clone)]
 pub struct AgentPaths {
-    /// The person's home folder.
+    /// The user's home folder.
     pub home: PathBuf,
-    /// The folder for settings of programs, where that is not as usual.
+    /// The configuration folder, if not the default.
     pub config: Option<PathBuf>,
-    /// The folder of Claude Code, where that is not as usual.
+    /// The Claude Code folder, if not the default.
     pub claude: Option<PathBuf>,
-    /// The folder of Codex, where that is not as usual.
+    /// The Codex folder, if not the default.
     pub codex: Option<PathBuf>,
 }
 
-/// What belongs into a file.
+/// The edits to one file.
 #[derive(Debug, Clone)]
 pub struct FileChange {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What belongs into it.
+    /// The edits, in order.
     pub edits: Vec<Edit>,
 }
 
 impl FileChange {
-    /// The text with all of it in.
+    /// Returns the text with all edits applied.
     pub fn put_in(&self, text: &str) -> Result<String, EditError> {
         self.edits.iter().try_fold(text.to_owned(), |text, edit| edit.apply(&text))
     }
 
-    /// The text without any of it; the same text where nothing of it is in.
+    /// Returns the text with all edits reverted, unchanged if none of them is in it.
     pub fn take_out(&self, text: &str) -> Result<String, EditError> {
         self.edits.iter().try_fold(text.to_owned(), |text, edit| edit.revert(&text))
     }
 }
 
-/// What belongs into which files so that an agent knows Treering.
+/// The changes that connect an agent to Treering.
 #[must_use]
 pub fn changes(agent: CodingAgent, places: &AgentPaths, program: &Program) -> Vec<FileChange> {
     let change = |path: PathBuf, edits: Vec<Edit>| FileChange { path, edits };
@@ -142,7 +142,8 @@ pub fn changes(agent: CodingAgent, places: &AgentPaths, program: &Program) -> Ve
     let nested = |seconds: u64| json!({ "hooks": [{ "type": "command", "command": line, "timeout": seconds }] });
     match agent {
         CodingAgent::ClaudeCode => {
-            // Usually one file lies in the folder, the other beside it; a folder that is named holds both.
+            // By default one file is in the folder and the other beside it; a configured folder
+            // holds both.
             let folder = places.claude.clone().unwrap_or_else(|| places.home.join(".claude"));
             let state = places.claude.as_ref().unwrap_or(&places.home).join(".claude.json");
             let events = ["UserPromptSubmit", "Stop", "PreCompact", "SessionEnd"];
@@ -159,7 +160,7 @@ pub fn changes(agent: CodingAgent, places: &AgentPaths, program: &Program) -> Ve
                 args: program.args(&["mcp"]),
             };
             let mut edits = hooks(&["UserPromptSubmit", "Stop", "PreCompact"], &nested(30));
-            // Codex gives this one no longer, and warns at each start where more is asked for.
+            // Codex limits this hook to 3 seconds and warns at each start about a longer timeout.
             edits.extend(hooks(&["SessionEnd"], &nested(3)));
             vec![
                 change(folder.join("config.toml"), vec![table]),
@@ -168,8 +169,8 @@ pub fn changes(agent: CodingAgent, places: &AgentPaths, program: &Program) -> Ve
         }
         CodingAgent::Cursor => {
             let mut edits = vec![Edit::Default { key: "version".into(), value: json!(1) }];
-            // The two for tools are called for shells and MCP servers as well; `stop` and `sessionEnd` hand over nothing
-            // that was said.
+            // The tool hooks also fire for shell commands and MCP tools. `stop` and `sessionEnd`
+            // carry no messages.
             let events =
                 ["beforeSubmitPrompt", "afterAgentResponse", "postToolUse", "postToolUseFailure"];
             edits.extend(hooks(&events, &json!({ "command": line })));
@@ -198,7 +199,7 @@ pub fn changes(agent: CodingAgent, places: &AgentPaths, program: &Program) -> Ve
     }
 }
 
-/// The first of these files that is there, or the first of them.
+/// The first of these files that exists, or else the first name.
 fn existing(folder: &Path, names: &[&str]) -> PathBuf {
     let found = names.iter().map(|name| folder.join(name)).find(|path| path.exists());
     found.unwrap_or_else(|| folder.join(names[0]))
@@ -218,7 +219,7 @@ fn desktop(places: &AgentPaths) -> PathBuf {
     folder.join("Claude/claude_desktop_config.json")
 }
 
-/// The plugin of OpenCode, which has no hooks that run commands.
+/// The OpenCode plugin. OpenCode has no hooks that run commands.
 fn plugin(program: &Program) -> String {
     let words: Vec<String> = std::iter::once(program.path.display().to_string())
         .chain(program.args(&["hook", "opencode"]))

@@ -1,6 +1,8 @@
-//! The spool: a folder in the home folder for what was captured while the store could not be reached, apart for each
-//! tenant. Each piece is a file of this user alone that is there whole or not at all; it goes when it is stored, and
-//! its ids see to it that it is stored once. What one tenant said is never stored for another.
+//! The spool: a folder per tenant for captures made while the store was unavailable.
+//!
+//! Each capture is one file, readable only by this user and renamed into place complete. Replay
+//! deletes a file once it is stored, and the ids of the source prevent duplicates. A capture of
+//! one tenant is never stored for another.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -17,17 +19,17 @@ use treering::import::{ImportOptions, Runner};
 use treering::importers::Format;
 
 const FOLDER: &str = "spool";
-/// Below the spool: what was captured while the settings, and so the tenant, could not be read.
+/// The subfolder for captures made while the settings, and so the tenant, were unreadable.
 const UNSETTLED: &str = "unsettled";
 
-/// The spool of a tenant in a home folder.
+/// The spool of one tenant.
 pub struct Spool {
     folder: PathBuf,
 }
 
 impl Spool {
-    /// The spool of a tenant. That of the default tenant holds the others, each in a folder whose name is safe
-    /// whatever the tenant's is.
+    /// The spool of a tenant. The default tenant uses the spool folder directly; other tenants
+    /// use subfolders named by a hash, which is safe as a file name for any tenant id.
     #[must_use]
     pub fn for_tenant(home: &Path, tenant: &TenantId) -> Self {
         let spool = home.join(FOLDER);
@@ -40,13 +42,13 @@ impl Spool {
         }
     }
 
-    /// The spool of the tenant that the settings name, while they cannot be read.
+    /// The spool for captures whose tenant is unknown because the settings are unreadable.
     #[must_use]
     pub fn for_unknown_tenant(home: &Path) -> Self {
         Self { folder: home.join(FOLDER).join(UNSETTLED) }
     }
 
-    /// Keeps what was captured until it can be stored. A transcript takes the place of its older state.
+    /// Saves a capture for later. A transcript replaces its earlier state.
     pub fn keep(&self, captured: &HookCapture, now: Timestamp) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         let order = match captured {
@@ -60,8 +62,8 @@ impl Spool {
         fs::rename(&new, self.folder.join(format!("{name}.json")))
     }
 
-    /// Stores what is kept, the oldest first, and says how much that was. What cannot be stored now stays; what can
-    /// never be is put aside.
+    /// Stores all captures, oldest first, and returns how many were stored. Stops and keeps the
+    /// rest if the store fails; renames a capture that is invalid to `.bad`.
     pub fn replay(&self, memory: &Engine) -> treering_engine::Result<usize> {
         let mut files: Vec<PathBuf> = match fs::read_dir(&self.folder) {
             Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect(),
@@ -71,7 +73,7 @@ impl Spool {
         files.sort();
         let mut stored = 0;
         for path in files {
-            // Another process may be at it as well, and done first.
+            // Another process may have replayed the file first.
             let Ok(bytes) = fs::read(&path) else { continue };
             match serde_json::from_slice(&bytes).map(|captured| store(memory, &captured)) {
                 Ok(Ok(())) => {
@@ -88,7 +90,7 @@ impl Spool {
     }
 }
 
-/// Stores what was captured. Stored again, it adds nothing.
+/// Stores a capture. Storing it again adds nothing.
 pub fn store(memory: &Engine, captured: &HookCapture) -> Result<(), ServiceError> {
     match captured {
         HookCapture::Transcript { format, name, text } => {
@@ -99,12 +101,12 @@ pub fn store(memory: &Engine, captured: &HookCapture) -> Result<(), ServiceError
             report.error.map_or(Ok(()), |error| Err(ServiceError::InvalidRequest(error)))
         }
         HookCapture::Entries(request) => {
-            // Through text, because entries are kept as they were written.
+            // Round-trip through text, because `RawValue` keeps entries exactly as written.
             let mut request: AppendRequest =
                 serde_json::from_str(&request.to_string()).map_err(|error| {
                     ServiceError::InvalidRequest(format!("the entries do not fit: {error}"))
                 })?;
-            // A long session holds more than one request may.
+            // A long session exceeds the limit of one request.
             let entries = std::mem::take(&mut request.entries);
             for some in entries.chunks(MAX_ENTRIES) {
                 request.entries = some.to_vec();

@@ -1,5 +1,5 @@
-//! The door: who may come in, how often, and under which name the service is called. Everything that comes
-//! over HTTP passes here first.
+//! Access control for HTTP: host and origin checks, authentication and rate limiting. Every
+//! request to a protected route passes through it first.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
@@ -19,10 +19,10 @@ use crate::access_tokens::AccessToken;
 use crate::service::Grant;
 use treering::config::ServeSettings;
 
-/// How many callers are remembered before those who have not called lately are forgotten.
+/// Number of rate limiter keys above which idle ones are evicted.
 const CALLERS: usize = 10_000;
 
-/// What is checked of everyone.
+/// The access rules of the server.
 pub(super) struct AccessControl {
     token_needed: bool,
     hosts: Vec<String>,
@@ -44,8 +44,8 @@ impl AccessControl {
         }
     }
 
-    /// Whether the service is called by a name of its own. Pages of other names that were made to point here
-    /// (DNS rebinding) are not let in; addresses cannot be made to point elsewhere.
+    /// Rejects requests whose `Host` is not a name of this server, to prevent DNS rebinding. IP
+    /// addresses are safe, because they cannot be rebound.
     fn check_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
         let named = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let authority = named.or(uri.authority().map(Authority::as_str)).unwrap_or_default();
@@ -59,7 +59,7 @@ impl AccessControl {
         }
     }
 
-    /// Whether a web page that calls is the service's own, or one that was allowed.
+    /// Rejects browser requests from other origins, unless the settings allow the origin.
     fn check_origin(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
         let origin = origin.to_str().unwrap_or_default();
@@ -75,7 +75,7 @@ impl AccessControl {
         }
     }
 
-    /// How long a caller has to wait, if it may not call now.
+    /// Counts a request of a caller. Returns the time to wait if the caller is over its limit.
     fn check_rate_limit(&self, caller: &str) -> Option<RateLimited> {
         if self.callers.len() > CALLERS {
             self.callers.retain_recent();
@@ -87,7 +87,7 @@ impl AccessControl {
     }
 }
 
-/// Somebody calls too often.
+/// The caller exceeded its rate limit.
 struct RateLimited {
     seconds: u64,
 }
@@ -104,25 +104,25 @@ impl IntoResponse for RateLimited {
     }
 }
 
-/// The host of an authority, in small letters, without port and brackets.
+/// The host of an authority, lowercase, without port and brackets.
 fn host_of(authority: &str) -> Option<String> {
     let authority = Authority::from_str(authority).ok()?;
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
     Some(host.to_ascii_lowercase())
 }
 
-/// Whether a host is this machine for everybody: a number, or the name that stays at home.
+/// Whether a host cannot be rebound: an IP address, or `localhost`.
 fn is_own(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok()
 }
 
-/// The secret that a request shows.
+/// The bearer token of a request.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, secret) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(secret.trim())
 }
 
-/// Lets a request in, with the grant of its credential, or sends it away.
+/// Authenticates a request and attaches its [`Grant`], or rejects it.
 pub(super) async fn authorize(
     State(app): State<App>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -137,7 +137,7 @@ pub(super) async fn authorize(
     let token = match find_token(&app, request.headers()) {
         Ok(token) => token,
         Err(problem) => {
-            // Guessing is slowed down like everything else.
+            // The rate limit also slows down token guessing.
             let wait = door.check_rate_limit(&peer.ip().to_string());
             return wait.map_or_else(|| problem.into_response(), RateLimited::into_response);
         }
@@ -154,7 +154,7 @@ pub(super) async fn authorize(
     next.run(request).await
 }
 
-/// The token that a request shows; nothing where it shows none and needs none.
+/// The token of a request. `None` if the request has none and none is required.
 fn find_token(app: &App, headers: &HeaderMap) -> Result<Option<AccessToken>, Problem> {
     let refuse = |error: &str| {
         let hint =

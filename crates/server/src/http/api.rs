@@ -1,5 +1,5 @@
-//! The operations, one function each. What they take and give is declared where the service and the views
-//! are; what is here is only where it is found.
+//! The HTTP handlers, one function per operation. Request and response types are declared in the
+//! service and the views; this module only maps them to routes.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -26,7 +26,7 @@ use crate::views::{
 
 type ApiResult<T> = Result<Json<T>, Problem>;
 
-/// Does something with the memory of whoever asks, on the lane it belongs to.
+/// Runs blocking work, if the caller's grant includes the scope.
 async fn respond<T: Send + 'static>(
     grant: &Grant,
     (scope, lane): (TokenScope, TaskKind),
@@ -38,9 +38,9 @@ async fn respond<T: Send + 'static>(
 const READ: (TokenScope, TaskKind) = (TokenScope::Read, TaskKind::Read);
 const WRITE: (TokenScope, TaskKind) = (TokenScope::Write, TaskKind::Write);
 
-/// Appends turns and messages
+/// Append turns and messages
 ///
-/// All of them or none; durable when it answers.
+/// Atomic; durable when the response arrives.
 #[utoipa::path(post, path = "/v1/append", tag = "conversations", request_body = AppendRequest,
     responses((status = 200, body = AppendedView), Problems))]
 pub(super) async fn append(
@@ -50,7 +50,7 @@ pub(super) async fn append(
     respond(&grant, WRITE, move |service| Ok(AppendedView::of(&service.append(&request)?))).await
 }
 
-/// Lists conversations, the latest activity first
+/// List conversations, latest activity first
 #[utoipa::path(get, path = "/v1/conversations", tag = "conversations", params(SessionsRequest),
     responses((status = 200, body = ConversationList), Problems))]
 pub(super) async fn sessions(
@@ -60,7 +60,7 @@ pub(super) async fn sessions(
     respond(&grant, READ, move |service| service.sessions(&request)).await
 }
 
-/// Reads turns of a conversation
+/// Read turns of a conversation
 #[utoipa::path(get, path = "/v1/conversations/{conversation}", tag = "conversations",
     params(("conversation" = String, Path, description = "Slug, id, or the first digits of an id"), PageRequest),
     responses((status = 200, body = ConversationPage), Problems))]
@@ -72,7 +72,7 @@ pub(super) async fn page(
     respond(&grant, READ, move |service| service.page(&reference, &request)).await
 }
 
-/// Renames, closes, archives or reopens a conversation
+/// Rename, close, archive or reopen a conversation
 #[utoipa::path(patch, path = "/v1/conversations/{conversation}", tag = "conversations",
     params(("conversation" = String, Path, description = "Slug, id, or the first digits of an id")),
     request_body = ChangeRequest, responses((status = 200, body = ConversationView), Problems))]
@@ -84,7 +84,7 @@ pub(super) async fn change(
     respond(&grant, WRITE, move |service| service.change(&reference, &request)).await
 }
 
-/// Says what the next context of a conversation would wait for
+/// Show what the next context of a conversation waits for
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/status", tag = "work",
     params(("conversation" = String, Path, description = "Slug, id, or the first digits of an id")),
     responses((status = 200, body = StatusView), Problems))]
@@ -95,9 +95,10 @@ pub(super) async fn status(
     respond(&grant, READ, move |service| service.status(Some(&reference))).await
 }
 
-/// Brings the tree of a conversation up to date, or grows it anew
+/// Update or rebuild the tree of a conversation
 ///
-/// The jobs are planned when it answers, and run in the background; `job` leads to their log.
+/// The response returns once the jobs are planned; they run in the background. `job` identifies
+/// them in the log.
 #[utoipa::path(post, path = "/v1/conversations/{conversation}/update", tag = "work",
     params(("conversation" = String, Path, description = "Slug, id, or the first digits of an id")),
     request_body = UpdateRequest, responses((status = 202, body = UpdateView), Problems))]
@@ -110,7 +111,7 @@ pub(super) async fn update(
     Ok((StatusCode::ACCEPTED, view))
 }
 
-/// Reads the nodes over a message
+/// Read the nodes above a message
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/messages/{idx}/nodes", tag = "search",
     params(("conversation" = String, Path, description = "Slug, id, or the first digits of an id"),
         ("idx" = u32, Path, description = "The position of the message")),
@@ -126,14 +127,14 @@ pub(super) async fn ancestors(
     .await
 }
 
-/// A node with what lies around it.
+/// A node and its neighbors in the tree.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ExpandedNode {
     node: NodeView,
     around: ExpandView,
 }
 
-/// Reads a node, what lies over it and what it was written from
+/// Read a node, the nodes above it and its sources
 #[utoipa::path(get, path = "/v1/nodes/{node}", tag = "search",
     params(("node" = String, Path, description = "The id of a node, or its first characters")),
     responses((status = 200, body = ExpandedNode), Problems))]
@@ -149,7 +150,7 @@ pub(super) async fn node(
     .await
 }
 
-/// Finds what was said, by words and by meaning, at every level
+/// Search messages and summaries, by words and by meaning
 #[utoipa::path(post, path = "/v1/search", tag = "search", request_body = SearchRequest,
     responses((status = 200, body = SearchAnswer), Problems))]
 pub(super) async fn search(
@@ -159,9 +160,9 @@ pub(super) async fn search(
     respond(&grant, READ, move |service| service.search(&request)).await
 }
 
-/// Puts together what is handed to a model: the best context that fits a budget
+/// Build the best context that fits a token budget
 ///
-/// Waits for unfinished summaries, at most for `patience_ms` and never longer than a request may take.
+/// Waits for unfinished summaries, at most `patience_ms` and never past the request timeout.
 #[utoipa::path(post, path = "/v1/context", tag = "search", request_body = ContextParams,
     responses((status = 200, body = ContextAnswer), Problems))]
 pub(super) async fn context(
@@ -173,7 +174,7 @@ pub(super) async fn context(
     let found = service
         .run(TaskKind::Read, move |service| service.named_or_latest(reference.as_deref()))
         .await?;
-    // The last tenth of the time is for putting it together.
+    // Reserve the last tenth of the timeout for building the context.
     let longest = std::time::Duration::from_millis(service.settings().serve.timeout_ms) * 9 / 10;
     service
         .wait_for_gate(
@@ -185,7 +186,7 @@ pub(super) async fn context(
     respond(&grant, READ, move |service| service.context(&found, &ask)).await
 }
 
-/// Lists the jobs that are not done
+/// List unfinished jobs
 #[utoipa::path(get, path = "/v1/jobs", tag = "work", params(WorkRequest),
     responses((status = 200, body = JobList), Problems))]
 pub(super) async fn jobs(
@@ -195,7 +196,7 @@ pub(super) async fn jobs(
     respond(&grant, READ, move |service| service.jobs(&request)).await
 }
 
-/// Gives a failed job another try at once
+/// Retry a failed job immediately
 #[utoipa::path(post, path = "/v1/jobs/{job}/retry", tag = "work",
     params(("job" = String, Path, description = "The first digits of its id, or `all`")),
     responses((status = 200, body = JobList), Problems))]
@@ -207,7 +208,7 @@ pub(super) async fn retry(
     respond(&grant, (TokenScope::Admin, TaskKind::Write), move |service| service.retry(job)).await
 }
 
-/// Reads the newest lines of the log of background work
+/// Read the newest lines of the job log
 #[utoipa::path(get, path = "/v1/logs", tag = "work", params(WorkRequest),
     responses((status = 200, body = LogList), Problems))]
 pub(super) async fn logs(
@@ -217,16 +218,16 @@ pub(super) async fn logs(
     respond(&grant, READ, move |service| service.logs(&request)).await
 }
 
-/// Counts what is stored, and what the trees come to
+/// Get store and tree statistics
 #[utoipa::path(get, path = "/v1/stats", tag = "work", responses((status = 200, body = StatsView), Problems))]
 pub(super) async fn stats(Extension(grant): Extension<Grant>) -> ApiResult<StatsView> {
     respond(&grant, READ, |service| Ok(StatsView::of(service.memory())?)).await
 }
 
-/// Metrics for Prometheus
+/// Get Prometheus metrics
 ///
-/// A token reads those of its tenant, and of the process too if the service was started for that tenant. Who needs no token
-/// reads those of the process and of all tenants.
+/// A token reads the metrics of its tenant, and those of the process if the server was started for
+/// that tenant. Without a token (loopback only), the response covers the process and all tenants.
 #[utoipa::path(get, path = "/metrics", tag = "service",
     responses((status = 200, content_type = "application/openmetrics-text", body = String), Problems))]
 pub(super) async fn metrics(
@@ -240,7 +241,7 @@ pub(super) async fn metrics(
     let stats = service.run(TaskKind::Read, move |service| {
         let memory = service.memory();
         let mut tenants = if everything { memory.tenants()? } else { Vec::new() };
-        // The own tenant is shown before its first commit too.
+        // Include the caller's tenant even before its first commit.
         if !tenants.contains(memory.tenant()) {
             tenants.push(memory.tenant().clone());
         }
@@ -258,21 +259,21 @@ pub(super) async fn metrics(
     ))
 }
 
-/// How the service is.
+/// The health of the server.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Health {
-    /// `ok`, or why not: `stopping`, `the store cannot be read`, `the store refuses writes`.
+    /// `ok`, or the problem: `stopping`, `the store cannot be read`, `the store refuses writes`.
     status: &'static str,
     version: &'static str,
 }
 
-/// Whether the process lives
+/// Check that the process is alive
 #[utoipa::path(get, path = "/health", tag = "service", security(()), responses((status = 200, body = Health)))]
 pub(super) async fn health() -> Json<Health> {
     Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
 }
 
-/// Whether requests can be answered: the store can be read and written, and the service is not about to end
+/// Check that the store is readable and writable and no shutdown is in progress
 #[utoipa::path(get, path = "/ready", tag = "service", security(()),
     responses((status = 200, body = Health), (status = 503, body = Health)))]
 pub(super) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) {

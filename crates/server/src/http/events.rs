@@ -1,4 +1,5 @@
-//! Events: what comes into the store, as it comes, whichever process brought it.
+//! The event stream: the change feed of a tenant as server-sent events, whichever process
+//! commits.
 
 use std::time::Duration;
 
@@ -16,16 +17,16 @@ use super::problem::{Problem, Problems};
 use crate::service::{Grant, Service, ServiceError, TaskKind, TokenScope};
 use crate::views::{EventView, Slugs, kind_of};
 
-/// Events that wait for a slow reader; it gets the others from the store when it has read these.
+/// Buffered events per stream. A slow client reads the rest from the store later.
 const WAITING: usize = 64;
 
 type SseItem = Result<Event, std::convert::Infallible>;
 
-/// Follows what comes in
+/// Stream events
 ///
-/// Server-sent events: `turn` (messages were stored), `sealed` (a window or group is closed and will be
-/// summarised), `node` (a summary is ready) and `failed` (a job failed). Each carries JSON. The ids can be sent back
-/// as `Last-Event-ID`, and nothing is missed; without it, what comes from now on is told.
+/// Server-sent events with JSON data: `turn` (messages stored), `sealed` (a window or group
+/// sealed, to be summarized), `node` (a summary is ready) and `failed` (a job failed). Send the
+/// last id as `Last-Event-ID` to resume without loss; without it, the stream starts now.
 #[utoipa::path(get, path = "/v1/events", tag = "work",
     params(("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was read",
         pattern = r"^\d{1,15}$")),
@@ -41,7 +42,7 @@ pub(super) async fn events(
         Some(id) => {
             let cursor =
                 id.to_str().unwrap_or_default().parse::<Cursor>().map_err(ServiceError::from)?;
-            // A cursor of another store is refused before the stream begins.
+            // Reject a cursor of another store before the stream begins.
             let after = cursor.clone();
             service
                 .run(TaskKind::Read, move |service| Ok(service.memory().events_after(&after)?))
@@ -59,7 +60,7 @@ pub(super) async fn events(
                 let (events, now) = portion(&service, cursor).await?;
                 let ended = events.is_empty();
                 for event in events {
-                    // A reader that is gone ends it.
+                    // The send fails once the client has disconnected.
                     send.send(Ok(event)).await.map_err(|_| ServiceError::Stopping)?;
                 }
                 cursor = now;
@@ -81,8 +82,8 @@ pub(super) async fn events(
         .keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
 }
 
-/// The events after a cursor. Only the last of them carries the next cursor, so that a client that read only some of
-/// them gets all of them again.
+/// Reads the events after a cursor. Only the last event carries the next cursor, so a client that
+/// received part of the batch receives the whole batch again.
 async fn portion(service: &Service, after: Cursor) -> Result<(Vec<Event>, Cursor), ServiceError> {
     let read = service.run(TaskKind::Read, move |service| {
         let (news, now) = service.memory().events_after(&after)?;

@@ -1,4 +1,4 @@
-//! Metrics, as Prometheus reads them. A tenant never reads those of another.
+//! Prometheus metrics. A tenant never reads the metrics of another.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -16,11 +16,11 @@ use treering_core::TenantId;
 
 use crate::views::StatsView;
 
-/// The bounds of the times of requests, in seconds.
+/// Histogram buckets for request durations, in seconds.
 const SECONDS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
 type Number = Gauge<f64, AtomicU64>;
-/// What a tenant has of something.
+/// Reads one gauge value from a tenant's statistics.
 type Amount = fn(&StatsView) -> f64;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -62,7 +62,7 @@ impl EncodeLabelValue for Tenant {
     }
 }
 
-/// What each tenant has of the things that are counted in the store.
+/// The per-tenant gauges: name, help text and value.
 const AMOUNTS: [(&str, &str, Amount); 9] = [
     ("conversations", "Conversations", |it| it.conversations.into()),
     ("turns", "Turns", |it| it.turns.into()),
@@ -77,7 +77,7 @@ const AMOUNTS: [(&str, &str, Amount); 9] = [
     }),
 ];
 
-/// What is counted while the process runs.
+/// Counters of this process.
 pub(super) struct Metrics {
     requests: Family<RequestLabels, Counter>,
     seconds: Family<RouteLabels, Histogram>,
@@ -90,21 +90,21 @@ impl Metrics {
         Self { requests: Family::default(), seconds, events: Mutex::default() }
     }
 
-    /// Counts a request.
+    /// Records a request.
     pub(super) fn request(&self, method: &'static str, route: &str, status: u16, took: Duration) {
         let labels = RouteLabels { method, route: route.to_owned() };
         self.seconds.get_or_create(&labels).observe(took.as_secs_f64());
         self.requests.get_or_create(&RequestLabels { method, route: labels.route, status }).inc();
     }
 
-    /// Counts something that came into the store.
+    /// Counts an event of a tenant.
     pub(super) fn count(&self, tenant: &TenantId, event: &'static str) {
         let labels = EventLabels { tenant: Tenant(tenant.clone()), event };
         self.events.lock().unwrap_or_else(PoisonError::into_inner).entry(labels).or_default().inc();
     }
 
-    /// What is counted of these tenants, with what they have now, in the text form; nothing of other tenants. With
-    /// `process`, the process itself too, which all of them share.
+    /// Renders the counters and gauges of these tenants, and of no others, in the OpenMetrics
+    /// text format. With `process`, includes the metrics of the process, which all tenants share.
     pub(super) fn render(
         &self,
         tenants: &[(TenantId, StatsView)],
@@ -165,7 +165,7 @@ fn histogram() -> Histogram {
     Histogram::new(SECONDS)
 }
 
-/// The memory that this process has, where the system says.
+/// The resident memory of this process. `None` if the system does not report it.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

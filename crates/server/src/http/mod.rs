@@ -1,4 +1,5 @@
-//! Treering over HTTP: JSON with an OpenAPI document, events, metrics, and MCP at `/mcp`.
+//! The HTTP server: a JSON API with an OpenAPI document, an event stream, metrics, and MCP at
+//! `/mcp`.
 
 mod access;
 mod api;
@@ -44,44 +45,45 @@ use problem::Problem;
 use tenants::TenantRegistry;
 use treering::config::ServeSettings;
 
-/// How much is heard out of a request that is too large, and for how long.
+/// Limits on draining the body of an oversized request before it is rejected.
 const MAX_DRAIN_BYTES: usize = 16 << 20;
 const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
-/// How long a call over MCP may take: it may be waiting for summaries, and tells so.
+/// The timeout of an MCP call. It is long because a call may wait for summaries and report
+/// progress.
 const MCP_CALL_TIMEOUT: Duration = Duration::from_secs(600);
-/// How long giving jobs back may take at the end. Leases that are not given back run out by themselves.
+/// Extra time to release job leases at shutdown. Leases that are not released expire.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// What the page may do: nothing but ask this service.
+/// The content security policy of the page: it may call only this server.
 const PAGE_POLICY: &str = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; \
     script-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'";
 
-/// Why the service cannot start.
+/// The reason why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Others could reach it, and nothing keeps them out.
+    /// The address is reachable from other machines, but no token exists.
     #[error(
         "{0} can be reached by other machines, and there is no token yet; make one with `treering token create`, \
          or listen on 127.0.0.1"
     )]
     Open(SocketAddr),
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {0}: {1}; another address or port can be given with --address")]
     Address(String, std::io::Error),
-    /// The tokens cannot be read.
+    /// The tokens are unreadable.
     #[error(transparent)]
     Tokens(#[from] TokenError),
-    /// The memory cannot be served.
+    /// The service failed to start.
     #[error(transparent)]
     Refused(#[from] ServiceError),
-    /// The address that is listened on cannot be told.
+    /// The local address is unknown.
     #[error("the system does not say which address is listened on: {0}")]
     Unknown(std::io::Error),
 }
 
 type Mcp<Handler> = StreamableHttpService<Handler, NeverSessionManager>;
 
-/// What every request works with.
+/// State shared by all requests.
 #[derive(Clone)]
 struct App(Arc<AppState>);
 
@@ -115,7 +117,7 @@ impl App {
     }
 }
 
-/// A service that listens.
+/// A server that listens but does not serve yet.
 pub struct Server {
     listener: TcpListener,
     app: App,
@@ -124,7 +126,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on an address, unless others could reach it and no token keeps them out.
+    /// Listens on an address. Refuses an address off loopback if no token exists.
     pub async fn bind(
         service: Service,
         home: &Path,
@@ -133,8 +135,8 @@ impl Server {
         Self::bind_with(service, home, address, McpServer::by_request).await
     }
 
-    /// The same with an MCP server of one's own at `/mcp`, such as one that adds tools to [`McpServer`]. One is made for
-    /// each request.
+    /// Like [`Server::bind`], with a custom MCP handler at `/mcp`, such as one that adds tools to
+    /// [`McpServer`]. `make` runs once per request.
     pub async fn bind_with<Handler: ServerHandler>(
         service: Service,
         home: &Path,
@@ -160,14 +162,16 @@ impl Server {
         Ok(Self { listener, router: router(mcp, &app, &settings), app, settings })
     }
 
-    /// The address that is listened on.
+    /// The address that the server listens on.
     pub fn address(&self) -> Result<SocketAddr, ServeError> {
         self.listener.local_addr().map_err(ServeError::Unknown)
     }
 
-    /// Serves until `stop` ends: then no more requests are taken, those at hand are answered, streams end, and
-    /// workers finish the jobs they have, or give them back where that takes too long. What still runs then is to be
-    /// left alone: a runtime that waits for it (on being dropped) may wait as long as a provider does.
+    /// Serves until `stop` completes. Then it accepts no more requests, answers the open ones and
+    /// ends event streams, while workers finish their jobs or release them at the timeout.
+    ///
+    /// Blocking tasks may still run afterwards. Do not wait for them by dropping the runtime: a
+    /// provider call can take long.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { listener, app, router, settings } = self;
         let patience = Duration::from_millis(settings.stop_timeout_ms);
@@ -211,7 +215,7 @@ impl Server {
 )]
 struct Document;
 
-/// The operations, with the document that describes them.
+/// The routes that require authorization, with their OpenAPI document.
 fn operations() -> (Router<App>, utoipa::openapi::OpenApi) {
     let mut document = Document::openapi();
     let bearer = HttpBuilder::new()
@@ -241,7 +245,7 @@ fn operations() -> (Router<App>, utoipa::openapi::OpenApi) {
         .split_for_parts()
 }
 
-/// The OpenAPI document, as JSON.
+/// Returns the OpenAPI document as JSON.
 #[must_use]
 pub fn openapi() -> String {
     let (_, mut document) = operations();
@@ -249,7 +253,7 @@ pub fn openapi() -> String {
     document.to_pretty_json().unwrap_or_default()
 }
 
-/// Operations that whoever watches over the process needs no token for.
+/// The health checks, which require no token.
 fn open_operations() -> (Router<App>, utoipa::openapi::OpenApi) {
     OpenApiRouter::default()
         .routes(routes!(api::health))
@@ -289,7 +293,8 @@ fn router<Handler: ServerHandler>(
         .with_state(app.clone())
 }
 
-/// Hears out who sends too much, for a while, before refusing it: whoever is hung up on while sending never reads why.
+/// Reads an oversized body up to a limit before rejecting it. A client whose connection closes
+/// while it still sends never reads the response.
 async fn drain_oversized_body(
     State(limit): State<usize>,
     request: Request,
@@ -310,12 +315,12 @@ async fn drain_oversized_body(
             }
         }
     };
-    // Who sends for longer does not read the answer.
+    // A client that sends for longer will not read the response.
     drop(tokio::time::timeout(MAX_DRAIN_TIME, heard).await);
     Problem::of_status(StatusCode::PAYLOAD_TOO_LARGE).into_response()
 }
 
-/// Tells browsers which pages of others may call.
+/// Allows the configured origins in CORS responses.
 fn cors_layer(origins: &[String]) -> CorsLayer {
     let origins = origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
     let headers =
@@ -326,8 +331,8 @@ fn cors_layer(origins: &[String]) -> CorsLayer {
         .allow_headers(headers.map(HeaderName::from_static))
 }
 
-/// MCP over streamable HTTP. It keeps no sessions: each request stands alone and carries its credential, so that
-/// nothing can be picked up with the id of another's session. Hosts and origins were checked at the door.
+/// MCP over streamable HTTP, without sessions: each request carries its own credential, so nobody
+/// can resume another caller's session. [`access::authorize`] has checked host and origin.
 fn mcp<Handler: ServerHandler>(
     make: fn() -> Handler,
     app: &App,

@@ -1,4 +1,4 @@
-//! What goes wrong over HTTP, always as the same JSON; and the extractors that say it that way.
+//! Errors over HTTP, all as the same JSON, and extractors that reject with it.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -14,14 +14,14 @@ use utoipa::{IntoResponses, ToSchema};
 
 use crate::service::ServiceError;
 
-/// What went wrong, and what to do about it.
+/// An error response.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Problem {
     #[serde(skip)]
     status: StatusCode,
-    /// What went wrong.
+    /// The error message.
     pub error: String,
-    /// What to do about it.
+    /// A suggested remedy.
     pub hint: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl Problem {
         )
     }
 
-    /// What a status means where whoever gave it did not say.
+    /// The error for a status that a layer returned without a JSON body.
     pub(super) fn of_status(status: StatusCode) -> Self {
         let (error, hint) = match status {
             StatusCode::NOT_FOUND => {
@@ -107,26 +107,26 @@ impl From<ServiceError> for Problem {
     }
 }
 
-/// What every operation may answer with instead.
+/// The error responses of every operation.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "only its description is used")]
 pub(super) enum Problems {
-    /// The request is not valid; `error` says what and `hint` what to do.
+    /// The request is invalid.
     #[response(status = 400)]
     BadRequest(Problem),
-    /// A token is needed, or the one that was sent is not known.
+    /// The token is missing or unknown.
     #[response(status = 401)]
     Unauthorized(Problem),
-    /// The token may not do this, or the host or origin is not known.
+    /// The token lacks the scope, or the host or origin is not allowed.
     #[response(status = 403)]
     Forbidden(Problem),
-    /// There is no such conversation, node or job.
+    /// No such conversation, node or job.
     #[response(status = 404)]
     NotFound(Problem),
-    /// It took too long.
+    /// The request timed out.
     #[response(status = 408)]
     Timeout(Problem),
-    /// The name fits several, or is taken.
+    /// The name is ambiguous or taken.
     #[response(status = 409)]
     Conflict(Problem),
     /// The request is too large.
@@ -135,15 +135,15 @@ pub(super) enum Problems {
     /// The body is not JSON.
     #[response(status = 415)]
     NotJson(Problem),
-    /// Too many requests; `retry-after` says when to come again.
+    /// Too many requests; see `retry-after`.
     #[response(status = 429)]
     TooMany(Problem),
-    /// The store cannot be reached.
+    /// The store is unavailable.
     #[response(status = 503)]
     Unavailable(Problem),
 }
 
-/// A body of JSON.
+/// A JSON request body.
 pub(super) struct Body<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
@@ -167,7 +167,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
                     _ => Problem::bad(rejection.body_text()),
                 }
             })?;
-        // A list would be read as the fields in their order.
+        // Serde would read an array as the fields in order.
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Err(Problem::bad("the body is not an object".into()));
         }
@@ -183,7 +183,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// What stands behind the `?` of an address.
+/// The query parameters.
 pub(super) struct QueryParams<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
@@ -197,7 +197,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T>
     }
 }
 
-/// What stands in the path of an address.
+/// The path parameters.
 pub(super) struct PathParams<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathParams<T> {

@@ -1,5 +1,5 @@
-//! Watches requests go by: gives each an id, a line in the log and a place in the metrics, and makes sure that
-//! whatever goes wrong is said in the same way.
+//! Middleware that gives every request an id, a log line and a metrics sample, and converts every
+//! error response to JSON.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use super::App;
 use super::problem::Problem;
 
 const REQUEST_ID: &str = "x-request-id";
-/// The longest id that is taken over from who asks.
+/// Maximum length of an id that a client sends.
 const LONGEST_ID: usize = 64;
 
 pub(super) async fn watch(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -25,7 +25,7 @@ pub(super) async fn watch(State(app): State<App>, request: Request, next: Next) 
         response.headers_mut().insert(REQUEST_ID, value);
     }
     let (took, status) = (started.elapsed(), response.status().as_u16());
-    // Methods and paths that lead nowhere share one place, or whoever tries many would fill the memory.
+    // Unknown methods and routes share one label, so that a scanner cannot exhaust memory.
     app.metrics().request(counted_as(&method), route.as_deref().unwrap_or("none"), status, took);
     let took_ms = took.as_secs_f64() * 1000.0;
     match response.status().is_server_error() {
@@ -35,7 +35,7 @@ pub(super) async fn watch(State(app): State<App>, request: Request, next: Next) 
     response
 }
 
-/// What a method is counted as.
+/// The metrics label of a method.
 fn counted_as(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -47,7 +47,7 @@ fn counted_as(method: &Method) -> &'static str {
     }
 }
 
-/// An answer that says in JSON what is wrong, if something is and it does not yet.
+/// Replaces an error response that is not JSON.
 fn with_json_error(response: Response, route: Option<&str>) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let is_json = kind.is_some_and(|kind| kind.starts_with("application/json"));
@@ -63,7 +63,7 @@ fn with_json_error(response: Response, route: Option<&str>) -> Response {
     told
 }
 
-/// The id that who asks has given the request, if it can be repeated safely.
+/// The client's request id, if it is safe to repeat in logs and headers.
 fn given_id(headers: &HeaderMap) -> Option<String> {
     let id = headers.get(REQUEST_ID)?.to_str().ok()?;
     let is_plain = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
@@ -72,7 +72,7 @@ fn given_id(headers: &HeaderMap) -> Option<String> {
 
 fn new_id() -> String {
     let mut random = [0; 8];
-    // An id that repeats is better than no answer.
+    // A duplicate id is better than no response.
     let _ = getrandom::fill(&mut random);
     random.iter().map(|byte| format!("{byte:02x}")).collect()
 }

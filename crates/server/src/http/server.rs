@@ -1,5 +1,5 @@
-//! Takes connections, so many at once, and hands what is asked on them to the router. Hangs up on who does not finish
-//! asking.
+//! Accepts a bounded number of connections and passes their requests to the router. Closes
+//! connections that do not send their headers in time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use treering::config::ServeSettings;
 
-/// Serves until `stop` is cancelled, and then until what was asked is answered.
+/// Serves until `stop` is cancelled, and then until the open requests are answered.
 pub(super) async fn serve_connections(
     mut listener: TcpListener,
     router: Router,
@@ -35,7 +35,7 @@ pub(super) async fn serve_connections(
     let router = TowerToHyperService::new(router);
     let open = GracefulShutdown::new();
     loop {
-        // Who finds no place waits in the queue of the system.
+        // Excess connections wait in the operating system's accept queue.
         let next = async {
             let place = Arc::clone(&places).acquire_owned().await;
             (place, Listener::accept(&mut listener).await)

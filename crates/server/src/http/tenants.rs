@@ -1,5 +1,6 @@
-//! The tenants of the store that is served: one worker for all of them, and one follower that counts events and wakes
-//! streams of events. Neither depends on how many tenants there are.
+//! The tenants of the served store: one worker for all of them, and one follower thread that
+//! counts events and wakes event streams. The number of threads does not depend on the number of
+//! tenants.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,14 +16,14 @@ use super::metrics::Metrics;
 use crate::service::{Service, ServiceError};
 use crate::views::kind_of;
 
-/// How long the follower waits for a commit before it looks whether it should stop.
+/// How long the follower waits for a commit before it checks whether to stop.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// The tenants of a store.
 pub(super) struct TenantRegistry {
-    /// The service of one of them, from which the others are made.
+    /// The template from which the services of the other tenants are made.
     root: Service,
-    /// Absent once it was stopped.
+    /// `None` once stopped.
     background: Mutex<Option<Background>>,
     streams: Arc<Streams>,
 }
@@ -43,7 +44,7 @@ impl TenantRegistry {
         Ok(Self { root, background, streams })
     }
 
-    /// The service of the tenant that the program was started for.
+    /// The service of the tenant that the process was started for.
     pub(super) const fn root(&self) -> &Service {
         &self.root
     }
@@ -53,13 +54,13 @@ impl TenantRegistry {
         self.root.of_tenant(tenant.clone())
     }
 
-    /// Changes after commits to a tenant.
+    /// A channel that signals commits to a tenant.
     pub(super) fn commits(&self, tenant: &TenantId) -> watch::Receiver<u64> {
         self.streams.subscribe(tenant)
     }
 
-    /// Stops the worker and the follower. Jobs that run longer than until a moment are given back; returns how many these
-    /// are.
+    /// Stops the worker and the follower. Jobs that still run at the deadline are released.
+    /// Returns their number.
     pub(super) fn stop_by(&self, deadline: Instant) -> Result<usize, ServiceError> {
         let background = self.background.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Background { worker, follower }) = background else { return Ok(0) };
@@ -68,7 +69,7 @@ impl TenantRegistry {
     }
 }
 
-/// The streams of events that are open, by tenant.
+/// The open event streams, by tenant.
 #[derive(Default)]
 struct Streams(Mutex<HashMap<TenantId, watch::Sender<u64>>>);
 
@@ -90,7 +91,7 @@ impl Streams {
     }
 }
 
-/// Follows the change feeds of all tenants, whichever process commits.
+/// A thread that follows the change feeds of all tenants, whichever process commits.
 struct Follower {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -104,7 +105,7 @@ impl Follower {
     ) -> Result<Self, ServiceError> {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
-        // From before the first request.
+        // Start the feed before the first request.
         let mut ends = memory.feed_cursors()?;
         let thread = std::thread::spawn(move || {
             while !asked.load(Ordering::Acquire) {
@@ -117,13 +118,13 @@ impl Follower {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Has it end soon, without waiting for it.
+    /// Asks the thread to end, without waiting for it.
     fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
 }
 
-/// Waits for a commit, and counts the events of the tenants that it changed.
+/// Waits for commits, counts the events of each changed tenant and wakes its streams.
 fn follow(
     memory: &Engine,
     ends: &mut FeedCursors,

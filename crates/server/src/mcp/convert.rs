@@ -1,4 +1,4 @@
-//! From what the engine answers to what goes over MCP, sized for a model.
+//! Converts engine results to MCP results, sized for a model.
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
@@ -15,12 +15,12 @@ use crate::views::{
     ConversationView, ExpandView, LineView, NodeView, Slugs, StatsView, UpdateView,
 };
 
-/// What a line of a listing says at the most, in characters; `expand` tells the rest.
+/// Maximum characters of a listing line; `expand` reads the rest.
 const LINE_CHARS: usize = 400;
-/// What an answer costs beside its lines, about.
+/// Approximate token cost of a result without its lines.
 const FRAME_TOKENS: u32 = 60;
 
-/// A text that does not get longer than so many tokens.
+/// The remaining token budget of a result.
 pub(super) struct TokenBudget<'a> {
     memory: &'a Engine,
     left: u32,
@@ -31,7 +31,7 @@ impl<'a> TokenBudget<'a> {
         Self { memory, left: max_tokens.saturating_sub(FRAME_TOKENS) }
     }
 
-    /// Takes the room that something needs, if there is so much.
+    /// Deducts the cost of an item, if the budget allows it.
     fn take(&mut self, it: &impl Serialize) -> bool {
         let json = serde_json::to_string(it).unwrap_or_default();
         let left = self.left.checked_sub(self.memory.count_tokens(&json));
@@ -39,7 +39,7 @@ impl<'a> TokenBudget<'a> {
         left.is_some()
     }
 
-    /// As many as there is room for, from the first on, and how many there is none for.
+    /// Takes items in order until the budget is exhausted. Returns them and the number left out.
     pub(super) fn fill<T: Serialize>(
         &mut self,
         items: impl IntoIterator<Item = T>,
@@ -55,8 +55,8 @@ impl<'a> TokenBudget<'a> {
         (taken, 0)
     }
 
-    /// As much of a text as there is room for, and whether that is not all of it. A part of the room is
-    /// left for what follows.
+    /// Truncates a text to the budget, and returns whether it was truncated. Leaves a quarter of
+    /// the budget for what follows.
     fn cut(&mut self, text: &str) -> (String, bool) {
         if self.take(&text) {
             return (text.to_owned(), false);
@@ -75,7 +75,7 @@ impl<'a> TokenBudget<'a> {
     }
 }
 
-/// What the other tools know a message by.
+/// The id of a message for the other tools.
 pub(super) fn message_id(slug: &str, idx: MessageIdx) -> String {
     format!("{slug}#{}", idx.0)
 }
@@ -124,7 +124,7 @@ pub(super) fn context(answer: ContextAnswer, slug: String) -> ContextResult {
     }
 }
 
-/// A node, what lies over it and what it was written from.
+/// Expands a node: its text, the nodes above it and its sources.
 pub(super) fn node(
     id: &str,
     memory: &Engine,
@@ -156,7 +156,7 @@ pub(super) fn node(
     })
 }
 
-/// What a node says beside its overview, without what is empty.
+/// The non-empty lists of a node's content, without the overview.
 fn details(node: &NodeView) -> Option<serde_json::Value> {
     let mut content = serde_json::to_value(&node.content).ok()?;
     let object = content.as_object_mut()?;
@@ -173,7 +173,7 @@ fn line(line: LineView, conversation: &Conversation) -> ExpandLine {
     ExpandLine { id, level: line.level, text: preview(&line.text, LINE_CHARS) }
 }
 
-/// A message whole, the rest of its turn, and the nodes over it.
+/// Expands a message: its text, the rest of its turn and the nodes above it.
 pub(super) fn message(
     reference: &str,
     idx: MessageIdx,
@@ -278,7 +278,8 @@ pub(super) fn status(
     };
     let mut left_out = 0;
     if let Some(it) = &mut conversation {
-        // What has failed needs somebody to look at it; what is pending goes on by itself.
+        // Failed operations come first: they need attention, while pending ones resolve on their
+        // own.
         let (failed, pending) = (std::mem::take(&mut it.failed), std::mem::take(&mut it.pending));
         let mut room = TokenBudget::new(service.memory(), max_tokens);
         room.take(it);
@@ -299,12 +300,12 @@ pub(super) fn status(
     })
 }
 
-/// A result with its structure, and the same as text for clients that know no structures.
+/// A structured result, with the same JSON as text for clients without structured output.
 pub(super) fn structured(result: &impl Serialize) -> CallToolResult {
     CallToolResult::structured(serde_json::to_value(result).unwrap_or_default())
 }
 
-/// What went wrong and what to do next, in the words of the tools.
+/// A tool error with advice for the model.
 pub(super) fn refused(refusal: &ServiceError) -> CallToolResult {
     let text = format!("{refusal}.\nWhat to do: {}.", advice(refusal));
     CallToolResult::error(vec![ContentBlock::text(text)])
@@ -323,7 +324,7 @@ fn advice(refusal: &ServiceError) -> String {
         ServiceError::Engine(Error::Provider(_)) => {
             "try again in a minute; `search` finds by words and `context` tells raw messages meanwhile".into()
         }
-        // Nothing that the caller could send would help.
+        // No change to the arguments would help.
         ServiceError::Engine(Error::Store(error)) => {
             let hint = error.hint().unwrap_or_else(|| "call again; if it goes on, run `treering doctor`".into());
             format!("no argument is at fault; tell the user: {hint}")

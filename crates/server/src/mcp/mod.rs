@@ -1,5 +1,5 @@
-//! Treering over MCP: tools, resources and prompts for agents. The same server speaks over standard input
-//! and over HTTP; who is asking, and what they may do, comes with the transport.
+//! The MCP server: tools, resources and prompts for agents. The same handler serves stdio and
+//! HTTP; the transport provides the caller's grant.
 
 mod convert;
 mod progress;
@@ -23,15 +23,15 @@ use crate::service::{Grant, ServiceError, TaskKind, TokenScope};
 use progress::Progress;
 use resources::protocol_error;
 
-/// The least and the most tokens that an answer may be sized to.
+/// Bounds of `max_tokens`.
 const MIN_ANSWER_TOKENS: u32 = 200;
 const MAX_ANSWER_TOKENS: u32 = 200_000;
-/// The tokens of a context where none are named.
+/// Default token budget of a context.
 const CONTEXT_TOKENS: u32 = 8000;
-/// How many names are offered to complete one.
+/// Maximum number of completions.
 const COMPLETIONS: usize = 20;
 
-/// Speaks with a client over standard input and output until it hangs up.
+/// Serves one client over stdin and stdout until it disconnects.
 pub async fn serve_stdio(server: impl ServerHandler) -> Result<(), String> {
     let running = server.serve(rmcp::transport::stdio()).await;
     let running = running.map_err(|error| format!("the client does not speak MCP: {error}"))?;
@@ -41,18 +41,18 @@ pub async fn serve_stdio(server: impl ServerHandler) -> Result<(), String> {
 /// The MCP server.
 #[derive(Clone)]
 pub struct McpServer {
-    /// What may be done by who comes without a credential of their own.
+    /// The grant of every request; `None` if each request carries its own.
     grant: Option<Grant>,
 }
 
 impl McpServer {
-    /// A server for one who may do what the grant says: whoever started the process.
+    /// A server with one grant for all requests, for the user who started the process.
     #[must_use]
     pub const fn of(grant: Grant) -> Self {
         Self { grant: Some(grant) }
     }
 
-    /// A server whose requests each carry their grant, in the extensions of their HTTP request.
+    /// A server whose requests carry their grant in the extensions of the HTTP request.
     #[must_use]
     pub const fn by_request() -> Self {
         Self { grant: None }
@@ -71,7 +71,7 @@ impl McpServer {
         grant.ok_or_else(|| ErrorData::internal_error("the request came without a grant", None))
     }
 
-    /// Does something that only reads, and tells why not in the protocol's own way.
+    /// Runs work that only reads. Maps errors to protocol errors.
     async fn read<T: Send + 'static>(
         &self,
         context: &RequestContext<RoleServer>,
@@ -180,7 +180,7 @@ impl ServerHandler for McpServer {
         Ok(got.await?.into())
     }
 
-    /// Completes the names of conversations.
+    /// Completes conversation slugs.
     async fn complete(
         &self,
         request: CompleteRequestParams,

@@ -1,14 +1,14 @@
-//! Progress: tells a client how far its request is, if it asked to be told.
+//! Progress notifications, sent only if the client provided a progress token.
 
 use rmcp::RoleServer;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RequestContext};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where progress is told.
+/// Sends the progress of one request.
 pub(super) struct Progress {
     to: Option<(Peer<RoleServer>, ProgressToken)>,
-    /// One more than was told last; nothing was told yet where it is 0.
+    /// The last reported progress plus one; 0 before the first report.
     told: AtomicU64,
 }
 
@@ -18,7 +18,7 @@ impl Progress {
         Self { to, told: AtomicU64::new(0) }
     }
 
-    /// Tells that so much of so much is done, if that is more than was told before: progress goes up with every
+    /// Reports progress unless it has not increased: MCP requires progress to increase with every
     /// notification.
     pub(super) async fn tell(&self, done: usize, of: Option<usize>, message: String) {
         let Some((peer, token)) = &self.to else { return };
@@ -30,7 +30,7 @@ impl Progress {
         if let Some(of) = of {
             note = note.with_total(of as f64);
         }
-        // A client that is gone needs no progress.
+        // Ignore a client that has disconnected.
         drop(peer.notify_progress(note).await);
     }
 }

@@ -1,4 +1,4 @@
-//! Prompts: ready-made requests that a person picks.
+//! MCP prompts: ready-made requests that a user selects.
 
 use rmcp::model::{GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role};
 use treering_engine::Query;
@@ -7,7 +7,7 @@ use super::convert::{self, TokenBudget};
 use crate::service::requests::ContextParams;
 use crate::service::{Service, ServiceError};
 
-/// How many hits a recollection begins with, and how many tokens they may have.
+/// Limits on the hits in a `recall` prompt.
 const HITS: usize = 8;
 const HIT_TOKENS: u32 = 2000;
 
@@ -38,7 +38,7 @@ pub(super) fn prompts() -> Vec<Prompt> {
     ]
 }
 
-/// A prompt with its arguments filled in.
+/// Builds a prompt from its arguments.
 pub(super) fn get(
     service: &Service,
     name: &str,

@@ -1,4 +1,4 @@
-//! Resources: the log, conversations and nodes, to be read by their addresses.
+//! MCP resources: the job log, conversations and nodes, each read by its URI.
 
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -15,19 +15,19 @@ use crate::service::requests::{PageRequest, WorkRequest};
 use crate::service::{LogList, Service, ServiceError};
 use crate::views::{ConversationPage, ExpandView, NodeView, StepView, TurnView};
 
-/// How many conversations a page of the listing has.
+/// Conversations per page of the listing.
 const PAGE: usize = 50;
-/// How many turns a conversation is read with at the most.
+/// Maximum number of turns per conversation resource.
 const TURNS: u32 = 20;
-/// The tokens that they may have, about.
+/// Approximate token budget of those turns.
 const PAGE_TOKENS: u32 = 8000;
-/// What a message, an argument or a result says of itself at the most, in characters; `expand` tells the rest.
+/// Maximum characters of a message, an argument or a result; `expand` reads the rest.
 const STEP_CHARS: usize = 2000;
-/// How many lines of the log are read.
+/// Maximum number of log lines.
 const LINES: usize = 200;
 const JSON: &str = "application/json";
 
-/// A node with what lies around it.
+/// A node and its neighbors in the tree.
 #[derive(Serialize)]
 struct NodeResource {
     #[serde(flatten)]
@@ -41,10 +41,11 @@ struct NodeResource {
 struct ConversationResource {
     #[serde(flatten)]
     page: ConversationPage,
-    /// Where the turns after these are read.
+    /// The URI of the following turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_page: Option<String>,
-    /// Steps of a turn that alone is too long; `expand` reads them by the ids of messages.
+    /// Steps omitted from a turn that exceeds the budget alone; `expand` reads them by message
+    /// id.
     steps_left_out: usize,
 }
 
@@ -81,7 +82,7 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
     ])
 }
 
-/// The log, and conversations page by page, the latest activity first.
+/// Lists the log, and conversations page by page, latest activity first.
 pub(super) fn list(
     service: &Service,
     cursor: Option<&str>,
@@ -129,7 +130,7 @@ fn parse_cursor(cursor: &str) -> Option<(Timestamp, treering_core::ConversationI
     Some((Timestamp::from_micros(micros.parse().ok()?), id.parse().ok()?))
 }
 
-/// What is at an address.
+/// Reads the resource at a URI.
 pub(super) fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, ServiceError> {
     let unknown = || {
         let known = "logs://recent, logs://JOB, conversation://NAME and node://ID can be read";
@@ -157,7 +158,7 @@ pub(super) fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, S
     Ok(ReadResourceResult::new(vec![contents]))
 }
 
-/// As many turns as there is room for, from one on.
+/// Reads turns from a given one on, limited by the budget.
 fn forwards(
     service: &Service,
     reference: &str,
@@ -177,7 +178,7 @@ fn forwards(
     })
 }
 
-/// The last turns, as many as there is room for.
+/// Reads the last turns, limited by the budget.
 fn last_turns(service: &Service, reference: &str) -> Result<ConversationResource, ServiceError> {
     let from = service.memory().find(reference)?.totals.turns.saturating_sub(TURNS);
     let mut page = service.page(reference, &PageRequest { from, limit: Some(TURNS as usize) })?;
@@ -192,8 +193,8 @@ fn last_turns(service: &Service, reference: &str) -> Result<ConversationResource
     })
 }
 
-/// The first of some turns, as far as there is room for it, and those after it that fit whole; and how many steps of
-/// the first there is no room for.
+/// Keeps as much of the first turn as the budget allows, and then the following turns that fit
+/// whole. Returns the number of steps omitted from the first turn.
 fn fitting(turns: Vec<TurnView>, service: &Service) -> (Vec<TurnView>, usize) {
     let mut room = TokenBudget::new(service.memory(), PAGE_TOKENS);
     let mut turns = turns
@@ -208,7 +209,7 @@ fn fitting(turns: Vec<TurnView>, service: &Service) -> (Vec<TurnView>, usize) {
     (fit, left_out)
 }
 
-/// A step of which nothing is longer than a model wants to read at once.
+/// Truncates the texts of a step.
 fn shortened(mut step: StepView) -> StepView {
     let cut = |text: &str| text.chars().take(STEP_CHARS).chain(['…']).collect::<String>();
     match &mut step {
@@ -216,7 +217,7 @@ fn shortened(mut step: StepView) -> StepView {
             if text.chars().count() > STEP_CHARS {
                 *text = cut(text);
             }
-            // The text tells what is in them.
+            // The text already covers the parts.
             *parts = None;
         }
         StepView::ToolCall { args, result, .. } => {
@@ -259,7 +260,7 @@ fn log(service: &Service, rest: &str) -> Result<String, ServiceError> {
     Ok(text)
 }
 
-/// Why a resource or prompt is not there, as the protocol says it.
+/// Maps a service error to a protocol error.
 pub(super) fn protocol_error(refusal: &ServiceError) -> ErrorData {
     use treering_engine::Error;
     match refusal {

@@ -1,4 +1,5 @@
-//! JSON Schema of wire types, from the same declarations that the OpenAPI document comes from.
+//! JSON Schemas of tool arguments and results, from the same declarations as the OpenAPI
+//! document.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-/// The schema of a type, standing alone: what it refers to is in its `$defs`.
+/// The self-contained schema of a type, with its references in `$defs`.
 pub(super) fn schema_of<T: ToSchema>() -> Arc<JsonObject> {
     let mut schemas = Vec::new();
     T::schemas(&mut schemas);
@@ -25,14 +26,15 @@ pub(super) fn schema_of<T: ToSchema>() -> Arc<JsonObject> {
     }
 }
 
-/// The schema of arguments: what may be left out is not also allowed to be null, which some clients do not understand.
+/// The schema of arguments. Optional fields do not allow null, because some clients cannot handle
+/// it.
 pub(super) fn input_schema_of<T: ToSchema>() -> Arc<JsonObject> {
     let mut schema = schema_of::<T>();
     Arc::make_mut(&mut schema).values_mut().for_each(without_null);
     schema
 }
 
-/// The same with the argument that sizes what a tool answers.
+/// Like [`input_schema_of`], with the additional argument `max_tokens`.
 pub(super) fn sized_schema_of<T: ToSchema>(default: u32) -> Arc<JsonObject> {
     let mut schema = input_schema_of::<T>();
     let properties = Arc::make_mut(&mut schema).entry("properties").or_insert_with(|| json!({}));
@@ -72,8 +74,8 @@ fn without_null(value: &mut Value) {
     }
 }
 
-/// Turns references into the OpenAPI document into references into the schema itself, and leaves out the formats of
-/// numbers, which JSON Schema does not know.
+/// Rewrites OpenAPI references to `$defs`, and removes number formats that JSON Schema does not
+/// define.
 fn localise(value: &mut Value) {
     match value {
         Value::Object(object) => {

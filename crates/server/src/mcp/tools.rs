@@ -1,4 +1,4 @@
-//! The tools: what they are, and what each does.
+//! The MCP tools: their declarations and implementations.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ use crate::service::requests::{
 use crate::service::{Grant, ServiceError, TaskKind, TokenScope};
 use crate::views::{AppendedView, UpdateView};
 
-/// How often the jobs of an update are counted while somebody waits for it.
+/// The poll interval while a call waits for an update.
 const COUNT_AGAIN: Duration = Duration::from_millis(200);
-/// The tokens of an answer where none are named.
+/// Default token budgets of results.
 const SEARCH_TOKENS: u32 = 2000;
 const EXPAND_TOKENS: u32 = 4000;
 const SESSIONS_TOKENS: u32 = 2000;
@@ -106,7 +106,7 @@ pub(super) fn tools() -> Vec<Tool> {
     ]
 }
 
-/// The tool that goes by a name. The names that other programs use for them are taken too.
+/// Resolves a tool name or one of its aliases.
 pub(super) fn canonical(name: &str) -> Option<&'static str> {
     match name {
         "remember" | "append" => Some("remember"),
@@ -143,7 +143,7 @@ fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ServiceError> 
         .map_err(|error| ServiceError::InvalidRequest(format!("the arguments do not fit: {error}")))
 }
 
-/// Takes the size of the answer out of the arguments.
+/// Removes `max_tokens` from the arguments and validates it.
 fn take_max_tokens(arguments: &mut JsonObject, default: u32) -> Result<u32, ServiceError> {
     let Some(value) = arguments.remove("max_tokens") else { return Ok(default) };
     let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
@@ -301,7 +301,7 @@ async fn update(
     loop {
         let counted = service.run(TaskKind::Read, move |service| {
             let memory = service.memory();
-            // The jobs would be waited for in vain.
+            // The jobs cannot finish while the store refuses writes.
             if let Some(failure) = memory.failure() {
                 return Err(failure.into());
             }

@@ -1,4 +1,5 @@
-//! What the service answers. Blocking; [`Service::run`] calls it from async code.
+//! The operations of the service, and their result types. Blocking; [`Service::run`] calls them
+//! from async code.
 
 use std::time::Duration;
 
@@ -24,54 +25,54 @@ use crate::views::{
 };
 use treering::jsonl::{self, JsonLine};
 
-/// What was found.
+/// Search results.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SearchAnswer {
-    /// The hits, the best first.
+    /// The hits, best first.
     pub hits: Vec<HitView>,
-    /// Why only the words were looked at, where the meaning could not be.
+    /// The reason the search used words only and no embeddings.
     pub words_only: Option<String>,
 }
 
-/// Conversations.
+/// A page of conversations.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ConversationList {
-    /// The conversations, the latest activity first.
+    /// The conversations, latest activity first.
     pub conversations: Vec<ConversationView>,
     /// Whether there are more.
     pub more: bool,
 }
 
-/// Jobs that are not done.
+/// Unfinished jobs.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct JobList {
-    /// The jobs, in the order they should run.
+    /// The jobs, in order of execution.
     pub jobs: Vec<JobView>,
 }
 
-/// Lines of the log.
+/// Job log lines.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct LogList {
-    /// The lines, the oldest first.
+    /// The lines, oldest first.
     pub lines: Vec<LogView>,
 }
 
-/// A context, in the form that was asked for.
+/// A context, in the requested format.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ContextAnswer {
-    /// All of it, as one text.
+    /// The context as Markdown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// All of it, as messages for a chat API.
+    /// The context as chat API messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<ChatView>>,
-    /// What stands above everything.
+    /// The text above all sections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preamble: Option<String>,
-    /// Its sections, in order.
+    /// The sections, in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sections: Option<Vec<SectionView>>,
-    /// What is in it, why, and what is not.
+    /// The receipt: every item, the reason for it, and the omissions.
     #[schema(value_type = Object)]
     pub receipt: treering_core::receipt::Receipt,
 }
@@ -99,7 +100,7 @@ impl ContextAnswer {
 }
 
 impl Service {
-    /// The conversation that is named, or the latest one.
+    /// Finds the named conversation, or the latest one.
     pub fn named_or_latest(&self, reference: Option<&str>) -> Result<Conversation, ServiceError> {
         if let Some(reference) = reference {
             return Ok(self.memory().find(reference)?);
@@ -110,13 +111,13 @@ impl Service {
             .ok_or_else(|| ServiceError::NotFound("there is no conversation yet".into()))
     }
 
-    /// Stores entries: all of them or none. Durable when it returns.
+    /// Stores entries atomically. Durable on return.
     pub fn append(&self, request: &AppendRequest) -> Result<AppendReport, ServiceError> {
         within("the number of entries", request.entries.len(), 1, MAX_ENTRIES)?;
         append_checked(self.memory(), request, check_entry)
     }
 
-    /// What fits a question best.
+    /// Searches messages, tool calls and nodes.
     pub fn search(&self, request: &SearchRequest) -> Result<SearchAnswer, ServiceError> {
         let answer = self.memory().search(&request.query(self.memory())?)?;
         Ok(SearchAnswer {
@@ -125,7 +126,7 @@ impl Service {
         })
     }
 
-    /// The context that is asked for, as everything stands; the gate is waited for before.
+    /// Builds a context without waiting; call [`Service::wait_for_gate`] first.
     pub fn context(
         &self,
         id: &Conversation,
@@ -152,7 +153,7 @@ impl Service {
         Duration::from_millis(ask.patience_ms.unwrap_or(self.memory().work().gate_timeout_ms))
     }
 
-    /// Conversations, the latest activity first.
+    /// Lists conversations, latest activity first.
     pub fn sessions(&self, request: &SessionsRequest) -> Result<ConversationList, ServiceError> {
         request.check()?;
         let limit = within("limit", request.limit.unwrap_or(20), 1, MAX_ROWS)?;
@@ -161,7 +162,7 @@ impl Service {
             false => vec![ConversationState::Open, ConversationState::Closed],
         };
         let cwd = request.cwd.as_deref().map(treering_engine::normalize_cwd);
-        // One more than is shown, to know whether there are more.
+        // Read one row more than requested to see whether there are more.
         let filter = ConversationFilter { cwd, states, after: None, limit: limit + 1 };
         let mut sessions = self.memory().listed_conversations(&filter)?;
         let more = sessions.len() > limit;
@@ -172,7 +173,7 @@ impl Service {
         Ok(ConversationList { conversations: sessions.iter().map(view).collect(), more })
     }
 
-    /// Turns of a conversation.
+    /// Reads turns of a conversation.
     pub fn page(
         &self,
         reference: &str,
@@ -191,7 +192,7 @@ impl Service {
         })
     }
 
-    /// Gives a conversation another name or state.
+    /// Changes the title or the state of a conversation.
     pub fn change(
         &self,
         reference: &str,
@@ -208,7 +209,7 @@ impl Service {
         Ok(ConversationView::of(&it, None))
     }
 
-    /// Plans an update of a tree, or says what it would come to. Workers run the jobs.
+    /// Plans a tree update, or estimates it. Workers run the jobs.
     pub fn update(
         &self,
         reference: &str,
@@ -227,13 +228,13 @@ impl Service {
         })
     }
 
-    /// How a conversation stands.
+    /// Reads the status of a conversation.
     pub fn status(&self, reference: Option<&str>) -> Result<StatusView, ServiceError> {
         let it = self.named_or_latest(reference)?;
         Ok(StatusView::of(&it, &self.memory().gate(it.id)?, self.memory())?)
     }
 
-    /// Jobs that are not done.
+    /// Lists unfinished jobs.
     pub fn jobs(&self, request: &WorkRequest) -> Result<JobList, ServiceError> {
         request.check()?;
         let limit = within("limit", request.limit.unwrap_or(50), 1, MAX_ROWS)?;
@@ -248,7 +249,7 @@ impl Service {
         Ok(JobList { jobs: JobView::all(&jobs, self.memory()) })
     }
 
-    /// Gives failed jobs another try at once: one, or all of them where none is named.
+    /// Retries failed jobs immediately: one, or all if `job` is `None`.
     pub fn retry(&self, job: Option<String>) -> Result<JobList, ServiceError> {
         if let Some(job) = &job {
             let filter = JobFilter { id_prefix: Some(job.clone()), ..JobFilter::all(1) };
@@ -262,7 +263,7 @@ impl Service {
         Ok(JobList { jobs: JobView::all(&retried, self.memory()) })
     }
 
-    /// The newest lines of the log.
+    /// Reads the newest log lines.
     pub fn logs(&self, request: &WorkRequest) -> Result<LogList, ServiceError> {
         request.check()?;
         let limit = within("limit", request.limit.unwrap_or(50), 1, MAX_ROWS)?;
@@ -277,8 +278,8 @@ impl Service {
     }
 }
 
-/// Stores entries that this program has put together itself, however large: all of them or none. Durable when it
-/// returns.
+/// Stores entries that this program built itself, without size limits. Atomic, and durable on
+/// return.
 pub fn append(memory: &Engine, request: &AppendRequest) -> Result<AppendReport, ServiceError> {
     append_checked(memory, request, |_, _| Ok(()))
 }
@@ -308,7 +309,7 @@ fn append_checked(
     Ok(memory.append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })?)
 }
 
-/// The schema of entries: what [`jsonl::parse_line`] reads, the two forms that are used most.
+/// The schema of entries: the two most common forms that [`jsonl::parse_line`] reads.
 pub(super) fn entries_schema() -> RefOr<Schema> {
     let text = |about: &str, longest: usize| serde_json::json!({ "type": "string", "maxLength": longest, "description": about });
     let external_id = serde_json::json!({ "type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS,

@@ -1,4 +1,5 @@
-//! What somebody may do, and with whose memory. Comes from a credential, never from an argument.
+//! Authorization: the scopes and the tenant of a caller. Both come from a credential, never from
+//! an argument.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,15 +9,15 @@ use treering_core::Invalid;
 
 use super::{Service, ServiceError};
 
-/// A kind of thing that may be allowed.
+/// A permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenScope {
-    /// Search, read, follow.
+    /// Search, read and stream events.
     Read,
-    /// Append, rename, close, update trees.
+    /// Append, rename, close, and update trees.
     Write,
-    /// Read metrics, and try failed jobs again.
+    /// Read metrics and retry failed jobs.
     Admin,
 }
 
@@ -24,7 +25,7 @@ impl TokenScope {
     /// Every scope.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
 
-    /// The word for it in every interface.
+    /// The name in every interface.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -52,12 +53,12 @@ impl FromStr for TokenScope {
     }
 }
 
-/// Scopes that go together.
+/// A set of scopes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenScopes(Vec<TokenScope>);
 
 impl TokenScopes {
-    /// These scopes, each once.
+    /// A sorted set without duplicates.
     #[must_use]
     pub fn new(mut scopes: Vec<TokenScope>) -> Self {
         scopes.sort_unstable();
@@ -65,7 +66,7 @@ impl TokenScopes {
         Self(scopes)
     }
 
-    /// Whether they hold one.
+    /// Whether the set contains a scope.
     #[must_use]
     pub fn allow(&self, scope: TokenScope) -> bool {
         self.0.contains(&scope)
@@ -79,7 +80,7 @@ impl fmt::Display for TokenScopes {
     }
 }
 
-/// The memory of a tenant, as far as a credential goes.
+/// Access to the memory of one tenant, limited by the scopes of a credential.
 #[derive(Clone)]
 pub struct Grant {
     service: Service,
@@ -88,25 +89,25 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Everything, for who runs the program.
+    /// Unrestricted access, for the operator of the process.
     #[must_use]
     pub fn full_access(service: Service) -> Self {
         Self { service, scopes: TokenScopes::new(TokenScope::ALL.to_vec()), everything: true }
     }
 
-    /// What these scopes allow.
+    /// Access limited to these scopes.
     #[must_use]
     pub const fn new(service: Service, scopes: TokenScopes) -> Self {
         Self { service, scopes, everything: false }
     }
 
-    /// Whether it is held by who runs the program, and not by one of several tenants.
+    /// Whether the grant belongs to the operator and not to a token.
     #[must_use]
     pub const fn has_full_access(&self) -> bool {
         self.everything
     }
 
-    /// The service, if the credential goes that far.
+    /// Returns the service if the grant includes the scope.
     pub fn require(&self, scope: TokenScope) -> Result<&Service, ServiceError> {
         match self.scopes.allow(scope) {
             true => Ok(&self.service),

@@ -1,5 +1,5 @@
-//! Lanes: how much blocking work is done at once. Writes go one after another through the store's one
-//! write door anyway, and reading is work for the processor: one core is left for those who write.
+//! The blocking pool: limits on concurrent blocking work. Writes are serialized by the store
+//! anyway. Reads are CPU-bound, so one core stays free for writers.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,19 +9,19 @@ use tokio::sync::oneshot;
 
 use super::ServiceError;
 
-/// How many writers stand at the door of the store at once: those that stand there together share a sync.
+/// Maximum number of concurrent writers. Concurrent writers share an fsync (group commit).
 const WRITERS: usize = 64;
 
-/// Which way a piece of work goes. Neither kind waits for the other.
+/// The kind of a task. Tasks of one kind never wait for the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskKind {
-    /// It only reads.
+    /// The task only reads.
     Read,
-    /// It commits something.
+    /// The task commits.
     Write,
 }
 
-/// The lanes of a process.
+/// The task queues of a process.
 #[derive(Clone)]
 pub struct BlockingPool {
     reads: Arc<TaskQueue>,
@@ -34,8 +34,8 @@ impl BlockingPool {
         Self { reads: TaskQueue::new(cores.saturating_sub(1)), writes: TaskQueue::new(WRITERS) }
     }
 
-    /// Does blocking work on a thread that may block. Work that nobody waits for any more is not begun;
-    /// what was begun is finished.
+    /// Runs work on a blocking thread. Drops work whose caller stopped waiting before it began;
+    /// work that has begun runs to completion.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         lane: TaskKind,
@@ -48,7 +48,7 @@ impl BlockingPool {
         let (tell, done) = oneshot::channel();
         lane.add(Box::new(move || {
             if !tell.is_closed() {
-                // Nobody may be waiting any more.
+                // The caller may have stopped waiting.
                 drop(tell.send(work()));
             }
         }));
@@ -58,8 +58,8 @@ impl BlockingPool {
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Work that waits for one of a few threads. A thread that is done with one piece goes on with the next, and need not wake
-/// another for it.
+/// Tasks that wait for a bounded number of threads. A thread that finishes a task takes the next
+/// one without waking another thread.
 struct TaskQueue {
     most: usize,
     state: Mutex<QueueState>,
@@ -88,12 +88,13 @@ impl TaskQueue {
 
     fn run_tasks(&self) {
         while let Some(work) = self.next() {
-            // Who waits for work that panics hears that it broke down; what comes after it is done.
+            // A panic drops the sender, so the caller receives an error, and the thread
+            // continues.
             drop(catch_unwind(AssertUnwindSafe(work)));
         }
     }
 
-    /// The next piece of work; without one, this thread counts no longer.
+    /// Takes the next task. Without one, the thread ends and is no longer counted.
     fn next(&self) -> Option<Work> {
         let mut state = self.lock();
         let next = state.waiting.pop_front();
@@ -118,7 +119,7 @@ mod tests {
         BlockingPool { reads: TaskQueue::new(1), writes: TaskQueue::new(2) }
     }
 
-    /// Has the one reader wait until it is let go on.
+    /// Blocks the only reader thread until the returned sender is used.
     async fn keep_busy(lanes: &BlockingPool) -> mpsc::Sender<()> {
         let (go_on, wait) = mpsc::channel::<()>();
         let (tell, begun) = oneshot::channel();

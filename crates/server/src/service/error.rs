@@ -1,27 +1,27 @@
-//! Why the service did not do what it was asked. Each wire says it in its own words.
+//! Errors of the service. HTTP and MCP each render them in their own way.
 
 use treering_core::Invalid;
 use treering_engine::Error;
 
-/// Why something was not done. Nothing is half-done.
+/// The reason why an operation failed. A failed operation leaves no partial changes.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// The engine could not do it.
+    /// The engine reported an error.
     #[error(transparent)]
     Engine(#[from] Error),
-    /// What was asked does not make sense.
+    /// The request is invalid.
     #[error("{0}")]
     InvalidRequest(String),
-    /// There is nothing to do it with yet.
+    /// The requested item does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// The credential does not go that far.
+    /// The credential lacks this scope.
     #[error("this token may not {0}")]
     Forbidden(super::TokenScope),
-    /// The service is about to end.
+    /// The service is shutting down.
     #[error("the service is stopping")]
     Stopping,
-    /// Something broke that should not break.
+    /// An internal error.
     #[error("something broke inside: {0}")]
     Internal(String),
 }

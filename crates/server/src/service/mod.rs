@@ -1,5 +1,5 @@
-//! Treering as a service: what can be asked for, whichever wire it comes over, and the async edge over
-//! the synchronous ports (ADR 11). Knows nothing of HTTP or MCP.
+//! The service that HTTP and MCP share: its operations, and the async layer over the synchronous
+//! ports (ADR 11). Knows nothing of HTTP or MCP.
 
 mod answers;
 mod authorization;
@@ -20,45 +20,45 @@ pub use blocking_pool::{BlockingPool, TaskKind};
 pub use error::ServiceError;
 use treering::config::Settings;
 
-/// How often the gate is looked at while somebody waits for it.
+/// The poll interval while a request waits for the gate.
 const GATE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The memory of one tenant, ready to be asked from async code. Cheap to clone.
+/// The memory of one tenant, callable from async code. Cheap to clone.
 #[derive(Clone)]
 pub struct Service {
     memory: Engine,
     settings: Arc<Settings>,
     lanes: BlockingPool,
-    /// Logs once that the store refuses writes.
+    /// Ensures that a refused write is logged only once.
     stopped: Arc<Once>,
 }
 
 impl Service {
-    /// The service over a memory.
+    /// Creates the service over an engine.
     #[must_use]
     pub fn new(memory: Engine, settings: Arc<Settings>) -> Self {
         Self { memory, settings, lanes: BlockingPool::new(), stopped: Arc::new(Once::new()) }
     }
 
-    /// The same for another tenant of the same store.
+    /// The service of another tenant of the same store.
     #[must_use]
     pub fn of_tenant(&self, tenant: TenantId) -> Self {
         Self { memory: self.memory.for_tenant(tenant), ..self.clone() }
     }
 
-    /// The memory itself.
+    /// The engine of the tenant.
     #[must_use]
     pub const fn memory(&self) -> &Engine {
         &self.memory
     }
 
-    /// The settings in force.
+    /// The active settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Does something that may block, without blocking the async edge.
+    /// Runs blocking work on the blocking pool.
     pub async fn run<T: Send + 'static>(
         &self,
         lane: TaskKind,
@@ -82,8 +82,9 @@ impl Service {
         }
     }
 
-    /// Waits until the gate of a conversation is clear, at most for `patience`. `tell` hears how many
-    /// operations are left whenever that changes. Dropped, it waits no longer; the jobs go on.
+    /// Waits until the gate of a conversation is clear, at most `patience`. Calls `tell` with the
+    /// number of pending operations whenever it changes. Dropping the future stops the wait; the
+    /// jobs continue.
     pub async fn wait_for_gate<Told: Future<Output = ()> + Send>(
         &self,
         id: ConversationId,
@@ -95,7 +96,7 @@ impl Service {
         loop {
             let status =
                 self.run(TaskKind::Read, move |service| Ok(service.memory.gate(id)?)).await?;
-            // Nobody in this process can do the work while the store refuses writes.
+            // No worker of this process can clear the gate while the store refuses writes.
             if status.is_clear() || started.elapsed() >= patience || self.memory.failure().is_some()
             {
                 return Ok(status);

@@ -1,5 +1,5 @@
-//! What can be asked for: the bodies of HTTP requests and the arguments of MCP tools. Unknown fields are
-//! refused, so that a slip of the pen is told and not ignored.
+//! Request types: the bodies of HTTP requests and the arguments of MCP tools. Unknown fields are
+//! rejected, so that a typo is reported and not ignored.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -12,15 +12,15 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::ServiceError;
 
-/// The most entries that one request appends.
+/// Maximum number of entries per append.
 pub const MAX_ENTRIES: usize = 1000;
-/// The most hits that one request asks for.
+/// Maximum number of hits per search.
 pub const MAX_HITS: usize = 100;
-/// The most rows that one request lists.
+/// Maximum number of rows per listing.
 pub const MAX_ROWS: usize = 500;
-/// The most tool calls that a turn has.
+/// Maximum number of tool calls per turn.
 pub(super) const MAX_TOOL_CALLS: usize = 200;
-/// How long texts may be, in characters.
+/// Maximum length of a text, in characters.
 pub(super) const MAX_TEXT_CHARS: usize = 4_000_000;
 const LONGEST_ID: usize = 64;
 pub(super) const MAX_KEY_CHARS: usize = 100;
@@ -32,30 +32,30 @@ const MAX_CONTEXT_QUERY_CHARS: usize = 16_000;
 const MAX_PATIENCE_MS: usize = 600_000;
 const MAX_BUDGET_TOKENS: usize = 2_000_000;
 
-/// What to append, and where to.
+/// Entries to append, and their conversation.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AppendRequest {
-    /// The conversation: slug, id, or the first digits of an id. A new one where neither this nor `key`
-    /// is given.
+    /// Slug, id or id prefix of the conversation. Without `conversation` and `key`, a new
+    /// conversation is created.
     #[schema(max_length = 200)]
     pub conversation: Option<String>,
-    /// Finds the conversation by an external id, and makes it where it is missing.
+    /// External id of the conversation, which is created if missing.
     #[schema(min_length = 1, max_length = 100)]
     pub key: Option<String>,
-    /// The title of a new conversation.
+    /// Title of a new conversation.
     #[schema(max_length = 500)]
     pub title: Option<String>,
-    /// The folder of a new conversation.
+    /// Working directory of a new conversation.
     #[schema(max_length = 4096)]
     pub cwd: Option<String>,
-    /// Turns, messages, tool calls and results: the lines that `treering append` takes, as an array.
+    /// Turns, messages, tool calls and results, in the JSON form that `treering append` reads.
     #[schema(schema_with = super::answers::entries_schema)]
     pub entries: Vec<Box<RawValue>>,
 }
 
 impl AppendRequest {
-    /// The conversation that is meant.
+    /// Resolves the conversation.
     pub fn target(&self, memory: &Engine) -> Result<AppendTarget, ServiceError> {
         check_lengths([
             ("conversation", self.conversation.as_ref(), MAX_NAME_CHARS),
@@ -79,7 +79,7 @@ impl AppendRequest {
     }
 }
 
-/// What has a limit in an entry, and in a tool call of one.
+/// The length-limited fields of an entry and of its tool calls.
 #[derive(Deserialize)]
 struct Limited {
     external_id: Option<String>,
@@ -112,7 +112,7 @@ impl Limited {
     }
 }
 
-/// Refuses an entry in which something is longer, or there is more of it, than its schema allows.
+/// Rejects an entry that exceeds the limits of its schema.
 pub(super) fn check_entry(raw: &RawValue, entries: &[Entry]) -> Result<(), ServiceError> {
     let limited: Limited = serde_json::from_str(raw.get()).map_err(|error| {
         ServiceError::InvalidRequest(format!("it does not fit its schema: {error}"))
@@ -126,46 +126,46 @@ pub(super) fn check_entry(raw: &RawValue, entries: &[Entry]) -> Result<(), Servi
     })
 }
 
-/// What to search for, and where.
+/// A search query and its filters.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SearchRequest {
-    /// A question, or words.
+    /// A question or keywords.
     #[schema(min_length = 1, max_length = 4000)]
     pub query: String,
-    /// Only in these conversations: slugs, ids, or first digits of ids.
+    /// Only these conversations: slugs, ids or id prefixes.
     #[serde(default)]
     #[schema(max_items = 50)]
     pub conversations: Vec<String>,
-    /// Only in conversations of this folder.
+    /// Only conversations in this folder.
     #[schema(max_length = 4096)]
     pub cwd: Option<String>,
-    /// Only in this thread.
+    /// Only this thread.
     #[schema(min_length = 1, max_length = 100)]
     pub thread: Option<String>,
-    /// Only what this author said.
+    /// Only messages by this author.
     #[schema(max_length = 200)]
     pub author: Option<String>,
-    /// Only what was said in this role: `user`, `assistant`, `system` or `tool`.
+    /// Only messages in this role.
     pub role: Option<RoleName>,
     /// Only these levels: 0 for messages and tool calls, 1 and above for nodes.
     #[serde(default)]
     #[schema(max_items = 10)]
     pub levels: Vec<u8>,
-    /// Only what was said from this date on, such as 2026-03-02 or 2026-03-02T08:41:00Z.
+    /// Only from this date on, such as 2026-03-02 or 2026-03-02T08:41:00Z.
     #[schema(max_length = 40)]
     pub since: Option<String>,
-    /// Only what was said before this date.
+    /// Only before this date.
     #[schema(max_length = 40)]
     pub until: Option<String>,
-    /// At most so many hits.
+    /// Maximum number of hits.
     #[schema(minimum = 1, maximum = 100, default = 10)]
     pub limit: Option<usize>,
-    /// Only hits with at least this score.
+    /// Minimum score.
     pub min_score: Option<f32>,
 }
 
-/// Who says something.
+/// The role of a speaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RoleName {
@@ -173,7 +173,7 @@ pub enum RoleName {
     User,
     /// The model.
     Assistant,
-    /// Who sets the model up.
+    /// The system prompt.
     System,
     /// A tool.
     Tool,
@@ -191,7 +191,7 @@ impl From<RoleName> for treering_core::Role {
 }
 
 impl SearchRequest {
-    /// The query that is meant.
+    /// Validates the request and builds the engine's query.
     pub fn query(&self, memory: &Engine) -> Result<Query, ServiceError> {
         check_lengths([
             ("query", Some(&self.query), MAX_QUERY_CHARS),
@@ -224,39 +224,39 @@ impl SearchRequest {
     }
 }
 
-/// What context is wanted.
+/// Parameters of a context.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ContextParams {
-    /// Slug, id, or the first digits of an id; the latest conversation where none is given.
+    /// Slug, id or id prefix; default: the latest conversation.
     #[schema(max_length = 200)]
     pub conversation: Option<String>,
-    /// What is asked now; without it, the best standing context.
+    /// The current question; without it, a general context.
     #[schema(max_length = 16000)]
     pub query: Option<String>,
-    /// The most tokens it may have; the setting `context.budget` where none is given.
+    /// Maximum number of tokens; default: the setting `context.budget`.
     #[schema(minimum = 128, maximum = 2000000)]
     pub budget: Option<u32>,
-    /// What goes into it: `cut`, `enriched`, `tiered`, `frontier`, `code-review`, `documentation`, or a
-    /// profile of one's own.
+    /// Profile: `cut`, `enriched`, `tiered`, `frontier`, `code-review`, `documentation`, or a
+    /// custom one.
     #[schema(max_length = 100)]
     pub profile: Option<String>,
-    /// As it was known after this turn, counted from 0.
+    /// Build the context as of this turn, counted from 0.
     pub as_of: Option<u32>,
-    /// The thread it is for; the one that was spoken in last where none is given.
+    /// The thread; default: the one with the latest message.
     #[schema(min_length = 1, max_length = 100)]
     pub thread: Option<String>,
-    /// How long unfinished summaries are waited for at the most, in milliseconds; what is not done by then
-    /// is told as it was said.
+    /// Maximum wait for unfinished summaries, in milliseconds. Raw messages replace those still
+    /// unfinished.
     #[schema(maximum = 600000)]
     pub patience_ms: Option<u64>,
-    /// The form it comes in.
+    /// The format of the response.
     #[serde(default)]
     pub format: ContextFormat,
 }
 
 impl ContextParams {
-    /// Refuses what is longer or larger than it may be.
+    /// Rejects values beyond their limits.
     pub fn check(&self) -> Result<(), ServiceError> {
         check_lengths([
             ("conversation", self.conversation.as_ref(), MAX_NAME_CHARS),
@@ -269,73 +269,73 @@ impl ContextParams {
     }
 }
 
-/// The form of a context.
+/// The format of a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ContextFormat {
-    /// One text, in `text`.
+    /// Markdown, in `text`.
     #[default]
     Markdown,
-    /// An array of messages for a chat API, in `messages`.
+    /// Chat API messages, in `messages`.
     Messages,
-    /// Everything item by item, in `preamble` and `sections`.
+    /// Structured items, in `preamble` and `sections`.
     Json,
 }
 
-/// Which conversations to list.
+/// Filters for a listing of conversations.
 #[derive(Debug, Default, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct SessionsRequest {
-    /// Only those that took place in this folder.
+    /// Only conversations in this folder.
     #[schema(max_length = 4096)]
     #[param(max_length = 4096)]
     pub cwd: Option<String>,
-    /// Archived ones too.
+    /// Include archived conversations.
     pub all: bool,
-    /// At most so many.
+    /// Maximum number of results.
     #[schema(minimum = 1, maximum = 500, default = 20)]
     #[param(minimum = 1, maximum = 500, default = 20)]
     pub limit: Option<usize>,
 }
 
 impl SessionsRequest {
-    /// Refuses what is longer than it may be.
+    /// Rejects values beyond their limits.
     pub fn check(&self) -> Result<(), ServiceError> {
         check_lengths([("cwd", self.cwd.as_ref(), MAX_PATH_CHARS)])
     }
 }
 
-/// Which turns of a conversation to read.
+/// A range of turns.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct PageRequest {
     /// The first turn, counted from 0.
     pub from: u32,
-    /// At most so many.
+    /// Maximum number of turns.
     #[param(minimum = 1, maximum = 500, default = 50)]
     pub limit: Option<usize>,
 }
 
-/// What to bring up to date.
+/// Parameters of a tree update.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateRequest {
-    /// Grows the tree anew from the messages, instead of only what is missing, changed or failed.
+    /// Rebuild the tree from the messages, instead of only missing, changed or failed nodes.
     pub full: bool,
-    /// Only this level; with `full`, this one and those above it.
+    /// Only this level; with `full`, this level and those above.
     #[schema(minimum = 1, maximum = 8)]
     pub level: Option<u8>,
-    /// Parameters of the policy, for this time only, such as `window_chars=4000`.
+    /// Policy overrides for this update, such as `window_chars=4000`.
     #[schema(max_items = 50)]
     pub with: Vec<String>,
-    /// Says what would be done; writes nothing.
+    /// Estimate only; write nothing.
     pub dry_run: bool,
 }
 
 impl UpdateRequest {
-    /// The update that is meant.
+    /// Validates the request and builds the engine's update.
     pub fn update(&self) -> Result<Update, ServiceError> {
         within("the number of parameters", self.with.len(), 0, 50)?;
         let scale = if self.full { UpdateStrategy::Full } else { UpdateStrategy::Incremental };
@@ -354,19 +354,19 @@ impl UpdateRequest {
     }
 }
 
-/// What to change about a conversation.
+/// Changes to a conversation.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeRequest {
-    /// Another title; the slug follows from it.
+    /// New title; also changes the slug.
     #[schema(min_length = 1, max_length = 500)]
     pub title: Option<String>,
-    /// Opens, closes or archives it.
+    /// New state.
     pub state: Option<StateName>,
 }
 
 impl ChangeRequest {
-    /// Refuses what is longer than it may be.
+    /// Rejects values beyond their limits.
     pub fn check(&self) -> Result<(), ServiceError> {
         check_lengths([("title", self.title.as_ref(), MAX_TITLE_CHARS)])
     }
@@ -376,11 +376,11 @@ impl ChangeRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StateName {
-    /// It goes on.
+    /// Active.
     Open,
-    /// It has ended; a new message opens it again.
+    /// Ended; a new message reopens it.
     Closed,
-    /// It has ended and is left out of listings.
+    /// Ended and hidden from listings.
     Archived,
 }
 
@@ -394,24 +394,24 @@ impl From<StateName> for treering_core::ConversationState {
     }
 }
 
-/// Which lines of the log, or which jobs.
+/// Filters for jobs or log lines.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct WorkRequest {
-    /// The first digits of the id of a job; in the log also of an update, for its jobs and those that followed from them.
+    /// Job id prefix. In the log also an update id, for its jobs and their follow-ups.
     #[param(max_length = 64)]
     pub job: Option<String>,
-    /// Only what is about this conversation.
+    /// Only this conversation.
     #[param(max_length = 200)]
     pub conversation: Option<String>,
-    /// At most so many, the newest.
+    /// Maximum number of results.
     #[param(minimum = 1, maximum = 500, default = 50)]
     pub limit: Option<usize>,
 }
 
 impl WorkRequest {
-    /// Refuses what is longer than it may be.
+    /// Rejects values beyond their limits.
     pub fn check(&self) -> Result<(), ServiceError> {
         check_lengths([
             ("job", self.job.as_ref(), LONGEST_ID),
@@ -420,7 +420,7 @@ impl WorkRequest {
     }
 }
 
-/// Refuses texts that are longer than they may be.
+/// Rejects texts that exceed their maximum length.
 fn check_lengths<const N: usize>(
     texts: [(&str, Option<&String>, usize); N],
 ) -> Result<(), ServiceError> {
@@ -435,7 +435,7 @@ fn check_lengths<const N: usize>(
     Ok(())
 }
 
-/// A number, if it lies within its limits.
+/// Returns the number if it is within its limits.
 pub fn within(what: &str, number: usize, least: usize, most: usize) -> Result<usize, ServiceError> {
     match (least..=most).contains(&number) {
         true => Ok(number),

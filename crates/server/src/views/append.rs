@@ -1,32 +1,33 @@
-//! What became of what was appended.
+//! The result of an append.
 
 use serde::Serialize;
 use treering_core::capture::EntryOutcome;
 use treering_engine::AppendReport;
 
-/// What became of what was appended.
+/// The result of an append.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct AppendedView {
-    /// The id of the conversation.
+    /// The conversation's id.
     pub conversation: String,
-    /// The slug of the conversation.
+    /// The conversation's slug.
     pub slug: String,
-    /// Whether the conversation was made for it.
+    /// Whether the conversation is new.
     pub created: bool,
-    /// The positions of the messages that were stored.
+    /// Positions of the stored messages.
     pub messages: Vec<u32>,
-    /// Tool calls that were stored.
+    /// Number of stored tool calls.
     pub tool_calls: usize,
-    /// Tool calls that got their results.
+    /// Number of tool calls that received their result.
     pub results: usize,
-    /// Entries that were there before.
+    /// Number of entries that were already stored.
     pub known: usize,
-    /// Entries that differ from what is stored under their ids; what was stored is kept.
+    /// Number of entries whose content differs from the stored entry with the same id. The stored
+    /// entry is kept.
     pub differs: usize,
 }
 
 impl AppendedView {
-    /// The view of what became of entries.
+    /// Builds the view of an append report.
     #[must_use]
     pub fn of(appended: &AppendReport) -> Self {
         let mut view = Self {

@@ -1,4 +1,4 @@
-//! Conversations and their turns.
+//! Views of conversations and turns.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -10,43 +10,43 @@ use treering_engine::{TurnItem, WholeTurn};
 /// A conversation.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct ConversationView {
-    /// Its id; the first digits will do wherever one is asked for.
+    /// The id. A unique prefix is accepted wherever an id is.
     pub id: String,
-    /// Its name, unique within the tenant.
+    /// The slug, unique within the tenant.
     pub slug: String,
-    /// What it is called at its source, or by a person.
+    /// The title, from the source or a user.
     pub title: Option<String>,
     /// `open`, `closed` or `archived`.
     pub state: &'static str,
-    /// Who takes part.
+    /// The participants.
     pub participants: Vec<String>,
-    /// The folder it took place in.
+    /// The working directory.
     pub cwd: Option<String>,
-    /// The project that folder belongs to.
+    /// The project that the working directory belongs to.
     pub project_path: Option<String>,
-    /// Its identity at its source.
+    /// The id at the source.
     pub external_id: Option<String>,
-    /// When it began.
+    /// Time of the first message.
     pub started_at: String,
-    /// When something was last said.
+    /// Time of the last activity.
     pub last_activity: String,
-    /// How many turns it has.
+    /// Number of turns.
     pub turns: u32,
-    /// How many messages it has.
+    /// Number of messages.
     pub messages: u32,
-    /// How many tool calls it has.
+    /// Number of tool calls.
     pub tool_calls: u32,
-    /// Characters of all messages.
+    /// Characters in all messages.
     pub chars: u64,
-    /// Tokens of all messages.
+    /// Tokens in all messages.
     pub tokens: u64,
-    /// The beginning of the last message.
+    /// Beginning of the last message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_message: Option<String>,
 }
 
 impl ConversationView {
-    /// The view of a conversation.
+    /// Builds the view of a conversation.
     #[must_use]
     pub fn of(it: &Conversation, last: Option<&Message>) -> Self {
         Self {
@@ -70,16 +70,16 @@ impl ConversationView {
     }
 }
 
-/// Turns of a conversation.
+/// A page of turns.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct ConversationPage {
     /// The conversation.
     pub conversation: ConversationView,
-    /// Its threads.
+    /// The conversation's threads.
     pub threads: Vec<ThreadView>,
     /// The turns, in order.
     pub turns: Vec<TurnView>,
-    /// The number of the turn that the next page begins with; nothing on the last one.
+    /// First turn of the next page; null on the last page.
     pub next: Option<u32>,
 }
 
@@ -87,14 +87,14 @@ pub struct ConversationPage {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct ThreadView {
     name: String,
-    /// The thread it leaves.
+    /// The parent thread.
     parent: Option<String>,
-    /// The position of the message after which it leaves it.
+    /// Position of the last message shared with the parent.
     fork_idx: Option<u32>,
 }
 
 impl ThreadView {
-    /// The view of a thread.
+    /// Builds the view of a thread.
     #[must_use]
     pub fn of(thread: &Thread) -> Self {
         let fork = thread.fork.as_ref();
@@ -106,74 +106,74 @@ impl ThreadView {
     }
 }
 
-/// A turn: what was said and done, in the order it happened.
+/// A turn: messages and tool calls in order.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct TurnView {
-    /// Its number, counted from 0.
+    /// Turn number, from 0.
     pub turn: u32,
-    /// Its thread.
+    /// The thread.
     pub thread: String,
     /// Whether the assistant answered.
     pub answered: bool,
-    /// When it began.
+    /// Start time.
     pub started_at: String,
-    /// When it ended.
+    /// End time.
     pub ended_at: String,
-    /// What was said and done.
+    /// Messages and tool calls, in order.
     pub steps: Vec<StepView>,
 }
 
-/// One thing of a turn.
+/// A message or tool call of a turn.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum StepView {
-    /// Something was said.
+    /// A message.
     Message {
-        /// Its position in the conversation.
+        /// Position in the conversation.
         idx: u32,
         /// `user`, `assistant`, `system` or `tool`.
         role: &'static str,
-        /// Who said it.
+        /// The speaker.
         author: Option<String>,
-        /// What was said.
+        /// The text.
         text: String,
-        /// What there is beside the text, as it came.
+        /// Structured parts, as received.
         #[schema(value_type = Option<serde_json::Value>)]
         parts: Option<Box<RawValue>>,
-        /// When.
+        /// Time of the message.
         at: String,
-        /// Its characters.
+        /// Number of characters.
         chars: u32,
-        /// Its tokens.
+        /// Number of tokens.
         tokens: u32,
-        /// The hash of what was said.
+        /// Content hash.
         hash: String,
-        /// Its identity at its source.
+        /// The id at the source.
         external_id: Option<String>,
     },
-    /// A tool was called.
+    /// A tool call.
     ToolCall {
-        /// The tool.
+        /// The tool's name.
         name: String,
-        /// What it was called with.
+        /// The arguments.
         #[schema(value_type = Option<serde_json::Value>)]
         args: Option<Box<RawValue>>,
-        /// What it answered; nothing where it has not yet.
+        /// The result; null while pending.
         #[schema(value_type = Option<serde_json::Value>)]
         result: Option<Box<RawValue>>,
         /// Whether it succeeded.
         success: Option<bool>,
-        /// How long it took.
+        /// Duration in milliseconds.
         duration_ms: Option<u64>,
-        /// When.
+        /// Time of the call.
         at: String,
-        /// Its identity at its source.
+        /// The id at the source.
         external_id: Option<String>,
     },
 }
 
 impl TurnView {
-    /// The view of a turn.
+    /// Builds the view of a turn.
     #[must_use]
     pub fn of(turn: &WholeTurn) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Events: one thing that came into the store.
+//! Views of change feed events.
 
 use serde::Serialize;
 use treering_core::ConversationId;
@@ -6,35 +6,35 @@ use treering_engine::Event;
 
 use super::{LogView, Slugs};
 
-/// The data of an event.
+/// The payload of an event.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct EventView {
-    /// The id of the conversation.
+    /// The conversation's id.
     pub conversation: String,
-    /// The slug of the conversation.
+    /// The conversation's slug.
     pub slug: String,
-    /// The turn whose messages were stored.
+    /// The turn that received messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<u32>,
-    /// The thread of the turn.
+    /// The turn's thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
-    /// The positions of the messages that were stored.
+    /// Positions of the stored messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<u32>>,
-    /// The node that is ready.
+    /// The finished node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The level of the node.
+    /// The node's level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<u8>,
-    /// What was sealed, or what failed.
+    /// The log line of a seal or a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<LogView>,
 }
 
 impl EventView {
-    /// The view of an event.
+    /// Builds the view of an event.
     pub fn of(news: &Event, slugs: &mut Slugs<'_>) -> Self {
         let conversation = conversation_of(news);
         let mut view = Self {
@@ -61,7 +61,7 @@ impl EventView {
     }
 }
 
-/// The conversation that news are about.
+/// The conversation that an event belongs to.
 pub const fn conversation_of(news: &Event) -> ConversationId {
     match news {
         Event::Turn { conversation, .. }
@@ -71,7 +71,7 @@ pub const fn conversation_of(news: &Event) -> ConversationId {
     }
 }
 
-/// The word for news in events and metrics.
+/// The event name used in the stream and in metrics.
 pub const fn kind_of(news: &Event) -> &'static str {
     match news {
         Event::Turn { .. } => "turn",

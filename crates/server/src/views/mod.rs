@@ -1,5 +1,5 @@
-//! What programs see: the JSON of the command line's `--json`, of HTTP and of MCP, each declared once
-//! here, made from what the engine answers. Nothing here decides or reads settings.
+//! The JSON views that the command line (`--json`), HTTP and MCP share. Built from engine
+//! results; no decisions, no settings.
 
 mod append;
 mod conversation;

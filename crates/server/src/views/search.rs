@@ -1,4 +1,4 @@
-//! What search found.
+//! Views of search results.
 
 use serde::Serialize;
 use treering_core::{Coverage, MessageIdx};
@@ -6,89 +6,89 @@ use treering_engine::{Engine, Hit, HitItem, Result};
 
 use super::work::Slugs;
 
-/// Something that was found.
+/// A search hit.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct HitView {
-    /// The id of its conversation.
+    /// The conversation's id.
     pub conversation: String,
-    /// The slug of its conversation.
+    /// The conversation's slug.
     pub slug: String,
     /// 0 for messages and tool calls, 1 and above for nodes.
     pub level: u8,
-    /// How well it fits.
+    /// The total score.
     pub score: f32,
-    /// Where the score comes from.
+    /// The signals that add up to the score.
     pub parts: Vec<SignalView>,
-    /// The part of it that fits best.
+    /// The best-matching excerpt.
     pub snippet: String,
-    /// The places in the snippet that match, in bytes.
+    /// Byte ranges of matches in the snippet.
     #[schema(value_type = Vec<Vec<usize>>)]
     pub matches: Vec<(usize, usize)>,
-    /// When it was said, or when what the node covers ended.
+    /// Time of the message or call, or the end of the node's range.
     pub at: String,
-    /// What it is.
+    /// The item.
     #[serde(flatten)]
     pub what: FoundView,
-    /// The nodes over it, from the lowest up.
+    /// Nodes above the item, lowest first.
     pub up: Vec<String>,
-    /// What a node was written from: nodes, or positions of messages.
+    /// The node's sources: node ids, or message positions.
     pub down: Vec<String>,
 }
 
-/// A part of a score.
+/// One component of a score.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct SignalView {
-    /// What it comes from.
+    /// The name of the signal.
     pub signal: &'static str,
-    /// How much it adds.
+    /// Its contribution to the score.
     pub score: f32,
 }
 
-/// What was found.
+/// The item that matched.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
 pub enum FoundView {
     /// A message.
     Message {
-        /// Its position.
+        /// Position in the conversation.
         idx: u32,
-        /// Its turn.
+        /// The turn.
         turn: u32,
-        /// Its thread.
+        /// The thread.
         thread: String,
         /// `user`, `assistant`, `system` or `tool`.
         role: &'static str,
-        /// Who said it.
+        /// The speaker.
         author: Option<String>,
     },
     /// A tool call.
     Call {
-        /// The tool.
+        /// The tool's name.
         call: String,
-        /// Its turn.
+        /// The turn.
         turn: u32,
-        /// Its place in the turn.
+        /// Position in the turn.
         order: u32,
-        /// Its thread.
+        /// The thread.
         thread: String,
         /// Whether it succeeded.
         success: Option<bool>,
     },
     /// A node.
     Node {
-        /// Its id.
+        /// The node's id.
         node: String,
-        /// The first message it covers.
+        /// Position of the first message covered.
         covers_from: u32,
-        /// One past the last message it covers.
+        /// One past the last message covered.
         covers_until: u32,
-        /// The number of the group over it.
+        /// Number of the group above the node.
         parent: Option<u32>,
     },
 }
 
 impl HitView {
-    /// The views of hits.
+    /// Builds the views of hits.
     pub fn all(hits: &[Hit], memory: &Engine) -> Result<Vec<Self>> {
         let mut slugs = Slugs::of(memory);
         hits.iter().map(|hit| Self::of(hit, memory, &mut slugs)).collect()
@@ -144,7 +144,7 @@ impl HitView {
     }
 }
 
-/// The nodes over a hit, and what a node was written from.
+/// The nodes above a hit, and the sources of a node.
 fn path(hit: &Hit, memory: &Engine) -> Result<(Vec<String>, Vec<String>)> {
     let first = match &hit.item {
         HitItem::Message(message) => message.idx,

@@ -1,4 +1,4 @@
-//! What was spent on models.
+//! Views of model usage and cost.
 
 use serde::Serialize;
 use treering_core::ConversationId;
@@ -6,20 +6,20 @@ use treering_core::ports::SpendFilter;
 use treering_core::spend::SpendAmount;
 use treering_engine::{Engine, Result, SpendStatus};
 
-/// What calls came to.
+/// Usage and cost of model calls.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct SpentView {
-    /// Calls.
+    /// Number of calls.
     pub calls: i64,
-    /// Tokens that models read.
+    /// Input tokens.
     pub tokens_in: i64,
-    /// Tokens that models wrote.
+    /// Output tokens.
     pub tokens_out: i64,
-    /// What it cost in US dollars, as far as prices are known.
+    /// Cost in US dollars of the calls with a known price.
     pub dollars: f64,
-    /// Calls to models whose price is not known.
+    /// Number of calls without a known price.
     pub calls_of_unknown_price: i64,
-    /// All of it in words.
+    /// A summary in words.
     #[serde(skip)]
     pub words: String,
 }
@@ -37,16 +37,16 @@ impl From<SpendAmount> for SpentView {
     }
 }
 
-/// What was spent for a conversation, today and in all.
+/// Usage and cost of a conversation, of today and in total.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct SpendView {
-    /// For the conversation.
+    /// The conversation.
     pub conversation: SpentView,
-    /// Today, for every conversation.
+    /// Today, all conversations.
     pub today: SpentView,
-    /// Ever, for every conversation.
+    /// All time, all conversations.
     pub tenant: SpentView,
-    /// The cap that is reached.
+    /// The spending cap that is reached.
     pub cap_reached: Option<String>,
 }
 
@@ -61,18 +61,18 @@ impl From<SpendStatus> for SpendView {
     }
 }
 
-/// What one model has cost.
+/// Usage and cost of one model.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct ModelView {
-    /// Its provider and name.
+    /// Provider and model name.
     pub model: String,
-    /// What calls to it came to.
+    /// Usage and cost of its calls.
     #[serde(flatten)]
     pub spent: SpentView,
 }
 
 impl ModelView {
-    /// What each model has cost, for a conversation or in all.
+    /// Usage and cost per model, for one conversation or all.
     pub fn all(memory: &Engine, conversation: Option<ConversationId>) -> Result<Vec<Self>> {
         let spent = memory.spend_by_model(&SpendFilter { conversation, day: None })?;
         Ok(spent.into_iter().map(|(model, spent)| Self { model, spent: spent.into() }).collect())

@@ -1,4 +1,4 @@
-//! How much there is, and what the trees come to.
+//! Views of the store's size and of tree statistics.
 
 use serde::Serialize;
 use treering_core::ConversationId;
@@ -7,98 +7,98 @@ use treering_engine::{Engine, Result, TreeStats};
 
 use super::ModelView;
 
-/// How much there is.
+/// Store and tree statistics of a tenant.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct StatsView {
-    /// Whose it is.
+    /// The tenant.
     pub tenant: String,
-    /// Conversations.
+    /// Number of conversations.
     pub conversations: u32,
-    /// Turns.
+    /// Number of turns.
     pub turns: u32,
-    /// Messages.
+    /// Number of messages.
     pub messages: u32,
-    /// Tool calls.
+    /// Number of tool calls.
     pub tool_calls: u32,
-    /// Characters.
+    /// Characters in all messages.
     pub chars: u64,
-    /// Tokens.
+    /// Tokens in all messages.
     pub tokens: u64,
-    /// What counted the tokens.
+    /// The tokenizer that counted the tokens.
     pub tokenizer: String,
-    /// Where it is kept.
+    /// The store.
     pub store: StoreView,
-    /// What the trees come to.
+    /// Tree statistics.
     pub tree: TreeStatsView,
-    /// What each model has cost.
+    /// Usage and cost per model.
     pub spend: Vec<ModelView>,
 }
 
-/// What the tree of a conversation comes to, and what it has cost.
+/// Tree statistics and model cost of a conversation.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct ConversationStatsView {
-    /// What its tree comes to.
+    /// Tree statistics.
     #[serde(flatten)]
     pub tree: TreeStatsView,
-    /// What each model has cost for it.
+    /// Usage and cost per model.
     pub spend: Vec<ModelView>,
 }
 
-/// What trees come to.
+/// Tree statistics.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct TreeStatsView {
-    /// Each level that has nodes.
+    /// Every level that has nodes.
     pub levels: Vec<LevelView>,
-    /// 1 − highest nodes / messages they cover, in tokens.
+    /// 1 − tokens_kept / tokens_covered.
     pub ratio: f64,
     /// Tokens of the messages that nodes cover.
     pub tokens_covered: u64,
-    /// Tokens of the highest nodes over them.
+    /// Tokens of the topmost nodes.
     pub tokens_kept: u64,
-    /// The difference.
+    /// tokens_covered − tokens_kept.
     pub tokens_saved: u64,
-    /// What that comes to in a context that would hold it all, in US dollars.
+    /// Cost in US dollars of the saved tokens as model input.
     pub dollars_saved_per_context: f64,
-    /// Jobs that wait or run.
+    /// Jobs waiting or running.
     pub jobs_queued: u32,
-    /// Jobs that were given up.
+    /// Jobs given up.
     pub jobs_failed: u32,
-    /// Share of the nodes that have to be written anew.
+    /// Share of nodes to be rewritten.
     pub dirty_ratio: f64,
 }
 
-/// What a level of the trees comes to.
+/// Statistics of one tree level.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct LevelView {
     /// The level.
     pub level: u8,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u32,
-    /// Nodes that have to be written anew.
+    /// Nodes to be rewritten.
     pub dirty: u32,
-    /// Nodes that a stand-in wrote and a model has to write yet.
+    /// Nodes written by the fallback, to be rewritten by a model.
     pub stand_ins: u32,
-    /// Nodes that nothing higher covers.
+    /// Nodes without a parent.
     pub uncovered: u32,
-    /// Characters.
+    /// Characters in all nodes.
     pub chars: u64,
-    /// Tokens.
+    /// Tokens in all nodes.
     pub tokens: u64,
-    /// Characters they were written from.
+    /// Characters in the sources.
     pub source_chars: u64,
-    /// 1 − summary / what it was written from, in characters.
+    /// 1 − chars / source_chars.
     pub ratio: f64,
-    /// How long writing one took.
+    /// Mean generation time.
     pub generation_ms_mean: f64,
-    /// How long the slowest took.
+    /// Longest generation time.
     pub generation_ms_max: u64,
-    /// How grounded they are.
+    /// Mean grounded share.
     pub grounded_mean: f64,
-    /// How much they retain.
+    /// Mean retained share.
     pub retained_mean: f64,
 }
 
-/// What a million tokens of input cost, for what the tree saves: a price many models have.
+/// The input price used to estimate savings, typical of many models.
 pub const DOLLARS_PER_MILLION_TOKENS: f64 = 3.0;
 
 /// The store.
@@ -106,17 +106,17 @@ pub const DOLLARS_PER_MILLION_TOKENS: f64 = 3.0;
 pub struct StoreView {
     /// The kind of store.
     pub kind: &'static str,
-    /// Where it is.
+    /// The folder or address of the store.
     pub location: String,
-    /// Its schema version.
+    /// Schema version.
     pub schema_version: u32,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Why this process can store nothing until it is restarted, and what to do about it.
+    /// The reason this process refuses all writes until restart, and the remedy.
     pub writes_refused: Option<String>,
 }
 
-/// Why the store refuses every write of this process, and what to do about it.
+/// The reason the store refuses all writes of this process, and the remedy.
 pub(super) fn writes_refused(memory: &Engine) -> Option<String> {
     let failure = memory.failure()?;
     let hint = failure.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
@@ -124,7 +124,7 @@ pub(super) fn writes_refused(memory: &Engine) -> Option<String> {
 }
 
 impl StatsView {
-    /// How much a memory holds.
+    /// Reads the statistics of a tenant.
     pub fn of(memory: &Engine) -> Result<Self> {
         let stats = memory.stats()?;
         Ok(Self {
@@ -150,7 +150,7 @@ impl StatsView {
 }
 
 impl ConversationStatsView {
-    /// What a conversation comes to.
+    /// Reads the statistics of a conversation.
     pub fn of(memory: &Engine, conversation: ConversationId) -> Result<Self> {
         Ok(Self {
             tree: TreeStatsView::of(&memory.tree_stats(Some(conversation))?),
@@ -160,7 +160,7 @@ impl ConversationStatsView {
 }
 
 impl TreeStatsView {
-    /// What trees come to.
+    /// Builds the view of tree statistics.
     #[must_use]
     pub fn of(stats: &TreeStats) -> Self {
         let (covered, kept) = stats.tokens();

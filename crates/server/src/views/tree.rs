@@ -1,16 +1,16 @@
-//! Nodes, what lies over and under them, and updates of trees.
+//! Views of nodes, their neighbors in the tree, and tree updates.
 
 use serde::Serialize;
 use treering_core::spend::Money;
 use treering_core::{Conversation, ConversationState, Coverage, MessageIdx, Node, NodeContent};
 use treering_engine::{Engine, Estimate, Result};
 
-/// What lies over and under something.
+/// The tree around a node or message.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct ExpandView {
-    /// The nodes over it, the lowest first.
+    /// Nodes above, lowest first.
     pub up: Vec<LineView>,
-    /// What it was written from.
+    /// The node's sources.
     pub down: Vec<LineView>,
 }
 
@@ -19,9 +19,9 @@ pub struct ExpandView {
 pub struct LineView {
     /// 0 for messages, 1 and above for nodes.
     pub level: u8,
-    /// The id of a node, or the position of a message.
+    /// A node id, or a message position.
     pub id: String,
-    /// What it says.
+    /// The overview of a node, or the text of a message.
     pub text: String,
 }
 
@@ -36,7 +36,7 @@ impl LineView {
 }
 
 impl ExpandView {
-    /// What lies over a message.
+    /// Reads the nodes above a message.
     pub fn of_message(
         conversation: &Conversation,
         idx: MessageIdx,
@@ -46,7 +46,7 @@ impl ExpandView {
         Ok(Self { up: over.iter().map(LineView::of).collect(), down: Vec::new() })
     }
 
-    /// What lies over a node, and what it was written from.
+    /// Reads the nodes above a node and its sources.
     pub fn of_node(conversation: &Conversation, node: &Node, memory: &Engine) -> Result<Self> {
         let over = memory.ancestors_of(conversation.id, MessageIdx(node.source.from))?;
         let up =
@@ -73,65 +73,65 @@ impl ExpandView {
     }
 }
 
-/// A node with everything about it.
+/// A node with its metadata.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct NodeView {
-    /// Its id.
+    /// The node's id.
     pub id: String,
-    /// The id of its conversation.
+    /// The conversation's id.
     pub conversation: String,
-    /// The slug of its conversation.
+    /// The conversation's slug.
     pub slug: String,
-    /// Its level.
+    /// The level, from 1.
     pub level: u8,
-    /// Its number within the level.
+    /// Number within the level.
     pub ordinal: u32,
-    /// How it stands.
+    /// The node's state.
     pub state: &'static str,
-    /// Whether it has to be written anew.
+    /// Whether it must be rewritten.
     pub dirty: bool,
-    /// What it was written from.
+    /// The sources.
     pub covers: CoversView,
-    /// What it says.
+    /// The summary.
     #[schema(value_type = Object)]
     pub content: NodeContent,
-    /// When it was planned.
+    /// Time the node was planned.
     pub created_at: String,
-    /// When the first thing it covers was said.
+    /// Time of the first message covered.
     pub range_start: String,
-    /// When the last thing it covers was said.
+    /// Time of the last message covered.
     pub range_end: String,
-    /// When it was written.
+    /// Time the summary was written.
     pub generated_at: String,
-    /// Who wrote it.
+    /// The model or fallback that wrote it.
     pub generated_by: String,
-    /// How long that took.
+    /// Generation time.
     pub generation_ms: u64,
-    /// How it was to be written.
+    /// The summary strategy.
     pub strategy: &'static str,
     /// Why its window or group was sealed.
     pub sealed_because: &'static str,
-    /// Turns it covers.
+    /// Number of turns covered.
     pub turns: u32,
-    /// Messages it covers.
+    /// Number of messages covered.
     pub messages: u32,
-    /// Characters it was written from.
+    /// Characters in the sources.
     pub source_chars: u64,
-    /// Characters of its overview.
+    /// Characters in the overview.
     pub chars: u32,
-    /// Tokens of its overview.
+    /// Tokens in the overview.
     pub tokens: u32,
-    /// How much smaller it is than what it was written from.
+    /// Compression: 1 − chars / source_chars.
     pub ratio: f64,
-    /// The share of what it states that its sources state.
+    /// Share of the summary's facts found in the sources.
     pub grounded: f32,
-    /// The share of the facts of its sources that it keeps.
+    /// Share of the sources' facts kept in the summary.
     pub retained: f32,
-    /// What it states that nothing it covers does.
+    /// Facts found in no source.
     pub invented: Vec<String>,
 }
 
-/// What a node was written from.
+/// The sources of a node.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CoversView {
@@ -141,11 +141,11 @@ pub enum CoversView {
         thread: String,
         /// The first message.
         from_idx: u32,
-        /// The first character of it.
+        /// Offset of the first character in the first message.
         from_offset: u32,
         /// The last message.
         until_idx: u32,
-        /// One past its last character.
+        /// Offset past the last character in the last message.
         until_offset: u32,
     },
     /// Nodes of the level below.
@@ -153,7 +153,7 @@ pub enum CoversView {
 }
 
 impl NodeView {
-    /// The view of a node.
+    /// Builds the view of a node.
     #[must_use]
     pub fn of(conversation: &Conversation, node: &Node) -> Self {
         let covers = match &node.spec.covers {
@@ -199,37 +199,37 @@ impl NodeView {
     }
 }
 
-/// An update of a tree.
+/// A tree update, planned or estimated.
 #[derive(Debug, Default, Serialize, utoipa::ToSchema)]
 pub struct UpdateView {
-    /// The id of the conversation.
+    /// The conversation's id.
     pub conversation: String,
-    /// The slug of the conversation.
+    /// The conversation's slug.
     pub slug: String,
-    /// Its id in the log; nothing where nothing was written.
+    /// The update's id in the log; null for a dry run.
     pub job: Option<String>,
-    /// Whether it was only estimated.
+    /// Whether this is only an estimate.
     pub dry_run: bool,
-    /// Jobs for each level, from the first on; those above the first are estimated.
+    /// Jobs per level, from level 1; levels above 1 are estimates.
     pub jobs_by_level: Vec<u32>,
-    /// Calls to a summariser.
+    /// Number of summarizer calls.
     pub calls: u32,
-    /// Tokens it reads.
+    /// Input tokens.
     pub tokens_in: u64,
-    /// Tokens it writes.
+    /// Output tokens.
     pub tokens_out: u64,
-    /// What it costs, in US dollars; nothing where the price of the model is not known.
+    /// Cost in US dollars; null if the price is unknown.
     pub dollars: Option<f64>,
-    /// Nodes that are taken down for it.
+    /// Nodes dropped by the update.
     pub felled: u32,
-    /// Jobs that were done before it returned.
+    /// Jobs completed before the call returned.
     pub done: u32,
-    /// Jobs that failed before it returned.
+    /// Jobs that failed before the call returned.
     pub failed: u32,
 }
 
 impl UpdateView {
-    /// The view of an update of a conversation, before anything was done.
+    /// Builds the view of an update from its estimate.
     #[must_use]
     pub fn of(conversation: &Conversation, estimate: &Estimate) -> Self {
         let levels = estimate.jobs.iter().rposition(|jobs| *jobs > 0).map_or(0, |last| last + 1);

@@ -1,4 +1,4 @@
-//! Background work: how the gate stands, jobs, the log, and what everything comes to.
+//! Views of background work: gate status, jobs and the job log.
 
 use std::collections::HashMap;
 
@@ -11,55 +11,55 @@ use treering_engine::{Engine, Result};
 
 use super::SpendView;
 
-/// What the next context of a conversation would wait for.
+/// The gate status of a conversation: the work its next context waits for.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct StatusView {
-    /// The id of the conversation.
+    /// The conversation's id.
     pub conversation: String,
-    /// The slug of the conversation.
+    /// The conversation's slug.
     pub slug: String,
-    /// Whether it is open.
+    /// Whether the conversation is open.
     pub open: bool,
-    /// Whether nothing critical is to be done.
+    /// Whether no critical work is pending.
     pub clear: bool,
-    /// What is to be done first.
+    /// Pending critical work.
     pub pending: Vec<OperationView>,
-    /// What was given up; raw turns stand in for it.
+    /// Critical work given up; contexts use raw turns instead.
     pub failed: Vec<OperationView>,
-    /// Jobs that wait or run.
+    /// Jobs waiting or running.
     pub jobs_queued: u32,
-    /// Jobs that were given up.
+    /// Jobs given up.
     pub jobs_failed: u32,
-    /// Who writes the summaries.
+    /// The summarizer.
     pub summarizer: String,
-    /// The model whose vectors search goes by.
+    /// The embedding model of the current index.
     pub vectors: String,
-    /// The model whose vectors are to follow.
+    /// The embedding model that a reindex will switch to.
     pub vectors_wanted: Option<String>,
-    /// Nodes that a stand-in wrote and a model has to write yet.
+    /// Nodes written by the fallback, to be rewritten by a model.
     pub stand_ins: u32,
-    /// What was spent on models.
+    /// Model usage and cost.
     pub spend: SpendView,
-    /// Why this process can store nothing until it is restarted, and what to do about it.
+    /// The reason this process refuses all writes until restart, and the remedy.
     pub writes_refused: Option<String>,
 }
 
-/// A piece of critical work.
+/// A critical operation.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct OperationView {
-    /// What it is.
+    /// The kind of operation.
     pub kind: &'static str,
-    /// The hash of what it works on.
+    /// Hash of the input.
     pub hash: String,
-    /// What it does, in words.
+    /// A description in words.
     pub description: String,
-    /// How it stands.
+    /// The operation's state.
     pub state: &'static str,
-    /// When it was planned.
+    /// Time the operation was planned.
     pub since: String,
-    /// How long ago that is.
+    /// Milliseconds since it was planned.
     pub age_ms: i64,
-    /// Why it failed last.
+    /// The last error.
     pub error: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl OperationView {
 }
 
 impl StatusView {
-    /// How a conversation stands.
+    /// Reads the status of a conversation.
     pub fn of(conversation: &Conversation, gate: &GateStatus, memory: &Engine) -> Result<Self> {
         let now = memory.clock().now();
         let jobs = memory.jobs(&JobFilter::of(conversation.id))?;
@@ -106,39 +106,39 @@ impl StatusView {
     }
 }
 
-/// A job that is not done.
+/// An unfinished job.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct JobView {
-    /// Its id; the first digits will do.
+    /// The id. A unique prefix is accepted.
     pub id: String,
-    /// The id of its conversation.
+    /// The conversation's id.
     pub conversation: String,
-    /// The slug of its conversation.
+    /// The conversation's slug.
     pub slug: String,
-    /// What it is.
+    /// The kind of job.
     pub kind: &'static str,
-    /// The level it works for; 0 for turns.
+    /// The tree level; 0 for turns.
     pub level: u8,
-    /// What it does, in words.
+    /// A description in words.
     pub description: String,
     /// Whether the next context waits for it.
     pub critical: bool,
     /// `pending`, `generating` or `failed`.
     pub state: &'static str,
-    /// How often it failed.
+    /// Number of failed attempts.
     pub failures: u32,
-    /// When it was planned.
+    /// Time the job was planned.
     pub planned_at: String,
-    /// When it can run at the earliest.
+    /// Earliest time it can run.
     pub not_before: Option<String>,
-    /// Who is at it.
+    /// The worker that holds the lease.
     pub worker: Option<String>,
-    /// Why it failed last.
+    /// The last error.
     pub error: Option<String>,
 }
 
 impl JobView {
-    /// The views of jobs.
+    /// Builds the views of jobs.
     #[must_use]
     pub fn all(jobs: &[Job], memory: &Engine) -> Vec<Self> {
         let mut slugs = Slugs::of(memory);
@@ -169,20 +169,20 @@ impl JobView {
     }
 }
 
-/// What conversations are called, for people; each is looked up once.
+/// A cache of conversation slugs. Reads each slug once.
 pub struct Slugs<'a> {
     memory: &'a Engine,
     known: HashMap<ConversationId, String>,
 }
 
 impl<'a> Slugs<'a> {
-    /// Slugs read from a memory.
+    /// An empty cache over an engine.
     #[must_use]
     pub fn of(memory: &'a Engine) -> Self {
         Self { memory, known: HashMap::new() }
     }
 
-    /// The slug of a conversation; its id where it is gone.
+    /// The slug of a conversation, or its short id if it no longer exists.
     pub fn get(&mut self, id: ConversationId) -> String {
         let find =
             || self.memory.find(&id.to_string()).map_or_else(|_| id.short(), |found| found.slug);
@@ -190,25 +190,25 @@ impl<'a> Slugs<'a> {
     }
 }
 
-/// A line of the log of background work.
+/// A job log line.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct LogView {
-    /// When.
+    /// Time of the event.
     pub at: String,
-    /// The id of the conversation; none where it is about no single one.
+    /// The conversation's id; null if the line concerns none in particular.
     pub conversation: Option<String>,
-    /// The job it is about, or the update that planned it.
+    /// The job, or the update that planned it.
     pub job: String,
     /// `acquire`, `release`, `fail`, `dead`, `retry`, `update` or `ask`.
     pub event: &'static str,
-    /// What happened, in words.
+    /// A description in words.
     pub text: String,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub took_ms: Option<u64>,
 }
 
 impl LogView {
-    /// The view of a line.
+    /// Builds the view of a job event.
     #[must_use]
     pub fn of(line: &JobEvent) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The part of the contract of a store that is about conversations, messages and tool calls.
+//! The store contract for conversations, messages and tool calls.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -169,7 +169,7 @@ pub fn listing_is_newest_first_and_pages(store: &dyn Store) {
     for number in [3, 1, 5, 2, 4] {
         put(store, number);
     }
-    // Two of the same moment, one of them archived and elsewhere.
+    // Same activity time, but archived and in another folder.
     let mut twin = conversation(6);
     twin.last_activity = at(5);
     twin.state = ConversationState::Archived;
@@ -198,7 +198,8 @@ pub fn listing_is_newest_first_and_pages(store: &dyn Store) {
     assert_eq!(list(&there), [6]);
 }
 
-/// Conversations whose last activity goes forth and back, by moments and by years, also to before 1970.
+/// Conversations whose last activity moves back and forth, by moments and by years, even to
+/// before 1970.
 pub fn listing_follows_activity(store: &dyn Store) {
     const HOUR: i64 = 3_600_000_000;
     let mut state = 7_u64;
@@ -206,7 +207,7 @@ pub fn listing_follows_activity(store: &dyn Store) {
     let mut all: Vec<Conversation> = (0..40).map(conversation).collect();
     for round in 0..300 {
         let it = &mut all[draw(40) as usize];
-        // About the beginning of an hour that it may share with others.
+        // Near the start of an hour, so that conversations share hours.
         let micros = (draw(9) - 4) * HOUR + draw(5) - 2;
         it.last_activity =
             Timestamp::from_micros(if draw(9) == 0 { micros * 40_000 } else { micros });
@@ -293,10 +294,10 @@ pub fn turns_are_made_by_what_is_in_them(store: &dyn Store) {
         writes.push(Write::AddMessage(it.id, message(2 * no, no, Role::User, "question")));
         writes.push(Write::AddMessage(it.id, message(2 * no + 1, no, Role::Assistant, "answer")));
     }
-    // An assistant that says nothing has not answered.
+    // An empty assistant message is not an answer.
     writes.push(Write::AddMessage(it.id, message(120, 60, Role::User, "question")));
     writes.push(Write::AddMessage(it.id, message(121, 60, Role::Assistant, "")));
-    // Tools alone open a turn, too.
+    // Tool calls alone also open a turn.
     let mut call = tool_call(61, 0, None);
     call.before = MessageIdx(122);
     writes.push(Write::AddToolCall(it.id, call));

@@ -1,4 +1,4 @@
-//! The part of the contract of a store that followers rely on: the change feed, waiting for commits, and vectors.
+//! The store contract for the change feed, waiting for commits, and vectors.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -16,7 +16,8 @@ use treering_core::{
 use super::tree::node;
 use super::{commit, commit_for, conversation, key, message, put, reader, tenant, tool_call};
 
-/// Makes one test of every rule about followers; part of [`store_contract!`](crate::store_contract).
+/// Expands to one test per rule about the change feed; part of
+/// [`store_contract!`](crate::store_contract).
 #[macro_export]
 macro_rules! feed_contract {
     ($fresh:expr) => {
@@ -39,7 +40,7 @@ macro_rules! feed_contract {
     };
 }
 
-/// Everything that can change, with the vectors of model `a`.
+/// Every kind of change, with the vectors of model `a`.
 const ALL: ChangeFilter<'static> = ChangeFilter {
     messages: true,
     tool_calls: true,
@@ -52,7 +53,7 @@ fn changes(store: &dyn Store, after: &Cursor, limit: usize) -> Changes {
     reader(store).changes(after, &ALL, limit).unwrap()
 }
 
-/// A word for each change.
+/// A short label for each change.
 fn words(changes: &Changes) -> Vec<String> {
     let word = |change: &Change| match change {
         Change::Message(_, message) => message.body.text.clone(),
@@ -66,7 +67,7 @@ fn words(changes: &Changes) -> Vec<String> {
     changes.items.iter().map(word).collect()
 }
 
-/// Five commits, one of each kind, and one of another tenant in between.
+/// Five commits of different kinds, and one of another tenant in between.
 fn five_commits(store: &dyn Store) {
     put(store, 1);
     let id = key(1).id;
@@ -130,7 +131,7 @@ pub fn changes_are_paged_by_cursors(store: &dyn Store) {
     assert_eq!((none.items.len(), none.cursor, none.is_last), (0, Cursor::start(), false));
 }
 
-/// Writers commit to several conversations at once, while a follower reads with a small page.
+/// Writers commit to several conversations concurrently while a follower reads small pages.
 pub fn a_follower_misses_nothing_while_many_write(store: &dyn Store) {
     const WRITERS: u8 = 8;
     const EACH: u32 = 40;
@@ -221,7 +222,7 @@ pub fn a_cursor_of_another_store_is_refused(store: &dyn Store) {
 pub fn who_waits_hears_of_a_commit(store: &dyn Store) {
     const LONG: Duration = Duration::from_secs(60);
     let seen = store.revision();
-    // Whether something came before is not known to who asks for the first time.
+    // The first wait may return at once, because it may report an earlier commit.
     let seen = store.wait(seen, Duration::from_millis(1));
     assert_eq!(store.wait(seen, Duration::from_millis(1)), seen, "nothing was committed");
     std::thread::scope(|scope| {

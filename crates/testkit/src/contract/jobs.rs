@@ -1,5 +1,5 @@
-//! The part of the contract of a store that is about growing a tree: the jobs, the log of their
-//! work, and that both keep to their conversation and tenant as the nodes do.
+//! The store contract for jobs and job events. Like nodes, both belong to one conversation and
+//! tenant.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -15,7 +15,7 @@ use crate::contract::{
     at, commit, commit_for, conversation, everything, key, message, put, reader, tenant,
 };
 
-/// A job of conversation `number`: for a turn at height 0, for a node above.
+/// A job of conversation `number`: embeds a turn at height 0, summarizes a node above.
 pub(crate) fn job(number: u8, height: u8, ordinal: u32) -> Job {
     let kind = match height {
         0 => JobKind::EmbedTurn(TurnNo(ordinal)),
@@ -40,7 +40,7 @@ fn due(now: Timestamp) -> JobFilter {
     JobFilter { due: Some(now), ..everyone() }
 }
 
-/// Conversation and height of jobs.
+/// Conversation and height of each job.
 pub(crate) fn heights(store: &dyn Store, filter: &JobFilter) -> Vec<(u8, u8)> {
     let found = jobs(store, filter);
     found.iter().map(|job| (job.conversation.as_bytes()[0], job.kind.height())).collect()
@@ -111,7 +111,7 @@ pub fn a_job_is_added_once(store: &dyn Store) {
     assert_eq!(jobs(store, &everyone()), [first]);
 }
 
-/// Each write of a commit goes to the conversation that it names.
+/// Each write of a commit applies to the conversation that it names.
 pub fn a_commit_may_be_of_two_conversations(store: &dyn Store) {
     put(store, 1);
     put(store, 2);
@@ -161,12 +161,13 @@ pub fn jobs_come_lower_levels_first_then_as_planned(store: &dyn Store) {
     check(JobFilter { heights: Some((1, 1)), ..everyone() }, &[&other, &first, &last]);
     check(JobFilter { heights: Some((1, 2)), ..JobFilter::of(key(1).id) }, &[&first, &second]);
     check(JobFilter::of(key(3).id), &[]);
-    // In a conversation, what was said earlier comes first.
+    // Within a conversation, jobs for earlier messages come first.
     check(JobFilter::of(key(2).id), &[&last, &other]);
     check(JobFilter { limit: 1, ..JobFilter::of(key(2).id) }, &[&last]);
 }
 
-/// Several jobs work at one place: the node that is to be written there, as it was planned before and anew, and its vector.
+/// Several jobs target one position: two plans of a node with different settings, and its
+/// embedding.
 pub fn jobs_at_one_place_are_told_apart(store: &dyn Store) {
     put(store, 1);
     let written = job(1, 1, 4);
@@ -197,12 +198,12 @@ pub fn a_job_is_due_when_its_moment_has_come(store: &dyn Store) {
     let cases = [
         (waiting(0), 1, true),
         (waiting(1), 1, false),
-        // One that never failed has nothing to wait for: the clock was set back.
+        // A job that never failed has no backoff, so the clock was set back.
         (waiting(1), 0, true),
         (leased(0), 0, true),
         (leased(1), 0, false),
         (leased(2 * lease), 0, false),
-        // Nobody is given so long a lease: the clock was set back.
+        // No lease is this long, so the clock was set back.
         (leased(2 * lease + 1), 0, true),
         (JobState::Dead, 0, false),
         (JobState::Dead, 4, false),
@@ -228,7 +229,7 @@ pub fn lower_levels_are_due_first(store: &dyn Store) {
     );
     let above = JobFilter { heights: Some((2, 9)), ..due(at(0)) };
     assert_eq!(heights(store, &above), [(2, 2)], "whatever is asked for");
-    // At work, or waiting for another try, it is still to be done.
+    // A leased or retrying job still blocks the levels above.
     first.lease("worker", at(0));
     commit(store, vec![Write::PutJob(first.clone())]).unwrap();
     assert_eq!(heights(store, &due(at(1))), [(2, 2)]);
@@ -270,7 +271,7 @@ pub fn the_newest_lines_of_the_log_come_oldest_first(store: &dyn Store) {
     let mut all = Vec::new();
     for (number, event) in JobEventKind::ALL.into_iter().enumerate() {
         let took_ms = (number % 2 == 1).then_some(u64::from(u32::MAX) + number as u64);
-        // The order is that of writing, whatever the clock said.
+        // Events are ordered by insertion, not by time.
         let at = at(-(number as i64));
         let text = format!("line {number} \0'🌊'");
         all.push(JobEvent { at, kind: event, took_ms, ..line(1, job(1, 1, 0).id, &text) });
@@ -388,7 +389,7 @@ pub fn a_batch_has_turns_or_else_others(store: &dyn Store) {
     assert_eq!(batch(later).len(), 3, "leases that have ended are given again");
 }
 
-/// Workers lease at the same time until nothing is due.
+/// Workers lease concurrently until no job is due.
 pub fn no_job_is_leased_twice(store: &dyn Store) {
     put(store, 1);
     add_jobs(store, &(0..60).map(|ordinal| job(1, 0, ordinal)).collect::<Vec<_>>());

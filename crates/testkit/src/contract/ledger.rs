@@ -1,4 +1,4 @@
-//! The part of the contract of a store that is about what calls to models cost.
+//! The store contract for the cost of model calls.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -9,7 +9,8 @@ use treering_core::{ConversationId, Store, Timestamp, Write};
 
 use crate::contract::{commit, commit_for, key, reader, tenant};
 
-/// Makes one test of every rule about spend; part of [`store_contract!`](crate::store_contract).
+/// Expands to one test per rule about spend; part of
+/// [`store_contract!`](crate::store_contract).
 #[macro_export]
 macro_rules! ledger_contract {
     ($fresh:expr) => {

@@ -1,7 +1,7 @@
-//! The contract of a store. Every store passes this suite; a new one passes it or is not done.
+//! The contract of a store. Every store must pass this suite.
 //!
-//! A store's tests call [`store_contract!`](crate::store_contract) with a function that gives a
-//! fresh store and whatever must outlive it.
+//! A store's tests call [`store_contract!`](crate::store_contract) with an expression that
+//! creates a fresh store and a guard that is kept until the end of the test.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -24,7 +24,7 @@ use treering_core::{
 
 use crate::generate::external_id;
 
-/// Makes one test of every rule of the contract.
+/// Expands to one test per rule of the contract.
 #[macro_export]
 macro_rules! store_contract {
     ($fresh:expr) => {
@@ -103,7 +103,7 @@ pub fn conversation(number: u8) -> Conversation {
     }
 }
 
-/// A tree that has begun to grow.
+/// The state of a tree with sealed nodes at two levels and an open window.
 fn growth() -> TreeState {
     let mut growth = TreeState {
         sealed: vec![3, 1],
@@ -175,7 +175,7 @@ pub(crate) fn commit_for(
     store.commit(CommitScope::Tenant(tenant), Box::new(move |_| Ok(writes.clone())))
 }
 
-/// A conversation with one message.
+/// Stores a conversation with one message.
 pub fn put(store: &dyn Store, number: u8) {
     let it = conversation(number);
     let writes = vec![

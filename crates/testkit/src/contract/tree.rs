@@ -1,4 +1,4 @@
-//! The part of the contract of a store that is about the nodes of a tree.
+//! The store contract for the nodes of a tree.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -16,7 +16,8 @@ use treering_core::{
 use crate::contract::jobs::{add_jobs, heights, job};
 use crate::contract::{at, commit, key, put, reader};
 
-/// Makes one test of every rule about the tree; part of [`store_contract!`](crate::store_contract).
+/// Expands to one test per rule about the tree; part of
+/// [`store_contract!`](crate::store_contract).
 #[macro_export]
 macro_rules! tree_contract {
     ($fresh:expr) => {
@@ -68,7 +69,7 @@ pub(crate) fn id(level: Level, ordinal: u32) -> NodeId {
     NodeId::new(level, covered, at(i64::from(ordinal)))
 }
 
-/// What a node of a level covers: a slice of a message of a side thread, or nodes below.
+/// A node specification that covers a slice of a side thread's messages, or nodes below.
 pub(crate) fn task(number: u8, ordinal: u32) -> NodeSpec {
     let level = level(number);
     let (covers, cause, strategy, length) = match level.below() {
@@ -115,7 +116,7 @@ fn content() -> NodeContent {
     }
 }
 
-/// A node with something in every field.
+/// A node with a value in every field.
 pub(crate) fn node(number: u8, ordinal: u32) -> Node {
     const LARGE: u64 = u32::MAX as u64;
     let task = task(number, ordinal);
@@ -150,7 +151,7 @@ pub(crate) fn node(number: u8, ordinal: u32) -> Node {
     }
 }
 
-/// Conversation `number` with these nodes, each with its level, number and group.
+/// Stores conversation `number` with these nodes, each given as level, ordinal and parent.
 pub(crate) fn grown(store: &dyn Store, number: u8, places: &[(u8, u32, Option<u32>)]) {
     put(store, number);
     let put = |(level, ordinal, parent): &(u8, u32, Option<u32>)| {
@@ -167,7 +168,7 @@ pub(crate) fn nodes(store: &dyn Store, number: u8, filter: &NodeFilter) -> Vec<N
     reader(store).nodes(key(number).id, filter).unwrap()
 }
 
-/// The versions of a conversation's nodes, which are as the nodes are.
+/// The node versions of a conversation, after checking that they match the nodes.
 fn versions_of(store: &dyn Store, number: u8, nodes: &[Node]) -> Vec<NodeVersion> {
     let versions = reader(store).node_versions(key(number).id, &NodeFilter::default()).unwrap();
     let place = |version: &NodeVersion| (version.level, version.ordinal);
@@ -201,14 +202,14 @@ pub fn a_version_changes_when_its_node_is_written_again(store: &dyn Store) {
     assert_eq!(after[1], before[1]);
     assert_eq!(after[2], NodeVersion { dirty: true, ..before[2] });
 
-    // A number is not given again, even where what had it is gone.
+    // A sequence number is never reused, even if its node was deleted.
     let highest = after.iter().map(|version| version.seq).max().unwrap();
     commit(store, vec![Write::DropTree(key(1).id, level(1)), put_node(1, node(1, 7))]).unwrap();
     assert!(versions_of(store, 1, &all())[0].seq > highest);
     assert_eq!(reader(store).node_versions(key(9).id, &NodeFilter::default()).unwrap(), []);
 }
 
-/// Level and number of the nodes of a conversation.
+/// Level and ordinal of each node of a conversation.
 fn places(store: &dyn Store, number: u8, filter: &NodeFilter) -> Vec<(u8, u32)> {
     let found = nodes(store, number, filter);
     found.iter().map(|node| (node.level().number(), node.ordinal())).collect()
@@ -272,14 +273,15 @@ pub fn nodes_come_in_order_and_by_filter(store: &dyn Store) {
 
 pub fn a_node_is_superseded_once_its_group_has_a_node(store: &dyn Store) {
     grown(store, 1, &[(1, 0, Some(0)), (1, 1, Some(1)), (1, 2, None)]);
-    // A group of the same number elsewhere, or higher up, covers nothing here.
+    // A group with the same ordinal in another conversation or at another level covers nothing
+    // here.
     grown(store, 2, &[(2, 0, None), (2, 1, None)]);
     commit(store, vec![put_node(1, node(3, 0))]).unwrap();
     let superseded = || -> Vec<bool> {
         nodes(store, 1, &NodeFilter::at(level(1))).iter().map(|node| node.superseded).collect()
     };
     assert_eq!(superseded(), [false, false, false]);
-    // What a node says of itself does not count: its group does.
+    // The store ignores the node's own flag; only a node of its group supersedes it.
     commit(store, vec![put_node(1, Node { superseded: true, ..node(2, 0) })]).unwrap();
     assert_eq!(superseded(), [true, false, false]);
     assert!(!nodes(store, 1, &NodeFilter::at(level(2)))[0].superseded);
@@ -290,7 +292,7 @@ pub fn parents_and_dirt_reach_exactly_the_nodes_named(store: &dyn Store) {
     grown(store, 1, &four);
     grown(store, 2, &four);
     let of = key(1).id;
-    // Numbers that nobody has are passed over.
+    // Unknown ordinals are ignored.
     let writes = vec![
         Write::SetParent(of, level(1), vec![0, 1, 77], Some(3)),
         Write::SetParent(of, level(1), vec![2], None),
@@ -307,7 +309,7 @@ pub fn parents_and_dirt_reach_exactly_the_nodes_named(store: &dyn Store) {
     assert_eq!(state(2), [(None, false), (Some(5), false), (Some(5), false), (None, false)]);
 }
 
-/// Two conversations with a tree of three levels and a job at every height.
+/// Two conversations, each with a tree of three levels and a job at every height.
 fn two_trees(store: &dyn Store) {
     for number in [1, 2] {
         grown(store, number, &[(1, 0, Some(0)), (1, 1, Some(0)), (2, 0, Some(0)), (3, 0, None)]);
@@ -323,7 +325,7 @@ pub fn a_felled_tree_is_gone_from_its_level_up(store: &dyn Store) {
     assert_eq!(heights(store, &JobFilter::of(key(1).id)), [(1, 0), (1, 1)]);
     assert_eq!(nodes(store, 2, &NodeFilter::default()), others);
     assert_eq!(heights(store, &JobFilter::of(key(2).id)), [(2, 0), (2, 1), (2, 2), (2, 3)]);
-    // Only the level right below was under what is gone.
+    // Only the level directly below had a parent in the dropped tree.
     commit(store, vec![Write::DropTree(key(2).id, level(3))]).unwrap();
     let parents: Vec<_> =
         nodes(store, 2, &NodeFilter::default()).iter().map(|node| node.parent).collect();
@@ -397,7 +399,7 @@ pub fn levels_are_added_up(store: &dyn Store) {
         nodes: 2,
         dirty: 1,
         fallbacks: 1,
-        uncovered: 1, // The second one's group has no node yet.
+        uncovered: 1, // The second node's group has no node yet.
         chars: 5,
         tokens: 10,
         source_chars: 50,

@@ -1,4 +1,4 @@
-//! The part of the contract of a store that is about plans and about many writers at once.
+//! The store contract for plans and concurrent writers.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -10,7 +10,8 @@ use treering_core::{CommitScope, Message, MessageIdx, Reader, Role, Store, TurnN
 use crate::contract::{commit, conversation, everything, key, message, put, reader};
 use crate::generate::random_below;
 
-/// Makes one test of every rule about writers; part of [`store_contract!`](crate::store_contract).
+/// Expands to one test per rule about writers; part of
+/// [`store_contract!`](crate::store_contract).
 #[macro_export]
 macro_rules! writers_contract {
     ($fresh:expr) => {
@@ -27,7 +28,7 @@ macro_rules! writers_contract {
     };
 }
 
-/// Commits of one to three messages, to one of three conversations each, in no order.
+/// Commits of one to three messages, each to a random one of three conversations.
 pub fn conversations_that_take_turns_keep_their_own(store: &dyn Store) {
     let mut state = 20_261_117_u64;
     let mut draw = |below| random_below(&mut state, below);
@@ -127,14 +128,14 @@ pub fn writers_at_once_all_get_through(store: &dyn Store) {
     }
 }
 
-/// Adds a message to the first conversation at the place that the plan finds.
+/// Adds a message to conversation 1 at the index that the plan computes.
 pub fn add_next(store: &dyn Store) {
     store
         .commit(CommitScope::Conversation(key(1)), Box::new(|reader| next_message(reader, 1)))
         .unwrap();
 }
 
-/// A message of a conversation at the place that the reader tells.
+/// Plans a message at the next index of a conversation.
 pub fn next_message(reader: &dyn Reader, number: u8) -> StoreResult<Vec<Write>> {
     let mut it = reader.conversation(key(number).id)?.unwrap();
     let next = it.totals.messages;
@@ -145,8 +146,8 @@ pub fn next_message(reader: &dyn Reader, number: u8) -> StoreResult<Vec<Write>> 
     Ok(vec![Write::PutConversation(it), Write::AddMessage(id, message)])
 }
 
-/// Writers at once, several to a conversation, whose plans go by what is there; some of their commits fail, and take
-/// back what they had written with others.
+/// Several concurrent writers per conversation, whose plans depend on the current state. Some
+/// commits fail and must be rolled back without affecting the others.
 pub fn plans_hold_beside_commits_that_fail(store: &dyn Store) {
     const CONVERSATIONS: u8 = 3;
     const EACH: u32 = 60;
@@ -189,7 +190,7 @@ pub fn plans_hold_beside_commits_that_fail(store: &dyn Store) {
     assert_eq!(store.maintenance().check().unwrap(), Vec::<String>::new());
 }
 
-/// Writes a number of bytes in commits of many pages, by several writers with a conversation each.
+/// Writes about this many bytes in large commits; each writer has its own conversation.
 pub fn write_much(store: &dyn Store, writers: u8, bytes: usize) {
     let text = "tide ".repeat(50_000);
     let each = bytes / text.len() / usize::from(writers);

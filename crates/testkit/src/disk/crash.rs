@@ -1,38 +1,40 @@
-//! Crash states: the files that a power cut at some point of a recording could have left behind.
+//! Crash states: the files that a power cut at some point of a recording could have left
+//! behind.
 //!
-//! A sync makes earlier writes of its file durable. Of the writes and truncates since, each may be lost, whole
-//! or torn into sectors, independently of the others, so that their order is not kept. Directory
-//! entries follow the same rule with the sync of their folder. The `-shm` file is never there.
+//! A sync makes earlier writes of its file durable. Each later write or truncate may survive,
+//! get lost or be torn at sector boundaries, independently of the others, so writes may be
+//! reordered. Directory entries follow the same rule with the sync of their folder. The `-shm`
+//! file never survives.
 
 use std::collections::BTreeMap;
 
 use super::log::{DiskOp, DiskTrace, FileId};
 use super::rng::Rng;
 
-/// The unit that a disk writes whole or not at all, in bytes.
+/// The unit that a disk writes atomically, in bytes.
 const SECTOR: u64 = 512;
 
-/// The rule by which the unsynced operations of a crash state survive.
+/// The rule that decides which unsynced operations survive a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SurvivalPattern {
-    /// None does.
+    /// None survives.
     Nothing,
-    /// All do, as when only the process ends.
+    /// All survive, as when only the process ends.
     Everything,
-    /// All but one do.
+    /// All but one survive.
     AllButOne,
-    /// One does.
+    /// Only one survives.
     OnlyOne,
-    /// Those up to some point do, and the next is torn: the disk kept the order.
+    /// All up to some point survive, and the next one is torn: the disk preserved the order.
     InOrder,
-    /// Each does by chance.
+    /// Each survives at random.
     Subset,
-    /// Each does by chance, and many are torn.
+    /// Each survives at random, and many are torn.
     Torn,
 }
 
 impl SurvivalPattern {
-    /// All patterns. A run takes them in turn.
+    /// All patterns. A run cycles through them.
     pub const ALL: [Self; 7] = [
         Self::Nothing,
         Self::Everything,
@@ -44,24 +46,25 @@ impl SurvivalPattern {
     ];
 }
 
-/// One crash state that is to be explored.
+/// A crash to simulate.
 #[derive(Debug, Clone)]
 pub struct CrashPoint {
-    /// The number of the probe in its run.
+    /// Its number in the run.
     pub number: usize,
-    /// The power is cut after this many entries of the log.
+    /// Number of log entries before the power cut.
     pub cut: usize,
-    /// The rule by which unsynced operations survive.
+    /// The rule that decides which unsynced operations survive.
     pub pattern: SurvivalPattern,
     rng: Rng,
 }
 
 impl CrashPoint {
-    /// The probe with this number. It depends on the log's length, the seed and the name, not on the number of probes.
+    /// The crash point with this number. It depends on the log, the seed and the name, but not
+    /// on how many crash points are sampled.
     #[must_use]
     pub fn sample(log: &DiskTrace, seed: u64, name: &str, number: usize) -> Self {
         let mut rng = Rng::for_part(seed, name, number as u64);
-        // Directly after an acknowledgement is the moment that matters most.
+        // Cuts directly after an acknowledgement are the most likely to reveal lost data.
         let marked = log.cuts_after_acknowledgements();
         let cut = match !marked.is_empty() && rng.once_in(3) {
             true => marked[rng.below(marked.len())],
@@ -76,36 +79,36 @@ impl CrashPoint {
     }
 }
 
-/// The files that a power cut left behind.
+/// The files after a power cut.
 #[derive(Debug, Clone)]
 pub struct CrashState {
-    /// The probe that led here.
+    /// The crash point of this state.
     pub probe: CrashPoint,
     /// The files by name.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// The labels that were acknowledged before the cut.
+    /// The labels acknowledged before the cut.
     pub acknowledged: Vec<String>,
 }
 
-/// The fate of an unsynced operation.
+/// The outcome of an unsynced operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriteOutcome {
     Lost,
     Whole,
-    /// Only some sectors of the write arrived; the seed tells which.
+    /// Only some sectors of the write survive; the seed determines which.
     Torn(u64),
-    /// The file grew, but the data did not arrive: the new part reads as zeros.
+    /// The file grew but its data was lost: the new part reads as zeros.
     LengthOnly,
 }
 
-/// How certain it is that an operation survives.
+/// The durability of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Durability {
     /// It was synced.
     Durable,
     /// It was not synced yet.
     Pending,
-    /// A sync of it failed, or the disk lied about it: no later sync makes it durable.
+    /// Its sync failed, or the disk lied about it: no later sync makes it durable.
     Unreliable,
 }
 
@@ -114,12 +117,12 @@ enum Durability {
 struct Image {
     /// The content before the first operation that is not durable.
     base: Vec<u8>,
-    /// The operations since, by their place in the log.
+    /// Later operations, by their index in the log.
     tail: Vec<(usize, Durability)>,
 }
 
 impl Image {
-    /// Moves the pending operations before `start` to another standing.
+    /// Sets the durability of the pending operations before `start`.
     fn settle(&mut self, start: usize, standing: Durability) {
         for (place, old) in &mut self.tail {
             if *place < start && *old == Durability::Pending {
@@ -129,25 +132,25 @@ impl Image {
     }
 }
 
-/// Walks through a log and keeps, at each point, what is durable and what may be lost.
+/// Replays a log, and tracks which operations are durable and which may be lost.
 pub struct Replay<'a> {
     log: &'a DiskTrace,
     position: usize,
     files: Vec<Image>,
     directory: BTreeMap<String, FileId>,
-    /// Changes of the directory that were not synced, by their place in the log.
+    /// Directory changes that were not synced, by their index in the log.
     directory_tail: Vec<usize>,
 }
 
 impl<'a> Replay<'a> {
-    /// Stands before the first entry.
+    /// Creates a replay positioned before the first entry.
     #[must_use]
     pub fn new(log: &'a DiskTrace) -> Self {
         let (files, directory, directory_tail) = Default::default();
         Self { log, position: 0, files, directory, directory_tail }
     }
 
-    /// Goes forward to a cut. Cuts must rise.
+    /// Advances to a cut. Cuts must not decrease.
     pub fn advance(&mut self, cut: usize) {
         while self.position < cut {
             self.step(self.position);
@@ -198,7 +201,7 @@ impl<'a> Replay<'a> {
         &mut self.files[file.0]
     }
 
-    /// Applies the durable operations that nothing uncertain precedes.
+    /// Applies the leading durable operations to the base.
     fn fold(&mut self, file: FileId) {
         let image = &mut self.files[file.0];
         let durable =
@@ -208,7 +211,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// The operations whose survival is open, by their place in the log.
+    /// The operations that may be lost, by their index in the log.
     #[must_use]
     fn open_operations(&self) -> Vec<usize> {
         let tails = self.files.iter().flat_map(|image| &image.tail);
@@ -219,7 +222,7 @@ impl<'a> Replay<'a> {
         places
     }
 
-    /// The crash state of a probe, whose cut must not lie behind.
+    /// The state after a crash at `probe`, whose cut must not be before the current position.
     pub fn crash(&mut self, probe: &CrashPoint) -> CrashState {
         self.advance(probe.cut);
         let mut rng = probe.rng.clone();
@@ -228,12 +231,12 @@ impl<'a> Replay<'a> {
         CrashState { probe: probe.clone(), files: self.files_with(&fates), acknowledged }
     }
 
-    /// The files as a process reads them at this point.
+    /// The files as a running process reads them at this point.
     pub(super) fn readable(&self) -> BTreeMap<String, Vec<u8>> {
         self.files_with(&self.all_whole())
     }
 
-    /// The files that a process finds at this point, by name.
+    /// The files that a running process sees at this point, by name.
     pub(super) fn readable_names(&self) -> BTreeMap<String, FileId> {
         self.directory_with(&self.all_whole())
     }
@@ -271,7 +274,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Draws a fate for each open operation.
+/// Draws an outcome for each open operation.
 fn draw_fates(
     pattern: SurvivalPattern,
     open: &[usize],
@@ -305,7 +308,7 @@ fn draw_fates(
     open.iter().enumerate().map(|(number, place)| (*place, fate_of(number))).collect()
 }
 
-/// The name whose directory entry is changed.
+/// The name whose directory entry the operation changes.
 fn name_of(entry: &DiskOp) -> Option<&str> {
     match entry {
         DiskOp::Created { name, .. } | DiskOp::Deleted { name } => Some(name),
@@ -348,7 +351,7 @@ fn put(content: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     content[from..to].copy_from_slice(bytes);
 }
 
-/// Writes the sectors that the seed chooses: the first ones, the last ones, or some of them.
+/// Writes the sectors that the seed selects: a prefix, a suffix or a random subset.
 fn put_torn(content: &mut Vec<u8>, offset: u64, bytes: &[u8], seed: u64) {
     let mut rng = Rng::new(seed);
     let sectors = sectors_of(offset, bytes.len());
@@ -365,7 +368,7 @@ fn put_torn(content: &mut Vec<u8>, offset: u64, bytes: &[u8], seed: u64) {
     }
 }
 
-/// The parts of a write that lie in one sector of the file each.
+/// Splits a write at the sector boundaries of the file.
 fn sectors_of(offset: u64, length: usize) -> Vec<(usize, usize)> {
     let mut sectors = Vec::new();
     let mut from = 0;

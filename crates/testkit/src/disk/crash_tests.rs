@@ -1,4 +1,4 @@
-//! The rules of crash states, on recordings written by hand.
+//! Tests of the crash model on hand-written recordings.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn found(bytes: &[u8]) -> DiskOp {
     DiskOp::Found { file: FILE, name: "a".into(), bytes: bytes.to_vec() }
 }
 
-/// Every content of the file that many probes after the last entry lead to; `None` where it is missing.
+/// All contents of the file over many crashes after the last entry; `None` if it is missing.
 fn outcomes(entries: Vec<DiskOp>) -> BTreeSet<Option<Vec<u8>>> {
     let log = DiskTrace { entries, first_cut: 0 };
     let mut replay = Replay::new(&log);

@@ -1,5 +1,4 @@
-//! Goes through the crash states of a recording: puts each into a folder of its own and has it
-//! checked there.
+//! Explores the crash states of a recording: writes each to its own folder and checks it there.
 
 use std::fs;
 use std::io;
@@ -13,32 +12,32 @@ use tempfile::TempDir;
 use super::crash::{CrashPoint, CrashState, Replay};
 use super::log::DiskTrace;
 
-/// The seed of a run that is not told another.
+/// The default seed.
 const DEFAULT_SEED: u64 = 0x7472_6565;
 
-/// How many states are checked at once.
+/// Number of states that are checked in parallel.
 const THREADS: usize = 2;
 
-/// The extent of a run.
+/// Statistics of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Explored {
-    /// Crash states that were checked.
+    /// Number of crash states checked.
     pub states: usize,
-    /// Acknowledged turns that were looked for, over all states.
+    /// Number of acknowledgements checked, over all states.
     pub acknowledged: usize,
-    /// Entries of the recording.
+    /// Number of entries in the recording.
     pub entries: usize,
 }
 
-/// The seed of this run: `TREERING_CRASH_SEED`, or always the same one.
+/// The seed of this run: `TREERING_CRASH_SEED`, or a fixed default.
 #[must_use]
 pub fn seed() -> u64 {
     let given = std::env::var("TREERING_CRASH_SEED").ok().and_then(|seed| seed.parse().ok());
     given.unwrap_or(DEFAULT_SEED)
 }
 
-/// A folder for the files of a test: in memory where the system has a place for it, because thousands of states are
-/// written. `TREERING_CRASH_FOLDER` names another place.
+/// A temporary folder, in memory if possible, because a run writes thousands of states.
+/// `TREERING_CRASH_FOLDER` overrides the location.
 pub fn scratch_folder() -> io::Result<TempDir> {
     let memory = Path::new("/dev/shm");
     let base = match std::env::var_os("TREERING_CRASH_FOLDER") {
@@ -49,8 +48,8 @@ pub fn scratch_folder() -> io::Result<TempDir> {
     tempfile::Builder::new().prefix("treering-crash-").tempdir_in(base)
 }
 
-/// Checks `states` crash states of a recording. `check` gets each with the folder that holds its files, and panics where
-/// something is wrong; the folder is kept then, and the seed is printed.
+/// Checks `states` crash states of a recording. `check` gets each state and the folder with its
+/// files, and panics if the state is wrong. The folder is then kept, and the seed is printed.
 pub fn explore(
     log: &DiskTrace,
     name: &str,
@@ -99,8 +98,8 @@ fn check_one(
     Ok(())
 }
 
-/// The folder of a state. Where its check fails, the files are written once more as the power cut left them, and the way
-/// to repeat the run is printed.
+/// The folder of a state. If the check panics, dropping it writes the original files of the
+/// crash state again and prints how to reproduce the run.
 struct Evidence<'a> {
     folder: Option<TempDir>,
     log: &'a DiskTrace,

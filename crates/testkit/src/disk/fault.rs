@@ -1,6 +1,6 @@
-//! Faults: which operation on which file goes wrong, and how.
+//! Faults: which operation on which file fails, and how.
 
-/// The part that a file plays for SQLite, by its name.
+/// The role of a file in SQLite, derived from its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileRole {
     /// The database.
@@ -23,7 +23,7 @@ impl FileRole {
     }
 }
 
-/// An operation that can go wrong.
+/// An operation that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultPoint {
     /// A write.
@@ -34,28 +34,30 @@ pub enum FaultPoint {
     Sync,
 }
 
-/// The way in which it goes wrong.
+/// The way an operation fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The operation has no effect and reports an I/O error. After a failed sync, earlier writes stay readable
-    /// and no later sync makes them durable.
+    /// The operation has no effect and reports an I/O error. After a failed sync, earlier
+    /// writes stay readable, but no later sync makes them durable.
     Io,
-    /// The first half of the bytes is written, then the disk is full. Other operations have no effect.
+    /// The disk is full: a write stores the first half of its bytes; other operations have no
+    /// effect.
     Full,
-    /// The operation reports success and is visible, but never becomes durable. A sync has no effect.
+    /// The operation reports success and is visible, but never becomes durable. A sync has no
+    /// effect.
     Lie,
 }
 
-/// One fault.
+/// A fault to inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// The file.
+    /// The role of the file.
     pub role: FileRole,
     /// The operation.
     pub point: FaultPoint,
-    /// How many matching operations succeed first.
+    /// Number of matching operations that succeed first.
     pub skip: usize,
-    /// The way in which it goes wrong.
+    /// The way the operation fails.
     pub kind: FaultKind,
 }
 
@@ -71,7 +73,7 @@ impl Faults {
         self.armed.push(fault);
     }
 
-    /// Counts an operation, and tells whether it goes wrong.
+    /// Counts an operation, and returns the fault that it triggers, if any.
     pub(super) fn strike(&mut self, role: FileRole, point: FaultPoint) -> Option<FaultKind> {
         let matches = |fault: &Fault| fault.role == role && fault.point == point;
         let due = self.armed.iter().position(|fault| matches(fault) && fault.skip == 0);

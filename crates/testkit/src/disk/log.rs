@@ -1,18 +1,18 @@
-//! The recording: every file operation of a workload and every acknowledgement, in one order.
+//! The recording: all file operations and acknowledgements of a workload in one sequence.
 
 use std::fmt;
 
-/// One file of the recording. A file that is deleted and created again is another file.
+/// A file in the recording. A file that is deleted and created again gets a new id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub usize);
 
-/// One step of the recording.
+/// One entry of the recording.
 ///
-/// The `start` of a sync is the length of the log when the sync began: a write that another thread
-/// recorded later is not covered by it.
+/// The `start` of a sync is the length of the log when the sync began. The sync does not cover
+/// writes that another thread recorded later.
 #[derive(Clone, PartialEq, Eq)]
 pub enum DiskOp {
-    /// A file that somebody else has made, and that counts as durable.
+    /// A file that existed before the recording and counts as durable.
     Found {
         /// The file.
         file: FileId,
@@ -37,20 +37,20 @@ pub enum DiskOp {
     Write {
         /// The file.
         file: FileId,
-        /// The position of the first byte.
+        /// Offset of the first byte.
         offset: u64,
         /// The bytes.
         bytes: Vec<u8>,
-        /// No sync makes this write durable: the disk lied about it.
+        /// Whether the disk lied: no sync makes this write durable.
         is_lie: bool,
     },
-    /// The length was set.
+    /// The file was resized.
     Truncate {
         /// The file.
         file: FileId,
         /// The new length.
         size: u64,
-        /// No sync makes this change durable: the disk lied about it.
+        /// Whether the disk lied: no sync makes this change durable.
         is_lie: bool,
     },
     /// The file's content was made durable.
@@ -60,8 +60,8 @@ pub enum DiskOp {
         /// The length of the log when the sync began.
         start: usize,
     },
-    /// A sync failed. The kernel marks the pages clean, so that no later sync writes them; they stay
-    /// readable.
+    /// A sync failed. The kernel marks the pages clean: they stay readable, but no later sync
+    /// writes them.
     FailedSync {
         /// The file.
         file: FileId,
@@ -73,14 +73,14 @@ pub enum DiskOp {
         /// The length of the log when the sync began.
         start: usize,
     },
-    /// The workload was told that something is stored.
+    /// The store acknowledged a write to the workload.
     Acknowledged {
-        /// The workload's name for it.
+        /// The workload's label for the write.
         label: String,
     },
 }
 
-/// A write has an own form: its bytes would fill the screen.
+/// Prints the length of a write instead of its bytes.
 impl fmt::Debug for DiskOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -110,9 +110,9 @@ impl fmt::Debug for DiskOp {
 /// A recording.
 #[derive(Debug, Clone, Default)]
 pub struct DiskTrace {
-    /// The steps, in order.
+    /// The entries, in order.
     pub entries: Vec<DiskOp>,
-    /// The power is cut after so many entries at the earliest.
+    /// The smallest number of entries after which the power may be cut.
     pub first_cut: usize,
 }
 
@@ -125,7 +125,7 @@ impl DiskTrace {
         })
     }
 
-    /// How many files the recording has had.
+    /// Number of files that ever existed in the recording.
     #[must_use]
     pub fn files(&self) -> usize {
         let is_new =
@@ -141,7 +141,7 @@ impl DiskTrace {
         places.map(|(place, _)| place + 1).filter(|cut| *cut >= self.first_cut).collect()
     }
 
-    /// The last steps before a cut, for a person who looks into a failure.
+    /// Formats the last entries before a cut, to diagnose a failure.
     #[must_use]
     pub fn describe(&self, cut: usize) -> String {
         const SHOWN: usize = 24;

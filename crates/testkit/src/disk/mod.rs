@@ -1,10 +1,10 @@
 //! A disk for crash tests: a SQLite VFS that records every write, truncate, sync, creation and
-//! deletion below a watched folder, injects faults, and derives from the recording the files that
+//! deletion in a watched folder, injects faults, and derives from the recording the files that
 //! a power cut could have left behind.
 //!
-//! The VFS becomes the default of the process, so the store under test needs no hook. It sees file
-//! operations that go through SQLite and nothing else: a program that syncs a file on its own has
-//! not synced it here. Files outside of watched folders are left alone.
+//! The VFS becomes the default of the process, so the store under test needs no hook. It only
+//! sees file operations that go through SQLite: a sync that a program issues directly does not
+//! count. It ignores files outside watched folders.
 
 mod crash;
 mod explore;
@@ -26,17 +26,16 @@ pub use rng::Rng;
 
 use recorder::Recorder;
 
-/// The recorders of the folders that are watched now.
+/// The recorders of all folders that are being watched.
 static WATCHED: Mutex<Vec<Arc<Recorder>>> = Mutex::new(Vec::new());
 
-/// A watched folder. Recording ends when it is dropped; connections that are open then still work.
+/// A watched folder. Dropping it ends the recording; open connections continue to work.
 pub struct Disk {
     recorder: Arc<Recorder>,
 }
 
 impl Disk {
-    /// Records what SQLite does to files in `folder` from now on. Files that are already there
-    /// count as durable.
+    /// Starts recording SQLite's file operations in `folder`. Existing files count as durable.
     pub fn watch(folder: &Path) -> io::Result<Self> {
         vfs::register()?;
         let recorder = Arc::new(Recorder::new(folder)?);
@@ -44,8 +43,9 @@ impl Disk {
         Ok(Self { recorder })
     }
 
-    /// Ends the recorded process without cutting the power, and goes on recording for the next process: the
-    /// files as that process reads them are put into `folder`. Writes that were not durable still are not.
+    /// Simulates a process restart without a power cut, and continues the recording in
+    /// `folder`. The new process sees all writes of the old one, but unsynced writes are still
+    /// not durable.
     pub fn restart(log: DiskTrace, folder: &Path) -> io::Result<Self> {
         vfs::register()?;
         let mut replay = Replay::new(&log);
@@ -59,30 +59,29 @@ impl Disk {
         Ok(Self { recorder })
     }
 
-    /// Notes in the recording that the workload got an acknowledgement: from here on, every crash
-    /// state must contain what `label` stands for.
+    /// Records an acknowledgement: every later crash state must contain the data that `label`
+    /// stands for.
     pub fn acknowledge(&self, label: &str) {
         self.recorder.push(DiskOp::Acknowledged { label: label.to_owned() });
     }
 
-    /// Has the power cut from this point of the recording on, and not before. The operations so far are the
-    /// preparation of a test.
+    /// Excludes the operations so far from power cuts; they are the setup of a test.
     pub fn crash_from_here(&self) {
         self.recorder.cut_from_here();
     }
 
-    /// Arms a fault. It strikes once.
+    /// Arms a fault. It triggers once.
     pub fn inject(&self, fault: Fault) {
         self.recorder.inject(fault);
     }
 
-    /// How many of the injected faults have struck.
+    /// Number of injected faults that have triggered.
     #[must_use]
     pub fn faults_triggered(&self) -> usize {
         self.recorder.faults_struck()
     }
 
-    /// The recording so far.
+    /// A copy of the recording so far.
     #[must_use]
     pub fn log(&self) -> DiskTrace {
         self.recorder.log()
@@ -96,7 +95,7 @@ impl Drop for Disk {
     }
 }
 
-/// The recorder of the folder that a file lies in, and the file's name there.
+/// The recorder of a file's folder, and the file's name in it.
 fn recorder_of(path: &Path) -> Option<(Arc<Recorder>, String)> {
     let (folder, name) = (path.parent()?, path.file_name()?.to_str()?);
     let watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! The recorder of one folder: turns what the VFS sees into entries of the log.
+//! The recorder of one folder: converts the VFS's observations into log entries.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -18,7 +18,7 @@ pub(super) struct Recorder {
 #[derive(Default)]
 struct State {
     log: DiskTrace,
-    /// The files by name, with their inodes: another inode is another file.
+    /// The files by name, with their inodes: a new inode is a new file.
     files: HashMap<String, (FileId, u64)>,
     next_file: usize,
     faults: Faults,
@@ -47,7 +47,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Goes on with a log whose files lie in `folder` under these names.
+    /// Continues a log whose files are in `folder` under these names.
     pub(super) fn resume(
         folder: &Path,
         names: BTreeMap<String, FileId>,
@@ -95,10 +95,11 @@ impl Recorder {
         self.state().faults.strike(FileRole::of(name), point)
     }
 
-    /// Notes that a file was opened. `existed` tells whether it was there before.
+    /// Records that a file was opened. `existed` says whether it existed before.
     ///
-    /// The store may make a file itself before SQLite opens it. An empty one counts as created just now, because
-    /// nothing has synced its directory entry; one with content was put there by somebody who is not under test.
+    /// The store may create a file before SQLite opens it. An empty file counts as just
+    /// created, because nothing has synced its directory entry. A file with content predates
+    /// the workload.
     pub(super) fn opened(&self, name: &str, existed: bool) -> io::Result<FileId> {
         let path = self.folder.join(name);
         let inode = fs::metadata(&path)?.ino();
@@ -128,7 +129,7 @@ impl Recorder {
         }
     }
 
-    /// The length of the log, for the start of a sync.
+    /// The length of the log, used as the start of a sync.
     pub(super) fn position(&self) -> usize {
         self.state().log.entries.len()
     }

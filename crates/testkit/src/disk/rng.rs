@@ -1,17 +1,18 @@
-//! Random numbers that a seed repeats (splitmix64).
+//! A deterministic random number generator (splitmix64).
 
-/// A generator. The same seed gives the same numbers.
+/// A generator. The same seed always gives the same numbers.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator that starts at `seed`.
+    /// Creates a generator from a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A generator for one part of a run. Parts with different names or numbers are independent.
+    /// Creates a generator for one part of a run. Parts with different names or numbers are
+    /// independent.
     #[must_use]
     pub fn for_part(seed: u64, name: &str, number: u64) -> Self {
         let mut rng = Self::new(seed);
@@ -31,13 +32,13 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`; 0 where `end` is 0.
+    /// A number below `end`, or 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         let drawn = self.next_u64();
         if end == 0 { 0 } else { (drawn % end as u64) as usize }
     }
 
-    /// True once in `times` draws.
+    /// True with a probability of one in `times`.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

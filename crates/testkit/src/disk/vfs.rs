@@ -1,5 +1,5 @@
-//! The SQLite VFS of the recorder. It passes every call on to the system's VFS, and tells the recorder
-//! about files in watched folders. No rule of crashes is in here.
+//! The recorder's SQLite VFS. It forwards every call to the system's VFS and reports the
+//! operations on watched files to the recorder. It never decides what survives a crash.
 #![expect(unsafe_code, reason = "SQLite's C interface to files")]
 #![allow(non_snake_case)]
 
@@ -24,10 +24,10 @@ use super::log::{DiskOp, FileId};
 use super::recorder::Recorder;
 use super::recorder_of;
 
-/// The VFS that was the default before.
+/// The previous default VFS.
 static SYSTEM: AtomicPtr<sqlite3_vfs> = AtomicPtr::new(ptr::null_mut());
 
-/// Makes the recording VFS the default of this process, once.
+/// Makes the recording VFS the default of this process. Later calls have no effect.
 pub(super) fn register() -> io::Result<()> {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
     match REGISTERED.get_or_init(register_default) {
@@ -37,8 +37,9 @@ pub(super) fn register() -> io::Result<()> {
 }
 
 fn register_default() -> bool {
-    // SAFETY: SQLite returns its default VFS, which stays registered, or null. The copy is never freed, and differs in
-    // how files are opened and deleted and in the size of a file.
+    // SAFETY: SQLite returns null or its default VFS, which stays registered. The copy is never
+    // freed; it differs in its name, the size of its file objects, and how it opens and
+    // deletes files.
     unsafe {
         let system = sqlite3_vfs_find(ptr::null());
         let Some(found) = system.as_ref() else { return false };
@@ -66,7 +67,8 @@ struct Recording {
     recorder: Arc<Recorder>,
     name: String,
     file: FileId,
-    /// The system's VFS syncs the directory at the first sync of a journal or WAL that it may have created.
+    /// The system's VFS syncs the directory at the first sync of a journal or WAL that it may
+    /// have created.
     syncs_directory: bool,
 }
 
@@ -109,8 +111,9 @@ macro_rules! system {
     }};
 }
 
-// SAFETY, of everything below: SQLite passes files that `open` has opened and not closed yet, buffers of the length
-// that it names, and uses one file from one thread at a time. `open` gets as much room as `szOsFile` says.
+// SAFETY, for everything below: SQLite passes files that `open` opened and that are not closed
+// yet, and buffers of the stated length, and it uses a file from one thread at a time. `open`
+// gets a buffer of `szOsFile` bytes.
 
 unsafe fn system_file(file: *mut sqlite3_file) -> *mut sqlite3_file {
     unsafe { file.cast::<RecordedFile>().add(1).cast() }
