@@ -1,5 +1,5 @@
-//! Acceptance: whether a summary may be kept. It looks at facts, sizes and signs of a model gone
-//! wrong; it never judges style.
+//! Acceptance: decides whether a summary may be kept. It checks facts, sizes and signs of model
+//! failure; it never judges style.
 
 use std::collections::HashMap;
 
@@ -8,78 +8,78 @@ use crate::node::NodeContent;
 use crate::sentence;
 use crate::text;
 
-/// The least share of a summary's facts that must occur in what it covers.
+/// The minimum share of a summary's facts that must occur in the covered content.
 pub const MIN_GROUNDED: f32 = 0.7;
 
-/// The least share of the facts of what it covers that a summary with its lists must keep.
+/// The minimum share of the covered content's facts that a summary with its lists must keep.
 pub const MIN_RETAINED: f32 = 0.1;
 
-/// From how many facts on that share says something.
+/// The number of facts from which that share is meaningful.
 const MANY_FACTS: usize = 10;
 
-/// How far a summary and what it covers agree.
+/// The agreement between a summary and the covered content.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Fidelity {
-    /// Share of the summary's facts that occur in what it covers.
+    /// Share of the summary's facts that occur in the covered content.
     pub grounded: f32,
-    /// Share of the facts of what it covers that the summary keeps.
+    /// Share of the covered content's facts that the summary keeps.
     pub retained: f32,
-    /// The facts that occur in nothing it covers.
+    /// The facts that do not occur in the covered content.
     pub invented: Vec<String>,
 }
 
-/// Why a summary cannot be kept.
+/// The reason why a summary is rejected.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SummaryRejection {
-    /// It says nothing.
+    /// It contains no text.
     #[error("the summary is empty")]
     Empty,
-    /// It is longer than what it covers.
+    /// It is longer than the covered content.
     #[error("the summary has {chars} characters, and what it covers has {source_chars}")]
     TooLong {
-        /// Its characters.
+        /// The summary's characters.
         chars: u32,
-        /// The characters of what it covers.
+        /// The covered content's characters.
         source_chars: u64,
     },
-    /// Too many of its facts occur in nothing it covers.
+    /// Too many of its facts do not occur in the covered content.
     #[error("only {:.0} % of the summary's facts occur in what it covers; invented: {}", share * 100.0, invented.join(", "))]
     Ungrounded {
-        /// The share that does occur.
+        /// The grounded share.
         share: f32,
-        /// The facts that do not.
+        /// The facts that do not occur.
         invented: Vec<String>,
     },
-    /// Too few of the facts of what it covers are in it.
+    /// It keeps too few of the covered content's facts.
     #[error("the summary keeps only {:.0} % of the {facts} facts of what it covers", share * 100.0)]
     Hollow {
-        /// The share that it keeps.
+        /// The retained share.
         share: f32,
-        /// How many there are.
+        /// The number of facts in the covered content.
         facts: usize,
     },
-    /// It says the same over and over.
+    /// It repeats itself.
     #[error("the summary repeats itself: {phrase:?}")]
     Repetition {
-        /// What it repeats.
+        /// The repeated phrase.
         phrase: String,
     },
-    /// A model declined instead of writing.
+    /// The model declined instead of writing a summary.
     #[error("the model declined: {words:?}")]
     Refusal {
-        /// How it begins.
+        /// The beginning of the refusal.
         words: String,
     },
-    /// It gives back the words of a prompt instead of a summary.
+    /// It echoes the prompt instead of summarizing.
     #[error("the summary gives back its instructions: {words:?}")]
     Echo {
-        /// The words it gives back.
+        /// The echoed words.
         words: String,
     },
 }
 
-/// How far a summary's facts and those of what it covers agree. Where there are no facts, there
-/// is nothing to disagree on.
+/// Compares the facts of a summary with those of the covered content. Without facts, the
+/// agreement is complete.
 #[must_use]
 pub fn fidelity(summary: &Facts, source: &Facts) -> Fidelity {
     let share =
@@ -93,7 +93,7 @@ pub fn fidelity(summary: &Facts, source: &Facts) -> Fidelity {
     }
 }
 
-/// Takes a summary, or says why not.
+/// Accepts a summary, or returns the reason for rejecting it.
 pub fn accept(
     content: &NodeContent,
     source: &Facts,
@@ -105,7 +105,7 @@ pub fn accept(
     }
     refuse_signs(overview)?;
     let chars = text::chars(overview);
-    // A label and a whole sentence may outgrow a source of a few words.
+    // A label and a whole sentence may be longer than an input of a few words.
     if u64::from(chars) > source_chars.saturating_add(80).max(source_chars * 11 / 10) {
         return Err(SummaryRejection::TooLong { chars, source_chars });
     }
@@ -125,7 +125,7 @@ pub fn accept(
     Ok(fidelity)
 }
 
-/// How models decline.
+/// Phrases that start a model's refusal.
 const REFUSALS: [&str; 16] = [
     "i'm sorry, but i can",
     "i'm sorry, i can",
@@ -145,7 +145,7 @@ const REFUSALS: [&str; 16] = [
     "en tant qu'ia",
 ];
 
-/// What only a prompt says.
+/// Phrases that occur only in prompts.
 const INSTRUCTIONS: [&str; 9] = [
     "<conversation",
     "</conversation",
@@ -172,7 +172,8 @@ fn refuse_signs(overview: &str) -> Result<(), SummaryRejection> {
     Ok(())
 }
 
-/// A run of six words that makes up more than a third of a text, or a sentence said four times.
+/// A run of six words that occurs at least four times and makes up more than a third of the
+/// text.
 fn repeated(overview: &str) -> Option<String> {
     let words: Vec<&str> = sentence::words(overview).collect();
     if words.len() < 24 {

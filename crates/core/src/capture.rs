@@ -1,7 +1,8 @@
-//! Capture: what arrives, in any portion and however often, becomes the same writes.
+//! Capture: turns entries into writes. The result is the same however the entries are batched
+//! and however often they are replayed.
 //!
-//! Pure: the caller reads the heads of the conversation and what is known under the external
-//! ids, this decides, and the caller commits. It never looks at a store or a clock.
+//! Pure: the caller reads the conversation and the items with the entries' external ids, this
+//! module plans the writes, and the caller commits them. It never reads a store or a clock.
 
 use std::collections::HashMap;
 
@@ -16,40 +17,40 @@ use crate::slug;
 use crate::time::Timestamp;
 use crate::tool::{NewToolCall, ToolCall, ToolResult};
 
-/// The largest text, argument or result that is taken, in bytes.
+/// The maximum size of a text, argument or result, in bytes.
 pub const MAX_ENTRY_BYTES: usize = 256 << 20;
 
-/// Something that arrives, and the thread it belongs to. Callers give messages as they came; the engine counts them
-/// before it holds the store.
+/// An incoming item and its thread. Callers pass messages as received; the engine counts their
+/// tokens before it takes the store's lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<M = NewMessage> {
-    /// The thread it belongs to.
+    /// The thread that the entry belongs to.
     pub thread: ThreadName,
-    /// The thing itself.
+    /// The entry's content.
     pub kind: EntryKind<M>,
 }
 
-/// The things that can arrive.
+/// The kinds of entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryKind<M = NewMessage> {
     /// A message.
     Message(M),
     /// A tool call, with or without its result.
     ToolCall(NewToolCall),
-    /// The result of a tool call that arrived before.
+    /// The result of an earlier tool call.
     ToolResult {
-        /// The call it belongs to.
+        /// The external id of the call.
         call: ExternalId,
-        /// What the tool gave back.
+        /// The result.
         outcome: ToolResult,
-        /// When it came.
+        /// The time of the result.
         at: Timestamp,
     },
-    /// The place where this thread leaves another.
+    /// The point where this thread branches off another.
     Fork {
-        /// The thread it leaves.
+        /// The parent thread.
         parent: ThreadName,
-        /// The last message it shares with it.
+        /// The last shared message.
         after: ForkPoint,
     },
 }
@@ -57,26 +58,27 @@ pub enum EntryKind<M = NewMessage> {
 /// The last message that a thread shares with its parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ForkPoint {
-    /// It shares none.
+    /// No message is shared.
     Start,
     /// The message at this position.
     Position(MessageIdx),
-    /// The message with this external id; none where it is not in this conversation.
+    /// The message with this external id; no message if this conversation does not have it.
     External(ExternalId),
 }
 
-/// A message with its sizes and its hash. They cost enough to be computed before the store is held.
+/// A message with its sizes and hash. They are computed before the store's lock is taken,
+/// because they are expensive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountedMessage {
     /// The message.
     pub body: NewMessage,
-    /// The hash of what it says.
+    /// The content hash.
     pub hash: ContentHash,
     chars: u32,
     tokens: u32,
 }
 
-/// An entry whose message was counted.
+/// An entry with a counted message.
 pub type CountedEntry = Entry<CountedMessage>;
 
 impl CountedMessage {
@@ -98,13 +100,13 @@ impl From<EntryKind> for Entry {
 }
 
 impl Entry {
-    /// A message of a thread.
+    /// A message in a thread.
     #[must_use]
     pub const fn message(thread: ThreadName, message: NewMessage) -> Self {
         Self { thread, kind: EntryKind::Message(message) }
     }
 
-    /// When it happened; a fork has no time of its own.
+    /// The time of the entry; a fork has none.
     #[must_use]
     pub const fn at(&self) -> Option<Timestamp> {
         match &self.kind {
@@ -115,7 +117,7 @@ impl Entry {
         }
     }
 
-    /// Counts and hashes the message, where it is one; refuses what could not be stored as it came.
+    /// Counts and hashes the message. Refuses an entry that cannot be stored as received.
     pub fn counted(self, tokens: &dyn Fn(&str) -> u32) -> Result<CountedEntry, Invalid> {
         validate(&self.kind)?;
         let kind = match self.kind {
@@ -130,33 +132,33 @@ impl Entry {
     }
 }
 
-/// What became of one entry.
+/// The outcome of one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryOutcome {
     /// A message was added at this position.
     Message(MessageIdx),
     /// A tool call was added to this turn.
     ToolCall(TurnNo),
-    /// A tool call got its result.
+    /// A tool call received its result.
     Finished,
-    /// A thread was opened.
+    /// A thread was created.
     Thread,
-    /// It was stored before; nothing was added.
+    /// It was already stored; nothing was added.
     AlreadyStored,
-    /// Something else was stored under its external id before; that was kept.
+    /// Different content is already stored under its external id; the stored content stays.
     ContentDiffers,
-    /// Another conversation has it; nothing was added.
+    /// Another conversation contains it; nothing was added.
     InOtherConversation,
 }
 
-/// What was decided.
+/// The plan for a batch of entries.
 #[derive(Debug)]
 pub struct CapturePlan {
-    /// The conversation as it is afterwards; its slug is still what it was.
+    /// The resulting conversation; its slug is unchanged.
     pub conversation: Conversation,
-    /// What to write beside the conversation itself.
+    /// The writes, except for the conversation itself.
     pub writes: Vec<Write>,
-    /// What became of each entry, in order.
+    /// The outcome of each entry, in order.
     pub outcomes: Vec<EntryOutcome>,
 }
 
@@ -185,13 +187,13 @@ fn validate(kind: &EntryKind) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// The external ids whose state the decision depends on.
+/// The external ids that [`capture`] needs to look up.
 pub fn ids_of(entries: &[CountedEntry]) -> Vec<&ExternalId> {
     entries.iter().filter_map(CountedEntry::external_id).collect()
 }
 
 impl CountedEntry {
-    /// The external id under which it is stored, waits for its result, or forks.
+    /// The external id that the entry is stored under or refers to.
     #[must_use]
     pub fn external_id(&self) -> Option<&ExternalId> {
         match &self.kind {
@@ -204,7 +206,7 @@ impl CountedEntry {
     }
 }
 
-/// Decides what to write for `entries`, given the conversation and what is stored under the
+/// Plans the writes for `entries`, given the conversation and the items that exist under the
 /// entries' external ids.
 pub fn capture(
     conversation: Conversation,
@@ -234,7 +236,7 @@ struct CapturePlanner<'a> {
     conversation: Conversation,
     known: HashMap<ExternalId, ExistingItem>,
     tokens: &'a dyn Fn(&str) -> u32,
-    /// Where in `writes` the tool calls of this portion are.
+    /// The index into `writes` of the tool calls that this batch added.
     added_calls: HashMap<(TurnNo, u32), usize>,
     writes: Vec<Write>,
 }
@@ -339,7 +341,8 @@ impl CapturePlanner<'_> {
         Ok(EntryOutcome::ToolCall(no))
     }
 
-    /// A result finds its call; one whose call never came is kept as a message of the tool.
+    /// Assigns a result to its call. A result without a call becomes a message with the tool
+    /// role.
     fn tool_result(
         &mut self,
         thread: &ThreadName,
@@ -371,7 +374,7 @@ impl CapturePlanner<'_> {
         if let Some(id) = id {
             self.known.insert(id.clone(), ExistingItem::ToolCall { turn, order, finished: true });
         }
-        // A call that was added in this very portion gets its result before it is written.
+        // A call that this batch added receives its result before it is written.
         let added =
             self.added_calls.get(&(turn, order)).and_then(|place| self.writes.get_mut(*place));
         if let Some(Write::AddToolCall(_, call)) = added {
@@ -424,7 +427,7 @@ impl CapturePlanner<'_> {
         Ok(EntryOutcome::Thread)
     }
 
-    /// Opens a thread and returns its place; `main` is always the first.
+    /// Creates a thread and returns its index; `main` is always the first.
     fn open_thread(&mut self, name: &ThreadName, fork: Option<Fork>) -> usize {
         let threads = &mut self.conversation.threads;
         if threads.is_empty() && !name.is_main() {
@@ -434,8 +437,8 @@ impl CapturePlanner<'_> {
         threads.len() - 1
     }
 
-    /// Lets the turn that the next entry of `thread` belongs to grow: the latest one, unless
-    /// there is none or `opens` says that this entry opens another.
+    /// Applies a change to the turn of the next entry in `thread`: the latest turn, or a new
+    /// one if there is none or `opens` returns true.
     fn extend_turn<T>(
         &mut self,
         thread: &ThreadName,
@@ -473,14 +476,14 @@ impl CapturePlanner<'_> {
         turn.ended_at = turn.ended_at.max(at);
         let result = change(turn);
         let conversation = &mut self.conversation;
-        // An empty conversation begins with the first thing in it.
+        // The first entry sets the start of an empty conversation.
         let begins = conversation.totals.turns == 1 && turn_is_new;
         conversation.started_at = if begins { at } else { conversation.started_at.min(at) };
         conversation.last_activity = if begins { at } else { conversation.last_activity.max(at) };
         result
     }
 
-    /// Takes from a message what the conversation says about itself.
+    /// Updates the participants and the title from a message.
     fn update_metadata(&mut self, said: &NewMessage) {
         let conversation = &mut self.conversation;
         if let Some(author) = &said.author

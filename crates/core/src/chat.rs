@@ -1,30 +1,30 @@
-//! What a chat model is asked and what it answers, in plain values: no provider's words.
+//! Requests to chat models and their replies, as plain values without provider-specific terms.
 
 use crate::json::Json;
 use crate::message::Role;
 use crate::redact::Redactions;
 
-/// What a chat model is asked.
+/// A request to a chat model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatRequest {
-    /// What was said so far, the question last.
+    /// The conversation, with the question last.
     pub messages: Vec<ChatMessage>,
-    /// The form of the answer, where it is to be JSON.
+    /// The JSON schema of the reply, for structured output.
     pub schema: Option<Schema>,
-    /// The most tokens of the answer.
+    /// Maximum number of tokens in the reply.
     pub max_tokens: Option<u32>,
-    /// How freely words are chosen, from 0 up.
+    /// The sampling temperature, from 0 up.
     pub temperature: Option<f32>,
 }
 
 impl ChatRequest {
-    /// A request for free text.
+    /// A request for a plain-text reply.
     #[must_use]
     pub const fn new(messages: Vec<ChatMessage>) -> Self {
         Self { messages, schema: None, max_tokens: None, temperature: None }
     }
 
-    /// About how many tokens it has, before anybody counts: four characters each.
+    /// A rough token count: four characters per token.
     #[must_use]
     pub fn estimated_tokens(&self) -> u64 {
         let chars: u64 =
@@ -32,8 +32,8 @@ impl ChatRequest {
         chars.div_ceil(4)
     }
 
-    /// The most that a call can take: more tokens than any tokenizer makes of the text, and as many as the answer may
-    /// have.
+    /// An upper bound on the usage of the call: more tokens than any tokenizer yields for the
+    /// text, and the maximum reply.
     #[must_use]
     pub fn max_usage(&self) -> Usage {
         let schema = self.schema.as_ref().map(|schema| schema.json.as_str());
@@ -44,72 +44,72 @@ impl ChatRequest {
     }
 }
 
-/// The tokens that an answer is thought to have at the most, where nobody sets a bound.
+/// The assumed maximum reply, if the request sets none.
 const MOST_ANSWER: u32 = 8192;
 
 /// One message of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatMessage {
-    /// Who speaks.
+    /// The speaker's role.
     pub role: Role,
     /// The text.
     pub text: String,
 }
 
 impl ChatMessage {
-    /// What somebody says.
+    /// A message with this role and text.
     pub fn new(role: Role, text: impl Into<String>) -> Self {
         Self { role, text: text.into() }
     }
 }
 
-/// A JSON schema with a name.
+/// A named JSON schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {
-    /// Letters, digits and underscores.
+    /// The name, made of letters, digits and underscores.
     pub name: String,
-    /// The schema itself.
+    /// The schema.
     pub json: Json,
 }
 
-/// What a chat model answered.
+/// The reply of a chat model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChatReply {
     /// The text.
     pub text: String,
-    /// Why it ends there.
+    /// The reason why the reply ends.
     pub finish_reason: FinishReason,
-    /// What it cost.
+    /// The tokens used.
     pub usage: Usage,
-    /// What was taken out of the request before it left.
+    /// The redactions made before the request left the machine.
     pub redacted: Redactions,
 }
 
-/// Why an answer ends.
+/// The reason why a reply ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FinishReason {
-    /// The model had said everything.
+    /// The model finished.
     #[default]
     Complete,
-    /// It came to the most tokens it may use.
+    /// The reply reached the token limit.
     Truncated,
-    /// It declined, or a filter stopped it.
+    /// The model declined, or a filter stopped it.
     Declined,
 }
 
-/// The tokens of a call, or of several.
+/// The token usage of one or more calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Calls that were made.
+    /// Number of calls.
     pub calls: u32,
-    /// Tokens that were read.
+    /// Input tokens.
     pub tokens_in: u64,
-    /// Tokens that were written.
+    /// Output tokens.
     pub tokens_out: u64,
 }
 
 impl Usage {
-    /// One call.
+    /// The usage of one call.
     #[must_use]
     pub const fn for_call(tokens_in: u64, tokens_out: u64) -> Self {
         Self { calls: 1, tokens_in, tokens_out }

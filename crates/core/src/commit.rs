@@ -1,4 +1,4 @@
-//! The one way to write: a commit is a list of writes that is applied atomically.
+//! The only write path: a commit is a list of writes that the store applies atomically.
 
 use crate::conversation::Conversation;
 use crate::hash::ContentHash;
@@ -11,48 +11,48 @@ use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolResult};
 use crate::vector_index::{ContentVectors, VectorIndex};
 
-/// One write. Ground truth is added; what is said about it is put, replacing what was there.
+/// One write. Ground truth is only added; `Put` writes insert or replace.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
-    /// Creates a conversation or replaces what is known about it, its threads and counts.
+    /// Creates or replaces a conversation's row, with its threads and totals.
     PutConversation(Conversation),
-    /// Adds a message at a position that is free.
+    /// Adds a message at a free position.
     AddMessage(ConversationId, Message),
-    /// Adds a tool call at a place that is free.
+    /// Adds a tool call at a free position.
     AddToolCall(ConversationId, ToolCall),
-    /// Gives a tool call the result it was waiting for.
+    /// Sets the result of an unfinished tool call.
     FinishToolCall(ConversationId, TurnNo, u32, ToolResult),
-    /// Puts a node at its level and number.
+    /// Inserts or replaces the node at its level and ordinal.
     PutNode(ConversationId, Box<Node>),
-    /// Puts nodes of a level, by number, under a group of the level above, or under none.
+    /// Assigns nodes of a level, by ordinal, to a group of the level above, or to none.
     SetParent(ConversationId, Level, Vec<u32>, Option<u32>),
-    /// Marks nodes of a level, by number, as dirty.
+    /// Marks nodes of a level, by ordinal, as dirty.
     MarkDirty(ConversationId, Level, Vec<u32>),
-    /// Takes the tree of a conversation down from a level upwards, with the jobs that would
-    /// have grown it there. What lies below stays, under no group.
+    /// Drops the tree of a conversation from a level upwards, together with the jobs for those
+    /// levels. The level below stays and becomes ungrouped.
     DropTree(ConversationId, Level),
-    /// Adds a job; one that is there already stays as it is.
+    /// Adds a job; an existing job stays unchanged.
     AddJob(Job),
-    /// Puts a job that is there into another state; one that is gone stays gone.
+    /// Replaces an existing job; does nothing if the job was removed.
     PutJob(Job),
-    /// Takes a job away: it is done.
+    /// Removes a finished job.
     RemoveJob(Job),
-    /// Adds a line to the log.
+    /// Adds a job event.
     AddJobEvent(JobEvent),
-    /// Keeps vectors that a model gave to contents; one that is there already stays.
+    /// Stores a model's vectors for contents; existing vectors stay unchanged.
     PutVectors(String, ContentVectors),
     /// Drops every vector of a model.
     DropVectors(String),
-    /// Drops the vectors that a model gave to these contents.
+    /// Drops a model's vectors for these contents.
     RemoveVectors(String, Vec<ContentHash>),
-    /// Says which model's vectors search goes by.
+    /// Selects the model whose vectors search uses.
     PutVectorIndex(VectorIndex),
-    /// Adds to the account of what calls to models cost.
+    /// Adds a charge to the ledger.
     AddSpend(Charge),
 }
 
 impl Write {
-    /// The conversation that it changes; none for what belongs to the tenant.
+    /// The conversation that the write changes; `None` for tenant-wide writes.
     #[must_use]
     pub const fn conversation(&self) -> Option<ConversationId> {
         match self {
@@ -75,58 +75,59 @@ impl Write {
     }
 }
 
-/// A line of the log of background work.
+/// An event of background work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobEvent {
-    /// When.
+    /// The time of the event.
     pub at: Timestamp,
-    /// The conversation it is about, where it is about one.
+    /// The conversation, if the event belongs to one.
     pub conversation: Option<ConversationId>,
-    /// The job it is about, the update that planned it, or the question.
+    /// The job, the update that planned it, or the question.
     pub job: JobId,
-    /// What happened, in one word: `acquire`, `release`, `fail`, `dead`, `retry`, `update`, …
+    /// The kind of event.
     pub kind: JobEventKind,
-    /// What happened, in words.
+    /// A description of the event.
     pub text: String,
-    /// How long it took, where that means something, in milliseconds.
+    /// The duration in milliseconds, where it applies.
     pub took_ms: Option<u64>,
 }
 
 impl JobEvent {
-    /// Whether a window or a group was sealed: the job that writes its node was planned.
+    /// Whether the event reports that a window or group sealed, which plans the job for its
+    /// node.
     #[must_use]
     pub fn is_sealing(&self) -> bool {
         self.kind == JobEventKind::Acquire && self.text.starts_with(JobKind::SUMMARISE)
     }
 }
 
-/// What can happen to background work.
+/// The kinds of events in background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JobEventKind {
-    /// Work was planned; critical work holds the gate from now on.
+    /// The job was planned; a critical job holds the gate from now on.
     Acquire,
-    /// Work was done; it holds the gate no longer.
+    /// The job is done and no longer holds the gate.
     Release,
-    /// Work failed and is tried again.
+    /// The job failed and will be retried.
     Fail,
-    /// Work failed and was given up.
+    /// The job failed and was given up.
     Dead,
-    /// Somebody asked for another try.
+    /// A retry was requested.
     Retry,
-    /// An update of a tree was asked for.
+    /// An update of the tree was requested.
     Update,
-    /// A model was asked by somebody, not by a job.
+    /// A model was called directly, not by a job.
     Ask,
 }
 
 impl JobEventKind {
-    /// Whether work is to be done from now on.
+    /// Whether the event makes a job pending.
     #[must_use]
     pub const fn is_planning(self) -> bool {
         matches!(self, Self::Acquire | Self::Retry)
     }
 
-    /// Every event.
+    /// Every kind of event.
     pub const ALL: [Self; 7] = [
         Self::Acquire,
         Self::Release,
@@ -137,7 +138,7 @@ impl JobEventKind {
         Self::Ask,
     ];
 
-    /// The word for it in every interface.
+    /// The name used in every interface.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

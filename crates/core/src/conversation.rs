@@ -1,4 +1,4 @@
-//! Conversations and their threads.
+//! Conversations, their threads and their totals.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,15 +10,15 @@ use crate::parameters::Assignment;
 use crate::time::Timestamp;
 use crate::tree_state::TreeState;
 
-/// Whether a conversation still goes on.
+/// The lifecycle state of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ConversationState {
-    /// It goes on.
+    /// Active.
     #[default]
     Open,
-    /// It has ended; a new message opens it again.
+    /// Ended; a new message reopens it.
     Closed,
-    /// It has ended and is left out of listings.
+    /// Ended and hidden from listings.
     Archived,
 }
 
@@ -26,7 +26,7 @@ impl ConversationState {
     /// Every state.
     pub const ALL: [Self; 3] = [Self::Open, Self::Closed, Self::Archived];
 
-    /// The word for it in every interface.
+    /// The name used in every interface.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -52,25 +52,25 @@ impl FromStr for ConversationState {
     }
 }
 
-/// Who gave a conversation its title; a later one prevails over an earlier.
+/// The origin of a conversation's title. A later variant overrides an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum TitleSource {
-    /// Nobody yet.
+    /// There is no title yet.
     #[default]
     Untitled,
-    /// It begins like that.
+    /// Derived from the first message.
     FirstMessage,
-    /// Where it came from it is called that.
+    /// Given by the source it was imported from.
     Source,
-    /// A person renamed it here.
+    /// Given by a person.
     Person,
 }
 
 impl TitleSource {
-    /// Everyone who can.
+    /// Every origin.
     pub const ALL: [Self; 4] = [Self::Untitled, Self::FirstMessage, Self::Source, Self::Person];
 
-    /// The word for it in every interface.
+    /// The name used in every interface.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -94,50 +94,50 @@ impl FromStr for TitleSource {
     }
 }
 
-/// An append-only sequence of messages, with what people call it and where it took place.
+/// An append-only sequence of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
-    /// Its identity.
+    /// The conversation's id.
     pub id: ConversationId,
-    /// The name people type, unique within the tenant.
+    /// The human-readable name, unique within the tenant.
     pub slug: String,
-    /// What it is about; taken from the first user message where nobody named it.
+    /// The title; derived from the first user message unless someone set one.
     pub title: Option<String>,
-    /// Who gave it that title.
+    /// The origin of the title.
     pub title_source: TitleSource,
-    /// Who takes part, in order of appearance.
+    /// The participants, in order of appearance.
     pub participants: Vec<String>,
-    /// The folder it took place in, normalised.
+    /// The working directory, normalized.
     pub cwd: Option<String>,
-    /// The project that folder belongs to.
+    /// The project that the working directory belongs to.
     pub project_path: Option<String>,
-    /// The earliest moment in it.
+    /// The earliest time in the conversation.
     pub started_at: Timestamp,
-    /// The latest moment in it.
+    /// The latest time in the conversation.
     pub last_activity: Timestamp,
-    /// Whether it goes on.
+    /// The lifecycle state.
     pub state: ConversationState,
-    /// Its identity at its source.
+    /// The id at its source.
     pub external_id: Option<ExternalId>,
-    /// How much is in it.
+    /// The amount of content.
     pub totals: Totals,
-    /// Its threads in the order they were opened, `main` first; none while it is empty.
+    /// The threads in creation order, `main` first; empty while there is no message.
     pub threads: Vec<Thread>,
-    /// The parameters of the policy that are set for it alone.
+    /// Policy parameters set for this conversation only.
     pub policy: Vec<Assignment>,
-    /// How far its tree has grown.
+    /// The state of the tree.
     pub tree_state: TreeState,
 }
 
 impl Conversation {
-    /// The slug it has until it gets a title.
+    /// The slug until the conversation has a title.
     #[must_use]
     pub fn untitled_slug(id: ConversationId) -> String {
         format!("untitled-{}", id.short())
     }
 }
 
-/// How much there is of each kind of ground truth.
+/// Counts of ground truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
     /// Messages.
@@ -152,49 +152,49 @@ pub struct Totals {
     pub tokens: u64,
 }
 
-/// A branch: it shares what its parent had up to the fork, then goes its own way.
+/// A branch: shares the messages of its parent up to the fork.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Thread {
-    /// Its name.
+    /// The thread's name.
     pub name: ThreadName,
-    /// Where it forks; nothing for `main`.
+    /// The fork point; `None` for `main`.
     pub fork: Option<Fork>,
-    /// Its latest turn, which the next message continues or follows.
+    /// The latest turn, which the next message continues or follows.
     pub last_turn: Option<Turn>,
 }
 
-/// The place where a thread leaves another.
+/// The point where a thread branches off another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fork {
-    /// The thread it leaves.
+    /// The parent thread.
     pub parent: ThreadName,
-    /// The last message it shares with it; nothing when it shares none.
+    /// The last shared message; `None` if no message is shared.
     pub after: Option<MessageIdx>,
 }
 
-/// What is known about a conversation before its first message.
+/// Metadata of a conversation before its first message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NewConversation {
-    /// The id it must have; otherwise it follows from the external id or is drawn.
+    /// The required id. If absent, the id is derived from the external id or generated.
     pub id: Option<ConversationId>,
-    /// Its identity at its source.
+    /// The id at its source.
     pub external_id: Option<ExternalId>,
-    /// The name it would like.
+    /// The preferred slug.
     pub slug: Option<String>,
-    /// What it is called at its source.
+    /// The title at its source.
     pub title: Option<String>,
-    /// Who gave it that title.
+    /// The origin of the title.
     pub naming: TitleSource,
-    /// Who takes part.
+    /// The participants.
     pub participants: Vec<String>,
-    /// Where it took place, normalised.
+    /// The working directory, normalized.
     pub cwd: Option<String>,
-    /// The project that folder belongs to.
+    /// The project that the working directory belongs to.
     pub project_path: Option<String>,
-    /// The state it is left in.
+    /// The state after creation.
     pub state: ConversationState,
-    /// The moment it starts; with messages in it, the earliest of theirs.
+    /// The start time; with messages, their earliest time.
     pub started_at: Option<Timestamp>,
-    /// The parameters of the policy that are set for it alone.
+    /// Policy parameters set for this conversation only.
     pub policy: Vec<Assignment>,
 }

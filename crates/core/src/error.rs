@@ -1,51 +1,51 @@
-//! What can go wrong, and whose fault it is. No message here names a backend's own words
-//! without saying what a user can do about them.
+//! Errors: the failure, its cause, and whether to retry. A message never repeats a backend's
+//! error without a hint for the user where there is one.
 
 use std::path::PathBuf;
 
 use crate::chat::Usage;
 use crate::redact::Redactions;
 
-/// A value that was refused, with the reason and what would be taken.
+/// A refused value, with the reason and the expected form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}")]
 pub struct Invalid {
-    /// The thing that was refused, e.g. "tenant name \"A B\"".
+    /// The refused value, e.g. "tenant name \"A B\"".
     pub what: String,
-    /// Why, and what is expected instead.
+    /// The reason, and the expected form.
     pub why: String,
 }
 
 impl Invalid {
-    /// A refusal of `what` because of `why`.
+    /// Refuses `what` because of `why`.
     pub fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
         Self { what: what.into(), why: why.into() }
     }
 }
 
-/// A store could not do what was asked. Nothing of the refused commit is kept.
+/// A store operation failed. A failed commit writes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The store's files cannot be written by this user or on this file system.
+    /// The store's files are not writable for this user or on this file system.
     #[error("the store {path} is read-only: {detail}")]
     ReadOnly {
         /// The store's file.
         path: PathBuf,
-        /// What the system said.
+        /// The error from the operating system.
         detail: String,
     },
-    /// No room is left where the store lives.
+    /// The disk is full.
     #[error("no space left for the store {path}")]
     Full {
         /// The store's file.
         path: PathBuf,
     },
-    /// The file is damaged or is not a store at all.
+    /// The file is damaged or not a store.
     #[error("the store {path} is damaged: {detail}")]
     Corrupt {
         /// The store's file.
         path: PathBuf,
-        /// What was found.
+        /// The damage found.
         detail: String,
     },
     /// The store was written by a newer Treering.
@@ -55,30 +55,30 @@ pub enum StoreError {
         path: PathBuf,
         /// The version in the file.
         found: u32,
-        /// The newest version this program knows.
+        /// The newest version that this program supports.
         known: u32,
     },
-    /// Another process held the store for longer than the patience allowed.
+    /// Another process held the write lock for longer than the timeout.
     #[error("the store {path} stayed busy for {seconds} s")]
     Busy {
         /// The store's file.
         path: PathBuf,
-        /// How long it was waited for.
+        /// The timeout, in seconds.
         seconds: u64,
     },
-    /// Another process has the store open, and nobody may.
+    /// Another process has the store open, and the operation needs exclusive access.
     #[error("another process has the store {path} open")]
     InUse {
         /// The store's file.
         path: PathBuf,
     },
-    /// Another process wrote to the store while it was read where nothing could keep it from doing so.
+    /// Another process wrote during a read without locks.
     #[error("another process wrote to the store {path} while it was read")]
     Changed {
         /// The store's file.
         path: PathBuf,
     },
-    /// The store stopped accepting writes after an I/O error. What was acknowledged before is kept.
+    /// The store stopped accepting writes after an I/O error. Acknowledged commits are kept.
     #[error("the store {path} stopped accepting writes after an I/O error: {detail}")]
     Stopped {
         /// The store's file.
@@ -86,21 +86,21 @@ pub enum StoreError {
         /// The error that stopped it.
         detail: String,
     },
-    /// The plan of a commit refused to go on; nothing was written.
+    /// The plan of a commit was refused; nothing was written.
     #[error(transparent)]
     Refused(#[from] Invalid),
-    /// The system failed in another way.
+    /// Any other failure.
     #[error("the store {path} failed: {detail}")]
     Failed {
         /// The store's file.
         path: PathBuf,
-        /// What the engine said.
+        /// The error from the storage engine.
         detail: String,
     },
 }
 
 impl StoreError {
-    /// What a person can do about it, in one sentence.
+    /// A hint for the user, in one sentence.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {
@@ -120,64 +120,64 @@ impl StoreError {
     }
 }
 
-/// A provider did not do what was asked, and says whether asking again can help.
+/// A provider call failed, with advice on whether to retry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct ProviderError {
-    /// What went wrong.
+    /// The reason for the failure.
     pub reason: String,
-    /// Whether to ask again.
+    /// Whether to retry.
     pub advice: RetryAdvice,
-    /// The call that was made all the same; nothing where there was none.
+    /// The call, if a request left the machine.
     pub call: Option<Box<FailedCall>>,
 }
 
-/// A call that left this machine, and failed.
+/// A failed call whose request left the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FailedCall {
-    /// Whether it has to be paid for: an answer came, or the beginning of one, or none in time to a question that had
-    /// left and was probably read.
+    /// Whether the provider charges for it: a reply or part of one arrived, or a request that
+    /// was probably read timed out.
     pub is_charged: bool,
-    /// What it took, as far as that is known or can be thought.
+    /// The usage, known or estimated.
     pub usage: Usage,
-    /// What was taken out before it left.
+    /// The redactions made before the request left.
     pub redacted: Redactions,
 }
 
-/// Whether asking a provider again can help.
+/// Whether retrying a provider call can help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryAdvice {
-    /// It can, after the usual delay.
+    /// Retry after the usual delay.
     Retry,
-    /// It can, after at least this many milliseconds.
+    /// Retry after at least this many milliseconds.
     RetryAfter(u64),
-    /// It was not asked: its turn comes after so many milliseconds.
+    /// The rate limiter did not send the request; the next slot is in this many milliseconds.
     Throttled(u64),
-    /// It cannot: the same request will fail again.
+    /// Do not retry: the same request will fail again.
     GiveUp,
-    /// It cannot, but it was not the provider that failed: what it made cannot be used, or it may not be asked, and
-    /// somebody else should make it.
+    /// Do not retry, but use the fallback: the reply is unusable, or the provider may not be
+    /// called.
     UseFallback,
 }
 
 impl ProviderError {
-    /// An error with what to do about it.
+    /// An error with advice.
     pub fn new(reason: impl Into<String>, advice: RetryAdvice) -> Self {
         Self { reason: reason.into(), advice, call: None }
     }
 
-    /// The same error, of a call that was made.
+    /// The same error, with the call that was made.
     #[must_use]
     pub fn with_call(self, call: FailedCall) -> Self {
         Self { call: Some(Box::new(call)), ..self }
     }
 
-    /// An error that the same request will meet again.
+    /// An error that will recur with the same request.
     pub fn permanent(reason: impl Into<String>) -> Self {
         Self::new(reason, RetryAdvice::GiveUp)
     }
 
-    /// An error that may pass.
+    /// An error that may go away.
     pub fn transient(reason: impl Into<String>) -> Self {
         Self::new(reason, RetryAdvice::Retry)
     }

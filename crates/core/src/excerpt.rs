@@ -1,17 +1,17 @@
-//! Excerpts: a text cut to what there is room for, with an ellipsis wherever something is missing.
+//! Excerpts: texts shortened to a limit, with an ellipsis for each omission.
 
 use crate::lexicon::fold;
 use crate::question::Question;
 use crate::sentence::{SegmentKind, split};
 
-/// What stands where something is missing.
+/// Marks an omission.
 pub const ELLIPSIS: &str = "…";
 
-/// How much of a text is searched for the part that fits a question, in bytes.
+/// The number of bytes searched for the part that matches a question.
 const SEARCHED: usize = 60_000;
 
-/// The beginning of a text, at most so many characters, up to the end of a sentence or a word.
-/// The text itself where it is that short.
+/// The beginning of a text, at most `most` characters, cut at the end of a sentence or a word.
+/// A short text stays unchanged.
 #[must_use]
 pub fn head(text: &str, most: usize) -> String {
     let Some((end, _)) = text.char_indices().nth(most) else { return text.to_owned() };
@@ -22,8 +22,8 @@ pub fn head(text: &str, most: usize) -> String {
     format!("{} {ELLIPSIS}", kept.trim_end())
 }
 
-/// The sentences of a text that fit a question best, in their order, at most so many characters.
-/// The text itself where it is that short, its beginning where nothing fits.
+/// The sentences of a text that match a question best, in order, at most `most` characters. A
+/// short text stays unchanged; without a match, the beginning is returned.
 #[must_use]
 pub fn best(text: &str, question: &Question, most: usize) -> String {
     if text.char_indices().nth(most).is_none() {
@@ -55,7 +55,7 @@ pub fn best(text: &str, question: &Question, most: usize) -> String {
         }
     }
     if !taken.contains(&true) {
-        // Nothing fits, or the only sentences that do are longer than there is room for.
+        // No sentence matches, or every matching sentence is longer than the limit.
         let fitting = (0..sentences.len()).filter(|place| fits[*place] > 0);
         let first = fitting.max_by_key(|place| (fits[*place], std::cmp::Reverse(*place)));
         return first.map_or_else(
@@ -66,11 +66,11 @@ pub fn best(text: &str, question: &Question, most: usize) -> String {
     joined(&sentences, &taken, end < text.len())
 }
 
-/// What a sentence is worth: what it matches, and a little for standing next to what matches.
+/// The value of a sentence: its own matches, and a smaller bonus for adjacent matches.
 fn worth(fits: &[u32], place: usize) -> u32 {
     let beside =
         |place: Option<usize>| place.and_then(|place| fits.get(place)).copied().unwrap_or(0);
-    // What follows a match more often says what was asked for than what precedes it.
+    // A sentence after a match contains the answer more often than one before it.
     6 * fits[place] + 3 * beside(place.checked_sub(1)) + 2 * beside(Some(place + 1))
 }
 
@@ -96,8 +96,7 @@ fn joined(sentences: &[&str], taken: &[bool], more: bool) -> String {
     text
 }
 
-/// The beginnings of a question's words that say something, long enough to tell them apart. No stemmer has to
-/// read a long text for it.
+/// The prefixes of a question's content words. Prefix matching avoids stemming a long text.
 fn beginnings(question: &Question) -> Vec<&str> {
     let telling = question.terms.iter().filter(|term| !term.is_question_word);
     let of = |word: &str| {
@@ -107,7 +106,7 @@ fn beginnings(question: &Question) -> Vec<&str> {
     telling.map(|term| &term.word[..of(&term.word)]).collect()
 }
 
-/// How many of the words a sentence holds.
+/// The number of wanted words that a sentence contains.
 fn matches(sentence: &str, wanted: &[&str]) -> u32 {
     let mut held = vec![false; wanted.len()];
     for word in sentence.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {

@@ -1,4 +1,4 @@
-//! What an export consists of.
+//! The items of an export.
 
 use crate::conversation::{Conversation, Thread};
 use crate::message::Message;
@@ -7,7 +7,7 @@ use crate::tool::ToolCall;
 /// One item of an export.
 #[derive(Debug, Clone, Copy)]
 pub enum ExportItem<'a> {
-    /// A conversation begins; the items that follow belong to it.
+    /// The start of a conversation; the items that follow belong to it.
     Conversation(&'a Conversation),
     /// A thread forks from another.
     Thread(&'a Thread),

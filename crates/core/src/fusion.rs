@@ -1,39 +1,40 @@
-//! Fusion: one score from many signals. What is said, near by and in the same sitting; who says
-//! it; when. Each part is kept, so that a score can be explained.
+//! Fusion: combines many signals into one score. The signals are the text of the item, of its
+//! neighbors and of its session, the author and the time. Each part is kept, so that a score
+//! can be explained.
 //!
-//! The weights are round numbers that hold for chats between people, with assistants, and for long
-//! technical turns alike; nothing is learnt from a data set.
+//! The weights are round numbers that work for chats between people, chats with assistants, and
+//! long technical turns; none is fitted to a data set.
 
 use crate::lexicon::TermId;
 
-/// What each signal says about an item, from 0 to about 1; or how much each of them counts.
+/// The signals of an item, each from 0 to about 1, or their weights.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Signals {
-    /// The question's words that the item holds, by how rare they are.
+    /// The question's words in the item, weighted by IDF.
     pub exact_terms: f32,
-    /// The same, where a word may also stand in an item near by.
+    /// The question's words in the item or its neighbors, weighted by IDF.
     pub nearby_terms: f32,
-    /// Likeness in meaning.
+    /// Semantic similarity.
     pub similarity: f32,
-    /// The question's words in the same sitting.
+    /// The question's words in the same session.
     pub session: f32,
-    /// What the node over it says and means.
+    /// Words and meaning of the node that covers the item.
     pub window: f32,
     /// The question names the author.
     pub author: f32,
-    /// The asker speaks of themselves, and the user said it.
+    /// The asker refers to themselves, and the user wrote the item.
     pub user: f32,
-    /// The question is about what the assistant said, and the assistant said it.
+    /// The question is about the assistant's answers, and the assistant wrote the item.
     pub assistant: f32,
-    /// It was said at the time the question names.
+    /// The item is from the time that the question names.
     pub time: f32,
-    /// What comes before asks about it.
+    /// The message before the item asks the question.
     pub answer: f32,
-    /// It tells how things should always be done.
+    /// The item states a general preference or rule.
     pub standing_instruction: f32,
 }
 
-/// How much each signal counts, everywhere.
+/// The weight of each signal.
 pub const WEIGHTS: Signals = Signals {
     exact_terms: 0.4,
     nearby_terms: 0.5,
@@ -49,7 +50,7 @@ pub const WEIGHTS: Signals = Signals {
 };
 
 impl Signals {
-    /// The parts of the score, by name.
+    /// The weighted parts of the score, by name.
     #[must_use]
     pub fn parts(&self) -> [(&'static str, f32); 11] {
         [
@@ -74,28 +75,29 @@ impl Signals {
     }
 }
 
-/// How much a term counts, among `items` of which `holding` hold it.
+/// The inverse document frequency of a term that `holding` of `items` contain.
 #[must_use]
 pub fn idf(items: u32, holding: u32) -> f32 {
     let (items, holding) = (f64::from(items), f64::from(holding));
     (1.0 + (items - holding + 0.5).max(0.0) / (holding + 0.5)).ln() as f32
 }
 
-/// Whether a term that `holding` of `items` hold is so common that looking at all of them is not worth it
-/// where everything is searched: half of them hold it.
+/// Whether more than half of the items contain a term. An unrestricted search does not scan the
+/// posting list of such a term.
 #[must_use]
 pub const fn is_common(items: u32, holding: u32) -> bool {
     holding > items / 2 && items > 100
 }
 
-/// Whether a term that `holding` of `items` hold tells nothing apart: more than three quarters of them do.
+/// Whether more than three quarters of the items contain a term, so that it distinguishes
+/// nothing.
 #[must_use]
 pub const fn is_everywhere(items: u32, holding: u32) -> bool {
     holding > items / 4 * 3 && items > 100
 }
 
-/// The weights of a question's terms, adding up to one. Words that only ask, and words that are
-/// everywhere, count nothing, unless there are no others.
+/// The weights of a question's terms; they sum to one. Question words and ubiquitous words have
+/// no weight, unless there are no others.
 #[must_use]
 pub fn term_weights(terms: &[(TermId, bool)], items: u32, holding: &[u32]) -> Vec<f32> {
     let rare: Vec<f32> = holding.iter().map(|holding| idf(items, *holding)).collect();
@@ -111,27 +113,28 @@ pub fn term_weights(terms: &[(TermId, bool)], items: u32, holding: &[u32]) -> Ve
     weights
 }
 
-/// How much a term that is there counts in an item of so many words: less in long ones. It is the part of BM25
-/// (k1 and b 0.5) that a term has which stands there once.
+/// The weight of a matching term in an item with this many words; lower in long items. It is
+/// BM25 with k1 = 0.5 and b = 0.5 for a term frequency of one.
 #[must_use]
 pub fn length_norm(words: u32) -> f32 {
     const MIDDLING: f32 = 75.0;
     1.5 / (1.25 + 0.25 * words as f32 / MIDDLING)
 }
 
-/// How near two items are that are so many characters apart, from 1 down to 0.
+/// The proximity of two items this many characters apart, from 1 down to 0.
 #[must_use]
 pub fn proximity(chars: f32) -> f32 {
     (-chars / 1200.0).exp()
 }
 
-/// How far an item of so many characters can be the answer to what comes before it.
+/// How likely an item of this length is an answer to the message before it.
 #[must_use]
 pub fn brevity(chars: u32) -> f32 {
     (-(chars as f32) / 600.0).exp()
 }
 
-/// BM25 of a sitting: `holding` of its items hold the term, of `size`; `mean` is the usual size.
+/// The BM25 score of a term in a session: `holding` of its `size` items contain the term;
+/// `mean` is the average size.
 #[must_use]
 pub fn session_bm25(holding: u32, size: u32, mean: f32) -> f32 {
     let (holding, k) = (holding as f32, 1.2 * (0.25 + 0.75 * size as f32 / mean.max(1e-6)));

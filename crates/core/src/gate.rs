@@ -1,5 +1,5 @@
-//! The gate: what the next context of a conversation waits on. It is read off the unfinished
-//! critical jobs, so that it is right after a crash and across processes.
+//! The gate: the jobs that the next context of a conversation waits on. It is computed from the
+//! unfinished critical jobs, so that it is correct after a crash and across processes.
 
 use std::fmt::Write as _;
 
@@ -11,36 +11,37 @@ use crate::time::Timestamp;
 pub struct Operation {
     /// The kind of job.
     pub kind: &'static str,
-    /// The identity of what it works on.
+    /// The job's id.
     pub hash: JobId,
-    /// What it does, in words.
+    /// A description of the work.
     pub description: String,
-    /// When it was planned.
+    /// The time of planning.
     pub since: Timestamp,
-    /// Where it stands: `pending`, `generating` or `failed`.
+    /// The state: `pending`, `generating` or `failed`.
     pub state: &'static str,
-    /// Why it failed last.
+    /// The last error.
     pub error: Option<String>,
 }
 
-/// How the gate of a conversation stands.
+/// The status of a conversation's gate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GateStatus {
-    /// What holds it, the oldest first.
+    /// The operations that hold the gate, oldest first.
     pub pending: Vec<Operation>,
-    /// What was given up, what failed and is tried again later, and what comes after that. It holds nothing: raw turns
-    /// stand in, so that a provider that fails keeps nobody waiting.
+    /// Operations that were given up, that wait for a retry, or that depend on such an
+    /// operation. They do not hold the gate: raw turns replace their results, so that a failing
+    /// provider never blocks a context.
     pub failed: Vec<Operation>,
 }
 
 impl GateStatus {
-    /// How the gate stands, given the unfinished jobs of a conversation, and which of them a model has to do that does
-    /// not answer, as far as that is known from elsewhere.
+    /// Computes the status from the unfinished jobs of a conversation. `is_troubled` reports
+    /// the kinds of jobs whose provider is known not to respond.
     #[must_use]
     pub fn of(jobs: &[Job], is_troubled: impl Fn(&JobKind) -> bool) -> Self {
         let mut status = Self::default();
-        // Where one has failed or waits in vain, others of its height would wait for the same provider, and those above
-        // come after it.
+        // If one job fails or stalls, the others of its level wait for the same provider, and
+        // higher levels depend on it.
         let has_trouble =
             |job: &Job| job.failures > 0 || job.error.is_some() || is_troubled(&job.kind);
         let in_trouble = |job: &&Job| job.state != JobState::Dead && has_trouble(job);
@@ -66,13 +67,13 @@ impl GateStatus {
         status
     }
 
-    /// Whether the next context can be built with everything in it.
+    /// Whether the next context can be built from complete data.
     #[must_use]
     pub const fn is_clear(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// The status as people read it.
+    /// The status as human-readable text.
     #[must_use]
     pub fn describe(&self, now: Timestamp) -> String {
         let mut text = match self.pending.len() {

@@ -1,5 +1,5 @@
-//! Grouping: which adjacent nodes of a level become one node of the level above. The same rule
-//! for every level; a group is sealed once.
+//! Grouping: which adjacent nodes of a level become one node of the level above. Every level
+//! follows the same rule, and a group seals once.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,13 +8,13 @@ use crate::policy::GroupPolicy;
 /// A node as grouping sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member {
-    /// Characters of its overview.
+    /// Characters of the overview.
     pub chars: u32,
-    /// Tokens of its overview.
+    /// Tokens of the overview.
     pub tokens: u32,
-    /// Messages it covers.
+    /// Messages covered.
     pub messages: u32,
-    /// Characters of the messages it covers.
+    /// Characters of the covered messages.
     pub raw_chars: u64,
 }
 
@@ -22,24 +22,24 @@ pub struct Member {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GroupReason {
-    /// Its children reached the size it aims at.
+    /// Its children reached the target size.
     Full,
     /// The next child would not have fitted.
     NextDoesNotFit,
-    /// It reached a number of children.
+    /// It reached the limit of children.
     Children,
-    /// Its children reached a number of tokens.
+    /// Its children reached the limit of tokens.
     Tokens,
-    /// It covers a number of messages.
+    /// It reached the limit of covered messages.
     Messages,
-    /// Its children reached a number of characters.
+    /// Its children reached the limit of characters.
     Chars,
-    /// It covers messages with a number of characters.
+    /// The covered messages exceeded the limit of characters.
     RawChars,
 }
 
 impl GroupReason {
-    /// The reason in words.
+    /// The reason as text.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -54,8 +54,8 @@ impl GroupReason {
     }
 }
 
-/// The first group that is due among nodes that have none, in their order: how many children
-/// it takes, and why. The last node always stays out, for context.
+/// The first group that is due among ungrouped nodes: its number of children and the reason.
+/// The last node always stays ungrouped, for context.
 #[must_use]
 pub fn due(ungrouped: &[Member], policy: &GroupPolicy) -> Option<(usize, GroupReason)> {
     let (_, candidates) = ungrouped.split_last()?;
@@ -95,9 +95,9 @@ pub fn due(ungrouped: &[Member], policy: &GroupPolicy) -> Option<(usize, GroupRe
     None
 }
 
-/// How the children of a sealed group are packed anew when they have outgrown it by more than
-/// half of what it aims at: how many go into each of the new groups, in order. Nothing while it
-/// holds, or where the children are too few to make two groups of.
+/// Splits the children of a sealed group that outgrew its target size by more than half.
+/// Returns the number of children of each new group, in order; `None` if the group is not too
+/// large or has too few children for two groups.
 #[must_use]
 pub fn repacked(children: &[Member], policy: &GroupPolicy) -> Option<Vec<usize>> {
     let size = u64::from(policy.group_chars?);
@@ -115,7 +115,7 @@ pub fn repacked(children: &[Member], policy: &GroupPolicy) -> Option<Vec<usize>>
         while take < rest.len() && chars(&rest[..=take]) <= most {
             take += 1;
         }
-        // What is left must be enough for a group of its own.
+        // Leave enough children for another group.
         if rest.len() - take < least {
             let fewer = rest.len() - least.min(rest.len());
             take = if fewer >= least && take < rest.len() { fewer } else { rest.len() };

@@ -1,4 +1,4 @@
-//! Content hashes: the same content gives the same id, everywhere and for ever.
+//! Content hashes: the same content always yields the same id.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Invalid;
 
-/// 128 bits of BLAKE3 over fields that cannot run into each other.
+/// A 128-bit BLAKE3 hash over length-prefixed fields.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ContentHash([u8; 16]);
 
 impl ContentHash {
-    /// The hash of a sequence of fields; each is preceded by its length, so that
-    /// `["ab", "c"]` and `["a", "bc"]` differ.
+    /// The hash of a sequence of fields. Each field is preceded by its length, so that `["ab",
+    /// "c"]` and `["a", "bc"]` differ.
     #[must_use]
     pub fn of_fields(fields: &[&[u8]]) -> Self {
         let mut hasher = blake3::Hasher::new();
@@ -26,7 +26,7 @@ impl ContentHash {
         Self(short)
     }
 
-    /// A hash that was stored before.
+    /// Wraps a hash read from the store.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)

@@ -1,5 +1,4 @@
-//! Names and numbers that identify things. Each is its own type, so that one cannot stand
-//! where another is meant.
+//! Identifiers. Each is its own type, so that one cannot be passed for another.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,7 +29,7 @@ macro_rules! name_type {
         }
 
         impl $name {
-            /// Takes the name if it is a valid one.
+            /// Validates a name.
             pub fn new(name: impl Into<String>) -> Result<Self, Invalid> {
                 let name: String = name.into();
                 let check: fn(&str) -> Result<(), String> = $check;
@@ -69,7 +68,7 @@ macro_rules! name_type {
 }
 
 name_type! {
-    /// An isolation boundary: nothing crosses it.
+    /// An isolation boundary: no query and no write crosses it.
     TenantId, "tenant", |name| {
         let fits = !name.is_empty()
             && name.len() <= 64
@@ -87,8 +86,8 @@ name_type! {
 }
 
 name_type! {
-    /// The identity a message, tool call or conversation has where it came from. What carries
-    /// one is stored once, however often it is replayed.
+    /// The id of a message, tool call or conversation at its source. An item with an external
+    /// id is stored once, however often it is replayed.
     ExternalId, "external id", |name| {
         let fits = !name.is_empty() && name.len() <= 512 && !name.contains('\0');
         if fits { Ok(()) } else { Err("an external id is 1 to 512 bytes without NUL".into()) }
@@ -129,18 +128,18 @@ impl Default for ThreadName {
     }
 }
 
-/// Identity of a conversation within its tenant: 128 bits, shown as 32 hexadecimal digits.
+/// The id of a conversation within its tenant: 128 bits, shown as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConversationId([u8; 16]);
 
 impl ConversationId {
-    /// An id from bytes that are already random or a hash.
+    /// An id from random bytes or a hash.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The id that a conversation with this external id always has.
+    /// The id of the conversation with this external id.
     #[must_use]
     pub fn of_external(tenant: &TenantId, external: &ExternalId) -> Self {
         Self(
@@ -159,7 +158,7 @@ impl ConversationId {
         &self.0
     }
 
-    /// The first eight digits, enough to tell conversations apart by eye.
+    /// The first eight digits, enough to distinguish conversations by eye.
     #[must_use]
     pub fn short(&self) -> String {
         self.to_string()[..8].to_owned()
@@ -187,21 +186,22 @@ impl FromStr for ConversationId {
     }
 }
 
-/// Where a conversation is: the tenant leads every key.
+/// The full key of a conversation. The tenant comes first.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ConversationKey {
-    /// The tenant that owns it.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Its id within the tenant.
+    /// The conversation's id.
     pub id: ConversationId,
 }
 
-/// Position of a message in its conversation, counted over all threads from 0, without gaps.
+/// The position of a message in its conversation, counted over all threads from 0, without
+/// gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MessageIdx(pub u32);
 
-/// Number of a turn in its conversation, counted over all threads from 0, without gaps.
+/// The number of a turn in its conversation, counted over all threads from 0, without gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TurnNo(pub u32);

@@ -1,6 +1,6 @@
-//! Jobs: durable units of background work. What a job does is decided when it is planned, and
-//! its exact span is its identity, so that planning or running it twice changes nothing. The
-//! ways from one state to the next are all here.
+//! Jobs: durable units of background work, and all their state transitions. A job is fully
+//! determined when it is planned, and its id is derived from its exact input, so that planning
+//! or running it twice changes nothing.
 
 use std::fmt;
 
@@ -10,15 +10,16 @@ use crate::ids::{ConversationId, TurnNo};
 use crate::node::{Coverage, Level, NodeId, NodeSpec, style_key};
 use crate::time::Timestamp;
 
-/// How long a worker has a job before another may take it; a worker at work renews in time.
+/// How long a lease lasts before another worker may take the job. A running worker renews it in
+/// time.
 pub const LEASE_MS: u64 = 10_000;
 
-/// Identity of a job, from its kind and exactly what it works on.
+/// The id of a job, derived from its kind and its exact input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId(pub ContentHash);
 
 impl JobId {
-    /// The first digits, enough to tell jobs apart.
+    /// The first digits, enough to distinguish jobs.
     #[must_use]
     pub fn short(&self) -> String {
         self.0.to_string()[..12].to_owned()
@@ -31,22 +32,22 @@ impl fmt::Display for JobId {
     }
 }
 
-/// What is to be done.
+/// The work to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum JobKind {
-    /// Give a turn its vector.
+    /// Embed a turn.
     EmbedTurn(TurnNo),
     /// Write the node of a sealed window or group.
     Summarize(NodeSpec),
-    /// Give a node its vector: the one of a level with this number and id.
+    /// Embed the node with this level, ordinal and id.
     EmbedNode(Level, u32, NodeId),
 }
 
 impl JobKind {
-    /// What the name and the description of a job begin with that writes a node.
+    /// The prefix of the name and description of a summary job.
     pub const SUMMARISE: &str = "summarise";
 
-    /// The word for it in every interface.
+    /// The name used in every interface.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -56,7 +57,7 @@ impl JobKind {
         }
     }
 
-    /// The height of what it works on: 0 for turns.
+    /// The level that the job works on; 0 for turns.
     #[must_use]
     pub const fn height(&self) -> u8 {
         match self {
@@ -66,7 +67,8 @@ impl JobKind {
         }
     }
 
-    /// Where what it works on lies among all that is as high: the number of the turn or of the node.
+    /// The position of the job's input within its level: the number of the turn or the ordinal
+    /// of the node.
     #[must_use]
     pub const fn place(&self) -> u32 {
         match self {
@@ -76,8 +78,8 @@ impl JobKind {
         }
     }
 
-    /// Whether the next context of the conversation waits for it: turns and level 1 do, what
-    /// lies above never does.
+    /// Whether the conversation's next context waits for the job: true for turns and level 1
+    /// only.
     #[must_use]
     pub const fn is_critical(&self) -> bool {
         self.height() <= Level::FIRST.number()
@@ -130,7 +132,8 @@ impl fmt::Display for JobKind {
     }
 }
 
-/// How many due jobs a worker takes at once. A model embeds many texts in one call, but writes one summary at a time.
+/// How many due jobs a worker leases at once. A model embeds many texts in one call, but writes
+/// one summary at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchSizes {
     /// Turns to embed.
@@ -140,7 +143,7 @@ pub struct BatchSizes {
 }
 
 impl BatchSizes {
-    /// The batch to take from the front of the due jobs: turns to embed, or else a few others.
+    /// Takes a batch from the front of the due jobs: either turns to embed or a few others.
     #[must_use]
     pub fn take(self, mut due: Vec<Job>) -> Vec<Job> {
         let turns = due.iter().take_while(|job| job.kind.height() == 0).count();
@@ -148,34 +151,34 @@ impl BatchSizes {
         due
     }
 
-    /// The most jobs that one batch can have.
+    /// The largest possible batch.
     #[must_use]
     pub fn largest(self) -> usize {
         self.turns.max(self.others)
     }
 }
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum JobState {
-    /// It can run from that moment on.
+    /// The job can run from a given time on.
     Waiting {
-        /// Not before this moment.
+        /// The earliest time to run.
         not_before: Timestamp,
     },
-    /// A worker has it until its lease ends.
+    /// A worker holds the job until its lease expires.
     Leased {
-        /// Who has it.
+        /// The worker's name.
         worker: String,
-        /// When the lease ends and another may take it.
+        /// The expiry of the lease.
         until: Timestamp,
     },
-    /// It was given up.
+    /// The job was given up.
     Dead,
 }
 
 impl JobState {
-    /// The word for it in every interface.
+    /// The name used in every interface.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -186,14 +189,14 @@ impl JobState {
     }
 }
 
-/// When a failed job is tried again.
+/// The retry schedule of failed jobs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetryPolicy {
-    /// How often it is tried again.
+    /// Maximum number of retries.
     pub retries: u32,
-    /// How long after the first failure, in milliseconds.
+    /// The delay after the first failure, in milliseconds.
     pub base_delay_ms: u64,
-    /// How much longer after each further one.
+    /// The growth of the delay with each further failure.
     pub factor: f64,
 }
 
@@ -203,27 +206,27 @@ impl Default for RetryPolicy {
     }
 }
 
-/// A job and how far it is. A finished job is gone: what it made is its trace.
+/// An unfinished job and its state. A finished job is deleted; its result is the only trace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
-    /// Its identity.
+    /// The job's id.
     pub id: JobId,
-    /// The conversation it works for.
+    /// The conversation that the job belongs to.
     pub conversation: ConversationId,
-    /// What is to be done.
+    /// The work to do.
     pub kind: JobKind,
-    /// Where it stands.
+    /// The current state.
     pub state: JobState,
-    /// How often it has failed.
+    /// Number of failures.
     pub failures: u32,
-    /// When it was planned.
+    /// The time of planning.
     pub planned_at: Timestamp,
-    /// Why it failed last.
+    /// The last error.
     pub error: Option<String>,
 }
 
 impl Job {
-    /// A job that can run at once.
+    /// Plans a job that can run immediately.
     #[must_use]
     pub fn plan(conversation: ConversationId, kind: JobKind, now: Timestamp) -> Self {
         let id = kind.id(conversation);
@@ -231,8 +234,8 @@ impl Job {
         Self { id, conversation, kind, state, failures: 0, planned_at: now, error: None }
     }
 
-    /// Whether a worker may take it. A lease that ends impossibly late was given under a clock
-    /// that has been set back since, and counts as ended.
+    /// Whether a worker may lease the job. A lease that expires implausibly late was granted
+    /// before the clock was set back, and counts as expired.
     #[must_use]
     pub fn is_due(&self, now: Timestamp) -> bool {
         match &self.state {
@@ -242,28 +245,28 @@ impl Job {
         }
     }
 
-    /// Whoever has it waits for an answer that does not come.
+    /// Records that the worker is waiting for an overdue reply.
     pub fn mark_stalled(&mut self, why: &str) {
         self.error.get_or_insert_with(|| why.to_owned());
     }
 
-    /// A worker takes it, or renews its lease.
+    /// Grants or renews a worker's lease.
     pub fn lease(&mut self, worker: &str, now: Timestamp) {
         self.state = JobState::Leased { worker: worker.to_owned(), until: lease_end(now) };
     }
 
-    /// Whether this worker has it.
+    /// Whether this worker holds the lease.
     #[must_use]
     pub fn is_leased_by(&self, name: &str) -> bool {
         matches!(&self.state, JobState::Leased { worker, .. } if worker == name)
     }
 
-    /// A worker gives it back untried.
+    /// Returns the job to the queue without counting a failure.
     pub fn release(&mut self, now: Timestamp) {
         self.state = JobState::Waiting { not_before: now };
     }
 
-    /// It failed: tried again later when the error says that this can help, given up otherwise.
+    /// Records a failure: schedules a retry if the error allows one, otherwise gives up.
     pub fn fail(&mut self, error: &ProviderError, now: Timestamp, policy: &RetryPolicy) {
         self.error = Some(error.reason.clone());
         if let RetryAdvice::Throttled(_) = error.advice {
@@ -282,20 +285,20 @@ impl Job {
         };
     }
 
-    /// Whether it would be given up for another failure like that.
+    /// Whether another failure with this error would give the job up.
     #[must_use]
     pub fn would_give_up(&self, error: &ProviderError, policy: &RetryPolicy) -> bool {
         is_over(error, self.failures + 1, policy)
     }
 
-    /// Somebody asks for another try.
+    /// Resets the job for a retry on request.
     pub fn retry(&mut self, now: Timestamp) {
         (self.failures, self.error) = (0, None);
         self.state = JobState::Waiting { not_before: now };
     }
 
-    /// The delay before the next try, up to a fifth off either way so that jobs which failed
-    /// together do not come back together.
+    /// The backoff before the next attempt, with 20 % jitter either way so that jobs that
+    /// failed together do not retry together.
     fn backoff_ms(&self, policy: &RetryPolicy) -> u64 {
         let power = i32::try_from(self.failures.saturating_sub(1)).unwrap_or(i32::MAX);
         let delay = policy.base_delay_ms as f64 * policy.factor.powi(power);
@@ -305,7 +308,7 @@ impl Job {
     }
 }
 
-/// Whether nothing is to be hoped for from another try after so many failures.
+/// Whether retries are exhausted after this many failures.
 fn is_over(error: &ProviderError, failures: u32, policy: &RetryPolicy) -> bool {
     match error.advice {
         RetryAdvice::GiveUp | RetryAdvice::UseFallback => true,

@@ -1,4 +1,4 @@
-//! JSON kept as it came, byte for byte, and the reading of its strings.
+//! JSON preserved byte for byte, and decoding of its strings.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,14 +7,14 @@ use serde_json::value::RawValue;
 
 use crate::error::Invalid;
 
-/// Valid JSON text, kept as it came: numbers keep their digits, keys their order, strings
-/// their escapes (lone surrogates included). Only line breaks between its tokens become
-/// spaces, so that it fits on a line.
+/// Valid JSON text, preserved as received: numbers keep their digits, objects their key order,
+/// strings their escapes (including lone surrogates). Only line breaks between tokens become
+/// spaces, so that the text fits on one line.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Box<str>);
 
 impl Json {
-    /// Takes the text if it is one JSON value; outer white space is dropped.
+    /// Validates a text as one JSON value and trims outer white space.
     pub fn new(text: &str) -> Result<Self, Invalid> {
         match serde_json::from_str::<&RawValue>(text) {
             Ok(raw) => Ok(Self::from_raw(raw)),
@@ -25,7 +25,7 @@ impl Json {
         }
     }
 
-    /// What a parser already found to be JSON.
+    /// Wraps JSON that a parser has already validated.
     #[must_use]
     pub fn from_raw(raw: &RawValue) -> Self {
         // Inside a string a line break is always escaped.
@@ -47,13 +47,13 @@ impl Json {
         &self.0
     }
 
-    /// The value for reading; lone surrogates become U+FFFD.
+    /// Decodes the value; lone surrogates become U+FFFD.
     #[must_use]
     pub fn to_value(&self) -> serde_json::Value {
         serde_json::from_str(&mend_surrogates(&self.0)).unwrap_or_default()
     }
 
-    /// What a person would read: the text of a JSON string, else the JSON itself.
+    /// The human-readable form: the text of a JSON string, otherwise the JSON itself.
     #[must_use]
     pub fn to_text(&self) -> Cow<'_, str> {
         if self.0.starts_with('"')
@@ -77,8 +77,8 @@ impl fmt::Debug for Json {
     }
 }
 
-/// JSON text in which every `\uD800`–`\uDFFF` escape without its other half is replaced by
-/// `\uFFFD`, so that strings can be read. Borrowed when there was nothing to mend.
+/// Replaces every unpaired `\uD800`–`\uDFFF` escape by `\uFFFD`, so that strings can be
+/// decoded. Borrowed if nothing changed.
 #[must_use]
 pub fn mend_surrogates(json: &str) -> Cow<'_, str> {
     let bytes = json.as_bytes();

@@ -1,8 +1,8 @@
-//! The pure domain of Treering.
+//! The pure domain of Treering: types and decisions.
 //!
-//! Types and decisions only: functions here take values and return values, a plan and its
-//! reason. Nothing in this crate reads a clock, a file, the environment or the network, and
-//! nothing is asynchronous; `tidy` in the test kit holds it to that.
+//! Every function takes values and returns values; a decision returns a plan and its reason.
+//! Nothing in this crate reads a clock, a file, the environment or the network, and nothing is
+//! asynchronous. The `tidy` test in the test kit enforces this.
 
 pub mod acceptance;
 pub mod capture;

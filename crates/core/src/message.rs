@@ -1,4 +1,4 @@
-//! Messages and turns: the ground truth.
+//! Messages and turns: the ground truth. Never derived, never rebuilt.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,12 +9,12 @@ use crate::ids::{ExternalId, MessageIdx, ThreadName, TurnNo};
 use crate::json::Json;
 use crate::time::Timestamp;
 
-/// Who speaks.
+/// The role of a speaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// Instructions to the model.
     System,
-    /// A person, or whoever stands in for one.
+    /// A person, or a program that acts as one.
     User,
     /// The model.
     Assistant,
@@ -26,7 +26,7 @@ impl Role {
     /// Every role.
     pub const ALL: [Self; 4] = [Self::System, Self::User, Self::Assistant, Self::Tool];
 
-    /// The word for it in every interface.
+    /// The name used in every interface.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -53,20 +53,20 @@ impl FromStr for Role {
     }
 }
 
-/// A message as it arrives, before it has a place in a conversation.
+/// A message as it arrives, before it has a position in a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMessage {
-    /// Who speaks.
+    /// The speaker's role.
     pub role: Role,
-    /// The speaker's name, where there is one.
+    /// The speaker's name, if known.
     pub author: Option<String>,
-    /// What was said.
+    /// The text.
     pub text: String,
-    /// Structured content as it came, where the text alone does not hold it.
+    /// Structured content as received, where the text alone does not represent it.
     pub parts: Option<Json>,
-    /// When it was said.
+    /// The time of the message.
     pub at: Timestamp,
-    /// Its identity at its source.
+    /// The id at its source.
     pub external_id: Option<ExternalId>,
 }
 
@@ -77,8 +77,7 @@ impl NewMessage {
         Self { role, author: None, text: text.into(), parts: None, at, external_id: None }
     }
 
-    /// The hash of who said what: two messages with the same hash say the same, at whatever
-    /// time.
+    /// The hash of role, author, text and parts. The time is not part of it.
     #[must_use]
     pub fn hash(&self) -> ContentHash {
         ContentHash::of_fields(&[
@@ -90,47 +89,47 @@ impl NewMessage {
     }
 }
 
-/// A message in its place.
+/// A stored message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Its position in the conversation.
+    /// The position in the conversation.
     pub idx: MessageIdx,
-    /// The turn it belongs to.
+    /// The turn that the message belongs to.
     pub turn: TurnNo,
-    /// How many turns the conversation had once it was there.
+    /// The number of turns in the conversation after this message.
     pub turns: u32,
-    /// The thread it belongs to.
+    /// The thread that the message belongs to.
     pub thread: ThreadName,
-    /// What arrived.
+    /// The message as it arrived.
     pub body: NewMessage,
     /// Characters of the text.
     pub chars: u32,
     /// Tokens of the text, by the store's tokenizer.
     pub tokens: u32,
-    /// Hash of what was said, as it was when it was stored.
+    /// The content hash at the time of storing.
     pub hash: ContentHash,
 }
 
-/// User message(s), then tool calls, then the assistant's answer: the unit people think in.
-/// A turn is made by the messages and tool calls that carry its number.
+/// User message(s), then tool calls, then the assistant's answer: the unit people think in. A
+/// turn consists of the messages and tool calls that carry its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
-    /// Its number in the conversation.
+    /// The turn's number in the conversation.
     pub no: TurnNo,
-    /// The thread it belongs to.
+    /// The thread that the turn belongs to.
     pub thread: ThreadName,
-    /// Position of its first message; of its next one while it has none.
+    /// Position of the first message, or of the next message while the turn has none.
     pub from: MessageIdx,
     /// One past the position of its last message.
     pub until: MessageIdx,
-    /// How many messages it has.
+    /// Number of messages.
     pub messages: u32,
-    /// How many tool calls it has.
+    /// Number of tool calls.
     pub tool_calls: u32,
-    /// Whether the assistant has answered: the next user message opens another turn.
+    /// Whether the assistant has answered, so that the next user message starts a new turn.
     pub answered: bool,
-    /// The earliest moment in it.
+    /// The earliest time in the turn.
     pub started_at: Timestamp,
-    /// The latest moment in it.
+    /// The latest time in the turn.
     pub ended_at: Timestamp,
 }

@@ -1,5 +1,5 @@
-//! Nodes: the summaries that grow over a conversation. A node always has its summary; a node
-//! that is only wanted is a job.
+//! Nodes: the summaries over a conversation. A node always has its summary; a node that is not
+//! written yet is a job.
 
 use std::fmt;
 
@@ -13,34 +13,34 @@ use crate::time::Timestamp;
 use crate::tool::ToolCall;
 use crate::windowing::SealReason;
 
-/// Height in the tree: 1 covers messages, n + 1 covers nodes of level n.
+/// The height in the tree: level 1 covers messages, level n + 1 covers nodes of level n.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Level(u8);
 
 impl Level {
-    /// The level over the messages.
+    /// The level directly above the messages.
     pub const FIRST: Self = Self(1);
 
-    /// A level from its number, if it has one above the messages.
+    /// The level with this number; `None` for 0, the messages.
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
         if number == 0 { None } else { Some(Self(number)) }
     }
 
-    /// The level over this one.
+    /// The next higher level.
     #[must_use]
     pub const fn above(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The level under this one; none under the first.
+    /// The next lower level; `None` below the first.
     #[must_use]
     pub const fn below(self) -> Option<Self> {
         Self::new(self.0.saturating_sub(1))
     }
 
-    /// Its number, from 1.
+    /// The level's number, from 1.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
@@ -53,20 +53,21 @@ impl fmt::Display for Level {
     }
 }
 
-/// Identity of a node, from what it covers and how it is written: the same work twice gives the
-/// same id.
+/// Content-addressed id of a node, derived from the covered content and the summary style. The
+/// same work always yields the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(String);
 
 impl NodeId {
-    /// The id of the node of `level` that covers content with this hash and ends on that day.
+    /// The id of the node at `level` that covers content with this hash and ends at
+    /// `range_end`.
     #[must_use]
     pub fn new(level: Level, covered: ContentHash, range_end: Timestamp) -> Self {
         Self(format!("l{level}-{}-{}", &covered.to_string()[..16], range_end.day()))
     }
 
-    /// An id that was stored before.
+    /// Wraps an id read from the store.
     #[must_use]
     pub const fn from_stored(id: String) -> Self {
         Self(id)
@@ -85,17 +86,17 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A place between two characters of a conversation.
+/// A position between two characters of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TextPosition {
     /// The message.
     pub idx: MessageIdx,
-    /// So many of its characters come before.
+    /// The number of the message's characters before the position.
     pub offset: u32,
 }
 
 impl TextPosition {
-    /// The place after a message.
+    /// The position after a message.
     #[must_use]
     pub const fn after(idx: MessageIdx) -> Self {
         Self { idx: MessageIdx(idx.0 + 1), offset: 0 }
@@ -111,42 +112,43 @@ impl fmt::Display for TextPosition {
     }
 }
 
-/// A window: what one thread said from one place to another.
+/// A window: a run of messages of one thread.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Window {
     /// The thread.
     pub thread: ThreadName,
-    /// Where it begins.
+    /// The start, inclusive.
     pub from: TextPosition,
-    /// Where it ends.
+    /// The end, exclusive.
     pub until: TextPosition,
 }
 
-/// Part of a message: a slice of an oversized one, or all of it.
+/// A slice of an oversized message, or a whole message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slice {
     /// The message.
     pub idx: MessageIdx,
-    /// Where the slice begins, in characters.
+    /// The start of the slice, in characters.
     pub from: u32,
-    /// One past where it ends, in characters.
+    /// The end of the slice, exclusive, in characters.
     pub until: u32,
 }
 
 impl Window {
-    /// One past the last message it touches.
+    /// One past the last message that the window touches.
     #[must_use]
     pub const fn end(&self) -> MessageIdx {
         MessageIdx(self.until.idx.0 + (self.until.offset > 0) as u32)
     }
 
-    /// Whether a tool call belongs to it: a call belongs to the window of the message it came before.
+    /// Whether a tool call belongs to the window. A call belongs to the window of the message
+    /// that follows it.
     #[must_use]
     pub fn has_call(&self, call: &ToolCall) -> bool {
         call.thread == self.thread && self.from.idx <= call.before && call.before < self.end()
     }
 
-    /// What of a message of its thread, that has so many characters, lies in it.
+    /// The part of a message inside the window, given the message's length in characters.
     #[must_use]
     pub fn slice(&self, idx: MessageIdx, chars: u32) -> Option<Slice> {
         if idx < self.from.idx || idx >= self.end() {
@@ -173,13 +175,13 @@ impl fmt::Display for Window {
     }
 }
 
-/// What a node covers.
+/// The content that a node covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Coverage {
     /// A window: consecutive messages of one thread.
     Messages(Window),
-    /// A group: adjacent nodes of the level below, in the order of time.
+    /// A group: adjacent nodes of the level below, in time order.
     Nodes(Vec<NodeId>),
 }
 
@@ -194,7 +196,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The reason in words.
+    /// The reason as text.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -204,47 +206,47 @@ impl Cause {
     }
 }
 
-/// A node that is wanted: exactly what it covers and how it is written.
+/// The specification of a node: its coverage and its style, fixed when the window or group
+/// seals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeSpec {
-    /// Its height.
+    /// The node's level.
     pub level: Level,
-    /// Its number among the nodes of that height, in the order they were sealed.
+    /// The node's ordinal within its level, in sealing order.
     pub ordinal: u32,
-    /// What it covers.
+    /// The covered content.
     pub covers: Coverage,
-    /// How it is written.
+    /// The summary style.
     pub manner: SummaryStyle,
-    /// Why it was sealed.
+    /// The reason for sealing.
     pub cause: Cause,
-    /// The message whose arrival sealed it: from then on it counts as there. Unknown for what was
-    /// sealed before this was kept.
+    /// The message whose arrival sealed it. `None` for nodes sealed before this field existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed_by: Option<MessageIdx>,
 }
 
 impl NodeSpec {
-    /// Whether it was sealed once the messages before `end` were there. What does not say when
-    /// it was counts from the moment that all it covers is there.
+    /// Whether it was sealed when only the messages before `end` existed. If `sealed_by` is
+    /// unknown, it counts as sealed once everything it covers exists.
     #[must_use]
     pub fn is_sealed_at(&self, end: MessageIdx, covers_until: u32) -> bool {
         self.sealed_by.map_or(covers_until <= end.0, |by| by < end)
     }
 }
 
-/// Where a finished node stands. Waiting and failing belong to its job.
+/// The state of a finished node. Pending and failed are states of its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeState {
-    /// The highest summary of what it covers.
+    /// The highest summary of the content it covers.
     Active,
     /// A higher node covers it.
     Superseded,
-    /// Its conversation is closed.
+    /// The conversation is closed.
     Archived,
 }
 
 impl NodeState {
-    /// The word for it in every interface.
+    /// The name used in every interface.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -255,61 +257,61 @@ impl NodeState {
     }
 }
 
-/// What a node says. Lists are in order of first mention and say nothing twice.
+/// The content of a node. Lists are in order of first mention and contain no duplicates.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeContent {
-    /// The text, in the form of its level.
+    /// The summary text.
     pub overview: String,
-    /// Files that were mentioned.
+    /// Files mentioned.
     pub files_mentioned: Vec<String>,
-    /// What was found out.
+    /// Findings.
     pub key_findings: Vec<String>,
-    /// What was decided.
+    /// Decisions.
     pub decisions: Vec<String>,
-    /// What is to be done.
+    /// Open tasks.
     pub action_items: Vec<String>,
-    /// Questions left open.
+    /// Unanswered questions.
     pub unresolved: Vec<String>,
-    /// Tools that were used, and how that went.
+    /// Tools used, with their outcomes.
     pub tools_used: Vec<ToolUse>,
-    /// What it was about.
+    /// Topics.
     pub topics: Vec<String>,
-    /// Names that occur.
+    /// Named entities.
     pub entities: Vec<String>,
-    /// Functions, types, variables and other names of code.
+    /// Functions, types, variables and other code identifiers.
     pub identifiers: Vec<String>,
-    /// Addresses.
+    /// URLs.
     pub urls: Vec<String>,
-    /// Dates and times that were spoken of, as they were written.
+    /// Dates and times mentioned, as written.
     pub dates: Vec<String>,
-    /// Numbers with their units, as they were written.
+    /// Numbers with their units, as written.
     pub numbers: Vec<String>,
     /// Free labels.
     pub tags: Vec<String>,
 }
 
-/// How often a tool was used, and how that went.
+/// The calls of one tool, by outcome.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ToolUse {
-    /// The tool.
+    /// The tool's name.
     pub name: String,
-    /// Calls that went well.
+    /// Successful calls.
     pub succeeded: u32,
-    /// Calls that failed.
+    /// Failed calls.
     pub failed: u32,
-    /// Calls whose end is not known.
+    /// Calls with an unknown outcome.
     pub unknown: u32,
 }
 
-/// What a node was made from.
+/// Totals of the content that a node was written from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SourceTotals {
-    /// The first message it covers.
+    /// The first message covered.
     pub from: u32,
-    /// One past the last message it covers.
+    /// One past the last message covered.
     pub until: u32,
-    /// Messages, a slice counting as one.
+    /// Messages; a slice counts as one.
     pub messages: u32,
     /// Turns.
     pub turns: u32,
@@ -317,26 +319,26 @@ pub struct SourceTotals {
     pub raw_chars: u64,
     /// Tokens of the messages.
     pub raw_tokens: u64,
-    /// Characters of what it was written from: the messages, or the overviews of its children.
+    /// Characters of the summarized input: the messages, or the overviews of the children.
     pub chars: u64,
 }
 
-/// How a node came about.
+/// The origin of a node: the summarizer, the time, the duration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provenance {
-    /// The summariser that wrote it.
+    /// The summarizer that wrote the node.
     pub by: String,
-    /// When it was really generated.
+    /// The wall-clock time of generation.
     pub at: Timestamp,
-    /// How long that took, in milliseconds.
+    /// The generation time, in milliseconds.
     pub took_ms: u64,
 }
 
 impl Provenance {
-    /// What stands between the name of a stand-in and the name of the one it stood in for.
+    /// Separates the name of a fallback summarizer from the name of the one it replaced.
     pub const FALLBACK_SEPARATOR: &str = " for ";
 
-    /// The name of a stand-in, with the one it stood in for.
+    /// The name of a fallback summarizer together with the one it replaced.
     #[must_use]
     pub fn fallback_label(name: &str, other: &str) -> String {
         if name == other {
@@ -346,68 +348,68 @@ impl Provenance {
         }
     }
 
-    /// The stand-in that wrote it, where one did.
+    /// The fallback summarizer that wrote the node, if one did.
     #[must_use]
     pub fn fallback_name(&self) -> Option<&str> {
         self.by.split_once(Self::FALLBACK_SEPARATOR).map(|(name, _)| name)
     }
 }
 
-/// A summary in the tree. Always complete.
+/// A summary in the tree, always complete.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Its identity.
+    /// The node's id.
     pub id: NodeId,
-    /// What it covers, where it stands in the tree and how it is written.
+    /// The node's coverage, position and style.
     pub spec: NodeSpec,
-    /// The number of the group that covers it, once one is sealed.
+    /// The ordinal of the group that covers the node, once it is sealed.
     pub parent: Option<u32>,
     /// Whether that group has its node.
     pub superseded: bool,
-    /// Whether something it covers has changed since it was written.
+    /// Whether covered content has changed since the node was written.
     pub dirty: bool,
-    /// What it says.
+    /// The content.
     pub content: NodeContent,
-    /// The earliest moment it covers.
+    /// The earliest time covered.
     pub range_start: Timestamp,
-    /// The latest moment it covers; also counts as the moment it was made.
+    /// The latest time covered; also the node's creation time.
     pub range_end: Timestamp,
-    /// What it was made from.
+    /// Totals of the covered content.
     pub source: SourceTotals,
-    /// How it came about.
+    /// The origin of the node.
     pub provenance: Provenance,
     /// Characters of the overview.
     pub chars: u32,
     /// Tokens of the overview.
     pub tokens: u32,
-    /// Share of its facts that occur in what it covers, from 0 to 1.
+    /// Share of the node's facts that occur in the covered content, from 0 to 1.
     pub grounded: f32,
-    /// Share of the facts of what it covers that it keeps, from 0 to 1.
+    /// Share of the covered content's facts that the node keeps, from 0 to 1.
     pub retained: f32,
-    /// What it says that occurs in nothing it covers: names, numbers, paths, dates.
+    /// Facts that do not occur in the covered content: names, numbers, paths, dates.
     pub invented: Vec<String>,
 }
 
 impl Node {
-    /// Its height.
+    /// The node's level.
     #[must_use]
     pub const fn level(&self) -> Level {
         self.spec.level
     }
 
-    /// Its number among the nodes of its height.
+    /// The node's ordinal within its level.
     #[must_use]
     pub const fn ordinal(&self) -> u32 {
         self.spec.ordinal
     }
 
-    /// The moment that counts as the one it was made at: the latest it covers.
+    /// The creation time, which is the latest time covered.
     #[must_use]
     pub const fn created_at(&self) -> Timestamp {
         self.range_end
     }
 
-    /// Where it stands, given whether its conversation goes on.
+    /// The node's state, given whether its conversation is open.
     #[must_use]
     pub const fn state(&self, conversation_is_open: bool) -> NodeState {
         match (self.superseded, conversation_is_open) {
@@ -417,8 +419,8 @@ impl Node {
         }
     }
 
-    /// How much smaller it is than what it was written from: 0 when it is as large, near 1 when
-    /// hardly anything is left.
+    /// The compression ratio: 0 if the node is as long as its input, close to 1 if it is much
+    /// shorter.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         match self.source.chars {
@@ -427,7 +429,7 @@ impl Node {
         }
     }
 
-    /// It as grouping sees it.
+    /// The node's sizes, as grouping needs them.
     #[must_use]
     pub const fn member(&self) -> Member {
         Member {
@@ -439,7 +441,7 @@ impl Node {
     }
 }
 
-/// The hash of a window's content: what was said in it, and how it is written up.
+/// The hash of a window's content and summary style.
 #[must_use]
 pub fn hash_of_window(
     conversation: ConversationId,
@@ -454,14 +456,14 @@ pub fn hash_of_window(
     ];
     fields.push(style_key(manner));
     for (hash, slice) in slices {
-        // The position tells apart what is said twice in the same words.
+        // The position distinguishes identical messages.
         let numbers = [slice.idx.0, slice.from, slice.until].map(u32::to_le_bytes).concat();
         fields.push([hash.as_bytes().as_slice(), &numbers].concat());
     }
     hash_of(&fields)
 }
 
-/// The hash of a group's content: its children, and how it is written up.
+/// The hash of a group's children and summary style.
 #[must_use]
 pub fn hash_of_group(
     conversation: ConversationId,

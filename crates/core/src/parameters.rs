@@ -1,5 +1,5 @@
-//! Every parameter of a policy by name, so that configuration, conversations and calls set them
-//! in the same words: `window_chars=4000`, `group_chars@3=20000`, `preset=turns`.
+//! Policy parameters by name. Configuration, conversations and calls all use the same syntax:
+//! `window_chars=4000`, `group_chars@3=20000`, `preset=turns`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::error::Invalid;
 use crate::node::Level;
 use crate::policy::{GroupPolicy, Policy, Preset, SealPolicy};
 
-/// The names of the parameters, and what each means. A name may carry a level: `length@2`.
+/// The parameters and their descriptions. A name may carry a level: `length@2`.
 pub const PARAMETERS: &[(&str, &str)] = &[
     ("window_chars", "The size a window aims at, in characters; a larger message is sliced."),
     ("wiggle", "How far a window or group may be off its aim, as a share of it (0 to 0.5)."),
@@ -47,7 +47,7 @@ pub const PARAMETERS: &[(&str, &str)] = &[
     ("deduplicate", "Say near-identical points of different children once (`true` or `false`)."),
 ];
 
-/// One parameter set to a value, at one level or at all it applies to.
+/// An assignment of a value to a parameter, at one level or at every level it applies to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Assignment {
@@ -57,7 +57,7 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Sets a parameter, which may carry a level, to a value.
+    /// Assigns a value to a parameter, whose name may carry a level.
     pub fn new(parameter: &str, value: &str) -> Result<Self, Invalid> {
         let refuse = |why: String| Invalid::new(format!("policy parameter {parameter:?}"), why);
         let (name, level) = match parameter.trim().split_once('@') {
@@ -75,7 +75,7 @@ impl Assignment {
             )));
         }
         let assignment = Self { name: name.to_owned(), level, value: value.trim().to_owned() };
-        // A value that cannot be read is refused here, wherever it is used later.
+        // Apply it once, so that an invalid value is refused here and not where it is used.
         assignment.apply(&mut Policy::default())?;
         Ok(assignment)
     }
@@ -93,7 +93,7 @@ impl Assignment {
         match self.name.as_str() {
             "preset" => {
                 let preset = Policy::from(value.parse::<Preset>().map_err(refuse)?);
-                // Prompts belong to whoever runs the program, not to a preset.
+                // Prompts come from the configuration, not from a preset.
                 *policy = Policy { prompts: std::mem::take(&mut policy.prompts), ..preset };
             }
             "wiggle" => return self.set_wiggle(policy).map_err(refuse),
@@ -129,7 +129,7 @@ impl Assignment {
         Ok(())
     }
 
-    /// Whether it is a parameter of windows; then it is set.
+    /// Sets a window parameter. Returns `false` if the name is not one.
     fn set_in_window(&self, policy: &mut Policy) -> Result<bool, Invalid> {
         let (window, value) = (&mut policy.window, self.value.as_str());
         match self.name.as_str() {
@@ -206,10 +206,10 @@ impl From<Assignment> for String {
 }
 
 impl Policy {
-    /// This policy with parameters set, in order; refused when it makes no sense then.
+    /// This policy with the assignments applied in order. Refuses a policy that is not valid.
     pub fn with(&self, assignments: &[Assignment]) -> Result<Self, Invalid> {
         let mut policy = self.clone();
-        // A preset is the ground the others are set on.
+        // Presets come first, because a preset replaces the whole policy.
         let is_preset = |assignment: &&Assignment| assignment.name == "preset";
         assignments.iter().filter(is_preset).try_for_each(|preset| preset.apply(&mut policy))?;
         let others = assignments.iter().filter(|assignment| !is_preset(assignment));
@@ -271,7 +271,7 @@ fn flag(text: &str) -> Result<bool, Invalid> {
     text.parse().map_err(|_| Invalid::new("", "expected true or false"))
 }
 
-/// Milliseconds, from `20 min`, `1h`, `90 s`, `1500 ms`.
+/// Parses `20 min`, `1h`, `90 s` or `1500 ms` into milliseconds.
 fn duration(text: &str) -> Result<Option<u64>, Invalid> {
     if text == "off" {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! The policy: every threshold that decides when windows and groups seal, and how their
-//! summaries are written.
+//! The policy: every threshold that decides when windows and groups seal, and the style of
+//! their summaries.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,78 +12,78 @@ use crate::hash::ContentHash;
 use crate::node::Level;
 use crate::summary_request::Strategy;
 
-/// What makes a window seal by size or by silence.
+/// Whether size or silence seals a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SealPolicy {
     /// Size only.
     Chars,
     /// Silence only.
     Time,
-    /// Whichever comes first.
+    /// Size or silence, whichever comes first.
     Hybrid,
 }
 
-/// When the open window of a thread seals. A threshold that is absent never fires.
+/// The thresholds that seal the open window of a thread. A threshold of `None` never fires.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WindowPolicy {
-    /// The size a window aims at.
+    /// The target size of a window, in characters.
     pub window_chars: Option<u32>,
-    /// How far a size may be off its aim, as a share of it.
+    /// The tolerance around the target size, as a share of it.
     pub wiggle: f32,
-    /// The least size that a silence may seal.
+    /// The minimum size for a window that silence seals.
     pub min_flush_chars: u32,
-    /// How long a silence must be to seal.
+    /// The length of a silence that seals a window.
     pub flush_after_ms: Option<u64>,
-    /// How much of the window before is repeated at the head of the next.
+    /// The number of characters of the previous window repeated at the start of the next.
     pub overlap_chars: u32,
-    /// Whether size, silence or both seal.
+    /// Whether size, silence or both seal a window.
     pub seal_policy: SealPolicy,
-    /// Seal only after an assistant message, so that no duo is cut.
+    /// Seal only after an assistant message, so that no question is separated from its answer.
     pub ensure_assistant: bool,
-    /// Seal at so many messages.
+    /// Seal at this many messages.
     pub messages: Option<u32>,
-    /// Seal at so many tokens.
+    /// Seal at this many tokens.
     pub tokens: Option<u32>,
-    /// Seal when the window has been open for so long.
+    /// Seal when the window has been open this long.
     pub age_ms: Option<u64>,
-    /// Seal at so many turns, those that are kept back included.
+    /// Seal at this many turns, including the recent turns that stay out of the window.
     pub turns: Option<u32>,
-    /// Seal at so many characters, however many more the last answer makes.
+    /// Seal at this many characters, however long the last answer is.
     pub chars: Option<u32>,
-    /// Never seal with fewer turns.
+    /// Minimum number of turns in a window.
     pub min_turns: u32,
-    /// The latest turns that stay out of every window.
+    /// Number of latest turns that stay out of every window.
     pub keep_recent_turns: u32,
 }
 
-/// When the last group of a level seals. A threshold that is absent never fires.
+/// The thresholds that seal the last group of a level. A threshold of `None` never fires.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupPolicy {
-    /// The size of its children that a group aims at.
+    /// The target size of a group's children, in characters.
     pub group_chars: Option<u32>,
-    /// How far a size may be off its aim, as a share of it.
+    /// The tolerance around the target size, as a share of it.
     pub wiggle: f32,
-    /// Seal at so many children.
+    /// Seal at this many children.
     pub children: Option<u32>,
-    /// Seal when the children have so many tokens.
+    /// Seal when the children have this many tokens.
     pub tokens: Option<u32>,
-    /// Seal when the children cover so many messages.
+    /// Seal when the children cover this many messages.
     pub messages: Option<u32>,
-    /// Seal when the children have so many characters, however many more the last one makes.
+    /// Seal when the children have this many characters, however long the last one is.
     pub chars: Option<u32>,
-    /// Seal when the covered messages have more characters than this.
+    /// Seal when the covered messages have more than this many characters.
     pub raw_chars: Option<u32>,
-    /// Never seal with fewer children.
+    /// Minimum number of children in a group.
     pub min_children: u32,
 }
 
-/// How long a summary should be.
+/// The target length of a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Length {
-    /// This share of what it covers is kept.
+    /// The share of the input to keep.
     Keep(f32),
-    /// So many sentences.
+    /// A range of sentences.
     Sentences(u8, u8),
 }
 
@@ -122,50 +122,50 @@ impl FromStr for Length {
     }
 }
 
-/// How one node is written. Part of its identity.
+/// The style of a node's summary. Part of the node's identity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SummaryStyle {
-    /// In which way it tells.
+    /// The writing strategy.
     pub strategy: Strategy,
-    /// How long it should be.
+    /// The target length.
     pub length: Length,
-    /// Whether near-identical points of different children are said once.
+    /// Whether near-identical points of different children appear only once.
     pub deduplicate: bool,
-    /// How much of the window before is repeated at its head, in characters.
+    /// The number of characters of the previous window repeated at the start.
     pub overlap_chars: u32,
-    /// The version of the prompt it is asked for with.
+    /// The version of the prompt.
     pub prompt: ContentHash,
 }
 
-/// Every threshold of a conversation. Levels above the last one listed follow the last one.
+/// Every threshold of a conversation. Levels above the last entry of a list use the last entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
-    /// Level 1.
+    /// The window policy, for level 1.
     pub window: WindowPolicy,
-    /// Levels 2, 3, …
+    /// The group policies, for levels 2, 3, …
     pub groups: Vec<GroupPolicy>,
-    /// Lengths of the summaries of levels 1, 2, 3, …
+    /// The summary lengths of levels 1, 2, 3, …
     pub lengths: Vec<Length>,
-    /// In which way the nodes of levels 1, 2, 3, … tell.
+    /// The strategies of levels 1, 2, 3, …
     pub strategies: Vec<Strategy>,
-    /// Whether near-identical points of different children are said once.
+    /// Whether near-identical points of different children appear only once.
     pub deduplicate: bool,
-    /// The versions of prompts that take the place of the built-in ones.
+    /// The versions of prompts that override the built-in ones.
     pub prompts: BTreeMap<Strategy, ContentHash>,
 }
 
-/// The policies of the source documents, by name.
+/// Named policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
     /// Windows by size and silence; the default.
     Window,
-    /// Counts of messages, tokens and time.
+    /// Windows by number of messages, tokens and age.
     Triggers,
-    /// Five turns, the last two kept raw.
+    /// Windows of five turns; the last two turns stay raw.
     Turns,
-    /// Size alone, with at least three turns.
+    /// Windows by size alone, with at least three turns.
     Chars,
-    /// A summary for every turn.
+    /// One summary per turn.
     PerTurn,
 }
 
@@ -174,7 +174,7 @@ impl Preset {
     pub const ALL: [Self; 5] =
         [Self::Window, Self::Triggers, Self::Turns, Self::Chars, Self::PerTurn];
 
-    /// The word for it in every interface.
+    /// The name used in every interface.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -203,7 +203,7 @@ impl FromStr for Preset {
     }
 }
 
-/// A window that nothing seals; the presets say what does.
+/// A window policy without a threshold, as the base of the presets.
 const NEVER: WindowPolicy = WindowPolicy {
     window_chars: None,
     wiggle: 0.2,
@@ -221,7 +221,7 @@ const NEVER: WindowPolicy = WindowPolicy {
     keep_recent_turns: 0,
 };
 
-/// Groups by size alone.
+/// A group policy with a size threshold only.
 const fn groups_of(chars: u32) -> GroupPolicy {
     GroupPolicy {
         group_chars: Some(chars),
@@ -235,7 +235,7 @@ const fn groups_of(chars: u32) -> GroupPolicy {
     }
 }
 
-/// Groups by counts alone.
+/// A group policy with count thresholds only.
 const fn groups_at(children: u32, tokens: u32, messages: u32) -> GroupPolicy {
     GroupPolicy {
         group_chars: None,
@@ -313,7 +313,8 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Refuses a policy under which windows or groups could never seal, or seal wrongly.
+    /// Refuses a policy under which windows or groups could never seal, or would seal
+    /// incorrectly.
     pub fn validate(&self) -> Result<(), Invalid> {
         let refuse = |what: &str, why: &str| Err(Invalid::new(format!("policy: {what}"), why));
         let window = &self.window;
@@ -373,14 +374,14 @@ impl Policy {
         Ok(())
     }
 
-    /// The rule for groups whose node will be of `level` (2 or higher).
+    /// The group policy for nodes of `level` (2 or higher).
     #[must_use]
     pub fn group(&self, level: Level) -> Option<&GroupPolicy> {
         let place = usize::from(level.number()).checked_sub(2)?;
         self.groups.get(place).or_else(|| self.groups.last())
     }
 
-    /// How a node of `level` is written.
+    /// The summary style of nodes at `level`.
     #[must_use]
     pub fn style(&self, level: Level) -> SummaryStyle {
         let place = usize::from(level.number()) - 1;

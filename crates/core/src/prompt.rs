@@ -1,4 +1,4 @@
-//! Prompts: one file per strategy, its version the hash of its text.
+//! Prompts: one file per strategy, versioned by the hash of its text.
 
 use crate::hash::ContentHash;
 use crate::summary_request::Strategy;
@@ -22,7 +22,7 @@ pub fn version(strategy: Strategy) -> ContentHash {
     version_of(text(strategy))
 }
 
-/// The version of any prompt.
+/// The version of a prompt text.
 #[must_use]
 pub fn version_of(text: &str) -> ContentHash {
     ContentHash::of_fields(&[text.as_bytes()])

@@ -1,24 +1,24 @@
-//! What a question says about who and when, beside its words.
+//! Analysis of a question: its terms, the person it refers to, and the times it names.
 
 use crate::lexicon::{self, TermId, fold, is_conversation_word, is_first_person, terms};
 use crate::time::Timestamp;
 
-/// A question, taken apart.
+/// An analyzed question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    /// Its text.
+    /// The text.
     pub text: String,
-    /// Its distinct terms with how much each counts, in order. Names of authors are among them.
+    /// The distinct terms, in order, including the names of authors.
     pub terms: Vec<QuestionTerm>,
-    /// Its words, folded.
+    /// The words, folded.
     pub words: Vec<String>,
-    /// Whether the asker speaks of themselves: what the user said counts more.
+    /// Whether the asker refers to themselves, so that the user's messages rank higher.
     pub first_person: bool,
-    /// Whether it is about what the assistant said.
+    /// Whether it asks about the assistant's answers.
     pub about_answers: bool,
-    /// Whether it is about something that was.
+    /// Whether it asks about the past.
     pub about_past: bool,
-    /// The days and months it names, from one moment to another.
+    /// The time ranges that it names.
     pub times: Vec<(Timestamp, Timestamp)>,
 }
 
@@ -29,12 +29,12 @@ pub struct QuestionTerm {
     pub id: TermId,
     /// The word, folded.
     pub word: String,
-    /// It only asks, and says nothing about what was said.
+    /// Whether the word only phrases the question and carries no content.
     pub is_question_word: bool,
 }
 
 impl Question {
-    /// Takes a question apart. Relative times ("last month") count from `now`.
+    /// Analyzes a question. Relative times ("last month") refer to `now`.
     #[must_use]
     pub fn new(text: &str, now: Timestamp) -> Self {
         let mut own: Vec<QuestionTerm> = Vec::new();
@@ -64,7 +64,7 @@ impl Question {
 
 const ABOUT_PAST: [&str; 6] = ["did", "have", "was", "were", "had", "has"];
 
-/// What an assistant does, in the words people use to it.
+/// Verbs that describe an assistant's answers.
 const SAID: [&str; 18] = [
     "mentioned",
     "recommended",
@@ -100,7 +100,7 @@ const SAYING: [&str; 11] = [
 ];
 const FRENCH_HAVE: [&str; 4] = ["as", "avez", "avais", "aviez"];
 
-/// "you said", "did you", "your advice", "tu m'as", each with at most one word between.
+/// Matches "you said", "did you", "your advice", "tu m'as", with at most one word between.
 fn is_about_answers(words: &[String]) -> bool {
     let next = |place: usize, among: &[&str]| {
         words[place + 1..].iter().take(2).any(|word| among.contains(&word.as_str()))
@@ -114,7 +114,7 @@ fn is_about_answers(words: &[String]) -> bool {
     })
 }
 
-/// Whether a text tells how things should always be done.
+/// Whether a text states a general preference or rule.
 #[must_use]
 pub fn is_standing_instruction(folded: &str) -> bool {
     const WISHES: [&str; 10] = [
@@ -137,7 +137,7 @@ pub fn is_standing_instruction(folded: &str) -> bool {
     })
 }
 
-/// Whether a text asks something at its end.
+/// Whether a text ends with a question.
 #[must_use]
 pub fn is_question(text: &str) -> bool {
     text.trim_end().chars().rev().take(120).any(|c| matches!(c, '?' | '？' | '؟'))

@@ -1,42 +1,43 @@
-//! Quotas: how much may be asked of a provider in a minute, and when the next call has its turn. Plain arithmetic: what
-//! was taken is in the store, where every process sees it, and the time is what one is told.
+//! Quotas: the rate limiter for provider calls. Pure arithmetic: past requests come from the
+//! store, where every process sees them, and the caller passes the time.
 
 use crate::error::{ProviderError, RetryAdvice};
 use crate::time::Timestamp;
 
 const MINUTE: i64 = 60_000_000;
-/// The longest that a call waits for its turn, in microseconds; one that would have to wait longer is refused.
+/// The longest wait for a slot, in microseconds. A call that would have to wait longer is
+/// refused.
 const PATIENCE: i64 = 10_000_000;
 
-/// How much may be asked in a minute; as much as one likes where nothing is said.
+/// The limits per minute; `None` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Quota {
     /// Requests.
     pub requests_per_minute: Option<u32>,
-    /// Tokens, read and written.
+    /// Input and output tokens.
     pub tokens_per_minute: Option<u32>,
 }
 
-/// What was taken of a quota at a moment, or is to be taken then by calls that wait for their turn.
+/// Usage of a quota at a time, which may be a future slot of a waiting call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuotaUsage {
-    /// When.
+    /// The time of the slot.
     pub at: Timestamp,
     /// Calls.
     pub calls: i64,
-    /// Tokens, read and written.
+    /// Input and output tokens.
     pub tokens: i64,
 }
 
-/// The moment from which on what was taken still matters.
+/// The time before which usage no longer affects the quota.
 #[must_use]
 pub fn matters_since(now: Timestamp) -> Timestamp {
     now.plus_micros(-MINUTE)
 }
 
-/// When a call of so many tokens has its turn: at once, or a little later, behind those that wait already. Where it
-/// would be much later it has none, and the error says when to ask again. In no minute is more taken than the quota
-/// allows; a call that is larger than that has a minute for itself.
+/// The slot of a call with this many tokens: now, or shortly after the calls that already wait.
+/// Returns an error with the time to retry if the slot would be too far away. No minute exceeds
+/// the quota; a call larger than the quota gets a minute of its own.
 pub fn next_slot(
     quota: Quota,
     taken: &[QuotaUsage],
@@ -44,7 +45,7 @@ pub fn next_slot(
     now: Timestamp,
 ) -> Result<Timestamp, ProviderError> {
     let latest = now.plus_micros(PATIENCE);
-    // Nobody waits that long: the clock was put back since, and what it said then is no reason to wait.
+    // No slot is that far away: the clock was set back, and entries from before do not count.
     let known = || taken.iter().filter(|taken| taken.at <= latest);
     let first = known().map(|taken| taken.at).fold(now, Timestamp::max);
     let frees = known().map(|taken| taken.at.plus_micros(MINUTE)).filter(|free| *free > first);
@@ -61,7 +62,7 @@ pub fn next_slot(
         };
         fits(quota.requests_per_minute, calls, 1) && fits(quota.tokens_per_minute, used, tokens)
     };
-    // A minute after the last call there is room for any.
+    // A minute after the last call there is room for any call.
     let turn = moments.into_iter().find(has_room).unwrap_or_else(|| first.plus_micros(MINUTE));
     if turn <= latest {
         return Ok(turn);
@@ -72,7 +73,7 @@ pub fn next_slot(
     Err(ProviderError::new(reason, RetryAdvice::Throttled(wait_ms)))
 }
 
-/// How long it is until a turn, in milliseconds.
+/// The time until a slot, in milliseconds.
 #[must_use]
 pub fn wait_ms(turn: Timestamp, now: Timestamp) -> u64 {
     u64::try_from(turn.as_micros() - now.as_micros()).unwrap_or(0).div_ceil(1000)
@@ -94,8 +95,8 @@ mod tests {
         Quota { requests_per_minute: None, tokens_per_minute: Some(limit) }
     }
 
-    /// Calls that come one after another, each at its second and of so many tokens: the second of its turn, or how
-    /// many seconds it is told to wait.
+    /// Runs calls in sequence, each at a second and with a number of tokens, and checks the
+    /// second of each slot or the seconds to wait.
     fn check(quota: Quota, calls: &[(i64, i64)], turns: &[Result<i64, u64>]) {
         let mut taken = Vec::new();
         let mut found = Vec::new();
@@ -126,7 +127,8 @@ mod tests {
 
     #[test]
     fn who_came_first_goes_first() {
-        // The third waits for the first minute to pass; a small call that would fit before it comes after it.
+        // The third call waits for the first minute to pass. A small call that would fit
+        // earlier still queues behind it.
         check(tokens(100), &[(0, 60), (1, 30), (55, 50), (56, 5)], &[Ok(0), Ok(1), Ok(60), Ok(60)]);
     }
 

@@ -1,5 +1,6 @@
-//! Receipts: the manifest of a context. What is in it, why, and what it cost; what is not, and
-//! why not; and whether anything was still to be done when it was put together.
+//! Receipts: the manifest of a context. A receipt lists every item with its reason and its
+//! cost, every omission with its reason, and the work that was pending when the context was
+//! built.
 
 use serde::Serialize;
 
@@ -7,79 +8,79 @@ use crate::gate::GateStatus;
 use crate::hash::ContentHash;
 use crate::packing::{DetailLevel, Omission, PackReason};
 
-/// What a context holds and what it does not.
+/// The manifest of a context.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Receipt {
     /// The conversation.
     pub conversation: String,
-    /// The thread it was put together for.
+    /// The thread that the context was built for.
     pub thread: String,
-    /// The profile that was run.
+    /// The profile.
     pub profile: String,
-    /// What was asked; nothing for a standing context.
+    /// The question; `None` for a standing context.
     pub query: Option<String>,
-    /// The last turn that was known.
+    /// The last turn that the context could use.
     pub as_of: Option<u32>,
-    /// The moment that words like "yesterday" in the question were counted from.
+    /// The time that relative dates in the question, such as "yesterday", refer to.
     pub asked_at: String,
-    /// The tokens it may have.
+    /// The token budget.
     pub budget: u32,
-    /// The tokens it has.
+    /// The tokens used.
     pub tokens: u32,
-    /// What counted them.
+    /// The tokenizer's name.
     pub tokenizer: String,
-    /// Everything in it, in order.
+    /// The items, in order.
     pub items: Vec<ReceiptItem>,
-    /// What is not in it, or not wholly.
+    /// Missing or truncated content.
     pub left_out: Vec<Omission>,
-    /// Hits that had no room.
+    /// Hits that did not fit the budget.
     pub hits_left_out: u32,
-    /// How the gate stood.
+    /// The outcome of the gate.
     pub gate: GateOutcome,
-    /// How much of it the context of the turn before begins with.
+    /// The prefix shared with the context of the previous turn.
     pub reusable: Reusable,
 }
 
-/// One thing in a context.
+/// One item of a context.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReceiptItem {
-    /// The heading it stands under.
+    /// The heading of its section.
     pub section: String,
-    /// Its level: 0 for messages.
+    /// The level; 0 for messages.
     pub level: u8,
-    /// The node's id; nothing for messages.
+    /// The node's id; `None` for messages.
     pub node: Option<String>,
-    /// The first message it covers.
+    /// The first message covered.
     pub from: u32,
-    /// One past the last message it covers.
+    /// One past the last message covered.
     pub until: u32,
-    /// How much of it is told.
+    /// The detail level.
     pub grain: DetailLevel,
-    /// Why it is there.
+    /// The reason.
     pub reason: PackReason,
-    /// How well it fits the question; 0 where that is not why it is there.
+    /// The match score; 0 if the item is not a match.
     pub score: f32,
-    /// Its tokens.
+    /// The tokens of the item.
     pub tokens: u32,
-    /// The hash of its text, as it stands there.
+    /// The hash of the rendered text.
     pub hash: ContentHash,
 }
 
-/// Whether everything was there that should have been.
+/// Whether the context was built from complete data.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct GateOutcome {
-    /// Whether something was still to be done, so that raw turns stand in.
+    /// Whether work was pending or failed, so that raw turns replace summaries.
     pub degraded: bool,
-    /// How long it was waited for, in milliseconds.
+    /// The time spent waiting, in milliseconds.
     pub waited_ms: u64,
-    /// What was still to be done: turns to embed, windows to summarise.
+    /// Pending work: turns to embed, windows to summarize.
     pub pending: Vec<String>,
-    /// What was given up.
+    /// Failed work.
     pub failed: Vec<String>,
 }
 
 impl GateOutcome {
-    /// The outcome, given how the gate stood in the end.
+    /// The outcome for the final status of the gate.
     #[must_use]
     pub fn of(status: &GateStatus, waited_ms: u64) -> Self {
         let describe = |operations: &[crate::gate::Operation]| {
@@ -94,7 +95,7 @@ impl GateOutcome {
     }
 }
 
-/// How much of a context the one before begins with, byte for byte.
+/// The prefix of a context that is byte-identical to the previous context.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Reusable {
     /// Tokens.
@@ -104,7 +105,7 @@ pub struct Reusable {
 }
 
 impl Reusable {
-    /// Of so many tokens, so many.
+    /// `tokens` out of `all` tokens.
     #[must_use]
     pub fn of(tokens: u32, all: u32) -> Self {
         Self { tokens, share: if all == 0 { 0.0 } else { f64::from(tokens) / f64::from(all) } }

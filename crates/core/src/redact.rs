@@ -1,8 +1,9 @@
-//! Redaction: takes secrets out of a text before it leaves the machine. What was taken out is counted
-//! by kind and kept nowhere.
+//! Redaction: removes secrets from a text before it leaves the machine. Removed secrets are
+//! counted by kind and never stored.
 //!
-//! It goes by shapes: private keys, the keys and tokens of well-known vendors, passwords in addresses,
-//! and values that are assigned to names like `api_key`. Hashes, identifiers and ordinary code stay.
+//! Detection is by shape: private keys, keys and tokens of well-known vendors, passwords in
+//! URLs, and values assigned to names like `api_key`. Hashes, identifiers and ordinary code
+//! stay.
 
 mod assignment;
 mod vendor;
@@ -12,23 +13,23 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-/// What a secret is.
+/// The kind of a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Secret {
-    /// A private key in its block.
+    /// A PEM block with a private key.
     PrivateKey,
-    /// A key in the shape of a vendor.
+    /// A key in a vendor's format.
     ApiKey,
-    /// A token that is presented as such.
+    /// A token in an authorization header or a JSON Web Token.
     Token,
     /// A password.
     Password,
-    /// Something random under a telling name.
+    /// A random value assigned to a name like `api_key`.
     Assigned,
 }
 
 impl Secret {
-    /// The word for it in every interface.
+    /// The name used in every interface.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -41,24 +42,24 @@ impl Secret {
     }
 }
 
-/// How many secrets were taken out, by kind.
+/// The number of redacted secrets, by kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Redactions(BTreeMap<Secret, u32>);
 
 impl Redactions {
-    /// Whether nothing was taken out.
+    /// Whether nothing was redacted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many secrets were taken out.
+    /// The total number of redacted secrets.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.0.values().sum()
     }
 
-    /// Adds those of another text.
+    /// Adds the redactions of another text.
     pub fn add(&mut self, other: &Self) {
         for (secret, count) in &other.0 {
             *self.0.entry(*secret).or_default() += count;
@@ -76,10 +77,10 @@ impl fmt::Display for Redactions {
     }
 }
 
-/// A secret and where it stands.
+/// The range and kind of a secret.
 type Find = (Range<usize>, Secret);
 
-/// The text without its secrets, and the account of them. Borrowed when there was none.
+/// Redacts the secrets of a text and counts them. Borrowed if there are none.
 #[must_use]
 pub fn redact(text: &str) -> (Cow<'_, str>, Redactions) {
     let mut finds = private_keys(text);
@@ -97,7 +98,7 @@ pub fn redact(text: &str) -> (Cow<'_, str>, Redactions) {
         if span.end <= end {
             continue;
         }
-        // What overlaps is one secret.
+        // Overlapping matches are one secret.
         if span.start >= end {
             redacted.push_str(&text[end..span.start]);
             redacted.push_str("[redacted ");
@@ -114,7 +115,7 @@ pub fn redact(text: &str) -> (Cow<'_, str>, Redactions) {
 const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 
-/// Private keys in their blocks, also where the block is cut off at either end.
+/// Private keys in PEM blocks, including blocks truncated at either end.
 fn private_keys(text: &str) -> Vec<Find> {
     let mut finds: Vec<Find> = Vec::new();
     for (start, _) in text.match_indices(BEGIN) {
@@ -141,14 +142,14 @@ fn private_keys(text: &str) -> Vec<Find> {
     finds
 }
 
-/// Where the line of dashes ends whose label, that of a private key, begins here.
+/// The end of the PEM header whose label starts at `label`; `None` if it is not a private key.
 fn header_end(text: &str, label: usize) -> Option<usize> {
     let rest = &text[label..];
     let dashes = rest.find("-----").filter(|dashes| *dashes < 60)?;
     rest[..dashes].contains("PRIVATE KEY").then_some(label + dashes + 5)
 }
 
-/// How far the material of a key reaches that has no end: words of letters and digits, the last of which
+/// The length of the key material in a block without a footer: base64 words, of which the last
 /// may be short.
 fn key_material(text: &str) -> usize {
     let mut end = 0;
@@ -169,11 +170,11 @@ fn is_key_material(word: &str) -> bool {
 }
 
 fn is_base64(word: &str) -> bool {
-    // A key inside JSON that was never decoded has its line breaks as two characters.
+    // In undecoded JSON, a line break of the key is a two-character escape.
     word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=\\".contains(&byte))
 }
 
-/// Passwords in addresses: `scheme://user:password@host`.
+/// Passwords in URLs: `scheme://user:password@host`.
 fn addresses(text: &str) -> Vec<Find> {
     let mut finds = Vec::new();
     for (at, _) in text.match_indices("://") {
@@ -192,7 +193,8 @@ fn addresses(text: &str) -> Vec<Find> {
     finds
 }
 
-/// Bits of surprise for each character: above three for random text, below for most words.
+/// The Shannon entropy in bits per character: above three for random text, below for most
+/// words.
 fn entropy(text: &str) -> f64 {
     let mut counts = [0_u32; 256];
     text.bytes().for_each(|byte| counts[usize::from(byte)] += 1);

@@ -1,30 +1,30 @@
-//! Sentences and words: cuts any text into the pieces that people would quote, and those into
-//! words and their stems. It knows English, French, Chinese and Japanese punctuation, Markdown
-//! and code blocks; it never fails and never drops text that is not white space or a marker.
+//! Sentences and words: splits a text into quotable segments, and segments into words and
+//! stems. Handles English, French, Chinese and Japanese punctuation, Markdown and code blocks.
+//! Never fails, and never drops text other than white space and markers.
 
-/// What a piece of text is.
+/// The kind of a text segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SegmentKind {
     /// A sentence in running text.
     Prose,
-    /// A sentence in an item of a list.
+    /// A sentence in a list item.
     Item,
-    /// A heading, or a line that only announces what follows it.
+    /// A heading, or a line that only introduces the next one.
     Heading,
-    /// A block of code or a log, as one piece.
+    /// A code block or a log, as one segment.
     Code,
 }
 
-/// A piece of a text: a sentence, a heading, or a block of code.
+/// A segment of a text: a sentence, a heading or a code block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextSegment<'a> {
-    /// What it is.
+    /// The kind.
     pub kind: SegmentKind,
-    /// Its text, without the marker of its line; may hold line breaks.
+    /// The text without the line's marker; may contain line breaks.
     pub text: &'a str,
 }
 
-/// Cuts a text into its pieces, in order.
+/// Splits a text into its segments, in order.
 #[must_use]
 pub fn split(text: &str) -> Vec<TextSegment<'_>> {
     let mut pieces = Vec::new();
@@ -48,7 +48,7 @@ pub fn split(text: &str) -> Vec<TextSegment<'_>> {
             continue;
         }
         let (kind, content) = classify(bare);
-        // A line that begins in lower case goes on with the sentence of the line before.
+        // A line that starts in lower case continues the previous sentence.
         let goes_on = kind == SegmentKind::Prose && content.starts_with(char::is_lowercase);
         if let Some((_, end, _)) = paragraph.as_mut().filter(|_| goes_on) {
             *end = at;
@@ -90,7 +90,7 @@ fn close<'a>(
     }
 }
 
-/// What a line is, and its content without the marker.
+/// The kind of a line, and its content without the marker.
 fn classify(line: &str) -> (SegmentKind, &str) {
     let unquoted = line.trim_start_matches(['>', ' ']);
     if unquoted.is_empty() || unquoted.chars().all(|c| "-=*_#|:+ ".contains(c)) {
@@ -120,7 +120,7 @@ fn classify(line: &str) -> (SegmentKind, &str) {
     (if looks_like_code(unquoted) { SegmentKind::Code } else { SegmentKind::Prose }, unquoted)
 }
 
-/// Whether a line is of a program, a diff or a log rather than of a person.
+/// Whether a line is code, a diff or a log rather than prose.
 fn looks_like_code(line: &str) -> bool {
     let ends = line.ends_with([';', '{', '}', '\\', '$']) && !line.contains(". ");
     let numbered = line.split_once(':').is_some_and(|(number, rest)| {
@@ -152,7 +152,7 @@ const ABBREVIATIONS: [&str; 48] = [
     "resp", "a.m", "p.m", "u.s", "u.k", "ph.d",
 ];
 
-/// Calls back with each sentence of a paragraph.
+/// Calls `found` with each sentence of a paragraph.
 fn sentences<'a>(text: &'a str, mut found: impl FnMut(&'a str)) {
     let mut start = 0;
     let mut chars = text.char_indices().peekable();
@@ -208,7 +208,7 @@ fn emit<'a>(sentence: &'a str, found: &mut impl FnMut(&'a str)) {
     }
 }
 
-/// Whether a full stop after `before` and before `after` ends a sentence.
+/// Whether a full stop between `before` and `after` ends a sentence.
 fn stops(before: &str, after: &str, several: bool) -> bool {
     if after.is_empty() {
         return true;
@@ -232,8 +232,8 @@ fn stops(before: &str, after: &str, several: bool) -> bool {
     ends_anyway && after.starts_with(char::is_uppercase)
 }
 
-/// The words of a text: runs of letters and digits with what joins them inside, and every
-/// Chinese or Japanese character by itself.
+/// The words of a text: runs of letters and digits with inner joiners, and single Chinese or
+/// Japanese characters.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -258,14 +258,14 @@ fn word_end(text: &str) -> usize {
     text.len()
 }
 
-/// Whether a character is a word by itself.
+/// Whether a character is a word of its own.
 #[must_use]
 pub const fn is_ideograph(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{2fa1f}')
 }
 
-/// The stem of a word, for comparing: lower case, without the commonest endings of English and
-/// French. Two forms of a word mostly have the same stem; it need not be a word itself.
+/// A simple stem for comparison: lower case, without the most common English and French
+/// endings. Forms of one word mostly share a stem, which need not be a word.
 #[must_use]
 pub fn stem(word: &str) -> String {
     let mut stem = word.to_lowercase();
@@ -294,7 +294,7 @@ pub fn stem(word: &str) -> String {
     stem
 }
 
-/// Endings, what takes their place, and the least that must stand before them.
+/// Endings, their replacements, and the minimum length of the rest.
 const ENDINGS: [(&str, &str, usize); 22] = [
     ("ations", "at", 3),
     ("ation", "at", 3),
@@ -320,14 +320,14 @@ const ENDINGS: [(&str, &str, usize); 22] = [
     ("s", "", 3),
 ];
 
-/// The word without what is elided before or after an apostrophe: `l'heure`, `Yann's`.
+/// The word without an elided part before or after an apostrophe: `l'heure`, `Yann's`.
 fn unelided(word: &str) -> &str {
     let mut parts = word.splitn(2, ['\'', '’']);
     let (before, after) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     if before.chars().count() <= 2 && after.chars().count() > 2 { after } else { before }
 }
 
-/// A letter without its accent, as far as French goes.
+/// A letter without its accent, for French.
 const fn plain(c: char) -> char {
     match c {
         'à' | 'â' | 'ä' | 'á' | 'ã' => 'a',

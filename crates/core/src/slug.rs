@@ -1,7 +1,7 @@
-//! Slugs: the names people type for conversations.
+//! Slugs: the human-readable names of conversations.
 
-/// The slug of a title: lower-case words joined by `-`, letters of any script kept, at most
-/// 48 characters cut at a word. Empty when the title has no letter or digit.
+/// Derives a slug from a title: lower-case words joined by `-`, with letters of any script, at
+/// most 48 characters cut at a word. Empty if the title has no letter or digit.
 #[must_use]
 pub fn slug_of(title: &str) -> String {
     const LONGEST: usize = 48;
@@ -24,8 +24,8 @@ pub fn slug_of(title: &str) -> String {
     slug
 }
 
-/// A slug as it is given, where it is one; the slug of the text otherwise. Slugs with a number or an id at their end are longer
-/// than those of titles.
+/// Returns the text if it is already a slug, otherwise derives one. A slug may be longer than a
+/// derived one, because it may end with a number or an id.
 #[must_use]
 pub fn as_slug(text: &str) -> String {
     const LONGEST: usize = 64;
@@ -33,8 +33,8 @@ pub fn as_slug(text: &str) -> String {
     if is_slug && text.chars().count() <= LONGEST { text.to_owned() } else { slug_of(text) }
 }
 
-/// Which of these slugs somebody may have meant who gave none of them: those that begin as what was given does or, if there are
-/// none, have all its words; at most three.
+/// Suggests at most three similar slugs: those that start like the given text or, if there are
+/// none, those that contain all its words.
 #[must_use]
 pub fn suggest_slugs<'a>(given: &str, slugs: &[&'a str]) -> Vec<&'a str> {
     let given = slug_of(given);
@@ -50,7 +50,7 @@ pub fn suggest_slugs<'a>(given: &str, slugs: &[&'a str]) -> Vec<&'a str> {
     if begin.is_empty() { pick(&has_all) } else { begin }
 }
 
-/// A title made from the first thing a person said.
+/// Derives a title from the first user message.
 #[must_use]
 pub fn title_of(first_message: &str) -> Option<String> {
     let line = first_message
@@ -60,7 +60,7 @@ pub fn title_of(first_message: &str) -> Option<String> {
     Some(crate::text::preview(line.trim_start_matches(['#', '>', '*', '-', ' ']), 72))
 }
 
-/// Lower case, with the accents of Latin letters dropped so that slugs are easy to type.
+/// Lower case, without the accents of Latin letters, so that slugs are easy to type.
 fn fold(word: &str) -> String {
     let mut folded = String::with_capacity(word.len());
     for c in word.chars().flat_map(char::to_lowercase) {

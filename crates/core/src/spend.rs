@@ -1,5 +1,5 @@
-//! Spend: what calls to models cost, and whether another one may be made. Plain arithmetic; the account itself is
-//! in the store.
+//! Spend: the cost of model calls, and the caps on it. Pure arithmetic; the ledger itself is in
+//! the store.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,18 +12,18 @@ use crate::ports::{ChatModel, Meter};
 use crate::redact::Redactions;
 use crate::time::Timestamp;
 
-/// Money in billionths of a US dollar: a token costs some hundreds of them.
+/// An amount of money in billionths of a US dollar; a token costs a few hundred of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Money(pub i64);
 
 impl Money {
-    /// So many dollars.
+    /// Converts from dollars.
     #[must_use]
     pub fn from_dollars(dollars: f64) -> Self {
         Self((dollars * 1e9).round() as i64)
     }
 
-    /// In dollars.
+    /// Converts to dollars.
     #[must_use]
     pub fn dollars(self) -> f64 {
         self.0 as f64 / 1e9
@@ -42,17 +42,17 @@ impl fmt::Display for Money {
     }
 }
 
-/// What a million tokens cost, in dollars.
+/// The price of a million tokens, in dollars.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price {
-    /// Tokens that are read.
+    /// Input tokens.
     pub input: f64,
-    /// Tokens that are written.
+    /// Output tokens.
     pub output: f64,
 }
 
 impl Price {
-    /// What a call costs.
+    /// The cost of a call.
     #[must_use]
     pub fn of(&self, usage: Usage) -> Money {
         let millionths =
@@ -64,15 +64,16 @@ impl Price {
 /// Prices by provider and model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Prices {
-    /// The day that the table is of, e.g. `2026-11-16`.
+    /// The date of the price table, e.g. `2026-11-16`.
     pub date: String,
-    /// The price of each model by its whole name, e.g. `openai/gpt-6-luna`; `ollama/*` is every model of a provider.
+    /// The price of each model by its full name, e.g. `openai/gpt-6-luna`. `ollama/*` matches
+    /// every model of a provider.
     pub models: BTreeMap<String, Price>,
 }
 
 impl Prices {
-    /// The price of a model: its own, that of the model it is a dated version or shortened form of, or that of every
-    /// model of its provider.
+    /// The price of a model. Falls back to the name without its date suffix, then to the
+    /// wildcard of its provider.
     #[must_use]
     pub fn find(&self, model: &str) -> Option<Price> {
         let whole = model.split('@').next().unwrap_or(model);
@@ -82,7 +83,7 @@ impl Prices {
     }
 }
 
-/// A name without the date at its end, `-20251001` or `-2024-07-18`.
+/// The name without a trailing date: `-20251001` or `-2024-07-18`.
 fn undated(name: &str) -> &str {
     let before_date = |length: usize| {
         let (head, date) = name.split_at_checked(name.len().checked_sub(length)?)?;
@@ -93,23 +94,23 @@ fn undated(name: &str) -> &str {
     before_date("-2024-07-18".len()).or_else(|| before_date("-20251001".len())).unwrap_or(name)
 }
 
-/// What was spent; also what is added to an account or taken back, so that the numbers may be negative.
+/// An amount spent. Corrections to the ledger may be negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SpendAmount {
     /// Calls.
     pub calls: i64,
-    /// Tokens that were read.
+    /// Input tokens.
     pub tokens_in: i64,
-    /// Tokens that were written.
+    /// Output tokens.
     pub tokens_out: i64,
-    /// What they cost, as far as the price is known.
+    /// The cost of the calls with a known price.
     pub money: Money,
-    /// Calls whose price is not known.
+    /// Calls with an unknown price.
     pub unpriced: i64,
 }
 
 impl SpendAmount {
-    /// A call, or several, at a price that may not be known.
+    /// The amount for the usage of one or more calls; the price may be unknown.
     #[must_use]
     pub fn of(usage: Usage, price: Option<Price>) -> Self {
         let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
@@ -123,7 +124,7 @@ impl SpendAmount {
         }
     }
 
-    /// Tokens read and written.
+    /// Input and output tokens.
     #[must_use]
     pub const fn tokens(&self) -> i64 {
         self.tokens_in.saturating_add(self.tokens_out)
@@ -180,43 +181,43 @@ impl fmt::Display for SpendAmount {
     }
 }
 
-/// What is added to the account of a tenant.
+/// An entry in the ledger of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charge {
-    /// When the call has its turn.
+    /// The time of the call's slot.
     pub at: Timestamp,
-    /// The conversation it was for, where it was for one.
+    /// The conversation, if the call belongs to one.
     pub conversation: Option<ConversationId>,
     /// The provider and model.
     pub model: String,
-    /// How much.
+    /// The amount.
     pub spent: SpendAmount,
 }
 
 impl Charge {
-    /// The provider that was asked.
+    /// The provider of the model.
     #[must_use]
     pub fn provider(&self) -> &str {
         provider_of(&self.model)
     }
 }
 
-/// The provider of a model, by the model's whole name.
+/// The provider in a model's full name.
 #[must_use]
 pub fn provider_of(model: &str) -> &str {
     model.split('/').next().unwrap_or(model)
 }
 
-/// The day of a moment, counted from 1970 in UTC.
+/// The UTC day of a time, counted from 1970.
 #[must_use]
 pub const fn day_of(moment: Timestamp) -> i64 {
     moment.as_micros().div_euclid(86_400_000_000)
 }
 
-/// How much may be spent; as much as one likes where nothing is said.
+/// A spending limit; `None` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cap {
-    /// Tokens, read and written.
+    /// Input and output tokens.
     pub tokens: Option<u64>,
     /// Money.
     pub money: Option<Money>,
@@ -225,41 +226,41 @@ pub struct Cap {
 /// The caps of a tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Caps {
-    /// For everything, ever.
+    /// For all spending of the tenant.
     pub tenant: Cap,
     /// For each conversation.
     pub conversation: Cap,
-    /// For each day in UTC.
+    /// For each UTC day.
     pub day: Cap,
 }
 
 impl Caps {
-    /// Whether there is any.
+    /// Whether any cap is set.
     #[must_use]
     pub fn are_set(&self) -> bool {
         *self != Self::default()
     }
 }
 
-/// What caps are held against.
+/// The amounts that the caps apply to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Account {
-    /// Everything, ever.
+    /// All spending of the tenant.
     pub tenant: SpendAmount,
-    /// For the conversation at hand; nothing where there is none.
+    /// The current conversation; zero if there is none.
     pub conversation: SpendAmount,
-    /// Today.
+    /// The current UTC day.
     pub day: SpendAmount,
 }
 
-/// A cap that is reached.
+/// A cap that has been reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapReached {
-    /// What it is a cap of, in words.
+    /// The scope of the cap, as text.
     pub of: &'static str,
-    /// How much may be spent.
+    /// The cap.
     pub cap: String,
-    /// How much was.
+    /// The amount spent.
     pub spent: String,
 }
 
@@ -269,8 +270,8 @@ impl fmt::Display for CapReached {
     }
 }
 
-/// The first cap that leaves no room for another call; none where it may be made. What is under way counts as the most
-/// it can come to, so that caps are exceeded by less than one call.
+/// The first cap that leaves no room for another call; `None` if the call is allowed. Calls in
+/// flight count with their maximum, so that the overrun is less than one call.
 #[must_use]
 pub fn reached_cap(caps: &Caps, account: &Account) -> Option<CapReached> {
     let scopes = [
@@ -293,22 +294,22 @@ pub fn reached_cap(caps: &Caps, account: &Account) -> Option<CapReached> {
 }
 
 impl CapReached {
-    /// The error of a call that is not made for it: somebody else has to do the work.
+    /// The error for the refused call; a fallback has to do the work.
     #[must_use]
     pub fn to_error(&self) -> ProviderError {
         ProviderError::new(self.to_string(), RetryAdvice::UseFallback)
     }
 }
 
-/// What is booked for a call that is under way.
+/// The amount reserved for a call in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation(pub Charge);
 
-/// A chat model whose calls are accounted.
+/// A chat model whose calls are metered.
 pub struct Metered<'a> {
     /// The model.
     pub chat: &'a dyn ChatModel,
-    /// The account.
+    /// The meter.
     pub meter: &'a dyn Meter,
 }
 
@@ -353,7 +354,7 @@ impl ChatModel for Metered<'_> {
     }
 }
 
-/// A meter that lets everything pass and keeps no account.
+/// A meter that allows every call and records nothing.
 pub struct Unmetered;
 
 impl Meter for Unmetered {

@@ -1,4 +1,4 @@
-//! The brief: everything a summariser is given to write one node, and nothing else.
+//! The summary request: the complete input of a summarizer for one node, and nothing else.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -13,19 +13,19 @@ use crate::node::{Level, NodeContent};
 use crate::policy::Length;
 use crate::time::Timestamp;
 
-/// In which way a node tells what it covers.
+/// The writing strategy of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// Level 1: everything of weight, under headings.
+    /// Level 1: everything important, under headings.
     Detailed,
-    /// Level 1: the least that can be gone on with.
+    /// Level 1: the minimum needed to continue.
     Concise,
     /// Level 2: by theme.
     Thematic,
-    /// Level 2: in the order of time.
+    /// Level 2: in time order.
     Chronological,
-    /// Level 3 and above: results, decisions, what is open.
+    /// Level 3 and above: results, decisions, open points.
     Executive,
     /// Level 3 and above: the technical state.
     Technical,
@@ -42,7 +42,7 @@ impl Strategy {
         Self::Technical,
     ];
 
-    /// The word for it in every interface.
+    /// The name used in every interface.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -72,25 +72,25 @@ impl FromStr for Strategy {
     }
 }
 
-/// What one node is to be written from.
+/// The input for writing one node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SummaryRequest {
-    /// The height of the node.
+    /// The node's level.
     pub level: Level,
-    /// In which way it tells.
+    /// The writing strategy.
     pub strategy: Strategy,
-    /// How long it should be, against the characters of the passages.
+    /// The target length, relative to the characters of the passages.
     pub length: Length,
-    /// Whether near-identical points of different children are said once.
+    /// Whether near-identical points of different children appear only once.
     pub deduplicate: bool,
-    /// What it covers, in order.
+    /// The covered content, in order.
     pub passages: Vec<Passage>,
-    /// The facts of the passages, once somebody asked for them.
+    /// The facts of the passages, computed on first use.
     facts: OnceCell<Facts>,
 }
 
 impl SummaryRequest {
-    /// A brief.
+    /// Creates a request.
     #[must_use]
     pub const fn new(
         level: Level,
@@ -102,12 +102,13 @@ impl SummaryRequest {
         Self { level, strategy, length, deduplicate, passages, facts: OnceCell::new() }
     }
 
-    /// The facts of everything that it covers. Computed once: the summariser and the acceptance both need them.
+    /// The facts of all passages. Computed once, because the summarizer and the acceptance
+    /// check both need them.
     pub fn facts(&self) -> &Facts {
         self.facts.get_or_init(|| Facts::of_passages(&self.passages))
     }
 
-    /// Characters of what it covers: what was said, or the overviews of the children.
+    /// Characters of the covered messages, or of the children's overviews.
     #[must_use]
     pub fn chars(&self) -> u64 {
         let chars = |passage: &Passage| match passage {
@@ -119,8 +120,8 @@ impl SummaryRequest {
     }
 }
 
-/// A piece of what a node covers.
-// There are a few dozen at a time, and only while a node is written.
+/// A part of the content that a node covers.
+// There are only a few dozen at a time, while a node is written.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq)]
 pub enum Passage {
@@ -132,39 +133,39 @@ pub enum Passage {
     Node(NodePassage),
 }
 
-/// What somebody said.
+/// A message or slice, as a summarizer sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MessagePassage {
-    /// Who speaks.
+    /// The speaker's role.
     pub role: Role,
-    /// The speaker's name, where there is one.
+    /// The speaker's name, if known.
     pub author: Option<String>,
-    /// When.
+    /// The time of the message.
     pub at: Timestamp,
     /// The text.
     pub text: String,
 }
 
-/// A tool call as a summariser sees it.
+/// A tool call, as a summarizer sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolPassage {
-    /// The tool.
+    /// The tool's name.
     pub name: String,
-    /// Whether it went well, where that is known.
+    /// Whether the call succeeded, if known.
     pub success: Option<bool>,
-    /// Its arguments, as JSON text, cut at a bound.
+    /// The arguments as JSON text, truncated.
     pub args: String,
-    /// The head of its result, as JSON text, cut at a bound.
+    /// The beginning of the result as JSON text, truncated.
     pub result: String,
 }
 
-/// A node of the level below as a summariser sees it.
+/// A node of the level below, as a summarizer sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodePassage {
-    /// The earliest moment it covers.
+    /// The earliest time covered.
     pub range_start: Timestamp,
-    /// The latest moment it covers.
+    /// The latest time covered.
     pub range_end: Timestamp,
-    /// What it says.
+    /// The node's content.
     pub content: NodeContent,
 }

@@ -1,13 +1,13 @@
-//! Small facts about text that several decisions share.
+//! Text measures and previews that several modules share.
 
-/// Characters, as people count the size of a message in a policy.
+/// The length in characters, the unit of policy thresholds.
 #[must_use]
 pub fn chars(text: &str) -> u32 {
     u32::try_from(text.chars().count()).unwrap_or(u32::MAX)
 }
 
-/// The beginning of a text on one line: white space folded, control characters dropped, at
-/// most `limit` characters with an ellipsis where it was cut.
+/// The beginning of a text on one line, at most `limit` characters. Collapses white space,
+/// drops control characters, and ends with an ellipsis if the text was truncated.
 #[must_use]
 pub fn preview(text: &str, limit: usize) -> String {
     let mut line = String::new();
@@ -36,12 +36,13 @@ pub fn preview(text: &str, limit: usize) -> String {
     line
 }
 
-/// Characters that reorder what a terminal shows around them.
+/// Whether the character reorders the text around it in a terminal.
 fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// More tokens than any usual tokenizer makes of a text: half of its plain characters, two for each other one.
+/// An upper bound on the tokens of common tokenizers: half a token per ASCII character, two per
+/// other character.
 #[must_use]
 pub fn token_upper_bound(text: &str) -> u64 {
     let plain = text.bytes().filter(u8::is_ascii).count() as u64;
@@ -49,7 +50,7 @@ pub fn token_upper_bound(text: &str) -> u64 {
     plain.div_ceil(2) + 2 * others
 }
 
-/// What an error says of the names that may have been meant; nothing where there are none.
+/// The suffix of an error message that suggests similar names; empty if there are none.
 #[must_use]
 pub fn did_you_mean(near: &[impl AsRef<str>]) -> String {
     let names: Vec<&str> = near.iter().map(AsRef::as_ref).collect();

@@ -1,4 +1,5 @@
-//! Moments, in microseconds since 1970 UTC: exact enough for every source, and one integer.
+//! Timestamps in microseconds since 1970 UTC: precise enough for every source, and a single
+//! integer.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,25 +9,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Invalid;
 
-/// A moment. The core never asks what time it is; the `Clock` port does.
+/// A point in time. The core never reads a clock; callers pass the time of a
+/// [`Clock`](crate::ports::Clock).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// The earliest moment that can be written as a date (year -9999).
+    /// The earliest time that can be formatted as a date (year -9999).
     const MIN: i64 = -377_705_023_201_000_000;
-    /// The latest moment that can be written as a date (year 9999).
+    /// The latest time that can be formatted as a date (year 9999).
     const MAX: i64 = 253_402_207_199_999_999;
 
-    /// A moment from microseconds since 1970 UTC; clamped to the years that have a calendar.
+    /// Converts from microseconds since 1970 UTC; clamped to the supported years.
     #[must_use]
     pub fn from_micros(micros: i64) -> Self {
         Self(micros.clamp(Self::MIN, Self::MAX))
     }
 
-    /// A moment from seconds since 1970 UTC with a fraction, as ChatGPT exports write it.
-    /// `None` when the number is no date.
+    /// Converts from fractional seconds since 1970 UTC, the format of ChatGPT exports. `None`
+    /// if the number is out of range.
     #[must_use]
     pub fn from_seconds(seconds: f64) -> Option<Self> {
         let micros = (seconds * 1e6).round();
@@ -40,38 +42,38 @@ impl Timestamp {
         self.0
     }
 
-    /// The moment `micros` later.
+    /// The time `micros` later.
     #[must_use]
     pub fn plus_micros(self, micros: i64) -> Self {
         Self::from_micros(self.0.saturating_add(micros))
     }
 
-    /// Reads a date and time with `strftime` directives; without a zone it is UTC.
+    /// Parses a date and time with `strftime` directives; without a zone it is UTC.
     #[must_use]
     pub fn parse_with(format: &str, text: &str) -> Option<Self> {
         let time = civil::DateTime::strptime(format, text).ok()?;
         Some(Self::from_civil(time))
     }
 
-    /// The UTC day, as `20251209`.
+    /// The UTC day, e.g. `20251209`.
     #[must_use]
     pub fn day(self) -> String {
         self.jiff().strftime("%Y%m%d").to_string()
     }
 
-    /// For people: `2026-03-02 08:41` in UTC.
+    /// A human-readable form in UTC, e.g. `2026-03-02 08:41`.
     #[must_use]
     pub fn to_minute(self) -> String {
         self.jiff().strftime("%Y-%m-%d %H:%M").to_string()
     }
 
-    /// The first moment of a day, in UTC.
+    /// The start of a day, in UTC.
     pub(crate) fn of_date(day: civil::Date) -> Option<Self> {
         let start = jiff::tz::Offset::UTC.to_timestamp(day.at(0, 0, 0, 0)).ok()?;
         Some(Self::from_micros(start.as_microsecond()))
     }
 
-    /// The UTC day it is in.
+    /// The UTC day.
     pub(crate) fn civil_date(self) -> civil::Date {
         jiff::tz::Offset::UTC.to_datetime(self.jiff()).date()
     }
@@ -87,7 +89,7 @@ impl Timestamp {
 }
 
 impl fmt::Display for Timestamp {
-    /// RFC 3339 in UTC, with as many digits as the moment needs.
+    /// Formats as RFC 3339 in UTC, with as many digits as necessary.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.jiff().fmt(f)
     }
@@ -96,7 +98,7 @@ impl fmt::Display for Timestamp {
 impl FromStr for Timestamp {
     type Err = Invalid;
 
-    /// Reads RFC 3339, and a date or a date with time without zone, which is UTC.
+    /// Parses RFC 3339. A date, or a date with a time and no zone, is UTC.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let text = text.trim();
         if let Ok(moment) = text.parse::<jiff::Timestamp>() {

@@ -1,11 +1,11 @@
-//! Times that people name: days, months, years, and what they call them by today.
+//! Time expressions: absolute and relative days, months and years, in English and French.
 
 use jiff::civil::{Date, date};
 use jiff::{Span, ToSpan};
 
 use crate::time::Timestamp;
 
-/// The names of the months, with accents and without.
+/// The names of the months, with and without accents.
 pub(crate) const MONTHS: [&[&str]; 12] = [
     &["january", "jan", "janvier"],
     &["february", "feb", "février", "fevrier"],
@@ -21,8 +21,8 @@ pub(crate) const MONTHS: [&[&str]; 12] = [
     &["december", "dec", "décembre", "decembre"],
 ];
 
-/// The times that a folded text names, each from its first moment to one past its last. What
-/// is named relative to today ("yesterday", "last month") counts from `now`.
+/// The time ranges that a folded text names; the end is exclusive. Relative expressions
+/// ("yesterday", "last month") refer to `now`.
 #[must_use]
 pub fn spans(folded: &str, now: Timestamp) -> Vec<(Timestamp, Timestamp)> {
     let words: Vec<&str> = folded
@@ -45,7 +45,8 @@ pub fn spans(folded: &str, now: Timestamp) -> Vec<(Timestamp, Timestamp)> {
     spans
 }
 
-/// How many words name a time from here on, and which.
+/// Parses a time expression at the start of the words: the number of words it takes, and its
+/// range.
 fn named(words: &[&str], today: Date) -> (usize, Option<(Date, Span)>) {
     let at = |place: usize| words.get(place).copied().unwrap_or_default();
     if let Some(day) = iso(at(0)) {
@@ -72,7 +73,7 @@ fn named(words: &[&str], today: Date) -> (usize, Option<(Date, Span)>) {
     relative(words, today)
 }
 
-/// "yesterday", "last month", "le mois dernier", "3 days ago", "last spring".
+/// Parses "yesterday", "last month", "le mois dernier", "3 days ago", "last spring".
 fn relative(words: &[&str], today: Date) -> (usize, Option<(Date, Span)>) {
     let at = |place: usize| words.get(place).copied().unwrap_or_default();
     let monday = today.saturating_sub(i64::from(today.weekday().to_monday_zero_offset()).days());

@@ -1,46 +1,46 @@
-//! Tool calls: kept apart from the messages, never mixed into their text.
+//! Tool calls: stored apart from the messages, never mixed into their text.
 
 use crate::ids::{ExternalId, MessageIdx, ThreadName, TurnNo};
 use crate::json::Json;
 use crate::time::Timestamp;
 
-/// What a tool gave back.
+/// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolResult {
-    /// The result as it came.
+    /// The result as received.
     pub result: Json,
-    /// Whether the tool succeeded, where the source says so.
+    /// Whether the call succeeded, if the source says so.
     pub success: Option<bool>,
-    /// How long it took, where the source says so.
+    /// The duration in milliseconds, if the source says so.
     pub duration_ms: Option<u64>,
 }
 
-/// A tool call as it arrives; the result may come later.
+/// A tool call as it arrives; the result may arrive later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewToolCall {
     /// The tool's name.
     pub name: String,
-    /// Its arguments as they came.
+    /// The arguments as received.
     pub args: Json,
-    /// What it gave back, once known.
+    /// The result, once known.
     pub outcome: Option<ToolResult>,
-    /// When it was called.
+    /// The time of the call.
     pub at: Timestamp,
-    /// Its identity at its source.
+    /// The id at its source.
     pub external_id: Option<ExternalId>,
 }
 
-/// A tool call in its place.
+/// A stored tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {
-    /// The turn it belongs to.
+    /// The turn that the call belongs to.
     pub turn: TurnNo,
-    /// The thread it belongs to.
+    /// The thread that the call belongs to.
     pub thread: ThreadName,
-    /// Its position among the tool calls of the turn.
+    /// The position among the tool calls of the turn.
     pub order: u32,
-    /// The message it came before: the position that was next when it was made.
+    /// The position of the next message at the time of the call.
     pub before: MessageIdx,
-    /// What arrived.
+    /// The call as it arrived.
     pub call: NewToolCall,
 }

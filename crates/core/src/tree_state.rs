@@ -1,5 +1,5 @@
-//! Growth: how far the tree of a conversation has grown, and what it wants next. Values in, plan
-//! and reasons out; who stores and runs the plan is another matter.
+//! The state of a conversation's tree, and the nodes to write next. Takes values and returns
+//! plans with their reasons; it never stores or runs them.
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -9,24 +9,24 @@ use crate::node::{Cause, Coverage, Level, Node, NodeSpec, Window};
 use crate::policy::Policy;
 use crate::windowing::{OpenWindow, SealedWindow, WindowMessage};
 
-/// How far the tree of a conversation has grown.
+/// The state of a conversation's tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(from = "Stored")]
 pub struct TreeState {
-    /// So many messages have been looked at.
+    /// The number of messages processed.
     pub through: u32,
-    /// The open window of each thread, in the order of threads.
+    /// The open window of each thread, in thread order.
     pub windows: Vec<OpenWindow>,
-    /// How many windows, groups, groups of groups … have been sealed.
+    /// The number of sealed nodes at each level.
     pub sealed: Vec<u32>,
-    /// How many of the finished nodes of each level have been offered to the level above: all
-    /// those with a lower number.
+    /// The number of finished nodes of each level that were offered to the level above. Nodes
+    /// are offered in the order of their ordinals.
     pub offered: Vec<u32>,
-    /// Where the conversation was closed: so many messages had been looked at.
+    /// The number of messages processed at each closing of the conversation.
     pub closings: Vec<u32>,
 }
 
-/// The same as a list: it is written with every message.
+/// The serialized form. A compact array, because it is written with every message.
 type Stored = (u32, Vec<OpenWindow>, Vec<u32>, Vec<u32>, Vec<u32>);
 
 impl From<Stored> for TreeState {
@@ -43,7 +43,8 @@ impl Serialize for TreeState {
 }
 
 impl TreeState {
-    /// Takes the next message, of the thread at this place, and plans the windows it seals.
+    /// Adds the next message, which belongs to the thread at this index, and plans the windows
+    /// it seals.
     pub fn push(
         &mut self,
         place: usize,
@@ -59,7 +60,7 @@ impl TreeState {
         seals.into_iter().map(|seal| self.window(thread, &seal, policy)).collect()
     }
 
-    /// Plans a window for whatever is left open in each thread: the conversation is closed.
+    /// Plans a window for the open rest of each thread when the conversation closes.
     pub fn close<'a>(
         &mut self,
         threads: impl Iterator<Item = &'a ThreadName>,
@@ -105,10 +106,9 @@ impl TreeState {
         NodeSpec { level, ordinal, covers, manner: policy.style(level), cause, sealed_by }
     }
 
-    /// Plans the groups that finished nodes of `level` make, given all of them that are in none.
-    /// Nodes are offered one after the other in the order they were sealed, whatever order they
-    /// were finished in, so that the same groups come out. Each plan names the numbers of its
-    /// children.
+    /// Plans the groups that finished nodes of `level` form. `nodes` are all ungrouped nodes of
+    /// the level. They are offered in sealing order, not in the order of completion, so that
+    /// the result is deterministic. Each plan comes with the ordinals of its children.
     pub fn group(
         &mut self,
         level: Level,
@@ -133,7 +133,7 @@ impl TreeState {
             self.offered[place] += 1;
             let sealed_by = node.spec.sealed_by;
             ungrouped.push(node);
-            // Threads are merged in the order of time.
+            // Merge threads in time order.
             ungrouped.sort_by_key(|node| (node.range_end, node.ordinal()));
             while let Some((children, reason)) = first_due(&ungrouped, rule) {
                 let rest = ungrouped.split_off(children);
@@ -147,8 +147,8 @@ impl TreeState {
         planned
     }
 
-    /// Plans a group anew whose children, given in the order of time, have outgrown it. The
-    /// first part keeps its number, the others are new. Nothing where it holds.
+    /// Splits a group whose children, given in time order, have outgrown it. The first part
+    /// keeps its ordinal; the others get new ones. `None` if the group is not too large.
     pub fn repack(
         &mut self,
         group: &NodeSpec,
@@ -175,7 +175,7 @@ impl TreeState {
         Some(planned)
     }
 
-    /// Forgets everything from a level upwards, so that it can grow again.
+    /// Resets everything from a level upwards, so that it can be rebuilt.
     pub fn drop_levels(&mut self, level: Level) {
         let below = usize::from(level.number()) - 1;
         self.sealed.truncate(below);
@@ -185,7 +185,7 @@ impl TreeState {
         }
     }
 
-    /// The first message that is in no sealed window of its thread, over all threads.
+    /// The first message that no sealed window covers, over all threads.
     #[must_use]
     pub fn first_open(&self) -> Option<MessageIdx> {
         self.windows.iter().filter_map(|window| window.from()).map(|place| place.idx).min()

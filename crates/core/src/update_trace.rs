@@ -1,15 +1,17 @@
-//! Traces an update through the log: which lines are of the update, of the jobs it planned, and of those that followed from
-//! them. Reads lines, and changes nothing.
+//! Traces an update through the job events: the events of the update, of the jobs it planned,
+//! and of the jobs that followed from them. Only reads events; it never changes them.
 
 use std::collections::HashSet;
 
 use crate::commit::{JobEvent, JobEventKind};
 use crate::job::JobId;
 
-/// The lines that are of an update, out of those of its conversation from its own line on, in the order they were written.
+/// The events that belong to an update, given the events of its conversation from the update's
+/// own event on, in commit order.
 ///
-/// Lines of one commit have one moment. What the commit of the update planned is its own, and so is what was planned in the
-/// commit that finished a job of its own. A job that is done is its own no longer: whoever plans it again has it.
+/// Events of one commit share one timestamp. An update owns the jobs that its own commit
+/// planned, and the jobs that were planned by a commit that finished one of its jobs. It no
+/// longer owns a finished job, even if the same job is planned again.
 #[must_use]
 pub fn lines_of_update(update: JobId, lines: &[JobEvent]) -> Vec<JobEvent> {
     let mut open: HashSet<JobId> = HashSet::new();

@@ -1,39 +1,40 @@
-//! The vector index of a tenant: which model's vectors search goes by, and how far those of the
-//! next model are. The old ones serve until the new ones are complete; then one commit cuts over.
+//! The vector index of a tenant: the model whose vectors search uses, and the progress of a
+//! rebuild for another model. The old vectors serve until the new ones are complete; then one
+//! commit switches over.
 
 use crate::hash::ContentHash;
 use crate::ports::Cursor;
 
-/// Vectors, each with what it is the vector of.
+/// Vectors with the hashes of their contents.
 pub type ContentVectors = Vec<(ContentHash, Vec<f32>)>;
 
-/// Which model's vectors search goes by.
+/// The model whose vectors search uses, and the rebuild in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VectorIndex {
     /// The model in use.
     pub model: String,
-    /// The model that is to follow it.
+    /// The rebuild for the next model, if any.
     pub next: Option<Rebuild>,
 }
 
-/// A new index on its way.
+/// The progress of a rebuild.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rebuild {
-    /// Its model.
+    /// The new model.
     pub model: String,
-    /// Everything before this position of the change feed has its vectors.
+    /// The position in the change feed up to which vectors exist.
     pub done: Cursor,
 }
 
 impl VectorIndex {
-    /// An index that is complete as it is.
+    /// An index without a rebuild.
     #[must_use]
     pub fn of(model: &str) -> Self {
         Self { model: model.to_owned(), next: None }
     }
 
-    /// The index on its way to another model. What was begun for that model goes on, what was
-    /// begun for yet another is given up, and nothing is to be done for the model in use.
+    /// The index with a rebuild for another model. A rebuild for the same model continues, a
+    /// rebuild for a different one is dropped, and the current model needs none.
     #[must_use]
     pub fn towards(self, model: &str) -> Self {
         let next = match self.next {
@@ -44,7 +45,8 @@ impl VectorIndex {
         Self { next, ..self }
     }
 
-    /// The index further on its way; as it is where it is no longer on the way to that model.
+    /// The index with the rebuild's progress; unchanged if the rebuild is no longer for this
+    /// model.
     #[must_use]
     pub fn advanced(mut self, model: &str, done: Cursor) -> Self {
         if let Some(next) = self.next.as_mut().filter(|next| next.model == model) {
@@ -53,7 +55,7 @@ impl VectorIndex {
         self
     }
 
-    /// The index after the cut-over.
+    /// The index after switching to the new model.
     #[must_use]
     pub fn cut_over(self) -> Self {
         match self.next {

@@ -1,8 +1,9 @@
-//! Windowing: which messages of a thread become one level-1 node, and why just there.
+//! Windowing: which messages of a thread become one level-1 node, and why the window seals
+//! there.
 //!
-//! A fold over the messages of one thread in the order they arrived. The state is small and the
-//! same however the messages were portioned, so that appending costs the same at any length and
-//! a replay gives the same windows. It never looks at a clock: silence is what lies between two
+//! A fold over the messages of one thread in arrival order. The state is small and does not
+//! depend on how the messages were batched, so that an append costs the same at any length and
+//! a replay yields the same windows. It never reads a clock: a silence is the time between two
 //! messages.
 
 use serde::{Deserialize, Serialize};
@@ -17,21 +18,21 @@ use crate::time::Timestamp;
 /// A message as windowing sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct WindowMessage<'a> {
-    /// Its position.
+    /// The position in the conversation.
     pub idx: MessageIdx,
-    /// Its turn.
+    /// The turn that the message belongs to.
     pub turn: TurnNo,
-    /// Who speaks.
+    /// The speaker's role.
     pub role: Role,
-    /// When.
+    /// The time of the message.
     pub at: Timestamp,
     /// Characters of the text.
     pub chars: u32,
     /// Tokens of the text.
     pub tokens: u32,
-    /// The text; looked at only where it must be sliced.
+    /// The text; read only if it must be sliced.
     pub text: &'a str,
-    /// So many of its first characters are in windows already.
+    /// The number of leading characters that sealed windows already cover.
     pub skip: u32,
 }
 
@@ -54,32 +55,32 @@ impl<'a> From<&'a Message> for WindowMessage<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SealReason {
-    /// It reached the size it aims at.
+    /// It reached the target size.
     Full,
-    /// The next whole duo would not have fitted.
+    /// The next whole turn would not have fitted.
     NextDoesNotFit,
-    /// Nothing was said for long.
+    /// A long silence followed.
     Silence,
-    /// It reached a number of messages.
+    /// It reached the limit of messages.
     Messages,
-    /// It reached a number of tokens.
+    /// It reached the limit of tokens.
     Tokens,
-    /// It has been open for long.
+    /// It reached the limit of age.
     Age,
-    /// It reached a number of turns.
+    /// It reached the limit of turns.
     Turns,
-    /// It reached a number of characters.
+    /// It reached the limit of characters.
     Chars,
     /// A message larger than a window was sliced.
     Oversized,
-    /// It reached twice its size, and nobody answered.
+    /// It reached twice a limit without an answer.
     Unanswered,
     /// The conversation was closed.
     Closed,
 }
 
 impl SealReason {
-    /// The reason in words.
+    /// The reason as text.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -98,13 +99,13 @@ impl SealReason {
     }
 }
 
-/// A run of pieces, and what they come to.
+/// A run of messages and its totals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredRun", into = "StoredRun")]
 pub struct MessageRun {
-    /// Messages, a slice counting as one.
+    /// Messages; a slice counts as one.
     pub messages: u32,
-    /// Turns it touches.
+    /// Turns that the run touches.
     pub turns: u32,
     /// Characters.
     pub chars: u32,
@@ -117,7 +118,7 @@ pub struct MessageRun {
     until: TextPosition,
 }
 
-/// The same as a list: it is written with every message.
+/// The serialized form. A compact array, because it is written with every message.
 type StoredRun = ([u32; 8], [i64; 2]);
 
 impl From<StoredRun> for MessageRun {
@@ -155,7 +156,7 @@ impl From<MessageRun> for StoredRun {
 }
 
 impl MessageRun {
-    /// The slice of a piece from one character to another.
+    /// The run that consists of one slice of a message.
     fn of(piece: &WindowMessage<'_>, from: u32, until: u32) -> Self {
         let chars = until - from;
         let share = |tokens: u32| match piece.chars {
@@ -198,21 +199,21 @@ fn joined(stretches: &[MessageRun]) -> Option<MessageRun> {
     Some(all)
 }
 
-/// The window of a thread that still grows.
+/// The open window of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "StoredWindow", into = "StoredWindow")]
 pub struct OpenWindow {
-    /// Where it begins; nowhere while it is empty.
+    /// The start; `None` while the window is empty.
     from: Option<TextPosition>,
-    /// What was answered, a stretch for each of the latest turns where those are kept back.
+    /// Answered messages. The latest turns are separate runs if `keep_recent_turns` is set.
     answered: Vec<MessageRun>,
-    /// What waits for an answer.
+    /// Messages that wait for an answer.
     waiting: Option<MessageRun>,
-    /// A silence came while something waited for an answer.
+    /// Whether a long silence occurred while messages waited for an answer.
     silent: bool,
 }
 
-/// The same as a list: it is written with every message.
+/// The serialized form. A compact array, because it is written with every message.
 type StoredWindow = (Option<(u32, u32)>, Vec<MessageRun>, Option<MessageRun>, u8);
 
 impl From<StoredWindow> for OpenWindow {
@@ -233,27 +234,27 @@ impl From<OpenWindow> for StoredWindow {
     }
 }
 
-/// A window that is to be sealed.
+/// A window to be sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealedWindow {
-    /// Where it begins.
+    /// The start, inclusive.
     pub from: TextPosition,
-    /// Where the next one begins.
+    /// The end, exclusive; the next window starts here.
     pub until: TextPosition,
-    /// What is in it.
+    /// The totals of the window.
     pub message_run: MessageRun,
-    /// Why it sealed.
+    /// The reason for sealing.
     pub reason: SealReason,
 }
 
 impl OpenWindow {
-    /// Where it begins; nowhere while it is empty.
+    /// The start; `None` while the window is empty.
     #[must_use]
     pub const fn from(&self) -> Option<TextPosition> {
         self.from
     }
 
-    /// Everything in it.
+    /// The totals of the window; `None` while it is empty.
     #[must_use]
     pub fn holds(&self) -> Option<MessageRun> {
         let answered = joined(&self.answered);
@@ -266,7 +267,7 @@ impl OpenWindow {
         }
     }
 
-    /// Takes the next message of the thread and seals what is due.
+    /// Adds the next message of the thread and returns the windows that it seals.
     pub fn push(&mut self, piece: &WindowMessage<'_>, policy: &WindowPolicy) -> Vec<SealedWindow> {
         let mut seals = Vec::new();
         self.notice_silence(piece, policy, &mut seals);
@@ -280,7 +281,8 @@ impl OpenWindow {
         if answers || !policy.ensure_assistant {
             self.settle(piece.at, policy, &mut seals);
         } else if self.is_left_unanswered(policy) {
-            // What was answered seals on its own, so that what waits still can be.
+            // Seal the answered part separately, so that the waiting part can still get its
+            // answer.
             seals.extend(self.seal_answered(self.answered.len(), SealReason::NextDoesNotFit));
             if self.is_left_unanswered(policy) {
                 seals.extend(self.seal_all(SealReason::Unanswered));
@@ -289,7 +291,7 @@ impl OpenWindow {
         seals
     }
 
-    /// Seals whatever is left: the conversation is closed.
+    /// Seals the rest when the conversation closes.
     pub fn close(&mut self) -> Option<SealedWindow> {
         self.seal_all(SealReason::Closed)
     }
@@ -307,7 +309,7 @@ impl OpenWindow {
         }
     }
 
-    /// A long silence seals what was answered before it; what waits is sealed with its answer.
+    /// Seals the answered part after a long silence. A waiting part seals with its answer.
     fn notice_silence(
         &mut self,
         piece: &WindowMessage<'_>,
@@ -329,7 +331,7 @@ impl OpenWindow {
         }
     }
 
-    /// Spreads a message larger than a window over as many as it takes.
+    /// Slices a message larger than a window over as many windows as necessary.
     fn slice(
         &mut self,
         piece: &WindowMessage<'_>,
@@ -358,7 +360,7 @@ impl OpenWindow {
         }
     }
 
-    /// An answer came: seals what is due at this place.
+    /// Handles an answer: seals the windows that are due at this point.
     fn settle(&mut self, now: Timestamp, policy: &WindowPolicy, seals: &mut Vec<SealedWindow>) {
         let before = joined(&self.answered);
         if let (Some(size), Some(before)) =
@@ -377,7 +379,8 @@ impl OpenWindow {
         }
     }
 
-    /// What waited is answered. Only as many turns are told apart as may be kept back.
+    /// Moves the waiting part to the answered part. Keeps only as many separate runs as `keep`
+    /// requires.
     fn answer(&mut self, keep: u32) {
         let Some(answered) = self.waiting.take() else { return };
         match self.answered.last_mut() {
@@ -409,8 +412,8 @@ impl OpenWindow {
         })
     }
 
-    /// Whether it has grown to twice what seals it while nobody answered: people among
-    /// themselves, or an assistant that never came back.
+    /// Whether the window has reached twice a limit without an answer, because only people talk
+    /// or the assistant never replied.
     fn is_left_unanswered(&self, policy: &WindowPolicy) -> bool {
         let Some(all) = self.holds() else { return false };
         let twice =
@@ -421,7 +424,7 @@ impl OpenWindow {
             || twice(policy.chars, all.chars)
     }
 
-    /// Seals what is due, except the turns that are kept back.
+    /// Seals the window, except for the recent turns that stay out.
     fn seal_due(&mut self, reason: SealReason, policy: &WindowPolicy) -> Option<SealedWindow> {
         if self.holds().is_none_or(|all| all.turns < policy.min_turns) {
             return None;
@@ -440,7 +443,7 @@ impl OpenWindow {
         Some(seal)
     }
 
-    /// Seals the first stretches of what was answered; the rest stays open.
+    /// Seals the first answered runs; the rest stays open.
     fn seal_answered(&mut self, stretches: usize, reason: SealReason) -> Option<SealedWindow> {
         let rest = self.answered.split_off(stretches);
         let sealed = std::mem::replace(&mut self.answered, rest);
@@ -454,7 +457,7 @@ impl OpenWindow {
 }
 
 impl WindowPolicy {
-    /// The largest that a window of this size may become.
+    /// The maximum size of a window with this target size.
     #[must_use]
     pub fn most(&self, size: u32) -> u32 {
         (f64::from(size) * f64::from(1.0 + self.wiggle)) as u32
@@ -469,10 +472,10 @@ impl WindowPolicy {
     }
 }
 
-/// Cuts a text into slices from its beginning to its end.
+/// Cuts a text into slices from start to end.
 struct Slicer<'a> {
     text: &'a str,
-    /// A place in the text: so many characters are so many bytes.
+    /// The current position, in characters and in bytes.
     chars: u32,
     bytes: usize,
 }
@@ -482,9 +485,9 @@ impl<'a> Slicer<'a> {
         Self { text, chars: 0, bytes: 0 }
     }
 
-    /// Where a slice from character `from` ends that has at most `room` characters: after a
-    /// line or a word near its end where there is one, and never within what people see as one
-    /// character, unless that alone is larger.
+    /// The end of a slice that starts at character `from` and has at most `room` characters.
+    /// Prefers the end of a line or a word near the limit, and never splits a grapheme cluster
+    /// unless the cluster alone exceeds the limit.
     fn cut(&mut self, from: u32, room: u32) -> u32 {
         self.advance_to(from);
         let rest = &self.text[self.bytes..];
@@ -492,7 +495,7 @@ impl<'a> Slicer<'a> {
         if end == rest.len() {
             return from.saturating_add(crate::text::chars(rest));
         }
-        // The last tenth of the slice is searched for a good place.
+        // Search only the last tenth of the slice for a line or word end.
         let search = rest.char_indices().nth((room - room / 10) as usize).map_or(0, |(at, _)| at);
         let slice = rest.get(search..end).unwrap_or_default();
         let after = |found: Option<usize>| found.map(|at| search + at + 1);
@@ -509,7 +512,7 @@ impl<'a> Slicer<'a> {
         self.chars = chars;
     }
 
-    /// The last place at or before `at` that is between two characters as people see them.
+    /// The last grapheme cluster boundary at or before `at`.
     fn whole_character(&self, at: usize) -> usize {
         let mut cursor = GraphemeCursor::new(at, self.text.len(), true);
         match cursor.is_boundary(self.text, 0) {

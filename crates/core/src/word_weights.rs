@@ -1,7 +1,6 @@
-//! The words that carry little: which words of English and French say nothing by themselves,
-//! and which are so common that they say little.
+//! Word weights: the function words and the very common words of English and French.
 
-/// How much a word carries, from 0 (grammar) to 1 (content), from its lower-case form.
+/// The weight of a lower-case word, from 0 (grammar) to 1 (content).
 #[must_use]
 pub fn weight(word: &str) -> f32 {
     let bare = word.split(['\'', '’']).next().unwrap_or(word);
@@ -18,13 +17,13 @@ pub fn weight(word: &str) -> f32 {
     }
 }
 
-/// Whether a lower-case word only serves the grammar.
+/// Whether a lower-case word only has a grammatical function.
 #[must_use]
 pub fn is_function_word(word: &str) -> bool {
     FUNCTION_WORDS.binary_search(&word).is_ok()
 }
 
-/// Words of grammar, greeting and assent, in order of bytes.
+/// Function words, greetings and interjections, in byte order.
 #[rustfmt::skip]
 const FUNCTION_WORDS: [&str; 414] = [
     "a", "about", "above", "actually", "after", "again", "against", "ain", "all", "almost", "along",
@@ -64,7 +63,7 @@ const FUNCTION_WORDS: [&str; 414] = [
     "étant", "être",
 ];
 
-/// Words that turn up in any conversation, in order of bytes.
+/// Words that are common in any conversation, in byte order.
 #[rustfmt::skip]
 const COMMON: [&str; 348] = [
     "able", "accord", "ago", "agree", "aime", "ait", "aller", "alors", "amazing", "ans", "answer", "après",

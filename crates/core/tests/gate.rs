@@ -1,5 +1,5 @@
-//! The gate, explored exhaustively: every order in which two workers, a crash, failures, a
-//! clock and a waiting context can act on the jobs of a conversation, in a small world.
+//! An exhaustive exploration of the gate in a small model: every order in which two workers, a
+//! crash, failures, a clock and a waiting context can act on the jobs of a conversation.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,29 +11,29 @@ use treering_core::{
     ConversationId, Job, JobKind, JobState, Level, NodeId, ProviderError, Timestamp, TurnNo,
 };
 
-/// Where the waiting context is.
+/// The state of the waiting context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Waiter {
-    /// It has not begun.
+    /// It has not started.
     Away,
-    /// It took the mark and has not looked yet.
+    /// It read the signal and has not checked the gate yet.
     Marked(u8),
-    /// It looked, the gate was shut, and it sleeps until the signal moves on from its mark.
+    /// It found the gate closed and sleeps until the signal changes.
     Asleep(u8),
-    /// It went on, and knows whether the gate was clear when it looked.
+    /// It continued; the flag says whether the gate was clear.
     Through(bool),
 }
 
 #[derive(Debug, Clone)]
 struct World {
-    /// Leases since the beginning, and a little more each.
+    /// The time, in steps slightly longer than a lease.
     clock: u8,
-    /// The jobs in the store; what is done is gone.
+    /// The unfinished jobs in the store.
     jobs: Vec<Job>,
     planned: u8,
-    /// What each worker believes it holds. The first is in the waiter's process.
+    /// The job that each worker believes it holds. The first worker is in the waiter's process.
     hands: [Option<Job>; 2],
-    /// The first worker committed and has still to raise the signal.
+    /// Whether the first worker committed and has not raised the signal yet.
     unraised: bool,
     signal: u8,
     made: Vec<String>,
@@ -45,7 +45,7 @@ struct World {
 const STEP_MICROS: i64 = LEASE_MS as i64 * 1001;
 const RETRY: RetryPolicy = RetryPolicy { retries: 1, base_delay_ms: 100, factor: 2.0 };
 
-/// The work of one conversation: embed a turn, embed a level-1 node, embed a level-2 node.
+/// The jobs of one conversation: embed a turn, embed a level-1 node, embed a level-2 node.
 fn work() -> [JobKind; 3] {
     let node = |name: &str| NodeId::from_stored(name.to_owned());
     let second = Level::FIRST.above();
@@ -76,7 +76,7 @@ impl World {
         Timestamp::from_micros(1_800_000_000_000_000 + i64::from(self.clock) * STEP_MICROS)
     }
 
-    /// The job that a worker may take: due, and nothing lower left to do. As a store answers.
+    /// The job that a worker may lease, by the store's rule: due, and no lower job left.
     fn takes(&self) -> Option<usize> {
         let live = |job: &&Job| job.state != JobState::Dead;
         let lowest = self.jobs.iter().filter(live).map(|job| job.kind.height()).min()?;
@@ -87,7 +87,7 @@ impl World {
         GateStatus::of(&self.jobs, |_| false)
     }
 
-    /// Every world that can come next.
+    /// Every possible next state.
     fn next(&self) -> Vec<(&'static str, Self)> {
         let mut worlds = Vec::new();
         let mut step = |name: &'static str, change: &dyn Fn(&mut Self)| {
@@ -167,7 +167,7 @@ impl World {
         worlds
     }
 
-    /// As a worker's commit does it: nothing where somebody else has done it.
+    /// Commits a worker's result; does nothing if another worker has already committed it.
     fn finish(&mut self, place: usize, held: &Job) {
         self.hands[place] = None;
         let before = self.jobs.len();
@@ -188,7 +188,7 @@ impl World {
         self.unraised |= place == 0;
     }
 
-    /// The world in as few characters as tell it from all others.
+    /// A compact key that identifies the state.
     fn key(&self) -> String {
         use std::fmt::Write as _;
         let mut key = format!(
@@ -218,7 +218,7 @@ impl World {
         let lives = |job: &&Job| job.state != JobState::Dead;
         let failed = self.jobs.iter().filter(lives).filter(|job| job.failures > 0);
         let trouble = failed.map(|job| job.kind.height()).min().unwrap_or(u8::MAX);
-        // Neither what failed nor what comes after it keeps anybody waiting.
+        // Neither a failed job nor a job that depends on it blocks the gate.
         let critical =
             |job: &&Job| job.kind.height() <= 1 && lives(job) && job.kind.height() < trouble;
         assert_eq!(gate.is_clear(), self.jobs.iter().filter(critical).count() == 0, "{self:#?}");
@@ -228,12 +228,12 @@ impl World {
         );
         let made: BTreeSet<&String> = self.made.iter().collect();
         assert_eq!(made.len(), self.made.len(), "nothing is made twice: {self:#?}");
-        // Whatever is left will be somebody's: due now, or once its delay or lease is over.
+        // Every remaining job becomes due, now or after its delay or lease.
         let later = self.now().plus_micros(20 * STEP_MICROS);
         for job in self.jobs.iter().filter(|job| job.state != JobState::Dead) {
             assert!(job.is_due(later), "stranded for ever: {job:#?}");
         }
-        // A sleeper in this process is never left sleeping by work done in this process.
+        // Work done in this process always wakes a sleeper in this process.
         if let Waiter::Asleep(mark) = self.waiter
             && gate.is_clear()
             && !self.unraised
@@ -268,7 +268,7 @@ fn every_order_of_events_keeps_the_gate_right() {
     assert_eq!(outcomes.len(), 2, "some got through with a clear gate, some with a timeout");
 }
 
-/// The wake-up rule alone, where it bites: all work is done by the waiter's own process.
+/// Checks that no wake-up is lost when the waiter's own process does all the work.
 #[test]
 fn no_wake_up_is_lost_within_a_process() {
     let mut seen: HashSet<String> = HashSet::new();

@@ -1,6 +1,6 @@
-//! What packing promises, over random forests: nothing is said twice, everything is told or its
-//! absence stated, the budget is kept to, the order is that of time, the same goes in and comes out,
-//! and more budget never loses what gains more.
+//! Properties of packing over random trees: no content appears twice, every message is covered
+//! or reported as omitted, the budget holds, items are in time order, packing is deterministic,
+//! and a larger budget never loses a more valuable item.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,8 @@ use treering_core::packing::{
 };
 use treering_core::{Level, MessageIdx};
 
-/// A tree over messages: each has a size, so many of them make a window, so many nodes a group.
+/// A tree over messages, given the size of each message, the messages per window and the nodes
+/// per group.
 #[derive(Debug, Clone)]
 struct Wood {
     sizes: Vec<u32>,
@@ -172,7 +173,7 @@ fn woods() -> impl Strategy<Value = Wood> {
     )
 }
 
-/// Budgets of every size, and often ones that have room for next to nothing.
+/// Budgets of every size, often with room for almost nothing.
 fn budgets() -> impl Strategy<Value = u32> {
     prop_oneof![3 => 40_u32..3000, 1 => 0_u32..120]
 }
@@ -185,7 +186,7 @@ fn packed(wood: &Wood, profile: &str, budget: u32) -> ContextPlan {
     pack(&mut wood.clone(), &profile, &headings, budget, &allotment).unwrap()
 }
 
-/// The messages that items tell of, each as often as it is told.
+/// The messages that the items cover, once per item.
 fn told<'a>(items: impl Iterator<Item = &'a PackedItem>) -> Vec<u32> {
     let mut told: Vec<u32> = items.flat_map(|item| item.span().0..item.span().1).collect();
     told.sort_unstable();
@@ -240,7 +241,7 @@ proptest! {
         prop_assert!(f64::from(plan.cost) >= 0.85 * f64::from(budget), "{} of {budget}", plan.cost);
     }
 
-    /// At the first difference, in the order of gain, the larger budget has more.
+    /// At the first difference, in order of gain, the larger budget has more.
     #[test]
     fn more_budget_never_loses_a_hit_for_a_lesser_one(wood in woods(), budget in 50_u32..800, more in 1_u32..400) {
         let mut wood = wood;
@@ -285,7 +286,7 @@ proptest! {
             pack(&mut wood.clone(), &profile, &[0, 0], target + 40, &allot(target)).unwrap()
         };
         let (less, more) = (cut(budget), cut(budget + more));
-        // A complete cover stays complete, and what was left out for want of room only shrinks.
+        // A complete cover stays complete, and omissions for lack of room only shrink.
         let missing = |plan: &ContextPlan| {
             let spans = plan.left_out.iter().filter(|it| it.why == SkipReason::NoRoom);
             spans.map(|it| it.until - it.from).sum::<u32>()

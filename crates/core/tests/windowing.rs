@@ -1,5 +1,5 @@
-//! Windows under random conversations and random policies: a partition, duos whole, sizes kept,
-//! and the same however the messages are portioned.
+//! Properties of windows under random conversations and policies: they form a partition, keep
+//! question and answer together, respect the sizes, and do not depend on batching.
 
 #![allow(clippy::unwrap_used)]
 
@@ -55,7 +55,7 @@ fn conversation(length: usize) -> impl Strategy<Value = Vec<Said>> {
     proptest::collection::vec(said(), 0..length)
 }
 
-/// The messages with their positions, turns and times, as capture gives them.
+/// The messages with their positions, turns and times, as capture assigns them.
 fn pieces(conversation: &[Said]) -> Vec<WindowMessage<'_>> {
     let (mut turn, mut answered, mut at) = (0, false, 0);
     let mut made = Vec::new();
@@ -111,7 +111,7 @@ proptest! {
         if !pieces.is_empty() {
             prop_assert_eq!((starts[0].idx.0, starts[0].offset), (0, 0));
         }
-        // Each begins where the one before ended.
+        // Each window starts where the previous one ended.
         for (end, start) in ends.iter().zip(&starts[1.min(starts.len())..]) {
             prop_assert_eq!(end, start);
         }
@@ -143,7 +143,7 @@ proptest! {
         }
         let pieces = pieces(&conversation);
         for seal in fold(&pieces, &policy).0 {
-            // What comes before the last duo that ends in this window.
+            // The characters before the last question and answer of this window.
             let (mut all, mut before_last) = (0, 0);
             let inside = pieces.iter().filter(|piece| (seal.from.idx..seal.until.idx).contains(&piece.idx));
             let mut inside = inside.peekable();

@@ -1,8 +1,8 @@
-//! The agent loop: wait on the gate, put the context together, ask the model, store the turn, and have
-//! everything else done in the background.
+//! The agent loop: waits for the gate, assembles the context, calls the model and stores the
+//! turn. All other work runs in the background.
 //!
-//! Nothing that was said is lost: the question is stored before the model is asked, and what was heard
-//! of an answer that breaks off is stored as well.
+//! No text is lost: the question is stored before the model is called, and the received part of
+//! an interrupted answer is stored as well.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,24 +23,24 @@ use crate::error::{Error, Result};
 use crate::ingest::{AppendTarget, EntryBatch, ReplayDetection};
 use crate::worker::WorkerHandle;
 
-/// How an agent answers.
+/// Settings of an agent.
 #[derive(Debug, Clone, Default)]
 pub struct AgentOptions {
-    /// What the model is told before everything else.
+    /// Instructions that precede everything else in the prompt.
     pub instructions: Option<String>,
-    /// The most tokens of the context; as a context has by itself when absent.
+    /// Maximum tokens of the context; the default budget if absent.
     pub budget: Option<u32>,
-    /// What goes into the context; as by itself when absent.
+    /// The profile of the context; the default profile if absent.
     pub profile: Option<Profile>,
-    /// The most tokens of an answer.
+    /// Maximum tokens of an answer.
     pub max_tokens: Option<u32>,
-    /// How freely words are chosen, from 0 up.
+    /// Sampling temperature, from 0 up.
     pub temperature: Option<f32>,
-    /// How long the gate is waited for at the most; as the settings of the memory say when absent.
+    /// Maximum time to wait for the gate; the configured timeout if absent.
     pub patience: Option<Duration>,
 }
 
-/// Talks with a model that remembers. Work goes on in the background while it is there.
+/// A chat model with memory. Background work runs as long as the agent exists.
 pub struct Agent {
     memory: Engine,
     chat: Arc<dyn ChatModel>,
@@ -51,24 +51,24 @@ pub struct Agent {
 /// An answer, as it was stored.
 #[derive(Debug, Clone)]
 pub struct Reply {
-    /// What the model said.
+    /// The model's answer.
     pub text: String,
-    /// Why it ends there.
+    /// Why the answer ended.
     pub end: FinishReason,
-    /// What the call took.
+    /// The token usage of the call.
     pub usage: Usage,
-    /// What was taken out of the request before it left this machine.
+    /// The parts redacted before the request left this machine.
     pub redacted: Redactions,
-    /// What the model was given, with its receipt.
+    /// The context that the model received, with its receipt.
     pub context: Context,
-    /// The place of the question.
+    /// The position of the question.
     pub question: MessageIdx,
-    /// The place of the answer.
+    /// The position of the answer.
     pub answer: MessageIdx,
 }
 
 impl Agent {
-    /// An agent over a memory and a model; begins to work in the background.
+    /// Creates an agent over an engine and a model, and starts its background worker.
     pub fn new(memory: Engine, chat: Arc<dyn ChatModel>, settings: AgentOptions) -> Result<Self> {
         let worker = memory.spawn_worker()?;
         Ok(Self { memory, chat, settings, _worker: worker })
@@ -80,12 +80,12 @@ impl Agent {
         self.chat.name()
     }
 
-    /// Answers what is said in a conversation, all at once.
+    /// Answers a message in a conversation.
     pub fn ask(&self, conversation: ConversationId, said: &str) -> Result<Reply> {
         self.turn(conversation, said, |chat, request| (chat.complete(request), String::new()))
     }
 
-    /// Answers what is said in a conversation, piece by piece: `hear` gets each piece as it comes.
+    /// Answers a message in a conversation, streaming: `hear` receives each chunk as it arrives.
     pub fn ask_streaming(
         &self,
         conversation: ConversationId,
@@ -102,7 +102,7 @@ impl Agent {
         })
     }
 
-    /// One turn. `call` gives the reply, and what was heard of it on the way.
+    /// Runs one turn. `call` returns the reply and the text received while streaming.
     fn turn(
         &self,
         conversation: ConversationId,
@@ -126,7 +126,7 @@ impl Agent {
             std::thread::sleep(pause);
             (reply, heard) = call(&chat, &request);
         }
-        // An answer that cannot be logged is one all the same.
+        // A failure to log does not invalidate the answer.
         drop(purse.log(&format!("{} was asked for an answer", self.chat.name())));
         match reply {
             Ok(reply) if reply.text.trim().is_empty() => {
@@ -195,7 +195,7 @@ impl Agent {
 
 type Answered = std::result::Result<treering_core::chat::ChatReply, ProviderError>;
 
-/// How long a provider asks to wait before it is asked again, where somebody who waits for an answer can.
+/// The delay that the provider asks for, if a user can wait that long.
 fn worth_a_pause(error: &ProviderError) -> Option<Duration> {
     const LONGEST_MS: u64 = 10_000;
     match error.advice {
@@ -206,13 +206,13 @@ fn worth_a_pause(error: &ProviderError) -> Option<Duration> {
     }
 }
 
-/// What is kept beside an answer that was heard only in part.
+/// The metadata of an interrupted answer.
 fn broken_off(error: &ProviderError) -> Result<Json> {
     Ok(Json::new(&format!("{{\"broken_off\":{}}}", Json::string(&error.reason)))?)
 }
 
-/// What a model is asked: instructions and what is remembered, the latest turns, then what was recalled
-/// with the question. Roles take turns, since not every model takes two messages of one in a row.
+/// The prompt: instructions and history, the latest turns, then the recalled items with the
+/// question. Adjacent messages of one role are merged, since some models reject them.
 fn prompt(instructions: Option<&str>, context: &Context, said: &str) -> Vec<ChatMessage> {
     let mut messages: Vec<ChatMessage> = Vec::new();
     let instructions = instructions.map(|text| ChatMessage::new(Role::System, text));

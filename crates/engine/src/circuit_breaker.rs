@@ -1,5 +1,6 @@
-//! Rests: models that have not answered. A question does not wait for one that was silent a moment ago, and no context
-//! waits for work that such a one has to do. Known to one process; what others should know stands in the jobs.
+//! Circuit breakers for models that do not answer. While a breaker is open, no query calls the
+//! model and no context waits for its jobs. The state is per process; other processes see the
+//! stalled jobs in the store.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,29 +11,30 @@ use treering_core::{ProviderError, Reader, RetryAdvice, Timestamp};
 
 use crate::engine::Engine;
 
-/// How long a model rests after it failed once, in seconds; twice as long after each further time.
+/// How long a breaker stays open after the first failure, in seconds. It doubles with each
+/// further failure.
 const BASE_OPEN_SECS: i64 = 15;
-/// How long it rests at the most.
+/// Maximum time that a breaker stays open, in seconds.
 const MAX_OPEN_SECS: i64 = 300;
-/// How long a model may think before nobody waits for it any more, in seconds.
+/// How long a call may take before callers stop waiting for the model, in seconds.
 const SLOW_CALL_SECS: i64 = 20;
 
-/// The models that have not answered.
+/// The circuit breakers, by model.
 #[derive(Default)]
 pub(crate) struct CircuitBreakers(Mutex<HashMap<String, CircuitBreaker>>);
 
 #[derive(Default)]
 struct CircuitBreaker {
-    /// How often it has failed since it last answered.
+    /// Number of failures since the last success.
     failures: u32,
     until: Option<Timestamp>,
     why: String,
-    /// When the calls were made that are not answered yet.
+    /// Start times of the calls in flight.
     pending_calls: Vec<Timestamp>,
 }
 
 impl CircuitBreakers {
-    /// How long a model still rests, in seconds, and why.
+    /// The remaining time until a model may be called again, in seconds, and the last error.
     pub(crate) fn left(&self, model: &str, now: Timestamp) -> Option<(u64, String)> {
         let rests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rest = rests.get(model).filter(|rest| rest.failures > 0)?;
@@ -41,7 +43,7 @@ impl CircuitBreakers {
         Some((micros.div_ceil(1_000_000), rest.why.clone()))
     }
 
-    /// Whether nobody should wait for a model: it has failed since it last answered, or takes very long.
+    /// Whether callers should not wait for a model: its last call failed, or a call is very slow.
     fn is_open(&self, model: &str, now: Timestamp) -> bool {
         let rests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_slow = |asked: &Timestamp| asked.plus_micros(SLOW_CALL_SECS * 1_000_000) <= now;
@@ -50,7 +52,7 @@ impl CircuitBreakers {
             .is_some_and(|rest| rest.failures > 0 || rest.pending_calls.iter().any(is_slow))
     }
 
-    /// A model has failed.
+    /// Records a failed call.
     pub(crate) fn call_failed(&self, model: &str, now: Timestamp, why: &str) {
         self.with(model, |rest| {
             let seconds =
@@ -69,7 +71,7 @@ impl CircuitBreakers {
         self.with(model, |rest| rest.pending_calls.push(now));
     }
 
-    /// A call that was made then is over.
+    /// Removes the call that started at `asked`.
     fn call_finished(&self, model: &str, asked: Timestamp) {
         self.with(model, |rest| {
             if let Some(place) = rest.pending_calls.iter().position(|other| *other == asked) {
@@ -85,7 +87,8 @@ impl CircuitBreakers {
 }
 
 impl Engine {
-    /// Asks a model, and notes how that went. What it wrote unusably, or was not asked for under a cap, is no failure.
+    /// Calls a model and records the outcome. Unusable output and calls that a cap forbids do not
+    /// count as failures.
     pub(crate) fn with_circuit_breaker<T>(
         &self,
         model: &str,
@@ -104,7 +107,7 @@ impl Engine {
         answer
     }
 
-    /// Whether nobody should wait for a job, because the model that does it does not answer.
+    /// Whether callers should not wait for a job, because its model does not answer.
     pub(crate) fn is_circuit_open(&self, reader: &dyn Reader, kind: &JobKind) -> StoreResult<bool> {
         let now = self.clock().now();
         Ok(match kind {

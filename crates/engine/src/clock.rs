@@ -1,10 +1,10 @@
-//! The system's clock.
+//! The system clock.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use treering_core::{Clock, Timestamp};
 
-/// Tells the system's time.
+/// Reads the system clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

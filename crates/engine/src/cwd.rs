@@ -1,9 +1,10 @@
-//! One spelling per folder, so that conversations are found by where they took place.
+//! Normalizes working directories, so that each directory has one spelling.
 
 use std::path::{Component, Path, PathBuf};
 
-/// The folder as an absolute path with symbolic links resolved. A folder that is not on this
-/// machine (an imported conversation's) is only cleaned of `.`, `..` and doubled slashes.
+/// The directory as an absolute path with symbolic links resolved. A path that does not exist on
+/// this machine, as in an imported conversation, is only cleaned of `.`, `..` and repeated
+/// slashes.
 #[must_use]
 pub fn normalize_cwd(folder: &str) -> String {
     let given = Path::new(folder);
@@ -28,7 +29,7 @@ pub fn normalize_cwd(folder: &str) -> String {
     clean.to_string_lossy().into_owned()
 }
 
-/// `C:\…`: a path of another kind of machine, not a relative one of this.
+/// `C:\…`: an absolute path of a Windows machine, not a relative path here.
 fn is_windows_path(path: &str) -> bool {
     let bytes = path.as_bytes();
     bytes.len() > 2

@@ -1,4 +1,5 @@
-//! Embedding: which turns and nodes need vectors that are kept, and having them made in batches.
+//! Embedding: plans jobs for the turns and nodes whose vectors are stored, and runs them in
+//! batches.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,18 +20,18 @@ use crate::search::{call_text, content_hash, embedded_part, node_text};
 use crate::spend_meter::SpendMeter;
 use crate::worker::JobOutcome;
 
-/// A text to be embedded, under the hash that its vector is kept under.
+/// A text to embed, with the content hash that keys its vector.
 pub(crate) type TextToEmbed = (ContentHash, String);
 
 impl Engine {
-    /// The index whose vectors are kept, where it is such a one.
+    /// The active index, if its vectors are stored.
     fn kept_index(&self, reader: &dyn Reader) -> StoreResult<Option<VectorIndex>> {
         let index = self.active_vector_index(reader)?;
         let instant = self.embedder_named(&index.model).is_some_and(Embedder::is_instant);
         Ok((!instant).then_some(index))
     }
 
-    /// Whether this is the first of a tenant, and the configured embedder's vectors are to be kept.
+    /// Whether the tenant is empty and the configured embedder's vectors will be stored.
     fn begins_with_kept_vectors(&self, reader: &dyn Reader) -> StoreResult<bool> {
         Ok(!self.embedder().is_instant()
             && reader.vector_index()?.is_none()
@@ -68,7 +69,7 @@ pub(crate) fn plan_turn_jobs(
     Ok(planned_writes)
 }
 
-/// Plans the job for a node that is written in the same commit.
+/// Plans the job for a node written in the same commit.
 pub(crate) fn plan_node_job(
     memory: &Engine,
     reader: &dyn Reader,
@@ -99,7 +100,7 @@ fn job_writes(id: ConversationId, kind: JobKind, now: Timestamp) -> [Write; 2] {
     [Write::AddJob(job), Write::AddJobEvent(line)]
 }
 
-/// The texts of what a job works on.
+/// The texts that a job embeds.
 fn texts(
     reader: &dyn Reader,
     key: &ConversationKey,
@@ -126,13 +127,13 @@ fn texts(
     Ok(texts_to_embed(texts.iter().map(String::as_str)))
 }
 
-/// The parts of texts that are embedded, with what their vectors are kept under.
+/// The embedded parts of texts, with their content hashes.
 pub(crate) fn texts_to_embed<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<TextToEmbed> {
     let parts = texts.map(embedded_part).filter(|part| !part.is_empty());
     parts.map(|part| (content_hash(part), part.to_owned())).collect()
 }
 
-/// Those of the texts that a model has no vectors for yet, each once.
+/// The texts without a vector of the model, deduplicated.
 pub(crate) fn without_vectors(
     reader: &dyn Reader,
     model: &str,
@@ -148,8 +149,8 @@ pub(crate) fn without_vectors(
     Ok(lacking.map(|(text, _)| text).collect())
 }
 
-/// Has texts embedded. An embedder that panics or gives something else than a vector for each has
-/// failed, and harms nothing else.
+/// Embeds texts. A panic and a malformed result both count as a failure of the embedder and
+/// affect nothing else.
 pub(crate) fn embed_texts(
     embedder: &dyn Embedder,
     texts: &[TextToEmbed],
@@ -184,8 +185,8 @@ pub(crate) fn embed_texts(
     Ok(texts.iter().map(|(hash, _)| *hash).zip(vectors).collect())
 }
 
-/// Runs embedding jobs: those of a conversation together, with one call of the embedder and one commit. An embedder
-/// that costs nothing takes those of several. Says what became of each.
+/// Runs embedding jobs and returns their outcomes. Jobs of a conversation share one call and one
+/// commit; a local embedder also combines several conversations.
 pub(crate) fn run(memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     let is_remote = memory.embedders().any(Embedder::is_remote);
     let together = |a: &Job, b: &Job| !is_remote || a.conversation == b.conversation;
@@ -222,7 +223,8 @@ fn run_batch(memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     let purse = memory.spend_meter(jobs.first().map(|job| job.conversation));
     match memory.with_circuit_breaker(&index.model, || embed_texts(embedder, &lacking, &purse)) {
         Ok(vectors) => finish(memory, jobs, Some((index.model, vectors)), &purse.note()),
-        // One text may be what is wrong: each job stands for itself then. Not where nobody is there to ask.
+        // A single text may cause a permanent error, so each job is tried alone. Other errors
+        // affect all jobs.
         Err(error) if jobs.len() > 1 && error.advice == RetryAdvice::GiveUp => {
             let each = jobs.iter().map(|job| run_batch(memory, std::slice::from_ref(job)));
             Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
@@ -235,8 +237,8 @@ fn run_batch(memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     }
 }
 
-/// Keeps vectors and takes the jobs away that are done with them. What came to a turn meanwhile has
-/// its job run again. The note about the call that all of them made stands in the line of the first.
+/// Stores the vectors and removes the finished jobs. A job whose turn has grown in the meantime
+/// runs again. The note about the shared call goes into the event of the first job.
 fn finish(
     memory: &Engine,
     jobs: &[Job],
@@ -290,13 +292,12 @@ fn released(job: &Job, now: Timestamp, note: &str) -> JobEvent {
     }
 }
 
-/// Whether a job is for an embedder.
+/// Whether a job embeds texts.
 pub(crate) const fn is_embedding(job: &Job) -> bool {
     matches!(job.kind, JobKind::EmbedTurn(_) | JobKind::EmbedNode(..))
 }
 
-/// The turns and nodes of a conversation that lack a kept vector and have no job for it: the jobs
-/// that are missing.
+/// The missing jobs of a conversation: turns and nodes that lack a stored vector and have no job.
 pub(crate) fn missing_jobs(
     memory: &Engine,
     reader: &dyn Reader,
@@ -322,7 +323,7 @@ pub(crate) fn missing_jobs(
     Ok(gaps)
 }
 
-/// What tells embedding jobs of a conversation apart.
+/// The identity of an embedding job within its conversation.
 fn identity(kind: &JobKind) -> Option<(u8, u32, Option<&NodeId>)> {
     match kind {
         JobKind::EmbedTurn(turn) => Some((0, turn.0, None)),
@@ -331,7 +332,7 @@ fn identity(kind: &JobKind) -> Option<(u8, u32, Option<&NodeId>)> {
     }
 }
 
-/// Plans the jobs that are missing in a conversation, and says how many.
+/// Plans the missing jobs of a conversation, and returns their number.
 pub(crate) fn plan_missing_jobs(memory: &Engine, id: ConversationId) -> Result<usize> {
     let (owner, now) = (memory.clone(), memory.clock().now());
     memory.commit_with(memory.scope_of(id), move |reader| {
@@ -342,8 +343,8 @@ pub(crate) fn plan_missing_jobs(memory: &Engine, id: ConversationId) -> Result<u
     })
 }
 
-/// Vectors of texts that no message, tool call or node has any more, by model. Content that is replaced leaves its
-/// vector behind, which serves again where the same content comes back, as when a tree is grown anew.
+/// Vectors without a message, tool call or node, by model. Replaced content leaves its vector
+/// behind, to be reused if the same content returns, as after a rebuild of the tree.
 pub(crate) fn orphaned_vectors(
     memory: &Engine,
     reader: &dyn Reader,
@@ -374,7 +375,7 @@ pub(crate) fn orphaned_vectors(
     Ok(unowned)
 }
 
-/// Removes vectors of texts that are not there any more, and says how many.
+/// Removes orphaned vectors, and returns their number.
 pub(crate) fn remove_orphaned_vectors(memory: &Engine) -> Result<usize> {
     if orphaned_vectors(memory, &*memory.reader()?)?.is_empty() {
         return Ok(0);
@@ -408,7 +409,7 @@ fn for_each_change(
     }
 }
 
-/// The text that is embedded of what a change brings.
+/// The text of a change that is embedded.
 pub(crate) fn text_of(change: &Change) -> String {
     match change {
         Change::Message(_, message) => message.body.text.clone(),

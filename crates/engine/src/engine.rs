@@ -1,4 +1,4 @@
-//! The façade: everything a program does with a memory goes through [`Memory`].
+//! The façade: a program does everything with a memory through [`Engine`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,14 +25,14 @@ use crate::summary_input::LongMessageCache;
 use crate::tree_planner::{TreePlanner, policy_of};
 use crate::worker::{Worker, WorkerHandle};
 
-/// A memory: one tenant's conversations in one store. Cheap to clone and to share.
+/// One tenant's conversations in one store. Cheap to clone and to share.
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<EngineShared>,
     tenant: TenantId,
 }
 
-/// What all tenants of a memory share.
+/// State that all tenants of an engine share.
 struct EngineShared {
     parts: EngineParts,
     arenas: IndexCache,
@@ -41,37 +41,37 @@ struct EngineShared {
     last_long: LongMessageCache,
 }
 
-/// What a memory is put together from.
+/// The adapters and settings that an engine is built from.
 pub struct EngineParts {
-    /// Keeps everything.
+    /// Stores all data.
     pub store: Arc<dyn Store>,
     /// Counts tokens.
     pub tokenizer: Arc<dyn Tokenizer>,
-    /// Tells the time.
+    /// Reads the current time.
     pub clock: Arc<dyn Clock>,
     /// Writes the nodes.
     pub summarizer: Arc<dyn Summarizer>,
-    /// Writes what the summariser wrote unusably; it quotes, and never fails.
+    /// Replaces the summarizer when its output is unusable. It quotes its input and never fails.
     pub fallback: Option<Arc<dyn Summarizer>>,
-    /// Gives texts their vectors.
+    /// Embeds texts.
     pub embedder: Arc<dyn Embedder>,
-    /// Others that may have given vectors before, and serve until those of `embedder` are there.
+    /// Embedders configured earlier. Search uses their vectors until those of `embedder` exist.
     pub other_embedders: Vec<Arc<dyn Embedder>>,
-    /// Decides when windows and groups seal, where a conversation does not say otherwise.
+    /// The policy of conversations that do not override it.
     pub policy: Policy,
-    /// How background work is done.
+    /// Settings of background work.
     pub work: WorkOptions,
-    /// What may be spent on models, and what they cost.
+    /// Spending limits and model prices.
     pub spend: SpendLimits,
-    /// How search is done.
+    /// Settings of search.
     pub search: SearchOptions,
 }
 
-/// How search is done.
+/// Settings of search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SearchOptions {
-    /// The memory for the in-process search indexes of all tenants together, in bytes. The least recently used are
-    /// dropped beyond it.
+    /// Memory limit of the in-process search indexes of all tenants together, in bytes. Beyond it
+    /// the least recently used index is evicted.
     pub memory_bytes: usize,
 }
 
@@ -81,18 +81,18 @@ impl Default for SearchOptions {
     }
 }
 
-/// How background work is done.
+/// Settings of background work.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WorkOptions {
-    /// How many jobs run at once.
+    /// Number of jobs that run concurrently.
     pub concurrency: usize,
-    /// The pause between two jobs of a remote provider, in milliseconds.
+    /// Pause between two jobs of a remote provider, in milliseconds.
     pub batch_delay_ms: u64,
-    /// When a failed job is tried again.
+    /// When a failed job is retried.
     pub retry: RetryPolicy,
-    /// How long the next context waits for the gate at the most, in milliseconds.
+    /// Maximum time that a context waits for the gate, in milliseconds.
     pub gate_timeout_ms: u64,
-    /// How long a question waits for its vector from a model beyond this machine at the most, in milliseconds.
+    /// Maximum time that a query waits for its embedding from a remote model, in milliseconds.
     pub query_timeout_ms: u64,
 }
 
@@ -117,21 +117,21 @@ pub struct ListedConversation {
     pub last_message: Option<Message>,
 }
 
-/// How much there is.
+/// Size of a tenant's memory.
 #[derive(Debug, Clone)]
 pub struct Stats {
     /// The store that holds it.
     pub store: Description,
-    /// Conversations of the tenant.
+    /// Number of conversations of the tenant.
     pub conversations: u32,
-    /// What is in them.
+    /// Totals over these conversations.
     pub totals: Totals,
     /// The tokenizer that counted the tokens.
     pub tokenizer: String,
 }
 
 impl Engine {
-    /// The memory of `tenant` in the store of `parts`.
+    /// Creates an engine for `tenant` in the store of `parts`.
     #[must_use]
     pub fn new(parts: EngineParts, tenant: TenantId) -> Self {
         let tally = ContextCache::new(Arc::clone(&parts.tokenizer));
@@ -139,71 +139,71 @@ impl Engine {
         Self { shared: Arc::new(EngineShared { parts, arenas, tally, rests, last_long }), tenant }
     }
 
-    /// The memory of another tenant in the same store.
+    /// An engine for another tenant in the same store.
     #[must_use]
     pub fn for_tenant(&self, tenant: TenantId) -> Self {
         Self { shared: Arc::clone(&self.shared), tenant }
     }
 
-    /// The tenant whose conversations these are.
+    /// The tenant of this engine.
     #[must_use]
     pub const fn tenant(&self) -> &TenantId {
         &self.tenant
     }
 
-    /// The clock that times what comes without a time.
+    /// The clock that timestamps entries without a time of their own.
     #[must_use]
     pub fn clock(&self) -> &dyn Clock {
         &*self.shared.parts.clock
     }
 
-    /// How background work is done.
+    /// Settings of background work.
     #[must_use]
     pub fn work(&self) -> WorkOptions {
         self.shared.parts.work
     }
 
-    /// What decides when windows and groups seal, where a conversation does not say otherwise.
+    /// The policy of conversations that do not override it.
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.shared.parts.policy
     }
 
-    /// How many tokens a text has.
+    /// Number of tokens in a text.
     #[must_use]
     pub fn count_tokens(&self, text: &str) -> u32 {
         self.tokenizer().count(text)
     }
 
-    /// The summariser that writes the nodes.
+    /// Name of the configured summarizer.
     #[must_use]
     pub fn summarizer_name(&self) -> &str {
         self.summarizer().name()
     }
 
-    /// The embedder that is configured.
+    /// Name of the configured embedder.
     #[must_use]
     pub fn embedder_name(&self) -> &str {
         self.embedder().name()
     }
 
-    /// Whether background work is a matter of moments: no provider lies beyond this machine.
+    /// Whether neither the summarizer nor the embedder is a remote provider.
     #[must_use]
     pub fn is_local(&self) -> bool {
         !self.summarizer().is_remote() && !self.embedder().is_remote()
     }
 
-    /// Does the background work of this tenant until the handle is dropped.
+    /// Runs this tenant's background work until the handle is dropped.
     pub fn spawn_worker(&self) -> Result<WorkerHandle> {
         Ok(Worker::new(self.clone())?.spawn())
     }
 
-    /// Does the background work of every tenant of the store until the handle is dropped.
+    /// Runs the background work of every tenant of the store until the handle is dropped.
     pub fn spawn_worker_for_all_tenants(&self) -> Result<WorkerHandle> {
         Ok(Worker::for_all_tenants(self.clone())?.spawn())
     }
 
-    /// Every tenant of the store, in order of name.
+    /// Every tenant of the store, sorted by name.
     pub fn tenants(&self) -> Result<Vec<TenantId>> {
         Ok(self.store().maintenance().tenants()?)
     }
@@ -212,7 +212,7 @@ impl Engine {
         &*self.shared.parts.store
     }
 
-    /// Reads of this tenant.
+    /// A read snapshot of this tenant.
     pub(crate) fn reader(&self) -> StoreResult<Box<dyn Reader + '_>> {
         self.store().reader(&self.tenant)
     }
@@ -222,12 +222,12 @@ impl Engine {
         CommitScope::Conversation(self.key(id))
     }
 
-    /// The scope of a commit to anything of this tenant.
+    /// The scope of a commit to any part of this tenant.
     pub(crate) fn tenant_scope(&self) -> CommitScope {
         CommitScope::Tenant(self.tenant.clone())
     }
 
-    /// What may be spent on models, and what they cost.
+    /// Spending limits and model prices.
     #[must_use]
     pub fn spending(&self) -> &SpendLimits {
         &self.shared.parts.spend
@@ -253,7 +253,7 @@ impl Engine {
         &*self.shared.parts.embedder
     }
 
-    /// Every embedder there is, the one that is wanted first.
+    /// Every known embedder, the configured one first.
     pub(crate) fn embedders(&self) -> impl Iterator<Item = &dyn Embedder> {
         std::iter::once(&self.shared.parts.embedder)
             .chain(&self.shared.parts.other_embedders)
@@ -280,7 +280,8 @@ impl Engine {
         &self.shared.tally
     }
 
-    /// Plans and applies a commit, and returns what the plan decided beside its writes.
+    /// Plans and applies a commit, and returns the value that the plan computed beside its
+    /// writes.
     pub(crate) fn commit_with<T: Send + 'static>(
         &self,
         scope: CommitScope,
@@ -298,7 +299,7 @@ impl Engine {
         decided.ok_or_else(|| Invalid::new("commit", "the store committed without a plan").into())
     }
 
-    /// Conversations, the latest activity first, each with its last message.
+    /// Conversations with their last messages, most recent activity first.
     pub fn listed_conversations(
         &self,
         filter: &ConversationFilter,
@@ -337,7 +338,7 @@ impl Engine {
             .into_iter()
             .map(|turn| WholeTurn { turn, messages: Vec::new(), tool_calls: Vec::new() })
             .collect();
-        // Turns are numbered without gaps, so a turn's place follows from its number.
+        // Turn numbers have no gaps, so a turn's index follows from its number.
         let start = whole.first().map_or(0, |first| first.turn.no.0);
         let place = |no: TurnNo| no.0.checked_sub(start).map(|place| place as usize);
         for message in messages {
@@ -358,7 +359,7 @@ impl Engine {
         Ok(self.reader()?.messages(id, span)?)
     }
 
-    /// Gives a conversation another name: the title as it is given, the slug from it.
+    /// Renames a conversation: stores the title as given and derives the slug from it.
     pub fn rename(&self, id: ConversationId, title: &str) -> Result<Conversation> {
         let slug = slug_of(title);
         if slug.is_empty() {
@@ -369,7 +370,7 @@ impl Engine {
         let (title, wanted) = (title.trim().to_owned(), slug.clone());
         let taken = Arc::new(AtomicBool::new(false));
         let is_taken = Arc::clone(&taken);
-        // The name is looked up in the plan: nobody can take it before the commit.
+        // The plan looks up the slug, so no other writer can take it before the commit.
         let renamed = self.change(self.tenant_scope(), id, move |reader, conversation| {
             let holder = reader.conversation_by_slug(&wanted)?;
             if holder.is_some_and(|holder| holder.id != id) {
@@ -384,7 +385,7 @@ impl Engine {
         if taken.load(Ordering::Relaxed) { Err(Error::SlugTaken(slug)) } else { renamed }
     }
 
-    /// Opens, closes or archives a conversation. Closing seals what is still open.
+    /// Opens, closes or archives a conversation. Closing seals the open window.
     pub fn set_state(&self, id: ConversationId, state: ConversationState) -> Result<Conversation> {
         self.change(self.scope_of(id), id, move |_, conversation| {
             conversation.state = state;
@@ -392,8 +393,8 @@ impl Engine {
         })
     }
 
-    /// Sets parameters of the policy for one conversation, from now on; none takes back those
-    /// that were set.
+    /// Overrides policy parameters for one conversation from now on. An empty list removes all
+    /// overrides.
     pub fn set_policy(&self, id: ConversationId, policy: Vec<Assignment>) -> Result<Conversation> {
         self.policy().with(&policy)?;
         self.change(self.scope_of(id), id, move |_, conversation| {
@@ -402,7 +403,7 @@ impl Engine {
         })
     }
 
-    /// How much there is.
+    /// Size of this tenant's memory.
     pub fn stats(&self) -> Result<Stats> {
         let (conversations, totals) = self.reader()?.totals()?;
         Ok(Stats {
@@ -445,7 +446,7 @@ impl Engine {
     }
 }
 
-/// A turn with everything in it.
+/// A turn with its messages and tool calls.
 #[derive(Debug, Clone)]
 pub struct WholeTurn {
     /// The turn.
@@ -456,17 +457,17 @@ pub struct WholeTurn {
     pub tool_calls: Vec<ToolCall>,
 }
 
-/// One thing of a turn, in the order it happened.
+/// A message or a tool call of a turn.
 #[derive(Debug, Clone, Copy)]
 pub enum TurnItem<'a> {
-    /// Something was said.
+    /// A message.
     Message(&'a Message),
-    /// A tool was called.
+    /// A tool call.
     ToolCall(&'a ToolCall),
 }
 
 impl WholeTurn {
-    /// Messages and tool calls in the order they happened.
+    /// Messages and tool calls in the order in which they happened.
     #[must_use]
     pub fn items(&self) -> Vec<TurnItem<'_>> {
         let mut calls = self.tool_calls.iter().peekable();

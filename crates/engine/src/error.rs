@@ -1,43 +1,44 @@
-//! What a caller of the library can get back instead of an answer.
+//! The errors of the engine.
 
 use treering_core::text::did_you_mean;
 use treering_core::{ConversationId, Invalid, StoreError};
 
-/// What a call answers with.
+/// The result of an engine call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed. Nothing is half-done when it does.
+/// Why a call failed. A failed call leaves nothing half-done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The store could not do it.
+    /// The store failed.
     #[error(transparent)]
     Store(StoreError),
-    /// Something that was handed in is not valid.
+    /// An argument is invalid.
     #[error(transparent)]
     Invalid(Invalid),
-    /// A provider could not do it.
+    /// A provider failed.
     #[error(transparent)]
     Provider(treering_core::ProviderError),
-    /// The model gave no answer, or only part of one. What was said is stored all the same.
+    /// The model gave no answer or only part of one. The question and the partial answer are
+    /// stored.
     #[error("{0}")]
     Unanswered(treering_core::ProviderError),
-    /// There is no such conversation.
+    /// No conversation matches.
     #[error("no conversation is called {reference:?}{}", did_you_mean(.suggestions))]
     ConversationNotFound {
-        /// What was asked for.
+        /// The reference that was looked up.
         reference: String,
-        /// The slugs that may have been meant.
+        /// Similar slugs.
         suggestions: Vec<String>,
     },
-    /// There is no such node.
+    /// No node matches.
     #[error("no node is called {0:?}")]
     NodeNotFound(String),
-    /// More than one conversation goes by that abbreviation.
+    /// More than one item matches the abbreviation.
     #[error("{reference:?} fits {}: {}", .candidates.len(), .candidates.join(", "))]
     Ambiguous {
-        /// What was asked for.
+        /// The reference that was looked up.
         reference: String,
-        /// The slugs of those that fit.
+        /// The matching slugs or node ids.
         candidates: Vec<String>,
     },
     /// The slug is taken.
@@ -61,12 +62,12 @@ impl From<Invalid> for Error {
 }
 
 impl Error {
-    /// There is no conversation with this id.
+    /// The error for an unknown conversation id.
     pub(crate) fn no_conversation(id: ConversationId) -> Self {
         Self::ConversationNotFound { reference: id.to_string(), suggestions: Vec::new() }
     }
 
-    /// What a person can do about it, in one sentence.
+    /// Advice for the user, in one sentence.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -1,5 +1,5 @@
-//! News: what has come into the store since somebody last looked, whichever process brought it. Reads
-//! only; who is told, and how, is the caller's.
+//! Events: changes of the store since a cursor, whichever process wrote them. This module only
+//! reads; delivery is up to the caller.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ use treering_core::{
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 
-/// How much is read at once.
+/// Changes per page of the feed.
 const PORTION: usize = 256;
-/// One thing that came in.
+/// A change of the store.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// Messages of a turn were stored.
     Turn {
-        /// The conversation.
+        /// The conversation's id.
         conversation: ConversationId,
         /// The turn.
         turn: TurnNo,
@@ -29,15 +29,15 @@ pub enum Event {
         /// The positions of the messages.
         messages: Vec<MessageIdx>,
     },
-    /// A window or group was sealed: the job that writes its node was planned.
+    /// A window or group was sealed, and the job that writes its node was planned.
     Sealed(ConversationId, JobEvent),
-    /// A node was written, or written anew.
+    /// A node was written or rewritten.
     Node(ConversationId, Box<Node>),
-    /// A job failed, and is tried again or was given up.
+    /// A job failed; it is retried or was given up.
     Failed(ConversationId, JobEvent),
 }
 
-/// How far the change feeds of all tenants were followed.
+/// The positions in the change feeds of all tenants.
 #[derive(Debug, Clone)]
 pub struct FeedCursors {
     revision: Revision,
@@ -45,19 +45,19 @@ pub struct FeedCursors {
 }
 
 impl FeedCursors {
-    /// Notes how far a tenant was followed.
+    /// Records the position reached in a tenant's feed.
     pub fn advance(&mut self, tenant: TenantId, cursor: Cursor) {
         self.cursors.insert(tenant, cursor);
     }
 }
 
 impl Engine {
-    /// The end of the change feed: what is committed from now on comes after it.
+    /// The end of the change feed: later commits come after it.
     pub fn event_cursor(&self) -> Result<Cursor> {
         Ok(self.reader()?.changes(&Cursor::start(), &ChangeFilter::default(), usize::MAX)?.cursor)
     }
 
-    /// The events after a cursor in the order of their commits, and the cursor after them. Many of them come in pages.
+    /// The next page of events after a cursor in commit order, and the cursor after them.
     pub fn events_after(&self, after: &Cursor) -> Result<(Vec<Event>, Cursor)> {
         let filter = ChangeFilter {
             messages: true,
@@ -88,8 +88,8 @@ impl Engine {
         Ok(FeedCursors { revision, cursors: self.store().cursors()?.into_iter().collect() })
     }
 
-    /// Waits for a commit after these ends, at most for `patience`. Returns the tenants that have changed, each with the
-    /// cursor that it was followed up to.
+    /// Waits for a commit after these positions, at most for `patience`. Returns the tenants that
+    /// have changed, each with the cursor reached before.
     pub fn wait_for_changes(
         &self,
         ends: &mut FeedCursors,
@@ -109,7 +109,7 @@ impl Engine {
             .collect())
     }
 
-    /// The events after a cursor, but waits until there is one, at most for `patience`.
+    /// Like [`Self::events_after`], but waits until there is an event, at most for `patience`.
     pub fn wait_for_events(
         &self,
         after: &Cursor,
@@ -119,7 +119,8 @@ impl Engine {
         loop {
             let revision = self.store().revision();
             let (news, cursor) = match self.events_after(&after) {
-                // A writer came in between; the next read sees what it wrote.
+                // A concurrent writer changed the store during the read; the next read sees its
+                // commit.
                 Err(Error::Store(StoreError::Changed { .. })) if started.elapsed() < patience => {
                     continue;
                 }
@@ -137,7 +138,7 @@ impl Engine {
     }
 }
 
-/// Adds a message to its turn, where the event before is of the same turn.
+/// Adds a message to the previous event if both belong to the same turn.
 fn add_message(news: &mut Vec<Event>, id: ConversationId, message: Message) {
     if let Some(Event::Turn { conversation, turn, messages, .. }) = news.last_mut()
         && (*conversation, *turn) == (id, message.turn)

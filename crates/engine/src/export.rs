@@ -1,4 +1,4 @@
-//! Export: conversations with everything in them, in the order it arrived.
+//! Exports conversations with all their contents, in order of arrival.
 
 use std::result::Result;
 
@@ -12,8 +12,8 @@ use crate::engine::Engine;
 use crate::error::Error;
 
 impl Engine {
-    /// Hands over these conversations, or all of them where none is named, as they are at one moment. Appending the items
-    /// of a conversation in this order gives the same conversation.
+    /// Passes the chosen conversations, or all of them if none is chosen, to `take`, from one
+    /// snapshot. Appending the items in this order reproduces the conversation.
     pub fn export<E: From<Error>>(
         &self,
         chosen: &[ConversationId],
@@ -55,7 +55,7 @@ impl Engine {
         let id = conversation.id;
         let all = Span::starting(TurnNo(0), usize::MAX);
         let mut calls = reader.tool_calls(id, all).map_err(Error::from)?;
-        // Where turns of several threads overlap, position decides.
+        // If turns of several threads overlap, the position decides.
         calls.sort_by_key(|call| call.before);
         let mut calls = calls.iter().peekable();
         let mut threads = Threads { all: &conversation.threads, opened: 0 };
@@ -83,7 +83,8 @@ impl Engine {
     }
 }
 
-/// The threads of a conversation, exported in the order they were opened and before anything in them.
+/// The threads of a conversation, exported in the order of their creation and before their
+/// contents.
 struct Threads<'a> {
     all: &'a [Thread],
     opened: usize,

@@ -1,4 +1,4 @@
-//! Conversations by the names that people give for them.
+//! Finds conversations by the references that people type.
 
 use treering_core::Conversation;
 use treering_core::ports::{ConversationFilter, ConversationQuery, Reader};
@@ -7,11 +7,11 @@ use treering_core::slug::suggest_slugs;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 
-/// How many of the latest conversations are looked at for what somebody may have meant.
+/// Number of recent conversations considered for suggestions.
 const LOOKED_AT: usize = 500;
 
 impl Engine {
-    /// The conversation that goes by a slug, an id, or the first digits of one.
+    /// The conversation with this slug, id or id prefix.
     pub fn find(&self, reference: &str) -> Result<Conversation> {
         let reader = self.reader()?;
         if let Some(conversation) = reader.conversation_by_slug(reference)? {
@@ -40,7 +40,7 @@ impl Engine {
         }
     }
 
-    /// The slugs that somebody may have meant, of the latest conversations.
+    /// Similar slugs among the recent conversations.
     fn meant(&self, reader: &dyn Reader, reference: &str) -> Result<Vec<String>> {
         let latest =
             reader.conversations(&ConversationQuery::List(&ConversationFilter::all(LOOKED_AT)))?;

@@ -1,4 +1,4 @@
-//! The gate: waits until the critical work of a conversation is done, at most for a while.
+//! The gate: waits until the critical jobs of a conversation are done, up to a timeout.
 
 use std::time::{Duration, Instant};
 
@@ -9,19 +9,19 @@ use treering_core::{ConversationId, Job, Reader};
 use crate::engine::Engine;
 use crate::error::Result;
 
-/// How often the gate is read without a commit: a model that stops answering commits nothing.
+/// How often the gate is polled without a commit: a model that stops answering commits nothing.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How waiting for the gate ended.
+/// The result of waiting for the gate.
 #[derive(Debug, Clone)]
 pub struct GateWait {
-    /// How the gate stood at the end: clear, or naming what was still to be done.
+    /// The final status: clear, or a list of the unfinished jobs.
     pub status: GateStatus,
-    /// How long it took.
+    /// The time spent waiting.
     pub waited: Duration,
 }
 
-/// A gate that was looked at: what is read next is of the same moment.
+/// The status of the gate, with the read snapshot that it was taken from.
 pub(crate) struct GateSnapshot<'a> {
     pub(crate) reader: Box<dyn Reader + 'a>,
     /// The unfinished jobs of the conversation.
@@ -30,18 +30,18 @@ pub(crate) struct GateSnapshot<'a> {
 }
 
 impl Engine {
-    /// How the gate of a conversation stands.
+    /// The status of a conversation's gate.
     pub fn gate(&self, id: ConversationId) -> Result<GateStatus> {
         Ok(self.gate_snapshot(id)?.status)
     }
 
-    /// Waits until the gate of a conversation is clear, at most for `timeout`. Work that another
-    /// process does counts as well.
+    /// Waits until the gate of a conversation is clear, at most for `timeout`. Jobs that another
+    /// process runs count as well.
     pub fn wait(&self, id: ConversationId, timeout: Duration) -> Result<GateWait> {
         Ok(self.wait_for_gate_snapshot(id, timeout)?.1)
     }
 
-    /// The same, to go on from there.
+    /// Like [`Self::wait`], but also returns the snapshot for further reads.
     pub(crate) fn wait_for_gate_snapshot(
         &self,
         id: ConversationId,
@@ -49,11 +49,11 @@ impl Engine {
     ) -> Result<(GateSnapshot<'_>, GateWait)> {
         let started = Instant::now();
         loop {
-            // Taken before the store is read: a commit in between is not missed.
+            // Taken before the read, so that no commit in between is missed.
             let revision = self.store().revision();
             let mut seen = self.gate_snapshot(id)?;
             let waited = started.elapsed();
-            // Nobody in this process can do the work while the store refuses writes.
+            // No worker of this process can make progress while the store refuses writes.
             if seen.status.is_clear() || waited >= timeout || self.failure().is_some() {
                 let status = std::mem::take(&mut seen.status);
                 return Ok((seen, GateWait { status, waited }));

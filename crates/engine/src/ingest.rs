@@ -1,4 +1,5 @@
-//! Ingest: finds or makes the conversation that entries belong to, and commits what is new.
+//! Ingest: finds or creates the conversation that entries belong to, and commits the new ones. It
+//! never stores an entry twice.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,61 +21,61 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::tree_planner::{TreePlanner, policy_of};
 
-/// Which conversation entries belong to.
+/// The conversation that entries belong to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AppendTarget {
-    /// One that is there.
+    /// An existing conversation.
     Existing(ConversationId),
-    /// The one with this id or external id; made where it is missing.
+    /// The conversation with this id or external id. It is created if it does not exist.
     FindOrCreate(NewConversation),
-    /// One without an identity of its own: the conversation under this external id, numbered
-    /// where several share it, whose messages and these entries agree as far as both go.
+    /// A source without an identity of its own. Selects the conversation under this external id,
+    /// numbered if several share it, whose messages and these entries have a common prefix.
     MatchContent(NewConversation),
 }
 
-/// How entries are told from those stored before, beside their external ids.
+/// How an append recognizes entries that are already stored, beside their external ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReplayDetection {
-    /// They are not: each is new.
+    /// Not at all: every entry is new.
     #[default]
     None,
     /// By position: the entries are the conversation from its first message on.
     ByPosition,
-    /// They have external ids that no two conversations share: what another one has is left
-    /// there, as when a session was continued in a new file that repeats the old one.
+    /// By external ids that are unique across conversations. An entry that another conversation
+    /// owns stays there, as when a session continues in a new file that repeats the old one.
     AcrossConversations,
 }
 
 /// Entries for one conversation.
 #[derive(Debug, Clone)]
 pub struct EntryBatch {
-    /// Which conversation.
+    /// The conversation they belong to.
     pub target: AppendTarget,
-    /// What arrives, in order.
+    /// The entries, in order.
     pub entries: Vec<Entry>,
-    /// How replays are recognised.
+    /// How replayed entries are recognized.
     pub replay_detection: ReplayDetection,
 }
 
-/// What became of entries.
+/// The result of an append.
 #[derive(Debug, Clone)]
 pub struct AppendReport {
-    /// The conversation as it is now.
+    /// The conversation after the append.
     pub conversation: Conversation,
-    /// Whether it was made for these entries.
+    /// Whether the append created the conversation.
     pub created: bool,
-    /// What became of each entry, in order.
+    /// The outcome of each entry, in order.
     pub outcomes: Vec<EntryOutcome>,
 }
 
 impl Engine {
-    /// Stores entries: all of them or, on an error, none. Durable when it returns.
+    /// Stores all entries or, on an error, none. They are durable when it returns.
     pub fn append(&self, incoming: EntryBatch) -> Result<AppendReport> {
         let planner = self.planner(incoming)?;
         self.commit_with(planner.scope()?, move |reader| planner.plan(reader))
     }
 
-    /// What [`Memory::append`] would do; nothing is written.
+    /// The report that [`Engine::append`] would return, without writing anything.
     pub fn preview(&self, incoming: EntryBatch) -> Result<AppendReport> {
         let planner = self.planner(incoming)?;
         Ok(planner.plan(&*self.reader()?)?.1)
@@ -110,8 +111,8 @@ impl Engine {
     }
 }
 
-/// Gives a folder its one spelling. A conversation that comes with its id was exported, and its folder may be one of
-/// another machine.
+/// Normalizes the working directory. A conversation that brings its id was exported, and its
+/// directory may belong to another machine, so it is left as it is.
 fn normalise(about: &mut NewConversation) {
     if let (None, Some(cwd)) = (about.id, &mut about.cwd) {
         *cwd = normalize_cwd(cwd);
@@ -132,16 +133,17 @@ struct AppendPlanner {
     random_id: Option<ConversationId>,
     target: AppendTarget,
     matching: ReplayDetection,
-    /// The entries, counted before the store is held.
+    /// The entries, with tokens counted before the store is locked.
     entries: Vec<CountedEntry>,
-    /// The moment of the first entry that has one.
+    /// The time of the first entry that has one.
     first: Option<Timestamp>,
-    /// The latest moment of all entries.
+    /// The latest time of all entries.
     latest: Option<Timestamp>,
 }
 
 impl AppendPlanner {
-    /// One conversation, where it is known beforehand which one: nothing else of the tenant has to hold still.
+    /// The scope is one conversation if its id is known before the commit, so that writers to the
+    /// tenant's other conversations need not wait.
     fn scope(&self) -> Result<CommitScope> {
         let id = match (&self.target, self.matching) {
             (_, ReplayDetection::AcrossConversations) | (AppendTarget::MatchContent(_), _) => None,
@@ -157,7 +159,7 @@ impl AppendPlanner {
         Ok(id.map_or_else(|| self.memory.tenant_scope(), |id| self.memory.scope_of(id)))
     }
 
-    /// The id that a conversation would get.
+    /// The id that a new conversation would get.
     fn id_of(&self, about: &NewConversation) -> Option<ConversationId> {
         let external = about.external_id.as_ref();
         let derived = external.map(|id| ConversationId::of_external(self.memory.tenant(), id));
@@ -188,7 +190,7 @@ impl AppendPlanner {
         let tokens = |text: &str| self.memory.count_tokens(text);
         let CapturePlan { mut conversation, writes, outcomes } =
             capture(conversation, known, &fresh, &tokens)?;
-        // What something was added to is not as it was; otherwise it may be.
+        // Only an append without writes can leave the stored row unchanged.
         let stored = if writes.is_empty() { reader.conversation(key.id)? } else { None };
         let threads = stored.as_ref().map_or(&[][..], |stored| &stored.threads);
         let grew = !writes.is_empty() || conversation.threads != threads;
@@ -198,7 +200,7 @@ impl AppendPlanner {
         let embedded =
             embed::plan_turn_jobs(&self.memory, reader, conversation.id, &writes, self.now)?;
 
-        // A conversation is not made for what it does not get.
+        // An append that adds nothing does not create a conversation.
         let missing = created && !grew && !entries.is_empty();
         let mut all = Vec::with_capacity(writes.len() + 1);
         if !missing && stored.as_ref() != Some(&conversation) {
@@ -212,7 +214,8 @@ impl AppendPlanner {
         Ok((all, AppendReport { conversation, created: created && !missing, outcomes }))
     }
 
-    /// Plans the windows that the new messages seal, and those anew that new results of tools belong to.
+    /// Plans the windows that the new messages seal, and replans those that a late tool result
+    /// belongs to.
     fn grow(
         &self,
         reader: &dyn Reader,
@@ -239,7 +242,7 @@ impl AppendPlanner {
         ConversationKey { tenant: self.memory.tenant().clone(), id }
     }
 
-    /// The conversation the entries belong to, and whether it has to be made.
+    /// The conversation of the entries, and whether it has to be created.
     fn conversation(&self, reader: &dyn Reader) -> StoreResult<(Conversation, bool)> {
         match &self.target {
             AppendTarget::Existing(id) => match reader.conversation(*id)? {
@@ -303,7 +306,7 @@ impl AppendPlanner {
         Ok((conversation, true))
     }
 
-    /// Whether the stored messages and the entries say the same as far as both go.
+    /// Whether the stored messages and the entries agree over their common length.
     fn has_same_prefix(
         &self,
         reader: &dyn Reader,
@@ -314,7 +317,7 @@ impl AppendPlanner {
         Ok(stored.into_iter().zip(entries).all(|(stored, entry)| stored == entry))
     }
 
-    /// What became of the entries that the conversation had before, by position.
+    /// The outcomes of the entries that the conversation already has, matched by position.
     fn match_by_position(
         &self,
         reader: &dyn Reader,
@@ -330,7 +333,7 @@ impl AppendPlanner {
                     if same { EntryOutcome::AlreadyStored } else { EntryOutcome::ContentDiffers };
                 message.body.external_id.is_none().then_some(outcome)
             }
-            // A call that is waiting for its result is found by its external id.
+            // A call that still waits for its result is matched by its external id.
             EntryKind::ToolCall(call) => {
                 let before = calls > 0;
                 calls = calls.saturating_sub(1);
@@ -341,7 +344,7 @@ impl AppendPlanner {
         Ok(matched.collect())
     }
 
-    /// What became of the entries that another conversation has.
+    /// The outcomes of the entries that belong to another conversation.
     fn match_elsewhere(
         &self,
         reader: &dyn Reader,
@@ -358,7 +361,7 @@ impl AppendPlanner {
         Ok(matched.collect())
     }
 
-    /// Takes over what the source says about the conversation, and gives it a slug.
+    /// Applies the source's metadata to the conversation and chooses its slug.
     fn update_metadata(
         &self,
         reader: &dyn Reader,
@@ -369,7 +372,7 @@ impl AppendPlanner {
         let mut wish = None;
         if let AppendTarget::FindOrCreate(about) | AppendTarget::MatchContent(about) = &self.target
         {
-            // A conversation that is open here stays open.
+            // An import does not close a conversation that is open here.
             if before.created || (grew && before.state != ConversationState::Open) {
                 conversation.state = about.state;
             }
@@ -397,7 +400,7 @@ impl AppendPlanner {
         Ok(())
     }
 
-    /// Whether the title of the source replaces the one that the conversation has.
+    /// Whether the source's title replaces the current one.
     fn retitles(
         &self,
         about: &NewConversation,
@@ -405,8 +408,8 @@ impl AppendPlanner {
         naming: TitleSource,
         grew: bool,
     ) -> bool {
-        // Of two titles from the source the one that came with the later news counts. An export, which names the id, has
-        // news only where it adds something.
+        // Of two titles from the source, the one with the later activity wins. An export names
+        // the id, so it is newer only if it adds something.
         let news = grew || about.id.is_none();
         let latest = self.latest.is_none_or(|latest| latest >= before.last_activity);
         let current = before.created || (news && latest);
@@ -423,7 +426,7 @@ struct PreviousState {
     last_activity: Timestamp,
 }
 
-/// The entries that are not yet accounted for; mostly all of them.
+/// The entries without an outcome so far, usually all of them.
 fn unmatched<'a>(
     entries: &'a [CountedEntry],
     matched: &[Option<EntryOutcome>],
@@ -435,7 +438,7 @@ fn unmatched<'a>(
     fresh.map(|(entry, _)| entry.clone()).collect()
 }
 
-/// What is stored under the external ids of the entries.
+/// The stored items that have the external ids of the entries.
 fn known(
     reader: &dyn Reader,
     key: &ConversationKey,
@@ -446,13 +449,13 @@ fn known(
     Ok(ids.into_iter().zip(known).filter_map(|(id, known)| Some((id.clone(), known?))).collect())
 }
 
-/// Whether a slug is another with a number at its end.
+/// Whether a slug is `base` followed by a number.
 fn is_numbered(slug: &str, base: &str) -> bool {
     let number = slug.strip_prefix(base).and_then(|rest| rest.strip_prefix('-'));
     number.is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
-/// The wish, or the base with a number, or with the id where many share it.
+/// The requested slug if it is free, otherwise the base with a number, otherwise with the id.
 fn free_slug(
     reader: &dyn Reader,
     wish: &str,

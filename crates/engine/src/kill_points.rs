@@ -2,24 +2,24 @@
 
 use std::sync::OnceLock;
 
-/// A place in the run of a job or in a change of the model.
+/// A place in the run of a job or in a reindex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KillPoint {
-    /// The job was leased; nothing was read.
+    /// The job is leased; nothing is read yet.
     Leased,
-    /// What it covers was read; nothing was written.
+    /// The input is read; nothing is written yet.
     Read,
-    /// The summary is there, in memory only.
+    /// The summary exists in memory only.
     Written,
     /// The node is about to be committed.
     Finishing,
-    /// The node was committed; nobody was told.
+    /// The node is committed, but not reported yet.
     Finished,
-    /// Vectors of another model are there, in memory only.
+    /// Vectors of the new model exist in memory only.
     Reindexing,
-    /// A portion of them was committed.
+    /// A batch of vectors is committed.
     Reindexed,
-    /// All of them are there; the old ones are still in use.
+    /// All vectors are committed; the old model is still in use.
     CuttingOver,
 }
 
@@ -27,7 +27,7 @@ impl KillPoint {
     /// Every place in the run of a job.
     pub const ALL: [Self; 5] =
         [Self::Leased, Self::Read, Self::Written, Self::Finishing, Self::Finished];
-    /// Every place in a change of the model.
+    /// Every place in a reindex.
     pub const REINDEX: [Self; 3] = [Self::Reindexing, Self::Reindexed, Self::CuttingOver];
 
     /// Its name in the environment variable.
@@ -46,8 +46,8 @@ impl KillPoint {
     }
 }
 
-/// Ends the process as a power cut would when this place is the one that `TREERING_FAULT` names.
-/// Only in builds with debug assertions.
+/// Aborts the process, like a power cut, if `TREERING_FAULT` names this place. Active only in
+/// builds with debug assertions.
 pub(crate) fn reach(fault: KillPoint) {
     if cfg!(debug_assertions) {
         static NAMED: OnceLock<Option<String>> = OnceLock::new();

@@ -1,4 +1,5 @@
-//! The leases that a worker holds: renewed while its jobs run, given back when it has to end before they do.
+//! The leases of a worker: renewed while its jobs run, released if it has to stop before they
+//! end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use treering_core::{Job, Reader, Store, Timestamp, Write};
 use crate::engine::Engine;
 use crate::error::Result;
 
-/// A job that is held, for its tenant, and since when its lease runs.
+/// A leased job with its tenant's engine and the start of its lease.
 struct LeasedJob {
     memory: Engine,
     job: Job,
@@ -38,7 +39,7 @@ impl Leases {
         self.lock().is_empty()
     }
 
-    /// Renews the leases of these jobs from now on.
+    /// Starts renewing the leases of these jobs.
     pub(crate) fn add(&self, memory: &Engine, jobs: &[Job]) {
         let since = Instant::now();
         let held =
@@ -46,7 +47,7 @@ impl Leases {
         self.lock().extend(held);
     }
 
-    /// Stops renewing the leases of jobs that have run.
+    /// Stops renewing the leases of finished jobs.
     pub(crate) fn remove(&self, memory: &Engine, jobs: &[Job]) {
         let is_one = |held: &LeasedJob| {
             held.memory.tenant() == memory.tenant() && jobs.iter().any(|job| job.id == held.job.id)
@@ -54,7 +55,7 @@ impl Leases {
         self.lock().retain(|held| !is_one(held));
     }
 
-    /// Renews the leases of jobs that take long, while there is work.
+    /// Renews the leases of long-running jobs until `running` is cleared.
     pub(crate) fn renew_until_stopped(&self, store: &dyn Store, running: &AtomicBool) {
         let third = Duration::from_millis(LEASE_MS / 3);
         while running.load(Ordering::Acquire) {
@@ -64,7 +65,7 @@ impl Leases {
                 held.since = Instant::now();
                 old.push((held.memory.clone(), held.job.clone()));
             }
-            // A lease that cannot be renewed runs out, and another worker takes the job.
+            // If the renewal fails, the lease expires and another worker takes the job.
             for (memory, job) in old {
                 let (worker, troubled) = (self.worker.clone(), memory.clone());
                 let renewed = self.change(&memory, job, move |reader, job, now| {
@@ -79,7 +80,8 @@ impl Leases {
         }
     }
 
-    /// Gives every job back untried, and renews nothing of what is held now any more. Returns how many jobs there were.
+    /// Releases every job without counting an attempt, and stops renewing their leases. Returns
+    /// the number of jobs.
     pub(crate) fn release_all(&self) -> Result<usize> {
         let held: Vec<_> = self.lock().drain(..).collect();
         let count = held.len();
@@ -92,7 +94,7 @@ impl Leases {
         Ok(count)
     }
 
-    /// Changes a job, if this worker still has it.
+    /// Changes a job if this worker still holds its lease.
     fn change(
         &self,
         memory: &Engine,

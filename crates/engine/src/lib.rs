@@ -1,7 +1,7 @@
-//! The engine: what happens around a conversation, behind one façade.
+//! The engine: capture, background work, search and context assembly behind one façade.
 //!
-//! [`Memory`] is the whole library. It joins the ports of `treering-core` to its decisions; it
-//! builds no adapter itself, and every write goes through one commit of the store.
+//! [`Engine`] is the whole library. It connects the ports of `treering-core` to its decisions. It
+//! never builds an adapter, and every write goes through one commit of the store.
 
 mod agent;
 mod circuit_breaker;

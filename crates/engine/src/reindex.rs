@@ -1,6 +1,6 @@
-//! Reindexing: from the vectors of one model to those of another. The new ones are made behind the
-//! old ones, portion by portion; search goes by the old ones until one commit cuts over. What was
-//! made stays when it is interrupted, and several processes may share the work.
+//! Reindexing: replaces the vectors of one model with those of another. New vectors are built in
+//! batches while search uses the old ones, until one commit cuts over. An interrupted run keeps
+//! its progress, and several processes may share the work.
 
 use treering_core::Write;
 use treering_core::ports::{ChangeFilter, Cursor, Reader, StoreResult};
@@ -11,36 +11,36 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::kill_points::{self, KillPoint};
 
-/// How many things are embedded between two commits.
+/// Items embedded between two commits.
 const PORTION: usize = 64;
 
-/// How far a change of the model is.
+/// Progress of a reindex.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReindexProgress {
     /// The model in use.
     pub from: String,
-    /// The model that is to follow.
+    /// The new model.
     pub to: String,
-    /// Messages, tool calls and nodes that have been looked at.
+    /// Messages, tool calls and nodes processed.
     pub done: u64,
-    /// Vectors that were made; the others were there.
+    /// Vectors created; the others existed already.
     pub made: u64,
 }
 
-/// What became of a change of the model.
+/// The result of a reindex.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReindexReport {
-    /// The model that was in use before.
+    /// The previous model.
     pub from: String,
     /// The model in use now.
     pub to: String,
-    /// Messages, tool calls and nodes that were looked at.
+    /// Messages, tool calls and nodes processed.
     pub done: u64,
-    /// Vectors that were made; the others were there.
+    /// Vectors created; the others existed already.
     pub made: u64,
 }
 
-/// A portion of what has to be embedded, and how far that gets.
+/// A page of texts to embed, and the cursor after it.
 struct Portion {
     texts: Vec<TextToEmbed>,
     things: u64,
@@ -50,18 +50,18 @@ struct Portion {
 }
 
 impl Engine {
-    /// Which model's vectors search goes by, and which are on their way.
+    /// The model whose vectors search uses, and the one being built.
     pub fn vector_index(&self) -> Result<VectorIndex> {
         Ok(self.active_vector_index(&*self.reader()?)?)
     }
 
-    /// Whether search goes by another model than the one that is configured.
+    /// Whether search uses another model than the configured one.
     pub fn needs_reindex(&self) -> Result<bool> {
         Ok(self.vector_index()?.model != self.embedder().name())
     }
 
-    /// Has everything embedded by the configured model and cuts over to it. `after` is told after
-    /// each portion.
+    /// Embeds everything with the configured model and cuts over to it. Calls `after` for each
+    /// batch.
     pub fn reindex(&self, after: &mut dyn FnMut(&ReindexProgress)) -> Result<ReindexReport> {
         let embedder = self.embedder();
         let index = self.begin()?;
@@ -94,7 +94,7 @@ impl Engine {
         Ok(ReindexReport { from, to, done, made })
     }
 
-    /// Puts the index on its way to the configured model.
+    /// Marks the configured model as the target of the index.
     fn begin(&self) -> Result<VectorIndex> {
         let memory = self.clone();
         self.commit_with(self.tenant_scope(), move |reader| {
@@ -102,7 +102,7 @@ impl Engine {
             let towards = index.clone().towards(memory.embedder().name());
             let mut writes = Vec::new();
             if towards != index {
-                // Of a model that is given up nothing is needed any more.
+                // Vectors of an abandoned target model are not needed.
                 writes.extend(index.next.map(|next| Write::DropVectors(next.model)));
                 writes.push(Write::PutVectorIndex(towards.clone()));
             }
@@ -110,7 +110,7 @@ impl Engine {
         })
     }
 
-    /// The next page of what has to be embedded.
+    /// The next page of texts to embed.
     fn portion(&self, reader: &dyn Reader, done: &Cursor) -> StoreResult<Portion> {
         let changes = reader.changes(done, &ChangeFilter::content(), PORTION)?;
         let texts: Vec<String> = changes.items.iter().map(text_of).collect();
@@ -119,7 +119,7 @@ impl Engine {
         Ok(Portion { texts, things: changes.items.len() as u64, done: changes.cursor, is_end })
     }
 
-    /// Keeps the vectors of a portion. Where another process got further meanwhile, it stays there.
+    /// Stores the vectors of a page. The cursor moves only if no other process has moved it.
     fn advance(
         &self,
         from: Cursor,
@@ -141,7 +141,7 @@ impl Engine {
         })
     }
 
-    /// Cuts over if nothing has come since, and says whether the model is in use now.
+    /// Cuts over if there are no new changes, and returns whether the model is in use now.
     fn cut_over(&self, model: &str) -> Result<bool> {
         let (memory, model) = (self.clone(), model.to_owned());
         kill_points::reach(KillPoint::CuttingOver);

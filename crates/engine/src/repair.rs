@@ -1,5 +1,5 @@
-//! Repair: makes anew what follows from messages and tool calls and does not add up. Messages and tool calls are never
-//! touched, and neither is what the store has of them in doubt.
+//! Repair: rebuilds derived data that is inconsistent. It never changes messages or tool calls,
+//! and leaves data that cannot be read as it is.
 
 use treering_core::ports::{ConversationFilter, ConversationQuery};
 use treering_core::{Conversation, ConversationId, StoreError, Write};
@@ -11,23 +11,23 @@ use crate::update::{Update, UpdateStrategy};
 use crate::verify::ConversationAudit;
 use crate::verify_tree;
 
-/// Conversations that are read at once.
+/// Conversations per page.
 const PAGE: usize = 500;
 
-/// What was made anew.
+/// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RepairReport {
-    /// Rows, counts, jobs and vectors that were set right, as sentences.
+    /// Corrected rows, counts, jobs and vectors, one sentence each.
     pub store: Vec<String>,
-    /// The conversations, by slug, whose trees are to be grown anew.
+    /// The conversations, by slug, whose trees are scheduled for a rebuild.
     pub trees: Vec<String>,
-    /// The conversations, by slug, that lacked vectors, which are to be made.
+    /// The conversations, by slug, whose missing vectors are scheduled.
     pub vectors: Vec<String>,
 }
 
 impl Engine {
-    /// Makes anew what does not add up, of every tenant: what the store derives from messages, then counts, jobs and
-    /// trees, from the messages and what still can be trusted, and missing vectors. Messages are never touched.
+    /// Rebuilds inconsistent derived data of every tenant: the store's own tables, then counts,
+    /// jobs, trees and missing vectors. Messages and tool calls are never changed.
     pub fn repair(&self) -> Result<RepairReport> {
         let mut repaired =
             RepairReport { store: self.store().maintenance().repair()?, ..RepairReport::default() };
@@ -56,7 +56,7 @@ impl Engine {
                 _ => break,
             }
         }
-        // A tree that is grown anew mostly says the same again, and finds the vectors of its texts.
+        // A rebuilt tree mostly has the same texts again and reuses their vectors.
         if repaired.trees.len() > trees {
             return Ok(());
         }
@@ -110,7 +110,7 @@ impl Engine {
         })
     }
 
-    /// Removes jobs that have nothing to work on or do what another does, and says which.
+    /// Removes jobs without input and duplicate jobs, and returns their ids.
     fn remove_misplaced_jobs(&self, id: ConversationId) -> Result<Vec<String>> {
         let memory = self.clone();
         self.commit_with(self.scope_of(id), move |reader| {
@@ -124,7 +124,7 @@ impl Engine {
     }
 }
 
-/// What cannot be read is left as it is; a verification names it.
+/// Data that cannot be read stays as it is; a verification reports it.
 fn unless_damaged(repaired: Result<()>) -> Result<()> {
     match repaired {
         Err(Error::Store(StoreError::Corrupt { .. })) => Ok(()),

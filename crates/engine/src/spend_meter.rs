@@ -1,5 +1,5 @@
-//! The purse: accounts the calls to models in the store, where every process sees them, and says when another has its
-//! turn: caps and the quotas of providers hold for all processes together.
+//! The spend meter: records model calls in the store, where every process sees them, and
+//! schedules them. Caps and provider quotas therefore hold for all processes together.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -22,18 +22,18 @@ use treering_core::{
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 
-/// What may be spent and asked for, and what things cost.
+/// Spending limits, quotas and prices.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SpendLimits {
     /// The caps.
     pub caps: Caps,
     /// The prices.
     pub prices: Prices,
-    /// How much may be asked of providers in a minute, by their names.
+    /// The quota per minute of each provider, by name.
     pub quotas: BTreeMap<String, Quota>,
 }
 
-/// What was spent, and whether a cap is reached.
+/// The amount spent, and whether a cap is reached.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpendStatus {
     /// The account.
@@ -43,24 +43,26 @@ pub struct SpendStatus {
 }
 
 impl Engine {
-    /// The account for calls that are for a conversation, or for none.
+    /// A meter for calls on behalf of a conversation, or of none.
     #[must_use]
     pub fn spend_meter(&self, conversation: Option<ConversationId>) -> SpendMeter {
         SpendMeter { memory: self.clone(), conversation, usage: Mutex::default() }
     }
 
-    /// What was spent by the tenant, for a conversation and today, and whether a cap is reached.
+    /// The amounts spent by the tenant, for a conversation and today, and whether a cap is
+    /// reached.
     pub fn spend(&self, conversation: Option<ConversationId>) -> Result<SpendStatus> {
         let account = self.account(&*self.reader()?, conversation)?;
         Ok(SpendStatus { account, reached: spend::reached_cap(&self.spending().caps, &account) })
     }
 
-    /// What each model has cost.
+    /// The amount spent on each model.
     pub fn spend_by_model(&self, filter: &SpendFilter) -> Result<Vec<(String, SpendAmount)>> {
         Ok(self.reader()?.ledger().spent(filter)?)
     }
 
-    /// When a call has its turn, or why it may not be made: a cap is reached, or the quota of its provider used up.
+    /// The time at which a call may be made, or an error if a cap is reached or the provider's
+    /// quota is exhausted.
     fn next_call_slot(
         &self,
         reader: &dyn Reader,
@@ -104,7 +106,7 @@ impl Engine {
     }
 }
 
-/// Pays for the calls that one piece of work makes, and knows what they came to.
+/// Records the calls of one piece of work and sums their usage.
 pub struct SpendMeter {
     memory: Engine,
     conversation: Option<ConversationId>,
@@ -112,7 +114,7 @@ pub struct SpendMeter {
 }
 
 impl SpendMeter {
-    /// What the log says about the calls that were made; nothing where there was none.
+    /// A note about the calls for the job event; empty if there was none.
     #[must_use]
     pub fn note(&self) -> String {
         let (spent, redacted) = &*self.usage.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,7 +125,8 @@ impl SpendMeter {
         }
     }
 
-    /// Logs that a model was asked, where it was, what that took, and what was taken out before it left.
+    /// Records an event about the calls: their usage and the redactions. Does nothing without
+    /// calls.
     pub(crate) fn log(&self, asked: &str) -> Result<()> {
         let (note, now, conversation) = (self.note(), self.memory.clock().now(), self.conversation);
         if note.is_empty() {
@@ -143,8 +146,8 @@ impl SpendMeter {
         Ok(self.memory.store().commit(self.memory.tenant_scope(), plan)?)
     }
 
-    /// The same, but only where something was taken out: questions and the change of a model are no work that is logged.
-    /// What cannot be logged holds nobody up.
+    /// Like [`Self::log`], but only if something was redacted, since queries and reindexing are
+    /// not logged otherwise. A failure to log is ignored.
     pub(crate) fn log_redactions(&self, asked: &str) {
         let took_out = !self.usage.lock().unwrap_or_else(PoisonError::into_inner).1.is_empty();
         if took_out {
@@ -152,7 +155,7 @@ impl SpendMeter {
         }
     }
 
-    /// Calls to one provider are booked one after the other.
+    /// Calls to one provider are recorded one after the other.
     fn scope(&self, charge: &Charge) -> CommitScope {
         CommitScope::Provider(self.memory.tenant().clone(), charge.provider().to_owned())
     }
@@ -163,8 +166,8 @@ impl SpendMeter {
         Ok(self.memory.store().commit(scope, plan)?)
     }
 
-    /// Books in one commit with the look at the account, so that of several at once each sees the others. Says when the
-    /// call has its turn.
+    /// Checks the account and reserves the amount in one commit, so that concurrent calls see
+    /// each other. Returns the time at which the call may be made.
     fn reserve_slot(&self, charge: &Charge) -> std::result::Result<Timestamp, ProviderError> {
         let (memory, booked) = (self.memory.clone(), charge.clone());
         let decided = self.memory.commit_with(self.scope(charge), move |reader| {
@@ -174,7 +177,7 @@ impl SpendMeter {
             Ok((writes, turn))
         });
         let turn = match decided {
-            // What can only be read is asked all the same; nothing can be written down.
+            // A read-only store still allows calls, but cannot record them.
             Err(Error::Store(StoreError::ReadOnly { .. })) => {
                 let reader = self.memory.reader();
                 reader
@@ -190,7 +193,7 @@ impl SpendMeter {
 }
 
 impl Meter for SpendMeter {
-    /// Comes back when the call has its turn under the quota of its provider.
+    /// Blocks until the provider's quota allows the call.
     fn reserve_usage(
         &self,
         model: &str,
@@ -207,7 +210,8 @@ impl Meter for SpendMeter {
         Ok(Reservation(charge))
     }
 
-    /// Where the store fails, what was booked stays: rather too much is accounted than too little.
+    /// If the store fails, the reservation stays: the account may show too much, never too
+    /// little.
     fn settle(&self, Reservation(booked): Reservation, took: Usage, redacted: &Redactions) {
         let spent = SpendAmount::of(took, self.memory.spending().prices.find(&booked.model));
         {

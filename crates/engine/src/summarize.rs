@@ -1,4 +1,4 @@
-//! Asking for a summary: the summariser first, and its stand-in where that has nothing usable to say.
+//! Requests a summary from the summarizer, and from its fallback if the result is unusable.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::result::Result;
@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::spend_meter::SpendMeter;
 use crate::summary_input::SummaryInput;
 
-/// A summary, how true it is, who wrote it, and what the log should say about that.
+/// A summary with its fidelity, its author and a note for the job event.
 pub(crate) struct WrittenSummary {
     pub(crate) content: NodeContent,
     pub(crate) fidelity: Fidelity,
@@ -22,11 +22,12 @@ pub(crate) struct WrittenSummary {
     pub(crate) note: String,
 }
 
-/// What the summariser wrote, if it is usable. Where it is not, where a cap does not let it be asked, and where it
-/// fails for the last time, what its stand-in quotes, which needs no acceptance: it invents nothing.
+/// Returns the summarizer's output if it is usable. If it is not, if a cap forbids the call, or
+/// if the last attempt fails, the fallback writes instead. The fallback only quotes, so its
+/// output needs no acceptance check.
 ///
-/// Stand-ins take turns. They work on this machine, and many are wanted at once when a provider fails; those who
-/// talk meanwhile are not to be held up by that.
+/// Fallbacks run one at a time: they use local CPU, and many are needed at once when a provider
+/// fails. They must not slow down interactive requests.
 pub(crate) fn summarise(
     memory: &Engine,
     job: &Job,
@@ -60,7 +61,7 @@ pub(crate) fn summarise(
     Ok(WrittenSummary { content, fidelity, by, note: format!("; {why}{}", purse.note()) })
 }
 
-/// Asks a summariser. One that panics has failed, and harms nothing else.
+/// Calls a summarizer. A panic counts as a failure and affects nothing else.
 fn guarded(
     summarizer: &dyn Summarizer,
     brief: &SummaryRequest,

@@ -1,4 +1,4 @@
-//! Material: what one node is written from, read from the store and put into a brief.
+//! The input of one node, read from the store and converted to a summary request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,15 +12,15 @@ use treering_core::{
     Timestamp, ToolCall, TurnNo,
 };
 
-/// The most of the arguments of a tool call that a summariser sees, in characters.
+/// Maximum length of a tool call's arguments in a summary request, in characters.
 const ARGS_CHARS: usize = 400;
-/// The most of the result of a tool call that a summariser sees, in characters.
+/// Maximum length of a tool call's result in a summary request, in characters.
 const RESULT_CHARS: usize = 600;
 
-/// From how many characters on a message is long.
+/// Length above which a message is cached, in characters.
 const LONG_CHARS: u32 = 50_000;
 
-/// What a node is written from.
+/// The input of a node.
 #[derive(Debug)]
 pub(crate) struct SummaryInput {
     pub(crate) brief: SummaryRequest,
@@ -29,12 +29,12 @@ pub(crate) struct SummaryInput {
     pub(crate) covers: Coverage,
     pub(crate) range_start: Timestamp,
     pub(crate) range_end: Timestamp,
-    /// Tool calls in it that have no result yet.
+    /// Number of covered tool calls without a result.
     pub(crate) unanswered: usize,
 }
 
 impl SummaryInput {
-    /// Reads what a task covers; nothing when it is not there any more.
+    /// Reads the input of a task; `None` if it no longer exists.
     pub(crate) fn read(
         reader: &dyn Reader,
         key: &ConversationKey,
@@ -154,13 +154,14 @@ impl SummaryInput {
     }
 }
 
-/// The long message that was read last. Many windows are cut from it, one after another, and reading it
+/// The last long message that was read. Many consecutive windows are slices of it, and reading it
 /// each time would take longer than writing their nodes.
 #[derive(Debug, Default)]
 pub(crate) struct LongMessageCache(Mutex<Option<(ConversationKey, Arc<Message>)>>);
 
 impl LongMessageCache {
-    /// Messages from one up to another. A message never changes once it is stored.
+    /// The messages of a range. A cached message stays valid, because stored messages never
+    /// change.
     fn messages(
         &self,
         reader: &dyn Reader,
@@ -184,8 +185,8 @@ impl LongMessageCache {
     }
 }
 
-/// The end of what the thread said before the window, so that it reads on: whole words, at most
-/// so many characters.
+/// The end of the thread's text before the window, for continuity: whole words, at most `chars`
+/// characters.
 fn overlap(
     reader: &dyn Reader,
     key: &ConversationKey,
@@ -197,7 +198,7 @@ fn overlap(
     if chars == 0 {
         return Ok(Vec::new());
     }
-    // It begins within its first message, or after one that has to be looked for.
+    // The window starts within its first message, or after an earlier one of the thread.
     if window.from.offset > 0 {
         return Ok(vec![Passage::Message(said(first, tail(first, window.from.offset, chars)))]);
     }
@@ -210,7 +211,7 @@ fn overlap(
         .collect())
 }
 
-/// The last characters of a message before one of them, in whole words.
+/// The last `chars` characters before `end`, in whole words.
 fn tail(message: &Message, end: u32, chars: u32) -> &str {
     let tail = cut(&message.body.text, end.saturating_sub(chars), end);
     match tail.split_once(char::is_whitespace) {
@@ -241,13 +242,13 @@ fn tool(call: &ToolCall) -> ToolPassage {
     }
 }
 
-/// The characters of a text from one to another.
+/// The characters of a text from `from` to `until`.
 fn cut(text: &str, from: u32, until: u32) -> &str {
     let rest = skip(text, from);
     &rest[..rest.len() - skip(rest, until.saturating_sub(from)).len()]
 }
 
-/// A text without its first characters. `nth` passes over many of them at a time.
+/// A text without its first characters. `nth` is faster than counting them one by one.
 fn skip(text: &str, chars: u32) -> &str {
     let mut rest = text.chars();
     if let Some(last) = chars.checked_sub(1) {

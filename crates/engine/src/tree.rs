@@ -1,5 +1,4 @@
-//! Reading the tree: a conversation's nodes, the jobs that will add to it, and what it has come
-//! to.
+//! Read access to trees: a conversation's nodes, the jobs that will add to them, and statistics.
 
 use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::ports::{JobEventFilter, JobFilter, LevelTotals, NodeFilter, Span};
@@ -13,19 +12,19 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::update::retried;
 
-/// The whole tree of a conversation, as it is at one moment.
+/// A snapshot of a conversation's tree.
 #[derive(Debug, Clone)]
 pub struct TreeView {
     /// The conversation.
     pub conversation: Conversation,
     /// Its nodes, in order of level and number.
     pub nodes: Vec<Node>,
-    /// The jobs that will add to it, in the order they should run.
+    /// Its unfinished jobs, in the order in which they should run.
     pub jobs: Vec<Job>,
 }
 
 impl TreeView {
-    /// How far the tree has grown.
+    /// The growth state of the tree.
     #[must_use]
     pub const fn growth(&self) -> &TreeState {
         &self.conversation.tree_state
@@ -38,19 +37,19 @@ impl TreeView {
     }
 }
 
-/// What trees have come to.
+/// Statistics of trees.
 #[derive(Debug, Clone)]
 pub struct TreeStats {
-    /// Each level that has nodes.
+    /// Totals for each level that has nodes.
     pub levels: Vec<LevelTotals>,
-    /// Jobs that wait or run.
+    /// Number of waiting or running jobs.
     pub queued: u32,
-    /// Jobs that were given up.
+    /// Number of jobs that were given up.
     pub dead: u32,
 }
 
 impl TreeStats {
-    /// Share of the nodes that have to be written anew.
+    /// Share of the nodes that must be rewritten.
     #[must_use]
     pub fn dirty_ratio(&self) -> f64 {
         let nodes: u32 = self.levels.iter().map(|level| level.nodes).sum();
@@ -58,8 +57,8 @@ impl TreeStats {
         if nodes == 0 { 0.0 } else { f64::from(dirty) / f64::from(nodes) }
     }
 
-    /// Tokens of the messages that nodes cover, and tokens of the highest nodes over them: what
-    /// a context would cost without the tree and with it.
+    /// Tokens of the covered messages, and of the topmost nodes over them: the cost of a context
+    /// without the tree and with it.
     #[must_use]
     pub fn tokens(&self) -> (u64, u64) {
         let raw = self.levels.iter().map(|level| level.uncovered_raw_tokens).sum();
@@ -67,7 +66,7 @@ impl TreeStats {
         (raw, kept)
     }
 
-    /// How much smaller the highest nodes are than the messages they cover.
+    /// How much smaller the topmost nodes are than the messages that they cover, from 0 to 1.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         let (raw, kept) = self.tokens();
@@ -85,7 +84,7 @@ impl Engine {
         Ok(TreeView { conversation, nodes, jobs })
     }
 
-    /// What the trees of the tenant, or the one of a conversation, have come to.
+    /// Statistics of the tenant's trees, or of one conversation's tree.
     pub fn tree_stats(&self, id: Option<ConversationId>) -> Result<TreeStats> {
         let reader = self.reader()?;
         let jobs = reader.jobs(&JobFilter { conversation: id, ..JobFilter::all(usize::MAX) })?;
@@ -98,7 +97,8 @@ impl Engine {
         })
     }
 
-    /// How many nodes of the tenant or a conversation a stand-in wrote, for the summariser to write yet.
+    /// Number of nodes of the tenant or a conversation that a fallback wrote and the summarizer
+    /// should rewrite.
     pub fn fallback_node_count(&self, id: Option<ConversationId>) -> Result<u32> {
         if self.fallback().is_some_and(|stand_in| stand_in.name() == self.summarizer_name()) {
             return Ok(0);
@@ -107,7 +107,7 @@ impl Engine {
         Ok(levels.iter().map(|level| level.fallbacks).sum())
     }
 
-    /// The node whose id begins like that, and its conversation.
+    /// The node whose id has this prefix, with its conversation.
     pub fn find_node(&self, prefix: &str) -> Result<(Conversation, Node)> {
         let reader = self.reader()?;
         let found = reader.nodes_by_id_prefix(prefix, 6)?;
@@ -130,8 +130,7 @@ impl Engine {
         conversation.zip(node).ok_or_else(|| Error::NodeNotFound(prefix.to_owned()))
     }
 
-    /// The nodes that a node was written from, in the order of time; none where it covers
-    /// messages.
+    /// The children of a node in chronological order; none if it covers messages.
     pub fn children(&self, id: ConversationId, node: &Node) -> Result<Vec<Node>> {
         let Some(below) = node.level().below() else { return Ok(Vec::new()) };
         let filter = NodeFilter { parent: Some(Some(node.ordinal())), ..NodeFilter::at(below) };
@@ -140,7 +139,7 @@ impl Engine {
         Ok(children)
     }
 
-    /// The messages that a node of the first level was written from.
+    /// The messages that a level-1 node covers.
     pub fn messages_of(&self, id: ConversationId, node: &Node) -> Result<Vec<Message>> {
         let Coverage::Messages(window) = &node.spec.covers else { return Ok(Vec::new()) };
         let mut messages = self.messages(id, Span::between(window.from.idx, window.end()))?;
@@ -148,7 +147,7 @@ impl Engine {
         Ok(messages)
     }
 
-    /// The nodes over a message, the lowest first; several of a level where it was sliced.
+    /// The nodes over a message, lowest first. A sliced message has several per level.
     pub fn ancestors_of(&self, id: ConversationId, idx: MessageIdx) -> Result<Vec<Node>> {
         let message = self.messages(id, Span::starting(idx, 1))?.pop();
         let Some(message) = message.filter(|message| message.idx == idx) else {
@@ -173,13 +172,13 @@ impl Engine {
         Ok(over)
     }
 
-    /// Unfinished jobs, in the order they should run.
+    /// Unfinished jobs, in the order in which they should run.
     pub fn jobs(&self, filter: &JobFilter) -> Result<Vec<Job>> {
         Ok(self.reader()?.jobs(filter)?)
     }
 
-    /// The newest lines of the log, the oldest of them first. The id of an update leads to its own line, those of the jobs
-    /// it planned, and those of the jobs that followed from them.
+    /// The latest job events, oldest first. The id of an update selects its own event and those
+    /// of all jobs that it led to.
     pub fn log(&self, filter: &JobEventFilter) -> Result<Vec<JobEvent>> {
         let reader = self.reader()?;
         let lines = reader.job_events(filter)?;
@@ -205,8 +204,8 @@ impl Engine {
         Ok(own)
     }
 
-    /// Gives jobs that were given up, or wait after a failure, another try at once. All of them
-    /// where no id is named.
+    /// Retries jobs that were given up or wait after a failure, at once. Without an id, retries
+    /// all of them.
     pub fn retry_jobs(&self, id_prefix: Option<String>) -> Result<Vec<Job>> {
         let now = self.clock().now();
         let filter = JobFilter { id_prefix: id_prefix.clone(), ..JobFilter::all(usize::MAX) };
@@ -226,7 +225,7 @@ impl Engine {
         Ok(retried)
     }
 
-    /// Whether a reference could be the beginning of a node's id.
+    /// Whether a reference may be the prefix of a node id.
     #[must_use]
     pub fn is_node_reference(reference: &str) -> bool {
         let Some(rest) = reference.strip_prefix('l') else { return false };

@@ -1,5 +1,4 @@
-//! Drawing the tree: one line for each node, job and open window, as a person reads it from the
-//! oldest to the newest.
+//! The outline of a tree: one line for each node, job and open window, from oldest to newest.
 
 use std::fmt;
 
@@ -8,31 +7,31 @@ use treering_core::{ConversationState, Coverage, Job, JobKind, Node, ThreadName}
 
 use crate::tree::TreeView;
 
-/// One line of a drawn tree.
+/// One line of an outline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutlineLine {
-    /// The lines that join it to the others.
+    /// The tree-drawing prefix.
     pub prefix: String,
     /// Its level; 0 for an open window.
     pub level: u8,
-    /// The id of the node; of the job where the node is still to be written.
+    /// The id of the node, or of the job that will write it.
     pub id: String,
-    /// What it covers, in words.
+    /// A description of its coverage.
     pub covers: String,
-    /// Turns it covers, where that is known.
+    /// Number of turns it covers, if known.
     pub turns: u32,
-    /// Characters of what it was written from, where that is known.
+    /// Characters of its source, if known.
     pub source_chars: u64,
-    /// Characters of it.
+    /// Characters of its own text.
     pub chars: u64,
-    /// How it stands.
+    /// Its state.
     pub state: &'static str,
     /// Why it was sealed.
     pub why: &'static str,
 }
 
 impl OutlineLine {
-    /// How much smaller it is than what it was written from, in per cent.
+    /// By how much it is smaller than its source, in percent.
     #[must_use]
     pub fn removed_percent(&self) -> Option<i64> {
         let share = self.chars as f64 / self.source_chars as f64;
@@ -55,7 +54,7 @@ impl fmt::Display for OutlineLine {
 }
 
 impl TreeView {
-    /// The tree as lines, the oldest branch first; under each node what it was written from.
+    /// The tree as lines, oldest branch first, with children below their node.
     #[must_use]
     pub fn outline(&self) -> Vec<OutlineLine> {
         let mut lines = Vec::new();
@@ -67,7 +66,7 @@ impl TreeView {
         lines.extend(self.jobs.iter().filter_map(|job| self.job_line(job)));
         for (thread, window) in self.conversation.threads.iter().zip(&self.growth().windows) {
             let (Some(from), Some(holds)) = (window.from(), window.holds()) else { continue };
-            // What is open reaches to the thread's end, and its latest turn knows where that is.
+            // The open window extends to the end of the thread, which its latest turn records.
             let end = thread.last_turn.as_ref().map_or(from.idx, |turn| turn.until);
             let until = TextPosition { idx: end, offset: 0 };
             lines.push(OutlineLine {
@@ -127,7 +126,7 @@ impl TreeView {
         }
     }
 
-    /// A job whose node is not there yet; one that writes a node anew is drawn with the node.
+    /// A job whose node does not exist yet. A rewrite is shown with its node.
     fn job_line(&self, job: &Job) -> Option<OutlineLine> {
         let JobKind::Summarize(task) = &job.kind else { return None };
         let written = |node: &Node| node.level() == task.level && node.ordinal() == task.ordinal;

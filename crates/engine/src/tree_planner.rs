@@ -1,5 +1,5 @@
-//! Growing the tree: what a commit that adds messages or nodes has to plan along with them.
-//! Everything here runs inside the plan of a commit and only decides what to write.
+//! Plans the growth of the tree: the jobs that a commit of messages or nodes must contain. The
+//! code runs inside the plan of a commit and only decides what to write.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use treering_core::{
     Level, Message, MessageIdx, Node, NodeSpec, Policy, Reader, Timestamp, TurnNo, Write,
 };
 
-/// Messages that are read at once.
+/// Messages per page.
 const PAGE: usize = 1000;
 
-/// Plans the growth of one conversation.
+/// Plans the tree of one conversation.
 pub(crate) struct TreePlanner<'a> {
     pub(crate) reader: &'a dyn Reader,
     pub(crate) key: &'a ConversationKey,
@@ -23,7 +23,7 @@ pub(crate) struct TreePlanner<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// The policy of a conversation: the general one with what is set for it alone.
+/// The policy of a conversation: the general one with the conversation's overrides.
 pub(crate) fn policy_of<'a>(
     general: &'a Policy,
     conversation: &Conversation,
@@ -35,8 +35,8 @@ pub(crate) fn policy_of<'a>(
 }
 
 impl TreePlanner<'_> {
-    /// Plans the windows that messages seal which are stored in the same commit, and those of
-    /// earlier ones that nobody has looked at yet.
+    /// Plans the windows sealed by messages of the same commit, and by earlier messages that have
+    /// not been processed yet.
     pub(crate) fn plan_messages<'m>(
         &self,
         conversation: &mut Conversation,
@@ -57,7 +57,7 @@ impl TreePlanner<'_> {
         Ok(self.jobs(tasks))
     }
 
-    /// Plans to write anew what was written before one of its tool calls had a result.
+    /// Plans rewrites of the nodes that were written before this tool call had a result.
     pub(crate) fn plan_late_result(&self, turn: TurnNo, order: u32) -> StoreResult<Vec<Write>> {
         let calls = self.reader.tool_calls(self.key.id, Span::between(turn, TurnNo(turn.0 + 1)))?;
         let Some(call) = calls.into_iter().find(|call| call.order == order) else {
@@ -74,14 +74,13 @@ impl TreePlanner<'_> {
         Ok(writes)
     }
 
-    /// Plans a window for whatever is still open.
+    /// Plans windows for everything that is still open.
     pub(crate) fn close(&self, conversation: &mut Conversation) -> Vec<NodeSpec> {
         let Conversation { threads, tree_state: growth, .. } = conversation;
         growth.close(threads.iter().map(|thread| &thread.name), self.policy)
     }
 
-    /// Looks at messages that are stored already, up to the one at `until`. Where the
-    /// conversation was closed in between, it is again.
+    /// Processes stored messages up to `until`, and repeats the closings recorded between them.
     pub(crate) fn catch_up(
         &self,
         conversation: &mut Conversation,
@@ -113,7 +112,7 @@ impl TreePlanner<'_> {
         Ok(tasks)
     }
 
-    /// Looks once more at what is open, under another policy than it was opened with.
+    /// Reprocesses the open windows under another policy.
     pub(crate) fn reopen(&self, conversation: &mut Conversation) -> StoreResult<Vec<NodeSpec>> {
         let Some(first) = conversation.tree_state.first_open() else { return Ok(Vec::new()) };
         let starts: Vec<_> =
@@ -145,8 +144,8 @@ impl TreePlanner<'_> {
         )
     }
 
-    /// Plans what follows from a finished node: the groups it completes, or, where it was
-    /// written anew, its ancestors.
+    /// Plans the consequences of a finished node: the groups that it completes or, if it was
+    /// rewritten, its ancestors.
     pub(crate) fn plan_parent(
         &self,
         conversation: &mut Conversation,
@@ -174,8 +173,8 @@ impl TreePlanner<'_> {
         Ok(writes)
     }
 
-    /// Plans what follows from a node that says something else than before: its group is packed
-    /// anew where it has outgrown it, and its ancestors are written anew.
+    /// Plans the consequences of changed content: the group is repacked if it has become too
+    /// large, and the ancestors are rewritten.
     fn plan_rewrite(
         &self,
         conversation: &mut Conversation,
@@ -211,7 +210,7 @@ impl TreePlanner<'_> {
         Ok(writes)
     }
 
-    /// Marks the ancestors of a node that has changed, and plans to write them anew, in order.
+    /// Marks the ancestors of a changed node dirty, and plans their rewrites from the bottom up.
     fn ancestors(&self, id: ConversationId, node: &Node) -> StoreResult<Vec<Write>> {
         let (mut writes, mut tasks) = (Vec::new(), Vec::new());
         let mut child = node.clone();
@@ -231,7 +230,7 @@ impl TreePlanner<'_> {
         Ok(self.reader.nodes(self.key.id, &NodeFilter { ordinals, ..NodeFilter::at(level) })?.pop())
     }
 
-    /// The jobs for tasks, with a line in the log for each.
+    /// The jobs for tasks, each with its event.
     pub(crate) fn jobs(&self, tasks: Vec<NodeSpec>) -> Vec<Write> {
         let mut writes = Vec::with_capacity(2 * tasks.len());
         for task in tasks {
@@ -250,7 +249,7 @@ impl TreePlanner<'_> {
         writes
     }
 
-    /// Offers the finished nodes of every level from `level` on to the level above it again.
+    /// Groups the finished nodes of a level again.
     pub(crate) fn regroup(&self, growth: &mut TreeState, level: Level) -> StoreResult<Vec<Write>> {
         let nodes = self.reader.nodes(self.key.id, &NodeFilter::at(level))?;
         let ungrouped = nodes.into_iter().map(|node| Node { parent: None, ..node }).collect();
@@ -263,7 +262,7 @@ impl TreePlanner<'_> {
     }
 }
 
-/// The place of a message's thread among those of its conversation.
+/// The index of a message's thread in its conversation.
 fn place_of(conversation: &Conversation, message: &Message) -> Option<usize> {
     conversation.threads.iter().position(|thread| thread.name == message.thread)
 }

@@ -1,5 +1,5 @@
-//! `update`: brings the tree of a conversation up to date, or grows it anew, under the policy
-//! of the conversation or another one for this time only.
+//! `update`: completes the tree of a conversation or rebuilds it, under the conversation's policy
+//! or a one-time override.
 
 use treering_core::chat::Usage;
 use treering_core::commit::{JobEvent, JobEventKind};
@@ -19,64 +19,64 @@ use crate::error::Result;
 use crate::summary_input::{LongMessageCache, SummaryInput};
 use crate::tree_planner::{TreePlanner, policy_of};
 
-/// How much is done.
+/// The extent of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UpdateStrategy {
-    /// What is missing, dirty or failed, or was written by a stand-in.
+    /// Missing, dirty and failed nodes, and those that a fallback wrote.
     #[default]
     Incremental,
-    /// Everything, from the messages on.
+    /// The whole tree, from the messages up.
     Full,
 }
 
-/// What to bring up to date.
+/// An update of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Update {
-    /// How much.
+    /// The extent of the update.
     pub strategy: UpdateStrategy,
-    /// Only this level; with [`Scale::Full`], this one and those above it.
+    /// Only this level; with [`UpdateStrategy::Full`], this level and those above it.
     pub level: Option<Level>,
-    /// Parameters of the policy, for this time only.
+    /// Policy overrides for this update only.
     pub policy: Vec<Assignment>,
 }
 
-/// What an update comes to.
+/// The estimated work of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Estimate {
-    /// Jobs for each level, from the first on; those above the first are estimated.
+    /// Jobs of each level, from the first up. Levels above the first are estimated.
     pub jobs: [u32; 8],
-    /// Calls to a summariser.
+    /// Number of summarizer calls.
     pub calls: u32,
-    /// Tokens it reads.
+    /// Input tokens.
     pub tokens_in: u64,
-    /// Tokens it writes.
+    /// Output tokens.
     pub tokens_out: u64,
-    /// Nodes that are taken down for it.
+    /// Number of nodes that are dropped.
     pub dropped_nodes: u32,
-    /// What it costs, where the price of the model is known.
+    /// The cost, if the price of the model is known.
     pub cost: Option<Money>,
 }
 
-/// An update that was planned.
+/// A planned update.
 #[derive(Debug, Clone)]
 pub struct PlannedUpdate {
-    /// Its id in the log.
+    /// Its id in the job events.
     pub id: JobId,
-    /// What it comes to.
+    /// Its estimated work.
     pub estimate: Estimate,
-    /// Jobs that are queued now for this conversation.
+    /// Number of jobs now queued for this conversation.
     pub queued: u32,
 }
 
 impl Engine {
-    /// What an update would come to; nothing is written.
+    /// Estimates an update without writing anything.
     pub fn estimate(&self, id: ConversationId, update: &Update) -> Result<Estimate> {
         let reader = self.reader()?;
         let planned = self.updater(id, update)?.plan(&*reader)?;
         Ok(planned.1.estimate)
     }
 
-    /// Plans an update: the jobs are durable when it returns, and any worker runs them.
+    /// Plans an update. The jobs are durable when it returns, and any worker runs them.
     pub fn update(&self, id: ConversationId, update: &Update) -> Result<PlannedUpdate> {
         let updater = self.updater(id, update)?;
         self.commit_with(self.scope_of(id), move |reader| updater.plan(reader))
@@ -89,7 +89,7 @@ impl Engine {
             true => self.spending().prices.find(&summarizer),
             false => Some(Price { input: 0.0, output: 0.0 }),
         };
-        // Nobody is asked again while a cap would not let them answer.
+        // Fallback nodes are not rewritten while a cap forbids the calls.
         let upgrades = self.spend(Some(id))?.reached.is_none();
         Ok(Updater {
             key: self.key(id),
@@ -107,11 +107,11 @@ struct Updater {
     key: ConversationKey,
     general: Policy,
     now: Timestamp,
-    /// The summariser that is configured.
+    /// The configured summarizer.
     summarizer: String,
-    /// What it costs, where that is known.
+    /// Its price, if known.
     price: Option<Price>,
-    /// Whether what stand-ins wrote is asked for again.
+    /// Whether nodes that a fallback wrote are rewritten.
     upgrades: bool,
     update: Update,
 }
@@ -137,7 +137,8 @@ impl Updater {
         let mut estimate = self.estimate(reader, &queued, &policy)?;
         estimate.dropped_nodes = felled;
         let id = self.id();
-        // Before those of the jobs it plans: they are found from here on.
+        // Comes before the events of the planned jobs, so that a reader of the log finds them
+        // after it.
         all.push(Write::AddJobEvent(JobEvent {
             at: self.now,
             conversation: Some(conversation.id),
@@ -156,8 +157,8 @@ impl Updater {
         JobId(ContentHash::of_fields(&[b"update", self.key.id.as_bytes(), &micros]))
     }
 
-    /// Plans what is missing: messages nobody looked at, dirty nodes, nodes that a stand-in wrote, jobs
-    /// that were given up.
+    /// Plans the missing work: unprocessed messages, dirty nodes, nodes that a fallback wrote,
+    /// and jobs that were given up.
     fn catch_up(
         &self,
         grower: &TreePlanner<'_>,
@@ -179,13 +180,13 @@ impl Updater {
         Ok(writes)
     }
 
-    /// Whether a stand-in wrote it, and the summariser is another one.
+    /// Whether a fallback wrote the node, and the configured summarizer is another one.
     fn is_to_be_upgraded(&self, node: &Node) -> bool {
         self.upgrades
             && node.provenance.fallback_name().is_some_and(|stand_in| stand_in != self.summarizer)
     }
 
-    /// Takes the tree down to a level and plans it again from what lies below.
+    /// Drops the tree down to a level and plans it again from the level below.
     fn rebuild(
         &self,
         grower: &TreePlanner<'_>,
@@ -210,7 +211,7 @@ impl Updater {
         Ok((writes, u32::try_from(felled).unwrap_or(u32::MAX)))
     }
 
-    /// The jobs that are in the queue once these writes are done.
+    /// The jobs in the queue after these writes.
     fn queue(&self, reader: &dyn Reader, writes: &[Write]) -> StoreResult<Vec<Job>> {
         let mut jobs = match self.update.strategy {
             UpdateStrategy::Incremental => reader.jobs(&JobFilter::of(self.key.id))?,
@@ -231,8 +232,7 @@ impl Updater {
         Ok(jobs)
     }
 
-    /// What jobs come to: exactly for those that are planned, estimated for the levels that
-    /// will grow over them.
+    /// The work of jobs: exact for planned jobs, estimated for the levels above them.
     fn estimate(
         &self,
         reader: &dyn Reader,
@@ -285,7 +285,7 @@ impl Updater {
     }
 }
 
-/// A job gets another try, and the log says who asked for it.
+/// Retries a job, and records who asked for it.
 pub(crate) fn retried(job: &mut Job, now: Timestamp, by: &str) -> [Write; 2] {
     job.retry(now);
     let line = JobEvent {
@@ -308,7 +308,7 @@ impl Estimate {
         self.tokens_out += tokens_out;
     }
 
-    /// Adds the levels that will grow over nodes of the first.
+    /// Adds the estimated levels above the given nodes.
     fn add_upper_levels(&mut self, mut members: Vec<Member>, policy: &Policy) {
         let mut level = Level::FIRST.above();
         while members.len() > 2 {
@@ -332,7 +332,7 @@ impl Estimate {
     }
 }
 
-/// The characters a summary keeps of so many.
+/// Number of characters that a summary keeps.
 fn keep(length: Length, chars: u64) -> f64 {
     const SENTENCE: f64 = 90.0;
     match length {

@@ -1,5 +1,4 @@
-//! Verification: the conservation ledger. Reads everything, writes nothing, and lists exactly
-//! what does not add up.
+//! Verification: reads the whole store and lists every inconsistency. It never writes.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -19,13 +18,13 @@ use crate::verify_tree;
 
 const PAGE: usize = 500;
 
-/// Something that does not add up.
+/// An inconsistency.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IntegrityProblem {
-    /// The conversation it is in, by slug, behind its tenant where that is not the default one;
-    /// the store itself when absent.
+    /// The slug of the conversation, prefixed by its tenant unless that is the default one.
+    /// Absent if the problem concerns the store itself.
     pub conversation: Option<String>,
-    /// What is wrong.
+    /// A description of the problem.
     pub what: String,
 }
 
@@ -38,27 +37,27 @@ impl fmt::Display for IntegrityProblem {
     }
 }
 
-/// What a verification looked at and found.
+/// The result of a verification.
 #[derive(Debug, Clone, Default)]
 pub struct Verification {
-    /// Conversations that were read.
+    /// Number of conversations read.
     pub conversations: u32,
-    /// Messages that were read and whose hash was counted again.
+    /// Number of messages read and hashed again.
     pub messages: u64,
-    /// Tool calls that were read.
+    /// Number of tool calls read.
     pub tool_calls: u64,
-    /// Nodes that were read.
+    /// Number of nodes read.
     pub nodes: u64,
-    /// What does not add up.
+    /// The inconsistencies.
     pub problems: Vec<IntegrityProblem>,
-    /// Harmless leftovers of rewritten work; a repair removes them.
+    /// Harmless leftovers of rewritten data; a repair removes them.
     pub leftovers: Vec<IntegrityProblem>,
     /// Warnings about data that may be missing, one sentence each.
     pub warnings: Vec<String>,
 }
 
 impl Verification {
-    /// Whether everything adds up.
+    /// Whether there are no problems.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
@@ -66,8 +65,8 @@ impl Verification {
 }
 
 impl Engine {
-    /// Reads the store, and every conversation of every tenant in it, and adds everything up.
-    /// `progress` is told after each conversation how many messages were read so far.
+    /// Verifies the store and every conversation of every tenant. After each conversation, calls
+    /// `progress` with the number of messages read so far.
     pub fn verify(&self, mut progress: impl FnMut(u64)) -> Result<Verification> {
         let mut report = Verification::default();
         let problems = self.store().maintenance().check()?;
@@ -164,7 +163,7 @@ impl Engine {
         }
     }
 
-    /// A conversation by its slug, behind its tenant where that is not the default one.
+    /// The conversation's slug, prefixed by its tenant unless that is the default one.
     pub(crate) fn place(&self, conversation: &Conversation) -> String {
         match self.tenant() == &TenantId::default() {
             true => conversation.slug.clone(),
@@ -173,7 +172,8 @@ impl Engine {
     }
 }
 
-/// What is said of something that is damaged. Other errors say nothing about what is stored.
+/// The description of damaged data. Other errors say nothing about the stored data and are
+/// returned.
 fn unreadable(error: StoreError) -> StoreResult<String> {
     match error {
         StoreError::Corrupt { detail, .. } => Ok(format!("cannot be read further: {detail}")),
@@ -181,15 +181,15 @@ fn unreadable(error: StoreError) -> StoreResult<String> {
     }
 }
 
-/// What one conversation really holds, counted row by row.
+/// The actual contents of a conversation, counted row by row.
 pub(crate) struct ConversationAudit<'a> {
     memory: &'a Engine,
     reader: &'a dyn Reader,
     conversation: &'a Conversation,
     counted: Totals,
-    /// The earliest and the latest moment of messages and tool calls.
+    /// The earliest and the latest time of messages and tool calls.
     times: Option<(Timestamp, Timestamp)>,
-    /// The thread of each turn, as the first of its messages or tool calls says.
+    /// The thread of each turn, taken from its first message or tool call.
     turns: BTreeMap<TurnNo, ThreadName>,
     /// The latest turn of each thread.
     last_turns: Vec<Option<Turn>>,
@@ -216,7 +216,7 @@ impl<'a> ConversationAudit<'a> {
         Ok(ledger)
     }
 
-    /// Counts messages, tool calls and turns, and compares them with what the conversation says.
+    /// Counts messages, tool calls and turns, and compares them with the conversation's record.
     fn count(
         memory: &'a Engine,
         reader: &'a dyn Reader,
@@ -252,8 +252,9 @@ impl<'a> ConversationAudit<'a> {
         Ok(ledger)
     }
 
-    /// The conversation with the counts, times and latest turns that its messages and tool calls have, where those are
-    /// wrong. Nothing where messages or tool calls may be missing: what the conversation says is then the only witness.
+    /// The conversation with corrected counts, times and latest turns; `None` if they are right.
+    /// Also `None` if messages or tool calls may be missing: the record is then the only evidence
+    /// of them.
     pub(crate) fn corrected(
         memory: &'a Engine,
         reader: &'a dyn Reader,
@@ -266,7 +267,8 @@ impl<'a> ConversationAudit<'a> {
             !ledger.has_its_last_turns(),
         ];
         let lost_calls = conversation.totals.tool_calls > ledger.counted.tool_calls;
-        // A lost message is missing from the counts and from the latest turn; one wrong value is wrong by itself.
+        // A lost message shows in both the counts and the latest turn, so a single wrong value is
+        // an error of the record itself.
         if ledger.has_gap || lost_calls || wrong.iter().filter(|is_wrong| **is_wrong).count() != 1 {
             return Ok(None);
         }
@@ -304,7 +306,7 @@ impl<'a> ConversationAudit<'a> {
         self.times = Some((start.min(at), end.max(at)));
     }
 
-    /// Every message is in its place and says what it said.
+    /// Checks that every message is at its position and matches its hash.
     fn count_messages(&mut self) -> StoreResult<()> {
         let key = self.memory.key(self.conversation.id);
         let (mut next, mut turns) = (0, 0);
@@ -356,7 +358,7 @@ impl<'a> ConversationAudit<'a> {
         let mut from = 0;
         let step = u32::try_from(PAGE).unwrap_or(u32::MAX);
         loop {
-            // The last page is open-ended: a call beyond the last turn is a problem, not a secret.
+            // The last page is open-ended, so that it also reports calls beyond the last turn.
             let last = from + step >= self.conversation.totals.turns;
             let mut span = Span::between(TurnNo(from), TurnNo(from + step));
             if last {
@@ -408,7 +410,7 @@ impl<'a> ConversationAudit<'a> {
         }
     }
 
-    /// Every thread leaves another that is there, and knows its latest turn.
+    /// Checks that every thread forks from an existing one and records its latest turn.
     fn check_threads(&mut self) -> StoreResult<()> {
         let threads = &self.conversation.threads;
         let key = self.memory.key(self.conversation.id);

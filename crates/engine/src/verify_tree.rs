@@ -1,5 +1,5 @@
-//! Verification of the tree: every message of a thread is in exactly one window or in the open
-//! one, every group has its children, and what is missing has a job.
+//! Verification of the tree: every message of a thread is in exactly one window, sealed or open,
+//! every group has its children, and everything missing has a job.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use treering_core::{
     NodeSpec, Reader, ThreadName,
 };
 
-/// How many nodes a tree has, and what of it and of its jobs does not add up, in words.
+/// The number of nodes of a tree, and descriptions of the problems of the tree and its jobs.
 pub(crate) fn problems(
     reader: &dyn Reader,
     key: &ConversationKey,
@@ -25,8 +25,8 @@ pub(crate) fn problems(
     Ok((nodes.len() as u64, problems))
 }
 
-/// Jobs that can be removed since they have nothing to work on or do what another does, and whether the tree without
-/// them has to be grown anew.
+/// The jobs to remove because they have no input or duplicate another, and whether the tree must
+/// be rebuilt without them.
 pub(crate) fn needed_repairs(
     reader: &dyn Reader,
     key: &ConversationKey,
@@ -39,7 +39,7 @@ pub(crate) fn needed_repairs(
     Ok((misplaced.into_iter().map(|(job, _)| job).collect(), is_broken))
 }
 
-/// Parts jobs from those that have nothing to work on or do what another does, with what is wrong about each.
+/// Separates sound jobs from those without input and duplicates, each with its problem.
 fn split_jobs(
     conversation: &Conversation,
     nodes: &[Node],
@@ -52,7 +52,7 @@ fn split_jobs(
     let written: BTreeSet<_> = nodes.iter().map(|node| (node.level(), node.ordinal())).collect();
     let has_work = |kind: &JobKind| match kind {
         JobKind::EmbedTurn(turn) => turn.0 < conversation.totals.turns,
-        // A node that is written anew may get another id; its job is then run for nothing.
+        // A rewritten node may get another id; its old job then does nothing.
         JobKind::EmbedNode(level, ordinal, _) => written.contains(&(*level, *ordinal)),
         JobKind::Summarize(task) => {
             let is_there = match &task.covers {
@@ -87,7 +87,7 @@ fn split_jobs(
     (sound, misplaced)
 }
 
-/// What of a tree does not add up, in words.
+/// Descriptions of the problems of a tree.
 fn tree_problems(
     reader: &dyn Reader,
     key: &ConversationKey,
@@ -112,7 +112,7 @@ fn tree_problems(
     for task in planned {
         tree.planned.insert((task.level, task.ordinal), task);
     }
-    // A conversation from before there were trees has none until its next message or an update.
+    // A conversation from before trees existed has none until its next message or update.
     if conversation.tree_state == TreeState::default() && tree.nodes.is_empty() {
         return Ok(tree.problems);
     }
@@ -131,8 +131,8 @@ struct TreeCheck<'a> {
     nodes: BTreeMap<(Level, u32), &'a Node>,
     planned: BTreeMap<(Level, u32), &'a NodeSpec>,
     problems: Vec<String>,
-    /// Runs of messages in no window: the thread, where it begins, its last message, and where
-    /// the thread goes on.
+    /// Runs of messages in no window: the thread, the start, the last message, and the thread's
+    /// position after it.
     uncovered: Vec<(ThreadName, TextPosition, MessageIdx, Option<TextPosition>)>,
 }
 
@@ -141,7 +141,7 @@ impl TreeCheck<'_> {
         self.problems.push(what);
     }
 
-    /// Everything that was sealed has its node or a job, and nothing else does.
+    /// Checks that every sealed ordinal has a node or a job, and no other ordinal does.
     fn check_numbers(&mut self) {
         let sealed = self.conversation.tree_state.sealed.clone();
         for (place, count) in sealed.iter().enumerate() {
@@ -181,7 +181,7 @@ impl TreeCheck<'_> {
         }
     }
 
-    /// Every group has the children it says it covers, and every child's group exists.
+    /// Checks that every group has exactly its children, and every child's group exists.
     fn check_groups(&mut self) {
         let mut children: BTreeMap<(Level, u32), BTreeSet<NodeId>> = BTreeMap::new();
         for node in self.nodes.values() {
@@ -220,8 +220,8 @@ impl TreeCheck<'_> {
         self.problems.append(&mut notes);
     }
 
-    /// The windows of each thread and its open one follow each other without gap or overlap,
-    /// from its first message to its last.
+    /// Checks that the windows of each thread, with the open one, are contiguous and do not
+    /// overlap, from its first message to its last.
     fn check_windows(&mut self, reader: &dyn Reader, key: &ConversationKey) -> StoreResult<()> {
         let mut windows: BTreeMap<ThreadName, BTreeMap<TextPosition, (Window, u32)>> =
             BTreeMap::new();
@@ -261,7 +261,7 @@ impl TreeCheck<'_> {
         Ok(())
     }
 
-    /// Follows the windows through one message; where it ends up is where the thread goes on.
+    /// Follows the windows through one message, and returns the thread's position after it.
     fn cover_message(
         &mut self,
         windows: Option<&BTreeMap<TextPosition, (Window, u32)>>,
@@ -271,7 +271,7 @@ impl TreeCheck<'_> {
         reached: Option<TextPosition>,
     ) -> TextPosition {
         let whole = TextPosition::after(idx);
-        // A window that began earlier reaches over this message, or ends within it.
+        // A window that began earlier covers this message or ends within it.
         let mut at = match reached {
             Some(reached) if reached >= whole => return reached,
             Some(reached) if reached.idx == idx => reached,
@@ -295,7 +295,7 @@ impl TreeCheck<'_> {
         let open = place.and_then(|place| self.conversation.tree_state.windows.get(place)?.from());
         if open.is_none_or(|open| open > at) && at.offset <= chars {
             match self.uncovered.last_mut() {
-                // Messages of other threads may lie between.
+                // Messages of other threads may lie between them.
                 Some((of, _, last, known)) if of == thread && *known == reached => {
                     (*last, *known) = (idx, Some(whole));
                 }

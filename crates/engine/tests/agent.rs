@@ -1,4 +1,5 @@
-//! The agent loop: gate, context, model, stored turn, background; and what happens when the model fails.
+//! The agent loop: gate, context, model, stored turn and background work, also when the model
+//! fails.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
@@ -22,7 +23,7 @@ use treering_engine::{
 };
 use treering_testkit::{FakeClock, PrefixSummarizer};
 
-/// A model that says what it is told to, and remembers what it was asked.
+/// A model that follows a script and records its requests.
 #[derive(Default)]
 struct ScriptedChat {
     script: Mutex<Vec<ScriptedReply>>,
@@ -32,9 +33,9 @@ struct ScriptedChat {
 enum ScriptedReply {
     Say(&'static str),
     Fail(&'static str),
-    /// Asks to come back after so many milliseconds.
+    /// Asks for a retry after this many milliseconds.
     Busy(u64),
-    /// Says something and breaks off.
+    /// Sends a text and then fails.
     Break(&'static str, &'static str),
 }
 
@@ -253,7 +254,7 @@ fn a_cap_that_is_reached_leaves_the_question_stored() {
     assert_eq!(said(&memory, id).len(), 3);
 }
 
-/// A summariser that is held back until it is let go.
+/// A summarizer that blocks until it is released.
 #[derive(Default)]
 struct BlockingSummarizer(Mutex<bool>, Condvar);
 

@@ -1,4 +1,4 @@
-//! However a conversation arrives, in whatever portions and however often, the store is the same.
+//! The store is the same in whatever portions and however often a conversation arrives.
 
 #![allow(clippy::unwrap_used)]
 
@@ -44,7 +44,7 @@ fn assert_sound(memory: &Engine) {
     assert!(report.is_clean(), "{:?}", report.problems);
 }
 
-/// Cuts events into portions at these places.
+/// Splits entries at the given positions.
 fn portions<'a>(events: &'a [Entry], cuts: &[prop::sample::Index]) -> Vec<&'a [Entry]> {
     let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(events.len() + 1)).collect();
     places.extend([0, events.len()]);
@@ -108,7 +108,7 @@ proptest! {
         let said = |entry: &&Entry| matches!(entry.kind, EntryKind::Message(_));
         let called = |entry: &&Entry| matches!(entry.kind, EntryKind::ToolCall(_));
         let totals = memory.stats().unwrap().totals;
-        // A result that came before its call is kept as a message of the tool.
+        // A result without its call is stored as a tool message.
         let orphans = totals.messages as usize - events.iter().filter(said).count();
         let calls = events.iter().filter(called).count();
         prop_assert_eq!(totals.tool_calls as usize + orphans, calls);

@@ -1,5 +1,5 @@
-//! What contexts promise: the budget, what was known then, byte for byte, and that recalled text
-//! never becomes anything but data. Each profile is a snapshot that people can read.
+//! Contexts keep the budget, reproduce the past byte for byte, and never turn recalled text into
+//! anything but data. Each profile has a readable snapshot.
 
 #![allow(clippy::unwrap_used)]
 
@@ -58,7 +58,7 @@ fn say(memory: &Engine, turns: &[(&str, &str)]) -> ConversationId {
     id
 }
 
-/// A harbour project in so many turns.
+/// A conversation about a harbor project.
 fn harbour(turns: usize) -> Vec<(String, String)> {
     let turn = |number: usize| {
         let berth = number % 7;
@@ -122,7 +122,7 @@ fn every_profile_reads_well() {
     }
 }
 
-/// A tokenizer by which lines cost more together than one by one.
+/// A tokenizer for which text costs more as a whole than the sum of its lines.
 struct Sticky;
 
 impl Tokenizer for Sticky {
@@ -167,7 +167,7 @@ fn the_budget_holds_where_blocks_do_not_add_up() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// The budget is kept to and what blocks cost adds up, whatever is said.
+    /// Contexts keep the budget, and the costs of blocks add up, for any text.
     #[test]
     fn tokens_are_counted_exactly(
         events in conversation(60),
@@ -185,8 +185,8 @@ proptest! {
         prop_assert_eq!(said, Bpe::O200k.count(&context.markdown()), "what blocks cost adds up");
     }
 
-    /// A memory that has put contexts together before gives the same bytes as one that was opened just now, also
-    /// while windows wait for their summaries.
+    /// A warm cache gives the same bytes as a memory that was just opened, also while windows
+    /// wait for their summaries.
     #[test]
     fn what_is_remembered_changes_nothing(
         events in conversation(80),
@@ -217,7 +217,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 8, ..ProptestConfig::with_cases(5) })]
 
-    /// What `as_of` gives is what was there: a memory that ends with that turn gives the same bytes.
+    /// `as_of` gives the same bytes as a memory that ends with that turn.
     #[test]
     fn the_past_is_given_back_byte_for_byte(
         turns in 4_usize..22,
@@ -357,7 +357,8 @@ fn a_thread_hears_nothing_of_another() {
     );
 }
 
-/// Two tenants have a conversation under the same id, cut at the same places, that says other things of the same length.
+/// Two tenants have a conversation with the same id and the same windows, but other texts of the
+/// same length.
 #[test]
 fn a_tenant_hears_nothing_of_another() {
     let (memory, _folder) = engine_with_policy(small());

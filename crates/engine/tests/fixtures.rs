@@ -1,4 +1,4 @@
-//! Stores that every released version left behind: they open, verify clean, and go on.
+//! The stores of all released versions open, verify clean, and accept new turns.
 
 #![allow(clippy::unwrap_used)]
 
@@ -32,8 +32,9 @@ fn stores_of_every_released_version_verify_clean() {
     }
 }
 
-/// Writes the store of the present version into the fixtures. Run once for each version of the schema, before it is
-/// released: `cargo test -p treering-engine --test fixtures -- --ignored`. The file of a released version stays as it is.
+/// Writes the store of the current version into the fixtures. Run it once for each schema version
+/// before its release: `cargo test -p treering-engine --test fixtures -- --ignored`. Never change
+/// the file of a released version.
 #[test]
 #[ignore = "writes a fixture"]
 fn write_the_fixture_of_this_version() {

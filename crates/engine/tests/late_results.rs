@@ -1,4 +1,4 @@
-//! Results of tools that come when what they belong to has been summarised, or is just being summarised.
+//! Tool results that arrive after or during the summarization of their window.
 
 #![allow(clippy::unwrap_used)]
 
@@ -37,7 +37,7 @@ fn append(memory: &Engine, entries: Vec<Entry>) -> ConversationId {
     memory.append(incoming).unwrap().conversation.id
 }
 
-/// A call without a result, and so many turns, each of them a window.
+/// Appends a call without a result, and then turns that fill one window each.
 fn call_and_talk(memory: &Engine, turns: i64) -> ConversationId {
     let call = NewToolCall {
         name: "gauge".into(),
@@ -75,7 +75,7 @@ fn tells(node: &Node) -> bool {
     node.content.overview.contains("4711")
 }
 
-/// Tells what tools gave. Where it has a folder, the answer comes there while it writes for the first time.
+/// Reports tool results. If it has a folder, it appends the result there during its first run.
 #[derive(Default)]
 struct Telling {
     folder: Option<PathBuf>,

@@ -1,13 +1,14 @@
 //! Scenarios: turns in, tree out. Each file in `scenarios` names a rule of the specification,
-//! sets a policy, lets a conversation happen, and its tree is a snapshot beside it.
+//! sets a policy and plays a conversation; the resulting tree is a snapshot beside it.
 //!
 //! A line is one event:
-//! - `policy NAME=VALUE …` sets the policy of the memory (first line);
-//! - `user 120`, `assistant 80 thread=idea` say so many characters; `user "text"` says a text;
-//! - `wait 30 min` lets time pass; messages are a minute apart otherwise;
+//! - `policy NAME=VALUE …` sets the policy of the engine (first line);
+//! - `user 120`, `assistant 80 thread=idea` append a message of that many characters;
+//!   `user "text"` appends a text;
+//! - `wait 30 min` advances the clock; otherwise messages are a minute apart;
 //! - `fork idea after 3` opens a thread; `close` closes the conversation;
-//! - `tool NAME ok {"arg":1}` calls a tool; the comment `# extractive` has the real summariser write;
-//! - `work` runs the jobs that are due; everything is worked off at the end;
+//! - `tool NAME ok {"arg":1}` calls a tool; the comment `# extractive` selects the real summarizer;
+//! - `work` runs the due jobs; all remaining jobs run at the end;
 //! - `update …` plans an update; `show` draws the tree in between;
 //! - the comment `# in full` adds ids, times and texts.
 
@@ -37,9 +38,9 @@ struct Play {
     now: Timestamp,
     said: u32,
     seen: String,
-    /// Whether ids, times and texts are shown, too.
+    /// Whether ids, times and texts are shown as well.
     in_full: bool,
-    /// Whether everything a node says is shown.
+    /// Whether the full contents of nodes are shown.
     contents: bool,
 }
 
@@ -84,7 +85,7 @@ impl Play {
         self.pass(60_000_000);
     }
 
-    /// A tool call: its name, whether it goes well, its arguments.
+    /// A tool call: its name, its success and its arguments.
     fn call(&mut self, rest: &str) {
         let mut words = rest.splitn(3, ' ');
         let (name, went, args) =
@@ -179,7 +180,7 @@ impl Play {
     }
 }
 
-/// So many characters that say which message they are of.
+/// Text of the given length that identifies its message.
 fn filler(number: u32, chars: usize) -> String {
     let word = format!("word{number} ");
     word.chars().cycle().take(chars).collect()

@@ -1,5 +1,5 @@
-//! Search on a real store: what was acknowledged is found, from any process; filters let nothing
-//! through; answers are the same however often one asks.
+//! Search on a real store: it finds every acknowledged message from any process, filters are
+//! exact, and results are deterministic.
 
 #![allow(clippy::unwrap_used)]
 
@@ -74,7 +74,7 @@ fn texts(hits: &[Hit]) -> Vec<String> {
     said.collect()
 }
 
-/// Two conversations about the same port, in which everything differs that can be filtered by.
+/// Two conversations about the same port that differ in every filterable field.
 fn harbour(memory: &Engine) -> (ConversationId, ConversationId) {
     let one =
         say(memory, &line("one", Role::User, "Ana", 0, "Which port does the staging server use?"));
@@ -114,7 +114,8 @@ fn what_another_process_stored_is_found_at_once() {
 const EARLY: &str = "The staging port is 7410.";
 const LATE: &str = "The staging port is 7422 from today.";
 
-/// The bundled embedder, held up so that of two who make an index the one who looked first is done first.
+/// The bundled embedder, delayed so that of two threads that build an index the first reader
+/// finishes first.
 struct Paced {
     embedder: StaticEmbedder,
     has_looked: Barrier,
@@ -283,7 +284,7 @@ fn an_index_made_anew_answers_the_same() {
     let small = ["window_chars=300", "min_flush_chars=0"].map(|text| text.parse().unwrap());
     let policy = Policy::default().with(&small).unwrap();
     let first = open(folder.path(), policy, Arc::new(PrefixSummarizer::default()), clock.clone());
-    // One process has followed along, with a question after every line.
+    // One process has followed the change feed, with a query after every message.
     for number in 0..60 {
         let said =
             format!("Berth {number} is {} m long and belongs to boat {}.", number % 13, number % 7);

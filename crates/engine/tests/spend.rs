@@ -1,4 +1,4 @@
-//! Caps and the account of calls to models, on a real store that several memories share.
+//! Caps and the account of model calls, on a real store that several engines share.
 
 #![allow(clippy::unwrap_used)]
 
@@ -34,12 +34,12 @@ use treering_stores::{EmbeddedStore, Sync};
 use treering_testkit::generate::external_id;
 use treering_testkit::{BagOfWordsEmbedder, FakeClock, PrefixSummarizer};
 
-/// What a call takes.
+/// The usage of a call.
 const CALL: Usage = Usage { calls: 1, tokens_in: 250, tokens_out: 50 };
-/// What it can take at the most.
+/// The maximum usage of a call.
 const MOST: Usage = Usage { calls: 1, tokens_in: 300, tokens_out: 100 };
 
-/// Writes like `Heads`, at a price.
+/// Writes like `PrefixSummarizer`, at a price.
 struct Paid;
 
 impl Summarizer for Paid {
@@ -61,14 +61,14 @@ impl Summarizer for Paid {
         meter: &dyn Meter,
     ) -> Result<NodeContent, ProviderError> {
         let booking = meter.reserve_usage(self.name(), MOST)?;
-        // Long enough for others to ask meanwhile.
+        // Long enough for other calls to start in the meantime.
         std::thread::sleep(Duration::from_millis(3));
         meter.settle(booking, CALL, &redact("AKIAIOSFODNN7EXAMPLE").1);
         self.summarize(brief)
     }
 }
 
-/// Embeds like `Bags`, at a price.
+/// Embeds like `BagOfWordsEmbedder`, at a price.
 struct PaidBags(BagOfWordsEmbedder);
 
 impl Embedder for PaidBags {
@@ -169,7 +169,7 @@ fn a_cap_is_exceeded_by_less_than_one_call_however_many_ask() {
     let memory = open(folder.path(), &clock, caps, bundled());
     let mut ids: Vec<ConversationId> =
         (0..6).map(|at| say(&memory, &format!("talk {at}"), 6)).collect();
-    // Each has a store of its own, as each process would.
+    // Each engine has its own store handle, as a separate process would.
     let others: Vec<Engine> =
         (0..3).map(|_| open(folder.path(), &clock, caps, bundled())).collect();
     std::thread::scope(|threads| {
@@ -179,8 +179,8 @@ fn a_cap_is_exceeded_by_less_than_one_call_however_many_ask() {
             });
         }
     });
-    // While twelve calls are under way, a hundred tokens more are booked for each than it takes; who asks then has somebody
-    // stand in. What is left is for one that asks alone.
+    // While twelve calls are in flight, each reserves a hundred tokens more than it uses, so
+    // concurrent calls use the fallback. The rest of the budget suffices for a single call.
     let spent = memory.spend(None).unwrap().account.day.tokens();
     assert!((1800..3300).contains(&spent), "{spent} tokens");
     ids.push(say(&memory, "the last talk", 6));
@@ -207,7 +207,7 @@ fn a_cap_is_exceeded_by_less_than_one_call_however_many_ask() {
     let queued = memory.update(ids[0], &Update::default()).unwrap().queued;
     assert_eq!(queued, 0, "nobody is asked again while the cap is reached");
 
-    // The next day has a cap of its own; with none, everything is made good.
+    // The next day has its own cap; without a cap, all fallback nodes are rewritten.
     clock.set(start().plus_micros(86_400_000_000));
     assert_eq!(memory.spend(None).unwrap().reached, None);
     let free = open(folder.path(), &clock, Caps::default(), bundled());
@@ -235,7 +235,7 @@ fn a_conversation_at_its_cap_leaves_the_others_alone() {
     for id in ids {
         run_due_jobs(&memory, id);
         let status = memory.spend(Some(id)).unwrap();
-        // A call costs $0.00035: one leaves room, two do not.
+        // A call costs $0.00035: one stays below the cap, two do not.
         assert_eq!(status.account.conversation.calls, 2);
         assert!(status.reached.unwrap().to_string().contains("for this conversation"));
         let log = memory
@@ -253,7 +253,7 @@ fn a_conversation_at_its_cap_leaves_the_others_alone() {
     assert_eq!((by_model.len(), by_model[0].0.as_str(), by_model[0].1.calls), (1, "paid/one", 4));
 }
 
-/// What the log says about models that were asked by no job and for no conversation.
+/// The events of model calls outside of jobs and conversations.
 fn asked(memory: &Engine) -> Vec<String> {
     let log =
         memory.log(&JobEventFilter { conversation: None, job_prefix: None, limit: 999 }).unwrap();
@@ -356,7 +356,8 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
     assert!(memory.jobs(&JobFilter::all(9)).unwrap().is_empty(), "made good without the cap");
 }
 
-/// Three that ask as three processes would, one of them for another tenant, each with more than a minute's worth to ask.
+/// Three callers like three processes, one for another tenant, each with more than a minute's
+/// quota of calls.
 #[test]
 fn in_no_minute_do_all_together_ask_more_than_the_quota_and_nobody_starves() {
     const EACH: usize = 7;
@@ -434,7 +435,7 @@ fn a_call_that_fails_has_taken_its_turn_and_gives_its_tokens_back() {
     assert!(purse.reserve_usage("free/one", most).is_ok(), "others have no quota");
 }
 
-/// A store that cannot be written to, for a reason.
+/// A store that refuses writes with the given error.
 struct Unwritable(EmbeddedStore, StoreError);
 
 impl Store for Unwritable {

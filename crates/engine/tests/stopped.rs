@@ -1,5 +1,5 @@
-//! A memory whose store met an I/O error: writes are refused until it is reopened, reads and contexts go on, and the
-//! worker waits.
+//! After an I/O error the store refuses writes until it is reopened; reads and contexts still
+//! work, and the worker waits.
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
@@ -30,7 +30,7 @@ use treering_testkit::{FakeClock, PrefixSummarizer};
 
 use common::{parts_over, start};
 
-/// A store that counts leases and tells of every wait.
+/// A store that counts leases and reports every wait.
 struct Counting {
     inner: EmbeddedStore,
     leases: Arc<AtomicUsize>,
@@ -74,7 +74,7 @@ impl Store for Counting {
     }
 
     fn wait(&self, _: Revision, _: Duration) -> Revision {
-        // Nobody may be listening any more.
+        // The receiver may have been dropped.
         let _ = self.waits.lock().unwrap().send(());
         self.inner.revision()
     }
@@ -130,7 +130,7 @@ fn a_failed_sync_stops_writes_and_the_worker_and_nothing_else() {
     let text =
         |number: usize| format!("How is gate {number}? {}", "We wait at the lock. ".repeat(30));
     let mut number = 0;
-    // Until there is work that a context would wait for.
+    // Append until there is a job that a context would wait for.
     let id = loop {
         let id = say(&memory, &text(number)).unwrap();
         number += 1;
@@ -160,7 +160,7 @@ fn a_failed_sync_stops_writes_and_the_worker_and_nothing_else() {
     let found =
         memory.search(&Query { text: "gate 0".into(), limit: 1, ..Query::default() }).unwrap();
     assert_eq!(found.hits.len(), 1);
-    // However patient it is: nobody here will do the work.
+    // The context returns at once despite the long timeout: no worker can make progress.
     let patience = Some(Duration::from_secs(100_000));
     let request = ContextRequest { gate_timeout: patience, ..ContextRequest::new(id) };
     let context = memory.context(&request).unwrap();

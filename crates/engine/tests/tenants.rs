@@ -1,4 +1,5 @@
-//! Many tenants in one store: one worker serves them in turn, search memory is bounded, and no cache crosses a tenant.
+//! Many tenants in one store: one worker serves them in turn, index memory is bounded, and no
+//! cache crosses a tenant boundary.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +22,7 @@ use treering_providers::StaticEmbedder;
 use treering_testkit::generate::external_id;
 use treering_testkit::{BagOfWordsEmbedder, FakeClock, PrefixSummarizer};
 
-/// A memory whose search indexes may take so many bytes. With kept vectors every turn makes a job.
+/// A memory with an index limit. With stored vectors every turn plans a job.
 fn memory(memory_bytes: usize, has_jobs: bool) -> (Engine, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
@@ -83,7 +84,7 @@ fn one_worker_serves_all_tenants_in_turn() {
     for number in 0..3 {
         append(&memory.for_tenant(tenant(number)), 0..TURNS);
     }
-    // Which tenant a job belonged to is seen in what is left of each tenant's jobs after it.
+    // The remaining jobs of each tenant show whose job ran.
     let left =
         |number| memory.for_tenant(tenant(number)).jobs(&JobFilter::all(usize::MAX)).unwrap().len();
     assert!((0..3).all(|number| left(number) == TURNS), "a job for each turn");
@@ -130,7 +131,8 @@ fn a_worker_that_is_asked_to_stop_leaves_no_lease() {
     );
 }
 
-/// Conversations of the same id with nodes of the same numbers: a cache without the tenant in its key would mix them.
+/// Conversations with the same id and node numbers: a cache without the tenant in its key would
+/// mix them.
 #[test]
 fn no_cache_hands_one_tenant_the_item_of_another() {
     let (memory, _folder) = memory(512 << 20, false);
@@ -158,7 +160,7 @@ fn no_cache_hands_one_tenant_the_item_of_another() {
     assert_sound(&memory);
 }
 
-/// With room for no more than one index, each search builds the index of its tenant again, and finds everything.
+/// With room for only one index, each search rebuilds its tenant's index and finds everything.
 #[test]
 fn search_finds_everything_after_its_index_was_evicted() {
     let (memory, _folder) = memory(1, false);

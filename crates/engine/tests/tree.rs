@@ -1,5 +1,5 @@
-//! The tree as a whole, on a real store: it adds up whatever comes, it is the same however it
-//! came about, and nothing that happens to a worker changes it.
+//! The tree on a real store: it is consistent after any input, does not depend on how it was
+//! built, and survives every failure of a worker.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -41,7 +41,7 @@ fn append(memory: &Engine, entries: Vec<Entry>) -> ConversationId {
     memory.append(incoming).unwrap().conversation.id
 }
 
-/// Turns of `chars` characters each, half asked and half answered.
+/// Turns of `chars` characters each, half question and half answer.
 fn say(memory: &Engine, turns: std::ops::Range<u32>, chars: usize) -> ConversationId {
     let mut entries = Vec::new();
     for turn in turns {
@@ -62,7 +62,7 @@ fn small() -> Policy {
     Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap()
 }
 
-/// Everything about nodes that must be the same when they are made again.
+/// The properties of nodes that must be the same after a rebuild.
 fn made(memory: &Engine, id: ConversationId) -> Vec<String> {
     let essence = |node: &Node| {
         let Node { id, spec: task, parent, content, range_start, range_end, source, .. } = node;
@@ -130,7 +130,7 @@ proptest! {
     }
 }
 
-/// Empties every table that can be grown again.
+/// Empties every table that can be rebuilt.
 fn drop_derived(folder: &Path) {
     let file = folder.join(EmbeddedStore::FILE);
     let connection = rusqlite::Connection::open(file).unwrap();
@@ -153,7 +153,7 @@ fn planning_and_running_twice_changes_nothing() {
 fn an_estimate_foresees_the_tree() {
     for preset in treering_core::Preset::ALL {
         let (memory, _folder) = engine_with_policy(preset.into());
-        // No word is said twice, so that every summary is as long as it was asked to be.
+        // No word repeats, so that every summary has its full length.
         let mut words = (0..).map(|number| format!("thing{number}"));
         let turn = |turn: i64| {
             [Role::User, Role::Assistant].map(|role| {
@@ -191,7 +191,7 @@ fn a_change_reaches_exactly_the_ancestors() {
     run_due_jobs(&memory, id);
     let before = memory.tree(id).unwrap();
 
-    // The third window has to be written anew, and will be told otherwise.
+    // The third window must be rewritten, with another text.
     commit(folder.path(), vec![Write::MarkDirty(id, Level::FIRST, vec![2])]);
     assert!(!memory.verify(|_| ()).unwrap().is_clean(), "a dirty node without a job is a problem");
     clock.set(start().plus_micros(3_600_000_000));
@@ -218,7 +218,7 @@ fn a_change_reaches_exactly_the_ancestors() {
     );
 }
 
-/// Says what `Heads` says, in capitals.
+/// Writes the output of `PrefixSummarizer` in capitals.
 struct Shouting;
 
 impl treering_core::Summarizer for Shouting {
@@ -258,7 +258,7 @@ fn a_group_that_is_far_too_large_is_packed_anew() {
     };
     assert_eq!(groups(&memory), (6, 1));
 
-    // Every window is written anew, twice as long.
+    // Every window is rewritten at twice the length.
     let nodes = memory.tree(id).unwrap().nodes;
     let writes = nodes
         .into_iter()
@@ -308,7 +308,7 @@ fn a_stand_in_writes_what_the_model_could_not_and_update_asks_the_model_again() 
     );
 }
 
-/// Says what `Heads` says, and knows how many were at it at once.
+/// Writes like `PrefixSummarizer`, and counts concurrent calls.
 #[derive(Default)]
 struct Counting {
     at_it: AtomicU32,
@@ -373,7 +373,7 @@ fn stand_ins_take_turns_and_summarisers_do_not() {
 fn a_job_whose_turn_has_not_come_waits_and_has_not_failed() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    // More often than a job is tried.
+    // More often than the maximum number of attempts.
     let quota =
         |_| ProviderError::new("the quota of this minute is used up", RetryAdvice::Throttled(1));
     let heads = Arc::new(PrefixSummarizer::failing((0..9).map(quota)));
@@ -528,7 +528,7 @@ fn lower_levels_come_first_and_conversations_in_their_order() {
     let id = say(&memory, 0..6, 200);
     let worker = Worker::new(memory.clone()).unwrap();
     worker.run(&JobScope::default(), &|_, ran| assert_eq!(*ran, JobOutcome::Done)).unwrap();
-    // Hands report as they come; the log tells in which order things were done.
+    // Threads report out of order; the job events have the actual order.
     let log = memory
         .log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 1000 })
         .unwrap();
@@ -607,7 +607,7 @@ fn a_store_without_a_tree_gets_one_when_it_goes_on() {
     let id = say(&memory, 0..5, 200);
     run_due_jobs(&memory, id);
     let grown = made(&memory, id);
-    // As an older version leaves it: messages and nothing else.
+    // The state that an older version leaves: messages and nothing else.
     drop_derived(folder.path());
     let connection = rusqlite::Connection::open(folder.path().join(EmbeddedStore::FILE)).unwrap();
     let empty = "[0,[],[],[],[]]";

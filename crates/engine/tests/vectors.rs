@@ -1,5 +1,5 @@
-//! Vectors that are kept: made in the background, once for each content, and changed for those of
-//! another model without a moment in which nothing is found.
+//! Stored vectors: created in the background, once per content, and replaced by those of another
+//! model without an interruption of search.
 
 #![allow(clippy::unwrap_used)]
 
@@ -60,7 +60,7 @@ fn ask(memory: &Engine, text: &str) -> SearchOutcome {
     memory.search(&Query { text: text.to_owned(), limit: 20, ..Query::default() }).unwrap()
 }
 
-/// What the meaning says about the best hit; 0 as long as it has no vector.
+/// The similarity of the best hit; 0 if it has no vector yet.
 fn meaning(memory: &Engine, text: &str) -> f32 {
     ask(memory, text).hits.first().map_or(0.0, |hit| hit.signals.similarity)
 }
@@ -292,7 +292,7 @@ fn the_model_is_changed_behind_search_and_all_at_once() {
             assert_eq!(during.len(), before.len().min(20));
             if portions == 2 {
                 assert_eq!(during, before, "and answers as before");
-                // What comes meanwhile is embedded by the new model before it is in use.
+                // Messages that arrive during the reindex are embedded before the cut-over.
                 say(&old, 150, "The kraken was seen at dusk.");
             }
         })
@@ -305,7 +305,7 @@ fn the_model_is_changed_behind_search_and_all_at_once() {
     assert!(!new.needs_reindex().unwrap());
     let fresh = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
     assert!(meaning(&fresh, "the kraken was seen") != 0.0);
-    // A process that has searched by the old one goes over by itself.
+    // A process that has searched with the old model switches automatically.
     for _ in 0..200 {
         if ask(&new, "buoy 12").hits[0].score.to_bits()
             == ask(&fresh, "buoy 12").hits[0].score.to_bits()
@@ -343,7 +343,7 @@ fn an_interrupted_change_goes_on_where_it_was() {
     assert_eq!(old.vector_index().unwrap().next.unwrap().model, "bags");
     let done = reindex(&first);
     assert_eq!(done.made, 200 - 128, "what was made is not made again");
-    // On the way to one model, another is wanted: what was made for the first is dropped.
+    // The target model changes during a reindex: the vectors of the first target are dropped.
     let third = with(
         folder.path(),
         vec![Arc::new(BagOfWordsEmbedder::named("third").refusing("buoy 150 ")), bundled()],
@@ -353,7 +353,7 @@ fn an_interrupted_change_goes_on_where_it_was() {
     assert_eq!(old.vector_index().unwrap().next, None);
 }
 
-/// What the process that is killed does; only when its parent asks for it.
+/// The body of the child process that is killed; runs only if the parent asks for it.
 #[test]
 fn child_reindexes() {
     let Ok(home) = std::env::var("TREERING_TEST_REINDEX") else { return };

@@ -1,5 +1,5 @@
-//! Stores behind the port of `treering-core`. Each lives in a folder of its own and passes the
-//! contract suite of the test kit; none leaks its engine through the port.
+//! Implementations of the `Store` port of `treering-core`. Each lives in its own folder and
+//! passes the contract suite of the test kit. None exposes its storage engine through the port.
 
 pub mod embedded;
 

@@ -1,4 +1,5 @@
-//! The embedded store keeps the contract of stores, opens old files, and leaves others alone.
+//! The embedded store passes the contract suite, opens files of every released version, and
+//! refuses those of a newer one.
 
 #![allow(clippy::unwrap_used)]
 
@@ -38,7 +39,7 @@ mod synced_normally {
     store_contract!(fresh());
 }
 
-/// Every released schema leaves a store behind; this program opens all of them.
+/// Every released schema leaves a fixture; this version opens all of them.
 #[test]
 fn stores_of_every_released_version_open() {
     let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
@@ -59,7 +60,7 @@ fn stores_of_every_released_version_open() {
     assert_eq!(opened, 8);
 }
 
-/// A copy of a store of an older version is a backup too.
+/// A copy of a store of an older version is a valid backup.
 #[test]
 fn backups_of_every_released_version_are_restored() {
     let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
@@ -76,7 +77,7 @@ fn backups_of_every_released_version_are_restored() {
     }
 }
 
-/// A store that was kept from an older version.
+/// Opens a copy of a fixture.
 fn kept(name: &str) -> (EmbeddedStore, TempDir) {
     let fixture = format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().unwrap();
@@ -84,14 +85,15 @@ fn kept(name: &str) -> (EmbeddedStore, TempDir) {
     (EmbeddedStore::open(folder.path(), Sync::Full).unwrap(), folder)
 }
 
-/// What is to be done in the stores that were kept for it.
+/// The jobs in the fixtures of versions 6 and 7.
 const TO_BE_DONE: [&str; 3] = [
     "embed turn 70 at 70",
     "summarise messages #245–#260 (level 1) at 16",
     "embed node l1-e79131b4db10b0cf-20260409 at 16",
 ];
 
-/// Opens a store in a folder and does away with its jobs, of every kind; tells what they worked on.
+/// Opens the store in a folder and removes its jobs, of every kind. Returns a description of
+/// each.
 fn do_jobs(folder: &Path) -> Vec<String> {
     let store = EmbeddedStore::open(folder, Sync::Full).unwrap();
     let tenant = TenantId::default();
@@ -110,7 +112,7 @@ fn do_jobs(folder: &Path) -> Vec<String> {
     jobs.iter().map(|job| format!("{} at {}", job.kind, job.kind.place())).collect()
 }
 
-/// Until version 6 jobs did not have the place of what they work on.
+/// Jobs of version 6 have no `place` column.
 #[test]
 fn what_was_to_be_done_in_a_store_of_version_6_is_found() {
     let folder = tempfile::tempdir().unwrap();
@@ -138,7 +140,8 @@ fn what_is_to_be_done_in_a_store_of_version_7_is_found() {
     assert_eq!(do_jobs(folder.path()), TO_BE_DONE);
 }
 
-/// The file that the first release with this schema left behind; crates/engine/tests/fixtures.rs wrote it.
+/// The fixture of the first release with this schema, written by
+/// `crates/engine/tests/fixtures.rs`.
 #[test]
 fn everything_in_a_store_of_version_8_is_there() {
     let (store, folder) = kept("schema-0008.sqlite");
@@ -177,7 +180,7 @@ fn everything_in_a_store_of_version_8_is_there() {
     );
 }
 
-/// Conversations that took turns, some of whose messages have their places in the table and some in the
+/// Interleaved conversations: some message positions are in the table `places`, others in the
 /// conversation's own row.
 #[test]
 fn what_was_said_in_a_store_of_version_6_is_there() {
@@ -250,7 +253,7 @@ fn a_plan_sees_what_others_committed_before() {
     assert_eq!((counted(&one), counted(&other)), (8, 8));
 }
 
-/// The log is checkpointed from 4,000 pages on; at 8,000, writers wait for it.
+/// A checkpoint starts at 1,000 WAL pages; from 4,000 on, writers wait for it.
 #[test]
 fn the_log_does_not_grow_without_end() {
     const LONGEST: u64 = 9000 * 4120;

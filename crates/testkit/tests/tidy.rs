@@ -306,3 +306,65 @@ fn licences_are_allowed() {
         complaints.join("\n")
     );
 }
+
+/// Words and openings of a private language; docs say what a textbook would say.
+const BANNED_WORDS: [&str; 9] =
+    ["anew", "whoever", "told", "hence", "thereof", "moot", "purse", "grove", "lend a hand"];
+const BANNED_OPENINGS: [&str; 6] = ["Who ", "Whoever ", "What ", "Whatever ", "Where ", "Whose "];
+
+/// Comment lines that a reader has to translate. `tidy.toml` excuses files that are still to be rewritten.
+#[test]
+fn comments_use_the_words_of_the_field() {
+    let mut counts = BTreeMap::new();
+    for (name, text) in sources("crates") {
+        let comments = text.lines().map(str::trim_start).filter_map(|line| {
+            let rest = line.strip_prefix("//")?;
+            Some(rest.trim_start_matches(['/', '!']).trim())
+        });
+        let is_odd = |comment: &str| {
+            let lower = comment.to_lowercase();
+            let words: Vec<&str> = lower.split(|c: char| !c.is_alphanumeric()).collect();
+            let opens = BANNED_OPENINGS.iter().any(|opening| comment.starts_with(opening));
+            (opens && !comment.contains('?')) || BANNED_WORDS.iter().any(|banned| words.contains(banned))
+        };
+        let odd = comments.filter(|comment| is_odd(comment)).count();
+        if odd > 0 {
+            counts.insert(name, odd);
+        }
+    }
+    hold("comments", 0, &excused("comments"), &counts);
+}
+
+/// Each type name stands for one idea. `tidy.toml` lists the names that are declared more than once.
+#[test]
+fn type_names_are_declared_once() {
+    /// Names that every command or parser has its own of.
+    const SHARED: [&str; 6] = ["Args", "View", "Err", "Error", "Output", "Result"];
+    #[derive(Default)]
+    struct Types(Vec<String>);
+    impl<'ast> Visit<'ast> for Types {
+        fn visit_item_struct(&mut self, it: &'ast syn::ItemStruct) {
+            self.0.push(it.ident.to_string());
+        }
+        fn visit_item_enum(&mut self, it: &'ast syn::ItemEnum) {
+            self.0.push(it.ident.to_string());
+        }
+        fn visit_item_trait(&mut self, it: &'ast syn::ItemTrait) {
+            self.0.push(it.ident.to_string());
+        }
+        fn visit_item_mod(&mut self, it: &'ast syn::ItemMod) {
+            // Test modules name their own.
+            if it.ident != "tests" {
+                visit::visit_item_mod(self, it);
+            }
+        }
+    }
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, text) in sources("crates").into_iter().filter(|(name, _)| name.contains("/src/")) {
+        let mut types = Types::default();
+        types.visit_file(&syn::parse_file(&text).unwrap());
+        types.0.into_iter().for_each(|name| *counts.entry(name).or_default() += 1);
+    }
+    counts.retain(|name, count| *count > 1 && !SHARED.contains(&name.as_str()));
+    hold("type names", 1, &excused("types"), &counts);
+}

@@ -1,6 +1,7 @@
-//! Talks with a model that remembers, one question per line of standard input.
+//! Chats with a model that remembers, one question per line of standard input.
 //!
-//! `cargo run -p treering --example agent -- FOLDER MODEL`, with Ollama running and MODEL pulled
+//! `cargo run -p treering --example agent -- FOLDER MODEL`, with Ollama running and MODEL
+//! pulled
 
 use std::error::Error;
 use std::io::{BufRead as _, Write as _};

@@ -1,4 +1,4 @@
-//! Writes summaries with a summarizer of your own.
+//! Summarizes with your own summarizer.
 //!
 //! `cargo run -p treering --example own_summarizer`
 

@@ -1,4 +1,4 @@
-//! Searches with filters, and shows where each score comes from.
+//! Searches with filters, and shows the parts of each score.
 //!
 //! `cargo run -p treering --example search -- FOLDER "which port does staging use"`
 

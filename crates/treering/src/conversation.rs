@@ -1,4 +1,5 @@
-//! A conversation that a program holds on to.
+//! A handle to one conversation, with builders for its contexts and agents. All state is in the
+//! store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +19,10 @@ use crate::memory::Memory;
 use crate::search::SearchBuilder;
 use crate::{Invalid, Result};
 
-/// The tokens that a profile keeps for recent messages.
+/// Tokens that a profile reserves for recent messages.
 const RECENT_TOKENS: u32 = 2_000;
 
-/// A conversation of a [`Memory`]. Cheap to clone.
+/// A handle to a conversation of a [`Memory`]. Cheap to clone.
 ///
 /// ```
 /// # let home = tempfile::tempdir()?;
@@ -42,18 +43,19 @@ impl ConversationHandle {
         Self { memory, id }
     }
 
-    /// Its id.
+    /// The conversation's id.
     #[must_use]
     pub const fn id(&self) -> ConversationId {
         self.id
     }
 
-    /// Its record: slug, title, counts, state.
+    /// The conversation's record: slug, title, totals, state.
     pub fn info(&self) -> Result<Conversation> {
         self.memory.engine().find(&self.id.to_string())
     }
 
-    /// Stores a turn: a question of the user and the answer to it. The turn is durable when this returns.
+    /// Stores a turn: the user's question and the assistant's answer. The turn is durable when
+    /// this returns.
     pub fn turn(&self, user: &str, assistant: &str) -> Result<AppendReport> {
         self.append(vec![self.entry(Role::User, user), self.entry(Role::Assistant, assistant)])
     }
@@ -63,7 +65,8 @@ impl ConversationHandle {
         self.append(vec![self.entry(role, text)])
     }
 
-    /// Stores entries: messages with authors, times and ids of their own, tool calls, forks.
+    /// Stores entries: messages with their own authors, times and ids, tool calls, and forks.
+    /// They are durable when this returns.
     pub fn append(&self, entries: Vec<Entry>) -> Result<AppendReport> {
         let target = AppendTarget::Existing(self.id);
         self.memory.engine().append(EntryBatch {
@@ -88,7 +91,7 @@ impl ConversationHandle {
         self.memory.engine().messages(self.id, Span::starting(MessageIdx(0), usize::MAX))
     }
 
-    /// Builds a context of this conversation.
+    /// Builds a context for this conversation.
     ///
     /// ```
     /// # let home = tempfile::tempdir()?;
@@ -113,7 +116,7 @@ impl ConversationHandle {
         self.memory.search(text).within(self)
     }
 
-    /// An agent that answers in this conversation with a model.
+    /// Creates an agent that answers in this conversation with a model.
     ///
     /// ```no_run
     /// # let memory = treering::Memory::open("/var/lib/my-agent")?;
@@ -126,7 +129,7 @@ impl ConversationHandle {
         self.agent_with(model, AgentOptions::default())
     }
 
-    /// An agent with instructions, a budget or a profile of its own.
+    /// Creates an agent with its own instructions, budget or profile.
     pub fn agent_with(
         &self,
         model: Arc<dyn ChatModel>,
@@ -136,12 +139,12 @@ impl ConversationHandle {
         Ok(ConversationAgent { agent, id: self.id })
     }
 
-    /// Gives it another title, and the slug that follows from it.
+    /// Changes the title, and the slug derived from it.
     pub fn rename(&self, title: &str) -> Result<Conversation> {
         self.memory.engine().rename(self.id, title)
     }
 
-    /// Marks it as ended. A new message opens it again.
+    /// Closes the conversation. A new message reopens it.
     pub fn close(&self) -> Result<Conversation> {
         self.memory.engine().set_state(self.id, ConversationState::Closed)
     }
@@ -168,7 +171,8 @@ impl ContextBuilder<'_> {
         self
     }
 
-    /// The name of a profile: `cut`, `enriched`, `tiered`, `frontier`, `code-review` or `documentation`.
+    /// The name of a profile: `cut`, `enriched`, `tiered`, `frontier`, `code-review` or
+    /// `documentation`.
     pub fn profile(mut self, name: impl Into<String>) -> Self {
         self.profile = Some(name.into());
         self
@@ -180,19 +184,19 @@ impl ContextBuilder<'_> {
         self
     }
 
-    /// Builds the context as it was known after this turn.
+    /// Builds the context as of this turn.
     pub const fn as_of(mut self, turn: TurnNo) -> Self {
         self.request.as_of = Some(turn);
         self
     }
 
-    /// Maximum time to wait for background jobs of the conversation.
+    /// Maximum time to wait for the critical jobs of the conversation.
     pub const fn gate_timeout(mut self, timeout: Duration) -> Self {
         self.request.gate_timeout = Some(timeout);
         self
     }
 
-    /// Builds it.
+    /// Builds the context.
     pub fn build(mut self) -> Result<Context> {
         if let Some(name) = self.profile {
             let names = Profile::NAMES.join(", ");
@@ -208,8 +212,8 @@ impl ContextBuilder<'_> {
     }
 }
 
-/// An agent that answers in one conversation: it waits for the gate, builds the context, calls the model and stores the
-/// turn.
+/// An agent that answers in one conversation: it waits for the gate, builds the context, calls
+/// the model and stores the turn.
 pub struct ConversationAgent {
     agent: Agent,
     id: ConversationId,
@@ -221,7 +225,7 @@ impl ConversationAgent {
         self.agent.ask(self.id, text)
     }
 
-    /// The same; `on_text` gets the answer as it is generated.
+    /// Like [`ask`](Self::ask), but passes the answer to `on_text` as it is generated.
     pub fn ask_streaming(&self, text: &str, on_text: &mut dyn FnMut(&str)) -> Result<Reply> {
         self.agent.ask_streaming(self.id, text, on_text)
     }

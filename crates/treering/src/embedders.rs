@@ -1,4 +1,4 @@
-//! Embedders by the names of their models.
+//! Creates embedders by the name of their model.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use treering_providers::{ENCODER_NAME, StaticEmbedder};
 use crate::models::Models;
 use crate::{Error, Result};
 
-/// The models there are.
+/// The embedders that run in this process.
 pub(crate) const EMBEDDERS: [&str; 2] = [StaticEmbedder::NAME, ENCODER_NAME];
 
-/// How texts get their vectors.
+/// Options for the embedder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbedOptions {
-    /// The name of the model; with its provider before a slash where it is remote.
+    /// The name of the model, as `PROVIDER/MODEL` if it is remote.
     pub model: String,
-    /// How many numbers the vectors of a remote model have, where not as many as it gives by itself.
+    /// Number of dimensions to request from a remote model; its default if absent.
     pub dimensions: Option<usize>,
-    /// The folder of the encoder, seen from the memory's folder.
+    /// The folder of the encoder, relative to the memory's folder.
     pub encoder_path: PathBuf,
 }
 
@@ -33,7 +33,7 @@ impl Default for EmbedOptions {
     }
 }
 
-/// The embedder that is configured, in this program or beyond it.
+/// Creates the configured embedder, local or remote.
 pub(crate) fn embedder(options: &EmbedOptions, models: &Models) -> Result<Arc<dyn Embedder>> {
     match options.model.split_once('/') {
         None => embedder_named(&options.model, options),
@@ -43,7 +43,7 @@ pub(crate) fn embedder(options: &EmbedOptions, models: &Models) -> Result<Arc<dy
     }
 }
 
-/// The embedder in this program whose model has this name.
+/// Creates the local embedder whose model has this name.
 pub fn embedder_named(name: &str, options: &EmbedOptions) -> Result<Arc<dyn Embedder>> {
     match name {
         StaticEmbedder::NAME => Ok(Arc::new(StaticEmbedder::new())),

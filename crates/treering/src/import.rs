@@ -1,4 +1,5 @@
-//! Runs imports: finds the files, reads each, commits what is new, and keeps the account.
+//! Runs imports: finds the files, parses them, commits new entries and reports the result. A
+//! file that cannot be read never stops the others.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,18 +16,18 @@ use treering_importers::{
     Format, Identity, ImportError, ImportedConversation, Sink, SourceFile, detect,
 };
 
-/// How to import.
+/// Options for an import.
 #[derive(Debug, Clone, Default)]
 pub struct ImportOptions {
-    /// The format; recognised where absent.
+    /// The format; detected if absent.
     pub format: Option<Format>,
-    /// Say what would be done, and do nothing.
+    /// Whether to report what an import would do without storing anything.
     pub dry_run: bool,
-    /// Pass over conversations that ended before this moment.
+    /// Skip conversations that ended before this time.
     pub since: Option<Timestamp>,
 }
 
-/// A slug that was taken, and the one that its conversation got instead.
+/// A slug that was taken, and the one that the conversation got instead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SlugChange {
     /// The slug in the source.
@@ -35,37 +36,38 @@ pub struct SlugChange {
     pub given: String,
 }
 
-/// What became of one file.
+/// The result of importing one file.
 #[derive(Debug, Clone, Default)]
 pub struct FileReport {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its format, where it was recognised.
+    /// Its format, if recognized.
     pub format: Option<Format>,
-    /// Conversations in it.
+    /// Number of conversations in the file.
     pub conversations: u64,
-    /// Conversations that were made.
+    /// Number of conversations that were created.
     pub conversations_new: u64,
-    /// Messages that were added.
+    /// Number of messages that were added.
     pub messages_new: u64,
-    /// Messages, tool calls and results that were there before.
+    /// Number of messages, tool calls and results that were already stored.
     pub known: u64,
-    /// Tool calls that were added.
+    /// Number of tool calls that were added.
     pub tool_calls_new: u64,
-    /// Tool calls that got their result.
+    /// Number of tool calls that got their result.
     pub results_new: u64,
-    /// Threads that were opened.
+    /// Number of threads that were created.
     pub threads_new: u64,
-    /// New conversations whose slug another conversation had already.
+    /// New conversations whose slug was already taken.
     pub slugs_changed: Vec<SlugChange>,
-    /// What was passed over, by reason.
+    /// Number of skipped entries or conversations, by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// Why it could not be read; nothing of the conversation at fault was stored.
+    /// The error, if the file could not be imported completely. Nothing of the conversation
+    /// that caused it was stored.
     pub error: Option<String>,
 }
 
 impl FileReport {
-    /// Whether anything came of it.
+    /// Whether the import added anything.
     #[must_use]
     pub const fn is_new(&self) -> bool {
         self.conversations_new
@@ -104,21 +106,21 @@ impl FileReport {
     }
 }
 
-/// A file that was read: its conversations, ready to be stored.
+/// A parsed file, ready to be stored.
 struct Prepared {
     report: FileReport,
     conversations: Vec<EntryBatch>,
 }
 
-/// What became of all files.
+/// The result of an import.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Each file.
+    /// The result for each file.
     pub files: Vec<FileReport>,
 }
 
 impl Report {
-    /// Everything added up.
+    /// The sum over all files.
     #[must_use]
     pub fn total(&self) -> FileReport {
         let mut total = FileReport::default();
@@ -139,16 +141,16 @@ impl Report {
     }
 }
 
-/// Imports into a memory.
+/// Imports files into a memory.
 pub struct Runner<'a> {
-    /// The engine that stores what is found.
+    /// The engine to import into.
     pub engine: &'a Engine,
-    /// How.
+    /// The options.
     pub options: ImportOptions,
 }
 
 impl Runner<'_> {
-    /// The files at these paths, folders searched, the oldest change first.
+    /// Lists the files at these paths and below these folders, oldest modification first.
     pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ImportError> {
         let mut files = Vec::new();
         for path in paths {
@@ -165,8 +167,9 @@ impl Runner<'_> {
         Ok(files.into_iter().map(|(_, path)| path).collect())
     }
 
-    /// Imports files in order. A file that cannot be read is reported, and the others go on.
-    /// While one file is stored, the next is read. `done` is told about each.
+    /// Imports files in order. Reports a file that cannot be read and continues with the next.
+    /// Parses the next file while the current one is stored. `done` receives the report of each
+    /// file.
     pub fn run(
         &self,
         files: &[PathBuf],
@@ -176,7 +179,7 @@ impl Runner<'_> {
         std::thread::scope(|scope| {
             let (sender, prepared) = std::sync::mpsc::sync_channel(1);
             scope.spawn(move || {
-                // Nobody takes what follows once storing has failed.
+                // The receiver is closed once storing has failed.
                 files.iter().all(|path| sender.send(self.prepare_file(path)).is_ok())
             });
             for file in prepared {
@@ -188,7 +191,7 @@ impl Runner<'_> {
         })
     }
 
-    /// Imports a source that is in memory.
+    /// Imports a source that is already in memory.
     pub fn text(&self, name: &str, text: String) -> treering_engine::Result<FileReport> {
         let source = SourceFile { path: name.into(), text, modified: self.engine.clock().now() };
         self.store(self.prepare(&source))
@@ -217,7 +220,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Reads a source and makes it ready to be stored.
+    /// Parses a source.
     fn prepare(&self, source: &SourceFile) -> Prepared {
         let mut report = FileReport { path: source.path.clone(), ..FileReport::default() };
         let Some(format) = self.options.format.or_else(|| detect(source)) else {
@@ -254,7 +257,7 @@ impl Runner<'_> {
         Prepared { report, conversations }
     }
 
-    /// Stores what was read. What a conversation may not hold is reported with its file.
+    /// Stores a parsed file. Invalid conversations are reported with their file.
     fn store(&self, prepared: Prepared) -> treering_engine::Result<FileReport> {
         let Prepared { mut report, conversations } = prepared;
         for incoming in conversations {
@@ -295,7 +298,7 @@ impl Runner<'_> {
     }
 }
 
-/// Why a source is of no known format, as far as that can be told.
+/// The likely reason why the format of a source is unknown.
 fn unrecognised(source: &SourceFile) -> String {
     let text = source.text.trim();
     if text.is_empty() {
@@ -309,7 +312,7 @@ fn unrecognised(source: &SourceFile) -> String {
     }
 }
 
-/// Every file below a folder that could be a transcript; links are not followed.
+/// Adds every file below a folder that could be a transcript. Does not follow symbolic links.
 fn search(folder: &Path, files: &mut Vec<(Timestamp, PathBuf)>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {

@@ -1,5 +1,5 @@
-//! Treering keeps every turn of a conversation with a language model, and for each new question builds the best context
-//! that fits a token budget.
+//! Treering stores every turn of a conversation with a language model and, for each new
+//! question, builds the best context that fits a token budget.
 //!
 //! ```
 //! # let home = tempfile::tempdir()?;
@@ -16,12 +16,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - [`Memory`] opens a folder. [`Memory::builder`] takes settings, a summarizer or an embedder of your own.
-//! - [`ConversationHandle`] stores turns, builds contexts, and talks with a model.
-//! - [`SearchBuilder`] and [`ContextBuilder`] take filters and budgets; a [`Context`] carries its receipt.
-//! - [`Engine`] is the layer below: everything by ids, for programs that need all of it.
+//! - [`Memory`] opens a folder. [`Memory::builder`] takes options, your own summarizer or your own
+//!   embedder.
+//! - [`ConversationHandle`] stores turns, builds contexts, and creates agents.
+//! - [`SearchBuilder`] and [`ContextBuilder`] take filters and budgets. A [`Context`] has a
+//!   receipt.
+//! - [`Engine`] is the lower layer, which addresses everything by id.
 //!
-//! A turn is durable when the call that stores it returns. Summaries are written in the background.
+//! A turn is durable when the call that stores it returns. Summaries are written in the
+//! background.
 
 #[cfg(feature = "config")]
 pub mod config;
@@ -34,7 +37,7 @@ mod prices;
 mod search;
 mod tokenizers;
 
-/// Readers of the transcripts that other programs leave behind.
+/// Importers for the transcripts of other programs.
 pub use treering_importers as importers;
 pub use treering_importers::jsonl;
 
@@ -66,60 +69,63 @@ pub use treering_engine::{
 pub use treering_providers::{Bpe, ENCODER_NAME, Extractive, StaticEmbedder};
 pub use treering_stores::{BackupContents, EmbeddedStore, Sync};
 
-/// How a memory is opened, beside where.
+/// Options for opening a memory.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// What a turn has survived when it is acknowledged.
+    /// The durability of an acknowledged turn.
     pub sync: Sync,
-    /// What counts tokens.
+    /// The tokenizer that counts tokens.
     pub tokenizer: TokenizerOption,
-    /// How texts get their vectors.
+    /// The embedder.
     pub embed: EmbedOptions,
-    /// Who writes the summaries.
+    /// The summarizer.
     pub summarize: SummarizeOptions,
-    /// How providers of models are reached.
+    /// The providers of remote models.
     pub providers: ProviderOptions,
-    /// Whose memory it is.
+    /// The tenant whose memory is opened.
     pub tenant: TenantId,
-    /// When windows and groups seal.
+    /// The policy that decides when windows and groups seal.
     pub policy: Policy,
-    /// How background work is done.
+    /// Options for background jobs.
     pub work: WorkOptions,
-    /// What may be spent on models, and what they cost.
+    /// Spending caps and prices.
     pub spend: SpendOptions,
-    /// How search is done.
+    /// Options for search.
     pub search: SearchOptions,
 }
 
-/// Replaces the store in a folder by a backup that [`Memory::backup`] made, and creates the folder where it is missing.
-/// Nobody may have the store open. The store that was there is kept beside it; returns where.
+/// Replaces the store in a folder with a backup made by [`Memory::backup`], and creates the
+/// folder if it does not exist. No process may have the store open. Keeps the previous store
+/// beside the new one and returns its path.
 pub fn restore(home: &Path, backup: &Path) -> Result<Option<PathBuf>> {
     Ok(EmbeddedStore::restore(home, backup)?)
 }
 
-/// Reads all of a backup, and says what it holds. One that is damaged, no store, or of a newer version is refused.
+/// Reads a whole backup and returns its contents. Refuses a file that is damaged, not a store,
+/// or of a newer version.
 pub fn inspect_backup(backup: &Path) -> Result<BackupContents> {
     Ok(EmbeddedStore::inspect_backup(backup)?)
 }
 
-/// Opens the engine in a folder with default options, and creates the folder if it does not exist.
+/// Opens the engine in a folder with default options, and creates the folder if it does not
+/// exist.
 pub fn open_engine(home: &Path) -> Result<Engine> {
     open_engine_with(home, Options::default())
 }
 
-/// Opens the engine in a folder, with models of its own.
+/// Opens the engine in a folder with its own connections to providers.
 pub fn open_engine_with(home: &Path, options: Options) -> Result<Engine> {
     let models = Models::new(options.providers.clone());
     open_engine_with_models(home, options, &models)
 }
 
-/// Opens the engine in a folder, with models that other callers share.
+/// Opens the engine in a folder with models that are shared with other callers.
 pub fn open_engine_with_models(home: &Path, options: Options, models: &Models) -> Result<Engine> {
     let tenant = options.tenant.clone();
     Ok(Engine::new(engine_parts(home, options, models)?, tenant))
 }
 
-/// Builds the adapters and joins them: the one place that knows which there are.
+/// The composition root: the only place that knows all adapters and connects them.
 fn engine_parts(home: &Path, options: Options, models: &Models) -> Result<EngineParts> {
     let Options {
         sync,
@@ -136,7 +142,7 @@ fn engine_parts(home: &Path, options: Options, models: &Models) -> Result<Engine
     embed.encoder_path = home.join(embed.encoder_path);
     let embedder = embedders::embedder(&embed, models)?;
     let summarizer = models::summarizer(home, &summarize, models, &mut policy)?;
-    // Those that may have given the vectors that search still goes by, as far as they can be had.
+    // Search may still use vectors of another embedder, so every available one is passed along.
     let others = EMBEDDERS.into_iter().filter(|name| *name != embed.model);
     let other_embedders = others.filter_map(|name| embedder_named(name, &embed).ok()).collect();
     let tokenizer = tokenizers::tokenizer(home, &tokenizer)?;

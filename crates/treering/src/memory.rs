@@ -1,4 +1,4 @@
-//! The memory that a program opens: conversations by key, search, and everything around them.
+//! The entry point for programs: opens a folder, finds conversations by key, and searches.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::import::{ImportOptions, Report, Runner};
 use crate::search::SearchBuilder;
 use crate::{Error, Invalid, Models, Options, Result, engine_parts};
 
-/// A memory in one folder. Cloning it is cheap; the clones share everything.
+/// A memory in one folder. Cheap to clone; the clones share everything.
 ///
 /// ```
 /// # let home = tempfile::tempdir()?;
@@ -36,7 +36,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Opens the memory in a folder with default settings, and creates it if it does not exist.
+    /// Opens the memory in a folder with default options, and creates it if it does not exist.
     ///
     /// ```
     /// # let home = tempfile::tempdir()?;
@@ -48,7 +48,7 @@ impl Memory {
         Self::builder(home).open()
     }
 
-    /// Opens the memory in a folder with settings of your own.
+    /// Opens the memory in a folder with your own options.
     pub fn builder(home: impl AsRef<Path>) -> MemoryBuilder {
         MemoryBuilder {
             home: home.as_ref().to_path_buf(),
@@ -59,8 +59,8 @@ impl Memory {
         }
     }
 
-    /// The conversation with this key, which is created if it does not exist. The key is yours: any text that names the
-    /// conversation in your program.
+    /// Returns the conversation with this key, and creates it if it does not exist. The key is
+    /// any text that identifies the conversation in your program.
     pub fn conversation(&self, key: &str) -> Result<ConversationHandle> {
         let external_id = Some(ExternalId::new(key)?);
         let target = AppendTarget::FindOrCreate(NewConversation {
@@ -73,18 +73,18 @@ impl Memory {
         Ok(ConversationHandle::new(self.clone(), appended.conversation.id))
     }
 
-    /// The conversation with this slug, id or prefix of an id.
+    /// Finds a conversation by slug, id or id prefix.
     pub fn find(&self, reference: &str) -> Result<ConversationHandle> {
         Ok(ConversationHandle::new(self.clone(), self.engine.find(reference)?.id))
     }
 
-    /// The conversations with the latest activity first, at most `limit`.
+    /// Lists at most `limit` conversations, latest activity first.
     pub fn conversations(&self, limit: usize) -> Result<Vec<Conversation>> {
         let listed = self.engine.listed_conversations(&ConversationFilter::all(limit))?;
         Ok(listed.into_iter().map(|listed| listed.conversation).collect())
     }
 
-    /// Searches everything that was said, and the summaries of it.
+    /// Searches all messages and their summaries.
     ///
     /// ```
     /// # let home = tempfile::tempdir()?;
@@ -100,8 +100,8 @@ impl Memory {
         SearchBuilder::new(&self.engine, text)
     }
 
-    /// Imports transcripts of other programs: files, or folders that are searched for them. Importing a file twice
-    /// changes nothing.
+    /// Imports transcripts of other programs from files, or from folders that are searched for
+    /// them. Importing a file twice changes nothing.
     pub fn import(&self, paths: &[PathBuf]) -> Result<Report> {
         let runner = Runner { engine: &self.engine, options: ImportOptions::default() };
         let files = Runner::files(paths)
@@ -109,7 +109,7 @@ impl Memory {
         runner.run(&files, |_| ())
     }
 
-    /// Counts of what is stored.
+    /// Statistics about the store.
     pub fn stats(&self) -> Result<Stats> {
         self.engine.stats()
     }
@@ -119,25 +119,25 @@ impl Memory {
         self.engine.verify(|_| ())
     }
 
-    /// Copies the store to a file, consistently, while others write.
+    /// Copies a consistent snapshot of the store to a file, while other processes may write.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<()> {
         self.engine.backup(to.as_ref())
     }
 
-    /// The memory of another tenant in the same store. Nothing crosses from one tenant to another.
+    /// The memory of another tenant in the same store. Tenants are isolated from each other.
     #[must_use]
     pub fn for_tenant(&self, tenant: TenantId) -> Self {
         Self { engine: self.engine.for_tenant(tenant), _worker: self._worker.clone() }
     }
 
-    /// The engine below: everything that Treering can do, by ids.
+    /// The engine, which addresses everything by id.
     #[must_use]
     pub const fn engine(&self) -> &Engine {
         &self.engine
     }
 }
 
-/// Opens a memory with settings of your own.
+/// Opens a memory with your own options.
 ///
 /// ```
 /// # let home = tempfile::tempdir()?;
@@ -157,13 +157,13 @@ pub struct MemoryBuilder {
 }
 
 impl MemoryBuilder {
-    /// Replaces every option. Call it first.
+    /// Replaces all options. Call it first.
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// The tenant whose memory it is.
+    /// The tenant whose memory is opened.
     pub fn tenant(mut self, tenant: TenantId) -> Self {
         self.options.tenant = tenant;
         self
@@ -175,19 +175,20 @@ impl MemoryBuilder {
         self
     }
 
-    /// A summarizer of your own.
+    /// Your own summarizer.
     pub fn summarizer(mut self, summarizer: impl Summarizer + 'static) -> Self {
         self.summarizer = Some(Arc::new(summarizer));
         self
     }
 
-    /// An embedder of your own.
+    /// Your own embedder.
     pub fn embedder(mut self, embedder: impl Embedder + 'static) -> Self {
         self.embedder = Some(Arc::new(embedder));
         self
     }
 
-    /// Starts no background thread. Summaries are written when a worker runs, here or in another process.
+    /// Starts no background thread. Summaries are written when a worker runs, in this process
+    /// or another.
     pub fn without_background_work(mut self) -> Self {
         self.background = false;
         self

@@ -1,4 +1,5 @@
-//! Models beyond this program, by the names of their providers.
+//! Creates remote models by the name of their provider. API keys come from the environment,
+//! never from a file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,19 +13,19 @@ use treering_providers::Extractive;
 
 use crate::{Error, Result};
 
-/// The summariser in the program.
+/// The name of the built-in summarizer.
 pub const EXTRACTIVE: &str = "extractive";
 
-/// Who writes the summaries.
+/// Options for the summarizer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SummarizeOptions {
     /// `extractive`, or the name of a provider.
     pub provider: String,
     /// The provider's model.
     pub model: String,
-    /// How freely words are chosen.
+    /// The sampling temperature.
     pub temperature: f32,
-    /// The folder of prompts that take the place of ours, seen from the memory's folder.
+    /// The folder of prompts that replace the built-in ones, relative to the memory's folder.
     pub prompts: PathBuf,
 }
 
@@ -39,58 +40,58 @@ impl Default for SummarizeOptions {
     }
 }
 
-/// How providers are reached.
+/// Options for remote providers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderOptions {
-    /// Whether secrets are taken out of what is sent.
+    /// Whether secrets are removed from requests.
     pub redact: bool,
-    /// How long a connection may take.
+    /// Maximum time to connect.
     pub connect_timeout: Duration,
-    /// Each provider, by its name.
+    /// The endpoint of each provider, by name.
     pub providers: BTreeMap<&'static str, EndpointOptions>,
 }
 
-/// How one provider is reached.
+/// Options for the endpoint of one provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointOptions {
-    /// The address that paths are added to.
+    /// The base URL of the API.
     pub base_url: String,
-    /// The environment variable with the key; none where it is empty.
+    /// The environment variable that holds the API key; empty for none.
     pub api_key_env: String,
-    /// How long a call may take.
+    /// Maximum duration of a call.
     pub timeout: Duration,
-    /// Requests in a minute; as many as one likes where it is 0.
+    /// Maximum number of requests per minute; 0 for no limit.
     pub requests_per_minute: u32,
-    /// Tokens in a minute; as many as one likes where it is 0.
+    /// Maximum number of tokens per minute; 0 for no limit.
     pub tokens_per_minute: u32,
 }
 
-/// A model of OpenAI, reached with the default settings and the key in `OPENAI_API_KEY`.
+/// A model of OpenAI with default options and the key in `OPENAI_API_KEY`.
 pub fn openai(model: &str) -> ProviderResult<Arc<dyn ChatModel>> {
     Models::new(ProviderOptions::default()).chat("openai", model)
 }
 
-/// A model of Anthropic, reached with the default settings and the key in `ANTHROPIC_API_KEY`.
+/// A model of Anthropic with default options and the key in `ANTHROPIC_API_KEY`.
 pub fn anthropic(model: &str) -> ProviderResult<Arc<dyn ChatModel>> {
     Models::new(ProviderOptions::default()).chat("anthropic", model)
 }
 
-/// A model of Gemini, reached with the default settings and the key in `GEMINI_API_KEY`.
+/// A model of Gemini with default options and the key in `GEMINI_API_KEY`.
 pub fn gemini(model: &str) -> ProviderResult<Arc<dyn ChatModel>> {
     Models::new(ProviderOptions::default()).chat("gemini", model)
 }
 
-/// A model of an Ollama server on this machine, reached with the default settings.
+/// A model of an Ollama server on this machine with default options.
 pub fn ollama(model: &str) -> ProviderResult<Arc<dyn ChatModel>> {
     Models::new(ProviderOptions::default()).chat("ollama", model)
 }
 
-/// A model of a server on this machine that speaks the OpenAI API, reached with the default settings.
+/// A model of an OpenAI-compatible server on this machine with default options.
 pub fn compatible(model: &str) -> ProviderResult<Arc<dyn ChatModel>> {
     Models::new(ProviderOptions::default()).chat("compatible", model)
 }
 
-/// Every provider: its name, its address, the environment variable with its key.
+/// Every provider: its name, its base URL, and the environment variable with its key.
 pub const PROVIDERS: [(&str, &str, &str); 5] = [
     ("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
     ("compatible", "http://127.0.0.1:8080/v1", ""),
@@ -131,7 +132,7 @@ impl ProviderOptions {
     }
 }
 
-/// The summariser that is configured. A prompt of one's own changes the policy, which knows its version.
+/// Creates the configured summarizer. Sets the versions of custom prompts in the policy.
 pub(crate) fn summarizer(
     home: &Path,
     options: &SummarizeOptions,
@@ -144,7 +145,8 @@ pub(crate) fn summarizer(
     let chat = models.chat(&options.provider, &options.model).map_err(Error::Provider)?;
     let prompts = match own_prompts(&home.join(&options.prompts)) {
         Ok(prompts) => prompts,
-        // Nobody is kept from storing by a prompt: the stand-in writes, and says why.
+        // A broken prompt must not prevent storing: the fallback summarizes and reports the
+        // error.
         Err(error) => {
             return Ok(Arc::new(UnavailableSummarizer { name: chat.name().to_owned(), error }));
         }
@@ -154,7 +156,7 @@ pub(crate) fn summarizer(
     model_summarizer(chat, options.temperature, prompts).map_err(Error::Provider)
 }
 
-/// A summariser that cannot be asked as things stand.
+/// A summarizer that fails every request, because its prompts cannot be read.
 struct UnavailableSummarizer {
     name: String,
     error: ProviderError,
@@ -174,7 +176,7 @@ impl Summarizer for UnavailableSummarizer {
     }
 }
 
-/// The prompts in a folder: files named after strategies.
+/// Reads the custom prompts in a folder, which are files named after strategies.
 pub fn own_prompts(folder: &Path) -> ProviderResult<BTreeMap<Strategy, String>> {
     let mut prompts = BTreeMap::new();
     for strategy in Strategy::ALL {
@@ -199,10 +201,10 @@ pub fn own_prompts(folder: &Path) -> ProviderResult<BTreeMap<Strategy, String>> 
     Ok(prompts)
 }
 
-/// The result of asking for a model.
+/// The result of creating or calling a model.
 pub type ProviderResult<T> = std::result::Result<T, ProviderError>;
 
-/// A provider of this name, or why there is none.
+/// Refuses an unknown provider.
 fn check_provider(name: &str) -> ProviderResult<()> {
     match PROVIDERS.iter().any(|(other, ..)| *other == name) {
         true => Ok(()),
@@ -222,7 +224,7 @@ use remote::model_summarizer;
 
 #[cfg(feature = "remote")]
 mod remote {
-    //! What the feature `remote` brings.
+    //! Models for builds with the feature `remote`.
 
     use std::sync::{Mutex, PoisonError};
 
@@ -232,26 +234,26 @@ mod remote {
 
     use super::*;
 
-    /// Makes models. All models of one provider share its connections.
+    /// Creates models. All models of one provider share its connections.
     pub struct Models {
         options: ProviderOptions,
         clients: Mutex<BTreeMap<String, Client>>,
     }
 
     impl Models {
-        /// The models of these providers.
+        /// Models of these providers.
         #[must_use]
         pub const fn new(options: ProviderOptions) -> Self {
             Self { options, clients: Mutex::new(BTreeMap::new()) }
         }
 
-        /// A model to talk to.
+        /// Creates a chat model.
         pub fn chat(&self, provider: &str, model: &str) -> ProviderResult<Arc<dyn ChatModel>> {
             let client = self.client(provider, model)?;
             Ok(remote::chat(wire(provider), client, model))
         }
 
-        /// A model that embeds, with so many numbers where that is asked for.
+        /// Creates an embedding model, with `dims` dimensions if given.
         pub fn embedder(
             &self,
             provider: &str,
@@ -322,26 +324,26 @@ use local::model_summarizer;
 
 #[cfg(not(feature = "remote"))]
 mod local {
-    //! A program without the feature `remote` says so.
+    //! Models for builds without the feature `remote`: every request for one fails.
 
     use super::*;
 
-    /// Makes no models.
+    /// Creates no models.
     pub struct Models;
 
     impl Models {
-        /// The models of these providers.
+        /// Ignores the options.
         #[must_use]
         pub fn new(_: ProviderOptions) -> Self {
             Self
         }
 
-        /// Says that there is none.
+        /// Always fails.
         pub fn chat(&self, provider: &str, _: &str) -> ProviderResult<Arc<dyn ChatModel>> {
             check_provider(provider).and_then(|()| Err(remote_disabled()))
         }
 
-        /// Says that there is none.
+        /// Always fails.
         pub fn embedder(
             &self,
             provider: &str,

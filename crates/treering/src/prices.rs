@@ -1,4 +1,4 @@
-//! What models cost: the table that comes with the program, and prices of one's own over it.
+//! Prices of models: the built-in table, overridden by the user's own prices.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +8,26 @@ use treering_core::quota::Quota;
 use treering_core::spend::{Caps, Price, Prices};
 use treering_engine::SpendLimits;
 
-/// List prices, without discounts for caches or batches.
+/// List prices, without discounts for caching or batches.
 const TABLE: &str = include_str!("../prices.json");
 
-/// What may be spent on models, and what they cost where the table does not know it or knows another price.
+/// Spending caps, and prices that the built-in table lacks or that differ from it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SpendOptions {
-    /// The caps.
+    /// The spending caps.
     pub caps: Caps,
-    /// Prices of one's own, by provider and model.
+    /// The user's own prices, by `PROVIDER/MODEL`.
     pub prices: BTreeMap<String, Price>,
 }
 
 #[derive(Deserialize)]
 struct PriceTable {
     date: String,
-    /// What is read, and what is written.
+    /// The prices of input and output tokens.
     models: BTreeMap<String, [f64; 2]>,
 }
 
-/// The caps, the prices of the table with one's own over them, and the quotas.
+/// Combines the caps, the prices and the quotas.
 pub(crate) fn settings(
     options: SpendOptions,
     quotas: BTreeMap<String, Quota>,

@@ -1,4 +1,4 @@
-//! Building a search.
+//! A builder for searches.
 
 use treering_core::{Role, ThreadName, Timestamp};
 use treering_engine::{Engine, Query, SearchOutcome};
@@ -6,10 +6,10 @@ use treering_engine::{Engine, Query, SearchOutcome};
 use crate::Result;
 use crate::conversation::ConversationHandle;
 
-/// Hits of a search that asks for no other number.
+/// Maximum number of hits unless the caller sets another.
 const DEFAULT_LIMIT: usize = 10;
 
-/// A search that is being built.
+/// Builds a search.
 #[must_use]
 pub struct SearchBuilder<'a> {
     engine: &'a Engine,
@@ -24,7 +24,7 @@ impl<'a> SearchBuilder<'a> {
         }
     }
 
-    /// Only in this conversation; call it again to add another.
+    /// Only this conversation. Call it again to add another.
     pub fn within(mut self, conversation: &ConversationHandle) -> Self {
         self.query.conversations.push(conversation.id());
         self
@@ -36,7 +36,7 @@ impl<'a> SearchBuilder<'a> {
         self
     }
 
-    /// Only in conversations that took place in this folder.
+    /// Only conversations with this working directory.
     pub fn cwd(mut self, folder: impl Into<String>) -> Self {
         self.query.cwd = Some(folder.into());
         self
@@ -54,7 +54,7 @@ impl<'a> SearchBuilder<'a> {
         self
     }
 
-    /// Only in this thread.
+    /// Only this thread.
     pub fn thread(mut self, thread: ThreadName) -> Self {
         self.query.thread = Some(thread);
         self
@@ -66,13 +66,13 @@ impl<'a> SearchBuilder<'a> {
         self
     }
 
-    /// Only from this moment on.
+    /// Only from this time on.
     pub const fn since(mut self, moment: Timestamp) -> Self {
         self.query.since = Some(moment);
         self
     }
 
-    /// Only before this moment.
+    /// Only before this time.
     pub const fn until(mut self, moment: Timestamp) -> Self {
         self.query.until = Some(moment);
         self

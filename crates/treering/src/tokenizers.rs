@@ -1,4 +1,4 @@
-//! Which tokenizer counts: one in the program, or one from a file.
+//! Selects the tokenizer: a bundled one, or one from a file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use treering_core::{ProviderError, Tokenizer};
 use treering_providers::Bpe;
 
-/// What counts tokens.
+/// The choice of a tokenizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenizerOption {
-    /// One that is in the program.
+    /// A tokenizer that is part of the program.
     Bundled(Bpe),
-    /// The `tokenizer.json` of a model, seen from the memory's folder; for programs built with the
-    /// feature `tokenizers`.
+    /// The `tokenizer.json` of a model, relative to the memory's folder. Requires the feature
+    /// `tokenizers`.
     File(PathBuf),
 }
 
@@ -37,7 +37,7 @@ impl std::str::FromStr for TokenizerOption {
     }
 }
 
-/// The tokenizer that is configured.
+/// Creates the configured tokenizer.
 pub(crate) fn tokenizer(
     home: &Path,
     option: &TokenizerOption,

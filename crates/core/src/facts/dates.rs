@@ -1,8 +1,8 @@
-//! Dates and times of day as English and French write them.
+//! Dates and times of day in English and French.
 
 use super::tokens::FactToken;
 
-/// A date, a time of day, or part of one; a part that was not said is absent.
+/// A date, a time of day, or a part of one; unspecified parts are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Date {
     year: Option<u16>,
@@ -12,7 +12,7 @@ pub(super) struct Date {
 }
 
 impl Date {
-    /// Whether everything this one says is said by the other.
+    /// Whether the other date contains every part of this one.
     pub(super) fn is_part_of(&self, other: &Self) -> bool {
         fn fits<T: PartialEq + Copy>(own: Option<T>, other: Option<T>) -> bool {
             own.is_none() || own == other
@@ -35,13 +35,13 @@ pub(super) fn month(word: &str) -> Option<u8> {
     u8::try_from(place + 1).ok()
 }
 
-/// Whether a word is this lower-case one, whatever its case.
+/// Whether a word equals a lower-case word, ignoring case.
 fn is_word(word: &str, lower: &str) -> bool {
     word.len() == lower.len()
         && (word.eq_ignore_ascii_case(lower) || !word.is_ascii() && word.to_lowercase() == lower)
 }
 
-/// The date at the head of the tokens, and how many of them it takes.
+/// The date at the start of the tokens, and the number of tokens it takes.
 pub(super) fn read(tokens: &[FactToken<'_>]) -> Option<(usize, Date)> {
     let tokens = &tokens[..clause(tokens)];
     let first = tokens.first()?.core;
@@ -71,8 +71,8 @@ pub(super) fn read(tokens: &[FactToken<'_>]) -> Option<(usize, Date)> {
     Some((2, Date { year: Some(year), month: Some(month), day: None, minute: None }))
 }
 
-/// How many of the first tokens belong together: up to the end of the sentence, where the full
-/// stop of `Dec.` or `p.m.` ends none.
+/// The number of leading tokens, at most four, in the same sentence. The full stop of an
+/// abbreviated month like `Dec.` does not end a sentence.
 fn clause(tokens: &[FactToken<'_>]) -> usize {
     let is_short = |word: &str| {
         (3..=4).contains(&word.len()) && month(word).is_some() && !is_word(word, "may")
@@ -100,7 +100,7 @@ fn year(word: &str) -> Option<u16> {
         .filter(|year| (1000..=2999).contains(year))
 }
 
-/// `2025-12-09`, with a time after it or not, `2025/12/09`, `2025年12月9日`.
+/// `2025-12-09` with or without a time, `2025/12/09`, `2025年12月9日`.
 fn numeric(word: &str) -> Option<Date> {
     if word.len() < 8 || !word.is_char_boundary(4) {
         return None;
@@ -193,7 +193,7 @@ const PERIODS: [&str; 12] = [
     "semaine", "mois",
 ];
 
-/// A date that depends on the day it is said, at the head of the tokens: how many it takes.
+/// The number of tokens that a relative date at the start takes.
 pub(super) fn read_relative(tokens: &[FactToken<'_>]) -> Option<usize> {
     let first = tokens.first()?.core;
     if !(3..=12).contains(&first.len()) {
@@ -213,7 +213,7 @@ pub(super) fn read_relative(tokens: &[FactToken<'_>]) -> Option<usize> {
     (leads && (is_one_of(&DAYS, second) || is_one_of(&PERIODS, second))).then_some(2)
 }
 
-/// Whether a lower-case word is a month or a day of the week: capitalised, and no name.
+/// Whether a lower-case word is a month or a weekday, which are capitalized but not names.
 pub(super) fn is_calendar(word: &str) -> bool {
     DAYS.contains(&word) || month(word).is_some()
 }

@@ -1,5 +1,5 @@
-//! The facts of a text that can be checked: paths, addresses, identifiers, numbers, dates and
-//! names. They are found by shape alone, in one pass; what a fact means is not looked at.
+//! The verifiable facts of a text: paths, URLs, identifiers, numbers, dates and names.
+//! Detection is by shape alone, in one pass; it never interprets a fact.
 
 mod dates;
 mod names;
@@ -15,22 +15,22 @@ use dates::Date;
 use names::Names;
 use tokens::{FactToken, tokens};
 
-/// What can be checked in a text, each list in order of first mention and as it was written.
+/// The verifiable facts of a text. Each list is in order of first mention, as written.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
-    /// Paths and names of files.
+    /// File names and paths.
     pub paths: Vec<String>,
-    /// Addresses.
+    /// URLs.
     pub urls: Vec<String>,
-    /// Names of code: functions, types, variables, constants, options.
+    /// Code identifiers: functions, types, variables, constants, options.
     pub identifiers: Vec<String>,
-    /// Numbers, with their unit where they have one.
+    /// Numbers, with their units if they have any.
     pub numbers: Vec<String>,
-    /// Days, months of a year, and times of day.
+    /// Dates, months of a year, and times of day.
     pub dates: Vec<String>,
-    /// Dates that depend on the day they were said; kept, and not checked.
+    /// Relative dates; kept, but not checked.
     pub relative_dates: Vec<String>,
-    /// Names of people, places, products; acronyms.
+    /// Names of people, places and products; acronyms.
     pub names: Vec<String>,
     keys: HashMap<String, u32>,
     moments: Vec<Date>,
@@ -38,7 +38,7 @@ pub struct Facts {
     vocabulary: Vec<u64>,
 }
 
-/// Which of the lists a fact belongs to.
+/// The list that a fact belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Path,
@@ -58,7 +58,7 @@ impl Facts {
         facts.finish()
     }
 
-    /// The facts of some of the passages of a brief.
+    /// The facts of passages of a summary request.
     #[must_use]
     pub fn of_passages<'a>(passages: impl IntoIterator<Item = &'a Passage>) -> Self {
         let mut facts = Self::default();
@@ -87,7 +87,7 @@ impl Facts {
         facts.finish()
     }
 
-    /// The facts of what a node says, its lists with its text.
+    /// The facts of a node's text and lists.
     #[must_use]
     pub fn of_content(content: &NodeContent) -> Self {
         let mut facts = Self::default();
@@ -95,26 +95,27 @@ impl Facts {
         facts.finish()
     }
 
-    /// How many facts there are to check.
+    /// The number of facts to check.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lists().iter().map(|list| list.len()).sum()
     }
 
-    /// How often a fact is mentioned, however it is written.
+    /// How often a fact is mentioned, in any spelling.
     #[must_use]
     pub fn mentions(&self, fact: &str) -> u32 {
         let count = self.keys.get(&key(fact)).or_else(|| self.keys.get(&numbers::key(fact)));
         count.copied().unwrap_or(0)
     }
 
-    /// Whether there is nothing to check.
+    /// Whether there are no facts to check.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The facts of the other text that this one has, and those that it has not.
+    /// Splits the facts of another text into those that this text contains and those that it
+    /// does not.
     #[must_use]
     pub fn partition_known<'a>(&self, other: &'a Self) -> (Vec<&'a str>, Vec<&'a str>) {
         let mut known = Vec::new();
@@ -203,7 +204,7 @@ impl Facts {
         }
     }
 
-    /// Takes the fact at the head of the tokens; says how many tokens it had.
+    /// Reads the fact at the start of the tokens and returns the number of tokens it takes.
     fn take<'a>(&mut self, tokens: &[FactToken<'a>], names: &mut Names<'a>) -> usize {
         let Some(token) = tokens.first() else { return 1 };
         if token.is_cut || token.core.is_empty() {
@@ -276,7 +277,7 @@ impl Facts {
         }
     }
 
-    /// A name that is known to be one, such as a speaker's.
+    /// Adds a name from a reliable source, such as a speaker's name.
     fn add_name(&mut self, name: &str) {
         self.add_word(name);
         self.add(Class::Name, name.trim(), key(name));
@@ -286,7 +287,7 @@ impl Facts {
         self.vocabulary.extend(tokens::runs(word).map(tokens::hash));
     }
 
-    /// A day that may be spoken of without being in the text.
+    /// Adds a day that summaries may mention although the text does not.
     fn add_day(&mut self, minute: &str) {
         if let Some((_, date)) = dates::read(&tokens(minute).collect::<Vec<_>>())
             && !self.days.contains(&date)
@@ -302,20 +303,20 @@ impl Facts {
     }
 }
 
-/// What two ways of writing the same fact have in common.
+/// The normalized form, equal for different spellings of the same fact.
 #[must_use]
 pub fn key(fact: &str) -> String {
     let bare = fact.trim().trim_start_matches("./").trim_end_matches("()").trim_end_matches('/');
     bare.to_lowercase()
 }
 
-/// JSON text without its punctuation, so that the strings in it stand by themselves.
+/// JSON text without its punctuation, so that its strings are separate words.
 fn unquoted(json: &str) -> String {
     let plain = json.replace("\\n", " ").replace("\\t", " ").replace("\\\"", " ");
     plain.replace(['"', '{', '}', '[', ']', ','], " ")
 }
 
-/// The text from the first to the last of neighbouring tokens.
+/// The text of adjacent tokens.
 fn span(tokens: &[FactToken<'_>]) -> String {
     tokens.iter().map(|token| token.core).collect::<Vec<_>>().join(" ")
 }

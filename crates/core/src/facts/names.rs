@@ -1,4 +1,5 @@
-//! Names: runs of capitalised words that the beginning of a sentence does not explain.
+//! Names: runs of capitalized words whose capitals are not explained by the start of a
+//! sentence.
 
 use std::collections::HashSet;
 
@@ -16,7 +17,7 @@ pub(super) struct Names<'a> {
     maybe: Vec<(usize, &'a str)>,
 }
 
-/// A run of capitalised words: where its first, its second and its last word lie in the text.
+/// A run of capitalized words, with the positions of its first, second and last word.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     start: usize,
@@ -27,17 +28,17 @@ struct Run {
     opens: bool,
 }
 
-/// Small words inside names.
+/// Lower-case particles inside names.
 const JOINTS: [&str; 14] =
     ["de", "du", "des", "la", "le", "of", "van", "von", "der", "di", "da", "do", "dos", "d"];
 
 impl<'a> Names<'a> {
-    /// A collector of the names of a text.
+    /// Creates a collector for a text.
     pub(super) const fn of(text: &'a str) -> Self {
         Self { text, sure: Vec::new(), run: None, maybe: Vec::new() }
     }
 
-    /// Takes the next token, which is no other fact.
+    /// Adds the next token, which is not part of another fact.
     pub(super) fn take(&mut self, token: &FactToken<'a>) {
         let (skipped, word) = stripped(token.core);
         let capital = word.starts_with(char::is_uppercase) && !word.starts_with(is_ideograph);
@@ -83,7 +84,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Closes the name that is being read.
+    /// Ends the current name.
     pub(super) fn end(&mut self) {
         let Some(run) = self.run.take() else { return };
         let (name, first) = (&self.text[run.start..run.end], &self.text[run.start..run.first_end]);
@@ -101,8 +102,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The names, in order of first mention: words that open a sentence are names where they
-    /// are elsewhere.
+    /// The names, in order of first mention. A word that starts a sentence counts if it is a
+    /// name elsewhere.
     pub(super) fn finish(mut self) -> Vec<&'a str> {
         self.end();
         let known: HashSet<&str> = self.sure.iter().flat_map(|name| name.split(' ')).collect();
@@ -119,8 +120,8 @@ impl<'a> Names<'a> {
     }
 }
 
-/// A word without the ending of a possessive and without an elided article, and how many bytes
-/// went before it.
+/// A word without a possessive ending and without an elided article, and the number of bytes
+/// removed before it.
 fn stripped(token: &str) -> (usize, &str) {
     const ELIDED: [&str; 10] = ["l'", "d'", "L'", "D'", "qu'", "l’", "d’", "L’", "D’", "qu’"];
     let word = token.strip_suffix("'s").or_else(|| token.strip_suffix("’s")).unwrap_or(token);
@@ -128,7 +129,8 @@ fn stripped(token: &str) -> (usize, &str) {
     (word.len() - bare.len(), bare)
 }
 
-/// Two to eight capital letters, with digits or not.
+/// Whether a word is an acronym: two to eight capital letters or digits, with at least two
+/// letters.
 fn is_acronym(word: &str) -> bool {
     (2..=8).contains(&word.len())
         && word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())

@@ -1,8 +1,8 @@
-//! Numbers and their units, written in many ways and compared in one.
+//! Numbers and their units, normalized for comparison.
 
 use super::tokens::FactToken;
 
-/// Units, each under its own name first.
+/// Units and their spellings; the first is the canonical name.
 const UNITS: [&[&str]; 34] = [
     &["%", "percent", "pourcent", "pct"],
     &["ms", "millisecond", "milliseconds", "milliseconde", "millisecondes"],
@@ -40,7 +40,7 @@ const UNITS: [&[&str]; 34] = [
     &["k"],
 ];
 
-/// The one name of a unit.
+/// The canonical name of a unit.
 fn unit(word: &str) -> Option<&'static str> {
     if word.is_empty() || word.len() > 14 {
         return None;
@@ -52,7 +52,7 @@ fn unit(word: &str) -> Option<&'static str> {
         .and_then(|names| names.first().copied())
 }
 
-/// The number at the head of the tokens: how many of them it takes, with its unit.
+/// The number of tokens that the number at the start takes, including its unit.
 pub(super) fn read(tokens: &[FactToken<'_>]) -> Option<usize> {
     let token = tokens.first()?;
     let (_, amount, suffix) = parts(token.core)?;
@@ -72,7 +72,7 @@ pub(super) fn read(tokens: &[FactToken<'_>]) -> Option<usize> {
     )
 }
 
-/// A number in three: the sign or currency before it, its digits, what is attached after them.
+/// Splits a number into the sign or currency before it, its digits, and the suffix.
 fn parts(word: &str) -> Option<(&str, &str, &str)> {
     let from = word.find(|c: char| c.is_ascii_digit())?;
     let head = &word[..from];
@@ -108,7 +108,7 @@ fn parts(word: &str) -> Option<(&str, &str, &str)> {
     Some((head, &digits[..end], digits[end..].trim_start_matches('-')))
 }
 
-/// The digits of a number, written in one way: `1,000` is `1000`, `3,5` is `3.5`.
+/// The normalized digits of a number: `1,000` is `1000`, `3,5` is `3.5`.
 pub(super) fn value(written: &str) -> Option<String> {
     let first = written.split_whitespace().next()?;
     let (_, amount, _) = parts(first)?;
@@ -130,7 +130,7 @@ pub(super) fn value(written: &str) -> Option<String> {
     Some(if kept.is_empty() || kept.starts_with('.') { format!("0{kept}") } else { kept })
 }
 
-/// What two ways of writing the same number have in common, its unit with it.
+/// The normalized form of a number with its unit, equal for different spellings.
 pub(super) fn key(written: &str) -> String {
     let mut words = written.split_whitespace();
     let first = words.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a single token is by its shape: an address, a path, a name of code.
+//! Classifies single tokens by shape: URLs, paths, code identifiers.
 
 use super::Class;
 use super::tokens::{FactToken, TokenShape};
@@ -31,7 +31,7 @@ pub(super) fn class<'a>(token: &FactToken<'a>, shape: TokenShape) -> Option<(Cla
     None
 }
 
-/// A path without the place in the file after it: `src/main.rs:12:5`.
+/// A path without its line and column: `src/main.rs:12:5`.
 fn without_line(path: &str) -> &str {
     let mut bare = path;
     while let Some((before, after)) = bare.rsplit_once(':') {
@@ -46,7 +46,7 @@ fn without_line(path: &str) -> &str {
     bare
 }
 
-/// Endings of the names of files.
+/// File name extensions.
 const ENDINGS: [&str; 74] = [
     "rs", "py", "js", "ts", "tsx", "jsx", "mjs", "json", "jsonl", "toml", "yaml", "yml", "md",
     "txt", "csv", "tsv", "html", "css", "scss", "sh", "bash", "zsh", "sql", "c", "h", "cc", "cpp",
@@ -113,8 +113,8 @@ fn is_identifier(token: &FactToken<'_>, shape: TokenShape) -> bool {
     token.quoted || is_camel(bytes)
 }
 
-/// Whether a small letter is followed by a capital one and a small one again: `windowChars`,
-/// `NodeContent`; not `McDonald`, nor a shout.
+/// Whether a lower-case letter is followed by an upper-case one: `windowChars`, `NodeContent`.
+/// Names that start with `Mc` do not count.
 fn is_camel(bytes: &[u8]) -> bool {
     let from = usize::from(bytes.starts_with(b"Mc")) * 2;
     let humps = bytes[from.min(bytes.len())..]

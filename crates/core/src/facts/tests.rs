@@ -1,4 +1,4 @@
-//! What counts as a fact, by example.
+//! Examples of facts.
 
 use super::*;
 

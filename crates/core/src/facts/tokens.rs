@@ -1,25 +1,25 @@
-//! Tokens: what stands between white space, without the punctuation around it.
+//! Tokens: runs of non-space characters, without the punctuation around them.
 
 /// A token of a text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FactToken<'a> {
-    /// Its text without the punctuation around it.
+    /// The text without the punctuation around it.
     pub(super) core: &'a str,
-    /// Where that begins in the text, in bytes.
+    /// The byte offset of `core` in the text.
     pub(super) at: usize,
-    /// Whether a sentence, a line or a quotation begins with it.
+    /// Whether it starts a sentence, a line or a quotation.
     pub(super) opens: bool,
-    /// Whether punctuation parts it from the next one.
+    /// Whether punctuation separates it from the next token.
     pub(super) parted: bool,
-    /// Whether a sentence ends with it.
+    /// Whether it ends a sentence.
     pub(super) ends: bool,
-    /// Whether it stood between backticks.
+    /// Whether it is inside backticks.
     pub(super) quoted: bool,
-    /// Whether its end was cut away.
+    /// Whether its end is truncated.
     pub(super) is_cut: bool,
 }
 
-/// What the bytes of a token say about it.
+/// Properties of a token's bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct TokenShape {
     pub(super) has_digit: bool,
@@ -76,7 +76,7 @@ pub(super) fn tokens(text: &str) -> impl Iterator<Item = FactToken<'_>> {
     })
 }
 
-/// The tokens of a line, and which is the first with a letter or digit.
+/// The tokens of a line. The flag is set up to the first token with a letter or digit.
 fn of_line(line: &str) -> impl Iterator<Item = (&str, bool)> {
     let mut first = true;
     line.split_whitespace().map(move |token| {
@@ -86,7 +86,7 @@ fn of_line(line: &str) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-/// A token in three: what opens before it, itself, what closes after it.
+/// Splits a token into its opening punctuation, its core and its closing punctuation.
 fn bare(raw: &str) -> (&str, &str, &str) {
     let is_plain = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     if is_plain(raw.as_bytes().first()) && is_plain(raw.as_bytes().last()) {
@@ -98,19 +98,19 @@ fn bare(raw: &str) -> (&str, &str, &str) {
     if core.is_empty() {
         return (head, &rest[..0], rest);
     }
-    // A call keeps its brackets.
+    // A function call keeps its parentheses.
     if rest[core.len()..].starts_with(')') && core.ends_with('(') {
         core = &rest[..=core.len()];
     }
     (head, core, &rest[core.len()..])
 }
 
-/// The runs of letters, digits and underscores of a text: what its vocabulary is made of.
+/// The runs of letters, digits and underscores of a text, which form its vocabulary.
 pub(super) fn runs(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|run| !run.is_empty())
 }
 
-/// A hash of a run that does not look at its case.
+/// A case-insensitive hash of a run.
 pub(super) fn hash(run: &str) -> u64 {
     const START: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;

@@ -1,6 +1,6 @@
-//! Forms that a stemmer does not bring together.
+//! Irregular English forms that a stemmer does not unify.
 
-/// The base form of an irregular English word; the word itself where it is regular.
+/// The base form of an irregular English word; a regular word stays unchanged.
 pub(super) fn base(word: &str) -> &str {
     match FORMS.binary_search_by_key(&word, |(form, _)| form) {
         Ok(place) => FORMS[place].1,
@@ -8,7 +8,7 @@ pub(super) fn base(word: &str) -> &str {
     }
 }
 
-/// Irregular forms and their base, in order.
+/// Irregular forms and their base forms, sorted.
 #[rustfmt::skip]
 const FORMS: [(&str, &str); 152] = [
     ("ate", "eat"), ("became", "become"), ("been", "be"), ("began", "begin"), ("begun", "begin"),

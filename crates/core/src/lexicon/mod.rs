@@ -1,5 +1,5 @@
-//! The lexicon: which terms a text is found by. Words are folded (case, accents), stemmed in
-//! their language, and names of code are found whole and by their parts.
+//! The lexicon: the terms that index a text. Words are folded (case, accents) and stemmed in
+//! their language; code identifiers are indexed whole and by their parts.
 
 mod irregular;
 mod stop;
@@ -15,19 +15,19 @@ use crate::sentence::is_ideograph;
 
 pub use stop::{is_conversation_word, is_first_person};
 
-/// A term, as a number: equal terms have equal numbers.
+/// A term as a number; equal terms have equal numbers.
 pub type TermId = u64;
 
 /// A term of a text, with the word it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Term {
-    /// The stem, as a number.
+    /// The stem's number.
     pub id: TermId,
     /// The word, folded.
     pub word: String,
 }
 
-/// Lower case, without accents.
+/// Folds to lower case without accents.
 #[must_use]
 pub fn fold(text: &str) -> String {
     if text.is_ascii() {
@@ -36,8 +36,8 @@ pub fn fold(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).nfd().filter(|c| !is_combining_mark(*c)).collect()
 }
 
-/// The words of a text, folded, in order: runs of letters and digits. Of "John's" and "don't" the
-/// part before the apostrophe, of "l'été" both; each ideograph with its neighbour.
+/// The folded words of a text, in order: runs of letters and digits. "John's" and "don't" yield
+/// the part before the apostrophe, "l'été" yields both parts, and ideographs yield bigrams.
 #[must_use]
 pub fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
@@ -45,7 +45,7 @@ pub fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Terms that a text is found by, in order, stop words left out.
+/// The terms of a text, in order, without stop words.
 #[must_use]
 pub fn terms(text: &str) -> Vec<Term> {
     let mut terms = Vec::new();
@@ -53,17 +53,17 @@ pub fn terms(text: &str) -> Vec<Term> {
     terms
 }
 
-/// Finds the terms of texts, and remembers the words it has met: most come again.
+/// Extracts terms and caches the words it has seen, because most words recur.
 #[derive(Default)]
 pub struct Lexer {
     stems: Stems,
     met: HashMap<Box<str>, Met>,
-    /// The words of a text, one after another, and where each ends.
+    /// The words of a text, concatenated, and the end of each.
     said: String,
     words: Vec<(usize, Met)>,
 }
 
-/// What is known about a word, in each language.
+/// A cached word: its data in each language.
 #[derive(Clone, Copy)]
 struct Met {
     ids: [TermId; 2],
@@ -71,17 +71,17 @@ struct Met {
 }
 
 impl Lexer {
-    /// How many words are remembered at the most.
+    /// Maximum number of cached words.
     const MOST: usize = 100_000;
 
-    /// About how much memory the words take that it remembers.
+    /// An estimate of the cache's memory use, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        // A word of average length, its entry in the table, and the free places of the table.
+        // An average word, its table entry, and the free slots of the table.
         96 * self.met.len()
     }
 
-    /// The terms of a text, in order, each with its word.
+    /// Calls `take` with each term of a text and its word, in order.
     pub fn each_term(&mut self, text: &str, mut take: impl FnMut(&str, TermId)) {
         let (mut said, mut words) =
             (std::mem::take(&mut self.said), std::mem::take(&mut self.words));
@@ -91,7 +91,7 @@ impl Lexer {
                 said.push_str(word);
                 words.push((said.len(), self.meet(word)));
             });
-            // The parts of `camelCase` names: the whole word is there already.
+            // The parts of `camelCase` names; the whole word is already included.
             parts.extend(camel_parts(run).into_iter().map(fold));
         });
         let stops = |language: usize| words.iter().filter(|(_, met)| met.is_stop[language]).count();
@@ -112,7 +112,7 @@ impl Lexer {
         (self.said, self.words) = (said, words);
     }
 
-    /// Which words of a line are found by one of these terms: from, until.
+    /// The byte ranges of the words in a line that match one of these terms.
     #[must_use]
     pub fn matches(&self, line: &str, wanted: &[TermId]) -> Vec<(usize, usize)> {
         let mut found = Vec::new();
@@ -154,7 +154,7 @@ impl Lexer {
 const ENGLISH: usize = 0;
 const FRENCH: usize = 1;
 
-/// The terms that single words could be found by, whatever language their text is in.
+/// Stems single words in both languages.
 struct Stems {
     english: Stemmer,
     french: Stemmer,
@@ -176,7 +176,7 @@ impl Default for Stems {
     }
 }
 
-/// Runs of letters and digits, with apostrophes inside.
+/// Calls `take` with each run of letters and digits, including inner apostrophes.
 fn each_run(text: &str, mut take: impl FnMut(&str)) {
     let mut start = None;
     let mut chars = text.char_indices().peekable();
@@ -202,18 +202,18 @@ fn each_run(text: &str, mut take: impl FnMut(&str)) {
     }
 }
 
-/// Whether a run that has begun goes on after an apostrophe.
+/// Whether a run continues after an apostrophe.
 fn continues(start: Option<usize>, next: Option<&(usize, char)>) -> bool {
     start.is_some() && next.is_some_and(|(_, next)| next.is_alphanumeric())
 }
 
-/// A run, folded; as it is where nothing changes.
+/// A folded run; borrowed if nothing changes.
 fn folded(run: &str) -> Cow<'_, str> {
     let is_folded = run.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
     if is_folded { Cow::Borrowed(run) } else { Cow::Owned(fold(run)) }
 }
 
-/// The words of a run, folded.
+/// Calls `take` with each folded word of a run.
 fn each_word(run: &str, mut take: impl FnMut(&str)) {
     let run = folded(run);
     if !run.is_ascii() && run.chars().any(is_ideograph) {
@@ -232,7 +232,7 @@ fn each_word(run: &str, mut take: impl FnMut(&str)) {
     }
 }
 
-/// The parts of a name like `parseHttpRequest`; none where it has but one.
+/// The parts of a name like `parseHttpRequest`; empty if there is only one.
 fn camel_parts(run: &str) -> Vec<&str> {
     let mut cuts = Vec::new();
     let mut before: Option<char> = None;
@@ -250,7 +250,7 @@ fn camel_parts(run: &str) -> Vec<&str> {
     starts.zip(ends).map(|(from, until)| &run[from..until]).filter(|part| part.len() > 2).collect()
 }
 
-/// FNV-1a: the same for ever, since the numbers are kept.
+/// FNV-1a. It must never change, because the numbers are stored.
 fn hash(stem: &str) -> TermId {
     stem.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)

@@ -1,30 +1,28 @@
-//! Words that say nothing by themselves: of English, of French, and of asking about a
-//! conversation.
+//! Stop words: English, French, and the words people use to ask about a conversation.
 
-/// Whether a folded word is a stop word of English.
+/// Whether a folded word is an English stop word.
 pub(super) fn is_english(word: &str) -> bool {
     ENGLISH.binary_search(&word).is_ok()
 }
 
-/// Whether a folded word is a stop word of French.
+/// Whether a folded word is a French stop word.
 pub(super) fn is_french(word: &str) -> bool {
     FRENCH.binary_search(&word).is_ok()
 }
 
-/// Whether a folded word is one with which people ask about a conversation, and which says
-/// nothing about what was said in it.
+/// Whether a folded word only asks about a conversation and carries no content.
 #[must_use]
 pub fn is_conversation_word(word: &str) -> bool {
     CONVERSATION_WORDS.binary_search(&word).is_ok()
 }
 
-/// Whether a folded word is one by which people speak of themselves.
+/// Whether a folded word is a first-person pronoun.
 #[must_use]
 pub fn is_first_person(word: &str) -> bool {
     FIRST_PERSON.binary_search(&word).is_ok()
 }
 
-/// Stop words of English, in order.
+/// English stop words, sorted.
 #[rustfmt::skip]
 const ENGLISH: [&str; 147] = [
     "a", "about", "above", "after", "again", "against", "all", "am", "an", "and", "any", "are", "aren",
@@ -41,7 +39,7 @@ const ENGLISH: [&str; 147] = [
     "you", "your", "yours", "yourself", "yourselves",
 ];
 
-/// Stop words of French, in order.
+/// French stop words, sorted.
 #[rustfmt::skip]
 const FRENCH: [&str; 101] = [
     "a", "ai", "as", "au", "aux", "avait", "avec", "avez", "avons", "c", "ca", "ce", "cela", "ces", "cet",
@@ -54,7 +52,7 @@ const FRENCH: [&str; 101] = [
     "votre", "vous", "y",
 ];
 
-/// Words of asking, in order.
+/// Words that ask about a conversation, sorted.
 #[rustfmt::skip]
 const CONVERSATION_WORDS: [&str; 72] = [
     "across", "ask", "asked", "aspect", "aspects", "bring", "brought", "chat", "chats", "chatted",
@@ -68,7 +66,7 @@ const CONVERSATION_WORDS: [&str; 72] = [
     "various", "walk",
 ];
 
-/// Words of the first person, in order.
+/// First-person pronouns, sorted.
 #[rustfmt::skip]
 const FIRST_PERSON: [&str; 17] = [
     "i", "j", "je", "ma", "me", "mes", "mine", "moi", "mon", "my", "myself", "nos", "notre", "nous", "our",

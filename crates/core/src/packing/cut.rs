@@ -1,9 +1,9 @@
-//! The cut: an antichain through the tree that covers the whole history. It begins with the
-//! coarsest complete cover and is refined, the best gain first, while there is room.
+//! The cut: an antichain through the tree that covers the whole history. It starts with the
+//! coarsest complete cover and is refined, best gain first, while there is room.
 //!
-//! What it holds does not depend on the question, and is decided anew only at certain places of
-//! the history: between two of them messages are added at its end and nothing else changes, so that
-//! what a model has read of it before can be reused.
+//! The cut does not depend on the question and is recomputed only at certain points of the
+//! history. Between two such points messages are appended to it and nothing else changes, so
+//! that a model's prompt cache stays valid.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -12,26 +12,26 @@ use super::{
     DetailLevel, Omission, PackReason, PackedItem, Piece, PieceKey, PieceSource, SkipReason,
 };
 
-/// How a budget is divided between the cut and what is recalled, and within the cut.
+/// The split of a budget between the cut and the recall, and within the cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetSplit {
-    /// The cut is refined up to this size.
+    /// The size up to which the cut is refined.
     pub target: u32,
-    /// The coarsest complete cover may be as large as this.
+    /// The maximum size of the coarsest complete cover.
     pub most: u32,
-    /// So much of it is kept for the latest messages.
+    /// The part of the cut reserved for the latest messages.
     pub recent: u32,
-    /// So much of it is kept free for messages that come before it is decided anew.
+    /// The part of the cut reserved for messages that arrive before it is recomputed.
     pub slack: u32,
 }
 
-/// The share of the budget that the cut is refined up to where something was asked.
+/// The share of the budget for the refined cut if there is a question.
 const TARGET: f64 = 0.25;
-/// The share of the budget that a complete cover may take where something was asked.
+/// The maximum share of the budget for a complete cover if there is a question.
 const MOST: f64 = 0.3;
 
 impl BudgetSplit {
-    /// Divides a budget, given what the whole history would cost as it was said.
+    /// Splits a budget. `whole` is the cost of the whole history, verbatim.
     #[must_use]
     pub fn new(budget: u32, recent: u32, asked: bool, whole: u64) -> Self {
         let share = |of: f64| (f64::from(budget) * of) as u32;
@@ -44,14 +44,15 @@ impl BudgetSplit {
     }
 }
 
-/// The largest power of two that is at most a twelfth: a step that budgets of similar size share.
+/// The largest power of two that is at most a twelfth, so that budgets of similar size share a
+/// step.
 fn slack_of(target: u32) -> u32 {
     (target / 12).checked_ilog2().map_or(0, |power| 1 << power)
 }
 
-/// Where what is settled ends, given how much was said in all, how much each message comes to
-/// from the latest one back, and the slack: the first place at which a multiple of the slack had been
-/// said. It stays where it is until the next multiple is reached.
+/// The end of the stable prefix: the first message at which the history reached a multiple of
+/// the slack. Takes the total size and the message sizes from the latest back. The end stays
+/// the same until the history reaches the next multiple.
 #[must_use]
 pub fn stable_prefix_end(end: u32, said: u64, sizes: impl Iterator<Item = u32>, slack: u32) -> u32 {
     let Some(line) = said.checked_div(slack.into()).map(|steps| steps * u64::from(slack)) else {
@@ -68,16 +69,16 @@ pub fn stable_prefix_end(end: u32, said: u64, sizes: impl Iterator<Item = u32>, 
     place
 }
 
-/// Near enough to the end for distance not to count yet, in tokens.
+/// The distance from the end, in tokens, below which distance hardly matters.
 const NEAR: f64 = 512.0;
 
-/// A piece in the cut, or one that was taken out of it.
+/// A piece that is in the cut or was removed from it.
 struct CutEntry {
     piece: Piece,
-    /// The place of its grain among its costs; none while it is not in the cut.
+    /// The index into the piece's costs; `None` while it is not in the cut.
     grain: Option<usize>,
     reason: PackReason,
-    /// Tokens that were said after what it covers.
+    /// Tokens of the messages after the piece.
     distance: u64,
 }
 
@@ -87,7 +88,7 @@ impl CutEntry {
     }
 }
 
-/// A way to make the cut finer at one place.
+/// A step that refines the cut at one entry.
 struct Refinement {
     gain: f64,
     slot: usize,
@@ -107,7 +108,7 @@ impl PartialOrd for Refinement {
 }
 impl Ord for Refinement {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Of equal gains the one that became possible first, so that the order is total.
+        // Ties go to the step that became possible first, so that the order is total.
         self.gain
             .total_cmp(&other.gain)
             .then(other.slot.cmp(&self.slot))
@@ -115,14 +116,14 @@ impl Ord for Refinement {
     }
 }
 
-/// The cut, what it leaves out, and what it costs.
+/// The cut, its omissions and its cost.
 pub(super) struct Cut {
     pub(super) items: Vec<PackedItem>,
     pub(super) left_out: Vec<Omission>,
     pub(super) cost: u32,
 }
 
-/// Cuts through a forest.
+/// Computes the cut.
 pub(super) fn cut<F: PieceSource>(
     forest: &mut F,
     allotment: &BudgetSplit,
@@ -130,7 +131,7 @@ pub(super) fn cut<F: PieceSource>(
     let mut fresh = forest.recent_tail()?;
     let mut fresh_cost = fresh.iter().map(whole_cost).sum::<u32>();
     if fresh_cost > allotment.slack {
-        // What came since is larger as it is written than it was thought to be.
+        // The tail costs more as rendered than the split estimated.
         forest.merge_tail();
         (fresh, fresh_cost) = (Vec::new(), 0);
     }
@@ -169,8 +170,8 @@ struct Cutter {
 }
 
 impl Cutter {
-    /// The coarsest complete cover, as much of it as there is room for: the latest messages
-    /// first, then a mention of every node, the latest first, then messages that no node covers.
+    /// Places the coarsest complete cover, within the available room: the latest messages
+    /// first, then a mention of every node, latest first, then messages that no node covers.
     fn cover(&mut self, roots: Vec<Piece>) {
         let mut distance = 0;
         for piece in roots.into_iter().rev() {
@@ -224,7 +225,7 @@ impl Cutter {
         self.used += self.slots[slot].cost();
     }
 
-    /// Offers the ways to make a piece finer that is in the cut.
+    /// Queues the possible refinements of an entry in the cut.
     fn offer(&mut self, slot: usize) {
         let it = &self.slots[slot];
         let Some(grain) = it.grain else { return };
@@ -242,7 +243,7 @@ impl Cutter {
         }
     }
 
-    /// Takes one step after the other, the best gain first, each where there is room for it.
+    /// Applies the refinements, best gain first, that fit the target.
     fn refine<F: PieceSource>(&mut self, forest: &mut F) -> Result<(), F::Error> {
         while let Some(step) = self.steps.pop() {
             let slot = &self.slots[step.slot];
@@ -293,7 +294,7 @@ impl Cutter {
         for slot in &self.slots {
             let (from, until) = slot.piece.span();
             let Some(grain) = slot.grain else {
-                // What was unfolded is told by what stands in its place.
+                // An expanded node is represented by its children.
                 if slot.piece.weight > 0 || slot.piece.min_expanded_cost.is_none() {
                     left_out.push(Omission { from, until, why: SkipReason::NoRoom });
                 }
@@ -310,7 +311,7 @@ impl Cutter {
     }
 }
 
-/// Where a piece enters that stands in the place of a node: a node with its gist, what was said
+/// The detail level of a piece that replaces a node: nodes enter as a gist, messages enter
 /// whole.
 fn entering_grain(piece: &Piece) -> usize {
     match piece.key {
@@ -322,15 +323,15 @@ fn entering_grain(piece: &Piece) -> usize {
     }
 }
 
-/// What a step gains for each token: more near the end, and more at higher levels, where a token
-/// tells of a longer time. A step never gains more than one that must come before it.
+/// The gain of a step per token. It is higher near the end and at higher levels, where a token
+/// covers more time. A step never gains more than a step that must precede it.
 fn gain(slot: &CutEntry, to: Option<DetailLevel>, recent: u32) -> f64 {
     let level = i32::from(slot.piece.key.level());
     let height = match to {
         None => 0,
         Some(DetailLevel::Text) => 1,
         Some(DetailLevel::Gist | DetailLevel::Mention) => 2,
-        // Lists fill what nothing else has room in.
+        // Lists only fill room that nothing else can use.
         Some(DetailLevel::Details) => -60,
     };
     if level == 1

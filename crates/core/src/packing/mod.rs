@@ -1,9 +1,10 @@
-//! Packing: what goes into a context, and why. A forest of pieces, a profile and a budget go in;
-//! the chosen pieces in order, each with its reason, and what was left out come out.
+//! Packing: what goes into a context, and why. The input is a source of pieces, a profile and a
+//! budget; the output is the chosen pieces in order, each with its reason, and the omissions.
 //!
-//! One packer runs every profile, section by section. Nothing is said twice: a section never
-//! takes what an earlier one tells, except that hits may quote what stands as a summary. The budget is
-//! never exceeded: what a piece costs is its cost as it is written, and costs add up.
+//! One packer runs every profile, section by section. No content appears twice: a section never
+//! takes what an earlier one covers, except that hits may quote messages that a summary covers.
+//! The budget is never exceeded: the cost of a piece is the cost of its rendered text, and
+//! costs are additive.
 
 mod cut;
 mod profile;
@@ -20,17 +21,17 @@ pub use profile::{Profile, Section, SectionSource};
 pub use recall::RecallCandidate;
 pub use sections::pack;
 
-/// What a piece is: a node, or a message or a slice of one.
+/// The identity of a piece: a node, a message or a slice of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PieceKey {
-    /// A node, by level and number.
+    /// A node, by level and ordinal.
     Node(Level, u32),
-    /// What one message says from one character to another.
+    /// A message or a slice of one.
     Message(Slice),
 }
 
 impl PieceKey {
-    /// Its level: 0 for what was said.
+    /// The level; 0 for messages.
     #[must_use]
     pub const fn level(&self) -> u8 {
         match self {
@@ -40,22 +41,22 @@ impl PieceKey {
     }
 }
 
-/// How much of a piece is told. Each grain tells what the one before it tells, and more.
+/// How much of a piece is rendered. Each level includes the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DetailLevel {
-    /// A line that says where it lies and what it is about.
+    /// One line: the position and the topic.
     Mention,
-    /// Its beginning, or the part that fits a question, cut with an ellipsis.
+    /// The beginning, or the part that matches the question, with an ellipsis.
     Gist,
-    /// All of its text.
+    /// The full text.
     Text,
-    /// Its text, and the lists of a node.
+    /// The full text and the lists of a node.
     Details,
 }
 
 impl DetailLevel {
-    /// The word for it in every interface.
+    /// The name used in every interface.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -67,8 +68,8 @@ impl DetailLevel {
     }
 }
 
-/// What a piece costs at each grain it can be told at, the coarsest first; finer is dearer. There are thousands of pieces in
-/// a long conversation, and each goes through several hands: so these are kept in place.
+/// The cost of a piece at each detail level it supports, coarsest first; finer levels cost
+/// more. Stored inline, because a long conversation has thousands of pieces.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
     of: [(DetailLevel, u32); Costs::MOST],
@@ -76,7 +77,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// As many as there are grains.
+    /// The number of detail levels.
     const MOST: usize = 4;
 }
 
@@ -98,117 +99,118 @@ impl std::ops::Deref for Costs {
     }
 }
 
-/// Something that can stand in a context.
+/// Content that can be part of a context.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Piece {
-    /// What it is.
+    /// The piece's identity.
     pub key: PieceKey,
-    /// Where what it covers begins.
+    /// The start of the covered range.
     pub from: TextPosition,
-    /// Where what it covers ends.
+    /// The end of the covered range, exclusive.
     pub until: TextPosition,
-    /// Tokens of the messages it covers.
+    /// Tokens of the covered messages.
     pub weight: u32,
-    /// What it costs.
+    /// The cost at each detail level.
     pub costs: Costs,
-    /// At least what stands in its place once it is unfolded; nothing can be unfolded in a
-    /// message.
+    /// The minimum cost of the pieces that replace it when it is expanded; `None` for messages,
+    /// which cannot be expanded.
     pub min_expanded_cost: Option<u32>,
 }
 
 impl Piece {
-    /// The cost at a grain, or at the next coarser one that it has.
+    /// The cost at a detail level, or at the next coarser one that the piece supports.
     fn cost(&self, grain: DetailLevel) -> Option<(DetailLevel, u32)> {
         self.costs.iter().rev().find(|(its, _)| *its <= grain).copied()
     }
 
-    /// The number of the first message it touches, and one past the last.
+    /// The index of the first message it touches, and one past the last.
     #[must_use]
     pub const fn span(&self) -> (u32, u32) {
         (self.from.idx.0, end_of(self.until))
     }
 }
 
-/// One past the last message before a place.
+/// One past the last message before a position.
 const fn end_of(place: TextPosition) -> u32 {
     place.idx.0 + (place.offset > 0) as u32
 }
 
-/// What a message says about its place, before the name of who speaks.
+/// The position shown before the speaker's name of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HeaderStyle {
-    /// Nothing: it goes on from what is above it.
+    /// Nothing: the message continues the one above it.
     None,
-    /// Its number: what is above it was said on the same day.
+    /// The number: the message above is from the same day.
     Number,
-    /// Its number and its day.
+    /// The number and the day.
     Day,
-    /// Its number, its day and the minute.
+    /// The number, the day and the minute.
     Minute,
 }
 
-/// The pieces of a conversation, as far as a profile asks for them. Everything is of one moment.
+/// Provides the pieces of a conversation that a profile needs. All pieces belong to one
+/// snapshot.
 pub trait PieceSource {
-    /// Why pieces could not be given.
+    /// The error when pieces cannot be read.
     type Error;
 
-    /// The coarsest complete cover of what is settled: the highest nodes, and messages where no
-    /// node stands; in the order of time.
+    /// The coarsest complete cover of the stable prefix, in time order: the highest nodes, and
+    /// messages that no node covers.
     fn roots(&mut self) -> Result<Vec<Piece>, Self::Error>;
 
-    /// What came after what is settled, in the order of time.
+    /// The messages after the stable prefix, in time order.
     fn recent_tail(&mut self) -> Result<Vec<Piece>, Self::Error>;
 
-    /// Everything counts as settled from now on, and nothing is fresh.
+    /// Extends the stable prefix to the end, so that the tail is empty.
     fn merge_tail(&mut self);
 
-    /// What a node covers: nodes of the level below, or messages; in the order of time.
+    /// The children of a node, in time order: nodes of the level below, or messages.
     fn below(&mut self, key: PieceKey) -> Result<Vec<Piece>, Self::Error>;
 
-    /// The latest messages, at least so many of them where there are as many, in the order of time.
+    /// The latest messages in time order, at least this many if they exist.
     fn latest(&mut self, messages: usize) -> Result<Vec<Piece>, Self::Error>;
 
     /// The turn that a message belongs to.
     fn turn(&self, idx: MessageIdx) -> Option<u32>;
 
-    /// The latest nodes of a level, at least so many where there are as many, in the order of time.
+    /// The latest nodes of a level in time order, at least this many if they exist.
     fn level(&mut self, level: Level, nodes: usize) -> Result<Vec<Piece>, Self::Error>;
 
-    /// What fits the question, the best first; nothing where nothing was asked.
+    /// The matches for the question, best first; empty if there is no question.
     fn hits(&mut self) -> Result<Vec<RecallCandidate>, Self::Error>;
 
-    /// The cost of a hit at a grain it has, with what it says about its place.
+    /// The cost of a hit at a detail level it supports, with this header.
     fn cost_of_hit(&mut self, hit: &RecallCandidate, grain: DetailLevel, lead: HeaderStyle) -> u32;
 
-    /// At most what it costs to say where a run of messages begins.
+    /// The maximum cost of the header of a run of messages.
     fn cost_of_run(&self) -> u32;
 
-    /// At most what it costs to say that something was left out.
+    /// The maximum cost of a note that content was left out.
     fn cost_of_note(&self) -> u32;
 }
 
-/// Why a piece is in a context.
+/// The reason why a piece is in a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PackReason {
-    /// It is among the latest.
+    /// It is among the latest messages.
     Recent,
     /// No node covers it yet.
     Unsummarised,
     /// It is part of the coarsest complete cover.
     Cover,
-    /// It stands in the place of a node that covers it: there was room for more.
+    /// It replaces a node that covers it, because there was room for more detail.
     Refined,
-    /// It fits the question.
+    /// It matches the question.
     Hit,
-    /// It stands next to what fits the question.
+    /// It is adjacent to a match.
     Neighbour,
-    /// The profile asks for its level.
+    /// The profile requests its level.
     Level,
 }
 
 impl PackReason {
-    /// The word for it in every interface.
+    /// The name used in every interface.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -223,20 +225,20 @@ impl PackReason {
     }
 }
 
-/// Why something is not in a context.
+/// The reason why content is not in a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SkipReason {
-    /// There was no room for it.
+    /// The budget had no room for it.
     NoRoom,
-    /// The profile does not ask for it.
+    /// The profile does not request it.
     NotAskedFor,
-    /// Only part of it is there: the rest had no room.
+    /// It is truncated, because the budget had no room for the rest.
     Cut,
 }
 
 impl SkipReason {
-    /// The reason in words.
+    /// The reason as text.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -247,22 +249,22 @@ impl SkipReason {
     }
 }
 
-/// A piece in its place.
+/// A piece that was placed in a context.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PackedItem {
-    /// What it is.
+    /// The piece's identity.
     pub key: PieceKey,
-    /// Where what it covers begins.
+    /// The start of the covered range.
     pub from: TextPosition,
-    /// Where what it covers ends.
+    /// The end of the covered range, exclusive.
     pub until: TextPosition,
-    /// How much of it is told.
+    /// The detail level.
     pub detail_level: DetailLevel,
-    /// Why it is there.
+    /// The reason.
     pub reason: PackReason,
-    /// How well it fits the question; 0 where that is not why it is there.
+    /// The match score; 0 if the item is not a match.
     pub score: f32,
-    /// What it costs.
+    /// The cost in tokens.
     pub cost: u32,
 }
 
@@ -272,39 +274,40 @@ impl PackedItem {
         Self { key, from, until, detail_level, reason, score: 0.0, cost }
     }
 
-    /// The number of the first message it touches, and one past the last.
+    /// The index of the first message it touches, and one past the last.
     #[must_use]
     pub const fn span(&self) -> (u32, u32) {
         (self.from.idx.0, end_of(self.until))
     }
 }
 
-/// Something that is not there, or not wholly.
+/// Content that is missing or truncated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Omission {
     /// The first message.
     pub from: u32,
     /// One past the last message.
     pub until: u32,
-    /// Why.
+    /// The reason.
     pub why: SkipReason,
 }
 
-/// What goes into a context.
+/// The items of a context, before rendering.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ContextPlan {
-    /// What each section of the profile holds, in the order of time; in the order of the profile.
+    /// The items of each section of the profile, in profile order; each section is in time
+    /// order.
     pub sections: Vec<Vec<PackedItem>>,
-    /// What is not there, or not wholly, in the order of time.
+    /// Missing or truncated content, in time order.
     pub left_out: Vec<Omission>,
-    /// Hits that had no room.
+    /// Hits that did not fit the budget.
     pub hits_left_out: u32,
-    /// What everything costs, headings included.
+    /// The total cost, including headings.
     pub cost: u32,
 }
 
 impl ContextPlan {
-    /// Every item, in the order it is told.
+    /// Every item, in rendering order.
     pub fn items(&self) -> impl Iterator<Item = &PackedItem> {
         self.sections.iter().flatten()
     }

@@ -1,17 +1,17 @@
-//! Profiles: every choice that decides what goes into a context, as data that the packer runs.
+//! Profiles: every choice that decides what goes into a context, as data that the packer
+//! executes.
 
 use serde::Deserialize;
 
 use super::DetailLevel;
 use crate::error::Invalid;
 
-/// What goes into a context, section by section. An earlier section has the first claim on the
-/// budget.
+/// The content of a context, section by section. Earlier sections have priority on the budget.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
-    /// What it is called.
+    /// The profile's name.
     pub name: String,
-    /// What it takes, in the order it is told.
+    /// The sections, in rendering order.
     pub sections: Vec<Section>,
 }
 
@@ -19,51 +19,51 @@ pub struct Profile {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Section {
-    /// The line above it; none where it needs none.
+    /// The heading, if any.
     pub heading: Option<String>,
-    /// What it takes.
+    /// The source of the section's content.
     pub take: SectionSource,
-    /// The level of the nodes it takes; `take = "level"` needs one.
+    /// The level of the nodes; required for `take = "level"`.
     pub level: Option<u8>,
-    /// At most so many messages, turns, nodes or hits.
+    /// Maximum number of messages.
     pub messages: Option<u32>,
-    /// At most so many turns.
+    /// Maximum number of turns.
     pub turns: Option<u32>,
-    /// At most so many nodes or hits.
+    /// Maximum number of nodes or hits.
     pub limit: Option<u32>,
-    /// At most so many characters of messages.
+    /// Maximum number of message characters.
     pub chars: Option<u32>,
-    /// At most so many tokens.
+    /// Maximum number of tokens. In a cut, the tokens reserved for the latest messages.
     pub tokens: Option<u32>,
-    /// At most this share of what remains of the budget.
+    /// Maximum share of the remaining budget.
     pub share: Option<f32>,
     /// Only nodes that no higher node covers.
     #[serde(default)]
     pub uncovered: bool,
-    /// Nodes with their lists: files, code, names, numbers, dates.
+    /// Include the lists of nodes: files, code, names, numbers, dates.
     #[serde(default)]
     pub details: bool,
-    /// Only when at least so many tokens remain.
+    /// Only if at least this many tokens remain.
     pub when_left: Option<u32>,
-    /// Only when fewer than so many tokens remain, and then it is the last.
+    /// Only if fewer than this many tokens remain; the section is then the last.
     pub unless_left: Option<u32>,
 }
 
-/// What a section takes.
+/// The source of a section's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SectionSource {
     /// The whole history: raw at the recent end, coarser with age.
     Cut,
-    /// The originals that fit the question, with what stands next to them.
+    /// The messages that match the question, with their neighbors.
     Recall,
-    /// The latest messages as they were said.
+    /// The latest messages, verbatim.
     Recent,
     /// The highest nodes, and messages that no node covers.
     Frontier,
     /// Nodes of one level, the latest first.
     Level,
-    /// Nodes of any level that fit the question.
+    /// Nodes of any level that match the question.
     Nodes,
 }
 
@@ -77,13 +77,13 @@ impl SectionSource {
         ("nodes", Self::Nodes),
     ];
 
-    /// The word for it in every interface.
+    /// The name used in every interface.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         Self::ALL.iter().find(|(_, take)| *take == self).map_or("cut", |(word, _)| word)
     }
 
-    /// Whether what it takes depends on the question.
+    /// Whether the content depends on the question.
     #[must_use]
     pub const fn is_volatile(self) -> bool {
         matches!(self, Self::Recall | Self::Nodes)
@@ -91,7 +91,7 @@ impl SectionSource {
 }
 
 impl Section {
-    /// A section that takes all there is of something.
+    /// A section without limits.
     #[must_use]
     pub const fn new(take: SectionSource) -> Self {
         Self {
@@ -119,19 +119,19 @@ impl Section {
         Self { level: Some(level), ..Self::new(SectionSource::Level) }
     }
 
-    /// The finest grain at which it tells nodes.
+    /// The finest detail level for nodes.
     pub(super) const fn grain(&self) -> DetailLevel {
         if self.details { DetailLevel::Details } else { DetailLevel::Text }
     }
 }
 
 impl Profile {
-    /// The names of the profiles that come with the program.
+    /// The names of the built-in profiles.
     pub const NAMES: [&'static str; 6] =
         ["cut", "enriched", "tiered", "frontier", "code-review", "documentation"];
 
-    /// One of the profiles that come with the program. `recent` tokens are kept for the latest
-    /// messages where a profile counts them in tokens.
+    /// A built-in profile. `recent` is the number of tokens reserved for the latest messages,
+    /// in profiles that limit them by tokens.
     #[must_use]
     pub fn named(name: &str, recent: u32) -> Option<Self> {
         let latest = Section::new(SectionSource::Recent);
@@ -177,7 +177,7 @@ impl Profile {
         Some(Self { name: name.to_owned(), sections })
     }
 
-    /// Whether it can be run: it takes something, and says what it takes.
+    /// Checks that the profile can run: it has sections, and every section is complete.
     pub fn check(&self) -> Result<(), Invalid> {
         let refuse = |why: String| Err(Invalid::new(format!("profile {:?}", self.name), why));
         if self.sections.is_empty() {
@@ -218,7 +218,7 @@ impl Profile {
         Ok(())
     }
 
-    /// Whether any part of it depends on the question.
+    /// Whether any section depends on the question.
     #[must_use]
     pub fn is_volatile(&self) -> bool {
         self.sections.iter().any(|section| section.take.is_volatile())

@@ -1,39 +1,39 @@
-//! Recalling: which originals come back for a question. They are quotations: the cut goes on
-//! telling what they are taken from, so that it stays the same whatever is asked.
+//! Recall: which messages and nodes a question brings back. They are quotations: the cut still
+//! covers them, so that it stays the same for every question.
 
 use std::collections::BTreeMap;
 
 use super::{DetailLevel, HeaderStyle, PackReason, PackedItem, Piece, PieceSource};
 
-/// Something that may come back.
+/// A candidate for recall.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecallCandidate {
-    /// What it is. Its costs are asked for when they are needed; those here are a first guess.
+    /// The piece. Its costs are estimates; the exact costs are computed on demand.
     pub piece: Piece,
-    /// How well it fits.
+    /// The match score.
     pub score: f32,
-    /// Its place among the hits, from 0; of the hit it stands next to.
+    /// The rank among the hits, from 0; a neighbor has the rank of its hit.
     pub rank: u32,
-    /// Whether it fits the question itself, or only stands next to what does.
+    /// Whether it is a hit or the neighbor of one.
     pub reason: PackReason,
-    /// The day it was said on.
+    /// The day of the message.
     pub day: i64,
 }
 
-/// Up to so many tokens a hit is told whole at once; the longer it is, the more its best part must do.
+/// The size in tokens up to which rendering a hit whole is not penalized.
 const WHOLE: f64 = 400.0;
-/// What a neighbour is worth beside the hit.
+/// The value of a neighbor relative to its hit.
 const NEIGHBOUR: f64 = 0.05;
 
-/// What is recalled, how many hits had no room, and what it costs.
+/// The recalled items, the number of hits that did not fit, and the cost.
 pub(super) struct RecallResult {
     pub(super) items: Vec<PackedItem>,
     pub(super) left_out: u32,
     pub(super) cost: u32,
 }
 
-/// Takes hits while there is room, the best first: each with its best part, then whole, then with
-/// what stands next to it; at most `limit` hits.
+/// Takes at most `limit` hits while there is room, best first: each with its best part, then
+/// whole, then with its neighbors.
 pub(super) fn recall<F: PieceSource>(
     forest: &mut F,
     candidates: &[RecallCandidate],
@@ -60,13 +60,14 @@ pub(super) fn recall<F: PieceSource>(
         let (is_hit, is_finer) =
             (candidate.reason == PackReason::Hit, taken.items[place].is_some());
         let is_first = grain == candidate.piece.costs[0].0;
-        // A guess may be too high, if another tokenizer made it; it is not that far off.
+        // Another tokenizer may have made the estimate. Assume that it is at most twice the
+        // real cost.
         let hopeless = cost + guess / 2 > room + before;
         if hopeless || is_finer == is_first || is_hit && is_first && hits >= limit {
             continue;
         }
         let own = forest.cost_of_hit(candidate, grain, taken.lead(place));
-        // What follows it may have less to say about its place now.
+        // The next item may need a shorter header now.
         let next = if is_first { taken.next(place) } else { None };
         let next = next.map(|(next, grain, was)| {
             let lead = lead(&candidates[place], &candidates[next]);
@@ -92,10 +93,10 @@ pub(super) fn recall<F: PieceSource>(
     RecallResult { items, left_out: u32::try_from(all - hits).unwrap_or(u32::MAX), cost }
 }
 
-/// The candidates that are taken.
+/// The candidates taken so far.
 struct RecallSet<'a> {
     candidates: &'a [RecallCandidate],
-    /// The place of each by the number of its message.
+    /// The index of each candidate by its message number.
     by_idx: BTreeMap<u32, usize>,
     items: Vec<Option<PackedItem>>,
 }
@@ -110,14 +111,14 @@ impl RecallSet<'_> {
             Some(PackedItem { key, from, until, detail_level: grain, reason, score, cost });
     }
 
-    /// What it says about its place, after what is taken before it.
+    /// The header of a candidate, given the item taken before it.
     fn lead(&self, place: usize) -> HeaderStyle {
         let it = &self.candidates[place];
         let before = self.by_idx.range(..it.piece.from.idx.0).next_back();
         before.map_or(HeaderStyle::Day, |(_, before)| lead(&self.candidates[*before], it))
     }
 
-    /// What is taken and comes next after it, with its grain and what it costs.
+    /// The next item taken after this one, with its detail level and cost.
     fn next(&self, place: usize) -> Option<(usize, DetailLevel, u32)> {
         let from = self.candidates[place].piece.from.idx.0;
         let (_, next) = self.by_idx.range(from + 1..).next()?;
@@ -125,7 +126,7 @@ impl RecallSet<'_> {
     }
 }
 
-/// What a hit says about its place, after the one before it.
+/// The header of a hit, given the one before it.
 fn lead(before: &RecallCandidate, it: &RecallCandidate) -> HeaderStyle {
     match (before.day == it.day, before.piece.span().1 == it.piece.span().0) {
         (true, true) => HeaderStyle::None,

@@ -1,4 +1,4 @@
-//! Running a profile: its sections one after the other, each with what the ones before it left.
+//! Runs a profile: its sections in turn, each with the budget that the previous ones left.
 
 use super::cut::{BudgetSplit, cut};
 use super::recall::{RecallCandidate, recall};
@@ -8,11 +8,11 @@ use super::{
 };
 use crate::node::Level;
 
-/// A node is hardly told in fewer tokens.
+/// The minimum number of tokens that a node plausibly costs.
 const MIN_NODE_TOKENS: usize = 24;
 
-/// Packs a context: what each section of a profile takes. `headings` are what the headings of the
-/// sections cost. The latest messages have the first claim; other sections follow in their order.
+/// Packs a context from the sections of a profile. `headings` holds the cost of each section's
+/// heading. Sections with the latest messages go first; the others follow in order.
 pub fn pack<F: PieceSource>(
     forest: &mut F,
     profile: &Profile,
@@ -67,9 +67,9 @@ pub fn pack<F: PieceSource>(
 struct Packer<'f, F> {
     forest: &'f mut F,
     left: u32,
-    /// The messages that are told, as spans.
+    /// The messages that the context covers, as spans.
     told: Vec<(u32, u32)>,
-    /// Those of them that stand there as they were said.
+    /// The messages that appear verbatim.
     said: Vec<(u32, u32)>,
     left_out: Vec<Omission>,
     hits_left_out: u32,
@@ -114,12 +114,12 @@ impl<F: PieceSource> Packer<'_, F> {
     }
 
     fn cut(&mut self, allotment: &BudgetSplit) -> Result<Vec<PackedItem>, F::Error> {
-        // What was left out is said, and the first message says where it lies.
+        // Reserve room for the note about omissions and for the header of the first message.
         let (head, note) = (self.forest.cost_of_run(), self.forest.cost_of_note());
         let Some(room) = self.left.checked_sub(head + note) else { return Ok(Vec::new()) };
         let within = |size: u32| size.min(room);
         let (target, most) = (within(allotment.target), within(allotment.most));
-        // Where there is less room than was thought, there is less for the latest and for what comes.
+        // With less room than planned, the latest messages and the slack shrink too.
         let (recent, slack) = (allotment.recent.min(target / 2), allotment.slack.min(target / 2));
         let mut cut = cut(self.forest, &BudgetSplit { target, most, recent, slack })?;
         self.left -= cut.cost;
@@ -133,8 +133,8 @@ impl<F: PieceSource> Packer<'_, F> {
         Ok(cut.items)
     }
 
-    /// The latest messages, as many as the section wants and there is room for. One that is too
-    /// large is cut, and is then the first.
+    /// The latest messages within the limits of the section. A message that does not fit is
+    /// truncated and becomes the first of the section.
     fn recent(&mut self, section: &Section, room: u32) -> Result<Vec<PackedItem>, F::Error> {
         const PER_TURN: usize = 8;
         let number = |limit: Option<u32>| limit.map(|limit| limit as usize);
@@ -169,14 +169,14 @@ impl<F: PieceSource> Packer<'_, F> {
             }
         }
         items.reverse();
-        // Where the run begins is paid for with its first message.
+        // The first message pays for the header of the run.
         if let Some(first) = items.first_mut() {
             first.cost += self.forest.cost_of_run();
         }
         Ok(items)
     }
 
-    /// Nodes and messages that nothing before tells, the latest first while there is room.
+    /// Nodes and messages that no earlier section covers, latest first while there is room.
     fn whole_pieces(
         &mut self,
         mut pieces: Vec<Piece>,
@@ -218,11 +218,12 @@ impl<F: PieceSource> Packer<'_, F> {
         self.told.iter().any(|(start, end)| *start < until && from < *end)
     }
 
-    /// Whether what fits the question stands in the context already, in the same words.
+    /// Whether the context already contains the hit.
     fn is_told_whole(&self, hit: &RecallCandidate) -> bool {
         let (from, until) = hit.piece.span();
         match hit.piece.key {
-            // A node tells what others tell too; only the messages themselves make it needless.
+            // A node repeats covered content, so it is redundant once all its messages are
+            // covered.
             PieceKey::Node(..) => {
                 self.told.iter().any(|(start, end)| *start <= from && until <= *end)
             }
@@ -230,7 +231,7 @@ impl<F: PieceSource> Packer<'_, F> {
         }
     }
 
-    /// Notes what a profile without a cut does not tell of.
+    /// Records the messages that a profile without a cut does not cover.
     fn note_gaps(&mut self) -> Result<(), F::Error> {
         let mut pieces = self.forest.roots()?;
         pieces.extend(self.forest.recent_tail()?);
@@ -258,7 +259,7 @@ impl<F: PieceSource> Packer<'_, F> {
     }
 }
 
-/// The same with neighbours that were left out for the same reason as one.
+/// Merges adjacent omissions with the same reason.
 fn joined(left_out: Vec<Omission>) -> Vec<Omission> {
     let mut joined: Vec<Omission> = Vec::new();
     for next in left_out {

@@ -1,4 +1,4 @@
-//! The change feed: everything that was written to a tenant, in the order of its commits.
+//! The change feed: every write to a tenant, in commit order.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,8 @@ use crate::message::Message;
 use crate::node::Node;
 use crate::tool::ToolCall;
 
-/// A position in the change feed of a tenant. Opaque: only the store that returned it can interpret it.
+/// A position in the change feed of a tenant. Opaque: only the store that returned it can
+/// interpret it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Cursor(String);
 
@@ -24,7 +25,7 @@ impl Cursor {
         Self(String::new())
     }
 
-    /// The text of the cursor, which [`Cursor::from_str`] reads back.
+    /// The cursor as text; [`Cursor::from_str`] parses it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -49,7 +50,7 @@ impl FromStr for Cursor {
     }
 }
 
-/// Which kinds of changes a follower wants.
+/// The kinds of changes to read from the feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ChangeFilter<'a> {
     /// Messages.
@@ -58,14 +59,14 @@ pub struct ChangeFilter<'a> {
     pub tool_calls: bool,
     /// Nodes.
     pub nodes: bool,
-    /// Log lines about conversations.
+    /// Job events.
     pub job_events: bool,
     /// Vectors of this model.
     pub vectors_of: Option<&'a str>,
 }
 
 impl ChangeFilter<'_> {
-    /// Everything that is searched: messages, tool calls and nodes.
+    /// Everything that is searchable: messages, tool calls and nodes.
     #[must_use]
     pub const fn content() -> Self {
         Self { messages: true, tool_calls: true, nodes: true, job_events: false, vectors_of: None }
@@ -77,11 +78,11 @@ impl ChangeFilter<'_> {
 pub enum Change {
     /// A message was added.
     Message(ConversationId, Message),
-    /// A tool call was added, or got its result.
+    /// A tool call was added or received its result.
     ToolCall(ConversationId, ToolCall),
     /// A node was written.
     Node(ConversationId, Box<Node>),
-    /// A log line about a conversation was added.
+    /// A job event was recorded for a conversation.
     Log(ConversationId, JobEvent),
     /// A vector was stored for this content.
     Vector(ContentHash, Vec<f32>),
@@ -90,10 +91,11 @@ pub enum Change {
 /// A page of the change feed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Changes {
-    /// The changes in the order of their commits. An item that changed twice appears once, at its latest place.
+    /// The changes in commit order. An item that changed twice appears once, at its latest
+    /// position.
     pub items: Vec<Change>,
     /// The position after this page.
     pub cursor: Cursor,
-    /// Whether the page ends at the end of the feed.
+    /// Whether this page reaches the end of the feed.
     pub is_last: bool,
 }

@@ -1,4 +1,5 @@
-//! The ports: interfaces that the domain requires from the outside, in domain types only.
+//! The ports: the interfaces that the domain requires from adapters, in domain types only. A
+//! port never exposes its backend.
 
 mod feed;
 mod models;
@@ -33,20 +34,21 @@ pub use search::{IndexError, IndexQuery, IndexSnapshot, ItemFilter, SearchCandid
 /// The result of a store operation.
 pub type StoreResult<T> = Result<T, StoreError>;
 
-/// Decides the writes of one commit from what the store holds at that moment. A store may run it again when it has
-/// to start over, so it must not have effects of its own.
+/// Decides the writes of one commit from the current state of the store. The store may call it
+/// again when it retries the transaction, so it must not have side effects.
 pub type CommitPlan = Box<dyn FnMut(&dyn Reader) -> StoreResult<Vec<Write>> + Send>;
 
-/// What a commit is serialised against: no other commit with an overlapping scope runs between its plan and its
-/// writes.
+/// The scope that a commit is serialized against: no other commit with an overlapping scope
+/// runs between its plan and its writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommitScope {
-    /// One conversation. The plan may read the rest of the tenant, which can change meanwhile; unique names are
-    /// checked when the writes are applied.
+    /// One conversation. The plan may read the rest of the tenant, which can change
+    /// concurrently; unique names are checked when the writes are applied.
     Conversation(ConversationKey),
-    /// Everything of a tenant.
+    /// A whole tenant.
     Tenant(TenantId),
-    /// What was asked of a provider, which all tenants share, and the ledger of this tenant.
+    /// The recent requests to a provider, which all tenants share, and the ledger of this
+    /// tenant.
     Provider(TenantId, String),
 }
 
@@ -60,7 +62,7 @@ impl CommitScope {
         }
     }
 
-    /// Whether a commit of this scope may contain a write.
+    /// Whether a commit with this scope may contain the write.
     #[must_use]
     pub fn permits(&self, write: &Write) -> bool {
         match self {
@@ -71,19 +73,22 @@ impl CommitScope {
     }
 }
 
-/// A counter that rises with every commit that a process learns of, by whichever process.
+/// A counter that increases with every commit that this process observes, including commits by
+/// other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Revision(pub u64);
 
-/// A place that keeps everything. Safe to share between threads; several processes may have the same store open.
+/// The durable store. Safe to share between threads; several processes may open the same store.
 pub trait Store: Send + Sync {
-    /// Plans and applies one commit: atomic, and durable when this returns.
+    /// Plans and applies one commit atomically. The commit is durable when this returns.
     fn commit(&self, scope: CommitScope, plan: CommitPlan) -> StoreResult<()>;
 
-    /// Reads of one tenant. Each call sees one moment; a later call of the same reader may see a later one.
+    /// Opens a reader for one tenant. Each call reads one snapshot; a later call on the same
+    /// reader may read a newer one.
     fn reader(&self, tenant: &TenantId) -> StoreResult<Box<dyn Reader + '_>>;
 
-    /// Leases due jobs to a worker, in the order they should run. No job is leased twice at the same time.
+    /// Leases due jobs to a worker, in the order they should run. A job has at most one lease
+    /// at a time.
     fn lease(
         &self,
         tenant: &TenantId,
@@ -92,7 +97,8 @@ pub trait Store: Send + Sync {
         sizes: BatchSizes,
     ) -> StoreResult<Vec<Job>>;
 
-    /// The next tenant with a job that is due, after one of them in a fixed order; none at the end of the order.
+    /// The next tenant with a due job, after `after` in a fixed order; `None` at the end of the
+    /// order.
     fn tenant_with_due_jobs(
         &self,
         now: Timestamp,
@@ -102,81 +108,84 @@ pub trait Store: Send + Sync {
     /// The end of the change feed of every tenant.
     fn cursors(&self) -> StoreResult<Vec<(TenantId, Cursor)>>;
 
-    /// The present revision.
+    /// The current revision.
     fn revision(&self) -> Revision;
 
-    /// Waits until something was committed after `seen`, at most for `timeout`. Returns the present revision. It may
+    /// Waits at most `timeout` for a commit after `seen` and returns the current revision. May
     /// return early without a change.
     fn wait(&self, seen: Revision, timeout: Duration) -> Revision;
 
     /// Makes every [`Store::wait`] of this process return.
     fn wake(&self);
 
-    /// The store's own search index; none where the in-process index follows its change feed.
+    /// The store's own search index. `None` if the in-process index follows the change feed
+    /// instead.
     fn search_index(&self) -> Option<&dyn SearchIndex> {
         None
     }
 
-    /// Checking, repairing, copying and describing the store.
+    /// Check, repair, backup and description of the store.
     fn maintenance(&self) -> &dyn Maintenance;
 
-    /// How many calls can usefully run at the same time.
+    /// The number of calls that can usefully run in parallel.
     fn concurrency(&self) -> usize;
 }
 
-/// What can be read of one tenant.
+/// Read access to one tenant.
 pub trait Reader {
     /// The conversations that a query selects.
     fn conversations(&self, query: &ConversationQuery<'_>) -> StoreResult<Vec<Conversation>>;
 
-    /// The turns whose number is in the span, in order, computed from their messages and tool calls.
+    /// The turns whose number is in the span, in order, computed from their messages and tool
+    /// calls.
     fn turns(&self, id: ConversationId, span: Span<TurnNo>) -> StoreResult<Vec<Turn>>;
 
     /// The messages whose position is in the span, in order.
     fn messages(&self, id: ConversationId, span: Span<MessageIdx>) -> StoreResult<Vec<Message>>;
 
-    /// The tool calls of the turns in the span, in order of turn and place in it.
+    /// The tool calls of the turns in the span, ordered by turn and by position in the turn.
     fn tool_calls(&self, id: ConversationId, span: Span<TurnNo>) -> StoreResult<Vec<ToolCall>>;
 
     /// Several items in one call, in the order of their references.
     fn items(&self, refs: &[ItemRef]) -> StoreResult<Vec<Option<StoredItem>>>;
 
-    /// The items of a conversation that have these external ids, in their order.
+    /// The items of a conversation with these external ids, in the order of the ids.
     fn existing(
         &self,
         id: ConversationId,
         ids: &[&ExternalId],
     ) -> StoreResult<Vec<Option<ExistingItem>>>;
 
-    /// For each of these external ids, a conversation with a message or tool call that has it.
+    /// For each external id, a conversation with a message or tool call of that id.
     fn owners(&self, ids: &[&ExternalId]) -> StoreResult<Vec<Option<ConversationId>>>;
 
-    /// The nodes of a conversation that match, in order of level and number.
+    /// The nodes of a conversation that match, ordered by level and ordinal.
     fn nodes(&self, id: ConversationId, filter: &NodeFilter) -> StoreResult<Vec<Node>>;
 
-    /// The versions of the nodes that [`Reader::nodes`] would return, at a small part of the cost.
+    /// The versions of the nodes that [`Reader::nodes`] would return, at a fraction of the
+    /// cost.
     fn node_versions(
         &self,
         id: ConversationId,
         filter: &NodeFilter,
     ) -> StoreResult<Vec<NodeVersion>>;
 
-    /// The nodes whose ids begin with `prefix`, with their conversations; at most `limit`.
+    /// The nodes whose ids start with `prefix`, with their conversations; at most `limit`.
     fn nodes_by_id_prefix(
         &self,
         prefix: &str,
         limit: usize,
     ) -> StoreResult<Vec<(ConversationId, NodeId)>>;
 
-    /// Unfinished jobs that match, in the order they should run: lower levels first, then as they were planned;
-    /// those of one conversation in the order of what they work on.
+    /// Unfinished jobs that match, in the order they should run: lower levels first, then by
+    /// planning time; jobs of one conversation by the position of the item they work on.
     fn jobs(&self, filter: &JobFilter) -> StoreResult<Vec<Job>>;
 
-    /// The newest log lines that match, the oldest of them first.
+    /// The newest job events that match, oldest first.
     fn job_events(&self, filter: &JobEventFilter) -> StoreResult<Vec<JobEvent>>;
 
-    /// Changes after a cursor in the order of their commits, at most `limit`. A follower that passes each cursor on
-    /// to the next call misses nothing.
+    /// At most `limit` changes after a cursor, in commit order. A follower that passes the
+    /// returned cursor to the next call misses no change.
     fn changes(
         &self,
         after: &Cursor,
@@ -184,29 +193,29 @@ pub trait Reader {
         limit: usize,
     ) -> StoreResult<Changes>;
 
-    /// The vector index in use; none where nobody has chosen one.
+    /// The vector index in use; `None` until one is chosen.
     fn vector_index(&self) -> StoreResult<Option<VectorIndex>>;
 
-    /// The vectors of a model for these contents, in their order.
+    /// The vectors of a model for these contents, in the order of the contents.
     fn vectors(&self, model: &str, of: &[ContentHash]) -> StoreResult<Vec<Option<Vec<f32>>>>;
 
-    /// How many conversations there are, and what is in them.
+    /// The number of conversations, and the totals over all of them.
     fn totals(&self) -> StoreResult<(u32, Totals)>;
 
-    /// Totals of the tree at each level, of one conversation or of all.
+    /// Totals of the tree at each level, for one conversation or for all.
     fn level_totals(&self, conversation: Option<ConversationId>) -> StoreResult<Vec<LevelTotals>>;
 
-    /// The record of calls to models.
+    /// The ledger of model calls.
     fn ledger(&self) -> &dyn Ledger;
 }
 
-/// The record of calls to models.
+/// The record of model calls and their cost.
 pub trait Ledger {
-    /// The cost of the tenant's calls, by model in order of its name.
+    /// The cost of the tenant's calls per model, ordered by model name.
     fn spent(&self, filter: &SpendFilter) -> StoreResult<Vec<(String, SpendAmount)>>;
 
-    /// The requests of all tenants to a provider from a moment on, in order of time, failed ones included. Older than
-    /// two minutes may be gone.
+    /// The requests of all tenants to a provider since a time, in time order, including failed
+    /// ones. The store may delete entries older than two minutes.
     fn requests_since(&self, provider: &str, since: Timestamp) -> StoreResult<Vec<QuotaUsage>>;
 }
 
@@ -229,39 +238,39 @@ impl dyn Reader + '_ {
         Ok(self.conversations(&ConversationQuery::ExternalId(id))?.pop())
     }
 
-    /// A job as it is stored now; none when it is done.
+    /// The job as stored now; `None` once it is done.
     pub fn job(&self, job: &Job) -> StoreResult<Option<Job>> {
         Ok(self.jobs(&JobFilter::one(job))?.pop())
     }
 }
 
-/// Checking, repairing, copying and describing a store.
+/// Check, repair, backup and description of a store.
 pub trait Maintenance: Send + Sync {
-    /// Every tenant of the store, in order of name.
+    /// Every tenant of the store, ordered by name.
     fn tenants(&self) -> StoreResult<Vec<TenantId>>;
 
-    /// Problems of the store itself, below the domain: damaged pages, rows without an owner, rows that were changed
-    /// by hand. Empty when it is sound.
+    /// Problems of the store below the domain: damaged pages, rows without an owner, rows
+    /// edited by hand. Empty if the store is sound.
     fn check(&self) -> StoreResult<Vec<String>>;
 
-    /// Rebuilds what the store derives from other rows where a check finds it wrong, and removes derived rows without
-    /// an owner. Returns what it repaired; ground truth is never touched.
+    /// Rebuilds derived rows that fail a check and removes derived rows without an owner.
+    /// Returns a description of each repair. Never changes ground truth.
     fn repair(&self) -> StoreResult<Vec<String>>;
 
-    /// What may be missing after damage that the store survived, one sentence each.
+    /// Data that may be missing after damage that the store survived, one sentence each.
     fn warnings(&self) -> Vec<String>;
 
-    /// The warnings that whoever opens the store should see: acknowledged commits may be missing, or this opening
-    /// found something.
+    /// The warnings to show when the store is opened: acknowledged commits may be missing, or
+    /// this open found damage.
     fn open_warnings(&self) -> Vec<String>;
 
-    /// Why writes are refused, if they are.
+    /// The reason why the store refuses writes; `None` if it accepts them.
     fn failure(&self) -> Option<StoreError>;
 
-    /// Copies the store to a file, consistently, while others go on writing.
+    /// Copies the store to a file as a consistent snapshot, while other processes keep writing.
     fn backup(&self, to: &Path) -> StoreResult<()>;
 
-    /// What the store is and how large it is.
+    /// Describes the store and its size.
     fn describe(&self) -> StoreResult<Description>;
 }
 
@@ -270,10 +279,10 @@ pub trait Maintenance: Send + Sync {
 pub struct Description {
     /// The kind of store, e.g. `embedded`.
     pub kind: &'static str,
-    /// Where it is.
+    /// The path or address of the store.
     pub location: String,
-    /// Its schema version.
+    /// The schema version.
     pub schema_version: u32,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub bytes: u64,
 }

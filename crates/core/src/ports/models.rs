@@ -1,4 +1,5 @@
-//! What the domain needs from models and from the system: tokens, summaries, answers, vectors, the time.
+//! The ports to models and to the system: tokenizer, summarizer, chat model, embedder, meter,
+//! clock.
 
 use crate::chat::{ChatReply, ChatRequest, Usage};
 use crate::error::ProviderError;
@@ -8,31 +9,32 @@ use crate::spend::Reservation;
 use crate::summary_request::SummaryRequest;
 use crate::time::Timestamp;
 
-/// Counts tokens as a family of models does.
+/// Counts tokens the way a family of models does.
 pub trait Tokenizer: Send + Sync {
-    /// Its name, e.g. `o200k`.
+    /// The tokenizer's name, e.g. `o200k`.
     fn name(&self) -> &str;
 
-    /// How many tokens the text has.
+    /// The number of tokens in the text.
     fn count(&self, text: &str) -> u32;
 
-    /// Whether the tokens of blocks that end with a line add up to those of all of them together.
+    /// Whether token counts are additive over blocks that end with a newline.
     fn adds_up(&self) -> bool;
 }
 
-/// Writes what a node says.
+/// Writes the content of a node.
 pub trait Summarizer: Send + Sync {
-    /// Its name, e.g. `extractive`; kept with every node it writes.
+    /// The summarizer's name, e.g. `extractive`; stored with every node it writes.
     fn name(&self) -> &str;
 
-    /// Whether it lies beyond this machine, so that work is handed to it in small batches.
+    /// Whether it runs on another machine. Remote work is leased in small batches.
     fn is_remote(&self) -> bool;
 
-    /// Writes a node from its brief. The same brief gives the same content where the
-    /// summariser is deterministic.
+    /// Writes a node from its request. A deterministic summarizer returns the same content for
+    /// the same request.
     fn summarize(&self, brief: &SummaryRequest) -> Result<NodeContent, ProviderError>;
 
-    /// The same; every call to a model is asked for and accounted.
+    /// Like [`Summarizer::summarize`], but reserves and settles every model call with the
+    /// meter.
     fn summarize_metered(
         &self,
         brief: &SummaryRequest,
@@ -42,29 +44,30 @@ pub trait Summarizer: Send + Sync {
     }
 }
 
-/// Says whether a call to a model may be made, and keeps account of what it took.
+/// Authorizes calls to models and records their usage.
 pub trait Meter: Send + Sync {
-    /// Books the most that a call can take, or says why it may not be made.
+    /// Reserves the maximum that a call can use, or returns the reason why the call is not
+    /// allowed.
     fn reserve_usage(&self, model: &str, most: Usage) -> Result<Reservation, ProviderError>;
 
-    /// Puts what a call took in the place of what was booked for it, and notes what was taken out of it before it left
-    /// the machine.
+    /// Replaces a reservation with the actual usage, and records the redactions made before the
+    /// request left the machine.
     fn settle(&self, booking: Reservation, took: Usage, redacted: &Redactions);
 }
 
-/// Talks.
+/// A chat model.
 pub trait ChatModel: Send + Sync {
-    /// Its provider and model, e.g. `openai/gpt-6-luna`.
+    /// Provider and model, e.g. `openai/gpt-6-luna`.
     fn name(&self) -> &str;
 
-    /// Whether it lies beyond this process, so that an answer takes a while.
+    /// Whether it runs outside this process, so that a reply takes noticeable time.
     fn is_remote(&self) -> bool;
 
-    /// The whole answer.
+    /// Returns the complete reply.
     fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ProviderError>;
 
-    /// The answer piece by piece, and whole at the end. A stream that breaks off is an error, whatever
-    /// was heard of it.
+    /// Streams the reply to `hear` and returns it complete at the end. A stream that breaks off
+    /// is an error, even if part of the reply arrived.
     fn stream(
         &self,
         request: &ChatRequest,
@@ -72,34 +75,35 @@ pub trait ChatModel: Send + Sync {
     ) -> Result<ChatReply, ProviderError>;
 }
 
-/// Gives texts their vectors.
+/// Computes the embeddings of texts.
 pub trait Embedder: Send + Sync {
-    /// The model's name. Vectors of different names must not be compared.
+    /// The model's name. Vectors of different models must not be compared.
     fn name(&self) -> &str;
 
-    /// How many numbers a vector has; 0 where only the first vector will tell. Nobody is asked for it.
+    /// The number of dimensions; 0 if it is unknown before the first vector. Never calls the
+    /// model.
     fn dims(&self) -> usize;
 
-    /// Whether it lies beyond this machine.
+    /// Whether it runs on another machine.
     fn is_remote(&self) -> bool;
 
-    /// Whether a vector costs less to make than to keep: then none is kept.
+    /// Whether computing a vector is cheaper than storing it; such vectors are never stored.
     fn is_instant(&self) -> bool {
         false
     }
 
-    /// The vectors of texts, in their order: each of length one, or zeros where a text says
-    /// nothing.
+    /// The vectors of the texts, in order. Each has length one, or is all zeros for a text
+    /// without content.
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, ProviderError>;
 
-    /// The same; every call to a model is asked for and accounted.
+    /// Like [`Embedder::embed`], but reserves and settles every model call with the meter.
     fn embed_metered(&self, texts: &[&str], _: &dyn Meter) -> Result<Vec<Vec<f32>>, ProviderError> {
         self.embed(texts)
     }
 }
 
-/// Tells the time.
+/// The source of the current time.
 pub trait Clock: Send + Sync {
-    /// What time it is.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }

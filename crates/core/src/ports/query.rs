@@ -1,4 +1,4 @@
-//! What to read from a store, and the shapes of what comes back that are not domain types.
+//! Queries and filters for reading a store, and the result types that are not domain types.
 
 use crate::conversation::ConversationState;
 use crate::hash::ContentHash;
@@ -9,29 +9,30 @@ use crate::node::{Level, Node, NodeId};
 use crate::time::Timestamp;
 use crate::tool::ToolCall;
 
-/// Which conversations to read.
+/// Selects the conversations to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConversationQuery<'a> {
-    /// The one with this id.
+    /// The conversation with this id.
     Id(ConversationId),
-    /// The one with this external id.
+    /// The conversation with this external id.
     ExternalId(&'a ExternalId),
-    /// The one with exactly this slug.
+    /// The conversation with exactly this slug.
     Slug(&'a str),
-    /// Those whose id begins with these hexadecimal digits, in order of id, at most `limit`.
+    /// Conversations whose id starts with these hexadecimal digits, ordered by id, at most this
+    /// many.
     IdPrefix(&'a str, usize),
-    /// Those that match, the latest activity first; equal moments in order of id.
+    /// Conversations that match, most recent activity first; ties are ordered by id.
     List(&'a ConversationFilter),
 }
 
-/// Names one item of a tenant.
+/// A reference to one item of a tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ItemRef {
     /// A message by its position.
     Message(ConversationId, MessageIdx),
-    /// A tool call by its turn and its order in the turn.
+    /// A tool call by its turn and its position in the turn.
     ToolCall(ConversationId, TurnNo, u32),
-    /// A node by its level and number.
+    /// A node by its level and ordinal.
     Node(ConversationId, Level, u32),
 }
 
@@ -56,12 +57,12 @@ pub enum StoredItem {
     Node(Box<Node>),
 }
 
-/// A run of numbers: from the first on, at most `limit` of them.
+/// A range of numbers with a limit on the number of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span<T> {
-    /// The first number that counts.
+    /// The first number, inclusive.
     pub from: T,
-    /// One past the last number that counts; open when absent.
+    /// The end, exclusive; unbounded if `None`.
     pub until: Option<T>,
     /// Maximum number of rows.
     pub limit: usize,
@@ -79,43 +80,43 @@ impl<T> Span<T> {
     }
 }
 
-/// Which nodes of a conversation to read.
+/// Selects the nodes of a conversation to read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeFilter {
-    /// Only those of this level.
+    /// Only nodes of this level.
     pub level: Option<Level>,
-    /// Only those with these numbers.
+    /// Only nodes with these ordinals.
     pub ordinals: Option<Span<u32>>,
-    /// Only those under this group of the level above, or only those under none.
+    /// Only nodes in this group of the level above, or only ungrouped nodes (`Some(None)`).
     pub parent: Option<Option<u32>>,
-    /// Only the one with this id.
+    /// Only the node with this id.
     pub id: Option<NodeId>,
-    /// Only dirty ones: those that have to be rewritten.
+    /// Only dirty nodes, which have to be rewritten.
     pub dirty: bool,
-    /// Only those whose messages reach from this position or one before it to one after it.
+    /// Only nodes that cover the message at this position.
     pub around: Option<MessageIdx>,
 }
 
-/// The version of the node at one position, and everything about it that changes without a new version. A cached
-/// node with the same version need not be read again.
+/// The version of the node at one position, with the fields that change without a new version.
+/// A cached node with the same version is still valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeVersion {
-    /// Its height.
+    /// The node's level.
     pub level: Level,
-    /// Its number among the nodes of its height.
+    /// The node's ordinal within its level.
     pub ordinal: u32,
-    /// The sequence number of its last write; unique within the tenant.
+    /// The sequence number of the last write; unique within the tenant.
     pub seq: u64,
-    /// The number of the group that covers it.
+    /// The ordinal of the group that covers the node.
     pub parent: Option<u32>,
     /// Whether that group has its node.
     pub superseded: bool,
-    /// Whether it has to be rewritten.
+    /// Whether the node has to be rewritten.
     pub dirty: bool,
 }
 
 impl NodeVersion {
-    /// Whether a cached node with this sequence number is still current.
+    /// Whether a cached node, read at this sequence number, is still current.
     #[must_use]
     pub fn matches(&self, node: &Node) -> bool {
         (self.parent, self.superseded, self.dirty) == (node.parent, node.superseded, node.dirty)
@@ -129,26 +130,26 @@ impl NodeFilter {
         Self { level: Some(level), ..Self::default() }
     }
 
-    /// The nodes of a level that no group has taken.
+    /// The ungrouped nodes of a level.
     #[must_use]
     pub fn ungrouped(level: Level) -> Self {
         Self { parent: Some(None), ..Self::at(level) }
     }
 }
 
-/// Which jobs to read.
+/// Selects the jobs to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobFilter {
-    /// Only those of this conversation.
+    /// Only jobs of this conversation.
     pub conversation: Option<ConversationId>,
-    /// Only those whose height lies in this range.
+    /// Only jobs whose height is in this inclusive range.
     pub heights: Option<(u8, u8)>,
-    /// Only those that a worker may take at this moment: due, and nothing lower of the same
-    /// conversation still to be done.
+    /// Only jobs that a worker may lease at this time: due, and without unfinished lower jobs
+    /// in the same conversation.
     pub due: Option<Timestamp>,
-    /// Only those whose id begins with these hexadecimal digits.
+    /// Only jobs whose id starts with these hexadecimal digits.
     pub id_prefix: Option<String>,
-    /// Only the one with this position and id.
+    /// Only the job with this position and id.
     pub only: Option<(u32, JobId)>,
     /// Maximum number of results.
     pub limit: usize,
@@ -161,7 +162,7 @@ impl JobFilter {
         Self { conversation: None, heights: None, due: None, id_prefix: None, only: None, limit }
     }
 
-    /// One job, as it is stored now.
+    /// One job, as stored now.
     #[must_use]
     pub fn one(job: &Job) -> Self {
         let height = job.kind.height();
@@ -180,94 +181,94 @@ impl JobFilter {
     }
 }
 
-/// Which lines of the log to read.
+/// Selects the job events to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobEventFilter {
-    /// Only those about this conversation.
+    /// Only events of this conversation.
     pub conversation: Option<ConversationId>,
-    /// Only those about a job whose id begins with these hexadecimal digits.
+    /// Only events of jobs whose id starts with these hexadecimal digits.
     pub job_prefix: Option<String>,
     /// Maximum number of results.
     pub limit: usize,
 }
 
-/// Which calls to models to add up.
+/// Selects the model calls to add up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SpendFilter {
-    /// Only those for this conversation.
+    /// Only calls for this conversation.
     pub conversation: Option<ConversationId>,
-    /// Only those of this day.
+    /// Only calls on this day.
     pub day: Option<i64>,
 }
 
-/// How much a tree has at one level.
+/// Totals of a tree at one level.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LevelTotals {
     /// The level's number.
     pub level: u8,
     /// Nodes.
     pub nodes: u32,
-    /// Nodes that have to be rewritten.
+    /// Dirty nodes.
     pub dirty: u32,
-    /// Nodes that a stand-in wrote.
+    /// Nodes written by a fallback summarizer.
     pub fallbacks: u32,
-    /// Nodes that nothing higher covers.
+    /// Nodes that no higher node covers.
     pub uncovered: u32,
-    /// Characters of their overviews.
+    /// Characters of the overviews.
     pub chars: u64,
-    /// Tokens of their overviews.
+    /// Tokens of the overviews.
     pub tokens: u64,
-    /// Characters of what they were written from.
+    /// Characters of the summarized input.
     pub source_chars: u64,
-    /// Tokens of the messages they cover.
+    /// Tokens of the covered messages.
     pub raw_tokens: u64,
-    /// Tokens of the messages covered by those that nothing higher covers.
+    /// Tokens of the messages covered by uncovered nodes.
     pub uncovered_raw_tokens: u64,
-    /// Tokens of the overviews of those that nothing higher covers.
+    /// Tokens of the overviews of uncovered nodes.
     pub uncovered_tokens: u64,
-    /// How long writing them took, all in all, in milliseconds.
+    /// Total generation time, in milliseconds.
     pub took_ms: u64,
-    /// The longest that writing one took.
+    /// Longest generation time of one node, in milliseconds.
     pub slowest_ms: u64,
-    /// Grounded shares, added up.
+    /// Sum of the grounded shares.
     pub grounded: f64,
-    /// Retained shares, added up.
+    /// Sum of the retained shares.
     pub retained: f64,
 }
 
-/// Which conversations to list.
+/// Selects the conversations to list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversationFilter {
-    /// Only those that took place in this folder.
+    /// Only conversations in this working directory.
     pub cwd: Option<String>,
-    /// Only those in one of these states; in any state when empty.
+    /// Only conversations in one of these states; any state if empty.
     pub states: Vec<ConversationState>,
-    /// Only those that come after this one in the listing.
+    /// Only conversations after this one in the listing.
     pub after: Option<(Timestamp, ConversationId)>,
     /// Maximum number of results.
     pub limit: usize,
 }
 
 impl ConversationFilter {
-    /// Every conversation, page by page.
+    /// Every conversation, at most `limit`.
     #[must_use]
     pub const fn all(limit: usize) -> Self {
         Self { cwd: None, states: Vec::new(), after: None, limit }
     }
 }
 
-/// The item that has an external id within a conversation.
+/// The existing item for an external id within a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExistingItem {
-    /// A message, with the hash of what was said.
+    /// A message, with its content hash.
     Message(MessageIdx, ContentHash),
-    /// A tool call, and whether it has its result.
+    /// A tool call.
     ToolCall {
-        /// Its turn.
+        /// The turn.
         turn: TurnNo,
-        /// Its place in the turn.
+        /// The position in the turn.
         order: u32,
-        /// Whether its result is there.
+        /// Whether the result is stored.
         finished: bool,
     },
 }

@@ -1,5 +1,6 @@
-//! Search: an index that finds candidates for a question. The in-process index follows a store's change feed; a store
-//! with indexes of its own answers where the data is. Either way `fusion` judges the candidates.
+//! The search port: an index that finds candidates for a question. The in-process index follows
+//! the store's change feed; a store with its own indexes answers next to the data. In both
+//! cases `fusion` ranks the candidates.
 
 use super::{ItemRef, StoreResult};
 use crate::error::{ProviderError, StoreError};
@@ -10,54 +11,55 @@ use crate::message::Role;
 use crate::question::Question;
 use crate::time::Timestamp;
 
-/// An index over everything that is searched.
+/// An index over all searchable items.
 pub trait SearchIndex: Send + Sync {
-    /// The index of a tenant, with everything that was committed before the call.
+    /// A snapshot of a tenant's index, including everything committed before the call.
     fn snapshot(&self, tenant: &TenantId) -> Result<Box<dyn IndexSnapshot + '_>, IndexError>;
 }
 
 /// The index of one tenant, for one question.
 pub trait IndexSnapshot {
-    /// The model whose vectors are compared, and how many numbers they have; 0 where there is no vector yet.
+    /// The embedding model of the index and its number of dimensions; 0 while there is no
+    /// vector.
     fn model(&self) -> (&str, usize);
 
-    /// The best candidates for a question, the best first: up to twice as many as the limit, since some may be gone from
-    /// the store meanwhile.
+    /// The best candidates for a question, best first. Returns up to twice the limit, because
+    /// some items may have been deleted from the store in the meantime.
     fn candidates(&self, query: &IndexQuery<'_>) -> StoreResult<Vec<SearchCandidate>>;
 
-    /// The words of a line that match one of these terms: from, until, in bytes.
+    /// The byte ranges of the words in `line` that match one of the terms.
     fn matches(&self, line: &str, terms: &[TermId]) -> Vec<(usize, usize)>;
 }
 
-/// What to find.
+/// A search request.
 #[derive(Debug, Clone, Copy)]
 pub struct IndexQuery<'a> {
     /// The question.
     pub question: &'a Question,
-    /// Its vector by the model of the index; zeros where there is none.
+    /// The question's vector from the index's model; zeros if there is none.
     pub vector: &'a [f32],
-    /// Which items may be found.
+    /// The items to search.
     pub filter: &'a ItemFilter,
     /// Maximum number of hits.
     pub limit: usize,
 }
 
-/// Which items may be found.
+/// Restricts the items that a search returns.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ItemFilter {
-    /// Only those of these conversations.
+    /// Only items of these conversations.
     pub conversations: Option<Vec<ConversationId>>,
-    /// Only those of this thread.
+    /// Only items of this thread.
     pub thread: Option<ThreadName>,
-    /// Only those of this author, in any case.
+    /// Only items of this author, ignoring case.
     pub author: Option<String>,
-    /// Only messages of this role.
+    /// Only messages with this role.
     pub role: Option<Role>,
-    /// Only these levels, 0 for messages and tool calls; all when empty.
+    /// Only these levels, 0 for messages and tool calls; all if empty.
     pub levels: Vec<u8>,
-    /// Only those from this moment on.
+    /// Only items from this time on.
     pub since: Option<Timestamp>,
-    /// Only those before this moment.
+    /// Only items before this time.
     pub until: Option<Timestamp>,
 }
 
@@ -66,11 +68,11 @@ pub struct ItemFilter {
 pub struct SearchCandidate {
     /// The item.
     pub item: ItemRef,
-    /// What is known about how it fits.
+    /// The signals for ranking.
     pub signals: Signals,
 }
 
-/// An index could not answer.
+/// The index could not answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
     /// The store failed.

@@ -1,12 +1,12 @@
-//! Values that are assigned to telling names: `api_key = "…"`, `PASSWORD=…`, `--token …`.
+//! Secrets assigned to telltale names: `api_key = "…"`, `PASSWORD=…`, `--token …`.
 
 use std::ops::Range;
 
 use super::{Find, Secret, entropy};
 
-/// Parts of names whose values are passwords, whatever they look like.
+/// Name parts whose values are passwords, whatever they look like.
 const PASSWORDS: [&str; 5] = ["password", "passwd", "passphrase", "pwd", "passwort"];
-/// Parts of names whose values are secrets if they look random.
+/// Name parts whose values are secrets if they look random.
 const SECRETS: [&str; 12] = [
     "secret",
     "apikey",
@@ -21,7 +21,7 @@ const SECRETS: [&str; 12] = [
     "token",
     "credential",
 ];
-/// Words that stand where a value will be.
+/// Placeholders for a value.
 const NO_VALUES: [&str; 18] = [
     "null",
     "none",
@@ -82,7 +82,7 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-.".contains(&byte)
 }
 
-/// A name without capitals and joints.
+/// A name in lower case, without separators.
 fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
@@ -90,11 +90,11 @@ fn plain(name: &str) -> String {
 struct Value {
     span: Range<usize>,
     is_quoted: bool,
-    /// Whether it follows its name at once, as in a shell.
+    /// Whether the value follows its name without a space, as in a shell.
     is_tight: bool,
 }
 
-/// The value after a name that ends here.
+/// The value after a name that ends at `name_end`.
 fn value_after(text: &str, name_end: usize, is_flag: bool) -> Option<Value> {
     let after_name = skip(text, name_end, "\\\"'`]");
     let spaced = skip(text, after_name, " \t");
@@ -124,7 +124,8 @@ fn skip(text: &str, from: usize, these: &str) -> usize {
     text[from..].find(|c: char| !these.contains(c)).map_or(text.len(), |at| from + at)
 }
 
-/// Whether this is a password: anything in quotes or right behind the sign; else a word no language has.
+/// Whether a value is a password: anything quoted or directly after the sign, otherwise only a
+/// word with digits or special characters.
 fn is_password_value(words: &str, value: &Value) -> bool {
     let is_code = words.contains(['(', '$', '{']) || words.contains("::");
     let has_odd = words.chars().any(|c| c.is_ascii_digit() || "!@#%^&*+=~?".contains(c));
@@ -135,7 +136,7 @@ fn is_password_value(words: &str, value: &Value) -> bool {
         && (value.is_quoted || value.is_tight || (chars >= 6 && has_odd))
 }
 
-/// Whether it is long and random.
+/// Whether a value is long and random.
 fn is_random(words: &str) -> bool {
     const LEAST: usize = 12;
     let letters = words.bytes().filter(u8::is_ascii_alphabetic).count();
@@ -151,7 +152,7 @@ fn is_random(words: &str) -> bool {
         && entropy(words) >= 3.0
 }
 
-/// Whether it only stands for a value: `<password>`, `${TOKEN}`, `****`, `your-token-here`.
+/// Whether a value is only a placeholder: `<password>`, `${TOKEN}`, `****`, `your-token-here`.
 pub(super) fn is_placeholder(words: &str) -> bool {
     let lower = words.to_ascii_lowercase();
     words.starts_with(['<', '$', '{', '[', '%', '('])

@@ -1,10 +1,10 @@
-//! What is taken out, and what must stay.
+//! Examples of redacted secrets, and of text that must stay.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Everything of the secret is gone, and what surrounds it is there.
+/// Checks that the secret is redacted and that redaction is idempotent.
 fn gone(text: &str, secret: &str) {
     let (redacted, redactions) = redact(text);
     assert!(!redacted.contains(secret), "{redacted}");

@@ -1,13 +1,13 @@
-//! Keys and tokens in the shapes that vendors give them.
+//! Keys and tokens in the formats of well-known vendors.
 
 use super::{Find, Secret};
 
-/// How a vendor's keys look.
+/// The format of a vendor's keys.
 struct KeyFormat {
     prefix: &'static str,
-    /// The least characters after the prefix.
+    /// The minimum number of characters after the prefix.
     least: usize,
-    /// Characters besides letters and digits.
+    /// Characters allowed besides letters and digits.
     also: &'static str,
 }
 
@@ -15,7 +15,7 @@ const fn shape(prefix: &'static str, least: usize, also: &'static str) -> KeyFor
     KeyFormat { prefix, least, also }
 }
 
-/// The shapes, as the vendors document them.
+/// The key formats, as the vendors document them.
 const KEY_FORMATS: [KeyFormat; 50] = [
     shape("sk-", 20, "_-"),    // OpenAI, Anthropic, DeepSeek, OpenRouter
     shape("sk_live_", 16, ""), // Stripe
@@ -69,14 +69,14 @@ const KEY_FORMATS: [KeyFormat; 50] = [
     shape("ATATT3", 40, "_-="),      // Atlassian
 ];
 
-/// Vendors' keys, tokens of JSON, and what follows `Bearer`.
+/// Vendors' keys, JSON Web Tokens, and tokens after `Bearer` or `Basic`.
 pub(super) fn keys(text: &str) -> Vec<Find> {
     let bytes = text.as_bytes();
     let mut finds = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
         let starts_word = at == 0 || !is_word(bytes[at - 1]);
-        // Behind an escaped line break the `n` is none of the word.
+        // After an escaped line break, the `n` is not part of the word.
         let escaped = at >= 2 && bytes[at - 2] == b'\\' && b"nrt".contains(&bytes[at - 1]);
         if (starts_word || escaped)
             && bytes[at].is_ascii_alphabetic()
@@ -108,7 +108,8 @@ fn key_at(bytes: &[u8], at: usize) -> Option<(usize, Secret)> {
     })
 }
 
-/// Letters, digits and some others in a row; what ends a sentence is no part of it.
+/// The length of a run of letters, digits and the characters in `also`, without trailing full
+/// stops.
 fn run(bytes: &[u8], also: &str) -> usize {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || also.as_bytes().contains(byte);
     let mut length = bytes.iter().take_while(|byte| is_part(byte)).count();
@@ -118,20 +119,20 @@ fn run(bytes: &[u8], also: &str) -> usize {
     length
 }
 
-/// Whether it has a digit among its letters, or capitals among small ones: words have neither.
+/// Whether it contains a digit, or mixes upper and lower case; words do neither.
 fn looks_random(body: &[u8]) -> bool {
     let has = |is: fn(&u8) -> bool| body.iter().any(is);
     has(u8::is_ascii_digit) || (has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase))
 }
 
-/// The length of a signed JSON token: three parts, the first of which is an object.
+/// The length of a JSON Web Token with its three parts.
 fn json_token(bytes: &[u8]) -> Option<usize> {
     let length = run(bytes, "_-.=");
     let parts: Vec<&[u8]> = bytes[..length].split(|byte| *byte == b'.').collect();
     (parts.len() >= 3 && parts[0].len() >= 10 && parts[1].len() >= 6).then_some(length)
 }
 
-/// What is presented as a token: `Bearer …`, and `Basic …` in a header.
+/// Tokens after `Bearer`, and after `Basic` in an `Authorization` header.
 fn presented(text: &str) -> Vec<Find> {
     const LEAST: usize = 16;
     let lower = text.to_ascii_lowercase();

@@ -1,6 +1,5 @@
-//! The tally: what blocks cost in tokens, nodes and what lies below them, and what sealed windows are made
-//! of. Counting and reading are slow beside everything else a context takes, and the same pieces come again
-//! turn after turn; so they are remembered.
+//! Caches token counts, nodes, their children and sealed windows. Counting and reading dominate
+//! the cost of a context, and the same pieces recur turn after turn.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,22 +14,22 @@ use treering_core::{
 
 use super::render::MessageBlock;
 
-/// A node as it was written at one moment: written anew, it is another one.
+/// Identifies one version of a node: a rewritten node has another timestamp.
 type NodeCacheKey = (ConversationKey, NodeId, Timestamp);
 
-/// A sealed window as it was said.
+/// The messages of a sealed window.
 pub(super) struct CachedWindow {
     pub(super) pieces: Vec<Piece>,
     /// The message before it.
     pub(super) before: Option<Arc<Message>>,
-    /// Every message in its span, of whatever thread, in order.
+    /// Every message in its span, of any thread, in order.
     pub(super) messages: Vec<Arc<Message>>,
     /// The tool calls before each of them.
     pub(super) calls: HashMap<u32, Vec<ToolCall>>,
     told: BoundedCache<(Slice, HeaderStyle, DetailLevel), RenderedBlock>,
 }
 
-/// A message as it is written.
+/// A rendered message.
 #[derive(Clone)]
 pub(super) struct RenderedBlock {
     pub(super) block: String,
@@ -51,12 +50,12 @@ impl CachedWindow {
         messages: Vec<Arc<Message>>,
         calls: HashMap<u32, Vec<ToolCall>>,
     ) -> Self {
-        // Each is told in few ways.
+        // Each message is rendered in only a few ways.
         let told = BoundedCache::new(8 * messages.len());
         Self { pieces, before, messages, calls, told }
     }
 
-    /// One of its messages as it is written, which `write` does the first time.
+    /// Renders one of its messages; `write` runs on a cache miss.
     pub(super) fn told(
         &self,
         said: &MessageBlock<'_>,
@@ -67,7 +66,7 @@ impl CachedWindow {
     }
 }
 
-/// Counts tokens, and remembers what it has counted.
+/// Counts tokens, and caches counts, nodes and windows.
 pub(crate) struct ContextCache {
     tokenizer: Arc<dyn Tokenizer>,
     counts: BoundedCache<ContentHash, u32>,
@@ -89,18 +88,18 @@ impl ContextCache {
         }
     }
 
-    /// How many tokens a block has.
+    /// Number of tokens of a block.
     pub(crate) fn count(&self, block: &str) -> u32 {
         self.counts
             .get_or(ContentHash::of_fields(&[block.as_bytes()]), || self.tokenizer.count(block))
     }
 
-    /// Whether what blocks cost adds up.
+    /// Whether token counts of blocks are additive.
     pub(super) fn adds_up(&self) -> bool {
         self.tokenizer.adds_up()
     }
 
-    /// The piece of a node.
+    /// The piece of a node; `make` runs on a cache miss.
     pub(super) fn piece(
         &self,
         of: &ConversationKey,
@@ -110,8 +109,8 @@ impl ContextCache {
         self.pieces.get_or(node_cache_key(of, node), make)
     }
 
-    /// What lies below a node. Whatever changes there marks the node as dirty, and then has it
-    /// written anew: while it is neither, what was read before holds.
+    /// The cached children of a node. A change below a node first marks it dirty and then
+    /// rewrites it, so the entry of a clean node is valid.
     pub(super) fn below(&self, of: &ConversationKey, node: &Node) -> Option<Vec<Arc<Node>>> {
         if node.dirty { None } else { self.below.get(&node_cache_key(of, node)) }
     }
@@ -122,7 +121,7 @@ impl ContextCache {
         }
     }
 
-    /// The node with a version, if it was read before. Sequence numbers are counted for each tenant.
+    /// The cached node of a version. Sequence numbers are per tenant.
     pub(super) fn node(&self, tenant: &TenantId, version: &NodeVersion) -> Option<Arc<Node>> {
         self.nodes.get(&(tenant.clone(), version.seq)).filter(|node| version.matches(node))
     }
@@ -138,7 +137,7 @@ impl ContextCache {
         node
     }
 
-    /// A sealed window as it was said. That never changes, so that it need not be read again.
+    /// The cached messages of a sealed window. They never change.
     pub(super) fn said(&self, of: &ConversationKey, window: &Window) -> Option<Arc<CachedWindow>> {
         self.said.get(&(of.clone(), window.clone()))
     }
@@ -157,7 +156,7 @@ fn node_cache_key(of: &ConversationKey, node: &Node) -> NodeCacheKey {
     (of.clone(), node.id.clone(), node.provenance.at)
 }
 
-/// Values by key; all are dropped when there are too many.
+/// A map that is cleared when it is full.
 struct BoundedCache<K, V> {
     most: usize,
     values: Mutex<HashMap<K, V>>,

@@ -1,4 +1,4 @@
-//! The cover: which nodes stand for the whole history, and what none of them covers.
+//! The cover: the nodes that represent the whole history, and the messages that no node covers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ impl ConversationPieces<'_> {
         self.conversation.threads.len() <= 1
     }
 
-    /// Whether a node counts at the settled place: it was sealed by then, and tells of nothing
-    /// that lies outside the thread.
+    /// Whether a node is usable at the settled position: it was sealed by then and covers nothing
+    /// outside the thread.
     pub(super) fn counts(&mut self, node: &Node) -> StoreResult<bool> {
         if !node.spec.is_sealed_at(MessageIdx(self.settled), node.source.until) {
             return Ok(false);
@@ -34,7 +34,7 @@ impl ConversationPieces<'_> {
         }
     }
 
-    /// The nodes that match; those that were read before are not read again.
+    /// The nodes that match a filter. Cached nodes are not read again.
     pub(super) fn read_nodes(&mut self, filter: &NodeFilter) -> StoreResult<Vec<Arc<Node>>> {
         let versions = self.reader.node_versions(self.key.id, filter)?;
         let mut nodes: Vec<Option<Arc<Node>>> =
@@ -80,7 +80,7 @@ impl ConversationPieces<'_> {
         Ok(children)
     }
 
-    /// The highest nodes there are.
+    /// The topmost nodes of the tree.
     fn tops(&mut self) -> StoreResult<Vec<Arc<Node>>> {
         if let Some(tops) = &self.root_nodes {
             return Ok(tops.clone());
@@ -91,7 +91,7 @@ impl ConversationPieces<'_> {
             let Some(level) = u8::try_from(number).ok().and_then(Level::new) else { break };
             tops.extend(self.read_nodes(&NodeFilter::ungrouped(level))?);
         }
-        // What is under a group that has no node yet stands for itself.
+        // The children of a group without a node represent themselves.
         let waiting: Vec<(Level, u32)> = self.jobs.iter().filter_map(waiting_group).collect();
         for below in waiting.iter().map(|(below, _)| *below).collect::<BTreeSet<_>>() {
             let groups =
@@ -105,7 +105,7 @@ impl ConversationPieces<'_> {
         Ok(tops)
     }
 
-    /// The highest nodes that count.
+    /// The topmost usable nodes.
     pub(super) fn highest(&mut self) -> StoreResult<Vec<Arc<Node>>> {
         let (mut tops, mut counting) = (self.tops()?, Vec::new());
         while let Some(node) = tops.pop() {
@@ -120,7 +120,8 @@ impl ConversationPieces<'_> {
         Ok(counting)
     }
 
-    /// What neither a node nor a sealed window covers of each thread up to the settled place, in windows.
+    /// The gaps of each thread up to the settled position that neither a node nor a sealed window
+    /// covers.
     pub(super) fn uncovered(
         &mut self,
         highest: &[Arc<Node>],
@@ -152,7 +153,7 @@ impl ConversationPieces<'_> {
         Ok(open)
     }
 
-    /// Windows that are sealed and have no node yet: what was said stands in.
+    /// Sealed windows without a node. Their messages are used verbatim.
     pub(super) fn waiting_windows(&mut self) -> StoreResult<Vec<Window>> {
         let settled = MessageIdx(self.settled);
         let waits = |job: &Job| match &job.kind {
@@ -170,7 +171,7 @@ impl ConversationPieces<'_> {
         Ok(windows.filter(|window| self.lineage.holds_window(window)).collect())
     }
 
-    /// Those of some numbers of a level that have no node yet.
+    /// The given ordinals of a level that have no node yet.
     fn unwritten(&mut self, level: Level, mut ordinals: Vec<u32>) -> StoreResult<Vec<u32>> {
         ordinals.retain(|ordinal| !self.nodes.contains_key(&(level, *ordinal)));
         for run in runs(ordinals.iter().copied(), 1) {
@@ -181,8 +182,8 @@ impl ConversationPieces<'_> {
         Ok(ordinals)
     }
 
-    /// The windows of a thread that a node covers: exactly where it can be told apart, one for
-    /// all of it where there is only one thread.
+    /// The windows of a thread that a node covers. With a single thread one window spans them
+    /// all.
     fn windows_of(
         &mut self,
         node: &Node,

@@ -1,4 +1,4 @@
-//! Forms: a context as Markdown and as messages for a chat API.
+//! The output formats of a context: Markdown, and messages for a chat API.
 
 use std::fmt::Write as _;
 
@@ -13,14 +13,14 @@ use super::context_cache::{ContextCache, RenderedBlock};
 use super::piece_source::{ConversationPieces, day_of};
 use super::render::{self, MessageBlock};
 
-/// What is handed to a model, with its receipt.
+/// A context for a model, with its receipt.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// What stands above everything: what the rest is, and how to take it.
+    /// The opening text that explains how to read the rest.
     pub preamble: String,
-    /// What the profile took, section by section. A section that took nothing is not there.
+    /// The sections of the profile. Empty sections are omitted.
     pub sections: Vec<ContextSection>,
-    /// What is in it, why, and what is not.
+    /// Every item with its reason and cost, and everything that was left out.
     pub receipt: Receipt,
 }
 
@@ -29,48 +29,49 @@ pub struct Context {
 pub struct ContextSection {
     /// Its title.
     pub heading: Option<String>,
-    /// The title as it is written.
+    /// The rendered title.
     pub head: String,
-    /// What was left out, in words; it ends the section.
+    /// A note about omitted messages at the end of the section.
     pub note: Option<String>,
-    /// What is in it, in order.
+    /// Its items, in order.
     pub items: Vec<ContextItem>,
-    /// Whether it depends on the question.
+    /// Whether the section depends on the question.
     pub is_volatile: bool,
-    /// Whether its last messages are what was said last.
+    /// Whether the section ends with the latest messages.
     pub is_latest: bool,
 }
 
-/// One thing in a context.
+/// An item of a context.
 #[derive(Debug, Clone)]
 pub struct ContextItem {
-    /// It as it is written, fenced.
+    /// The rendered and quoted block.
     pub block: String,
-    /// Who said it, and all of it: where it is a message as it was said.
+    /// The role and the full text, if the item is a complete message.
     pub said: Option<(Role, String)>,
     /// The hash of the block.
     pub hash: ContentHash,
-    /// Its tokens.
+    /// Number of tokens of the block.
     pub tokens: u32,
 }
 
-/// What differs between two contexts.
+/// A difference between two contexts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ContextChange {
-    /// It is in this one and was not in the other.
+    /// The item is only in this context.
     Added(ReceiptItem),
-    /// It was in the other and is not in this one.
+    /// The item is only in the other context.
     Removed(ReceiptItem),
 }
 
 impl ContextSection {
-    /// Everything it is written with, in order.
+    /// All rendered blocks, in order.
     pub(super) fn blocks(&self) -> impl Iterator<Item = &str> {
         let items = self.items.iter().map(|item| item.block.as_str());
         std::iter::once(self.head.as_str()).chain(items).chain(self.note.as_deref())
     }
 
-    /// Where the messages begin that end it and are as they were said: with one of the user, as chats do.
+    /// Index of the first item of the trailing run of complete messages. The run does not start
+    /// with an assistant message, as chat APIs expect.
     fn raw_tail(&self) -> usize {
         if !self.is_latest {
             return self.items.len();
@@ -83,19 +84,20 @@ impl ContextSection {
 }
 
 impl Context {
-    /// What is in it, why, and what is missing.
+    /// Every item with its reason and cost, and everything that is missing.
     #[must_use]
     pub const fn receipt(&self) -> &Receipt {
         &self.receipt
     }
 
-    /// Everything it is written with, in order.
+    /// All rendered blocks, in order.
     pub(super) fn blocks(&self) -> impl Iterator<Item = &str> {
         let sections = self.sections.iter().flat_map(ContextSection::blocks);
         std::iter::once(self.preamble.as_str()).chain(sections)
     }
 
-    /// Its tokens: what blocks cost adds up, or all of them are counted together.
+    /// Number of tokens: the sum over the blocks if the tokenizer is additive, otherwise a count
+    /// of the whole text.
     pub(super) fn tokens(&self, tally: &ContextCache) -> u32 {
         if !tally.adds_up() {
             return tally.count(&self.markdown());
@@ -115,8 +117,8 @@ impl Context {
         self.blocks().collect()
     }
 
-    /// The context as messages for a chat API: what is remembered as data, then the latest turns
-    /// as they were said, then what was recalled for the question, which changes with each one.
+    /// The context as messages for a chat API: the history as quoted data, then the latest turns
+    /// verbatim, then the recalled items, which change with each question.
     #[must_use]
     pub fn messages(&self) -> Vec<ChatMessage> {
         let (mut standing, mut volatile) = (self.preamble.clone(), String::new());
@@ -134,7 +136,7 @@ impl Context {
                     Some((role @ (Role::User | Role::Assistant), text)) => {
                         latest.push(ChatMessage::new(*role, text));
                     }
-                    // What once was an instruction, or came out of a tool, is data now.
+                    // System messages and tool output of the past are data now, not instructions.
                     Some((Role::System | Role::Tool, _)) => {
                         latest.push(ChatMessage::new(Role::User, &item.block));
                     }
@@ -153,7 +155,7 @@ impl Context {
         messages
     }
 
-    /// What is in this context and not in another one, and the other way round, in order.
+    /// The differences from another context, in order.
     #[must_use]
     pub fn changes_since(&self, other: &Self) -> Vec<ContextChange> {
         let lacks = |items: &[ReceiptItem], item: &ReceiptItem| {
@@ -173,7 +175,7 @@ impl Context {
     }
 }
 
-/// Writes down what was planned.
+/// Renders the sections of a plan.
 pub(super) fn sections(
     grove: &ConversationPieces<'_>,
     profile: &Profile,
@@ -244,7 +246,7 @@ fn write_items(
     written
 }
 
-/// A message as it was said, after the tools that were called before it.
+/// The text of a message, preceded by the tool calls before it.
 fn as_said(said: &MessageBlock<'_>) -> String {
     let mut text = String::new();
     for call in said.calls {
@@ -255,7 +257,7 @@ fn as_said(said: &MessageBlock<'_>) -> String {
     text
 }
 
-/// What a hit says about its place, after the one before it.
+/// The header of a hit, given the one before it.
 fn lead(grove: &ConversationPieces<'_>, before: &PackedItem, item: &PackedItem) -> HeaderStyle {
     let day =
         |item: &PackedItem| grove.messages.get(&item.from.idx.0).map(|message| day_of(message));

@@ -1,4 +1,4 @@
-//! Hits: what may come back for a question, with what stands next to it.
+//! Search hits as candidates for recall, together with their neighbors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use super::piece_source::{CLOSE, ConversationPieces, day_of, runs};
 use super::render::PART_CHARS;
 use crate::search::{Hit, HitItem};
 
-/// How many of the best hits bring what stands next to them, where there is more than enough.
+/// Number of best hits that bring their neighbors when the room is limited.
 const WITH_NEIGHBOURS: usize = 8;
-/// A hit costs hardly more before it is told whole.
+/// Approximate maximum cost of a hit that is shown as an excerpt.
 const MAX_HIT_TOKENS: u32 = 140;
 
-/// What was asked, and what was found.
+/// A question and its search results.
 pub(super) struct QuestionHits {
     pub(super) question: Question,
     pub(super) hits: Vec<Hit>,
-    /// Why the meaning was not looked at, where it was not.
+    /// Why the search used words only, if it did.
     pub(super) words_only: Option<String>,
 }
 
 impl ConversationPieces<'_> {
-    /// Hits and what stands next to the best of them, as far as they are in the thread.
+    /// The hits that lie in the thread, and the neighbors of the best of them.
     pub(super) fn candidates(&mut self) -> StoreResult<Vec<RecallCandidate>> {
         let Some(asked) = &self.question_hits else { return Ok(Vec::new()) };
         let (mut found, mut nodes, mut calls) = (Vec::new(), Vec::new(), Vec::new());
@@ -83,7 +83,7 @@ impl ConversationPieces<'_> {
         Ok(candidates)
     }
 
-    /// Adds the messages that tell of tool calls: those that come after them in their turn.
+    /// Adds the messages that report on found tool calls: the next one in the same turn.
     fn add_told(
         &mut self,
         found: &mut Vec<(Message, f32)>,
@@ -103,7 +103,7 @@ impl ConversationPieces<'_> {
         Ok(())
     }
 
-    /// Reads single messages, those that lie close together at once.
+    /// Reads single messages, nearby ones in one range.
     fn read_all(&mut self, wanted: impl Iterator<Item = u32>) -> StoreResult<()> {
         let missing: Vec<u32> = wanted.filter(|idx| !self.messages.contains_key(idx)).collect();
         for run in runs(missing.into_iter(), CLOSE) {
@@ -115,7 +115,7 @@ impl ConversationPieces<'_> {
         Ok(())
     }
 
-    /// Finds the part of a message that fits the question, where it is long.
+    /// Excerpts the part of a long message that fits the question.
     fn find_part(&mut self, idx: u32) {
         let (Some(asked), Some(message)) = (&self.question_hits, self.messages.get(&idx)) else {
             return;
@@ -134,7 +134,7 @@ impl ConversationPieces<'_> {
         reason: PackReason,
     ) -> RecallCandidate {
         let slice = Slice { idx: message.idx, from: 0, until: message.chars };
-        // Four bytes make a token, about.
+        // A token is about four bytes.
         let part =
             self.parts.get(&message.idx.0).map(|part| (DetailLevel::Gist, part.len() as u32 / 4));
         let whole = (DetailLevel::Text, message.tokens);

@@ -1,18 +1,18 @@
-//! Lineage: which messages a thread has heard, its own and those before its fork.
+//! Lineage: the messages visible in a thread, its own and those before its fork.
 
 use treering_core::node::Window;
 use treering_core::{Conversation, Message, ThreadName};
 
-/// A thread and those it forked from, each up to where it was left.
+/// A thread and its ancestors, each with the end of its visible messages.
 #[derive(Clone)]
 pub(super) struct Lineage(pub(super) Vec<(ThreadName, u32)>);
 
 impl Lineage {
-    /// The thread and those it forked from, each up to where it was left.
+    /// The thread and its ancestors, each up to the fork.
     pub(super) fn of(conversation: &Conversation, thread: &ThreadName) -> Self {
         let mut line = vec![(thread.clone(), u32::MAX)];
         let mut at = thread.clone();
-        // A thread forks from one that was opened before it.
+        // The number of threads bounds the walk: a thread forks only from an earlier one.
         for _ in 0..conversation.threads.len() {
             let found = conversation.threads.iter().find(|it| it.name == at);
             let Some(fork) = found.and_then(|it| it.fork.as_ref()) else { break };

@@ -1,5 +1,5 @@
-//! Contexts: what is handed to a model. The gate is waited on, what is needed is read, packing
-//! decides, and what it chose is written down with a receipt.
+//! Contexts for a model: waits for the gate, reads the pieces, packs them into the budget, and
+//! renders the result with a receipt.
 
 mod context_cache;
 mod cover;
@@ -34,33 +34,33 @@ use piece_source::ConversationPieces;
 pub(crate) use context_cache::ContextCache;
 pub use format::{Context, ContextChange, ContextItem, ContextSection};
 
-/// The least budget that a context can be put together for.
+/// Minimum budget of a context.
 const MIN_BUDGET_TOKENS: u32 = 128;
-/// What a message costs beside its text, about.
+/// Approximate cost of a message beside its text.
 const MESSAGE_OVERHEAD_TOKENS: u32 = 8;
 
-/// What context is wanted.
+/// A request for a context.
 #[derive(Debug, Clone)]
 pub struct ContextRequest {
-    /// The conversation.
+    /// The conversation's id.
     pub conversation: ConversationId,
-    /// The thread; the one that was spoken in last when absent.
+    /// The thread; the most recently active one if absent.
     pub thread: Option<ThreadName>,
-    /// What is asked now; a standing context when absent.
+    /// The question to answer; a standing context if absent.
     pub query: Option<String>,
-    /// The most tokens it may have.
+    /// Maximum number of tokens.
     pub budget: u32,
-    /// What goes into it.
+    /// The profile that decides what goes into the context.
     pub profile: Profile,
-    /// As it was known after this turn; after the last one when absent.
+    /// The context as of this turn; the last turn if absent.
     pub as_of: Option<TurnNo>,
-    /// How long the gate is waited for at the most; as the settings say when absent.
+    /// Maximum time to wait for the gate; the configured timeout if absent.
     pub gate_timeout: Option<Duration>,
 }
 
 impl ContextRequest {
-    /// A standing context: the default profile, 8000 tokens of which 2000 are kept for the latest
-    /// messages.
+    /// A standing context with the default profile: 8000 tokens, of which 2000 are reserved for
+    /// the latest messages.
     #[must_use]
     pub fn new(conversation: ConversationId) -> Self {
         let profile = Profile::named("cut", 2000);
@@ -77,8 +77,8 @@ impl ContextRequest {
 }
 
 impl Engine {
-    /// The best context that fits a budget. Waits for the critical jobs of the conversation
-    /// first, at most as long as the request says; the receipt says how that ended.
+    /// The best context that fits the budget. Waits for the critical jobs of the conversation
+    /// first, at most for the gate timeout; the receipt records the outcome.
     pub fn context(&self, request: &ContextRequest) -> Result<Context> {
         request.profile.check()?;
         if request.budget < MIN_BUDGET_TOKENS {
@@ -111,7 +111,8 @@ impl Engine {
         };
         loop {
             let context = assembly.assemble(end, gate.clone())?;
-            // Only where blocks cost more together than one by one.
+            // The context exceeds the budget only if the blocks together cost more than the sum
+            // of their parts.
             let over = context.receipt.tokens.saturating_sub(request.budget);
             if over == 0 || assembly.budget <= MIN_BUDGET_TOKENS {
                 return Ok(context);
@@ -121,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// The context of the turn before, for the same request; nothing before the second turn.
+    /// The context of the same request one turn earlier; `None` before the second turn.
     pub fn previous_context(&self, request: &ContextRequest) -> Result<Option<Context>> {
         let turn = match request.as_of {
             Some(turn) => turn.0,
@@ -159,17 +160,17 @@ impl Engine {
     }
 }
 
-/// How much more is left free when a context came out too large.
+/// Extra tokens that are kept free when a context came out too large.
 const SHRINK_STEP_TOKENS: u32 = 8;
 
-/// Puts one context together.
+/// Assembles one context.
 struct Assembly<'a> {
     memory: &'a Engine,
     seen: &'a GateSnapshot<'a>,
     key: &'a ConversationKey,
     conversation: &'a Conversation,
     request: &'a ContextRequest,
-    /// What its blocks may cost, one by one.
+    /// The token budget for the sum of its blocks.
     budget: u32,
 }
 
@@ -243,7 +244,7 @@ impl Assembly<'_> {
         Ok(self.seen.reader.messages(self.key.id, Span::starting(MessageIdx(last), 1))?.pop())
     }
 
-    /// Asks the question, where there is one and the profile has a use for it.
+    /// Searches for the question, if there is one and the profile uses hits.
     fn ask(&self, end: u32, is_past: bool, now: Timestamp) -> Result<Option<QuestionHits>> {
         let profile = &self.request.profile;
         let Some(text) = self.request.query.as_ref().filter(|_| profile.is_volatile()) else {
@@ -269,8 +270,9 @@ impl Assembly<'_> {
         }))
     }
 
-    /// How many hits may have room, as long as messages are on average before a place: more than fit, since
-    /// short ones fill the gaps that long ones leave, and of long ones only a part may be told.
+    /// The number of hits to request, from the average length of the messages before `end`. It is
+    /// more than fit, since short hits fill the gaps that long ones leave, and long ones may be
+    /// excerpted.
     fn hits_wanted(&self, end: u32) -> Result<usize> {
         let each = self.said(end)?.checked_div(end.into()).unwrap_or(0).clamp(16, 56);
         let fitting = u64::from(self.budget) * 7 / 8 / (each + u64::from(MESSAGE_OVERHEAD_TOKENS));
@@ -288,7 +290,7 @@ impl Assembly<'_> {
         self.budget.saturating_sub(self.memory.context_cache().count(render::PREAMBLE))
     }
 
-    /// Divides the budget, and says which part of the history is settled.
+    /// Splits the budget, and determines the settled part of the history.
     fn allot(&self, grove: &mut ConversationPieces<'_>) -> Result<BudgetSplit> {
         let profile = &self.request.profile;
         let said = self.said(grove.end)?;
@@ -312,7 +314,7 @@ impl Assembly<'_> {
         Ok(pack(grove, &self.request.profile, &self.headings(), self.budget(), allotment)?)
     }
 
-    /// What was said before a place, in tokens, about as it is written.
+    /// Approximate token cost of the messages before `end`, as rendered.
     fn said(&self, end: u32) -> Result<u64> {
         let totals = &self.conversation.totals;
         let all = totals.tokens + u64::from(MESSAGE_OVERHEAD_TOKENS) * u64::from(totals.messages);
@@ -330,12 +332,12 @@ impl Assembly<'_> {
 
     fn settled(&self, end: u32, said: u64, slack: u32) -> Result<u32> {
         const PAGE: u32 = 12;
-        // Every message comes to more than nothing, so that a few of them reach back far enough.
+        // Every message costs at least its overhead, which bounds how far back to read.
         let least = end.saturating_sub(slack / MESSAGE_OVERHEAD_TOKENS + 1);
         let (mut from, mut sizes) = (end, Vec::new());
         loop {
             let settled = stable_prefix_end(end, said, sizes.iter().copied(), slack);
-            // Where all that was read came since, more of it may have.
+            // If everything read so far is unsettled, earlier messages may be as well.
             if from <= least || settled > from {
                 return Ok(settled);
             }
@@ -349,7 +351,7 @@ impl Assembly<'_> {
         }
     }
 
-    /// How the gate stood for what was known at a place.
+    /// The status of the gate as of a position.
     fn gate_then(&self, end: u32) -> Result<GateStatus> {
         let turn = self.last_message(end)?.map(|message| message.turn);
         let was_there = |job: &&Job| match &job.kind {
@@ -361,7 +363,7 @@ impl Assembly<'_> {
         Ok(GateStatus::of(&jobs, |_| false))
     }
 
-    /// How many tokens the context begins with that the one of the turn before began with, too.
+    /// Number of leading tokens that this context shares with the one of the previous turn.
     fn reusable(
         &self,
         now: &ConversationPieces<'_>,
@@ -381,7 +383,7 @@ impl Assembly<'_> {
         let cut_first =
             self.request.profile.sections.first().is_some_and(|it| it.take == SectionSource::Cut);
         if cut_first && grove.settled == now.settled && now.settled <= earlier {
-            // Nothing was decided anew: only what was said since has been added.
+            // No decision changed; the context was only extended by the new messages.
             let Some(section) = sections.first() else { return Ok(head) };
             let items = section.items.iter().zip(plan.items());
             let same =
@@ -429,7 +431,7 @@ impl Assembly<'_> {
     }
 }
 
-/// What of sections does not depend on the question, as it is written.
+/// The rendered blocks of the leading sections that do not depend on the question.
 fn steady(sections: &[ContextSection]) -> impl Iterator<Item = &str> {
     sections.iter().take_while(|section| !section.is_volatile).flat_map(ContextSection::blocks)
 }

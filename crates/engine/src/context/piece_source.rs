@@ -1,5 +1,5 @@
-//! The grove: the pieces of one conversation as packing asks for them, read from the store as far
-//! as they are asked for, as they were known at one moment.
+//! The pieces of one conversation as packing requests them, as of one position. They are read
+//! from the store on demand and never written.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -33,23 +33,23 @@ pub(super) struct ConversationPieces<'a> {
     pub(super) conversation: &'a Conversation,
     pub(super) tally: &'a ContextCache,
     pub(super) lineage: Lineage,
-    /// One past the last message that is known.
+    /// One past the last visible message.
     pub(super) end: u32,
-    /// When the last message that is known was said.
+    /// The time of the last visible message.
     at: Timestamp,
-    /// One past the last message that is settled.
+    /// One past the last settled message.
     pub(super) settled: u32,
     pub(super) question_hits: Option<QuestionHits>,
-    /// How much there is for hits, about.
+    /// Approximate token budget for hits.
     pub(super) room: u32,
     pub(super) nodes: HashMap<(Level, u32), Arc<Node>>,
     pub(super) messages: BTreeMap<u32, Arc<Message>>,
-    /// The messages that were read with the tool calls before them.
+    /// The messages that were read together with the tool calls before them.
     read: BTreeSet<u32>,
     pub(super) calls: HashMap<u32, Vec<ToolCall>>,
-    /// Sealed windows as they were said, by the first message of each.
+    /// Sealed windows from the cache, by their first message.
     remembered: BTreeMap<u32, Arc<CachedWindow>>,
-    /// The parts of long messages that fit the question.
+    /// Excerpts of long messages that fit the question.
     pub(super) parts: HashMap<u32, String>,
     roots: Option<(u32, Vec<Piece>)>,
     pub(super) root_nodes: Option<Vec<Arc<Node>>>,
@@ -88,7 +88,8 @@ impl<'a> ConversationPieces<'a> {
         }
     }
 
-    /// The same at an earlier place, before anything is asked, with what has been read.
+    /// The same source as of an earlier position, without a question, sharing everything read so
+    /// far.
     pub(super) fn earlier(&self, end: u32) -> Self {
         Self {
             lineage: self.lineage.clone(),
@@ -134,7 +135,7 @@ impl<'a> ConversationPieces<'a> {
         Ok(())
     }
 
-    /// Whether a call was made in the turn of the message it came before, or since the one before that.
+    /// Whether a call falls between the turns of the two messages around its position.
     fn is_call_before(&self, call: &ToolCall) -> bool {
         let turn = |idx: Option<u32>| idx.and_then(|idx| self.messages.get(&idx)).map(|it| it.turn);
         let (before, after) = (turn(call.before.0.checked_sub(1)), turn(Some(call.before.0)));
@@ -143,7 +144,8 @@ impl<'a> ConversationPieces<'a> {
             && after.max(before).is_some_and(|last| call.turn <= last)
     }
 
-    /// Reads what is told of a plan as it was said, as far as only its pieces were known.
+    /// Loads the planned messages of the sections that do not depend on the question, unless they
+    /// were read before.
     pub(super) fn load_planned_messages(
         &mut self,
         profile: &Profile,
@@ -164,7 +166,7 @@ impl<'a> ConversationPieces<'a> {
             .try_for_each(|run| self.read_messages(run.start, run.end))
     }
 
-    /// Whether a message is known, which it also is where its window is remembered.
+    /// Loads a message from its cached window. Returns whether the message is loaded now.
     fn load_from_cache(&mut self, idx: u32) -> bool {
         if self.read.contains(&idx) {
             return true;
@@ -184,14 +186,14 @@ impl<'a> ConversationPieces<'a> {
         true
     }
 
-    /// The remembered window that a message is in, and which of its messages it is.
+    /// The cached window that contains a message, and the message's index in it.
     fn window_of(&self, idx: u32) -> Option<(&Arc<CachedWindow>, usize)> {
         let (first, window) = self.remembered.range(..=idx).next_back()?;
         let at = (idx - first) as usize;
         (at < window.messages.len()).then_some((window, at))
     }
 
-    /// A message as it is written, in its place.
+    /// Renders a message, from the cache if its window is cached.
     pub(super) fn told(
         &self,
         said: &MessageBlock<'_>,
@@ -202,14 +204,14 @@ impl<'a> ConversationPieces<'a> {
             let (block, tokens) = said.block(self.tally, grain);
             RenderedBlock::new(block, tokens)
         };
-        // What is recalled is written without its tools, and as it fits the question.
+        // Recalled messages omit tool calls and depend on the question, so they are not cached.
         match self.window_of(said.slice.idx.0).filter(|_| !recalled) {
             Some((window, _)) => window.told(said, grain, write),
             None => write(),
         }
     }
 
-    /// A message as it is told, in its place.
+    /// A message block in its place in the history.
     pub(super) fn said(&self, slice: Slice, lead: HeaderStyle) -> Option<MessageBlock<'_>> {
         let message = self.messages.get(&slice.idx.0)?;
         let calls = self.calls.get(&slice.idx.0).filter(|_| slice.from == 0);
@@ -217,14 +219,14 @@ impl<'a> ConversationPieces<'a> {
         Some(MessageBlock { message, slice, calls, lead, part: None })
     }
 
-    /// A message as it is recalled.
+    /// A message block as a recalled hit.
     pub(super) fn recalled(&self, slice: Slice, lead: HeaderStyle) -> Option<MessageBlock<'_>> {
         let message = self.messages.get(&slice.idx.0)?;
         let part = self.parts.get(&slice.idx.0).map(String::as_str);
         Some(MessageBlock { message, slice, calls: &[], lead, part })
     }
 
-    /// What a message says about its place: the first of a day says when it was said.
+    /// The header of a message: the first message of a day states its time.
     pub(super) fn lead(&self, slice: Slice) -> HeaderStyle {
         let day = |idx: u32| self.messages.get(&idx).map(|message| day_of(message));
         let idx = slice.idx.0;
@@ -232,7 +234,7 @@ impl<'a> ConversationPieces<'a> {
         if slice.from == 0 && opens_a_day { HeaderStyle::Minute } else { HeaderStyle::None }
     }
 
-    /// A sealed window as it was said.
+    /// The messages of a sealed window, from the cache if possible.
     fn sealed(&mut self, window: &Window) -> StoreResult<Arc<CachedWindow>> {
         let sealed = match self.tally.said(self.key, window) {
             Some(sealed) => sealed,
@@ -324,10 +326,10 @@ impl<'a> ConversationPieces<'a> {
     }
 }
 
-/// A few needless messages are read faster than another run of them.
+/// Reading a few unneeded messages is faster than another range read.
 pub(super) const CLOSE: u32 = 6;
 
-/// Places in as few runs as they make, where those that are so close together are in one.
+/// Groups positions into as few ranges as possible, merging those at most `close` apart.
 pub(super) fn runs(places: impl Iterator<Item = u32>, close: u32) -> Vec<Range<u32>> {
     let mut places: Vec<u32> = places.collect();
     places.sort_unstable();
@@ -335,14 +337,15 @@ pub(super) fn runs(places: impl Iterator<Item = u32>, close: u32) -> Vec<Range<u
     places.chunk_by(|one, next| next - one <= close).filter_map(run).collect()
 }
 
-/// The gist of a node is hardly shorter.
+/// Lower bound for the cost of a node's gist.
 const LEAST_GIST: u32 = 24;
 
-/// Costs that rise with the grain: what is not dearer than something finer is not worth telling.
+/// Keeps only costs that rise with the level of detail: a coarser level that is not cheaper than
+/// a finer one is useless.
 fn increasing_costs(costs: impl Iterator<Item = (DetailLevel, u32)>) -> Costs {
     let mut rising: Vec<(DetailLevel, u32)> = Vec::new();
     for (grain, cost) in costs {
-        // Lists that are empty add nothing.
+        // Empty lists add nothing.
         if grain == DetailLevel::Details && rising.last().is_some_and(|(_, text)| *text == cost) {
             continue;
         }
@@ -382,7 +385,7 @@ impl PieceSource for ConversationPieces<'_> {
     }
 
     fn recent_tail(&mut self) -> StoreResult<Vec<Piece>> {
-        // The last one is wanted in any case: it says which turn this is.
+        // The last message is always needed, since it determines the current turn.
         self.read_messages(self.settled.min(self.end.saturating_sub(1)), self.end)?;
         let own =
             self.messages.range(self.settled..self.end).filter(|(_, it)| self.lineage.holds(it));
@@ -468,7 +471,8 @@ impl PieceSource for ConversationPieces<'_> {
     }
 
     fn cost_of_run(&self) -> u32 {
-        // The largest number that is told has the most digits; a name may join what is before it.
+        // Uses the widest number. One extra token, since a name may merge with the text before
+        // it.
         self.tally.count(&render::run_head(self.end.max(1000), self.at)) + 1
     }
 

@@ -1,4 +1,4 @@
-//! Search in the past: an index over one conversation as it was, made for one question.
+//! Search in the past: builds an index over one conversation as it was, for one query.
 
 use std::sync::{Arc, RwLock};
 
@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 
 impl Engine {
-    /// The hits of a query in one conversation as it was when it had `end` messages, without snippets.
+    /// The hits of a query in a conversation as it was with `end` messages, without snippets.
     pub(crate) fn search_as_of(
         &self,
         query: &Query,

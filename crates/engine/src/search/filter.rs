@@ -1,4 +1,4 @@
-//! Which items a question may find.
+//! Filters: the items that a query may find.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use treering_core::ports::ItemFilter;
 
 use super::index::{ConversationEntry, FLAG_DELETED, IndexedItem, ItemIndex, role_code};
 
-/// Which items may be found.
+/// Decides which items may be found.
 #[derive(Debug)]
 pub(super) struct Filter {
-    /// Only in these conversations, by place.
+    /// The conversations in scope, by index.
     pub(super) shelves: Option<ConversationSet>,
     thread: Option<u16>,
     author: Option<u16>,
@@ -17,18 +17,18 @@ pub(super) struct Filter {
     levels: Vec<u8>,
     since: Option<i64>,
     until: Option<i64>,
-    /// More is asked of an item than to be there and in scope.
+    /// Whether items must meet conditions beyond existing and being in scope.
     pub(super) has_item_conditions: bool,
     pub(super) matches_nothing: bool,
 }
 
-/// Some conversations of an arena, by place.
+/// A set of conversations of an index, by position.
 #[derive(Debug)]
 pub(super) struct ConversationSet {
     places: Vec<u32>,
-    /// Whether each conversation is one of them.
+    /// Membership, by conversation.
     is_in: Vec<bool>,
-    /// The numbers of their items lie in this range.
+    /// The range that contains the numbers of all their items.
     pub(super) range: Range<u32>,
 }
 
@@ -52,7 +52,7 @@ impl ConversationSet {
 }
 
 impl Filter {
-    /// A filter that nothing passes.
+    /// A filter that no item passes.
     pub(super) const fn none() -> Self {
         Self {
             shelves: None,
@@ -104,7 +104,7 @@ impl Filter {
             && (!self.has_item_conditions || self.matches_conditions(item))
     }
 
-    /// Whether an item is what is asked for, beside being in scope.
+    /// Whether an item meets the conditions beside the scope.
     fn matches_conditions(&self, item: &IndexedItem) -> bool {
         let at = item.at.as_micros();
         self.thread.is_none_or(|thread| item.thread == thread)

@@ -1,4 +1,5 @@
-//! Following the store: before each question an arena takes in what has come since the last one.
+//! Follows the store's change feed: each search first applies the changes since the last one to
+//! the index.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,21 +15,21 @@ use super::text::{call_text, content_hash, embedded_part, node_text};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 
-/// How much is taken in at once.
+/// Changes per page of the feed.
 const PORTION: usize = 200;
 
-/// The arenas of a process, by tenant.
+/// The in-process indexes, by tenant.
 #[derive(Default)]
 pub(crate) struct IndexCache(Mutex<HashMap<TenantId, CachedIndex>>);
 
-/// The arena of a tenant.
+/// The index of a tenant.
 struct CachedIndex {
     arena: Arc<RwLock<ItemIndex>>,
-    /// Another one, of another model, is being made.
+    /// Whether an index of another model is being built to replace it.
     is_replaced: bool,
-    /// When it was used last.
+    /// When it was last used.
     used: Instant,
-    /// Its size then.
+    /// Its size at that time.
     bytes: usize,
 }
 
@@ -43,8 +44,8 @@ impl IndexCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a tenant's arena was used, and drops those that were used least recently while all of them together
-    /// take more than `most` bytes. The one in use stays, however large it is.
+    /// Records the use of a tenant's index, and evicts the least recently used ones while all of
+    /// them together take more than `most` bytes. The index in use is never evicted.
     fn touch(&self, tenant: &TenantId, bytes: usize, most: usize) {
         let mut slots = self.lock();
         if let Some(slot) = slots.get_mut(tenant) {
@@ -64,8 +65,8 @@ impl IndexCache {
 }
 
 impl Engine {
-    /// The index that search goes by: where nobody has chosen one, that of an embedder whose
-    /// vectors need not be kept.
+    /// The vector index that search uses. If none was chosen, it is that of an instant embedder,
+    /// whose vectors need not be stored.
     pub(crate) fn active_vector_index(&self, reader: &dyn Reader) -> StoreResult<VectorIndex> {
         let chosen = reader.vector_index()?;
         Ok(chosen.unwrap_or_else(|| {
@@ -74,8 +75,9 @@ impl Engine {
         }))
     }
 
-    /// Makes ready what the first who asks would wait for: the tables of the tokenizer at once, the index in the
-    /// background. What cannot be made ready is told to who needs it.
+    /// Prepares the state that the first request would otherwise wait for: the tokenizer's tables
+    /// at once, the index in the background. Errors are ignored here; the request that hits them
+    /// reports them.
     pub fn prewarm(&self) {
         self.tokenizer().count("warm");
         let memory = self.clone();
@@ -87,8 +89,8 @@ impl Engine {
         });
     }
 
-    /// Everything that is searched, with what has come since the last question. After a change of
-    /// the model the arena of the old one answers until that of the new one is made.
+    /// The up-to-date index. After a change of the model the old index serves until the new one
+    /// is built.
     pub(super) fn item_index(&self) -> Result<Arc<RwLock<ItemIndex>>> {
         let model = self.active_vector_index(&*self.reader()?)?.model;
         let mut slots = self.arenas().lock();
@@ -119,7 +121,7 @@ impl Engine {
         let arena = Arc::clone(
             &self.arenas().lock().entry(self.tenant().clone()).or_insert_with(slot).arena,
         );
-        // Another thread was quicker, and may have looked before the latest came.
+        // Another thread was faster, and its index may miss the latest commits.
         if !Arc::ptr_eq(&arena, &made) {
             return self.item_index();
         }
@@ -138,8 +140,8 @@ impl Engine {
         Ok(arena)
     }
 
-    /// How many numbers the vectors of a model have. Those that are kept say so; where there is none yet, nobody beyond
-    /// this machine is asked, and 0 says that nothing can be found by what it means.
+    /// The number of dimensions of a model's vectors. For a remote model it is read from a stored
+    /// vector, without a call; 0 means that there is none yet and similarity cannot be used.
     pub(super) fn dims_of(&self, model: &str) -> Result<usize> {
         let Some(embedder) = self.embedder_named(model) else { return Ok(0) };
         if !embedder.is_remote() {
@@ -164,14 +166,14 @@ impl Engine {
         let made = self.build_index(model);
         if let Some(slot) = self.arenas().lock().get_mut(self.tenant()) {
             slot.is_replaced = false;
-            // Where it could not be made, the next question tries again.
+            // If the build failed, the next search tries again.
             if let Ok(arena) = made {
                 slot.arena = arena;
             }
         }
     }
 
-    /// Adds what was committed before now. Other threads may do so at the same time.
+    /// Applies all changes committed before now. Other threads may do so concurrently.
     fn update_index(&self, arena: &RwLock<ItemIndex>) -> Result<()> {
         loop {
             let (model, dims, cursor) = {
@@ -183,7 +185,8 @@ impl Engine {
                 Some(delta) if !delta.is_last => {
                     self.update_index_in_pages(arena, (&model, dims), delta)?;
                 }
-                // What comes from now on is for the next question: where many write, there is always more.
+                // Later changes are left to the next search: under constant writes there are
+                // always more.
                 Some(delta) => {
                     if delta.apply_to(arena) {
                         return Ok(());
@@ -193,7 +196,7 @@ impl Engine {
         }
     }
 
-    /// Adds many pages: while one is entered the next is read and embedded.
+    /// Applies many pages: reads and embeds the next page while one is applied.
     fn update_index_in_pages(
         &self,
         arena: &RwLock<ItemIndex>,
@@ -219,7 +222,7 @@ impl Engine {
         })
     }
 
-    /// The next page of the change feed after a cursor; nothing at its end.
+    /// The next page of the change feed after a cursor; `None` at its end.
     fn delta(&self, model: &str, dims: usize, after: &Cursor) -> Result<Option<Delta>> {
         let reader = self.reader()?;
         let embedder = self.embedder_named(model);
@@ -235,7 +238,7 @@ impl Engine {
         Ok(Some(Delta { items, embeddings: senses, from: after.clone(), to, is_last }))
     }
 
-    /// What the items of changes mean to a model, in their order.
+    /// The embeddings of changed items, in order.
     pub(super) fn embeddings_of(
         &self,
         reader: &dyn Reader,
@@ -247,7 +250,7 @@ impl Engine {
         self.embeddings(reader, (model, dims), self.embedder_named(model), &parts)
     }
 
-    /// What texts mean to a model: its vectors as far as they are there.
+    /// The embeddings of texts: stored vectors if they exist, otherwise pending.
     fn embeddings(
         &self,
         reader: &dyn Reader,
@@ -273,18 +276,19 @@ impl Engine {
     }
 }
 
-/// A page of the change feed with what its items mean.
+/// A page of the change feed with the embeddings of its items.
 struct Delta {
     items: Vec<Change>,
     embeddings: Vec<ItemEmbedding>,
-    /// The cursors before and after it.
+    /// The cursors before and after the page.
     from: Cursor,
     to: Cursor,
     is_last: bool,
 }
 
 impl Delta {
-    /// Enters it, unless the index has followed further meanwhile; says whether it did.
+    /// Applies the page and returns `true`, unless the index has moved past `from` in the
+    /// meantime.
     fn apply_to(self, arena: &RwLock<ItemIndex>) -> bool {
         let mut arena = arena.write().unwrap_or_else(PoisonError::into_inner);
         if arena.cursor != self.from {
@@ -298,7 +302,7 @@ impl Delta {
     }
 }
 
-/// The text of a change that is searched; empty for a vector.
+/// The searched text of a change; empty for a vector.
 fn text_of(change: &Change) -> Cow<'_, str> {
     match change {
         Change::Message(_, message) => Cow::Borrowed(&message.body.text),

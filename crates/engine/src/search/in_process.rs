@@ -1,4 +1,4 @@
-//! The in-process index behind the port: an arena that follows the store.
+//! The in-process implementation of the `SearchIndex` port.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -14,7 +14,7 @@ use super::rank::rank;
 use crate::engine::Engine;
 use crate::error::Error;
 
-/// The indexes of a process.
+/// The in-process indexes of an engine.
 pub(super) struct InProcessIndex<'a>(pub(super) &'a Engine);
 
 impl SearchIndex for InProcessIndex<'_> {
@@ -31,7 +31,7 @@ impl SearchIndex for InProcessIndex<'_> {
     }
 }
 
-/// An arena, for one question.
+/// An index, held for one query.
 pub(super) struct ItemIndexSnapshot {
     arena: Arc<RwLock<ItemIndex>>,
     model: String,

@@ -1,5 +1,5 @@
-//! The arena: everything that is searched, in memory, following the store. It is derived: a
-//! process makes it from the store, and adds what has come since before each question.
+//! The in-memory search index of a tenant. It is derived: a process builds it from the store and
+//! applies the change feed before each search.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use treering_core::{
 use super::postings::Postings;
 use super::text::{call_text, head, node_text};
 
-/// How long a silence parts two sittings, in microseconds.
+/// The minimum silence between two sessions, in microseconds.
 const SESSION_GAP_MICROS: i64 = 20 * 60 * 1_000_000;
 
 pub(super) const USER: u8 = 1;
@@ -27,25 +27,25 @@ pub(super) const WISHES: u8 = 4;
 pub(super) const FLAG_DELETED: u8 = 8;
 pub(super) const FLAG_TOOL_CALL: u8 = 16;
 
-/// One thing that can be found: a message, a tool call, or a node. What every question looks at
-/// lies apart, in [`Arena::sittings`] and [`Arena::presence`].
+/// A message, tool call or node that can be found. The fields that every query scans are stored
+/// apart, in [`ItemIndex::session_of`] and [`ItemIndex::length_norms`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IndexedItem {
     pub(super) at: Timestamp,
-    /// Its conversation, by place.
+    /// The index of its conversation.
     pub(super) conversation: u32,
     /// The message's position, the turn of the call, or the node's number.
     pub(super) number: u32,
-    /// The items before and after it in its thread; of a node of level 1 the first and the last
-    /// message under it. Itself where there is none.
+    /// The previous and next items in its thread; for a level-1 node the first and last message
+    /// it covers. The item itself if there is none.
     pub(super) before: u32,
     pub(super) after: u32,
-    /// The node over it; itself while there is none.
+    /// The level-1 node that covers it; the item itself if there is none.
     pub(super) cover: u32,
-    /// Where its middle lies in its thread, in characters.
+    /// The offset of its middle in its thread, in characters.
     pub(super) middle: f32,
     pub(super) chars: u32,
-    /// The place of a tool call in its turn.
+    /// The position of a tool call in its turn.
     pub(super) order: u16,
     pub(super) author: u16,
     pub(super) thread: u16,
@@ -54,10 +54,10 @@ pub(super) struct IndexedItem {
     pub(super) flags: u8,
 }
 
-/// The sitting of what belongs to none: tool calls and nodes.
+/// The session of items that belong to none: tool calls and nodes.
 pub(super) const NO_SESSION: u32 = u32::MAX;
 
-/// What is known about a conversation as a whole.
+/// Per-conversation data of the index.
 #[derive(Debug)]
 pub(super) struct ConversationEntry {
     pub(super) id: ConversationId,
@@ -65,16 +65,16 @@ pub(super) struct ConversationEntry {
     pub(super) items: Vec<u32>,
     /// Its tool calls and nodes.
     pub(super) others: Vec<u32>,
-    /// The vectors of its messages, added up.
+    /// The sum of its messages' vectors.
     pub(super) sum: Vec<f32>,
     pub(super) session_count: u32,
     pub(super) authors: Vec<u16>,
-    /// The last item of each thread, and how many characters its thread has.
+    /// For each thread its last item and its length in characters.
     ends: Vec<(u16, u32, f64)>,
 }
 
 impl ConversationEntry {
-    /// The numbers of its items lie in this range.
+    /// The range that contains the numbers of its items.
     pub(super) fn range(&self) -> Range<u32> {
         let firsts = [self.items.first(), self.others.first()];
         let lasts = [self.items.last(), self.others.last()];
@@ -83,37 +83,38 @@ impl ConversationEntry {
     }
 }
 
-/// Everything that is searched.
+/// All searchable items of a tenant.
 pub(super) struct ItemIndex {
-    /// Who gave the vectors.
+    /// The model of the vectors.
     pub(super) model: String,
     pub(super) dims: usize,
     pub(super) items: Vec<IndexedItem>,
-    /// The sitting of each item.
+    /// The session of each item.
     pub(super) session_of: Vec<u32>,
-    /// How much a term counts in each item.
+    /// The length normalization factor of each item.
     pub(super) length_norms: Vec<f32>,
     pub(super) vectors: super::scan::QuantizedVectors,
     pub(super) postings: Postings,
     pub(super) conversations: Vec<ConversationEntry>,
     entry_of: HashMap<ConversationId, u32>,
-    /// How many messages each sitting has.
+    /// The number of messages of each session.
     pub(super) session_sizes: Vec<u32>,
     pub(super) authors: Vec<String>,
     pub(super) threads: Vec<ThreadName>,
-    /// Where what can be written anew stands: by conversation, level (0 for tool calls), number and order.
+    /// The current version of replaceable items, by conversation, level (0 for tool calls),
+    /// number and order.
     standing: HashMap<(u32, u8, u32, u16), u32>,
-    /// Messages, and their vectors added up.
+    /// The number of messages, and the sum of their vectors.
     pub(super) messages: u32,
     pub(super) sum: Vec<f32>,
-    /// Items whose vectors are not there yet, by what they are vectors of.
+    /// Items that wait for their vectors, by content hash.
     pending_embeddings: HashMap<ContentHash, Vec<u32>>,
     pub(super) lexer: Lexer,
-    /// How far it has followed the change feed.
+    /// The position in the change feed.
     pub(super) cursor: Cursor,
 }
 
-/// The vector of something, or what it will be the vector of.
+/// The vector of an item, or the content hash that its vector will have.
 pub(super) enum ItemEmbedding {
     Ready(Vec<f32>),
     Pending(ContentHash),
@@ -143,9 +144,9 @@ impl ItemIndex {
         }
     }
 
-    /// About how much memory it takes.
+    /// Approximate memory use.
     pub(super) fn bytes(&self) -> usize {
-        // An empty arena, its tables of stems and the allocations around them.
+        // An empty index: the stemming tables and the allocations around them.
         const EMPTY: usize = 16 << 10;
         let item = size_of::<IndexedItem>() + size_of::<u32>() + size_of::<f32>();
         let shelf = |shelf: &ConversationEntry| {
@@ -163,7 +164,7 @@ impl ItemIndex {
             + self.lexer.bytes()
     }
 
-    /// The item as the store names it.
+    /// The item's reference in the store.
     pub(super) fn item_ref(&self, item: u32) -> ItemRef {
         let it = &self.items[item as usize];
         let id = self.conversations[it.conversation as usize].id;
@@ -180,7 +181,7 @@ impl ItemIndex {
         self.entry_of.get(&id).copied()
     }
 
-    /// Adds a change of the store.
+    /// Applies a change of the store.
     pub(super) fn add(&mut self, change: &Change, sense: ItemEmbedding) {
         match change {
             Change::Message(id, message) => self.add_message(*id, message, sense),
@@ -191,7 +192,7 @@ impl ItemIndex {
         }
     }
 
-    /// Adds a message. Messages of a conversation come in order.
+    /// Adds a message. The messages of a conversation arrive in order.
     fn add_message(&mut self, id: ConversationId, message: &Message, sense: ItemEmbedding) {
         let place = self.place_of(id);
         let said = &message.body;
@@ -247,7 +248,7 @@ impl ItemIndex {
         self.insert(item, sitting, text, sense);
     }
 
-    /// The sitting of a message: that of the one before it, unless a silence parts them.
+    /// The session of a message: that of the message before it, unless the gap is too long.
     fn assign_session(&mut self, place: u32, number: u32, before: u32, at: Timestamp) -> u32 {
         let continues = before != number && {
             let gap = at.as_micros() - self.items[before as usize].at.as_micros();
@@ -263,7 +264,7 @@ impl ItemIndex {
         self.session_sizes.len() as u32 - 1
     }
 
-    /// Adds a tool call, instead of what stood at its place.
+    /// Adds a tool call and replaces its previous version.
     fn add_call(&mut self, id: ConversationId, call: &ToolCall, sense: ItemEmbedding) {
         let thread = self.thread(&call.thread);
         let item = IndexedItem {
@@ -278,7 +279,7 @@ impl ItemIndex {
         self.replace(item, &call_text(call), sense);
     }
 
-    /// Adds a node, instead of what stood at its place.
+    /// Adds a node and replaces its previous version.
     fn add_node(&mut self, id: ConversationId, node: &Node, sense: ItemEmbedding) {
         let item = IndexedItem {
             at: node.range_end,
@@ -294,7 +295,7 @@ impl ItemIndex {
         }
     }
 
-    /// Puts the messages of a window under its node.
+    /// Links the messages of a window to their node.
     fn cover(&mut self, place: u32, window: &Window, node: u32) {
         let Some(thread) = self.threads.iter().position(|name| *name == window.thread) else {
             return;
@@ -316,7 +317,7 @@ impl ItemIndex {
         }
     }
 
-    /// An item of a conversation that nothing is known about yet.
+    /// A blank item of a conversation.
     fn new_item(&mut self, id: ConversationId) -> IndexedItem {
         let number = self.items.len() as u32;
         IndexedItem {
@@ -347,7 +348,7 @@ impl ItemIndex {
         self.insert(item, NO_SESSION, head(text), sense);
     }
 
-    /// Enters an item with its words and its vector.
+    /// Adds an item with its terms and its vector.
     fn insert(&mut self, item: IndexedItem, sitting: u32, text: &str, sense: ItemEmbedding) {
         let number = self.items.len() as u32;
         let mut terms: Vec<TermId> = Vec::new();
@@ -367,7 +368,7 @@ impl ItemIndex {
         }
     }
 
-    /// A vector has come: everything that waits for it gets it.
+    /// Sets a vector that has arrived on every item that waits for it.
     fn add_vector(&mut self, of: &ContentHash, vector: &[f32]) {
         for item in self.pending_embeddings.remove(of).into_iter().flatten() {
             self.set_vector(item, vector);
@@ -405,7 +406,7 @@ impl ItemIndex {
         if let Some(place) = self.authors.iter().position(|other| other == name) {
             return place as u16;
         }
-        // Sixty thousand authors are told apart; more share the last place.
+        // About 65,000 authors are distinguished; all others share one number.
         if self.authors.len() >= usize::from(u16::MAX) - 1 {
             return u16::MAX - 1;
         }

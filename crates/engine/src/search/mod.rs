@@ -1,4 +1,4 @@
-//! Search: everything that was said and every node over it, by words and by meaning at once.
+//! Search over messages, tool calls and nodes, by words and by embedding similarity at once.
 
 mod as_of;
 mod filter;
@@ -35,51 +35,51 @@ pub(crate) use follow::IndexCache;
 pub use snippet::Snippet;
 pub(crate) use text::{call_text, content_hash, embedded_part, node_text};
 
-/// What is asked for, and where.
+/// A search query with its filters.
 #[derive(Debug, Clone, Default)]
 pub struct Query {
-    /// The question or the words.
+    /// The question or the words to search for.
     pub text: String,
-    /// Only in these conversations; in all of the tenant when empty.
+    /// Only these conversations; all of the tenant if empty.
     pub conversations: Vec<ConversationId>,
-    /// Only what was said in conversations of this folder.
+    /// Only conversations of this directory.
     pub cwd: Option<String>,
-    /// Only in conversations in these states; in any when empty.
+    /// Only conversations in these states; any state if empty.
     pub states: Vec<ConversationState>,
-    /// Only in this thread.
+    /// Only this thread.
     pub thread: Option<ThreadName>,
-    /// Only what this author said.
+    /// Only messages of this author.
     pub author: Option<String>,
-    /// Only what was said in this role.
+    /// Only messages with this role.
     pub role: Option<Role>,
-    /// Only these levels, 0 for messages; all when empty.
+    /// Only these levels, 0 for messages; all levels if empty.
     pub levels: Vec<u8>,
-    /// Only from this moment on.
+    /// Only items at or after this time.
     pub since: Option<Timestamp>,
-    /// Only before this moment.
+    /// Only items before this time.
     pub until: Option<Timestamp>,
-    /// At most so many hits.
+    /// Maximum number of hits.
     pub limit: usize,
-    /// Only hits with at least this score.
+    /// Minimum score of a hit.
     pub min_score: Option<f32>,
 }
 
-/// Something that was found.
+/// A search result.
 #[derive(Debug, Clone)]
 pub struct Hit {
     /// Its conversation.
     pub conversation: ConversationId,
-    /// What it is.
+    /// The message, tool call or node.
     pub item: HitItem,
-    /// How well it fits.
+    /// Its relevance score.
     pub score: f32,
-    /// Where the score comes from.
+    /// The signals that the score is computed from.
     pub signals: Signals,
-    /// The part of its text that fits best, with the words that match.
+    /// The best matching part of its text, with the matches marked.
     pub snippet: Snippet,
 }
 
-/// What can be found.
+/// The kinds of items that search finds.
 #[derive(Debug, Clone)]
 pub enum HitItem {
     /// A message.
@@ -101,7 +101,7 @@ impl From<StoredItem> for HitItem {
 }
 
 impl HitItem {
-    /// What it says.
+    /// The searched text of the item.
     fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Message(message) => Cow::Borrowed(&message.body.text),
@@ -121,19 +121,19 @@ impl Hit {
         }
     }
 
-    /// The parts of its score, by name.
+    /// The named parts of its score.
     #[must_use]
     pub fn parts(&self) -> [(&'static str, f32); 11] {
         self.signals.parts()
     }
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Clone)]
 pub struct SearchOutcome {
-    /// The hits, the best first.
+    /// The hits, best first.
     pub hits: Vec<Hit>,
-    /// Why only the words were looked at, where the meaning could not be.
+    /// Why the search used words only, if no query embedding was available.
     pub lexical_only_reason: Option<String>,
 }
 
@@ -144,7 +144,7 @@ impl SearchOutcome {
         self.hits.len()
     }
 
-    /// Whether nothing was found.
+    /// Whether there are no hits.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.hits.is_empty()
@@ -161,13 +161,13 @@ impl IntoIterator for SearchOutcome {
 }
 
 impl Engine {
-    /// What fits a question best. Everything that was acknowledged before is looked at, whichever
-    /// process stored it. Where the embedder fails, the words alone decide.
+    /// Finds the items that fit a query best. The search sees every commit acknowledged before
+    /// it, whichever process wrote it. If the embedder fails, words alone decide.
     pub fn search(&self, query: &Query) -> Result<SearchOutcome> {
         self.find_all(query, true)
     }
 
-    /// The same without snippets, for callers that take whole texts.
+    /// Like [`Engine::search`], without snippets, for callers that take whole texts.
     pub(crate) fn search_whole(&self, query: &Query) -> Result<SearchOutcome> {
         self.find_all(query, false)
     }
@@ -212,7 +212,7 @@ impl Engine {
         ))
     }
 
-    /// The filter of a query: the conversations of a folder or in some states are looked up.
+    /// The item filter of a query. Directories and states are resolved to conversations.
     fn filter(&self, query: &Query) -> Result<ItemFilter> {
         let mut conversations =
             (!query.conversations.is_empty()).then(|| query.conversations.clone());
@@ -240,7 +240,8 @@ impl Engine {
         })
     }
 
-    /// Reads candidates from the store in one call; those that are gone meanwhile are left out.
+    /// Reads the candidates from the store page by page. Items deleted in the meantime are
+    /// skipped.
     fn resolve(&self, query: &Query, candidates: &[SearchCandidate]) -> Result<Vec<Hit>> {
         let is_wanted =
             |it: &&SearchCandidate| query.min_score.is_none_or(|least| it.signals.score() >= least);

@@ -1,5 +1,5 @@
-//! Postings: which items hold a term. Items are numbered as they come, and fill segments: a full
-//! one is sealed into the least room, only the last grows.
+//! Posting lists: the items that contain a term. Items are numbered in order of arrival and fill
+//! segments. A full segment is sealed into a compact form; only the last one grows.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -7,10 +7,10 @@ use std::ops::Range;
 
 use treering_core::lexicon::TermId;
 
-/// How many items a segment has: no more than two bytes tell apart.
+/// Items per segment, so that an item's offset fits in two bytes.
 const SEGMENT: usize = 1 << 15;
 
-/// Hashes of terms are hashes already.
+/// Term ids are already hashes.
 #[derive(Default)]
 struct IdentityHasher(u64);
 
@@ -30,14 +30,14 @@ impl Hasher for IdentityHasher {
     }
 }
 
-/// Which items hold which terms.
+/// Maps terms to the items that contain them.
 #[derive(Default)]
 pub(super) struct Postings {
     sealed: Vec<SealedSegment>,
     open: HashMap<TermId, Vec<u16>, BuildHasherDefault<IdentityHasher>>,
 }
 
-/// A full segment: its terms in order, and the items of each behind one another.
+/// A full segment: its sorted terms, and their posting lists concatenated.
 struct SealedSegment {
     terms: Box<[TermId]>,
     ends: Box<[u32]>,
@@ -45,7 +45,7 @@ struct SealedSegment {
 }
 
 impl Postings {
-    /// Enters an item with its terms, each of them once. Items come in the order of their numbers.
+    /// Adds an item with its distinct terms. Items are added in order of their numbers.
     pub(super) fn push(&mut self, item: u32, terms: &[TermId]) {
         let (segment, place) = (item as usize / SEGMENT, item as usize % SEGMENT);
         while self.sealed.len() < segment {
@@ -57,29 +57,29 @@ impl Postings {
         }
     }
 
-    /// About how much memory they take.
+    /// Approximate memory use.
     pub(super) fn bytes(&self) -> usize {
         let sealed = |it: &SealedSegment| 12 * it.terms.len() + 2 * it.items.len();
         let open = |items: &Vec<u16>| 48 + 2 * items.capacity();
         self.sealed.iter().map(sealed).sum::<usize>() + self.open.values().map(open).sum::<usize>()
     }
 
-    /// How many items hold a term.
+    /// The number of items that contain a term.
     pub(super) fn doc_freq(&self, term: TermId) -> u32 {
         let sealed = self.sealed.iter().filter_map(|sealed| sealed.items(term));
         let open = self.open.get(&term).map(Vec::as_slice);
         sealed.chain(open).map(|items| items.len() as u32).sum()
     }
 
-    /// The segments that have items of a range.
+    /// The segments that overlap a range of items.
     pub(super) fn segments(&self, range: &Range<u32>) -> Range<usize> {
         let first = range.start as usize / SEGMENT;
         let last = (range.end as usize).div_ceil(SEGMENT).min(self.sealed.len() + 1);
         first..last.max(first)
     }
 
-    /// The items of a segment that hold a term and lie in a range, in order, counted from the number
-    /// that the segment begins with.
+    /// The posting list of a term in a segment, restricted to a range. The items are offsets from
+    /// the returned base.
     pub(super) fn run(&self, term: TermId, segment: usize, range: &Range<u32>) -> (usize, &[u16]) {
         let base = segment * SEGMENT;
         let items = match self.sealed.get(segment) {

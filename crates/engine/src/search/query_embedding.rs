@@ -1,5 +1,5 @@
-//! Sense: what a question means to the model of an index. A model beyond this machine is not waited for long, and one
-//! that does not answer is left in peace for a while: the words alone decide meanwhile.
+//! Query embeddings. A remote model gets a short timeout, and its circuit breaker opens if it
+//! does not answer; until it closes, search uses words only.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::text;
 use crate::engine::Engine;
 
 impl Engine {
-    /// The vector of a question by the model of an index, or why there is none.
+    /// The query's embedding by the model of an index, or the reason why there is none.
     pub(super) fn embed_query(
         &self,
         text: &str,
@@ -30,8 +30,7 @@ impl Engine {
         }
     }
 
-    /// Asks a model beyond this machine, no longer than a question can wait. What comes later is not lost: it ends the
-    /// rest of the model.
+    /// Asks a remote model with a timeout. A late answer still closes the circuit breaker.
     fn embed_query_with_timeout(&self, model: &str, text: &str) -> Result<Vec<f32>, String> {
         let now = self.clock().now();
         if let Some((seconds, why)) = self.circuit_breakers().left(model, now) {
@@ -40,7 +39,7 @@ impl Engine {
         let patience = Duration::from_millis(self.work().query_timeout_ms.max(1));
         let (tell, told) = mpsc::channel();
         let (memory, asked, text) = (self.clone(), model.to_owned(), text.to_owned());
-        // Nobody may wait for it any more when it answers.
+        // The receiver may have timed out before the answer arrives.
         std::thread::spawn(move || drop(tell.send(memory.embed_query_text(&asked, &text))));
         told.recv_timeout(patience).unwrap_or_else(|_| {
             let why = format!("{model:?} did not answer within {} ms", patience.as_millis());

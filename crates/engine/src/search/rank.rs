@@ -1,5 +1,5 @@
-//! Ranking: which items fit a question, and why. Candidates come from the words and from the
-//! meaning; each is then judged by everything there is to know about it.
+//! Ranking: which items fit a query, and why. Posting lists and vectors supply the candidates;
+//! every signal then scores each of them.
 
 use treering_core::fusion::{
     Signals, brevity, idf, is_common, proximity, session_bm25, term_weights,
@@ -12,21 +12,21 @@ use super::index::{FLAG_QUESTION, IndexedItem, ItemIndex, NO_SESSION, USER, WISH
 use super::scan::{QuantizedQuery, TopK};
 use super::term_matches::term_matches;
 
-/// How many candidates the words and the meaning bring, each: as many whether few hits are wanted or a
-/// hundred, so that few are the first of many.
+/// Candidates from words and from similarity, each. The number does not depend on a small limit,
+/// so that a short result is a prefix of a longer one.
 const CANDIDATES: usize = 140;
-/// How many items on either side count as near by.
+/// Neighbors on either side that count as nearby.
 const RADIUS: usize = 3;
-/// How many items are few enough to look at every vector.
+/// Up to this number of items every vector is compared.
 const FEW: usize = 20_000;
-/// From how many items on words and meaning are looked at side by side.
+/// From this number of items on, words and similarity are evaluated in parallel.
 const MANY: usize = 50_000;
-/// The most terms of a question that are looked at.
+/// Maximum number of terms of a query.
 const MOST_TERMS: usize = 32;
-/// How long after a time that a question names people still tell of it, in microseconds.
+/// How long after a time named in the query an item may still refer to it, in microseconds.
 const AFTERWARDS: i64 = 7 * 86_400_000_000;
 
-/// The items that fit a question best, the best first.
+/// The items that fit a query best, best first.
 pub(super) fn rank(
     arena: &ItemIndex,
     question: &Question,
@@ -38,7 +38,7 @@ pub(super) fn rank(
         return Vec::new();
     }
     let many = CANDIDATES.max(limit);
-    // What is gone from the store meanwhile is left out, and others take its place.
+    // Spare results replace items that the store deletes in the meantime.
     let limit = limit.saturating_mul(2);
     let meaning = meaning(arena, vector, filter);
     let by_words = || {
@@ -66,7 +66,7 @@ pub(super) fn rank(
     candidates.retain(|item| filter.passes(&arena.items[*item as usize]));
     let mut scored: Vec<(u32, f32)> =
         candidates.iter().map(|item| (*item, asked.signals(*item).score())).collect();
-    // Equal scores in an order that does not depend on how the arena was made.
+    // Ties are broken in an order that does not depend on how the index was built.
     let name = |item: u32| {
         let it = &arena.items[item as usize];
         (it.at, arena.conversations[it.conversation as usize].id, it.level, it.number, it.order)
@@ -82,8 +82,8 @@ pub(super) fn rank(
     scored.into_iter().map(|(item, _)| (item, asked.signals(item))).collect()
 }
 
-/// Adds the messages under the nodes that come first: what a node tells of may be said in words that
-/// the question does not have.
+/// Adds the messages under the first nodes: a message may use other words than the query and the
+/// node that summarizes it.
 fn drill(arena: &ItemIndex, candidates: &mut Vec<u32>) {
     const NODES: usize = 8;
     const MESSAGES: usize = 100;
@@ -103,7 +103,7 @@ fn drill(arena: &ItemIndex, candidates: &mut Vec<u32>) {
     }
 }
 
-/// What a question means, less what everything in scope is about.
+/// The query vector minus the mean of all messages in scope.
 fn meaning(arena: &ItemIndex, vector: &[f32], filter: &Filter) -> QuantizedQuery {
     let messages = messages_in_scope(arena, filter).max(1) as f32;
     let less = |sum: &[f32]| {
@@ -124,7 +124,7 @@ fn messages_in_scope(arena: &ItemIndex, filter: &Filter) -> u32 {
     }
 }
 
-/// The items that mean most nearly what a question means.
+/// The items whose vectors are nearest to the query.
 fn by_meaning(
     arena: &ItemIndex,
     meaning: &QuantizedQuery,
@@ -140,7 +140,7 @@ fn by_meaning(
                 .flat_map(|shelf| shelf.items.iter().chain(&shelf.others).copied());
             arena.vectors.nearest_of(items.filter(passes), meaning, limit)
         }
-        // What few items pass must not be lost among those that are nearer and do not.
+        // With selective conditions the preselection by bits could miss the few items that pass.
         None if filter.has_item_conditions || arena.items.len() <= FEW => {
             arena.vectors.nearest_of(all.filter(passes), meaning, limit)
         }
@@ -149,24 +149,24 @@ fn by_meaning(
     nearest.into_iter().map(|(item, _)| item).collect()
 }
 
-/// A question before an arena: what its words weigh there, and which items hold them.
+/// A query against an index: the weights of its terms, and the items that contain them.
 struct Scorer<'a> {
     arena: &'a ItemIndex,
     question: &'a Question,
     filter: &'a Filter,
     meaning: &'a QuantizedQuery,
-    /// Which of the question's terms each item holds, a bit a term: of the items from `first` on.
+    /// For each item from `first` on, a bit mask of the query terms that it contains.
     holds: Vec<u32>,
     first: u32,
     weights: Vec<f32>,
-    /// What the terms weigh together, for each byte of their bits.
+    /// The summed weights of the terms, for each byte of the mask.
     sums: Vec<[f32; 256]>,
-    /// What each term weighs among sittings, and their usual size.
+    /// For each term its weight among sessions, and the mean session size.
     sitting_weights: Vec<f32>,
     sitting_mean: f32,
-    /// How many messages of a sitting hold each term.
+    /// For each session and term the number of messages that contain it.
     sitting_counts: Vec<u16>,
-    /// The authors that the question names, if it does not name all of them.
+    /// The authors named in the query; empty if it names all of them.
     named: Vec<u16>,
 }
 
@@ -209,7 +209,7 @@ impl<'a> Scorer<'a> {
     }
 
     fn by_words(&self, limit: usize) -> Vec<u32> {
-        /// How many items are passed over at once, since nearly all are too low.
+        /// Items per block. Most blocks score below the threshold and are skipped.
         const TOGETHER: usize = 16;
         let presence = self.arena.length_norms[self.first as usize..].chunks(TOGETHER);
         let mut best = TopK::new(limit);
@@ -231,7 +231,7 @@ impl<'a> Scorer<'a> {
         best.into_sorted().into_iter().map(|(item, _)| item).collect()
     }
 
-    /// What the words of some items are worth, and the highest of that.
+    /// Computes the word scores of a block of items, and returns the highest.
     #[inline]
     fn score(&self, held: &[u32], presence: &[f32], scores: &mut [f32]) -> f32 {
         let items = scores.iter_mut().zip(held.iter().zip(presence));
@@ -240,7 +240,7 @@ impl<'a> Scorer<'a> {
             *score = worth;
             highest = if worth > highest { worth } else { highest };
         };
-        // Nearly every question has eight terms or fewer.
+        // Nearly every query has eight terms or fewer.
         match self.sums.as_slice() {
             [sums] => {
                 items.for_each(|(score, (held, presence))| {
@@ -253,14 +253,14 @@ impl<'a> Scorer<'a> {
         highest
     }
 
-    /// Which terms an item holds.
+    /// The bit mask of the terms that an item contains.
     #[inline]
     fn held(&self, item: u32) -> u32 {
         let place = item.checked_sub(self.first).map(|place| place as usize);
         place.and_then(|place| self.holds.get(place)).copied().unwrap_or(0)
     }
 
-    /// The weight of the question's words that an item holds.
+    /// The word score of an item.
     #[inline]
     fn own(&self, item: u32) -> f32 {
         let held = self.held(item);
@@ -270,7 +270,7 @@ impl<'a> Scorer<'a> {
         self.weight(held) * self.presence(item)
     }
 
-    /// What terms weigh together.
+    /// The summed weight of the terms in a mask.
     #[inline]
     fn weight(&self, held: u32) -> f32 {
         match self.sums.as_slice() {
@@ -294,7 +294,7 @@ impl<'a> Scorer<'a> {
         let meaning = self.arena.vectors.similarity(item, self.meaning);
         let sitting = self.arena.session_of[item as usize];
         if sitting == NO_SESSION {
-            // A node or a tool call has no neighbours: what lies near by is in it.
+            // A node or a tool call has no neighbors, so its own terms count as nearby.
             return Signals {
                 exact_terms: own,
                 nearby_terms: own,
@@ -321,7 +321,7 @@ impl<'a> Scorer<'a> {
         }
     }
 
-    /// Word by word the best of the item and those near by in the same sitting.
+    /// For each term, the best match among the item and its neighbors in the same session.
     fn near(&self, item: u32) -> f32 {
         let (items, sittings) = (&self.arena.items, &self.arena.session_of);
         let it = &items[item as usize];
@@ -367,7 +367,7 @@ impl<'a> Scorer<'a> {
             .sum()
     }
 
-    /// What the node over a message says and means.
+    /// The score of the node that covers a message.
     fn window(&self, item: u32, it: &IndexedItem) -> f32 {
         if it.cover == item {
             return 0.0;
@@ -375,7 +375,7 @@ impl<'a> Scorer<'a> {
         (self.own(it.cover) + self.arena.vectors.similarity(it.cover, self.meaning)) / 2.0
     }
 
-    /// 1 within a time that the question names, half in the week after it.
+    /// 1 within a time that the query names, 0.5 in the week after it.
     fn time(&self, it: &IndexedItem) -> f32 {
         let at = it.at.as_micros();
         let of = |(from, until): &(treering_core::Timestamp, treering_core::Timestamp)| {
@@ -389,7 +389,8 @@ impl<'a> Scorer<'a> {
         self.question.times.iter().map(of).fold(0.0, f32::max)
     }
 
-    /// What comes before asks, and holds the question's words.
+    /// The score of an answer: the message before it is a question that contains the query's
+    /// terms.
     fn answer(&self, item: u32) -> f32 {
         let it = &self.arena.items[item as usize];
         let before = &self.arena.items[it.before as usize];
@@ -404,8 +405,8 @@ impl<'a> Scorer<'a> {
     }
 }
 
-/// Leaves out the terms that more than half of everything holds, before their many items are looked
-/// at, if others are left.
+/// Drops the terms that more than half of all items contain, before their long posting lists are
+/// read, unless no other term is left.
 fn leave_out_common(arena: &ItemIndex, filter: &Filter, terms: &mut Vec<(u64, bool)>) {
     if filter.shelves.is_some() {
         return;
@@ -417,7 +418,7 @@ fn leave_out_common(arena: &ItemIndex, filter: &Filter, terms: &mut Vec<(u64, bo
     }
 }
 
-/// The weights of every set of eight terms, added up.
+/// For each group of eight terms, the summed weights of all subsets.
 fn byte_sums(weights: &[f32]) -> Vec<[f32; 256]> {
     let of = |weights: &[f32]| {
         let mut sums = [0.0; 256];
@@ -430,7 +431,7 @@ fn byte_sums(weights: &[f32]) -> Vec<[f32; 256]> {
     weights.chunks(8).map(of).collect()
 }
 
-/// What the terms weigh among so many sittings.
+/// The normalized IDF weights of the terms among sessions.
 fn sitting_weights(number: u32, holding: &[u32], weights: &[f32]) -> Vec<f32> {
     let weigh = |(holding, weight): (&u32, &f32)| match *holding > 0 && *weight > 0.0 {
         true => idf(number, *holding),
@@ -442,7 +443,7 @@ fn sitting_weights(number: u32, holding: &[u32], weights: &[f32]) -> Vec<f32> {
     own
 }
 
-/// The first names of the authors in scope, and the authors that the question names: none where it
+/// The first names of the authors in scope, and the authors that the query names; none if it
 /// names all of them.
 fn authors(arena: &ItemIndex, question: &Question, filter: &Filter) -> (Vec<String>, Vec<u16>) {
     let mut here: Vec<u16> = match &filter.shelves {

@@ -1,9 +1,9 @@
-//! The scan: vectors as bytes and as single bits, and the items nearest to a question. Bits
-//! choose, bytes decide.
+//! The vector scan: vectors quantized to bytes and to single bits. Bits select candidates, bytes
+//! rank them.
 
 use super::simd;
 
-/// Vectors of unit length, quantised. An item without one has zeros.
+/// Quantized vectors of unit length. An item without a vector has zeros.
 pub(super) struct QuantizedVectors {
     dims: usize,
     bytes: Vec<i8>,
@@ -11,7 +11,7 @@ pub(super) struct QuantizedVectors {
     bits: Vec<u64>,
 }
 
-/// What a question means, in the terms of the scan.
+/// A quantized query vector.
 pub(super) struct QuantizedQuery {
     bytes: Vec<i8>,
     scale: f32,
@@ -30,7 +30,7 @@ impl QuantizedVectors {
         Self { dims, bytes: Vec::new(), scales: Vec::new(), bits: Vec::new() }
     }
 
-    /// About how much memory they take.
+    /// Approximate memory use.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.capacity() + 4 * self.scales.capacity() + 8 * self.bits.capacity()
     }
@@ -39,7 +39,7 @@ impl QuantizedVectors {
         self.dims.div_ceil(64)
     }
 
-    /// Adds the vector of the next item; none when it is not known yet.
+    /// Appends the vector of the next item, or zeros if it is not known yet.
     pub(super) fn push(&mut self, vector: Option<&[f32]>) {
         let (item, words) = (self.scales.len(), self.words());
         self.scales.push(0.0);
@@ -50,7 +50,7 @@ impl QuantizedVectors {
         }
     }
 
-    /// Gives an item its vector.
+    /// Sets the vector of an item.
     pub(super) fn set(&mut self, item: u32, vector: &[f32]) {
         let (item, words) = (item as usize, self.words());
         let (bytes, scale) = quantize(vector);
@@ -59,7 +59,7 @@ impl QuantizedVectors {
         self.bits[item * words..(item + 1) * words].copy_from_slice(&bits(vector));
     }
 
-    /// How like an item is to a question.
+    /// The similarity of an item and a query.
     #[inline]
     pub(super) fn similarity(&self, item: u32, question: &QuantizedQuery) -> f32 {
         let start = item as usize * self.dims;
@@ -67,7 +67,7 @@ impl QuantizedVectors {
         simd::product(row, &question.bytes) as f32 * (self.scales[item as usize] * question.scale)
     }
 
-    /// The `limit` nearest of these items, by their bytes.
+    /// The `limit` nearest of the given items, by their bytes.
     pub(super) fn nearest_of(
         &self,
         items: impl Iterator<Item = u32>,
@@ -77,7 +77,7 @@ impl QuantizedVectors {
         TopK::of(items.map(|item| (item, self.similarity(item, question))), limit)
     }
 
-    /// The `limit` nearest of all items that pass, chosen by their bits first.
+    /// The `limit` nearest of all items that pass, preselected by their bits.
     pub(super) fn nearest(
         &self,
         question: &QuantizedQuery,
@@ -90,7 +90,7 @@ impl QuantizedVectors {
         self.nearest_of(chosen.into_iter().filter(|item| pass(*item)), question, limit)
     }
 
-    /// The agreement of bits that about so many items reach, judged by every so many of them.
+    /// The number of shared bits that about `wanted` items reach, estimated from a sample.
     fn agreement_reached(&self, question: &QuantizedQuery, wanted: usize) -> u32 {
         const EVERY: usize = 16;
         let words = self.words().max(1);
@@ -105,7 +105,7 @@ impl QuantizedVectors {
     }
 }
 
-/// A vector as bytes, and what one step of them is worth.
+/// Quantizes a vector to bytes, and returns the scale of one step.
 fn quantize(vector: &[f32]) -> (Vec<i8>, f32) {
     let largest = vector.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
     let scale = largest / 127.0;
@@ -113,11 +113,12 @@ fn quantize(vector: &[f32]) -> (Vec<i8>, f32) {
     (vector.iter().map(byte).collect(), scale)
 }
 
-/// The best by score; equal scores in order of the items, so that answers are always the same.
+/// The items with the highest scores. Ties are broken by item number, so results are
+/// deterministic.
 pub(super) struct TopK {
     limit: usize,
     kept: Vec<(u32, f32)>,
-    /// What is below this is not among the best.
+    /// Items below this score are not among the best.
     pub(super) threshold: f32,
 }
 
@@ -190,7 +191,7 @@ mod tests {
     #[test]
     fn the_nearest_are_found_by_bits_as_by_bytes() {
         let mut vectors = QuantizedVectors::new(256);
-        // Clusters of ten around a hundred centres, as texts are.
+        // Clusters of ten around a hundred centers, like those of real texts.
         for seed in 0..1000 {
             let (centre, own) = (vector(seed / 10 + 1, 256), vector(seed + 5000, 256));
             let mixed: Vec<f32> = centre.iter().zip(&own).map(|(a, b)| 0.8 * a + 0.6 * b).collect();

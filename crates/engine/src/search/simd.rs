@@ -1,11 +1,11 @@
-//! The two loops that search spends its time in, compiled for the processor at hand.
+//! The inner loops of the vector scan, compiled for the processor's own instruction set.
 
-// Plain loops: what a closure does would be compiled for the baseline again.
+// Plain loops, because a closure would be compiled for the baseline instruction set.
 
-/// The rows that share at least so many bits with the wanted one.
+/// Collects the rows that share at least `least` bits with `wanted`.
 #[inline(always)]
 fn reaching_of(rows: &[u64], wanted: &[u64], least: u32, out: &mut Vec<u32>) {
-    // The usual lengths are spelt out, so that the inner loop is unrolled.
+    // The common lengths are constants, so that the compiler unrolls the inner loop.
     match wanted.len() {
         0 => {}
         4 => reaching_in::<4>(rows, wanted, least, out),
@@ -40,7 +40,7 @@ fn agreement(row: &[u64], wanted: &[u64]) -> u32 {
     same
 }
 
-/// Counts by how many bits they share with the wanted one, of every so many rows.
+/// Builds a histogram of the bits shared with `wanted`, over every `every`-th row.
 #[inline(always)]
 fn tally_of(rows: &[u64], wanted: &[u64], every: usize, counts: &mut [usize]) {
     let words = wanted.len().max(1);
@@ -83,11 +83,11 @@ mod wide {
     }
 }
 
-/// The rows that share at least so many bits with the wanted one.
+/// Collects the rows that share at least `least` bits with `wanted`.
 pub(super) fn reaching(rows: &[u64], wanted: &[u64], least: u32, out: &mut Vec<u32>) {
     #[cfg(target_arch = "x86_64")]
     if wide::is_here() {
-        // SAFETY: the processor has what the function is compiled for.
+        // SAFETY: `is_here` checked that the processor has the features of the function.
         #[expect(
             unsafe_code,
             reason = "the only way to use what the processor has beyond the baseline"
@@ -97,11 +97,11 @@ pub(super) fn reaching(rows: &[u64], wanted: &[u64], least: u32, out: &mut Vec<u
     reaching_of(rows, wanted, least, out);
 }
 
-/// Counts by how many bits they share with the wanted one, of every so many rows.
+/// Builds a histogram of the bits shared with `wanted`, over every `every`-th row.
 pub(super) fn tally(rows: &[u64], wanted: &[u64], every: usize, counts: &mut [usize]) {
     #[cfg(target_arch = "x86_64")]
     if wide::is_here() {
-        // SAFETY: the processor has what the function is compiled for.
+        // SAFETY: `is_here` checked that the processor has the features of the function.
         #[expect(
             unsafe_code,
             reason = "the only way to use what the processor has beyond the baseline"
@@ -111,11 +111,11 @@ pub(super) fn tally(rows: &[u64], wanted: &[u64], every: usize, counts: &mut [us
     tally_of(rows, wanted, every, counts);
 }
 
-/// The product of two rows of bytes.
+/// The dot product of two rows of bytes.
 pub(super) fn product(a: &[i8], b: &[i8]) -> i32 {
     #[cfg(target_arch = "x86_64")]
     if wide::is_here() {
-        // SAFETY: the processor has what the function is compiled for.
+        // SAFETY: `is_here` checked that the processor has the features of the function.
         #[expect(
             unsafe_code,
             reason = "the only way to use what the processor has beyond the baseline"

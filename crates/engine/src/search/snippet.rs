@@ -5,21 +5,21 @@ use std::fmt;
 use treering_core::lexicon::TermId;
 use treering_core::question::Question;
 
-/// How long a snippet is at the most, in characters.
+/// Maximum length of a snippet, in characters.
 const LONGEST: usize = 240;
 
-/// How much of a text is looked at for one, in characters.
+/// Maximum length of the text that is searched for a snippet, in characters.
 const LOOKED_AT: usize = 20_000;
 
-/// Finds the words of a line that match one of some terms.
+/// Finds the words of a line that match one of the terms.
 pub(super) type Matches<'a> = dyn Fn(&str, &[TermId]) -> Vec<(usize, usize)> + 'a;
 
-/// A part of a text, and the places in it that match, in bytes.
+/// An excerpt of a text, with byte ranges of its matches.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Snippet {
-    /// The part, on one line.
+    /// The excerpt, on one line.
     pub text: String,
-    /// Where it matches: from, until.
+    /// The byte ranges that match: start and end.
     pub matches: Vec<(usize, usize)>,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Snippet {
 }
 
 impl Snippet {
-    /// The part of a text that holds most of a question's words.
+    /// The part of a text that contains most of the query's words.
     pub(super) fn of(text: &str, question: &Question, matches: &Matches<'_>) -> Self {
         let head = text.char_indices().nth(LOOKED_AT).map_or(text, |(end, _)| &text[..end]);
         let line: String = head.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -54,7 +54,7 @@ impl Snippet {
         Self { matches: places.filter(|(start, stop)| start < stop).collect(), text: part }
     }
 
-    /// The snippet with its matches between two marks.
+    /// The snippet with each match between `open` and `close`.
     #[must_use]
     pub fn marked(&self, open: &str, close: &str) -> String {
         let mut text = String::with_capacity(
@@ -73,7 +73,7 @@ impl Snippet {
     }
 }
 
-/// The stretch of a line with the most matches, from and until a word.
+/// The part of a line with the most matches, cut at word boundaries.
 fn window(line: &str, found: &[(usize, usize)]) -> (usize, usize) {
     if line.chars().nth(LONGEST).is_none() {
         return (0, line.len());
@@ -82,7 +82,7 @@ fn window(line: &str, found: &[(usize, usize)]) -> (usize, usize) {
         let end = from + LONGEST;
         found.iter().filter(|(start, stop)| *start >= from && *stop <= end).count()
     };
-    // A little before the first match of the best stretch, so that it reads on.
+    // Starts a little before the first match, to give it some context.
     let starts = found.iter().map(|(start, _)| start.saturating_sub(40)).chain([0]);
     let from = starts.max_by_key(|from| (count(*from), usize::MAX - from)).unwrap_or(0);
     let boundary = |mut at: usize| {

@@ -1,20 +1,20 @@
-//! Which items hold the words of a question: marked from the postings, term by term.
+//! Marks the items that contain the terms of a query, from the posting lists.
 
 use std::ops::Range;
 
 use super::filter::Filter;
 use super::index::{ItemIndex, NO_SESSION};
 
-/// Which items hold which of some terms, and how many.
+/// The terms of a query in each item, with counts.
 pub(super) struct TermMatches {
     pub(super) holds: Vec<u32>,
-    /// Messages that hold each term, and sittings.
+    /// For each term the number of messages, and of sessions, that contain it.
     pub(super) messages: Vec<u32>,
     pub(super) session_counts: Vec<u32>,
     pub(super) sitting_counts: Vec<u16>,
 }
 
-/// Which items of a range hold which terms.
+/// Marks which items of a range contain which terms.
 pub(super) fn term_matches(
     arena: &ItemIndex,
     terms: &[(u64, bool)],
@@ -27,7 +27,7 @@ pub(super) fn term_matches(
         session_counts: vec![0; terms.len()],
         sitting_counts: vec![0; arena.session_sizes.len() * terms.len()],
     };
-    // Segment by segment, so that what is marked stays near at hand.
+    // Segment by segment, so that the marked items stay in the CPU cache.
     for segment in arena.postings.segments(range) {
         for (place, (id, _)) in terms.iter().enumerate() {
             let (base, run) = arena.postings.run(*id, segment, range);
@@ -38,7 +38,7 @@ pub(super) fn term_matches(
 }
 
 impl TermMatches {
-    /// Marks the items of a run as holding the term at a place.
+    /// Marks the items of a run as containing the term at a position.
     fn mark(
         &mut self,
         arena: &ItemIndex,
@@ -49,7 +49,7 @@ impl TermMatches {
         start: usize,
     ) {
         let scoped = filter.shelves.is_some();
-        // Items that follow each other are mostly of one sitting.
+        // Consecutive items mostly belong to one session.
         let (mut sitting, mut together) = (NO_SESSION, 0);
         for item in run.iter().map(|item| base + usize::from(*item)) {
             if scoped && !filter.in_scope(&arena.items[item]) {
@@ -65,7 +65,7 @@ impl TermMatches {
         self.count(sitting, place, together);
     }
 
-    /// So many messages of a sitting hold the term at a place.
+    /// Counts messages of a session that contain the term at a position.
     fn count(&mut self, sitting: u32, place: usize, messages: u32) {
         if sitting == NO_SESSION || messages == 0 {
             return;

@@ -1,17 +1,17 @@
-//! The texts that things are found by.
+//! The searchable texts of items.
 
 use treering_core::{ContentHash, Node, ToolCall};
 
-/// The most of a text that is looked at, in bytes.
+/// Maximum indexed length of a text, in bytes.
 const LONGEST: usize = 100_000;
-/// The most of a text that is embedded, in characters.
+/// Maximum embedded length of a text, in characters.
 const LONGEST_EMBEDDED: usize = 4000;
-/// The least of a text that is embedded, in characters.
+/// Minimum length of an embedded text, in bytes.
 const SHORTEST_EMBEDDED: usize = 10;
-/// How much of a tool's result counts, in bytes.
+/// Maximum indexed length of a tool result, in bytes.
 const RESULT: usize = 4000;
 
-/// The text that a node is found by: what it says, what is to be done, files and findings.
+/// The searchable text of a node: overview, action items, files, findings and decisions.
 pub(crate) fn node_text(node: &Node) -> String {
     let content = &node.content;
     let lists = [
@@ -28,7 +28,7 @@ pub(crate) fn node_text(node: &Node) -> String {
     text
 }
 
-/// The text that a tool call is found by: its name, what it was given, and the head of what came back.
+/// The searchable text of a tool call: its name, its arguments and the head of its result.
 pub(crate) fn call_text(call: &ToolCall) -> String {
     let result = call.call.outcome.as_ref().map_or("", |outcome| outcome.result.as_str());
     format!(
@@ -39,12 +39,12 @@ pub(crate) fn call_text(call: &ToolCall) -> String {
     )
 }
 
-/// JSON with the escapes of its strings undone, as far as they part words.
+/// Unescapes the JSON escapes that separate words.
 fn plain(json: &str) -> String {
     json.replace("\\n", "\n").replace("\\t", "\t").replace("\\\"", "\"")
 }
 
-/// The part of a text that is embedded; nothing where it is too short to mean anything.
+/// The part of a text that is embedded; empty if the text is too short to be meaningful.
 pub(crate) fn embedded_part(text: &str) -> &str {
     if text.len() < SHORTEST_EMBEDDED {
         return "";
@@ -52,17 +52,17 @@ pub(crate) fn embedded_part(text: &str) -> &str {
     longest_embedded(text)
 }
 
-/// As much of a text as is embedded at the most.
+/// A text truncated to the maximum embedded length.
 pub(crate) fn longest_embedded(text: &str) -> &str {
     text.char_indices().nth(LONGEST_EMBEDDED).map_or(text, |(end, _)| &text[..end])
 }
 
-/// What the vector of an embedded text is kept under.
+/// The key under which the vector of an embedded text is stored.
 pub(crate) fn content_hash(text: &str) -> ContentHash {
     ContentHash::of_fields(&[text.as_bytes()])
 }
 
-/// The part of a text whose words are looked at.
+/// The part of a text whose words are indexed.
 pub(crate) fn head(text: &str) -> &str {
     cut(text, LONGEST)
 }

@@ -1,5 +1,5 @@
-//! The worker: takes due jobs under a lease, runs them, and commits what they made together with
-//! what follows from it. Several workers, in one process or many, share the work.
+//! The worker: leases due jobs, runs them, and commits each result together with the jobs that
+//! follow from it. Several workers, in one process or many, share the work.
 
 mod run;
 
@@ -19,40 +19,41 @@ use crate::error::{Error, Result};
 use crate::kill_points::{self, KillPoint};
 use crate::leases::Leases;
 
-/// How many jobs a thread takes at once from a summariser on this machine.
+/// Jobs that a thread leases at once for a local summarizer.
 const LOCAL_BATCH: usize = 4;
-/// How many texts' jobs are embedded at once.
+/// Jobs whose texts are embedded in one batch.
 const EMBED_BATCH: usize = 32;
-/// How often a worker in a pause looks whether it should stop.
+/// How often a pausing worker checks whether it should stop.
 const PAUSE_STEP: Duration = Duration::from_millis(100);
-/// How often an idle worker looks for work that other processes planned.
+/// How often an idle worker looks for jobs that other processes planned.
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How often who waits for a worker looks whether it has ended.
+/// How often [`WorkerHandle::stop_with_deadline`] checks whether the worker has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Which jobs to run.
+/// Selects the jobs to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct JobScope {
-    /// Only those of this conversation.
+    /// Only jobs of this conversation.
     pub conversation: Option<ConversationId>,
-    /// Only those up to this height: 0 for turns, then the levels.
+    /// Only jobs up to this height: 0 for turns, then the levels.
     pub max_height: Option<u8>,
-    /// Only those of exactly this height.
+    /// Only jobs of exactly this height.
     pub only: Option<u8>,
 }
 
-/// What became of one run of a job.
+/// The outcome of one run of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum JobOutcome {
-    /// It is done.
+    /// The job is done.
     Done,
-    /// Somebody else had done it, or what it works on is gone.
+    /// Another worker finished the job, its input no longer exists, or its input has changed and
+    /// the job runs again.
     Stale,
-    /// It failed, and is tried again or was given up.
+    /// The run failed. The job is retried or was given up.
     Failed(ProviderError),
 }
 
-/// How much a worker did.
+/// Counters of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WorkStats {
     /// Jobs that are done.
@@ -67,34 +68,34 @@ struct Batch {
     jobs: Vec<Job>,
 }
 
-/// Whose jobs a worker runs.
+/// The tenants whose jobs a worker runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tenants {
-    /// Those of the memory's own tenant.
+    /// Only the engine's own tenant.
     Own,
-    /// Those of every tenant of the store, a batch of each in turn.
+    /// Every tenant of the store, one batch each in round-robin order.
     All,
 }
 
-/// Runs the jobs of a memory.
+/// Runs the jobs of an engine.
 #[derive(Clone)]
 pub struct Worker {
     memory: Engine,
     tenants: Tenants,
     leases: Arc<Leases>,
-    /// The tenant that had its turn last.
+    /// The tenant that was served last.
     last: Arc<Mutex<Option<TenantId>>>,
-    /// Held while a fallback summariser writes.
+    /// Held while a fallback summarizer writes.
     fallback_lock: Arc<Mutex<()>>,
 }
 
 impl Worker {
-    /// A worker for the memory's own tenant.
+    /// A worker for the engine's own tenant.
     pub fn new(memory: Engine) -> Result<Self> {
         Self::with(memory, Tenants::Own)
     }
 
-    /// A worker for every tenant of the memory's store.
+    /// A worker for every tenant of the engine's store.
     pub fn for_all_tenants(memory: Engine) -> Result<Self> {
         Self::with(memory, Tenants::All)
     }
@@ -112,7 +113,7 @@ impl Worker {
         Ok(Self { memory, tenants, leases, last: Arc::default(), fallback_lock: Arc::default() })
     }
 
-    /// Runs due jobs, several at once, until none is due any more. Calls `after` for each run.
+    /// Runs due jobs concurrently until none is due. Calls `after` for each run.
     pub fn run(
         &self,
         scope: &JobScope,
@@ -121,14 +122,14 @@ impl Worker {
         self.run_until(&AtomicBool::new(false), scope, after)
     }
 
-    /// The same, until `stop` is set: jobs at hand are finished, no other is taken.
+    /// Like [`Self::run`], but leases no more jobs once `stop` is set. Running jobs are finished.
     pub fn run_until(
         &self,
         stop: &AtomicBool,
         scope: &JobScope,
         after: &(dyn Fn(&Job, &JobOutcome) + Sync),
     ) -> Result<WorkStats> {
-        // Threads cost more than a look, and a worker in the background looks after every commit.
+        // A background worker checks after every commit, so the check must not start threads.
         let Some(first) = self.lease(scope)? else { return Ok(WorkStats::default()) };
         let (worked, first) = (Mutex::new(WorkStats::default()), Mutex::new(Some(first)));
         let running = AtomicBool::new(true);
@@ -161,7 +162,7 @@ impl Worker {
             let mut reindexing = ReindexQueue::new(&self);
             while !asked.load(Ordering::Acquire) {
                 let revision = self.memory.store().revision();
-                // A store that stopped refuses every lease until it is reopened.
+                // A store that has failed refuses every lease until it is reopened.
                 if self.memory.failure().is_some() {
                     self.memory.store().wait(revision, IDLE_POLL_INTERVAL);
                     continue;
@@ -176,7 +177,7 @@ impl Worker {
         WorkerHandle { stop, leases, memory, thread: Some(thread) }
     }
 
-    /// One thread's share of the work. The first batch is leased already.
+    /// One thread's share of the work. The first batch is already leased.
     fn work(
         &self,
         scope: &JobScope,
@@ -190,13 +191,14 @@ impl Worker {
         loop {
             let revision = self.memory.store().revision();
             let batch = match lock(first).take() {
-                // Leased already: it is run also when the worker was asked to stop meanwhile.
+                // A leased batch is run even if the worker was asked to stop since.
                 Some(batch) => Some(batch),
                 None if goes_on() => self.lease(scope)?,
                 None => return Ok(()),
             };
             let Some(Batch { memory, jobs }) = batch else {
-                // Jobs that others run may plan more: the work is over when nobody has any left.
+                // A running job may plan more jobs, so the work ends only when no thread holds a
+                // lease.
                 if self.leases.is_empty() {
                     return Ok(());
                 }
@@ -235,7 +237,7 @@ impl Worker {
         }
     }
 
-    /// The jobs of a scope that are due now.
+    /// Selects the jobs of a scope that are due now.
     fn due(&self, scope: &JobScope, limit: usize) -> JobFilter {
         let heights = match (scope.only, scope.max_height) {
             (Some(only), _) => Some((only, only)),
@@ -246,7 +248,7 @@ impl Worker {
         JobFilter { conversation: scope.conversation, heights, due, ..JobFilter::all(limit) }
     }
 
-    /// Leases a batch of due jobs: many turns to embed, or else a few others.
+    /// Leases a batch of due jobs: many embedding jobs or a few others.
     fn lease(&self, scope: &JobScope) -> Result<Option<Batch>> {
         let others = if self.memory.is_local() { LOCAL_BATCH } else { 1 };
         let sizes = BatchSizes { turns: EMBED_BATCH, others };
@@ -264,7 +266,7 @@ impl Worker {
         }
     }
 
-    /// Leases a batch from the next tenant that has one, after the one that had its turn last.
+    /// Leases a batch from the next tenant that has due jobs, in round-robin order.
     fn lease_in_turn(
         &self,
         lease: impl Fn(&Engine) -> Result<Option<Batch>>,
@@ -274,7 +276,8 @@ impl Worker {
         let started_at = last.clone();
         loop {
             let next = store.tenant_with_due_jobs(now, last.as_ref())?;
-            // A round ends where it began, or at its second end.
+            // A round ends at the tenant where it started, or when no tenant is left twice in a
+            // row.
             let is_round = next.is_none() && last.is_none();
             last.clone_from(&next);
             if let Some(tenant) = &next
@@ -289,10 +292,11 @@ impl Worker {
     }
 }
 
-/// The tenants whose vectors may still be of another model than the configured one. New tenants begin with that.
+/// Tenants whose vectors may come from another model than the configured one. New tenants start
+/// with the configured model.
 struct ReindexQueue {
     waiting: VecDeque<TenantId>,
-    /// Not before this moment, after a failure.
+    /// The earliest time of the next attempt after a failure.
     not_before: Instant,
 }
 
@@ -305,8 +309,8 @@ impl ReindexQueue {
         Self { waiting: waiting.into(), not_before: Instant::now() }
     }
 
-    /// Brings one tenant to the configured model, if its search does not use it yet. A failure is tried again later, and
-    /// `status` shows that it is not done.
+    /// Reindexes one tenant if its search does not use the configured model yet. A failed attempt
+    /// is retried later, and `status` reports it until then.
     fn step(&mut self, memory: &Engine) {
         if Instant::now() < self.not_before {
             return;
@@ -325,7 +329,7 @@ impl ReindexQueue {
     }
 }
 
-/// A worker in the background. It stops, after the jobs at hand, when this is dropped.
+/// A background worker. Dropping the handle stops it after its running jobs.
 #[must_use]
 pub struct WorkerHandle {
     stop: Arc<AtomicBool>,
@@ -335,14 +339,15 @@ pub struct WorkerHandle {
 }
 
 impl WorkerHandle {
-    /// Has it take no more jobs. It is not waited for.
+    /// Asks the worker to lease no more jobs, without waiting for it.
     pub fn request_stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.memory.store().wake();
     }
 
-    /// Stops it, and waits for the jobs at hand until a moment at the most. Those that still run then are given back
-    /// for another worker to take; their calls are left alone, and what they bring harms nothing. How many these are.
+    /// Stops the worker and waits for its running jobs until `deadline`. Returns the number of
+    /// jobs that still ran then. Their leases are released so that another worker can take them;
+    /// their calls are not interrupted, and a late result does no harm.
     pub fn stop_with_deadline(mut self, deadline: Instant) -> Result<usize> {
         self.request_stop();
         let Some(thread) = self.thread.take() else { return Ok(0) };

@@ -1,4 +1,5 @@
-//! Running jobs: writes nodes, has texts embedded, and commits the result together with what follows from it.
+//! Runs jobs: writes nodes and embeds texts, and commits each result together with the jobs that
+//! follow from it.
 
 use std::time::Instant;
 
@@ -18,20 +19,20 @@ use crate::summarize::{WrittenSummary, summarise};
 use crate::summary_input::SummaryInput;
 use crate::tree_planner::{TreePlanner, policy_of};
 
-/// A node that was written, or why there is none.
+/// A written node, or the reason why there is none.
 type Attempt = std::result::Result<WrittenNode, ProviderError>;
 
-/// A node that was written.
+/// A node and the data that its commit needs.
 struct WrittenNode {
     node: Node,
-    /// What is to be said about it in the log.
+    /// Text to append to the job event.
     note: String,
-    /// The tool calls in what it covers that had no result.
+    /// Number of covered tool calls that had no result.
     unanswered: usize,
 }
 
 impl Worker {
-    /// Runs jobs: one that writes a node, or several that embed.
+    /// Runs one job that writes a node, or several that embed.
     pub(super) fn run_jobs(&self, memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
         if let [Job { kind: JobKind::Summarize(task), .. }] = jobs {
             let job = &jobs[0];
@@ -52,7 +53,7 @@ impl Worker {
         Ok(ran)
     }
 
-    /// Has the node of a task written. Nothing when what it covers is gone.
+    /// Writes the node of a task. Returns `None` if its input no longer exists.
     fn write_node(&self, memory: &Engine, job: &Job, task: &NodeSpec) -> Result<Option<Attempt>> {
         let key = memory.key(job.conversation);
         let material =
@@ -94,7 +95,7 @@ impl Worker {
         let failure = error.clone();
         memory.commit_with(memory.scope_of(key.id), move |reader| {
             let mut writes = Vec::new();
-            // Who gave the job back, or was too late for it, has no say about it.
+            // A worker that released the job or lost its lease must not change it.
             let held = reader.job(&job)?.filter(|job| job.is_leased_by(&name));
             let Some(mut job) = held else { return Ok((writes, ())) };
             job.fail(&failure, now, &retry);
@@ -118,7 +119,7 @@ impl Worker {
     }
 }
 
-/// Stores a node with everything that follows from it, and takes its job away.
+/// Stores a node with the jobs that follow from it, and removes its own job.
 fn finish(
     memory: &Engine,
     job: &Job,
@@ -135,7 +136,7 @@ fn finish(
         let (Some(mut job), Some(mut conversation)) = (stored, reader.conversation(key.id)?) else {
             return Ok((writes, JobOutcome::Stale));
         };
-        // A result that came meanwhile belongs into it: it is written once more.
+        // A tool result arrived in the meantime and belongs in the node, so the job runs again.
         if unanswered > 0 {
             let material = SummaryInput::read(reader, &key, &task, owner.long_message_cache())?;
             if material.is_some_and(|material| material.unanswered < unanswered) {
@@ -164,7 +165,7 @@ fn finish(
     Ok(ran)
 }
 
-/// Removes a job whose input is gone.
+/// Removes a job whose input no longer exists.
 fn discard_stale_job(memory: &Engine, job: &Job) -> Result<JobOutcome> {
     let job = job.clone();
     memory.commit_with(memory.scope_of(job.conversation), move |_| {
@@ -173,7 +174,7 @@ fn discard_stale_job(memory: &Engine, job: &Job) -> Result<JobOutcome> {
     })
 }
 
-/// The line that says what was done, how long it took and what remains.
+/// The event that records the job's result, its duration and the number of remaining jobs.
 fn released(reader: &dyn Reader, job: &Job, node: &Node, now: Timestamp) -> StoreResult<JobEvent> {
     const COUNTED: usize = 20;
     let filter = JobFilter { limit: COUNTED + 2, ..JobFilter::of(job.conversation) };

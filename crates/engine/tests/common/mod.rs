@@ -1,4 +1,4 @@
-//! A memory on a real store, with a clock and a summariser that tests hold in their hands.
+//! An engine on a real store, with a clock and a summarizer under the control of the test.
 
 #![allow(dead_code, unreachable_pub)]
 
@@ -20,12 +20,12 @@ use treering_providers::{Bpe, Extractive, StaticEmbedder};
 use treering_stores::{EmbeddedStore, Sync};
 use treering_testkit::{FakeClock, PrefixSummarizer};
 
-/// The moment that test clocks show first.
+/// The initial time of test clocks.
 pub fn start() -> Timestamp {
     Timestamp::from_micros(1_800_000_000_000_000)
 }
 
-/// A memory with everything at its default.
+/// An engine with default settings.
 pub fn engine_with_defaults() -> (Engine, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     (
@@ -39,7 +39,7 @@ pub fn engine_with_defaults() -> (Engine, TempDir) {
     )
 }
 
-/// A memory under a policy.
+/// An engine with a policy.
 pub fn engine_with_policy(policy: Policy) -> (Engine, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     (
@@ -62,7 +62,7 @@ pub fn open(
     open_with(folder, policy, summarizer, clock, vec![Arc::new(StaticEmbedder::new())])
 }
 
-/// A memory with embedders, the one that is wanted first.
+/// An engine with embedders, the configured one first.
 pub fn open_with(
     folder: &Path,
     policy: Policy,
@@ -73,7 +73,7 @@ pub fn open_with(
     Engine::new(parts(folder, policy, summarizer, clock, embedders), TenantId::default())
 }
 
-/// What such a memory is put together from.
+/// The parts of an engine.
 pub fn parts(
     folder: &Path,
     policy: Policy,
@@ -85,7 +85,7 @@ pub fn parts(
     parts_over(Arc::new(store), policy, summarizer, clock, embedders)
 }
 
-/// The parts of a memory over a store that is already open.
+/// The parts of an engine over a store that is already open.
 pub fn parts_over(
     store: Arc<dyn Store>,
     policy: Policy,
@@ -115,7 +115,7 @@ pub fn parts_over(
     }
 }
 
-/// Runs every job of a conversation that is due.
+/// Runs every due job of a conversation.
 pub fn run_due_jobs(memory: &Engine, id: ConversationId) {
     let scope = JobScope { conversation: Some(id), ..JobScope::default() };
     Worker::new(memory.clone()).unwrap().run(&scope, &|_, _| {}).unwrap();
@@ -126,7 +126,7 @@ pub fn assert_sound(memory: &Engine) {
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
-/// Writes to the store in a folder as another process would, past the memory.
+/// Writes to the store in a folder as another process would, bypassing the engine.
 pub fn commit(folder: &Path, writes: Vec<Write>) {
     let store = EmbeddedStore::open(folder, Sync::Normal).unwrap();
     let scope = CommitScope::Tenant(TenantId::default());

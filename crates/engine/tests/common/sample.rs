@@ -1,5 +1,5 @@
-//! A small store with something in every table: two tenants, tool calls, threads, nodes of two levels, jobs of every
-//! kind, kept vectors, spend and a log.
+//! A small store with rows in every table: two tenants, tool calls, threads, nodes of two levels,
+//! jobs of every kind, stored vectors, spend and job events.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::{parts, start};
 /// The name of the second tenant.
 pub const OTHER_TENANT: &str = "acme";
 
-/// The memory of such a store, with the embedder whose vectors it keeps.
+/// An engine on the sample store, with the embedder of its vectors.
 pub fn open(folder: &Path) -> Engine {
     let assignments =
         ["window_chars=200", "min_flush_chars=0", "group_children=2", "group_chars=off"];
@@ -32,12 +32,12 @@ pub fn open(folder: &Path) -> Engine {
     let embedders: Vec<Arc<dyn Embedder>> =
         vec![Arc::new(BagOfWordsEmbedder::named("bags")), Arc::new(StaticEmbedder::new())];
     let mut parts = parts(folder, policy, Arc::new(PrefixSummarizer::default()), clock, embedders);
-    // Two threads would share out sequence numbers in an order that depends on the scheduler.
+    // Two threads would assign sequence numbers in an order that depends on the scheduler.
     parts.work.concurrency = 1;
     Engine::new(parts, TenantId::default())
 }
 
-/// Runs every job that is due.
+/// Runs every due job.
 pub fn work(memory: &Engine) {
     Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
 }
@@ -51,7 +51,7 @@ pub fn write(folder: &Path) {
     append(&other, "depot", turns("depot", 0..3));
     work(&memory);
     work(&other);
-    // What is appended now keeps its jobs.
+    // The jobs of the following turns stay queued.
     append(&memory, "quay", turns("quay", 0..2));
     let node = {
         let store = EmbeddedStore::open(folder, Sync::Normal).unwrap();
@@ -110,7 +110,7 @@ fn append(memory: &Engine, name: &str, entries: Vec<Entry>) -> ConversationId {
     memory.append(incoming).unwrap().conversation.id
 }
 
-/// Turns of a question, a tool call with its result, and an answer.
+/// Turns with a question, a tool call with its result, and an answer.
 fn turns(name: &str, numbers: std::ops::Range<i64>) -> Vec<Entry> {
     let mut entries = Vec::new();
     for number in numbers {

@@ -1,5 +1,5 @@
-//! Workloads in which one operation goes wrong. The program goes on while the store lets it, and opens the store
-//! again where it does not: in the same process, or in the next one.
+//! Workloads in which one operation fails. The program continues while the store accepts writes,
+//! and reopens it otherwise, in the same process or in the next one.
 
 use treering_engine::Engine;
 use treering_testkit::disk::{Disk, Fault, FaultKind, FaultPoint, FileRole, scratch_folder};
@@ -7,7 +7,7 @@ use treering_testkit::disk::{Disk, Fault, FaultKind, FaultPoint, FileRole, scrat
 use crate::turns::{append, label};
 use crate::workloads::{Bench, Setup, Workload};
 
-/// A store that refuses this many appends in a row is opened again.
+/// Number of consecutive refusals after which the store is reopened.
 const REFUSALS: usize = 2;
 
 /// The faults, with the number of matching operations that succeed before.
@@ -23,7 +23,7 @@ pub(crate) fn all() -> Vec<Fault> {
     faults
 }
 
-/// Appends while a fault strikes, and after it.
+/// Appends turns while a fault strikes, and after it.
 pub(crate) fn one_fault(fault: Fault) -> Workload {
     let bench = Bench::new(Setup::default());
     let mut memory = Some(bench.open());
@@ -38,7 +38,7 @@ pub(crate) fn one_fault(fault: Fault) -> Workload {
     for round in 0..5 {
         append_some(&bench, &mut memory, &mut number, 6);
         match round {
-            // Faults may strike these, and then somebody else gets the error.
+            // A fault may strike these operations, which then consume the error.
             1 => drop(bench.checkpoint("TRUNCATE")),
             3 => drop(memory.take()),
             _ => {}
@@ -53,13 +53,14 @@ fn name(Fault { role, point, skip, kind }: Fault) -> String {
     format!("{kind:?} at {role:?} {point:?} {skip}")
 }
 
-/// The next turn. Conversations take turns, so that a transaction changes pages that others before it did not.
+/// The next label. Conversations alternate, so that a transaction changes pages that earlier ones
+/// did not.
 fn next_label(number: &mut usize) -> String {
     *number += 1;
     label(&format!("talk{}", *number % 12), 0, *number)
 }
 
-/// Appends turns. Every one that the store accepts is acknowledged.
+/// Appends turns, and records an acknowledgement for each one that the store accepts.
 fn append_some(bench: &Bench, memory: &mut Option<Engine>, number: &mut usize, turns: usize) {
     let mut refusals = 0;
     for _ in 0..turns {
@@ -78,8 +79,8 @@ fn append_some(bench: &Bench, memory: &mut Option<Engine>, number: &mut usize, t
     }
 }
 
-/// The process is killed directly after a failed sync of the WAL; the power holds. The next process reads a WAL of which
-/// the disk does not have everything.
+/// The process is killed right after a failed sync of the WAL, without a power loss. The next
+/// process reads a WAL that is not completely on disk.
 pub(crate) fn kill_after_failed_sync() -> Workload {
     let bench = Bench::new(Setup::default());
     let mut memory = Some(bench.open());
@@ -87,7 +88,8 @@ pub(crate) fn kill_after_failed_sync() -> Workload {
     append_some(&bench, &mut memory, &mut number, 36);
     drop(memory.take());
     let open = bench.open();
-    // The first turn in a new WAL: none of its pages is in the WAL already. The sync before it is that of the header.
+    // The first turn in a new WAL: none of its pages is in the WAL yet. The skipped sync is that
+    // of the header.
     let fault =
         Fault { role: FileRole::Wal, point: FaultPoint::Sync, skip: 1, kind: FaultKind::Io };
     bench.disk.crash_from_here();

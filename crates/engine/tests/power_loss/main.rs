@@ -1,10 +1,11 @@
-//! Power loss: durability is proven, not asserted. Workloads run on a disk that records every write and sync; then the
-//! memory is opened from states that a power cut could have left behind, with torn, lost and reordered writes.
-//! In each of them every acknowledged turn is there word for word, no append is half there, `verify` is clean, and the
-//! program goes on.
+//! Power loss: tests prove durability. Workloads run on a disk that records every write and sync;
+//! then the engine opens states that a power cut could have left, with torn, lost and reordered
+//! writes. In each state every acknowledged turn is intact, no append is partial, `verify` is
+//! clean, and the engine accepts new turns.
 //!
-//! `TREERING_CRASH_STATES=10000` explores that many states and prints a table (with `--nocapture`);
-//! `TREERING_CRASH_SEED` draws other states. A failing state is kept in a folder, and its seed is printed.
+//! `TREERING_CRASH_STATES=10000` explores that many states and prints a table (with
+//! `--nocapture`); `TREERING_CRASH_SEED` selects other states. A failing state is kept in a
+//! folder, and its seed is printed.
 
 #![cfg(unix)]
 #![allow(
@@ -28,13 +29,13 @@ use treering_testkit::disk::{CrashState, explore};
 use turns::{append, label, stored, transcript};
 use workloads::Workload;
 
-/// States of a run that is not asked for more, over all workloads.
+/// States of a default run, over all workloads.
 const SHORT_RUN: usize = 420;
 
-/// The share of all states, in per cent, that faults get.
+/// The share of the states for faults, in percent.
 const FAULT_SHARE: usize = 30;
 
-/// The share of all states, in per cent, that a kill after a failed sync gets.
+/// The share of the states for a kill after a failed sync, in percent.
 const KILL_SHARE: usize = 10;
 
 /// States over all workloads, and whether this is the long run.
@@ -49,7 +50,7 @@ fn budget() -> (usize, bool) {
 fn run(workload: &Workload, states: usize) {
     let check = |state: &CrashState, folder: &Path| check(workload, state, folder);
     let explored = explore(&workload.log, &workload.name, states, &check).unwrap();
-    // Everything in a store of an older version was acknowledged before the recording began.
+    // The contents of an older store were acknowledged before the recording began.
     let older = workload.transcript.as_ref().map_or(0, Vec::len) * explored.states;
     println!(
         "{:32} {:6} states {:8} acknowledged turns checked {:6} recorded steps",
@@ -60,7 +61,7 @@ fn run(workload: &Workload, states: usize) {
     );
 }
 
-/// The promises that hold in every crash state.
+/// The guarantees that hold in every crash state.
 fn check(workload: &Workload, state: &CrashState, folder: &Path) {
     let memory = workload.setup.open(folder).unwrap();
     assert_sound(&memory);
@@ -84,7 +85,7 @@ fn check(workload: &Workload, state: &CrashState, folder: &Path) {
     assert_sound(&memory);
 }
 
-/// The turns of a memory: their labels, or all of their text where a store was not filled by a workload.
+/// The labels of the turns, or their full text if no workload filled the store.
 fn contents(workload: &Workload, memory: &Engine) -> Vec<String> {
     match workload.transcript {
         Some(_) => transcript(memory),

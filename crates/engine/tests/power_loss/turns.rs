@@ -1,5 +1,5 @@
-//! Turns that can be recognised: a label decides every word of a turn, so that a store can be held against the
-//! labels alone.
+//! Reproducible turns: a label determines every word of its turn, so that labels are enough to
+//! check a store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ use crate::common::start;
 /// Messages of an import.
 const IMPORTED_MESSAGES: usize = 240;
 
-/// The label of a turn: its conversation, the writer, and the writer's count. A conversation whose name begins with
-/// `import` gets hundreds of messages in one append.
+/// The label of a turn: its conversation, the writer, and the writer's count. A conversation
+/// whose name begins with `import` gets hundreds of messages in one append.
 pub(crate) fn label(conversation: &str, writer: usize, number: usize) -> String {
     format!("{conversation}/{writer}.{number}")
 }
@@ -38,7 +38,7 @@ impl Part {
     }
 }
 
-/// Everything that the turn with this label consists of.
+/// All parts of the turn with this label.
 fn parts_of(label: &str) -> Vec<Part> {
     let mut rng = Rng::for_part(0, label, 0);
     let mut text = |about: &str, most_words: usize| {
@@ -56,7 +56,7 @@ fn parts_of(label: &str) -> Vec<Part> {
         }
         return parts;
     }
-    // Some texts are longer than a page of the database.
+    // Some texts are longer than a database page.
     let most_words = if label.ends_with('7') { 1500 } else { 60 };
     parts.push(Part::Message(Role::User, text("asks", most_words)));
     if label.ends_with(['2', '5']) {
@@ -66,7 +66,7 @@ fn parts_of(label: &str) -> Vec<Part> {
     parts
 }
 
-/// The time at which the parts of a turn happen: later for later turns.
+/// The time of a turn, which increases with its number.
 fn moment(label: &str) -> Timestamp {
     let number = label.rsplit('.').next().and_then(|number| number.parse::<i64>().ok());
     start().plus_micros(number.unwrap_or(0) * 60_000_000)
@@ -103,8 +103,8 @@ pub(crate) fn append(memory: &Engine, label: &str) -> Result<(), Error> {
     memory.append(EntryBatch { target, entries, replay_detection: ReplayDetection::None }).map(drop)
 }
 
-/// Checks that every turn in the memory is whole, there once, says exactly what its label decides, and comes in the order
-/// in which its writer appended it. Returns the labels.
+/// Checks that every turn in the memory is complete, unique, identical to its label's content,
+/// and in the order of its writer. Returns the labels.
 pub(crate) fn stored(memory: &Engine) -> BTreeSet<String> {
     let mut labels = BTreeSet::new();
     for session in memory.listed_conversations(&ConversationFilter::all(usize::MAX)).unwrap() {
@@ -148,13 +148,13 @@ fn assert_in_order(turns: &[(String, Vec<Part>)]) {
     }
 }
 
-/// The string in a JSON string of plain words.
+/// The contents of a JSON string of plain words.
 fn plain(json: &Json) -> String {
     json.as_str().trim_matches('"').to_owned()
 }
 
-/// Everything in the memory as text, for stores whose turns have no labels. How far trees have grown is left out: jobs
-/// change it.
+/// The contents of the memory as text, for stores whose turns have no labels. Omits the growth of
+/// trees, because jobs change it.
 pub(crate) fn transcript(memory: &Engine) -> Vec<String> {
     let mut lines = Vec::new();
     for session in memory.listed_conversations(&ConversationFilter::all(usize::MAX)).unwrap() {

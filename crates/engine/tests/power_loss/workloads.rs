@@ -1,4 +1,4 @@
-//! The workloads whose file operations are recorded, without faults.
+//! The recorded workloads without faults.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,11 +21,11 @@ pub(crate) struct Workload {
     pub(crate) name: String,
     pub(crate) log: DiskTrace,
     pub(crate) setup: Setup,
-    /// The transcript that a migrated store must have; other stores hold labelled turns.
+    /// The expected transcript of a migrated store; other stores hold labeled turns.
     pub(crate) transcript: Option<Vec<String>>,
 }
 
-/// How a memory is put together.
+/// The configuration of an engine.
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) policy: Policy,
@@ -41,7 +41,8 @@ impl Default for Setup {
 impl Setup {
     /// Opens the store in a folder so that a commit survives a power cut.
     pub(crate) fn open(&self, folder: &Path) -> Result<Engine, StoreError> {
-        // Later than every lease of the workload, so that a crashed worker's jobs are free again.
+        // Later than every lease of the workload, so that the jobs of a crashed worker are free
+        // again.
         self.open_at(folder, 3_600_000_000)
     }
 
@@ -85,7 +86,7 @@ impl Bench {
         self.setup.open_at(self.folder.path(), 0).unwrap()
     }
 
-    /// Appends turns and notes each acknowledgement.
+    /// Appends turns and records each acknowledgement.
     fn append_all(
         &self,
         memory: &Engine,
@@ -100,7 +101,7 @@ impl Bench {
         }
     }
 
-    /// Checkpoints as another process would.
+    /// Runs a checkpoint as another process would.
     pub(crate) fn checkpoint(&self, mode: &str) -> rusqlite::Result<()> {
         let connection = Connection::open(self.folder.path().join(EmbeddedStore::FILE))?;
         connection.pragma_update(None, "synchronous", "FULL")?;
@@ -118,7 +119,7 @@ pub(crate) fn one_writer() -> Workload {
     bench.finish("one writer")
 }
 
-/// Each writer has a conversation of its own, and all share another.
+/// Each writer has its own conversation, and all share another.
 pub(crate) fn sixteen_writers() -> Workload {
     let bench = Bench::new(Setup::default());
     let memory = bench.open();
@@ -160,7 +161,7 @@ pub(crate) fn sealing() -> Workload {
     bench.finish("sealing and nodes")
 }
 
-/// The WAL is checkpointed in every way, and by closing the store.
+/// The WAL is checkpointed in every mode, and by closing the store.
 pub(crate) fn checkpoints() -> Workload {
     let bench = Bench::new(Setup::default());
     let mut from = 0;
@@ -177,7 +178,7 @@ pub(crate) fn checkpoints() -> Workload {
     bench.finish("checkpoints")
 }
 
-/// So many turns that the store checkpoints its log by itself.
+/// Enough turns for an automatic checkpoint of the WAL.
 pub(crate) fn long_log() -> Workload {
     let bench = Bench::new(Setup::default());
     bench.append_all(&bench.open(), "alone", 0, 0..1600);
@@ -195,7 +196,7 @@ pub(crate) fn import() -> Workload {
     bench.finish("an import, replayed")
 }
 
-/// The stores that every released version has left behind, in the order of the versions.
+/// The stores of all released versions, in order.
 pub(crate) fn fixtures() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../stores/tests/fixtures");
     let mut fixtures: Vec<PathBuf> =
@@ -204,7 +205,7 @@ pub(crate) fn fixtures() -> Vec<PathBuf> {
     fixtures
 }
 
-/// A store of an older version is opened and migrated. Everything in it was acknowledged long ago.
+/// Opens and migrates a store of an older version, whose contents were all acknowledged.
 pub(crate) fn migration(fixture: &Path) -> Workload {
     let bench = Bench::with_fixture(Setup::default(), Some(fixture));
     let memory = bench.open();
@@ -214,7 +215,7 @@ pub(crate) fn migration(fixture: &Path) -> Workload {
     Workload { transcript, ..bench.finish(&name) }
 }
 
-/// Vectors that are kept, and a change of the model that makes them.
+/// Stored vectors, and a reindex to another model.
 pub(crate) fn index() -> Workload {
     let (first, second): (Arc<dyn Embedder>, Arc<dyn Embedder>) = (
         Arc::new(BagOfWordsEmbedder::named("first")),

@@ -1,4 +1,4 @@
-//! Damage to what is made from messages and tool calls, and to the tables themselves.
+//! Damage to derived data and to the tables themselves.
 
 use super::AfterRepair::{Clean, Only, Same};
 use super::Damage;
@@ -336,7 +336,7 @@ pub(super) const VECTORS: &[Damage] = &[
     },
 ];
 
-/// The constraints themselves. Where one is gone, what it kept away is looked for.
+/// Damaged constraints. If a constraint is missing, `verify` looks for the rows that it excluded.
 pub(super) const TABLES: &[Damage] = &[
     Damage {
         kind: "an index is missing",

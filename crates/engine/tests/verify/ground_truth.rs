@@ -1,4 +1,4 @@
-//! Damage to what nothing else tells, and to what is counted from it.
+//! Damage to ground truth, and to the counts derived from it.
 
 use super::AfterRepair::{Clean, Only, Same};
 use super::Damage;
@@ -35,7 +35,7 @@ pub(super) const TENANTS: &[Damage] = &[
     },
 ];
 
-/// What a person or a source said about a conversation cannot be made anew; counts, times and growth can.
+/// Metadata from a person or a source cannot be rebuilt; counts, times and growth can.
 pub(super) const CONVERSATIONS: &[Damage] = &[
     Damage {
         kind: "a changed title",
@@ -210,7 +210,7 @@ pub(super) const CONVERSATIONS: &[Damage] = &[
     },
 ];
 
-/// Ground truth: named, and left as it is. Only the vectors that are missing for it are made.
+/// Ground truth: damage is reported and left as it is. Only missing vectors are rebuilt.
 pub(super) const MESSAGES: &[Damage] = &[
     Damage {
         kind: "an orphan",
@@ -329,7 +329,7 @@ pub(super) const MESSAGES: &[Damage] = &[
     },
 ];
 
-/// Ground truth: named, and left as it is.
+/// Ground truth: damage is reported and left as it is.
 pub(super) const TOOL_CALLS: &[Damage] = &[
     Damage {
         kind: "an orphan",
@@ -431,7 +431,7 @@ pub(super) const TOOL_CALLS: &[Damage] = &[
     },
 ];
 
-/// What was paid follows from nothing else that is stored.
+/// Charges cannot be derived from other data.
 pub(super) const SPEND: &[Damage] = &[
     Damage {
         kind: "a conversation that does not exist",

@@ -1,5 +1,6 @@
-//! `verify` finds what it promises: damage of every kind is planted in every table behind the program's back, named
-//! exactly, and, where it is derived, repaired. Messages and tool calls are never touched.
+//! `verify` finds every kind of damage, planted in every table behind the engine's back, and
+//! describes it exactly. `repair` fixes damage to derived data and never changes messages or tool
+//! calls.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,25 +18,25 @@ use treering_core::TenantId;
 use treering_engine::{Engine, JobScope, Worker};
 use treering_stores::EmbeddedStore;
 
-/// Damage of one kind.
+/// One kind of damage.
 struct Damage {
     kind: &'static str,
-    /// The statements that do it.
+    /// The SQL statements that cause it.
     plant: &'static str,
-    /// What `verify` says.
+    /// The problems that `verify` reports.
     finds: &'static [&'static str],
     after_repair: AfterRepair,
 }
 
-/// What `verify` says once `repair` and the jobs it planned have run.
+/// The problems that `verify` reports after `repair` and the jobs that it planned.
 enum AfterRepair {
     Clean,
-    /// What it said before: nothing tells what was there.
+    /// The same as before: no other data tells the original value.
     Same,
     Only(&'static [&'static str]),
 }
 
-/// Plants each damage in a store of its own, and compares every sentence.
+/// Plants each damage in its own store, and compares every sentence.
 fn check(table: &str, damages: &[Damage]) {
     for Damage { kind, plant, finds, after_repair } in damages {
         let home = sample_store();
@@ -59,7 +60,7 @@ fn check(table: &str, damages: &[Damage]) {
     }
 }
 
-/// A copy of the store with something in every table.
+/// A copy of the sample store.
 fn sample_store() -> tempfile::TempDir {
     static STORE: OnceLock<Vec<u8>> = OnceLock::new();
     let make = || {
@@ -72,7 +73,7 @@ fn sample_store() -> tempfile::TempDir {
     home
 }
 
-/// Runs statements on a store that nobody has open, without foreign keys.
+/// Runs statements on a closed store, without foreign keys.
 fn execute(file: &Path, sql: &str) -> rusqlite::Result<()> {
     let connection = Connection::open(file)?;
     connection.pragma_update(None, "foreign_keys", false)?;
@@ -84,7 +85,7 @@ fn problems(memory: &Engine) -> Vec<String> {
     memory.verify(|_| ()).unwrap().problems.iter().map(ToString::to_string).collect()
 }
 
-/// Runs the jobs of every tenant. Workers stop at damage that stays.
+/// Runs the jobs of every tenant. Workers stop at damage that remains.
 fn work(memory: &Engine) {
     for tenant in [TenantId::default(), TenantId::new(sample::OTHER_TENANT).unwrap()] {
         let worker = Worker::new(memory.for_tenant(tenant)).unwrap();
@@ -171,7 +172,8 @@ fn damage_to_tables_is_found() {
     check("tables", derived::TABLES);
 }
 
-/// Content that is replaced leaves its vector behind, in case it comes back. That is no damage, and a repair removes it.
+/// Replaced content leaves its vector behind for reuse. That is not damage, and a repair removes
+/// it.
 #[test]
 fn a_vector_without_an_owner_is_a_leftover() {
     let home = sample_store();
@@ -193,7 +195,7 @@ fn a_vector_without_an_owner_is_a_leftover() {
     assert_eq!(leftovers(&memory), [""; 0]);
 }
 
-/// Duplicates that constraints refuse, so that they cannot be planted while the tables are as this version creates them.
+/// Constraints refuse these duplicates, so they cannot be planted in the tables of this version.
 #[test]
 fn duplicates_are_refused_by_the_store() {
     let home = sample_store();
@@ -225,7 +227,7 @@ fn duplicates_are_refused_by_the_store() {
     assert_eq!(problems(&sample::open(home.path())), [""; 0]);
 }
 
-/// What comes to a conversation or a tool call after it was changed does not make it sound again.
+/// Later writes to a damaged conversation or tool call do not hide the damage.
 #[test]
 fn later_writes_do_not_hide_damage() {
     let home = sample_store();

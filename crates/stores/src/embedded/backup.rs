@@ -1,4 +1,5 @@
-//! Backups: a consistent copy of the store while others write, and the way back.
+//! Backups: copies a consistent snapshot of the store while other processes write, and restores
+//! it. A restore never deletes the store that it replaces.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,15 +18,15 @@ use super::open::{
 use super::read::TenantView;
 use super::{check, schema, wal};
 
-/// How many messages of a backup are read at once.
+/// Number of messages of a backup that are read at once.
 const PAGE: usize = 500;
 
-/// What a backup holds, of all tenants.
+/// The contents of a backup, over all tenants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupContents {
-    /// Conversations.
+    /// Number of conversations.
     pub conversations: u64,
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
     /// The schema version of the store that was copied.
     pub schema_version: u32,
@@ -33,16 +34,17 @@ pub struct BackupContents {
     pub bytes: u64,
 }
 
-/// Copies the store that a connection reads to a file, which must not exist.
+/// Copies the store that `connection` reads to `to`, which must not exist.
 pub(super) fn backup(connection: &Connection, path: &Path, to: &Path) -> StoreResult<()> {
     let failed = |error: io::Error| explain_io(to, "cannot write the backup", &error);
     if to.exists() {
         return Err(exists(to));
     }
-    // Under another name until it is whole, so that an interrupted backup is never taken for one.
+    // Write under a temporary name, so that an interrupted backup is never mistaken for a
+    // complete one.
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let partial = sidecar_path(to, &format!(".partial-{}-{nanos}", std::process::id()));
-    // SQLite must not take it for a URI.
+    // SQLite would interpret a relative path such as `file:x` as a URI.
     let absolute = std::path::absolute(&partial).map_err(failed)?;
     let name = absolute.to_str().ok_or_else(|| refused(to, "its path is not UTF-8"))?;
     let mut options = fs::OpenOptions::new();
@@ -56,17 +58,17 @@ pub(super) fn backup(connection: &Connection, path: &Path, to: &Path) -> StoreRe
             other => other,
         })
         .and_then(|_| publish(&partial, to));
-    // Gone already where it got its name by being renamed.
+    // The temporary name no longer exists if `publish` fell back to a rename.
     drop(fs::remove_file(&partial));
     copied
 }
 
-/// Gives a backup that is whole its name, unless a file has got that name meanwhile.
+/// Gives a complete backup its final name, unless that name was taken in the meantime.
 fn publish(partial: &Path, to: &Path) -> StoreResult<()> {
     let link = || -> io::Result<()> {
         File::open(partial)?.sync_all()?;
         match fs::hard_link(partial, to) {
-            // Not every file system has links.
+            // Not every file system supports hard links.
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists && !to.exists() => {
                 fs::rename(partial, to)
             }
@@ -80,7 +82,7 @@ fn publish(partial: &Path, to: &Path) -> StoreResult<()> {
     })
 }
 
-/// Reads all of a backup, and refuses one that is no sound store of a known version.
+/// Reads a whole backup, and refuses anything but an undamaged store of a known version.
 pub(super) fn inspect(file: &Path) -> StoreResult<BackupContents> {
     let failed = |error: rusqlite::Error| explain(file, &error);
     let corrupt = |detail: String| StoreError::Corrupt { path: file.to_path_buf(), detail };
@@ -128,7 +130,7 @@ pub(super) fn inspect(file: &Path) -> StoreResult<BackupContents> {
     })
 }
 
-/// Messages that are not what was stored, one sentence each.
+/// Describes each message whose content does not match its stored hash.
 fn changed_messages(connection: &Connection, file: &Path) -> StoreResult<Vec<String>> {
     let list = || -> rusqlite::Result<Vec<(String, [u8; 16], String)>> {
         let sql =
@@ -156,8 +158,8 @@ fn changed_messages(connection: &Connection, file: &Path) -> StoreResult<Vec<Str
     Ok(problems)
 }
 
-/// Puts a backup in the place of the store at `path`, which nobody may have open. The store that was there is kept
-/// beside it; returns where.
+/// Replaces the store at `path` with a backup. No process may have the store open. Keeps the
+/// previous store beside the new one and returns its path.
 pub(super) fn restore(folder: &Path, path: &Path, from: &Path) -> StoreResult<Option<PathBuf>> {
     let failed = |error: io::Error| explain_io(path, "cannot put the backup in its place", &error);
     if fs::canonicalize(path)
@@ -170,7 +172,7 @@ pub(super) fn restore(folder: &Path, path: &Path, from: &Path) -> StoreResult<Op
     let lock = Lock::acquire(folder);
     lock.check_exclusive(path)?;
     let incoming = sidecar_path(path, ".restoring");
-    // What is put in place is checked, not only what was copied.
+    // Inspect the copy that goes into place, not only its source.
     let restored = wal::copy_private(from, &incoming)
         .map_err(failed)
         .and_then(|()| {
@@ -183,9 +185,10 @@ pub(super) fn restore(folder: &Path, path: &Path, from: &Path) -> StoreResult<Op
     restored
 }
 
-/// Puts a file in the place of the store, and keeps the store.
+/// Replaces the store with the file `incoming`, and keeps the previous store under another
+/// name.
 fn exchange(folder: &Path, path: &Path, incoming: &Path) -> io::Result<Option<PathBuf>> {
-    // A store that cannot be opened any more is kept with its log.
+    // Errors are ignored: a store that can no longer be opened is kept together with its WAL.
     if has_log(path) && path.exists() {
         drop(wal::check_before_recovery(path));
         drop(checkpoint(path));
@@ -195,7 +198,8 @@ fn exchange(folder: &Path, path: &Path, incoming: &Path) -> io::Result<Option<Pa
     if path.exists() {
         fs::hard_link(path, &aside).or_else(|_| wal::copy_private(path, &aside))?;
     }
-    // A log belongs to its database: the next process would write it into the new one.
+    // The old WAL must move too, or the next process would replay it into the restored
+    // database.
     for suffix in ["-wal", "-shm"] {
         let sidecar = sidecar_path(path, suffix);
         if sidecar.exists() {
@@ -208,7 +212,7 @@ fn exchange(folder: &Path, path: &Path, incoming: &Path) -> io::Result<Option<Pa
     Ok(replaces.then_some(aside))
 }
 
-/// Moves the whole log into the database.
+/// Checkpoints the whole WAL.
 fn checkpoint(path: &Path) -> rusqlite::Result<()> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;

@@ -1,5 +1,5 @@
-//! Checkpoints: moves the pages of the log into the database, on a thread and a connection of its own, so that no
-//! commit waits for it.
+//! Runs checkpoints on a thread and a connection of their own, so that commits do not wait for
+//! them unless the WAL grows too long.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use super::error::{explain, is_io_failure, no_thread};
 use super::health::StoreHealth;
 use super::open::open_existing;
 
-/// The log is checkpointed from this many pages on, as SQLite does it by default.
+/// Number of WAL pages from which it is checkpointed; the same as SQLite's default.
 const LONG_PAGES: usize = 1_000;
-/// From this many pages on, writers wait for the checkpoint. Otherwise the log would grow without end while they never
-/// pause.
+/// Number of WAL pages from which writers wait for the checkpoint. Without a limit, the WAL
+/// would grow forever under continuous writes.
 const TOO_LONG_PAGES: usize = 4 * LONG_PAGES;
-/// How long writers wait for readers of an old snapshot while the log is too long.
+/// Maximum time that writers wait for readers of an old snapshot while the WAL is too long.
 const MAX_WAIT: Duration = Duration::from_millis(250);
 
-/// Runs checkpoints until it is dropped.
+/// The checkpointing thread. Dropping it stops the thread.
 pub(super) struct Checkpointer {
     requests: Option<SyncSender<CheckpointRequest>>,
     thread: Option<JoinHandle<()>>,
 }
 
 enum CheckpointRequest {
-    /// Move what can be moved without making anybody wait.
+    /// Checkpoint as much as possible without blocking anyone.
     Passive,
-    /// Move everything, so that the log starts over, and say when it is done.
+    /// Checkpoint everything, so that the WAL starts over, and signal completion.
     Restart(SyncSender<()>),
 }
 
@@ -50,11 +50,11 @@ impl Checkpointer {
         Ok(Self { requests: Some(requests), thread: Some(thread) })
     }
 
-    /// Checkpoints a log with this number of pages. Waits for it only if the log is too long.
+    /// Checkpoints a WAL of this many pages. Waits for completion only if the WAL is too long.
     pub(super) fn checkpoint(&self, pages: usize) {
         let Some(requests) = self.requests.as_ref().filter(|_| pages >= LONG_PAGES) else { return };
         if pages < TOO_LONG_PAGES {
-            // One that is already waiting will do.
+            // If the channel is full, the request that is already queued is enough.
             let _ = requests.try_send(CheckpointRequest::Passive);
             return;
         }
@@ -84,7 +84,7 @@ fn run(
         let mode =
             if matches!(request, CheckpointRequest::Passive) { "PASSIVE" } else { "RESTART" };
         let done = connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
-        // A checkpoint that found the store busy is tried again after a later commit.
+        // A checkpoint that found the store busy is retried after a later commit.
         if let Err(error) = done
             && is_io_failure(&error)
         {

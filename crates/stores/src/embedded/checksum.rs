@@ -1,13 +1,13 @@
-//! The SQL function `checksum(…)`: a hash over the values of a row. It is stored with the row, so that a change by
-//! other hands is found.
+//! The SQL function `checksum(…)`, a hash over the values of a row. It is stored with the row,
+//! so that a check detects changes made by other programs.
 
 use rusqlite::Connection;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
 use treering_core::ContentHash;
 
-/// The tables whose rows have a checksum, each with the columns that it covers, in order. Never change a list:
-/// stored checksums were computed over it.
+/// The tables whose rows have a checksum, and the columns that it covers, in order. Never
+/// change a list: stored checksums were computed over it.
 pub(super) const COVERED: [(&str, &str); 4] = [
     ("conversations", "id, slug, title, naming, participants, cwd, project_path, state, external_id, policy"),
     ("messages", "idx, turn, turns, thread, role, at, chars, tokens, hash, author, external_id"),
@@ -22,7 +22,7 @@ pub(super) const COVERED: [(&str, &str); 4] = [
     ),
 ];
 
-/// Makes the function known to a connection.
+/// Registers the function on a connection.
 pub(super) fn register(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function("checksum", -1, flags, |values: &Context<'_>| {

@@ -1,4 +1,4 @@
-//! From SQLite's errors to ones that say what to do.
+//! Converts SQLite and I/O errors into store errors that say what to do.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use rusqlite::ErrorCode;
 use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
 use treering_core::StoreError;
 
-/// The meaning of an SQLite error for the store at `path`.
+/// Converts an SQLite error of the store at `path`.
 pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
     let path = path.to_path_buf();
     let detail = error.to_string();
@@ -18,7 +18,7 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
             }
             ErrorCode::CannotOpen => StoreError::Failed { path, detail },
             ErrorCode::DiskFull => StoreError::Full { path },
-            // No room for the index of the log.
+            // No space for the WAL index (`-shm`).
             ErrorCode::SystemIoFailure if failure.extended_code == SQLITE_IOERR_SHMSIZE => {
                 StoreError::Full { path }
             }
@@ -32,12 +32,12 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
             }
             _ => StoreError::Failed { path, detail },
         },
-        // A row without the type or the value that it was written with.
+        // The row does not hold the type or the value that it was written with.
         rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
         | rusqlite::Error::InvalidColumnType(..)
         | rusqlite::Error::Utf8Error(..) => StoreError::Corrupt { path, detail: reason(error) },
-        // Every row that is asked for by itself is one that another row refers to.
+        // Only rows that another row refers to are read without `optional()`.
         rusqlite::Error::QueryReturnedNoRows => {
             StoreError::Corrupt { path, detail: "a row that another refers to is missing".into() }
         }
@@ -45,7 +45,7 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// Why a row could not be read, without the number of the column.
+/// The reason why a row could not be read, without the column number.
 pub(super) fn reason(error: &rusqlite::Error) -> String {
     match error {
         rusqlite::Error::FromSqlConversionFailure(_, _, why) => why.to_string(),
@@ -55,7 +55,8 @@ pub(super) fn reason(error: &rusqlite::Error) -> String {
     }
 }
 
-/// Whether a write failed below SQLite, or met damage: nothing may be written after it.
+/// Whether a write failed below SQLite or hit corruption. The store must not write after such
+/// an error.
 pub(super) fn is_io_failure(error: &rusqlite::Error) -> bool {
     match error {
         rusqlite::Error::SqliteFailure(failure, _) => match failure.code {
@@ -67,7 +68,7 @@ pub(super) fn is_io_failure(error: &rusqlite::Error) -> bool {
     }
 }
 
-/// An error of the file system while a store's files are handled.
+/// Converts an I/O error on one of the store's files.
 pub(super) fn explain_io(path: &Path, what: &str, error: &io::Error) -> StoreError {
     let (path, detail) = (path.to_path_buf(), format!("{what}: {error}"));
     match error.kind() {
@@ -79,7 +80,7 @@ pub(super) fn explain_io(path: &Path, what: &str, error: &io::Error) -> StoreErr
     }
 }
 
-/// The system gave no thread.
+/// The operating system could not start a thread.
 pub(super) fn no_thread(error: &io::Error) -> StoreError {
     StoreError::Failed {
         path: Default::default(),

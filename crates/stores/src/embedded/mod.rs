@@ -1,8 +1,10 @@
-//! The embedded store: one SQLite file in write-ahead mode, no server, several processes at once.
+//! The embedded store: one SQLite file in WAL mode, shared by several processes without a
+//! server.
 //!
-//! One thread owns the writing connection and commits in groups (`writer`), a second connection checkpoints
-//! (`checkpointer`), readers take a connection from a small pool. A commit is durable when it returns; `Sync` says
-//! against what. After an I/O error the store stops (`health`).
+//! One thread owns the writing connection and does group commit (`writer`), a second connection
+//! checkpoints (`checkpointer`), and readers take a connection from a small pool. A commit is
+//! durable when it returns; `Sync` chooses against which failures. After an I/O error the
+//! store accepts no more writes (`health`).
 
 mod backup;
 mod check;
@@ -48,39 +50,39 @@ use wal::WalFinding;
 use watch::Watch;
 use writer::Writer;
 
-/// Reading connections that are kept open.
+/// Maximum number of idle reading connections.
 const POOLED_READERS: usize = 8;
 
-/// What a commit has survived when it returns.
+/// The failures that a commit survives once it has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sync {
-    /// Power loss: the disk has it.
+    /// Survives power loss: every commit is fsynced.
     #[default]
     Full,
-    /// The end of the process, but not a power loss.
+    /// Survives a crash of the process, but not power loss.
     Normal,
 }
 
-/// A store in one file.
+/// A store in one SQLite file.
 pub struct EmbeddedStore {
     path: PathBuf,
     readers: Mutex<Vec<Connection>>,
     watch: Arc<Watch>,
-    /// Why the store can only be read, where it cannot be written.
+    /// The writer, or the reason why the store is read-only.
     writer: Result<Writer, StoreError>,
     health: Arc<StoreHealth>,
-    /// What was wrong with the log when this process opened it first.
+    /// The problem that this open found in the WAL, if no other process had the store open.
     found: Option<WalFinding>,
-    /// Released last.
+    /// Declared last, so that it is released last.
     _lock: Lock,
 }
 
 impl EmbeddedStore {
-    /// The name of the store's file in its folder.
+    /// The name of the database file in the store's folder.
     pub const FILE: &'static str = "treering.db";
 
-    /// Opens the store in `folder`, and creates both where they are missing. A store that cannot be written to, for want
-    /// of rights or of space, is opened for reading.
+    /// Opens the store in `folder`, and creates both if they do not exist. The store is opened
+    /// read-only if permissions or disk space do not allow writes.
     pub fn open(folder: &Path, sync: Sync) -> StoreResult<Self> {
         let path = folder.join(Self::FILE);
         make_folder(folder, &path)?;
@@ -109,7 +111,7 @@ impl EmbeddedStore {
         let store =
             Self { path, readers: Mutex::default(), watch, writer, health, found, _lock: lock };
         if let Err(error) = &store.writer {
-            // Without space for a migration, the space is what matters.
+            // A migration that failed for lack of space is reported as such.
             let is_full = matches!(error, StoreError::Full { .. });
             store
                 .check_readable()
@@ -118,24 +120,26 @@ impl EmbeddedStore {
         Ok(store)
     }
 
-    /// Replaces the store in `folder` by a backup, and creates the folder where it is missing. Nobody may have the store
-    /// open. The store that was there is kept beside it; returns where.
+    /// Replaces the store in `folder` with a backup, and creates the folder if it does not
+    /// exist. No process may have the store open. Keeps the previous store beside the new one
+    /// and returns its path.
     pub fn restore(folder: &Path, from: &Path) -> StoreResult<Option<PathBuf>> {
         backup::restore(folder, &folder.join(Self::FILE), from)
     }
 
-    /// Reads all of a backup, and says what it holds. One that is damaged, no store, or of a newer version is refused.
+    /// Reads a whole backup and returns its contents. Refuses a file that is damaged, not a
+    /// store, or of a newer version.
     pub fn inspect_backup(file: &Path) -> StoreResult<BackupContents> {
         backup::inspect(file)
     }
 
-    /// The store's file.
+    /// The path of the database file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Refuses a store that can only be read and is not of this version.
+    /// Refuses a read-only store whose schema version differs from this program's.
     fn check_readable(&self) -> StoreResult<()> {
         let reader = self.pooled()?;
         check_application_id(&reader, &self.path)?;
@@ -148,7 +152,7 @@ impl EmbeddedStore {
         Err(StoreError::ReadOnly { path: self.path.clone(), detail })
     }
 
-    /// Damaged logs, one sentence each: those that were copied aside, and that of a store that can only be read.
+    /// Describes each damaged WAL: the copies set aside, and the live WAL of a read-only store.
     fn damaged_logs(&self) -> Vec<String> {
         let aside = wal::set_aside(&self.path).into_iter().filter(WalFinding::is_damage);
         let live = self.writer.is_err().then(|| wal::live_damage(&self.path)).flatten();
@@ -166,7 +170,7 @@ impl EmbeddedStore {
         self.writer.as_ref().map_err(Clone::clone)
     }
 
-    /// A connection inside a read transaction.
+    /// Takes a connection and begins a read transaction on it.
     fn pooled(&self) -> StoreResult<Pooled<'_>> {
         if self.writer.is_err() {
             let (connection, state) = unwritable::begin(&self.path)?;
@@ -208,7 +212,7 @@ impl Store for EmbeddedStore {
         sizes: BatchSizes,
     ) -> StoreResult<Vec<Job>> {
         let Some(now) = filter.due else { return Ok(Vec::new()) };
-        // A look costs less than the write lock, and mostly nothing is due.
+        // Usually nothing is due, and a read is cheaper than taking the write lock.
         if !self.query(|connection| read::has_due_jobs(connection, now, tenant))? {
             return Ok(Vec::new());
         }
@@ -250,7 +254,7 @@ impl Store for EmbeddedStore {
     fn wait(&self, seen: Revision, timeout: Duration) -> Revision {
         match &self.writer {
             Ok(_) => self.watch.wait(seen, timeout, || self.open_reader().ok()),
-            // A connection that reads the file as it stands notices nothing.
+            // `data_version` never changes on a connection that was opened as immutable.
             Err(_) => self.watch.wait_for_files(seen, timeout, || FileState::of(&self.path)),
         }
     }
@@ -321,7 +325,7 @@ impl Maintenance for EmbeddedStore {
             return backup::backup(&self.open_reader()?, &self.path, to);
         }
         let (connection, state) = unwritable::begin(&self.path)?;
-        // A backup needs a transaction of its own.
+        // `VACUUM INTO` cannot run inside a transaction.
         connection.execute_batch("COMMIT").map_err(|error| explain(&self.path, &error))?;
         backup::backup(&connection, &self.path, to)?;
         match state.map_or(Ok(()), |state| state.check_unchanged(&self.path)) {
@@ -355,19 +359,21 @@ fn tenant(row: &Row<'_>) -> rusqlite::Result<TenantId> {
 }
 
 impl Drop for EmbeddedStore {
-    /// The last connection to close empties the log, which only the writer can.
+    /// Closes the reading connections first: only a writing connection that closes last can
+    /// checkpoint and remove the WAL.
     fn drop(&mut self) {
         lock(&self.readers).clear();
         self.watch.close();
     }
 }
 
-/// A connection inside a read transaction; it goes back to the pool.
+/// A connection inside a read transaction. Returns to the pool when dropped.
 struct Pooled<'a> {
     store: &'a EmbeddedStore,
-    /// Present until it is dropped.
+    /// `None` only while it is being dropped.
     connection: Option<Connection>,
-    /// The state of the files that reads are checked against, where nothing keeps others from changing them.
+    /// The file state to check reads against, if no lock protects the files from other
+    /// processes.
     state: Option<FileState>,
 }
 
@@ -388,7 +394,8 @@ impl Deref for Pooled<'_> {
 impl Drop for Pooled<'_> {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else { return };
-        // A store that can only be read has no pool: whether a log has to be read changes from time to time.
+        // A read-only store keeps no pool, because whether it has a WAL may change between
+        // reads.
         let ended = connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
         let mut pool = lock(&self.store.readers);
         if ended.is_ok() && self.store.writer.is_ok() && pool.len() < POOLED_READERS {
@@ -397,7 +404,8 @@ impl Drop for Pooled<'_> {
     }
 }
 
-/// No lock is held while a plan runs, so that a poisoned one still guards sound data.
+/// Ignores poisoning: no lock is held while a plan runs, so the guarded data is always
+/// consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

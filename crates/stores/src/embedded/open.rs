@@ -1,4 +1,5 @@
-//! Opening the store's file, for writing and for reading, and saying why it cannot be opened.
+//! Opens the database file for writing or reading, and explains why it cannot be opened. It
+//! never touches a file of another program or of a newer version.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -13,13 +14,14 @@ use treering_core::ports::StoreResult;
 use super::error::{explain, explain_io};
 use super::{Sync, checksum, schema};
 
-/// How long a connection waits for other processes.
+/// Maximum time that a connection waits for locks of other processes.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// The file that processes lock while they have the store open. SQLite's own files must not be opened beside it.
+/// The lock file that processes hold while they have the store open. It is a separate file
+/// because closing a descriptor of SQLite's own files would release SQLite's POSIX locks.
 const LOCK: &str = "treering.lock";
 
-/// A lock on the store: shared while it is open, exclusive while the first process opens it.
+/// A lock on the store: exclusive while the first process opens it, shared afterwards.
 pub(super) struct Lock {
     file: Option<File>,
     /// Whether no other process has the store open.
@@ -27,8 +29,8 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Locks the store in a folder, exclusively if nobody else has it open. Where locks cannot be had (a read-only
-    /// folder, a file system without them) the lock is neither.
+    /// Locks the store in a folder, exclusively if no other process has it open. On a read-only
+    /// folder or a file system without locks, the result holds no lock.
     pub(super) fn acquire(folder: &Path) -> Self {
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(false);
@@ -47,7 +49,7 @@ impl Lock {
         Self { file: Some(file), is_exclusive }
     }
 
-    /// Refuses to go on where another process has the store open, or where that cannot be known.
+    /// Fails if another process has the store open, or if that cannot be determined.
     pub(super) fn check_exclusive(&self, path: &Path) -> StoreResult<()> {
         let path = path.to_path_buf();
         match &self.file {
@@ -57,7 +59,7 @@ impl Lock {
         }
     }
 
-    /// Lets other processes open the store too.
+    /// Downgrades to a shared lock, so that other processes can open the store.
     pub(super) fn share(&mut self) {
         if let Some(file) = self.file.as_ref().filter(|_| self.is_exclusive) {
             drop(file.unlock());
@@ -67,7 +69,8 @@ impl Lock {
     }
 }
 
-/// Makes the store's folder, for this user alone: conversations are private.
+/// Creates the store's folder with permissions for this user only, because conversations are
+/// private.
 pub(super) fn make_folder(folder: &Path, path: &Path) -> StoreResult<()> {
     if folder.is_dir() {
         return Ok(());
@@ -80,17 +83,17 @@ pub(super) fn make_folder(folder: &Path, path: &Path) -> StoreResult<()> {
     builder.create(folder).map_err(|error| explain_io(path, &what, &error))
 }
 
-/// Gives a file that is created rights for this user alone.
+/// Makes files created with `options` accessible to this user only.
 pub(super) fn private(options: &mut fs::OpenOptions) {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
 }
 
-/// Opens the file for writing, and creates it where it is missing. `is_first` says that no other process has it open:
-/// then its log is emptied first.
+/// Opens the database for writing, and creates it if it does not exist. With `is_first`, no
+/// other process has it open, and its WAL is checkpointed before migrations run.
 pub(super) fn open_writer(path: &Path, sync: Sync, is_first: bool) -> StoreResult<Connection> {
     let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
-        // SQLite says only "unable to open"; the file system knows why.
+        // SQLite reports only "unable to open"; the file system knows the reason.
         Some(ErrorCode::CannotOpen) => cannot_open(path),
         _ => explain(path, &error),
     };
@@ -99,14 +102,14 @@ pub(super) fn open_writer(path: &Path, sync: Sync, is_first: bool) -> StoreResul
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-    // Asked before anything is read: a connection that only reads would leave a log behind.
+    // Check before the first read: a read-only connection would leave a WAL behind.
     if connection.is_readonly("main").map_err(failed)? {
         return Err(StoreError::ReadOnly {
             path: path.to_path_buf(),
             detail: "no write access".into(),
         });
     }
-    // Until it is known whose file this is, closing it must not checkpoint its log.
+    // Closing a file that may belong to another program must not checkpoint its WAL.
     let keep_log =
         |keep| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map(drop);
     keep_log(has_log(path)).map_err(failed)?;
@@ -117,10 +120,11 @@ pub(super) fn open_writer(path: &Path, sync: Sync, is_first: bool) -> StoreResul
     set_durability(&connection, sync).map_err(failed)?;
     connection.pragma_update(None, "journal_size_limit", 64 << 20).map_err(failed)?;
     if is_first {
-        // Whatever a crash left in the log goes into the database before anything is acknowledged on top of it.
+        // Commits that a crash left in the WAL move into the database before new ones are
+        // acknowledged.
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(failed)?;
     }
-    // Migrations rebuild tables, so that constraints hold only after them.
+    // Migrations rebuild tables, so foreign keys hold only afterwards.
     connection.pragma_update(None, "foreign_keys", false).map_err(failed)?;
     match schema::migrate(&mut connection).map_err(failed)? {
         Ok(()) => {}
@@ -136,7 +140,7 @@ pub(super) fn open_writer(path: &Path, sync: Sync, is_first: bool) -> StoreResul
     Ok(connection)
 }
 
-/// How commits and checkpoints are synced.
+/// Sets how commits and checkpoints are fsynced.
 pub(super) fn set_durability(connection: &Connection, sync: Sync) -> rusqlite::Result<()> {
     let level = match sync {
         Sync::Full => "FULL",
@@ -146,8 +150,8 @@ pub(super) fn set_durability(connection: &Connection, sync: Sync) -> rusqlite::R
     connection.pragma_update(None, "fullfsync", true)
 }
 
-/// Creates the file for this user alone, whatever folder it is in; SQLite gives the files beside it the same rights.
-/// Where it cannot be created, opening it says why.
+/// Creates the database file with permissions for this user only; SQLite gives its sidecar
+/// files the same permissions. An error is ignored here, because opening the file reports it.
 fn create_private(path: &Path) {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -155,7 +159,7 @@ fn create_private(path: &Path) {
     drop(options.open(path));
 }
 
-/// Why a file could not be opened, by trying what SQLite tried.
+/// Finds out why a file could not be opened by repeating what SQLite tried.
 fn cannot_open(path: &Path) -> StoreError {
     let attempt =
         fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
@@ -169,10 +173,11 @@ fn cannot_open(path: &Path) -> StoreError {
     StoreError::ReadOnly { path, detail }
 }
 
-/// Refuses a file of another program or of a newer Treering.
+/// Refuses a file of another program or of a newer version.
 pub(super) fn check_application_id(connection: &Connection, path: &Path) -> StoreResult<()> {
     let read = || -> rusqlite::Result<(i64, i64, u32)> {
-        // The tables first: another process that creates the store creates them together with the rest.
+        // Read the tables first: another process that creates the store commits them together
+        // with the application id.
         let tables =
             connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         let id = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
@@ -189,19 +194,20 @@ pub(super) fn check_application_id(connection: &Connection, path: &Path) -> Stor
     Ok(())
 }
 
-/// Settings that every connection needs.
+/// Applies the settings that every connection needs.
 pub(super) fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(MAX_WAIT)?;
     connection.set_prepared_statement_cache_capacity(64);
-    // Query plans that do not depend on bound values: otherwise SQLite compiles a cached statement again for every
-    // call.
+    // Query plans must not depend on bound values, or SQLite recompiles cached statements on
+    // every call.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "cache_size", -16_000)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     checksum::register(connection)
 }
 
-/// Turns write-ahead mode on. When two processes do so at once, SQLite answers "busy" without calling the busy handler.
+/// Turns WAL mode on. Retries, because SQLite returns "busy" without calling the busy handler
+/// if two processes do this at the same time.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     const PAUSE: Duration = Duration::from_millis(10);
     let mut waited = Duration::ZERO;
@@ -221,7 +227,7 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// Opens one more connection for writing to a store that is open.
+/// Opens another writing connection to a store that is already open.
 pub(super) fn open_existing(path: &Path, sync: Sync) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -230,7 +236,7 @@ pub(super) fn open_existing(path: &Path, sync: Sync) -> rusqlite::Result<Connect
     Ok(connection)
 }
 
-/// Opens a connection for reading.
+/// Opens a read-only connection.
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -238,7 +244,7 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Opens a file that nobody changes meanwhile.
+/// Opens a file as immutable: without locks, and without its WAL.
 pub(super) fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
     let escaped: String = path
         .to_string_lossy()
@@ -255,19 +261,19 @@ pub(super) fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
     Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
 }
 
-/// Whether some of the commits may be in the log only.
+/// Whether the WAL may hold commits that the database lacks.
 pub(super) fn has_log(path: &Path) -> bool {
     fs::metadata(sidecar_path(path, "-wal")).is_ok_and(|file| file.len() > 0)
 }
 
-/// The path of a file that lies beside the store's, with a suffix.
+/// The path of a file beside the database: its name with a suffix appended.
 pub(super) fn sidecar_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.to_path_buf().into_os_string();
     name.push(suffix);
     name.into()
 }
 
-/// Makes the entries of a folder durable.
+/// Fsyncs a folder, so that new and renamed entries are durable.
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }

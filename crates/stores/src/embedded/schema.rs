@@ -1,17 +1,18 @@
 //! The schema of the embedded store and its forward migrations.
 //!
-//! Each migration is one step from a version to the next, never changed once released: a file of every released version
-//! is kept in `tests/fixtures` and opened by the tests. A new file skips the steps up to version 8.
+//! Each migration leads from one version to the next and never changes once it is released. The
+//! tests open a file of every released version from `tests/fixtures`. A new file starts at
+//! version 8 and skips the earlier steps.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// Marks our files among all SQLite files ("TRNG").
+/// The SQLite application id of Treering's files ("TRNG").
 pub(super) const APPLICATION_ID: i64 = 0x5452_4e47;
 
 /// Creates all tables of version 8.
 const TABLES_8: &str = include_str!("schema/0008_tables.sql");
 
-/// The statements that lead to each version from the one before.
+/// The statements that lead to each version from the previous one.
 const MIGRATIONS: &[&[&str]] = &[
     &[include_str!("schema/0001_ground_truth.sql")],
     &[include_str!("schema/0002_tree.sql")],
@@ -23,11 +24,11 @@ const MIGRATIONS: &[&[&str]] = &[
     &[include_str!("schema/0008_rename.sql"), TABLES_8, include_str!("schema/0008_copy.sql")],
 ];
 
-/// The newest version this program knows.
+/// The newest schema version that this program knows.
 pub(super) const NEWEST: u32 = MIGRATIONS.len() as u32;
 
-/// Brings the file to the newest version in one transaction. Processes that open it together wait for the first.
-/// `Ok(Err(found))` when the file has a version that is not known yet.
+/// Migrates the file to the newest version in one transaction. Processes that open it at the
+/// same time wait for the first. Returns `Ok(Err(found))` if the file has a newer version.
 pub(super) fn migrate(connection: &mut Connection) -> Result<Result<(), u32>, rusqlite::Error> {
     if version(connection)? == NEWEST {
         return Ok(Ok(()));
@@ -48,7 +49,7 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<Result<(), u32>, ru
     Ok(Ok(()))
 }
 
-/// An empty database with the schema of this version.
+/// Creates an empty in-memory database with the newest schema.
 pub(super) fn blank() -> rusqlite::Result<Connection> {
     let connection = Connection::open_in_memory()?;
     connection.pragma_update(None, "foreign_keys", false)?;
@@ -65,7 +66,7 @@ fn apply(connection: &Connection, found: u32) -> rusqlite::Result<()> {
     first.iter().chain(steps).try_for_each(|statements| connection.execute_batch(statements))
 }
 
-/// How many rows of ground truth there are: no migration may lose one.
+/// Counts conversations, messages and tool calls: no migration may lose a row of ground truth.
 pub(super) fn ground_truth(
     connection: &Connection,
     version: u32,

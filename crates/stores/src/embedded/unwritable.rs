@@ -1,8 +1,9 @@
-//! Reading a store where nothing can be written, while others may write to it.
+//! Reads a store on read-only media or without write permission, while other processes may
+//! write to it. It never creates or changes a file.
 //!
-//! With a log beside the file, SQLite reads both, and its locks keep what is read in place. Without one the file is all
-//! there is, and nobody can be kept from changing it: it is read as it stands, and every read checks that it still
-//! stands so.
+//! If a WAL lies beside the database, SQLite reads both, and its locks protect the snapshot.
+//! Without a WAL, nothing prevents other processes from changing the database: it is opened as
+//! immutable, and every read checks that the file is unchanged.
 
 use std::fs;
 use std::path::Path;
@@ -16,11 +17,12 @@ use treering_core::ports::StoreResult;
 use super::error::explain;
 use super::open::{configure, open_immutable, open_reader, sidecar_path};
 
-/// How often opening is tried while writers come and go, and the pause before trying again.
+/// Maximum number of attempts to open while writers come and go, and the pause between
+/// attempts.
 const ATTEMPTS: usize = 40;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Size and time of change of a file; none where it is missing.
+/// Size and modification time of a file; `None` if it does not exist.
 type Stamp = Option<(u64, SystemTime)>;
 
 /// The state of the store's files.
@@ -39,7 +41,7 @@ impl FileState {
         Self { database: stamp(""), log: stamp("-wal") }
     }
 
-    /// Refuses what was read if the database has changed since. A log that came meanwhile does no harm.
+    /// Fails if the database has changed since this state was taken. A new WAL does not matter.
     pub(super) fn check_unchanged(&self, path: &Path) -> StoreResult<()> {
         match Self::of(path).database == self.database {
             true => Ok(()),
@@ -48,13 +50,14 @@ impl FileState {
     }
 }
 
-/// A connection inside a read transaction; with the state that every read has to check, where nothing else keeps it.
+/// Opens a connection and begins a read transaction. Also returns the file state that every
+/// read has to check, if no lock protects the snapshot.
 pub(super) fn begin(path: &Path) -> StoreResult<(Connection, Option<FileState>)> {
     let mut attempt = 1;
     loop {
         let state = FileState::of(path);
         let opened = if state.log.is_some() { open_reader(path) } else { open_alone(path) };
-        // The first read decides what is seen, and needs the log.
+        // The first read fixes the snapshot and needs the WAL.
         let begun = opened.and_then(|connection| {
             connection.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema")?;
             Ok(connection)
@@ -68,7 +71,7 @@ pub(super) fn begin(path: &Path) -> StoreResult<(Connection, Option<FileState>)>
             Ok(_) if attempt >= ATTEMPTS => {
                 return Err(StoreError::Changed { path: path.to_path_buf() });
             }
-            // A writer came or went in between.
+            // A writer opened or closed the store in the meantime.
             _ => thread::sleep(PAUSE),
         }
         attempt += 1;
@@ -81,7 +84,7 @@ fn open_alone(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Whether an error may be gone at the next attempt: a log was there without its index, or the other way round.
+/// Whether a retry may succeed: a WAL was present without its index, or the reverse.
 fn is_passing(path: &Path, error: &rusqlite::Error, state: FileState) -> bool {
     let is_of_log =
         matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly));

@@ -1,8 +1,9 @@
-//! Reads a write-ahead log as SQLite's recovery does, to find damage that recovery would drop in silence.
+//! Reads a WAL the way SQLite's recovery does, to find damage that recovery would drop
+//! silently. It never changes the frames of a WAL.
 //!
-//! Recovery ends at the first frame that does not fit. That is right for the unfinished tail of a crash. But when
-//! commits of the same generation lie behind such a frame, the log was damaged, and those commits would be lost. Such a
-//! log is copied aside before SQLite opens it.
+//! Recovery stops at the first invalid frame, which is right for the unfinished tail that a
+//! crash leaves. If commits of the same generation follow that frame, however, the WAL was
+//! damaged, and those commits would be lost. Such a WAL is copied aside before SQLite opens it.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
@@ -17,24 +18,25 @@ use super::open::{private, sidecar_path, sync_folder};
 
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
-/// The page size where the header does not say.
+/// Page size to assume if the header is damaged.
 const PAGE_SIZE: usize = 4096;
 
-/// How a log ends.
+/// How a WAL ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// At its last whole commit, or in one that was never finished.
+    /// At its last complete commit, or in valid frames of a transaction that was never
+    /// committed.
     Clean,
-    /// In a commit that is not whole: a crash in the middle of it, or damage.
+    /// In a torn commit: a crash in the middle of it, or damage.
     Incomplete,
-    /// Before commits that can no longer be reached: damage.
+    /// Before commits that recovery cannot reach: damage.
     Damaged {
-        /// How many commits these are at least; 0 where that is not known.
+        /// Minimum number of unreachable commits; 0 if unknown.
         commits: usize,
     },
 }
 
-/// A log with something wrong at its end.
+/// A WAL with a problem at its end.
 #[derive(Debug, Clone)]
 pub(super) struct WalFinding {
     pub(super) log: PathBuf,
@@ -46,7 +48,7 @@ impl WalFinding {
         matches!(self.ending, Ending::Damaged { .. })
     }
 
-    /// A sentence about a log that was copied aside.
+    /// Describes a WAL that was copied aside.
     pub(super) fn describe(&self) -> String {
         let log = self.log.display();
         match self.ending {
@@ -62,7 +64,7 @@ impl WalFinding {
         }
     }
 
-    /// A sentence about a log that lies beside its database.
+    /// Describes a WAL that lies beside its database.
     pub(super) fn describe_live(&self) -> String {
         let Ending::Damaged { commits } = self.ending else { return self.describe() };
         let log = self.log.display();
@@ -77,10 +79,10 @@ fn at_least(commits: usize) -> String {
     }
 }
 
-/// Refuses a log whose database is gone: SQLite would delete it.
+/// Refuses a WAL without its database, because SQLite would delete it.
 pub(super) fn check_database(path: &Path) -> StoreResult<()> {
     let log = sidecar_path(path, "-wal");
-    // In this order: whoever creates a store writes the database before the log.
+    // Check the WAL first: a process that creates a store writes the database before the WAL.
     let has_log = fs::metadata(&log).is_ok_and(|file| file.len() > 0);
     if !has_log || fs::metadata(path).is_ok_and(|file| file.len() > 0) {
         return Ok(());
@@ -94,8 +96,8 @@ pub(super) fn check_database(path: &Path) -> StoreResult<()> {
     Err(StoreError::Corrupt { path: path.to_path_buf(), detail })
 }
 
-/// Prepares a log that a crash left behind: keeps a copy where something is wrong with its end, and makes it durable.
-/// Nobody else may have the store open.
+/// Prepares a WAL that a crash left behind: copies it aside if its end has a problem, and makes
+/// it durable. No other process may have the store open.
 pub(super) fn check_before_recovery(path: &Path) -> StoreResult<Option<WalFinding>> {
     let log = sidecar_path(path, "-wal");
     if !fs::metadata(&log).is_ok_and(|file| file.len() > 0) {
@@ -120,15 +122,15 @@ pub(super) fn check_before_recovery(path: &Path) -> StoreResult<Option<WalFindin
     Ok(found)
 }
 
-/// A name beside the store's file that is not taken: the suffix, and the seconds of this moment.
+/// An unused path beside the database, made of the suffix and the current Unix time in seconds.
 pub(super) fn free_name(path: &Path, suffix: &str) -> PathBuf {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let name = |seconds| sidecar_path(path, &format!("{suffix}-{seconds}"));
     (now..).map(name).find(|name| !name.exists()).unwrap_or_else(|| name(now))
 }
 
-/// Replaces a log by a synced copy. After a failed sync its pages may be readable and yet not be on the disk, and the
-/// system would not write them again.
+/// Replaces a WAL with an fsynced copy. After a failed fsync its pages may be readable from the
+/// page cache without being on disk, and the kernel would not write them again.
 fn make_durable(path: &Path, log: &Path) -> io::Result<()> {
     let copy = sidecar_path(path, "-wal.copy");
     copy_private(log, &copy)?;
@@ -136,7 +138,7 @@ fn make_durable(path: &Path, log: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), sync_folder)
 }
 
-/// The logs that were copied aside, the oldest first.
+/// The WALs that were copied aside, oldest first.
 pub(super) fn set_aside(path: &Path) -> Vec<WalFinding> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
     let prefix = format!("{}-wal.", name.to_string_lossy());
@@ -145,7 +147,7 @@ pub(super) fn set_aside(path: &Path) -> Vec<WalFinding> {
         .filter_map(|entry| {
             let (log, name) = (entry.path(), entry.file_name());
             let kind = name.to_str()?.strip_prefix(&prefix)?;
-            // The name counts, so that damage to the copy hides nothing.
+            // Trust the file name, so that damage to the copy itself hides nothing.
             let ending = match kind.split_once('-')?.0 {
                 "incomplete" => Ending::Incomplete,
                 "damaged" => match read(&log) {
@@ -161,7 +163,7 @@ pub(super) fn set_aside(path: &Path) -> Vec<WalFinding> {
     found
 }
 
-/// Moves the logs that were copied aside to those of another file.
+/// Renames the WALs that were copied aside, so that they belong to the store at `to`.
 pub(super) fn move_set_aside(path: &Path, to: &Path) -> io::Result<()> {
     let store = path.file_name().unwrap_or_default().to_string_lossy();
     for WalFinding { log, .. } in set_aside(path) {
@@ -172,7 +174,7 @@ pub(super) fn move_set_aside(path: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Damage in the log of a store that can only be read, while others may write to it.
+/// Finds damage in the WAL of a read-only store while other processes may write to it.
 pub(super) fn live_damage(path: &Path) -> Option<WalFinding> {
     let log = sidecar_path(path, "-wal");
     let header = || -> io::Result<[u8; HEADER]> {
@@ -182,7 +184,7 @@ pub(super) fn live_damage(path: &Path) -> Option<WalFinding> {
     };
     let before = header().ok()?;
     let ending = read(&log).ok()?.ending;
-    // A log that was started over meanwhile is a mixture of two.
+    // A WAL that was restarted during the read is a mixture of two generations.
     let is_same = header().is_ok_and(|after| after == before);
     let finding = WalFinding { log, ending };
     Some(finding).filter(|finding| is_same && finding.is_damage())
@@ -197,25 +199,26 @@ pub(super) fn copy_private(from: &Path, to: &Path) -> io::Result<()> {
     copy.sync_all()
 }
 
-/// What a log holds.
+/// The result of reading a WAL.
 struct Contents {
-    /// Commits that recovery finds.
+    /// Number of commits that recovery finds.
     commits: usize,
     ending: Ending,
 }
 
-/// A frame of the log.
+/// The header fields of a frame that decide how the WAL ends.
 #[derive(Clone, Copy)]
 struct Frame {
     salts: [u32; 2],
     is_commit: bool,
-    /// Whether recovery reads it.
+    /// Whether recovery accepts it.
     is_valid: bool,
-    /// Whether it was written after the frame before it, by the same writer.
+    /// Whether its checksum continues that of the previous frame, so that one writer wrote
+    /// both.
     continues: bool,
 }
 
-/// Reads a log from its beginning to its end.
+/// Reads a whole WAL.
 fn read(log: &Path) -> io::Result<Contents> {
     let mut file = BufReader::with_capacity(1 << 20, File::open(log)?);
     let mut header = [0; HEADER];
@@ -235,12 +238,13 @@ fn read(log: &Path) -> io::Result<Contents> {
     let (mut frames, mut bytes) = (Vec::new(), vec![0; FRAME_HEADER + page_size]);
     while read_full(&mut file, &mut bytes)? == bytes.len() {
         let of_frame = [word(&bytes, 8), word(&bytes, 12)];
-        // A damaged header does not know its generation, but its first frame does.
+        // A damaged header does not tell the salts of its generation, but its first frame does.
         frames.push(chain.add(&bytes, *salts.get_or_insert(of_frame)));
     }
     let commits = frames.iter().filter(|frame| frame.is_valid && frame.is_commit).count();
     let ending = match ending(&frames, salts.unwrap_or_default()) {
-        // The header is synced before the first frame is written.
+        // The header is fsynced before the first frame is written, so no crash leaves it
+        // invalid.
         Ending::Incomplete if !is_sound => Ending::Damaged { commits: 1 },
         Ending::Clean if !is_size && header != [0; HEADER] => Ending::Damaged { commits: 1 },
         other => other,
@@ -248,9 +252,9 @@ fn read(log: &Path) -> io::Result<Contents> {
     Ok(Contents { commits, ending })
 }
 
-/// The checksums from frame to frame.
+/// The running checksum from frame to frame.
 struct Chain {
-    /// The checksum of the last frame: as it is stored, and as it should be.
+    /// The checksum of the last frame: as stored, and as computed.
     sums: [[u32; 2]; 2],
     /// Whether every frame so far is valid.
     is_whole: bool,
@@ -277,12 +281,14 @@ impl Chain {
     }
 }
 
-/// How a log with these frames ends. Frames of its generation that recovery does not reach are damaged, lie behind a
-/// damaged one, or are leftovers of writers that were killed in the middle of a commit: later commits overwrote only
-/// their beginning. A writer leaves at most one commit, at the end of its frames.
+/// Decides how a WAL with these frames ends.
+///
+/// A frame of the current generation that recovery does not reach is damaged, follows a damaged
+/// frame, or is the remainder of a commit that was cut off by a kill and whose beginning a
+/// later commit overwrote. A killed writer leaves at most one commit, at the end of its frames.
 fn ending(frames: &[Frame], salts: [u32; 2]) -> Ending {
-    // One of the two salts may itself be damaged: the second is random for each generation, so that a frame which shares
-    // one of them is of the same generation.
+    // One of the two salts may itself be damaged. The second is random for each generation, so
+    // a frame that shares either one belongs to the same generation.
     let is_same = |frame: &Frame| {
         frame.salts != [0, 0] && (frame.salts[0] == salts[0] || frame.salts[1] == salts[1])
     };
@@ -302,7 +308,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// SQLite's checksum of a log: two sums that each take in the other, over pairs of words.
+/// SQLite's WAL checksum: two interdependent running sums over pairs of 32-bit words.
 fn checksum([mut a, mut b]: [u32; 2], bytes: &[u8], is_big_endian: bool) -> [u32; 2] {
     for pair in bytes.as_chunks::<8>().0 {
         let word = |at: usize| {
@@ -315,7 +321,7 @@ fn checksum([mut a, mut b]: [u32; 2], bytes: &[u8], is_big_endian: bool) -> [u32
     [a, b]
 }
 
-/// Fills the buffer as far as the file goes.
+/// Fills the buffer, or as much of it as the file has left. Returns the number of bytes read.
 fn read_full(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -331,8 +337,8 @@ fn read_full(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 mod tests {
     use super::*;
 
-    /// Frames of one letter each: `v` valid, `l` lost, `o` of an older generation; a capital is a commit, and `|` stands
-    /// before a frame that another writer wrote.
+    /// Each letter is a frame: `v` valid, `l` lost, `o` of an older generation. An upper-case
+    /// letter is a commit, and `|` precedes a frame of another writer.
     fn check(frames: &str, expected: Ending) {
         let mut made: Vec<Frame> = Vec::new();
         let mut continues = true;
@@ -354,7 +360,7 @@ mod tests {
         for clean in ["", "vvV", "vvVvv", "vVvV|ooOoO"] {
             check(clean, Ending::Clean);
         }
-        // The last commit is torn, or the tails of killed writers lie behind the last commit.
+        // The last commit is torn, or tails of killed writers follow the last commit.
         for incomplete in ["vVlll", "vVl|lL", "vVll", "V|llL", "V|llL|lL|lL", "V|L|L|oO"] {
             check(incomplete, Ending::Incomplete);
         }

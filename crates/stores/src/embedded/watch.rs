@@ -1,4 +1,5 @@
-//! Noticing commits: those of this process at once, those of other processes by polling SQLite's `data_version`.
+//! Notices commits: those of this process at once, those of other processes by polling SQLite's
+//! `data_version`.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use treering_core::ports::Revision;
 
 use super::unwritable::FileState;
 
-/// How often other processes' commits are looked for while somebody waits.
+/// Interval at which a waiting caller polls for commits of other processes.
 const POLL: Duration = Duration::from_millis(25);
 
 #[derive(Default)]
@@ -20,9 +21,9 @@ pub(super) struct Watch {
 #[derive(Default)]
 struct WatchState {
     revision: u64,
-    /// The files as they were at the last poll, where no connection can be polled.
+    /// The file state at the last poll, for a read-only store.
     files: Option<FileState>,
-    /// A connection for polling, opened by the first who waits.
+    /// The connection for polling, opened by the first caller that waits.
     connection: Option<Connection>,
     data_version: Option<i64>,
 }
@@ -32,7 +33,7 @@ impl Watch {
         Revision(self.lock().revision)
     }
 
-    /// Notes a commit of this process.
+    /// Records a commit of this process.
     pub(super) fn notify(&self) {
         self.lock().revision += 1;
         self.committed.notify_all();
@@ -43,7 +44,7 @@ impl Watch {
         self.lock().connection = None;
     }
 
-    /// Waits for a commit after `seen`. `open` opens a connection for polling.
+    /// Waits for a commit after `seen`. `open` opens the connection for polling.
     pub(super) fn wait(
         &self,
         seen: Revision,
@@ -53,7 +54,7 @@ impl Watch {
         self.wait_with(seen, timeout, |state| state.poll(&open))
     }
 
-    /// The same for a store that can only be read: polls the state of its files.
+    /// Like `wait`, but polls the file state of a read-only store.
     pub(super) fn wait_for_files(
         &self,
         seen: Revision,
@@ -95,7 +96,7 @@ impl Watch {
 }
 
 impl WatchState {
-    /// Raises the revision if another connection has committed since the last poll.
+    /// Increments the revision if another connection has committed since the last poll.
     fn poll(&mut self, open: impl Fn() -> Option<Connection>) {
         if self.connection.is_none() {
             self.connection = open();

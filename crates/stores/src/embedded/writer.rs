@@ -1,5 +1,6 @@
-//! The writing thread: owns the one writing connection and commits in groups. Commits that wait together share a
-//! transaction and its sync, each in a savepoint, so that one that fails leaves the others alone.
+//! The writing thread, which owns the only writing connection and does group commit. Commits
+//! that wait together share one transaction and its fsync. Each runs in a savepoint, so that
+//! one that fails does not affect the others.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,16 +22,18 @@ use super::read::TenantView;
 use super::watch::Watch;
 use super::write;
 
-/// The most commits that share one sync, so that nobody waits for an endless group.
+/// Maximum number of commits that share one fsync, so that no caller waits for an endless
+/// group.
 const MAX_GROUP: usize = 256;
 
-/// The sending side of the writing thread. Dropping it finishes the waiting commits and closes the connection.
+/// A handle to the writing thread. Dropping it finishes the waiting commits and closes the
+/// connection.
 pub(super) struct Writer {
     requests: Option<Sender<CommitRequest>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// One commit that waits.
+/// A waiting commit.
 struct CommitRequest {
     scope: CommitScope,
     plan: CommitPlan,
@@ -47,7 +50,8 @@ impl Writer {
     ) -> StoreResult<Self> {
         let wal_pages = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&wal_pages);
-        // Also turns SQLite's own checkpoints off, which would run inside commits.
+        // The hook also replaces SQLite's automatic checkpoints, which would run inside
+        // commits.
         let hook = move |_: &mut Wal, pages: i32| {
             seen.store(usize::try_from(pages).unwrap_or(0), Ordering::Relaxed);
             Ok(())
@@ -63,7 +67,7 @@ impl Writer {
         Ok(Self { requests: Some(requests), thread: Some(thread) })
     }
 
-    /// Commits a plan; durable when it returns.
+    /// Runs a plan and commits its writes. The commit is durable when this returns.
     pub(super) fn commit(&self, scope: CommitScope, plan: CommitPlan) -> StoreResult<()> {
         let (reply, answer) = sync_channel(1);
         let request = CommitRequest { scope, plan, reply };
@@ -84,10 +88,11 @@ impl Drop for Writer {
     }
 }
 
-/// What the thread owns.
+/// The state of the writing thread.
 struct GroupCommit {
     path: PathBuf,
-    /// Ends first: the last connection to close empties the log, which no other can do.
+    /// Declared before `connection`, so that it closes first: the writing connection closes
+    /// last and removes the WAL.
     checkpointer: Checkpointer,
     connection: Connection,
     wal_pages: Arc<AtomicUsize>,
@@ -109,7 +114,7 @@ impl GroupCommit {
                 None => self.commit(waiting.take(MAX_GROUP), &mut answered),
             };
             for (reply, outcome) in answered {
-                // A caller that is gone needs no answer.
+                // The caller may have stopped waiting.
                 let _ = reply.send(committed.clone().and(outcome));
             }
             if self.health.failure().is_none() {
@@ -118,7 +123,8 @@ impl GroupCommit {
         }
     }
 
-    /// Commits a group. An error is one that all of them met; what each met alone is in `answered`.
+    /// Commits a group. Returns an error that affects the whole group; `answered` holds the
+    /// outcome of each commit.
     fn commit(
         &mut self,
         group: impl Iterator<Item = CommitRequest>,
@@ -139,7 +145,7 @@ impl GroupCommit {
                     }
                 };
                 answered.push((request.reply, outcome));
-                // SQLite has rolled everything back, or nothing more may be written.
+                // SQLite has rolled back the whole transaction, or nothing more may be written.
                 if let Some(error) =
                     error.filter(|e| transaction.is_autocommit() || is_io_failure(e))
                 {
@@ -176,7 +182,7 @@ impl From<rusqlite::Error> for CommitFailure {
     }
 }
 
-/// Plans and writes one commit inside the open transaction; on an error nothing of it is kept.
+/// Plans and writes one commit inside the open transaction. Rolls it back on an error.
 fn apply(
     path: &Path,
     connection: &Connection,

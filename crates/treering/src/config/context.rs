@@ -4,29 +4,29 @@ use confique::Config;
 use serde::Deserialize;
 use treering_core::packing::Section;
 
-/// What is handed to a model.
+/// Contexts for a model.
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct ContextSettings {
-    /// The most tokens that a context may have.
+    /// Maximum number of tokens in a context.
     #[config(env = "TREERING_CONTEXT_BUDGET", default = 8000)]
     pub budget: u32,
 
-    /// How many of them are kept for the latest messages, as they were said; half of the
-    /// context at the most.
+    /// Tokens of the budget that are reserved for the latest messages, word for word; at most
+    /// half of the context.
     #[config(env = "TREERING_CONTEXT_RECENT", default = 2000)]
     pub recent: u32,
 
-    /// What goes into a context: `cut`, `enriched`, `tiered`, `frontier`, `code-review`,
-    /// `documentation`, or a profile of your own.
+    /// The profile that decides what goes into a context: `cut`, `enriched`, `tiered`,
+    /// `frontier`, `code-review`, `documentation`, or one of your own.
     #[config(env = "TREERING_CONTEXT_PROFILE", default = "cut")]
     pub profile: String,
 }
 
-/// A profile of one's own.
+/// A user-defined profile.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileSettings {
-    /// What it takes, in the order it is told.
+    /// The sections of a context, in order.
     pub sections: Vec<Section>,
 }

@@ -1,4 +1,5 @@
-//! What is written of the settings for people: the file to start from and the reference.
+//! Documentation generated from the settings: a template for the settings file, and the
+//! reference in `docs/config.md`.
 
 use std::fmt::Write as _;
 
@@ -18,7 +19,7 @@ impl Settings {
         page
     }
 
-    /// The reference of every setting, in Markdown.
+    /// The reference of all settings, in Markdown.
     #[must_use]
     pub fn reference() -> String {
         let mut page = String::from(
@@ -47,7 +48,7 @@ impl Settings {
     }
 }
 
-/// Writes what is set in `meta`, whose keys begin with `prefix`, then the tables in it.
+/// Writes the settings in `meta`, whose keys begin with `prefix`, and then its tables.
 fn template_of(meta: &Meta, prefix: &str, page: &mut String) {
     for field in meta.fields {
         let FieldKind::Leaf { env, kind } = field.kind else { continue };
@@ -86,7 +87,7 @@ fn as_toml(value: Expr) -> String {
     toml::Value::try_from(value).map(|value| value.to_string()).unwrap_or_default()
 }
 
-/// Takes the key, documentation, variable and default of a setting.
+/// Receives the key, documentation, environment variable and default of a setting.
 pub(super) type SettingVisitor<'a> =
     dyn FnMut(&str, Vec<&str>, Option<&'static str>, Option<String>) + 'a;
 

@@ -1,5 +1,5 @@
-//! Settings. Each is declared once, here: its key in the file, its environment variable, its
-//! default, its check and its documentation all come from this declaration.
+//! Settings. Each is declared exactly once: its key, environment variable, default, validation
+//! and documentation all come from that declaration.
 
 pub mod context;
 mod docs;
@@ -32,86 +32,86 @@ pub use spend::SpendSettings;
 /// The name of the settings file in the home folder.
 pub const FILE: &str = "treering.toml";
 
-/// Everything that can be set.
+/// All settings of Treering.
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct Settings {
-    /// The tenant whose conversations are read and written. Nothing crosses from one tenant to
-    /// another.
+    /// The tenant whose conversations are read and written. Tenants are isolated from each
+    /// other.
     #[config(env = "TREERING_TENANT", default = "default", validate = is_tenant)]
     pub tenant: String,
 
-    /// Where and how everything is kept.
+    /// Storage.
     #[config(nested)]
     pub store: StoreSettings,
 
-    /// How tokens are counted.
+    /// Token counting.
     #[config(nested)]
     pub tokens: TokenSettings,
 
-    /// How texts get the vectors that search compares.
+    /// Embeddings for search.
     #[config(nested)]
     pub embed: EmbedSettings,
 
-    /// Who writes the summaries.
+    /// Summaries.
     #[config(nested)]
     pub summarize: SummarizeSettings,
 
-    /// Who talks in `treering chat`.
+    /// The model for `treering chat`.
     #[config(nested)]
     pub chat: ChatSettings,
 
-    /// Models beyond this program.
+    /// Providers of remote models.
     #[config(nested)]
     pub providers: ProvidersSettings,
 
-    /// What may be spent on models.
+    /// Spending caps for remote models.
     #[config(nested)]
     pub spend: SpendSettings,
 
-    /// How the tree of summaries grows.
+    /// The tree of summaries.
     #[config(nested)]
     pub tree: TreeSettings,
 
-    /// How background work is done.
+    /// Background jobs.
     #[config(nested)]
     pub work: WorkSettings,
 
-    /// How search is done.
+    /// Search.
     #[config(nested)]
     pub search: SearchSettings,
 
-    /// What is handed to a model.
+    /// Contexts for a model.
     #[config(nested)]
     pub context: ContextSettings,
 
-    /// Treering as a service, for `treering serve`.
+    /// The server, for `treering serve`.
     #[config(nested)]
     pub serve: ServeSettings,
 
-    /// Profiles of your own: what goes into a context, section by section, as
-    /// `[[profiles.mine.sections]]` with `take = "recent"`, `"level"`, `"frontier"`, `"cut"`, `"recall"`
-    /// or `"nodes"`. The guide to contexts says what a section may have.
+    /// Your own profiles. Each lists the sections of a context as `[[profiles.mine.sections]]`
+    /// with `take = "recent"`, `"level"`, `"frontier"`, `"cut"`, `"recall"` or `"nodes"`. The
+    /// guide to contexts explains the other keys of a section.
     #[config(default = {})]
     pub profiles: BTreeMap<String, ProfileSettings>,
 }
 
-/// Where and how everything is kept.
+/// Storage.
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct StoreSettings {
-    /// What a turn has survived when it is acknowledged: `full` survives power loss; `normal`
-    /// survives the end of the program but may lose the last moments before a power loss.
+    /// Durability of an acknowledged turn: `full` survives power loss; `normal` survives a
+    /// crash of the program but may lose the last moments before a power loss.
     #[config(env = "TREERING_STORE_SYNC", default = "full")]
     pub sync: SyncSetting,
 }
 
-/// How search is done.
+/// Search.
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct SearchSettings {
-    /// The memory for search indexes, in MiB, of all tenants together. Beyond it the least recently used index is dropped,
-    /// and built again when its tenant searches.
+    /// Maximum memory for the search indexes of all tenants together, in MiB. Beyond it, the
+    /// least recently used index is evicted, and rebuilt when its tenant searches again.
     #[config(env = "TREERING_SEARCH_MEMORY", default = 512)]
     pub memory: u32,
 }
@@ -122,34 +122,36 @@ impl From<&SearchSettings> for treering_engine::SearchOptions {
     }
 }
 
-/// How tokens are counted.
+/// Token counting.
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct TokenSettings {
-    /// The tokenizer that counts tokens, of new messages and of contexts: `o200k` (GPT-4o and later), `cl100k` (GPT-4), or
-    /// for any other family the path of the `tokenizer.json` that its model is published with, seen from the
-    /// home folder (for programs built with `--features tokenizers`).
+    /// The tokenizer that counts the tokens of new messages and contexts: `o200k` (GPT-4o and
+    /// later), `cl100k` (GPT-4), or, for any other model, the path of its `tokenizer.json`,
+    /// relative to the home folder (requires a build with `--features tokenizers`).
     #[config(env = "TREERING_TOKENS_TOKENIZER", default = "o200k", validate = is_tokenizer)]
     pub tokenizer: String,
 }
 
-/// How texts get the vectors that search compares.
+/// Embeddings for search.
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct EmbedSettings {
-    /// The embedder: `bundled` (static vectors in the program, microseconds for each turn), `encoder`
-    /// (all-MiniLM-L6-v2 on this machine, tens of milliseconds for each turn; for programs built with
-    /// `--features encoder`), or a provider and its model, such as `openai/text-embedding-3-small`,
-    /// `gemini/gemini-embedding-2`, `ollama/nomic-embed-text` or `compatible/MODEL`.
+    /// The embedder: `bundled` (static vectors in the program, microseconds per turn),
+    /// `encoder` (all-MiniLM-L6-v2 on this machine, tens of milliseconds per turn; requires a
+    /// build with `--features encoder`), or a provider and its model, such as
+    /// `openai/text-embedding-3-small`, `gemini/gemini-embedding-2`, `ollama/nomic-embed-text`
+    /// or `compatible/MODEL`.
     #[config(env = "TREERING_EMBED_MODEL", default = "bundled", validate = providers::is_embedder)]
     pub model: String,
 
-    /// How many numbers the vectors of a provider's model have; 0 for as many as it gives by itself. Another
-    /// number makes it another model.
+    /// Number of dimensions to request from a provider's model; 0 for its default. A different
+    /// number counts as a different model.
     #[config(env = "TREERING_EMBED_DIMENSIONS", default = 0)]
     pub dimensions: u32,
 
-    /// The folder of the encoder, which `tools/encoder/make` makes; seen from the home folder.
+    /// The folder of the encoder, which `tools/encoder/make` creates; relative to the home
+    /// folder.
     #[config(env = "TREERING_EMBED_ENCODER_PATH", default = "models/all-MiniLM-L6-v2")]
     pub encoder_path: PathBuf,
 }
@@ -167,7 +169,7 @@ impl From<&EmbedSettings> for crate::EmbedOptions {
     }
 }
 
-/// How the tree of summaries grows.
+/// The tree of summaries.
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct TreeSettings {
@@ -176,8 +178,8 @@ pub struct TreeSettings {
     #[config(env = "TREERING_TREE_PRESET", default = "window", validate = is_preset)]
     pub preset: String,
 
-    /// Parameters of the policy that differ from the preset, such as
-    /// `["window_chars=4000", "length@2=0.2"]`; separated by commas in the environment. The
+    /// Policy parameters that differ from the preset, such as
+    /// `["window_chars=4000", "length@2=0.2"]`; separated by commas in the environment. All
     /// parameters are listed below. `treering policy` sets them for one conversation.
     #[config(env = "TREERING_TREE_PARAMETERS", default = [], parse_env = confique::env::parse::list_by_comma,
         validate = are_parameters)]
@@ -185,7 +187,7 @@ pub struct TreeSettings {
 }
 
 impl TreeSettings {
-    /// The policy they make.
+    /// The policy that results from the preset and the parameters.
     pub fn policy(&self) -> Result<Policy, Invalid> {
         let preset: Preset = self.preset.parse()?;
         let assignments =
@@ -194,34 +196,35 @@ impl TreeSettings {
     }
 }
 
-/// How background work is done.
+/// Background jobs.
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct WorkSettings {
-    /// How many jobs run at once.
+    /// Maximum number of jobs that run at the same time.
     #[config(env = "TREERING_WORK_CONCURRENCY", default = 3)]
     pub concurrency: u16,
 
-    /// The pause after each job of a remote provider, in milliseconds.
+    /// Pause after each job of a remote provider, in milliseconds.
     #[config(env = "TREERING_WORK_BATCH_DELAY_MS", default = 1500)]
     pub batch_delay_ms: u64,
 
-    /// How often a job is tried again whose error says that this can help.
+    /// Maximum number of retries after an error that a retry may fix.
     #[config(env = "TREERING_WORK_RETRIES", default = 3)]
     pub retries: u32,
 
-    /// How long after its first failure a job is tried again, in milliseconds; twice as long
-    /// after each further one.
+    /// Delay before the first retry of a failed job, in milliseconds. It doubles with each
+    /// further failure.
     #[config(env = "TREERING_WORK_RETRY_DELAY_MS", default = 30000)]
     pub retry_delay_ms: u64,
 
-    /// How long the next context waits for the critical jobs of its conversation at the most, in
+    /// Maximum time that the next context waits for the critical jobs of its conversation, in
     /// milliseconds.
     #[config(env = "TREERING_WORK_GATE_TIMEOUT_MS", default = 120000)]
     pub gate_timeout_ms: u64,
 
-    /// How long a question waits for its vector from a model beyond this machine at the most, in milliseconds: then its
-    /// words alone decide, and a model that has not answered is not asked for 15 seconds, then 30, at the most 5 minutes.
+    /// Maximum time that a search waits for a remote model to embed the query, in milliseconds.
+    /// After a timeout, the search uses the words of the query alone, and a circuit breaker
+    /// skips the model for 15 seconds, then 30, up to 5 minutes.
     #[config(env = "TREERING_WORK_QUERY_TIMEOUT_MS", default = 2000)]
     pub query_timeout_ms: u64,
 }
@@ -248,7 +251,7 @@ impl From<&WorkSettings> for treering_engine::WorkOptions {
 pub enum SyncSetting {
     /// Survives power loss.
     Full,
-    /// Survives the end of the program.
+    /// Survives a crash of the program.
     Normal,
 }
 
@@ -279,16 +282,16 @@ fn are_parameters(parameters: &impl AsRef<[String]>) -> Result<(), String> {
     checked.map_err(|error| error.to_string())
 }
 
-/// Where a value in force came from.
+/// The source of an effective value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody said anything else.
+    /// The built-in default.
     Default,
     /// The settings file.
     File(PathBuf),
     /// An environment variable.
     Environment(&'static str),
-    /// A flag of this command.
+    /// A command-line flag.
     Flag,
 }
 
@@ -303,27 +306,27 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// A setting and the value in force.
+/// A setting and its effective value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EffectiveSetting {
-    /// Its key, e.g. `store.sync`.
+    /// The key, e.g. `store.sync`.
     pub key: String,
     /// The value, as it would be written in the file.
     pub value: String,
-    /// Where the value came from.
+    /// The source of the value.
     pub origin: Origin,
 }
 
-/// Settings that were read from everywhere, with the account of where from.
+/// Settings merged from all sources, with the source of each value.
 #[derive(Debug)]
 pub struct LoadedSettings {
     /// The settings.
     pub settings: Settings,
-    /// Each of them, and where it came from.
+    /// The effective value and source of each setting.
     pub effective: Vec<EffectiveSetting>,
 }
 
-/// Why settings could not be read.
+/// The reason why settings could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(String);
@@ -331,7 +334,7 @@ pub struct SettingsError(String);
 type SettingsLayer = <Settings as Config>::Layer;
 
 impl Settings {
-    /// The profile of a name: one of the user's own, or one that comes with the program.
+    /// The profile with this name, user-defined or built in.
     pub fn profile(&self, name: &str) -> Result<Profile, Invalid> {
         if let Some(own) = self.profiles.get(name) {
             let profile = Profile { name: name.to_owned(), sections: own.sections.clone() };
@@ -347,7 +350,8 @@ impl Settings {
         })
     }
 
-    /// Reads flags (`key=value`) over the environment over the file in `home` over defaults.
+    /// Loads the settings. Flags (`key=value`) override the environment, which overrides the
+    /// file in `home`, which overrides the defaults.
     pub fn load(home: &Path, flags: &[(String, String)]) -> Result<LoadedSettings, SettingsError> {
         let path = home.join(FILE);
         let file_text = match std::fs::read_to_string(&path) {
@@ -361,7 +365,7 @@ impl Settings {
             let place = place.to_owned();
             move |error: &dyn std::fmt::Display| {
                 let error = error.to_string();
-                // It may repeat a line of the file, and somebody may have put a key there.
+                // The error may quote a line of the file that contains a key.
                 SettingsError(format!("{place}: {}", redact(error.trim_end()).0))
             }
         };
@@ -370,7 +374,8 @@ impl Settings {
         let file: SettingsLayer =
             toml::from_str(&file_text).map_err(|error| bad(&place)(&error))?;
         let flag_values = values_of(flags)?;
-        // As text, like the file: a second way to read a layer would be compiled for every setting.
+        // Parse flags as TOML text, like the file: another deserializer would be compiled for
+        // every setting.
         let mut flagged = SettingsLayer::empty();
         for (key, _) in flags {
             let value = flag_values.get(key).map(ToString::to_string).unwrap_or_default();
@@ -410,7 +415,7 @@ impl Settings {
     }
 }
 
-/// What each flag sets: its value is read as TOML, and as plain text where it is none.
+/// Parses the value of each flag as TOML, or takes it as plain text if it is not TOML.
 fn values_of(flags: &[(String, String)]) -> Result<BTreeMap<String, toml::Value>, SettingsError> {
     let mut known = Vec::new();
     visit_settings(&Settings::META, "", &mut |key, _, _, _| known.push(key.to_owned()));
@@ -429,7 +434,8 @@ fn values_of(flags: &[(String, String)]) -> Result<BTreeMap<String, toml::Value>
     Ok(values)
 }
 
-/// The settings whose names are most like a word, at the most three of them. Who leaves sections out means the name in them.
+/// Up to three settings with the most similar names. The word may omit leading sections of the
+/// key.
 fn nearest<'a>(word: &str, known: &'a [String]) -> Vec<&'a str> {
     const ALIKE: f64 = 0.7;
     let ends = |key: &'a str| {
@@ -582,7 +588,7 @@ mod tests {
         let loaded = load(&template, &[]).unwrap();
         assert!(loaded.effective.iter().all(|setting| setting.origin == Origin::Default));
 
-        // Every default that it shows can be uncommented.
+        // Every default in the template can be uncommented.
         let shown =
             |line: &str| line.starts_with('#') && !line.starts_with("# ") && line.contains(" = ");
         let uncommented: Vec<&str> =

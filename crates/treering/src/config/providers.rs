@@ -1,4 +1,5 @@
-//! Settings of the models beyond this program.
+//! Settings of summarizers, chat models and remote providers. API keys are never settings; a
+//! setting names the environment variable that holds one.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,14 +8,14 @@ use confique::Config;
 
 use crate::models::{EXTRACTIVE, EndpointOptions, PROVIDERS, ProviderOptions, SummarizeOptions};
 
-/// Who writes the summaries.
+/// Summaries.
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct SummarizeSettings {
-    /// Who writes the summaries: `extractive` (in the program, needs no model), or a provider: `openai`,
-    /// `compatible` (llama.cpp, vLLM, LM Studio and others that speak like OpenAI), `anthropic`, `gemini` or
-    /// `ollama`. Where a model writes nothing that can be used, `extractive` stands in, and `treering update`
-    /// asks the model again.
+    /// The summarizer: `extractive` (built in, needs no model), or a provider: `openai`,
+    /// `compatible` (llama.cpp, vLLM, LM Studio and other OpenAI-compatible servers),
+    /// `anthropic`, `gemini` or `ollama`. If a model returns no usable summary, `extractive` is
+    /// the fallback, and `treering update` asks the model again.
     #[config(env = "TREERING_SUMMARIZE_PROVIDER", default = "extractive", validate = is_summarizer)]
     pub provider: String,
 
@@ -22,13 +23,13 @@ pub struct SummarizeSettings {
     #[config(env = "TREERING_SUMMARIZE_MODEL", default = "")]
     pub model: String,
 
-    /// How freely the model chooses its words, from 0 to 2.
+    /// Sampling temperature of the model, from 0 to 2.
     #[config(env = "TREERING_SUMMARIZE_TEMPERATURE", default = 0.3, validate = is_temperature)]
     pub temperature: f64,
 
-    /// The folder of prompts that take the place of the built-in ones, seen from the home folder:
-    /// `detailed.md`, `concise.md`, `thematic.md`, `chronological.md`, `executive.md`,
-    /// `technical.md`, as many as one likes.
+    /// The folder of your own prompts, relative to the home folder. Each file replaces the
+    /// built-in prompt of the same name: `detailed.md`, `concise.md`, `thematic.md`,
+    /// `chronological.md`, `executive.md` or `technical.md`.
     #[config(env = "TREERING_SUMMARIZE_PROMPTS", default = "prompts")]
     pub prompts: PathBuf,
 }
@@ -53,31 +54,31 @@ impl From<SummarizeSettings> for SummarizeOptions {
     }
 }
 
-/// Who talks in `treering chat`.
+/// The model for `treering chat`.
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct ChatSettings {
-    /// The model that `treering chat` talks with: a provider and its model, such as `ollama/llama3.2`,
-    /// `openai/gpt-6-luna`, `anthropic/claude-haiku-5-5`, `gemini/gemini-3.5-flash-lite` or `compatible/MODEL`.
-    /// Where it is empty, the model that writes the summaries.
+    /// The model for `treering chat`: a provider and its model, such as `ollama/llama3.2`,
+    /// `openai/gpt-6-luna`, `anthropic/claude-haiku-5-5`, `gemini/gemini-3.5-flash-lite` or
+    /// `compatible/MODEL`. If empty, the model that writes the summaries is used.
     #[config(env = "TREERING_CHAT_MODEL", default = "", validate = is_chat_model)]
     pub model: String,
 
-    /// What the model is told before everything else.
+    /// Instructions that the model receives before everything else.
     #[config(env = "TREERING_CHAT_INSTRUCTIONS", default = "")]
     pub instructions: String,
 
-    /// How freely the model chooses its words, from 0 to 2.
+    /// Sampling temperature of the model, from 0 to 2.
     #[config(env = "TREERING_CHAT_TEMPERATURE", default = 0.7, validate = is_temperature)]
     pub temperature: f64,
 
-    /// The most tokens of an answer; 0 for as many as the provider allows.
+    /// Maximum number of tokens in an answer; 0 for the provider's maximum.
     #[config(env = "TREERING_CHAT_MAX_TOKENS", default = 0)]
     pub max_tokens: u32,
 }
 
 impl ChatSettings {
-    /// The provider and the model to talk with; none where none is set.
+    /// The provider and the model to chat with, if one is configured.
     pub fn model<'a>(&'a self, summarize: &'a SummarizeSettings) -> Option<(&'a str, &'a str)> {
         match self.model.split_once('/') {
             Some(named) => Some(named),
@@ -89,16 +90,16 @@ impl ChatSettings {
     }
 }
 
-/// Models beyond this program.
+/// Providers of remote models.
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct ProvidersSettings {
-    /// Whether secrets (keys, tokens, private keys, passwords) are taken out of everything that is sent to a
-    /// provider.
+    /// Whether to remove secrets (keys, tokens, private keys, passwords) from everything that
+    /// is sent to a provider.
     #[config(env = "TREERING_PROVIDERS_REDACT", default = true)]
     pub redact: bool,
 
-    /// How long a connection to a provider may take, in milliseconds.
+    /// Maximum time to connect to a provider, in milliseconds.
     #[config(env = "TREERING_PROVIDERS_CONNECT_TIMEOUT_MS", default = 10000)]
     pub connect_timeout_ms: u64,
 
@@ -106,7 +107,7 @@ pub struct ProvidersSettings {
     #[config(nested)]
     pub openai: OpenAiSettings,
 
-    /// Servers that speak like OpenAI.
+    /// OpenAI-compatible servers.
     #[config(nested)]
     pub compatible: CompatibleSettings,
 
@@ -114,7 +115,7 @@ pub struct ProvidersSettings {
     #[config(nested)]
     pub anthropic: AnthropicSettings,
 
-    /// Google's Gemini.
+    /// Google Gemini.
     #[config(nested)]
     pub gemini: GeminiSettings,
 
@@ -123,7 +124,7 @@ pub struct ProvidersSettings {
     pub ollama: OllamaSettings,
 }
 
-/// The settings that every provider has, each under its own names.
+/// Declares the settings of one provider. All providers have the same settings.
 macro_rules! provider {
     ($name:ident, $title:literal,
      base_url $url:literal, $url_env:literal;
@@ -135,25 +136,26 @@ macro_rules! provider {
         #[derive(Debug, Config)]
         #[config(layer_attr(serde(deny_unknown_fields)))]
         pub struct $name {
-            /// The address that paths are added to.
+            /// The base URL of the API.
             #[config(env = $url_env, default = $url, validate = is_address)]
             pub base_url: String,
 
-            /// The environment variable that has the key; none where it is empty. Keys are never in a file.
+            /// The environment variable that holds the API key; empty for none. Keys are never
+            /// stored in a file.
             #[config(env = $key_env, default = $key)]
             pub api_key_env: String,
 
-            /// How long a call may take, in milliseconds.
+            /// Maximum duration of a call, in milliseconds.
             #[config(env = $timeout_env, default = 120000)]
             pub timeout_ms: u64,
 
-            /// How many requests are made in a minute at the most, by all processes on the store together; 0 for as many as
-            /// there are.
+            /// Maximum number of requests per minute by all processes that use the store
+            /// together; 0 for no limit.
             #[config(env = $requests_env, default = 0)]
             pub requests_per_minute: u32,
 
-            /// How many tokens are sent and received in a minute at the most, by all processes on the store together; 0 for
-            /// as many as there are.
+            /// Maximum number of tokens sent and received per minute by all processes that use
+            /// the store together; 0 for no limit.
             #[config(env = $tokens_env, default = 0)]
             pub tokens_per_minute: u32,
         }
@@ -242,7 +244,7 @@ fn is_summarizer(name: &impl AsRef<str>) -> Result<(), String> {
     }
 }
 
-/// Whether it names an embedder: one in the program, or a provider and its model.
+/// Accepts the name of a local embedder, or a provider and its model.
 pub(super) fn is_embedder(name: &impl AsRef<str>) -> Result<(), String> {
     let name = name.as_ref();
     let is_remote = |(provider, model): (&str, &str)| {
@@ -259,7 +261,7 @@ pub(super) fn is_embedder(name: &impl AsRef<str>) -> Result<(), String> {
     }
 }
 
-/// Whether it names a provider and its model, or nothing.
+/// Accepts a provider and its model, or an empty name.
 fn is_chat_model(name: &impl AsRef<str>) -> Result<(), String> {
     let name = name.as_ref();
     let is_model = |(provider, model): (&str, &str)| {
@@ -290,8 +292,8 @@ fn is_address(url: &impl AsRef<str>) -> Result<(), String> {
 }
 
 impl ProvidersSettings {
-    /// Refuses keys where the names of their variables should be. This is not left to the reading of the file,
-    /// whose errors repeat what they refuse.
+    /// Refuses an API key in place of the name of its environment variable. A validator in the
+    /// declaration would quote the key in its error.
     pub(super) fn check(&self) -> Result<(), String> {
         let variables = [
             ("openai", &self.openai.api_key_env),

@@ -1,55 +1,57 @@
-//! Settings of `treering serve`, and of `treering mcp` as far as they concern it.
+//! Settings of `treering serve`, some of which `treering mcp` uses too.
 
 use confique::Config;
 
-/// Treering as a service, for `treering serve`.
+/// The server, for `treering serve`.
 #[derive(Debug, Clone, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct ServeSettings {
-    /// The address and port that are listened on; port 0 takes a free one. An address that other
-    /// machines can reach needs a token first (`treering token create`).
+    /// The address and port to listen on; port 0 selects a free port. An address that other
+    /// machines can reach requires a token (`treering token create`).
     #[config(env = "TREERING_SERVE_ADDRESS", default = "127.0.0.1:7411", validate = is_address)]
     pub address: String,
 
-    /// Whether a token is needed on a loopback address too. Elsewhere it always is.
+    /// Whether requests to a loopback address require a token too. Other addresses always do.
     #[config(env = "TREERING_SERVE_REQUIRE_TOKEN", default = false)]
     pub require_token: bool,
 
-    /// Names that the service is reached by beside its address, such as `["memory.example.org"]`;
-    /// separated by commas in the environment. Requests for another host are refused.
+    /// Host names of the server besides its address, such as `["memory.example.org"]`;
+    /// separated by commas in the environment. Requests for other hosts are rejected.
     #[config(env = "TREERING_SERVE_HOSTS", default = [], parse_env = confique::env::parse::list_by_comma)]
     pub hosts: Vec<String>,
 
-    /// Web pages that may call the service beside its own, such as `["https://app.example.org"]`;
-    /// separated by commas in the environment.
+    /// Web origins that may call the server besides its own, such as
+    /// `["https://app.example.org"]`; separated by commas in the environment.
     #[config(env = "TREERING_SERVE_ORIGINS", default = [], parse_env = confique::env::parse::list_by_comma,
         validate = are_origins)]
     pub origins: Vec<String>,
 
-    /// The most bytes that a request may have.
+    /// Maximum size of a request body, in bytes.
     #[config(env = "TREERING_SERVE_BODY_BYTES", default = 4194304)]
     pub body_bytes: usize,
 
-    /// How long a request may take at the most, in milliseconds. Streams of events last longer.
+    /// Maximum duration of a request, in milliseconds. Event streams are exempt.
     #[config(env = "TREERING_SERVE_TIMEOUT_MS", default = 60000)]
     pub timeout_ms: u64,
 
-    /// How long a client may take to send the headers of a request, in milliseconds; a connection on which nothing is asked
-    /// for so long is closed.
+    /// Maximum time for a client to send the headers of a request, in milliseconds. A
+    /// connection that is idle for this long is closed.
     #[config(env = "TREERING_SERVE_HEADER_TIMEOUT_MS", default = 30000)]
     pub header_timeout_ms: u64,
 
-    /// How many connections may be open at once; others wait until one is closed. Streams of events are connections too.
+    /// Maximum number of open connections, event streams included. Further clients wait until
+    /// one closes.
     #[config(env = "TREERING_SERVE_CONNECTIONS", default = 512)]
     pub connections: std::num::NonZeroUsize,
 
-    /// How many requests a second each token may make, or each address that has none; twice as
-    /// many at once.
+    /// Maximum number of requests per second for each token, or for each address without a
+    /// token. Bursts may be twice as large.
     #[config(env = "TREERING_SERVE_REQUESTS_PER_SECOND", default = 1000)]
     pub requests_per_second: std::num::NonZeroU32,
 
-    /// How long `serve` and `mcp` wait for the requests, and then for the jobs, at hand when they are told to stop, in
-    /// milliseconds. Jobs that take longer are given back, and another process takes them.
+    /// Maximum time that `serve` and `mcp` wait at shutdown for running requests, and then for
+    /// running jobs, in milliseconds. Jobs that take longer are released, and another process
+    /// runs them.
     #[config(env = "TREERING_SERVE_STOP_TIMEOUT_MS", default = 10000)]
     pub stop_timeout_ms: u64,
 }

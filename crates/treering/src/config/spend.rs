@@ -1,4 +1,4 @@
-//! The settings of what may be spent on models.
+//! Settings of spending caps and prices.
 
 use std::collections::BTreeMap;
 
@@ -8,49 +8,50 @@ use treering_core::spend::{Cap, Caps, Money, Price};
 
 use crate::SpendOptions;
 
-/// What may be spent on models beyond this program. Past a cap, summaries are quoted instead of written, which
-/// `treering update` makes good, and nothing is embedded.
+/// Spending caps for remote models. Beyond a cap, summaries use the extractive fallback until
+/// `treering update` asks the model again, and nothing is embedded.
 #[derive(Debug, Config)]
 #[config(layer_attr(serde(deny_unknown_fields)))]
 pub struct SpendSettings {
-    /// The most tokens, read and written, that a day may take, in UTC; 0 for as many as there are.
+    /// Maximum number of input and output tokens per day (UTC); 0 for no limit.
     #[config(env = "TREERING_SPEND_DAY_TOKENS", default = 0)]
     pub day_tokens: u64,
 
-    /// The most US dollars that a day may take, in UTC; 0 for as many as it takes. Models whose price is not known
-    /// count for nothing here.
+    /// Maximum US dollars per day (UTC); 0 for no limit. Models without a known price do not
+    /// count.
     #[config(env = "TREERING_SPEND_DAY_DOLLARS", default = 0.0, validate = are_dollars)]
     pub day_dollars: f64,
 
-    /// The most tokens that each conversation may take; 0 for as many as there are.
+    /// Maximum number of tokens per conversation; 0 for no limit.
     #[config(env = "TREERING_SPEND_CONVERSATION_TOKENS", default = 0)]
     pub conversation_tokens: u64,
 
-    /// The most US dollars that each conversation may take; 0 for as many as it takes.
+    /// Maximum US dollars per conversation; 0 for no limit.
     #[config(env = "TREERING_SPEND_CONVERSATION_DOLLARS", default = 0.0, validate = are_dollars)]
     pub conversation_dollars: f64,
 
-    /// The most tokens that the tenant may take in all; 0 for as many as there are.
+    /// Maximum number of tokens for the tenant in total; 0 for no limit.
     #[config(env = "TREERING_SPEND_TENANT_TOKENS", default = 0)]
     pub tenant_tokens: u64,
 
-    /// The most US dollars that the tenant may take in all; 0 for as many as it takes.
+    /// Maximum US dollars for the tenant in total; 0 for no limit.
     #[config(env = "TREERING_SPEND_TENANT_DOLLARS", default = 0.0, validate = are_dollars)]
     pub tenant_dollars: f64,
 
-    /// Prices that the built-in table does not have or has otherwise, in US dollars for a million tokens, as
-    /// `"openai/gpt-6-luna" = { input = 0.1, output = 0.5 }` or `"compatible/*" = { input = 0, output = 0 }`.
+    /// Prices in US dollars per million tokens that the built-in table lacks or that differ
+    /// from it, such as `"openai/gpt-6-luna" = { input = 0.1, output = 0.5 }` or
+    /// `"compatible/*" = { input = 0, output = 0 }`.
     #[config(default = {}, validate = are_prices)]
     pub prices: BTreeMap<String, PriceSetting>,
 }
 
-/// What a million tokens of a model cost.
+/// The price of a million tokens of a model.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PriceSetting {
-    /// Those that are read.
+    /// The price of input tokens.
     pub input: f64,
-    /// Those that are written.
+    /// The price of output tokens.
     #[serde(default)]
     pub output: f64,
 }

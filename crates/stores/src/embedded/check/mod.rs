@@ -1,7 +1,7 @@
-//! Finds what is wrong with the store itself, row by row, and repairs what is derived.
+//! Finds corrupt rows in the store and repairs derived data. It never changes ground truth.
 //!
-//! Every table is read as a stream. Sentences name the row; what conversations say about themselves, and whether their
-//! trees are complete, is for the engine to check.
+//! Every table is read as a stream, and each problem names its row. The engine, not the store,
+//! checks whether conversations are consistent and their trees complete.
 
 mod names;
 mod sequence;
@@ -18,17 +18,17 @@ use super::read::{CheckedRecord, is_of_growth};
 use names::{DERIVED, kind_of, name_of};
 use shape::SchemaDiff;
 
-/// Stands for the table of a finding about how far the tree of a conversation has grown.
+/// The pseudo-table of a finding about the tree state of a conversation.
 const GROWTH: &str = "growth";
 
-/// A row that is wrong.
+/// A row with a problem.
 struct RowFinding {
     table: String,
     rowid: i64,
     what: String,
 }
 
-/// A condition that no row `x` of a table meets, and what is said of one that does.
+/// A condition that no row `x` of a table may meet, and the problem to report if one does.
 struct Rule {
     table: &'static str,
     wrong: &'static str,
@@ -54,7 +54,7 @@ const RULES: [Rule; 3] = [
     },
 ];
 
-/// Problems that a read of every row finds, one sentence each.
+/// Reads every row and describes each problem.
 pub(super) fn problems(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut problems: Vec<String> = connection
         .prepare("PRAGMA integrity_check")?
@@ -73,7 +73,7 @@ pub(super) fn problems(connection: &Connection) -> rusqlite::Result<Vec<String>>
     Ok(problems)
 }
 
-/// Rows that are wrong, each once.
+/// The rows with a problem, each reported once.
 fn findings(connection: &Connection, shape: &SchemaDiff) -> rusqlite::Result<Vec<RowFinding>> {
     let mut findings = orphans(connection)?;
     findings.extend(shape.duplicates(connection)?);
@@ -97,20 +97,20 @@ fn findings(connection: &Connection, shape: &SchemaDiff) -> rusqlite::Result<Vec
     Ok(findings)
 }
 
-/// A finding about the row whose number and name come first in a result.
+/// A finding about the row whose rowid and name are the first two columns.
 fn finding(table: &str, row: &Row<'_>, says: &str) -> rusqlite::Result<RowFinding> {
     let name: String = row.get(1)?;
     Ok(RowFinding { table: table.to_owned(), rowid: row.get(0)?, what: format!("{name} {says}") })
 }
 
-/// Rows whose owner is missing.
+/// Rows that refer to a missing row.
 fn orphans(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
     let mut statement = connection.prepare("PRAGMA foreign_key_check")?;
     let mut rows = statement.query([])?;
     let mut findings = Vec::new();
     while let Some(row) = rows.next()? {
         let (table, owner): (String, String) = (row.get(0)?, row.get(2)?);
-        // Rows of `spend` have no number; they are looked at on their own.
+        // Rows of `spend` have no rowid; `unowned_spend` checks them.
         let Some(rowid) = row.get::<_, Option<i64>>(1)? else { continue };
         let sql = format!("SELECT x.rowid, {} FROM {table} x WHERE x.rowid = ?1", name_of(&table));
         let says = format!("belongs to no {}", kind_of(&owner));
@@ -122,7 +122,7 @@ fn orphans(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
     Ok(findings)
 }
 
-/// Rows that do not have the checksum they were written with.
+/// Rows whose content does not match their checksum.
 fn changed_rows(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
     let mut findings = Vec::new();
     for (table, columns) in COVERED {
@@ -142,7 +142,7 @@ fn changed_rows(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
     Ok(findings)
 }
 
-/// Vectors of another length than most of their model.
+/// Vectors with a different length than most vectors of their model.
 fn odd_vectors(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
     let sql = "SELECT model, length(vector) FROM vectors GROUP BY model, length(vector) ORDER BY model, count(*)";
     let mut lengths: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
@@ -167,7 +167,7 @@ fn odd_vectors(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
     Ok(findings)
 }
 
-/// Rows without a checksum over all of their columns whose values this program cannot have written.
+/// Rows with columns that no checksum covers and values that this program cannot have written.
 fn unreadable_rows(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
     let mut findings = Vec::new();
     for record in CheckedRecord::ALL {
@@ -186,7 +186,7 @@ fn unreadable_rows(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>>
     Ok(findings)
 }
 
-/// Tenants with a name that no tenant can have.
+/// Tenants with an invalid name.
 fn unnamed_tenants(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare("SELECT name FROM tenants ORDER BY pk")?;
     let names =
@@ -195,8 +195,8 @@ fn unnamed_tenants(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     Ok(names.iter().filter_map(invalid).collect())
 }
 
-/// Spend that no tenant or no conversation of its tenant had. What was paid is not derived from anything, so that it
-/// is only named.
+/// Spend of a missing tenant or conversation. It is reported but never repaired, because spend
+/// is not derived from anything.
 fn unowned_spend(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let sql = "SELECT t.name, x.tenant, date(x.day * 86400, 'unixepoch'), x.model
         FROM spend x LEFT JOIN tenants t ON t.pk = x.tenant
@@ -213,8 +213,8 @@ fn unowned_spend(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     connection.prepare(sql)?.query_map([], sentence)?.collect()
 }
 
-/// Removes derived rows that are wrong, so that the engine makes them anew, and sets sequence numbers right. Returns
-/// what it did.
+/// Removes corrupt derived rows, which the engine then rebuilds, and corrects sequence numbers.
+/// Describes each repair.
 pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut repaired = Vec::new();
     let shape = SchemaDiff::read(connection)?;
@@ -223,7 +223,7 @@ pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     }
     for finding in findings(connection, &shape)? {
         if finding.table == GROWTH {
-            // The engine finds nodes that were never sealed, and grows the tree anew.
+            // The engine finds the windows that were never sealed and rebuilds the tree.
             let sql = "UPDATE conversations SET growth = '[0,[],[],[],[]]' WHERE pk = ?1";
             connection.execute(sql, [finding.rowid])?;
             repaired.push(format!("{}; its tree begins anew", finding.what));
@@ -239,7 +239,8 @@ pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
         repaired.push(format!("{}; it was removed", finding.what));
     }
     for (name, sql) in &shape.missing_indexes {
-        // Two rows of ground truth with the same key stay, and are named by every check.
+        // This fails if two rows of ground truth share the key. They stay, and every check
+        // reports them.
         if connection.execute_batch(&format!("DROP INDEX IF EXISTS {name}; {sql}")).is_ok() {
             repaired.push(format!("the index {name} was created"));
         }

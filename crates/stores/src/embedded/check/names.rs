@@ -1,12 +1,13 @@
-//! How a row is called in a sentence: SQL expressions over the row `x` of a table.
+//! The names of rows in problem descriptions: SQL expressions over the row `x` of a table.
 
 use treering_core::TenantId;
 
-/// The tables whose rows are derived from messages and tool calls, or can be dropped without losing any of them.
+/// The tables whose rows are derived from messages and tool calls, or can be dropped without
+/// losing any of those.
 pub(super) const DERIVED: [&str; 6] =
     ["nodes", "jobs", "log", "vectors", "vector_models", "vector_indexes"];
 
-/// The expression that names a row of a table, e.g. `conversation told: message #3`.
+/// The expression that names a row of a table, e.g. `conversation notes: message #3`.
 pub(super) fn name_of(table: &str) -> String {
     let item = match table {
         "tenants" => return "'tenant ' || x.name".to_owned(),
@@ -30,7 +31,7 @@ pub(super) fn name_of(table: &str) -> String {
     format!("{owner} || {item}")
 }
 
-/// What a row of a table is called where only its kind matters.
+/// The noun for a row of a table.
 pub(super) fn kind_of(table: &str) -> &'static str {
     match table {
         "tenants" => "tenant",
@@ -58,7 +59,7 @@ fn tenant() -> String {
         .to_owned()
 }
 
-/// A slug behind its tenant, where that is not the default one.
+/// A slug, prefixed with its tenant unless that is the default one.
 fn slug(tenant: &str, slug: &str) -> String {
     let default = TenantId::default();
     format!(

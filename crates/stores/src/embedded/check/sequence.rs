@@ -1,4 +1,5 @@
-//! Sequence numbers: no two rows of a tenant have the same one, and none is beyond the counter of its tenant.
+//! Checks sequence numbers: they are unique within a tenant, and none exceeds the counter of
+//! its tenant.
 
 use rusqlite::{Connection, params};
 
@@ -43,7 +44,7 @@ fn beyond(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// A row whose sequence number a row of an earlier table has.
+/// A row with the same sequence number as a row of an earlier table.
 struct Twice {
     table: &'static str,
     rowid: i64,
@@ -72,7 +73,7 @@ fn used_twice(connection: &Connection) -> rusqlite::Result<Vec<Twice>> {
     Ok(found)
 }
 
-/// Changes of the model that claim to have come further than the change feed goes.
+/// Rebuilds of a vector index whose progress lies beyond the end of the change feed.
 fn unfinished(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let sql = "SELECT t.name, i.next_model, i.next_seq, t.seq FROM vector_indexes i JOIN tenants t ON t.pk = i.tenant
         WHERE i.next_seq > t.seq OR i.next_seq < 0";
@@ -88,7 +89,8 @@ fn unfinished(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     connection.prepare(sql)?.query_map([], sentence)?.collect()
 }
 
-/// Sets counters to the latest number, and gives derived rows new numbers where theirs are used twice.
+/// Raises counters to the latest number, and gives derived rows with a duplicate number a new
+/// one.
 pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut repaired = Vec::new();
     if !beyond(connection)?.is_empty() {
@@ -99,7 +101,7 @@ pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
         }
         repaired.push("the sequence numbers of tenants were set to the latest".to_owned());
     }
-    // A row that shares its number with rows of several tables is found for each of them.
+    // A row is found once for each table that has its number.
     let mut renumbered = Vec::new();
     for twice in used_twice(connection)?.into_iter().filter(|twice| DERIVED.contains(&twice.table))
     {

@@ -1,5 +1,6 @@
-//! Compares the tables and indexes of a file with those that this version creates. Constraints that were taken out of
-//! the file no longer keep duplicates away, so that they are looked for.
+//! Compares the tables and indexes of a file with those that this version creates. If a
+//! constraint is missing from the file, it also searches for the duplicates that the constraint
+//! would have prevented.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +12,11 @@ use crate::embedded::schema;
 
 /// The difference between a file and the schema of this version.
 pub(super) struct SchemaDiff {
-    /// One sentence for each difference.
+    /// A description of each difference.
     pub(super) problems: Vec<String>,
-    /// The statements that create the indexes which are missing, by name.
+    /// The statements that create the missing indexes, by name.
     pub(super) missing_indexes: BTreeMap<String, String>,
-    /// Whether a table is missing, so that nothing else can be looked for.
+    /// Whether a table is missing, so that no further check can run.
     pub(super) lacks_tables: bool,
     /// The keys that may occur twice: a table and its columns.
     unguarded: Vec<(String, Vec<String>)>,
@@ -57,10 +58,10 @@ impl SchemaDiff {
         Ok(shape)
     }
 
-    /// Rows with a key that an earlier row has.
+    /// Rows with the same key as an earlier row.
     pub(super) fn duplicates(&self, connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
         let mut findings = Vec::new();
-        // Rows of `spend` have no number of their own; its key is its order, so that no other row can have it.
+        // Tables without rowids are ordered by their primary key, so it is always unique.
         for (table, key) in
             self.unguarded.iter().filter(|(table, _)| table != "spend" && table != "requests")
         {
@@ -86,7 +87,8 @@ impl SchemaDiff {
     }
 }
 
-/// The tables, indexes, views and triggers of a database by kind and name, each with its table and its definition.
+/// The tables, indexes, views and triggers of a database by type and name, each with its table
+/// and its SQL definition.
 fn objects(
     connection: &Connection,
 ) -> rusqlite::Result<BTreeMap<(String, String), (String, String)>> {

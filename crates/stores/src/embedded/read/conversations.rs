@@ -1,4 +1,4 @@
-//! Reads conversations.
+//! Reads conversations and their totals.
 
 use std::ops::Deref;
 
@@ -14,7 +14,7 @@ pub(super) const COLUMNS: &str =
     "id, slug, title, participants, cwd, project_path, started_at, last_activity,
     state, external_id, messages, turns, tool_calls, chars, tokens, naming, threads, policy, growth";
 
-/// The place of the growth among [`COLUMNS`].
+/// The index of the tree state in [`COLUMNS`].
 pub(super) const GROWTH: usize = 18;
 
 impl<C: Deref<Target = Connection>> TenantView<'_, C> {
@@ -97,7 +97,7 @@ fn totals(row: &Row<'_>, from: usize) -> rusqlite::Result<Totals> {
     })
 }
 
-/// A conversation from [`COLUMNS`].
+/// Reads a conversation from [`COLUMNS`].
 pub(super) fn conversation(row: &Row<'_>) -> rusqlite::Result<Conversation> {
     Ok(Conversation {
         id: ConversationId::from_bytes(row.get(0)?),

@@ -1,5 +1,6 @@
-//! Reads the change feed and vectors. Every row of the feed has the sequence number of its last write, counted for
-//! each tenant inside its commits, so that no smaller number appears later.
+//! Reads the change feed and vectors. Every row of the feed has the sequence number of its last
+//! write. A tenant's commits assign these numbers in increasing order, so that no smaller
+//! number appears later.
 
 use std::ops::Deref;
 
@@ -35,7 +36,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
             (filter.job_events, "log"),
             (model.is_some(), "vectors"),
         ];
-        // The numbers come from indexes alone, and say how far the rows have to be read.
+        // The sequence numbers come from indexes alone and bound the rows to read.
         let mut numbers = Vec::new();
         for (_, table) in wanted.iter().filter(|(is_wanted, _)| *is_wanted) {
             let sql = format!(
@@ -133,7 +134,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
     }
 }
 
-/// The threads of the conversation that was read last: the next row is mostly of the same one.
+/// The threads of the conversation that was read last: consecutive rows mostly share one.
 #[derive(Default)]
 struct ThreadNames {
     of: Option<ConversationId>,
@@ -141,7 +142,7 @@ struct ThreadNames {
 }
 
 impl ThreadNames {
-    /// The conversation whose id stands at a place and its threads behind it.
+    /// Reads the conversation's id from the column `place`, and its threads from the next one.
     fn read(&mut self, row: &Row<'_>, place: usize) -> rusqlite::Result<ConversationId> {
         let id = ConversationId::from_bytes(row.get(place)?);
         if self.of != Some(id) {
@@ -158,7 +159,7 @@ pub(in crate::embedded) fn cursor(seq: i64) -> Cursor {
     if seq == 0 { Cursor::start() } else { seq.to_string().parse().unwrap_or_default() }
 }
 
-/// The sequence number that a cursor of this store stands for.
+/// The sequence number behind a cursor of this store.
 pub(in crate::embedded) fn sequence_number(cursor: &Cursor) -> Result<i64, Invalid> {
     if *cursor == Cursor::start() {
         return Ok(0);

@@ -1,4 +1,4 @@
-//! Reads jobs and the log of their work.
+//! Reads jobs and their events.
 
 use std::ops::Deref;
 
@@ -20,22 +20,22 @@ pub(super) const JOB: &str =
 
 pub(super) const LOG_LINE: &str = "l.at, c.id, l.job, l.event, l.text, l.took_ms";
 
-/// Whether the moment of a job has come. The lease of a clock that was set back since ends impossibly late, and counts
-/// as ended.
+/// Whether a job is due. A lease that ends impossibly late was taken before the clock was set
+/// back, and counts as expired.
 const IS_DUE: &str = "((j.state = 0 AND (j.moment <= ? OR j.failures = 0))
     OR (j.state = 1 AND (j.moment <= ? OR j.moment > ?)))";
 
-/// Whether nothing lower of the job's conversation is unfinished.
+/// Whether no unfinished job of the same conversation has a smaller height.
 const IS_LOWEST: &str = "NOT EXISTS (SELECT 1 FROM jobs k WHERE k.tenant = j.tenant
     AND k.conversation = j.conversation AND k.height < j.height AND k.state < 2)";
 
-/// The values of [`IS_DUE`].
+/// The parameters of [`IS_DUE`].
 fn due_params(now: Timestamp) -> [Value; 3] {
     let impossible = now.plus_micros(2 * LEASE_MS as i64 * 1000);
     [now, now, impossible].map(|at| Value::from(at.as_micros()))
 }
 
-/// Whether a tenant has a job whose moment has come.
+/// Whether a tenant has a due job.
 pub(in crate::embedded) fn has_due_jobs(
     connection: &Connection,
     now: Timestamp,
@@ -50,7 +50,7 @@ pub(in crate::embedded) fn has_due_jobs(
         .exists(params_from_iter(name.into_iter().chain(due_params(now))))
 }
 
-/// The next tenant with a job whose moment has come. Visits only tenants that have jobs.
+/// The next tenant with a due job. Visits only tenants with jobs.
 pub(in crate::embedded) fn tenant_with_due_jobs(
     connection: &Connection,
     now: Timestamp,
@@ -73,7 +73,7 @@ pub(in crate::embedded) fn tenant_with_due_jobs(
 
 impl<C: Deref<Target = Connection>> TenantView<'_, C> {
     pub(super) fn read_jobs(&self, filter: &JobFilter) -> StoreResult<Vec<Job>> {
-        // Either way an index gives the jobs in their order, and reading ends at the limit.
+        // Either way an index returns the jobs in order, so that the scan stops at the limit.
         let (from, order) = match filter.conversation {
             Some(_) => ("conversations c CROSS JOIN jobs j", "j.height, j.place, j.pk"),
             None => ("jobs j CROSS JOIN conversations c", "j.height, j.pk"),
@@ -128,7 +128,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
     }
 }
 
-/// A log line from the columns [`LOG_LINE`].
+/// Reads a job event from the columns [`LOG_LINE`].
 pub(super) fn log_line(row: &Row<'_>) -> rusqlite::Result<JobEvent> {
     Ok(JobEvent {
         at: timestamp(row, 0)?,
@@ -140,7 +140,8 @@ pub(super) fn log_line(row: &Row<'_>) -> rusqlite::Result<JobEvent> {
     })
 }
 
-/// The digits of a hexadecimal prefix, so that nothing else gets into a pattern.
+/// The prefix in upper case, with anything but hexadecimal digits replaced by `-`, which
+/// matches nothing. No wildcard reaches the LIKE pattern.
 fn digits(prefix: &str) -> String {
     prefix
         .chars()
@@ -148,7 +149,7 @@ fn digits(prefix: &str) -> String {
         .collect()
 }
 
-/// A job from the columns [`JOB`].
+/// Reads a job from the columns [`JOB`].
 pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let height: u8 = row.get(2)?;
     let kind = match row.get(1)? {

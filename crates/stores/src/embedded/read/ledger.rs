@@ -1,4 +1,4 @@
-//! Reads the ledger: what calls to models cost, and how many requests providers got in the last minutes.
+//! Reads the ledger: the cost of calls to models, and the recent requests to each provider.
 
 use std::ops::Deref;
 

@@ -1,4 +1,4 @@
-//! Reads messages, tool calls, and the turns that they make.
+//! Reads messages, tool calls, and the turns that they form.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -127,7 +127,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
     ) -> StoreResult<Vec<Turn>> {
         let Some(row) = self.row(id)? else { return Ok(Vec::new()) };
         let limited = span.from.0.saturating_add(u32::try_from(span.limit).unwrap_or(u32::MAX));
-        // Turns are numbered without gaps, so that a limit is a bound.
+        // Turn numbers have no gaps, so a limit is an upper bound.
         let until = end(span.until.map(|no| no.0)).min(i64::from(limited));
         let of_messages =
             "SELECT turn, min(thread), min(idx), max(idx) + 1, count(*), 0, max(role = ?5 AND chars > 0), min(at),
@@ -166,7 +166,7 @@ fn turn(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Turn> {
     })
 }
 
-/// A message from the columns [`MESSAGE`].
+/// Reads a message from the columns [`MESSAGE`].
 pub(super) fn message(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<Message> {
     Ok(Message {
         idx: MessageIdx(row.get(0)?),
@@ -187,7 +187,7 @@ pub(super) fn message(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<M
     })
 }
 
-/// A tool call from the columns [`TOOL_CALL`].
+/// Reads a tool call from the columns [`TOOL_CALL`].
 pub(super) fn tool_call(row: &Row<'_>, names: &[ThreadName]) -> rusqlite::Result<ToolCall> {
     let outcome = match json(row, 9)? {
         None => None,

@@ -1,5 +1,5 @@
-//! Reads of one tenant through one connection: a pooled one inside a read transaction, or the writer's while a commit
-//! is planned.
+//! Reads one tenant's data through one connection: a pooled one inside a read transaction, or
+//! the writer's while it plans a commit. Nothing here writes.
 
 mod conversations;
 mod feed;
@@ -36,22 +36,23 @@ use treering_core::{
 use super::error::explain;
 use super::unwritable::FileState;
 
-/// A tenant's data through a connection, owned or borrowed.
+/// One tenant's data, seen through an owned or borrowed connection.
 pub(super) struct TenantView<'a, C> {
     connection: C,
     path: &'a Path,
-    /// The state of the files that reads are checked against, where nothing keeps others from changing them.
+    /// The file state to check reads against, if no lock protects the files from other
+    /// processes.
     state: Option<FileState>,
-    /// The number of the tenant's row; 0, which no row has, where there is none.
+    /// The primary key of the tenant; 0, which no row has, if the tenant does not exist.
     tenant: i64,
-    /// The conversation that was looked up last: most reads in a row are of one.
+    /// The conversation that was looked up last: consecutive reads mostly share one.
     last: RefCell<Option<(ConversationId, Rc<ConversationRow>)>>,
 }
 
 /// The part of a conversation's row that its messages refer to.
 pub(super) struct ConversationRow {
     pk: i64,
-    /// The names of its threads by number.
+    /// The thread names, indexed by thread number.
     threads: Vec<ThreadName>,
 }
 
@@ -94,7 +95,8 @@ impl<'a, C: Deref<Target = Connection>> TenantView<'a, C> {
         self.checked(rows())
     }
 
-    /// What was read, if the files are still what they were; whatever went wrong otherwise is no damage.
+    /// Returns the result of a read if the files are unchanged. After a change, even an error
+    /// is no sign of damage.
     fn checked<T>(&self, read: rusqlite::Result<T>) -> StoreResult<T> {
         self.state.map_or(Ok(()), |state| state.check_unchanged(self.path))?;
         read.map_err(|error| explain(self.path, &error))
@@ -221,7 +223,7 @@ fn unsigned(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(at).map(i64::unsigned_abs)
 }
 
-/// A value that the column cannot have been written with.
+/// An error for a value that this program cannot have written.
 fn unreadable<E>(at: usize, why: E) -> rusqlite::Error
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -245,7 +247,7 @@ fn parsed<T: serde::de::DeserializeOwned>(row: &Row<'_>, at: usize) -> rusqlite:
     serde_json::from_str(row.get_ref(at)?.as_str()?).map_err(|why| unreadable(at, why))
 }
 
-/// The name of the thread whose number is in the row.
+/// The name of the thread whose number is in the column `at`.
 fn thread(row: &Row<'_>, at: usize, names: &[ThreadName]) -> rusqlite::Result<ThreadName> {
     let no: u32 = row.get(at)?;
     names.get(no as usize).cloned().ok_or_else(|| unreadable(at, "no such thread"))

@@ -1,4 +1,5 @@
-//! Rows that a check reads as the program does, to find those that it cannot have written.
+//! Decodes rows for a check the way the program reads them, to find rows that it cannot have
+//! written.
 
 use rusqlite::Row;
 
@@ -7,7 +8,7 @@ use super::jobs::{self, job, log_line};
 use super::tree::{node, node_columns};
 use super::unreadable;
 
-/// A table whose rows have columns that no checksum covers.
+/// A table with columns that no checksum covers.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::embedded) enum CheckedRecord {
     Conversation,
@@ -29,7 +30,8 @@ impl CheckedRecord {
         }
     }
 
-    /// A query for every row with its number and its name, which is an expression over `x`.
+    /// A query for every row, with its rowid and its name. `name` is an SQL expression over
+    /// `x`.
     pub(in crate::embedded) fn select(self, name: &str) -> String {
         let owned = |columns: &str, alias: &str, table: &str| {
             format!(
@@ -47,7 +49,7 @@ impl CheckedRecord {
         }
     }
 
-    /// Reads the row as the program does.
+    /// Decodes the row the way the program does.
     pub(in crate::embedded) fn read(self, row: &Row<'_>) -> rusqlite::Result<()> {
         match self {
             Self::Conversation => conversation(row).map(drop),
@@ -56,7 +58,7 @@ impl CheckedRecord {
             Self::Job => {
                 let job = job(row)?;
                 let (height, place): (u8, u32) = (row.get(12)?, row.get(13)?);
-                // A job is found again by its height and place, also to remove it.
+                // Jobs are updated and removed by their height and place.
                 match (job.kind.height(), job.kind.place()) == (height, place) {
                     true => Ok(()),
                     false => Err(unreadable(12, "its work is at another place than the job")),
@@ -65,14 +67,14 @@ impl CheckedRecord {
         }
     }
 
-    /// The number and the name of a row.
+    /// The rowid and the name of a row.
     pub(in crate::embedded) fn label(self, row: &Row<'_>) -> rusqlite::Result<(i64, String)> {
         let columns = row.as_ref().column_count();
         Ok((row.get(columns - 2)?, row.get(columns - 1)?))
     }
 }
 
-/// Whether a conversation cannot be read for how far its tree has grown, which is derived.
+/// Whether a conversation is unreadable only because of its tree state, which is derived.
 pub(in crate::embedded) fn is_of_growth(error: &rusqlite::Error) -> bool {
     matches!(error, rusqlite::Error::FromSqlConversionFailure(conversations::GROWTH, ..))
 }

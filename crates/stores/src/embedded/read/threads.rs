@@ -1,4 +1,4 @@
-//! How the threads of a conversation are written in its row: a JSON array, one entry a thread,
+//! The encoding of a conversation's threads in its row: a JSON array with one entry per thread,
 //! `[name, parent, fork_after, last_turn]`, where the last turn is an array of numbers.
 
 use rusqlite::Row;
@@ -8,7 +8,7 @@ use treering_core::{Invalid, MessageIdx, ThreadName, Timestamp, Turn, TurnNo};
 use super::unreadable;
 use crate::embedded::write::json_text;
 
-/// A thread's entry, with its names borrowed or owned.
+/// The entry of a thread, with borrowed or owned names.
 type ThreadRow<S> = (S, Option<S>, Option<u32>, Option<(u32, u32, u32, u32, u32, u8, i64, i64)>);
 
 pub(in crate::embedded) fn write(threads: &[Thread]) -> rusqlite::Result<String> {

@@ -1,4 +1,4 @@
-//! Reads nodes.
+//! Reads nodes and the totals of each level.
 
 use std::ops::Deref;
 
@@ -10,7 +10,7 @@ use treering_core::{ConversationId, Level, Node, NodeId};
 
 use super::{TenantView, end, parsed, rows, timestamp, unreadable, unsigned};
 
-/// Whether the group that covers a node has its own node.
+/// Whether a node's parent exists: the group that contains it has been summarized.
 const IS_COVERED: &str =
     "n.parent IS NOT NULL AND EXISTS (SELECT 1 FROM nodes p WHERE p.tenant = n.tenant
     AND p.conversation = n.conversation AND p.level = n.level + 1 AND p.ordinal = n.parent)";
@@ -60,7 +60,8 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> StoreResult<Vec<T>> {
         let Some(row) = self.row(id)? else { return Ok(Vec::new()) };
-        // Few of very many nodes have a given parent; the order of the answer must not make SQLite read them all.
+        // Few nodes share a parent. Without the hint, SQLite scans the whole level to get the
+        // order.
         let by = if filter.parent.is_some() && filter.level.is_some() {
             "INDEXED BY nodes_parent"
         } else {
@@ -154,7 +155,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
     }
 }
 
-/// A node from [`node_columns`].
+/// Reads a node from [`node_columns`].
 pub(super) fn node(row: &Row<'_>) -> rusqlite::Result<Node> {
     Ok(Node {
         id: NodeId::from_stored(row.get(0)?),

@@ -1,5 +1,5 @@
--- Copies the rows of version 7 into the tables of version 8. Sequence numbers begin again: messages first, then tool
--- calls, nodes, log lines and vectors.
+-- Copies the rows of version 7 into the tables of version 8. Assigns new sequence numbers:
+-- messages first, then tool calls, nodes, job events and vectors.
 
 INSERT INTO tenants (name)
 SELECT tenant FROM old_conversations UNION SELECT tenant FROM old_vector_models
@@ -61,7 +61,7 @@ SELECT v.pk, m.tenant, o.seq + row_number() OVER (PARTITION BY m.tenant ORDER BY
 FROM old_vectors v JOIN vector_models m ON m.pk = v.model JOIN tenants o ON o.pk = m.tenant;
 UPDATE tenants SET seq = seq + (SELECT count(*) FROM vectors x WHERE x.tenant = tenants.pk);
 
--- A change of the model that was under way begins again.
+-- A rebuild of the vector index that was in progress starts over.
 INSERT INTO vector_indexes
 SELECT t.pk, model, next_model, 0 FROM old_vector_indexes i JOIN tenants t ON t.name = i.tenant;
 

@@ -1,4 +1,5 @@
--- Moves the tables of version 7 out of the way of those of version 8. Their indexes would keep the new names taken.
+-- Renames the tables of version 7 to make room for those of version 8. Drops their indexes,
+-- whose names version 8 uses again.
 
 DROP INDEX IF EXISTS conversations_id;
 DROP INDEX IF EXISTS conversations_slug;

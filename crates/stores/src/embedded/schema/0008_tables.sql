@@ -1,6 +1,7 @@
--- The whole schema of version 8. A new store is created from it; an older one is copied into it (0008_copy.sql).
--- The tenant leads every key. Times are microseconds since 1970 UTC. Numbers of roles, states, kinds and events are those
--- of codes.rs. `checksum` covers the columns of checksum.rs, which never change on their own.
+-- The complete schema of version 8. A new store is created from it; an older one is copied into
+-- it by 0008_copy.sql. The tenant is the first column of every key. Times are microseconds
+-- since the Unix epoch. The codes of roles, states, kinds and events are in codes.rs.
+-- `checksum` covers the columns listed in checksum.rs.
 
 CREATE TABLE tenants (
     pk   INTEGER PRIMARY KEY,
@@ -39,8 +40,8 @@ CREATE TABLE conversations (
     UNIQUE (tenant, external_id)
 ) STRICT;
 
--- `seq` is the place of the row's last write in the change feed of its tenant. `turns` is how many turns the
--- conversation had once the message was there.
+-- `seq` is the sequence number of the row's last write in the change feed of its tenant.
+-- `turns` is the number of turns in the conversation including this message.
 CREATE TABLE messages (
     pk           INTEGER PRIMARY KEY,
     tenant       INTEGER NOT NULL,
@@ -124,8 +125,8 @@ CREATE TABLE nodes (
     FOREIGN KEY (tenant, conversation) REFERENCES conversations (tenant, pk)
 ) STRICT;
 
--- `height` is 0 for turns, then the level; `place` is the number of the turn or node. `moment` is when a waiting job
--- may run, or when the lease of a running one ends. `work` is JSON.
+-- `height` is 0 for turns and the level for nodes; `place` is the number of the turn or node.
+-- `moment` is the earliest start of a waiting job, or the end of a lease. `work` is JSON.
 CREATE TABLE jobs (
     pk           INTEGER PRIMARY KEY,
     tenant       INTEGER NOT NULL,
@@ -145,7 +146,7 @@ CREATE TABLE jobs (
     FOREIGN KEY (tenant, conversation) REFERENCES conversations (tenant, pk)
 ) STRICT;
 
--- Lines about no conversation have none.
+-- Job events. `conversation` is NULL for events that concern none.
 CREATE TABLE log (
     pk           INTEGER PRIMARY KEY,
     tenant       INTEGER NOT NULL REFERENCES tenants,
@@ -160,8 +161,8 @@ CREATE TABLE log (
     FOREIGN KEY (tenant, conversation) REFERENCES conversations (tenant, pk)
 ) STRICT;
 
--- Vectors of models that are not instant, by the content they are vectors of. A vector is its numbers, four bytes
--- each, little-endian.
+-- Embeddings by the hash of their content, for models that are not instant. A vector is a
+-- sequence of little-endian 32-bit floats.
 CREATE TABLE vector_models (
     pk     INTEGER PRIMARY KEY,
     tenant INTEGER NOT NULL REFERENCES tenants,
@@ -182,7 +183,8 @@ CREATE TABLE vectors (
     FOREIGN KEY (tenant, model) REFERENCES vector_models (tenant, pk)
 ) STRICT;
 
--- The model in use, and the next one with the sequence number up to which everything has its vector.
+-- The model in use and, during a rebuild, the next model and the sequence number up to which
+-- everything has been embedded with it.
 CREATE TABLE vector_indexes (
     tenant     INTEGER PRIMARY KEY REFERENCES tenants,
     model      TEXT    NOT NULL,
@@ -190,8 +192,8 @@ CREATE TABLE vector_indexes (
     next_seq   INTEGER NOT NULL
 ) STRICT;
 
--- What calls to models cost, added up by day, conversation and model. `conversation` is its id, empty for none;
--- `unpriced` counts calls without a known price.
+-- The cost of calls to models by day, conversation and model. `conversation` is its id, or
+-- empty for none; `unpriced` counts calls without a known price.
 CREATE TABLE spend (
     tenant       INTEGER NOT NULL REFERENCES tenants,
     day          INTEGER NOT NULL,
@@ -205,7 +207,8 @@ CREATE TABLE spend (
     PRIMARY KEY (tenant, day, conversation, model)
 ) STRICT, WITHOUT ROWID;
 
--- The requests of the last minutes to each provider. Quotas hold for all tenants together, so there is no tenant here.
+-- Recent requests to each provider. Quotas apply to all tenants together, so there is no
+-- tenant.
 CREATE TABLE requests (
     provider TEXT    NOT NULL,
     at       INTEGER NOT NULL,

@@ -7,8 +7,9 @@ use super::{Commit, Result, TargetConversation, json_text};
 use crate::embedded::codes::{naming_code, state_code};
 use crate::embedded::read::threads;
 
-/// Mostly a conversation has only grown. Its names are then left alone, and with them their indexes. A record that was
-/// changed by other hands keeps its old checksum, so that it is still found.
+/// Updates a conversation whose slug, paths and external id did not change, which is the common
+/// case and leaves their indexes alone. A row that another program modified keeps its old
+/// checksum, so that a check still detects it.
 const GROW: &str =
     "UPDATE conversations SET title = ?3, participants = ?4, started_at = ?5, last_activity = ?6,
         state = ?7, messages = ?8, turns = ?9, tool_calls = ?10, chars = ?11, tokens = ?12, naming = ?13,

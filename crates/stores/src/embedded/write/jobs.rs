@@ -1,4 +1,4 @@
-//! Writes jobs and the log of their work.
+//! Writes jobs and their events.
 
 use rusqlite::params;
 use serde_json::json;
@@ -8,7 +8,7 @@ use treering_core::{Job, JobKind, JobState};
 use super::{Commit, Result, json_text};
 use crate::embedded::codes::{event_code, job_kind_code, job_state_code};
 
-/// Minimum number of log lines that are kept.
+/// Minimum number of job events that are kept.
 const KEPT_LINES: i64 = 100_000;
 
 impl Commit<'_> {
@@ -94,7 +94,7 @@ impl Commit<'_> {
     }
 }
 
-/// The moment and the worker that belong to a state.
+/// The columns `moment` and `worker` for a job's state.
 fn lease_of(job: &Job) -> (i64, Option<&str>) {
     match &job.state {
         JobState::Waiting { not_before } => (not_before.as_micros(), None),
@@ -103,7 +103,7 @@ fn lease_of(job: &Job) -> (i64, Option<&str>) {
     }
 }
 
-/// The work of a job as its row has it.
+/// The column `work` of a job.
 fn work_of(kind: &JobKind) -> Result<String> {
     Ok(match kind {
         JobKind::EmbedTurn(turn) => json!(turn.0).to_string(),

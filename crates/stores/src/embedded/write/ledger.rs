@@ -1,11 +1,11 @@
-//! Writes the ledger: what calls to models cost, and which requests providers got.
+//! Writes the ledger: the cost of calls to models, and the requests to each provider.
 
 use rusqlite::params;
 use treering_core::spend::{Charge, day_of};
 
 use super::{Commit, Result};
 
-/// How long requests are kept, in microseconds: longer than any quota looks back.
+/// How long requests are kept, in microseconds: longer than the period of any quota.
 const REQUESTS_KEPT: i64 = 120_000_000;
 
 impl Commit<'_> {
@@ -36,7 +36,7 @@ impl Commit<'_> {
         self.add_request(charge)
     }
 
-    /// Counts a call against its provider's quota. A refunded call was made all the same.
+    /// Counts a call against its provider's quota. A refund does not undo the request.
     fn add_request(&mut self, charge: &Charge) -> Result<()> {
         let add = "INSERT INTO requests (provider, at, calls, tokens) VALUES (?1, ?2, ?3, ?4)
             ON CONFLICT (provider, at) DO UPDATE SET calls = calls + ?3, tokens = tokens + ?4";

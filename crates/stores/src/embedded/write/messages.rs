@@ -68,8 +68,9 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// The call gets a new sequence number, so that followers see it again. A call that was changed by other hands keeps
-    /// its old checksum, so that it is still found.
+    /// Gives the call a new sequence number, so that readers of the change feed see it again. A
+    /// call that another program modified keeps its old checksum, so that a check still detects
+    /// it.
     pub(super) fn finish_tool_call(
         &mut self,
         id: ConversationId,

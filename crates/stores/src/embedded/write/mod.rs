@@ -1,4 +1,5 @@
-//! Applies the writes of a commit to the connection that holds the write lock.
+//! Applies the writes of a commit inside the transaction of the writing connection. Nothing
+//! here begins, commits or rolls back.
 
 mod conversations;
 mod jobs;
@@ -12,7 +13,7 @@ use treering_core::{ConversationId, TenantId, ThreadName, Write};
 
 type Result<T> = rusqlite::Result<T>;
 
-/// Applies writes in their order.
+/// Applies writes in order.
 pub(super) fn apply(connection: &Connection, tenant: &TenantId, writes: &[Write]) -> Result<()> {
     if writes.is_empty() {
         return Ok(());
@@ -27,7 +28,8 @@ pub(super) fn apply(connection: &Connection, tenant: &TenantId, writes: &[Write]
     Ok(())
 }
 
-/// The number and the latest sequence number of a tenant, which is created where it is missing.
+/// The primary key and the latest sequence number of a tenant. Creates the tenant if it does
+/// not exist.
 fn tenant_row(connection: &Connection, tenant: &TenantId) -> Result<(i64, i64)> {
     let sql = "SELECT pk, seq FROM tenants WHERE name = ?1";
     let row = connection
@@ -49,7 +51,7 @@ struct Commit<'a> {
     tenant: i64,
     /// The latest sequence number of the tenant.
     seq: i64,
-    /// The conversation of the last write: the next one is mostly of the same.
+    /// The conversation of the last write: consecutive writes mostly share one.
     last: Option<TargetConversation>,
 }
 
@@ -118,7 +120,7 @@ impl Commit<'_> {
         Ok(self.conversation(id)?.pk)
     }
 
-    /// The numbers of a conversation's row and of one of its threads.
+    /// The primary key of a conversation and the number of one of its threads.
     fn thread(&mut self, id: ConversationId, thread: &ThreadName) -> Result<(i64, i64)> {
         let row = self.conversation(id)?;
         let place = row.threads.iter().position(|name| name == thread);

@@ -1,4 +1,4 @@
-//! Writes vectors and which model's are in use.
+//! Writes vectors and the state of the vector index.
 
 use rusqlite::params;
 use treering_core::ContentHash;
