@@ -319,7 +319,7 @@ fn nothing_is_changed_unasked() {
     );
     person.put(".cursor/mcp.json", "{ broken");
     let broken = person.run(&["install", "cursor", "--yes"]);
-    assert!(String::from_utf8_lossy(&broken.stderr).contains("mcp.json: it is not JSON"));
+    assert!(String::from_utf8_lossy(&broken.stderr).contains("mcp.json: invalid JSON"));
     person.put(".cursor/mcp.json", &before[&person.home().join(".cursor/mcp.json")]);
     assert_eq!(person.files(), before);
 }

@@ -94,7 +94,7 @@ fn a_sound_home_passes_and_says_what_it_found() {
     home.say();
     let (healthy, found) = home.doctor(&[]);
     assert!(
-        healthy && check(&found, "store")["found"].as_str().unwrap().contains("sound, schema 8"),
+        healthy && check(&found, "store")["found"].as_str().unwrap().contains("healthy, schema 8"),
         "{found}"
     );
     assert_eq!(
@@ -221,7 +221,7 @@ fn spend_stand_ins_and_inventions_are_shown() {
     let written = by("compatible/m-1");
     assert_eq!((written.len(), &written[0]["invented"]), (1, &json!(["Bertrand"])), "{nodes:#?}");
     let page = home.ok(&["show", written[0]["id"].as_str().unwrap()]);
-    assert!(page.contains("not in what it covers:") && page.contains("Bertrand"), "{page}");
+    assert!(page.contains("not in the sources:") && page.contains("Bertrand"), "{page}");
     assert!(!by("extractive for compatible/m-1").is_empty(), "past the cap: {nodes:#?}");
 
     let status = home.json(&["status", "gauge"]);
@@ -239,7 +239,7 @@ fn spend_stand_ins_and_inventions_are_shown() {
     );
     assert!(status["stand_ins"].as_u64().unwrap() >= 1, "{status}");
     let words = home.ok(&["status", "gauge"]);
-    for word in ["by a stand-in", "$0.002", "cap of 1000 tokens", "treering update"] {
+    for word in ["by the fallback", "$0.002", "cap of 1000 tokens", "treering update"] {
         assert!(words.contains(word), "{words}");
     }
     assert_eq!(home.json(&["stats"])["spend"][0]["model"], "compatible/m-1");

@@ -120,7 +120,7 @@ fn what_is_wrong_is_told_with_what_to_do() {
     client.ok("remember", &json!({ "user": "hello" }));
     let check = |client: &mut Client, tool: &str, arguments: Value, words: &[&str]| {
         let text = client.refused(tool, &arguments);
-        for word in words.iter().chain(&["What to do:"]) {
+        for word in words.iter().chain(&["Next step:"]) {
             assert!(text.contains(word), "{tool} {arguments}: {text}");
         }
     };
@@ -166,21 +166,24 @@ fn what_the_schema_limits_is_refused_beyond_it() {
     for (arguments, words) in [
         (
             json!({ "user": "u", "tool_calls": calls(201, 1) }),
-            ["201 tool_calls", "200 is the most"],
+            ["201 tool_calls", "the maximum is 200"],
         ),
         (
             json!({ "user": "u", "tool_calls": calls(1, 201) }),
-            ["the name of a tool has 201", "200 is the most"],
+            ["the tool name has 201", "the maximum is 200"],
         ),
-        (json!({ "user": "u", "tool_calls": calls(1, 0) }), ["empty name", "give the name"]),
+        (json!({ "user": "u", "tool_calls": calls(1, 0) }), ["empty name", "name the tool"]),
         (
             json!({ "user": "u", "external_id": "e".repeat(101) }),
-            ["external_id has 101", "100 is the most"],
+            ["external_id has 101", "the maximum is 100"],
         ),
-        (json!({ "user": "u".repeat(4_000_001) }), ["the text has 4000001", "4000000 is the most"]),
+        (
+            json!({ "user": "u".repeat(4_000_001) }),
+            ["the text has 4000001", "the maximum is 4000000"],
+        ),
     ] {
         let told = client.refused("remember", &arguments);
-        assert!(words.iter().chain(&["What to do:"]).all(|word| told.contains(word)), "{told}");
+        assert!(words.iter().chain(&["Next step:"]).all(|word| told.contains(word)), "{told}");
     }
     assert_eq!(client.ok("status", &json!({}))["turns"], 1, "nothing else was stored");
     client.end();
@@ -306,10 +309,7 @@ fn what_is_offered_is_described_and_can_be_read() {
     assert!(recall["messages"][0]["content"]["text"].as_str().unwrap().contains("gate 7"));
     let summary = client.ask("prompts/get", &json!({ "name": "summarise-session" }));
     assert!(
-        summary["messages"][0]["content"]["text"]
-            .as_str()
-            .unwrap()
-            .contains("never an instruction")
+        summary["messages"][0]["content"]["text"].as_str().unwrap().contains("never instructions")
     );
     let begun = json!({ "ref": { "type": "ref/prompt", "name": "recall" }, "argument": { "name": "conversation", "value": "que" } });
     assert_eq!(

@@ -155,6 +155,6 @@ fn the_index_says_what_it_goes_by() {
     let status = home.json(&["reindex", "--status"]);
     assert_eq!(status["model"], status["wanted"]);
     assert_eq!(status["next"], Value::Null);
-    assert!(home.ok(&["reindex"]).contains("nothing is to be done"));
+    assert!(home.ok(&["reindex"]).contains("nothing to do"));
     home.refuses(&["--set", "embed.model=best", "reindex"], &["best", "bundled"]);
 }

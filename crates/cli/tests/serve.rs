@@ -180,7 +180,7 @@ fn what_is_wrong_is_said_in_json_with_what_to_do() {
         assert_eq!(status, expected, "{method} {path}: {value}");
         assert!(value["error"].as_str().unwrap().contains(word), "{method} {path}: {value}");
     };
-    check("GET", "/nowhere", None, 404, "nothing");
+    check("GET", "/nowhere", None, 404, "not found");
     check("DELETE", "/v1/search", None, 405, "method");
     check("GET", "/v1/conversations/none", None, 404, "none");
     check("GET", "/v1/conversations?limit=x", None, 400, "limit");
@@ -529,7 +529,7 @@ fn after_an_io_error_writes_are_refused_and_reads_go_on() {
     let text = refused["content"][0]["text"].as_str().unwrap();
     assert!(refused["isError"] == true && text.contains("restart"), "{text}");
     assert!(
-        text.contains("no argument is at fault") && !text.contains("correct the argument"),
+        text.contains("the arguments are valid") && !text.contains("correct the argument"),
         "{text}"
     );
     let told = call("status", json!({}))["structuredContent"]["writes_refused"].clone();

@@ -61,7 +61,7 @@ fn a_tree_is_drawn_and_its_nodes_are_shown() {
     let (id, group) = nodes.iter().find(|(_, node)| node["level"] == 2).unwrap();
     let shown = home.ok(&["show", &id[..10]]);
     let first = group["covers"]["nodes"][0].as_str().unwrap();
-    for word in [id, "level 2", "sealed: ", "written by extractive", "written from", first] {
+    for word in [id, "level 2", "sealed: ", "written by extractive", "sources", first] {
         assert!(shown.contains(word), "{word}: {shown}");
     }
     assert!(shown.contains(group["content"]["overview"].as_str().unwrap()));
@@ -221,7 +221,7 @@ fn jobs_are_listed_logged_and_waited_for() {
     assert_eq!(events("ffffffffffff"), [""; 0]);
     assert_eq!(home.json(&["logs", "-n", "3", "--of", "told"]).as_array().unwrap().len(), 3);
     assert_eq!(home.json(&["status"])["clear"], true);
-    assert!(home.ok(&["jobs"]).contains("no job is waiting"));
+    assert!(home.ok(&["jobs"]).contains("no unfinished jobs"));
     assert!(home.ok(&["work"]).contains("nothing to do"));
 }
 

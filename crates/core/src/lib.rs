@@ -9,6 +9,7 @@ pub mod capture;
 pub mod chat;
 pub mod commit;
 pub mod conversation;
+pub mod entry;
 pub mod error;
 pub mod excerpt;
 pub mod export;

@@ -25,7 +25,7 @@ pub const PREFIX: &str = "trg";
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file could not be read or written.
-    #[error("cannot use {path}: {error}")]
+    #[error("cannot access {path}: {error}")]
     File {
         /// The path of the file.
         path: PathBuf,
@@ -33,16 +33,16 @@ pub enum TokenError {
         error: io::Error,
     },
     /// The file is not a valid token list.
-    #[error("{0} is not a list of tokens: {1}; move it away and create the tokens anew")]
+    #[error("{0} is not a valid token file: {1}; move it away and create new tokens")]
     Damaged(PathBuf, String),
     /// No token has this id.
-    #[error("there is no token {0:?}; `treering token list` lists them")]
+    #[error("no token has the id {0:?}; `treering token list` lists all tokens")]
     Unknown(String),
     /// A value is invalid.
     #[error(transparent)]
     Invalid(#[from] Invalid),
     /// The operating system provided no random bytes.
-    #[error("the system gives no randomness: {0}")]
+    #[error("cannot get random bytes from the system: {0}")]
     Random(getrandom::Error),
 }
 
@@ -171,7 +171,9 @@ impl TokenStore {
         };
         match serde_json::from_str::<TokenFile>(&text) {
             Ok(book) if book.version == VERSION => Ok(book.tokens),
-            Ok(book) => Err(TokenError::Damaged(path, format!("its version is {}", book.version))),
+            Ok(book) => {
+                Err(TokenError::Damaged(path, format!("unsupported version {}", book.version)))
+            }
             Err(error) => Err(TokenError::Damaged(path, error.to_string())),
         }
     }
@@ -255,6 +257,6 @@ mod tests {
         }
         fs::write(home.path().join(FILE), "{").unwrap();
         let error = TokenStore::of(home.path()).list().unwrap_err().to_string();
-        assert!(error.contains("tokens.json") && error.contains("anew"), "{error}");
+        assert!(error.contains("tokens.json") && error.contains("create new tokens"), "{error}");
     }
 }

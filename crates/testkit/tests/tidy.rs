@@ -45,7 +45,7 @@ fn table(path: &str) -> toml::Table {
     std::fs::read_to_string(root().join(path)).unwrap().parse().unwrap()
 }
 
-/// What `tidy.toml` excuses under a heading: a name and the size it may have at the most.
+/// The exceptions of `tidy.toml` under a heading: a name and its maximum size.
 fn excused(heading: &str) -> BTreeMap<String, usize> {
     let excuses = table("tidy.toml");
     let entries = excuses[heading].as_table().unwrap();
@@ -112,7 +112,7 @@ fn crates_depend_only_downwards() {
     }
 }
 
-/// What lies outside.
+/// Paths outside of the pure domain.
 const OUTSIDE: [&[&str]; 12] = [
     &["std", "fs"],
     &["std", "io"],
@@ -325,7 +325,8 @@ fn comments_use_the_words_of_the_field() {
             let lower = comment.to_lowercase();
             let words: Vec<&str> = lower.split(|c: char| !c.is_alphanumeric()).collect();
             let opens = BANNED_OPENINGS.iter().any(|opening| comment.starts_with(opening));
-            (opens && !comment.contains('?')) || BANNED_WORDS.iter().any(|banned| words.contains(banned))
+            (opens && !comment.contains('?'))
+                || BANNED_WORDS.iter().any(|banned| words.contains(banned))
         };
         let odd = comments.filter(|comment| is_odd(comment)).count();
         if odd > 0 {

@@ -20,7 +20,7 @@ const LARGEST_PORTION: usize = 256;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Without --user, --assistant or --text, JSON lines are read from standard input:
+Without --user, --assistant, --tool or --text, the command reads JSON lines from standard input:
   {\"type\":\"turn\",\"user\":\"…\",\"assistant\":\"…\",\"tool_calls\":[{\"name\":\"…\",\"args\":{},\"result\":…}]}
   {\"type\":\"message\",\"role\":\"user\",\"text\":\"…\",\"external_id\":\"…\"}
   {\"role\":\"user\",\"content\":\"…\"}
@@ -86,7 +86,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     }
     if io::stdin().is_terminal() {
         return Err(CliError::Usage(
-            "nothing to append; give --user and --assistant, or JSON lines on standard input"
+            "nothing to append; pass --user and --assistant, or pipe JSON lines to standard input"
                 .into(),
         ));
     }
@@ -179,10 +179,10 @@ fn acknowledge(appended: &AppendReport, output: &Output) -> Result<(), CliError>
             facts.push(count(view.tool_calls as u64, "tool call"));
         }
         if view.known > 0 {
-            facts.push(format!("{} there before", view.known));
+            facts.push(format!("{} already stored", view.known));
         }
         if view.differs > 0 {
-            facts.push(format!("{} differ from what is stored, which was kept", view.differs));
+            facts.push(format!("{} ignored because the stored version differs", view.differs));
         }
         let new = if view.created { "new conversation " } else { "" };
         writeln!(out, "{new}{}: {}", paint(BOLD, &view.slug), facts.join(", "))

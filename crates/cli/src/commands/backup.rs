@@ -11,8 +11,9 @@ use treering::BackupContents;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-The backup holds every turn that was acknowledged before it began, of all tenants, in one file that only you can read.
-Settings, tokens and prompts are not in it. `treering restore FILE` puts it back.")]
+The backup is a single file that only you can read. It contains every turn of every tenant that was
+acknowledged before the backup started, but no settings, access tokens or prompts.
+To restore it, run `treering restore FILE`.")]
 pub(super) struct Args {
     /// The file to write; it must not exist
     #[arg(value_name = "FILE")]
@@ -40,7 +41,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         writeln!(
             out,
             "{}",
-            paint(DIM, format!("`treering restore {}` puts it back", view.file.display()))
+            paint(DIM, format!("restore it with `treering restore {}`", view.file.display()))
         )
     })?;
     Ok(())

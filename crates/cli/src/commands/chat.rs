@@ -18,8 +18,9 @@ use treering::models::{Models, ProviderOptions};
 /// The hint when no model is configured.
 pub(super) const NO_MODEL_HINT: &str = "set chat.model to a provider and its model, for example\n  \
     treering --set chat.model=ollama/llama3.2 chat\n  \
-    treering --set chat.model=openai/gpt-6-luna chat         with OPENAI_API_KEY in the environment\n\
-    or write it into the settings (`treering config` says where); docs/models.md has every provider";
+    treering --set chat.model=openai/gpt-6-luna chat    (needs OPENAI_API_KEY)\n\
+    or save it in the settings file (`treering config` shows its path); docs/models.md lists all \
+    providers";
 
 /// The default system prompt.
 const INSTRUCTIONS: &str = "You talk with somebody you know. What you remember of your conversation is given to you: draw \
@@ -27,14 +28,15 @@ const INSTRUCTIONS: &str = "You talk with somebody you know. What you remember o
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Every turn is stored and remembered, however long the conversation gets: the model is given the best
-context that fits the setting context.budget. The model is the setting chat.model.
+Every turn is stored. For each question, the model gets the best context that fits the setting
+context.budget, however long the conversation gets. The setting chat.model selects the model.
 
 Examples:
-  treering chat                                          a new conversation
-  treering chat tidewatch                                goes on with one that is there
-  treering chat --last --say \"Which port was it again?\"   one question, one answer
-While talking: /receipt shows what the model was given, /quit or Ctrl-D ends it.")]
+  treering chat                                           start a new conversation
+  treering chat tidewatch                                 continue a conversation
+  treering chat --last --say \"Which port was it again?\"   ask one question and exit
+
+In the chat, /receipt shows the context that the model got, and /quit or Ctrl-D exits.")]
 pub(super) struct Args {
     /// The conversation to continue: slug, id, or the first digits of an id [default: a new one]
     conversation: Option<String>,
@@ -213,9 +215,9 @@ impl ChatSession<'_> {
         let why = match reply.end {
             FinishReason::Complete => None,
             FinishReason::Truncated => {
-                Some("cut at the most tokens that an answer may have; the setting chat.max_tokens")
+                Some("the answer reached the token limit; raise the setting chat.max_tokens")
             }
-            FinishReason::Declined => Some("the model declined to say more"),
+            FinishReason::Declined => Some("the model declined to continue"),
         };
         if let Some(why) = why {
             self.output.note(why);
@@ -229,7 +231,7 @@ impl ChatSession<'_> {
                 paint(
                     DIM,
                     format!(
-                        "{given} tokens given · {} recalled",
+                        "{given} tokens of context · {} recalled",
                         count(recalled(&reply.context), "message")
                     )
                 )
@@ -261,7 +263,7 @@ impl ChatSession<'_> {
         let mut out = anstream::stdout().lock();
         match &self.last {
             Some(given) => Ok(context::receipt(&mut out, &given.receipt)?),
-            None => Ok(writeln!(out, "the model was given nothing yet")?),
+            None => Ok(writeln!(out, "no context yet; ask a question first")?),
         }
     }
 }

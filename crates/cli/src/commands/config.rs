@@ -60,7 +60,10 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
         writeln!(
             out,
             "{}",
-            paint(DIM, format!("\nChange them in {}; --template prints one.", view.file))
+            paint(
+                DIM,
+                format!("\nChange them in {}; print a template with --template.", view.file)
+            )
         )
     })?;
     Ok(())

@@ -19,8 +19,8 @@ Examples:
   treering context tidewatch --query \"which port does staging use\"
   treering context tidewatch --budget 2000 --receipt
   treering context tidewatch --profile frontier --format messages
-  treering context tidewatch --as-of 40 --query \"the sill\"     what was known then
-  treering context tidewatch --diff                            what the last turn changed")]
+  treering context tidewatch --as-of 40 --query \"the sill\"    the context as of turn 40
+  treering context tidewatch --diff                           what the last turn changed")]
 pub(super) struct Args {
     /// Slug, id, or the first digits of an id [default: the latest conversation]
     conversation: Option<String>,
@@ -110,7 +110,7 @@ fn diff(
     output: &Output,
 ) -> Result<(), CliError> {
     let Some(before) = memory.previous_context(request)? else {
-        return Err(CliError::Usage("there is no turn before this one".into()));
+        return Err(CliError::Usage("no previous turn to compare with".into()));
     };
     let changes = now.changes_since(&before);
     let of = |added: bool| {
@@ -144,7 +144,7 @@ fn diff(
             paint(
                 DIM,
                 format!(
-                    "{} → {} tokens; begins like the one before: {reused}",
+                    "{} → {} tokens; shared prefix with the previous context: {reused}",
                     grouped(was.into()),
                     grouped(is.into())
                 )
@@ -174,11 +174,11 @@ pub(super) fn receipt(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> 
     let asked = receipt
         .query
         .as_ref()
-        .map_or_else(|| "standing context".to_owned(), |text| format!("asked: {text}"));
+        .map_or_else(|| "standing context".to_owned(), |text| format!("query: {text}"));
     let turn = receipt.as_of.map_or_else(String::new, |turn| format!("as of turn {turn} · "));
     writeln!(out, "{}", paint(DIM, fit(&format!("{turn}{asked}"), width())))?;
     let mut section = None;
-    let head = ["level", "messages", "how", "why", "score", "tokens"];
+    let head = ["level", "messages", "detail", "reason", "score", "tokens"];
     let columns = format!(
         "  {:<7}{:<16}{:<10}{:<14}{:>6}{:>9}  hash",
         head[0], head[1], head[2], head[3], head[4], head[5]
@@ -195,7 +195,7 @@ pub(super) fn receipt(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> 
     let reusable = &receipt.reusable;
     writeln!(
         out,
-        "{} {} tokens, {:.0} % of it: as the context of the turn before began",
+        "{} {} tokens ({:.0} %) shared with the start of the previous turn's context",
         paint(DIM, pad("reusable", 10)),
         grouped(reusable.tokens.into()),
         reusable.share * 100.0
@@ -283,7 +283,7 @@ fn gate(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> {
         true => paint(BAD, "degraded"),
     };
     writeln!(out, "{} {state}", paint(DIM, pad("gate", 10)))?;
-    for (what, list) in [("not yet", &gate.pending), ("failed", &gate.failed)] {
+    for (what, list) in [("pending", &gate.pending), ("failed", &gate.failed)] {
         for operation in list {
             writeln!(out, "{} {what}: {operation}", pad("", 10))?;
         }

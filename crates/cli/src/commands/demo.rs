@@ -70,29 +70,17 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), CliError> {
     let handed = memory.context(&request)?;
     output.show(&view, |out| {
         tour.welcome(out)?;
-        heading(
-            out,
-            "treering sessions",
-            "Every conversation, found by name, by folder or by id.",
-        )?;
+        heading(out, "treering sessions", "List conversations by name, folder or id.")?;
         sessions::table(out, &sessions)?;
-        heading(
-            out,
-            "treering show tidewatch --limit 1",
-            "The first turn is as fresh as the last one.",
-        )?;
+        heading(out, "treering show tidewatch --limit 1", "The first turn, word for word.")?;
         early.iter().try_for_each(|turn| show::print_turn(out, turn, false))?;
         heading(out, "treering show tidewatch --last 1", "Six weeks later:")?;
         late.iter().try_for_each(|turn| show::print_turn(out, turn, false))?;
-        heading(
-            out,
-            "treering show tidewatch --tree",
-            "The rings: summaries that grew as it was told.",
-        )?;
+        heading(out, "treering show tidewatch --tree", "The tree: summaries of summaries.")?;
         show_tree::branches(out, &branches)?;
         let command =
             format!("treering context tidewatch --query \"{asked}\" --budget 1200 --receipt");
-        heading(out, &command, "What a model is handed: all of it, in 1,200 tokens.")?;
+        heading(out, &command, "The whole history in a context of 1,200 tokens.")?;
         context::receipt(out, &handed.receipt)?;
         tour.ledger(out, &verification)?;
         tour.goodbye(out, args.keep.as_deref())
@@ -143,9 +131,9 @@ impl Tour<'_> {
         writeln!(out)?;
         writeln!(
             out,
-            "The sample: Ana builds a tide and berth service for a small harbour with an"
+            "The sample: Ana builds a tide and berth service for a small harbor with an"
         )?;
-        writeln!(out, "assistant called Juno, over six weeks. It was just imported:")?;
+        writeln!(out, "assistant called Juno, over six weeks. The import:")?;
         writeln!(out)?;
         let added = |report: &FileReport| {
             format!(
@@ -168,7 +156,7 @@ impl Tour<'_> {
         out: &mut dyn Write,
         report: &treering_engine::Verification,
     ) -> io::Result<()> {
-        heading(out, "treering verify", "Nothing is lost, and it can be proven:")?;
+        heading(out, "treering verify", "Check that nothing is lost:")?;
         let read = format!(
             "{}, {}, {}, {}",
             count(report.conversations.into(), "conversation"),
@@ -177,7 +165,7 @@ impl Tour<'_> {
             count(report.nodes, "node")
         );
         if report.is_clean() {
-            return writeln!(out, "{} {read}: everything adds up", paint(GOOD, "✓"));
+            return writeln!(out, "{} {read}: no problems found", paint(GOOD, "✓"));
         }
         report.problems.iter().try_for_each(|problem| writeln!(out, "✗ {problem}"))
     }
@@ -186,16 +174,13 @@ impl Tour<'_> {
         let tokens = count(self.conversation.totals.tokens, "token");
         let tenant = self.memory.tenant();
         writeln!(out)?;
-        writeln!(out, "{}", paint(DIM, format!("{tokens} in all, in the tenant {tenant:?}.")))?;
+        writeln!(out, "{}", paint(DIM, format!("{tokens} in tenant {tenant:?}.")))?;
         match kept {
             Some(folder) => {
-                writeln!(out, "Look around: treering --home {} show tidewatch", folder.display())
+                writeln!(out, "Explore it: treering --home {} show tidewatch", folder.display())
             }
             None => {
-                writeln!(
-                    out,
-                    "Nothing was left behind. Yours next: treering import ~/.claude/projects"
-                )
+                writeln!(out, "The sample was deleted. Next: treering import ~/.claude/projects")
             }
         }
     }

@@ -17,8 +17,8 @@ use treering::{EmbeddedStore, Models, ProviderOptions};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Models in use are asked something tiny, which costs as little and is accounted like any call. Nothing else leaves the \
-machine, and nothing is changed.")]
+Doctor sends each configured model one tiny request, and its cost counts toward your spending.
+It sends nothing else over the network and changes no data.")]
 pub(super) struct Args {
     /// Skip the checks that call a model
     #[arg(long)]
@@ -91,7 +91,7 @@ fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, CliError> {
         Ok(loaded) => loaded,
         Err(failure) => {
             let fix = format!(
-                "mend {}, the variable or the flag; the rest cannot be checked",
+                "fix {}, the environment variable or the flag; the other checks were skipped",
                 home.join(FILE).display()
             );
             return Ok(vec![Check::broken("settings", failure.to_string(), fix)]);
@@ -100,7 +100,7 @@ fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, CliError> {
     let set = loaded.effective.iter().filter(|setting| setting.origin != Origin::Default).count();
     let mut checks = vec![Check::fine(
         "settings",
-        format!("{} set, the others at their defaults", count(set as u64, "value")),
+        format!("{} set, all others at their defaults", count(set as u64, "value")),
     )];
     let settings = loaded.settings;
     checks.extend(prompts(&home, &settings));
@@ -136,7 +136,7 @@ fn prompts(home: &Path, settings: &Settings) -> Option<Check> {
             Some(Check::fine("prompts", format!("{} in {}", names.join(", "), folder.display())))
         }
         Err(error) => {
-            let fix = "mend or remove the file: until then the built-in summariser stands in";
+            let fix = "fix or delete the file; until then, summaries use the extractive fallback";
             Some(Check::broken("prompts", error.reason, fix.to_owned()))
         }
     }
@@ -152,7 +152,7 @@ fn store(
     let log = format!("{}-wal", EmbeddedStore::FILE);
     // A WAL without its database is a damaged store, not a new one.
     if !home.join(EmbeddedStore::FILE).exists() && !home.join(log).exists() {
-        let found = format!("there is none yet in {}; the first turn makes it", home.display());
+        let found = format!("none yet in {}; the first turn creates it", home.display());
         checks.push(Check::fine("store", found));
         return Ok(None);
     }
@@ -160,8 +160,8 @@ fn store(
         Ok(memory) => memory,
         Err(failure) => {
             let hint = if let CliError::Engine(error) = &failure { error.hint() } else { None };
-            let fix =
-                hint.unwrap_or_else(|| "mend what is said here; the rest cannot be checked".into());
+            let fix = hint
+                .unwrap_or_else(|| "fix this problem first; the other checks were skipped".into());
             checks.push(Check::broken("store", failure.to_string(), fix));
             return Ok(None);
         }
@@ -173,21 +173,22 @@ fn store(
             let (version, bytes) = (described.schema_version, size(described.bytes));
             Check::fine(
                 "store",
-                format!("sound, schema {version}, {bytes}, {}", described.location),
+                format!("healthy, schema {version}, {bytes}, {}", described.location),
             )
         }
         Some(first) => {
             let found = format!("{}: {first}", count(problems.len() as u64, "problem"));
             let fix =
-                "`treering verify` lists everything; `treering restore` puts a backup in its place";
+                "run `treering verify` for details, or `treering restore` to restore a backup";
             Check::broken("store", found, fix)
         }
     });
     let warnings = memory.warnings().into_iter().filter(|warning| !problems.contains(warning));
-    checks
-        .extend(warnings.map(|warning| {
-            Check::waits("log", warning, "`treering verify` adds up what is there")
-        }));
+    checks.extend(
+        warnings.map(|warning| {
+            Check::waits("log", warning, "run `treering verify` to check the store")
+        }),
+    );
     Ok(Some(memory))
 }
 
@@ -223,14 +224,16 @@ impl ConfiguredModels {
 
     fn checks(&self, meter: &dyn Meter) -> Vec<Check> {
         let summaries = match &self.summarize {
-            None => Check::fine("summaries", "quoted by the program itself; no model is set"),
+            None => {
+                Check::fine("summaries", "built-in extractive summarizer; no model is configured")
+            }
             Some((provider, model)) => {
                 let asked = self.models.chat(provider, model).and_then(|chat| ask(&*chat, meter));
                 verdict("summaries", provider, model, asked)
             }
         };
         let embed = match &self.embed {
-            None => Check::fine("vectors", "made by the program itself; no model is set"),
+            None => Check::fine("vectors", "built-in embedder; no model is configured"),
             Some((provider, model)) => {
                 let embedder = self.models.embedder(provider, model, self.dimensions);
                 verdict(
@@ -260,7 +263,7 @@ fn ask(chat: &dyn ChatModel, meter: &dyn Meter) -> Result<String, ProviderError>
 
 fn embed(embedder: &dyn Embedder, meter: &dyn Meter) -> Result<String, ProviderError> {
     let vectors = embedder.embed_metered(&["ready"], meter)?;
-    Ok(format!("gives vectors of {} numbers", vectors.first().map_or(0, Vec::len)))
+    Ok(format!("returns vectors with {} dimensions", vectors.first().map_or(0, Vec::len)))
 }
 
 fn verdict(
@@ -271,25 +274,23 @@ fn verdict(
 ) -> Check {
     match asked {
         Ok(found) => Check::fine(what, format!("{provider}/{model} {found}")),
-        Err(error) if error.advice == RetryAdvice::UseFallback => Check::waits(
-            what,
-            error.reason,
-            "raise the cap under `spend`, or wait for the next day",
-        ),
+        Err(error) if error.advice == RetryAdvice::UseFallback => {
+            Check::waits(what, error.reason, "raise the cap under `spend`, or wait until tomorrow")
+        }
         Err(error) if matches!(error.advice, RetryAdvice::Throttled(_)) => {
             let fix =
-                format!("raise the quota under `providers.{provider}`, or look again in a minute");
+                format!("raise the quota under `providers.{provider}`, or try again in a minute");
             Check::waits(what, error.reason, fix)
         }
         Err(error) => {
             let fix = match error.advice {
                 RetryAdvice::GiveUp => format!(
-                    "see to the key, the name of the model, and providers.{provider}.base_url; meanwhile summaries \
-                     are quoted and search goes by words"
+                    "check the API key, the model name and providers.{provider}.base_url; until \
+                     then, summaries use the extractive fallback and search matches words only"
                 ),
                 _ => format!(
-                    "this may pass; if it does not, see that {provider} is up and providers.{provider}.base_url \
-                     leads to it"
+                    "try again later; if it still fails, check that {provider} is up and that \
+                     providers.{provider}.base_url is correct"
                 ),
             };
             Check::broken(what, error.reason, fix)
@@ -301,21 +302,22 @@ fn verdict(
 fn index(memory: &Engine, args: &Args) -> Result<Check, CliError> {
     let model = memory.vector_index()?.model;
     if memory.needs_reindex()? {
-        let found = format!("search goes by {model}, and {} is wanted", memory.embedder_name());
+        let found = format!("search uses {model}, but {} is configured", memory.embedder_name());
         return Ok(Check::waits(
             "index",
             found,
-            "`treering reindex` changes over; search works all the while",
+            "run `treering reindex` to switch; search keeps working meanwhile",
         ));
     }
     if args.offline && !memory.is_local() {
-        return Ok(Check::fine("index", format!("search goes by {model}; nothing was asked")));
+        return Ok(Check::fine("index", format!("search uses {model} (not called)")));
     }
     let query = Query { text: "ready".into(), limit: 1, ..Query::default() };
     Ok(match memory.search(&query)?.lexical_only_reason {
-        None => Check::fine("index", format!("search goes by words and by {model}")),
+        None => Check::fine("index", format!("search uses words and {model}")),
         Some(why) => {
-            let fix = "search goes by words alone until this is mended; `treering work` makes the vectors that are missing";
+            let fix = "until this is fixed, search matches words only; then run `treering work` to \
+                       compute the missing vectors";
             Check::waits("index", why, fix)
         }
     })
@@ -327,21 +329,22 @@ fn work(memory: &Engine) -> Result<Vec<Check>, CliError> {
     let jobs = memory.jobs(&JobFilter::all(usize::MAX))?;
     let dead = jobs.iter().filter(|job| job.state == JobState::Dead).count();
     if dead > 0 {
-        let found = format!("{} given up", count(dead as u64, "job"));
+        let found = format!("{} failed permanently", count(dead as u64, "job"));
         checks.push(Check::waits(
             "jobs",
             found,
-            "`treering jobs` says why; `treering jobs retry` tries again",
+            "run `treering jobs` to see why, and `treering jobs retry` to retry",
         ));
     }
     let stand_ins = memory.fallback_node_count(None)?;
     if stand_ins > 0 {
-        let found = format!("{} written by a stand-in", count(stand_ins.into(), "node"));
-        let fix = format!("`treering update` has {} write them", memory.summarizer_name());
+        let found = format!("{} written by the fallback", count(stand_ins.into(), "node"));
+        let summarizer = memory.summarizer_name();
+        let fix = format!("run `treering update` to rewrite them with {summarizer}");
         checks.push(Check::waits("stand-ins", found, fix));
     }
     if let Some(reached) = memory.spend(None)?.reached {
-        let fix = "raise it under `spend`, or wait; no model is asked meanwhile";
+        let fix = "raise the cap under `spend`, or wait; until then, no model is called";
         checks.push(Check::waits("spend", reached.to_string(), fix));
     }
     Ok(checks)

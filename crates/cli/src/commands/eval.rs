@@ -12,8 +12,8 @@ use treering::Options;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Each file is imported into a scratch home, its tree is grown, and its questions are asked. Nothing is left behind.
-Haystack files, and LoCoMo and LongMemEval files in their own format, are recognised.")]
+The command imports each file into a temporary home, builds its tree, asks its questions and deletes
+the home. It reads haystack files, and LoCoMo and LongMemEval files in their original formats.")]
 pub(super) struct Args {
     /// Data set files, or folders that contain them
     #[arg(required = true, value_name = "PATH")]
@@ -85,7 +85,9 @@ struct RankingLine<'a> {
 pub(super) fn run(args: &Args, options: &Options, output: &Output) -> Result<(), CliError> {
     let files = files(&args.paths)?;
     if files.is_empty() {
-        return Err(CliError::Usage("there is no .json file to measure with".into()));
+        return Err(CliError::Usage(
+            "no .json files found; pass data set files or their folders".into(),
+        ));
     }
     let contexts = args.context_budget.map(Contexts::new);
     let mut measured = Measured { contexts, ..Measured::default() };
@@ -225,9 +227,9 @@ fn print(out: &mut dyn Write, view: &View) -> io::Result<()> {
 }
 
 fn print_contexts(out: &mut dyn Write, view: &ContextsView) -> io::Result<()> {
-    let head = ["gold raw", "gold told", "answer in it", "history told", "filled", "p50"];
+    let head = ["gold raw", "gold any", "has answer", "coverage", "filled", "p50"];
     let cells: String = head.iter().map(|name| format!("{name:>14}")).collect();
-    let title = format!("a context of {} tokens", grouped(view.budget.into()));
+    let title = format!("context of {} tokens", grouped(view.budget.into()));
     writeln!(out, "\n{}", paint(DIM, format!("{}{cells}", pad(&title, 34))))?;
     for row in &view.rows {
         let figures = [row.gold_raw, row.gold_told, row.answer, row.cover, row.filled];
@@ -238,6 +240,6 @@ fn print_contexts(out: &mut dyn Write, view: &ContextsView) -> io::Result<()> {
     }
     let answers = view.rows.first().map_or(0, |row| row.answers);
     let note =
-        format!("per cent; answers of at most six words: {}", count(answers.into(), "question"));
+        format!("in percent; answers of up to six words: {}", count(answers.into(), "question"));
     writeln!(out, "{}", paint(DIM, note))
 }

@@ -10,8 +10,8 @@ use treering_server::views::{ExpandView, LineView};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  treering expand l2-76185f63           what a node was written from
-  treering expand tidewatch 42          the nodes over a message")]
+  treering expand l2-76185f63     the sources of a node
+  treering expand tidewatch 42    the nodes that cover message 42")]
 pub(super) struct Args {
     /// A node, such as l2-3f9a; or a conversation, together with the position of a message
     #[arg(value_name = "NODE|CONVERSATION")]
@@ -33,8 +33,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         }
         None => {
             return Err(CliError::Usage(
-                "give a node, such as l2-3f9a, or a conversation and the position of a message"
-                    .into(),
+                "expected a node, such as l2-3f9a, or a conversation and a message position".into(),
             ));
         }
     };
@@ -54,7 +53,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
             })
         };
         writeln!(out, "{}", paint(BOLD, "above"))?;
-        lines(out, &view.up, "  nothing covers it yet")?;
+        lines(out, &view.up, "  no nodes yet")?;
         if args.idx.is_none() {
             writeln!(out, "{}", paint(BOLD, "below"))?;
             lines(out, &view.down, "  nothing")?;

@@ -12,8 +12,9 @@ use treering_server::service::ServiceError;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Run by the hooks that `treering install` sets; it reads what the agent hands over on standard input. It never stands in
-the agent's way: whatever goes wrong it ends with 0, and what cannot be stored now waits in the spool folder.")]
+The hooks that `treering install` adds run this command and pass the conversation on standard input.
+It always exits with 0, so that it never blocks the agent. If the store is unavailable, the capture
+is kept in the spool folder and stored later.")]
 pub(super) struct Args {
     /// The agent that runs the hook
     #[arg(value_enum)]
@@ -39,7 +40,7 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
         Err(error) => Err(error),
     };
     if let Err(error) = kept {
-        output.note(&format!("treering did not capture this: {error}"));
+        output.note(&format!("treering did not capture this conversation: {error}"));
     }
     Ok(())
 }
@@ -56,5 +57,5 @@ fn keep(captured: &HookCapture, global: &Global) -> Result<(), String> {
     };
     let spool = global.spool().map_err(|error| error.to_string())?;
     let spooled = spool.keep(captured, treering_core::Clock::now(&SystemClock));
-    spooled.map_err(|error| format!("{why}; and it cannot be spooled: {error}"))
+    spooled.map_err(|error| format!("{why}; spooling failed too: {error}"))
 }

@@ -145,10 +145,10 @@ fn print(
         writeln!(out, "{}", paint(DIM, format!("  … and {} more files", changed.len() - SHOWN)))?;
     }
     for SlugChange { wanted, given } in &total.slugs_changed {
-        writeln!(out, "  another conversation is called {wanted}: this one is {given}")?;
+        writeln!(out, "  slug {wanted} is taken; the new conversation is {given}")?;
     }
     for (why, times) in &total.skipped {
-        writeln!(out, "{}", paint(DIM, format!("  passed over: {times} × {why}")))?;
+        writeln!(out, "{}", paint(DIM, format!("  skipped: {times} × {why}")))?;
     }
     let verb = if dry_run { "Would import" } else { "Imported" };
     let mut facts = vec![
@@ -158,7 +158,7 @@ fn print(
     ];
     if total.known > 0 {
         facts.push(format!(
-            "{} there before",
+            "{} already stored",
             count(total.known, "entry").replace("entrys", "entries")
         ));
     }

@@ -14,8 +14,8 @@ use treering_server::agents::{AgentPaths, CodingAgent, EditError, FileChange, Pr
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Shows what it would change in which file and asks first. While Treering is in a file, how it was before is kept beside it
-as NAME.treering.bak.")]
+The command shows the changes to each file and asks before it writes them. While Treering is
+installed, the original of each file is kept beside it as NAME.treering.bak.")]
 pub(super) struct Args {
     /// The agent to connect or disconnect
     #[arg(value_enum)]
@@ -91,14 +91,14 @@ pub(super) fn run(
         return Ok(());
     }
     if !args.yes && !confirm()? {
-        return Err(CliError::Usage("nothing was changed".into()));
+        return Err(CliError::Usage("canceled; no files were changed".into()));
     }
     for file in &planned {
         write(file)?;
     }
     output.note(match direction {
-        InstallAction::In => "done; start the agent anew so that it sees Treering",
-        InstallAction::Out => "done; what was captured stays in the memory",
+        InstallAction::In => "done; restart the agent to load Treering",
+        InstallAction::Out => "done; captured conversations stay in the store",
     });
     if let (InstallAction::In, Some(rest)) = (direction, args.agent.post_install_note()) {
         output.note(rest);
@@ -107,8 +107,8 @@ pub(super) fn run(
 }
 
 fn places() -> Result<AgentPaths, CliError> {
-    let home =
-        etcetera::home_dir().map_err(|_| CliError::Usage("this user has no home folder".into()))?;
+    let home = etcetera::home_dir()
+        .map_err(|_| CliError::Usage("no home folder found; set HOME".into()))?;
     let folder = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
     let (config, claude, codex) =
         (folder("XDG_CONFIG_HOME"), folder("CLAUDE_CONFIG_DIR"), folder("CODEX_HOME"));
@@ -185,7 +185,8 @@ fn view(file: &Planned) -> View {
 
 fn confirm() -> Result<bool, CliError> {
     if !io::stdin().is_terminal() {
-        return Err(CliError::Usage("nothing was changed; --yes changes it without asking".into()));
+        let error = "cannot ask for confirmation without a terminal; pass --yes to confirm";
+        return Err(CliError::Usage(error.into()));
     }
     write!(io::stderr(), "Change these files? [y/N] ")?;
     let mut answer = String::new();

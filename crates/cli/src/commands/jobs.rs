@@ -43,7 +43,7 @@ fn list(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let views = JobView::all(&jobs, memory);
     output.show(&views, |out| {
         if views.is_empty() {
-            return writeln!(out, "no job is waiting");
+            return writeln!(out, "no unfinished jobs");
         }
         for job in &views {
             let style = if job.state == "failed" { BAD } else { BOLD };
@@ -73,9 +73,9 @@ fn retry(id: Option<String>, memory: &Engine, output: &Output) -> Result<(), Cli
     let retried = memory.retry_jobs(id)?;
     let views = JobView::all(&retried, memory);
     output.show(&views, |out| match views.len() {
-        0 => writeln!(out, "no job has failed"),
+        0 => writeln!(out, "no failed jobs"),
         many => {
-            writeln!(out, "{} tried again; `treering work` runs them", count(many as u64, "job"))
+            writeln!(out, "{} queued; run them with `treering work`", count(many as u64, "job"))
         }
     })?;
     Ok(())

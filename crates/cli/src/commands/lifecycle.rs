@@ -25,7 +25,7 @@ pub(super) struct Rename {
 pub(super) fn rename(args: &Rename, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let found = memory.find(&args.conversation)?;
     let renamed = memory.rename(found.id, &args.title)?;
-    say(&renamed, "is the new name of", &found.slug, output)
+    say(&renamed, "was renamed from", &found.slug, output)
 }
 
 pub(super) fn set(

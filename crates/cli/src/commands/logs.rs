@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     let views: Vec<LogView> = lines.iter().map(LogView::of).collect();
     output.show(&views, |out| {
         if views.is_empty() {
-            return writeln!(out, "nothing was logged");
+            return writeln!(out, "no events");
         }
         for view in &views {
             let style = match view.event {

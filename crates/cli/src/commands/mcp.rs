@@ -11,10 +11,11 @@ use treering_server::service::{Grant, Service};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Speaks the Model Context Protocol on standard input and output; agents start it by themselves.
-`treering install claude-code` (or cursor, codex, opencode, claude-desktop) tells them how.
-It ends when the client hangs up, at Ctrl-C or SIGTERM, after the jobs at hand; jobs that take too long
-(serve.stop_timeout_ms) are given back.")]
+You rarely run this command yourself: agents start it. To configure an agent, run
+`treering install claude-code` (or cursor, codex, opencode, claude-desktop).
+
+The server stops when the client disconnects, or on Ctrl-C or SIGTERM. It waits up to
+serve.stop_timeout_ms for running jobs and then releases their leases.")]
 pub(super) struct Args {}
 
 pub(super) fn run(_: &Args, global: &Global) -> Result<(), CliError> {
@@ -34,7 +35,7 @@ pub(super) fn run(_: &Args, global: &Global) -> Result<(), CliError> {
     });
     let jobs = worker.stop_with_deadline(Instant::now() + patience)?;
     if jobs > 0 {
-        tracing::warn!(jobs, "jobs were still at hand; another worker takes them");
+        tracing::warn!(jobs, "released jobs that were still running; another worker takes them");
     }
     ended
 }

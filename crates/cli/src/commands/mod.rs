@@ -181,7 +181,7 @@ pub(crate) enum CliError {
     Usage(String),
     #[error(transparent)]
     Backup(treering_engine::Error),
-    #[error("no model is configured to talk with")]
+    #[error("no model is configured for chat")]
     NoModel,
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
@@ -293,7 +293,7 @@ impl Global {
             app_name: "treering".into(),
         });
         let strategy = strategy.map_err(|_| {
-            CliError::Usage("this user has no home folder; name one with --home".into())
+            CliError::Usage("cannot find your data folder; choose one with --home".into())
         })?;
         Ok(strategy.data_dir())
     }
@@ -377,7 +377,7 @@ impl Global {
         for spool in [Spool::for_tenant(&home, memory.tenant())].into_iter().chain(unsettled) {
             if let Err(error) = spool.replay(memory) {
                 Output::new(self.json)
-                    .note(&format!("what is in the spool cannot be stored yet: {error}"));
+                    .note(&format!("cannot store the spooled captures yet: {error}"));
             }
         }
         Ok(())

@@ -92,7 +92,7 @@ impl Output {
 fn write_error(err: &mut impl Write, what: &str, hint: Option<&str>) -> io::Result<()> {
     writeln!(err, "{} {what}", paint(BAD, "error:"))?;
     match hint {
-        Some(hint) => writeln!(err, "{} {hint}", paint(BOLD, "what to do:")),
+        Some(hint) => writeln!(err, "{} {hint}", paint(BOLD, "hint:")),
         None => Ok(()),
     }
 }

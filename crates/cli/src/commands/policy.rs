@@ -13,8 +13,9 @@ Examples:
   treering policy my-chat preset=turns
   treering policy my-chat window_chars=4000 length@2=0.2
   treering policy my-chat --reset
-docs/config.md lists the parameters. Windows that are sealed stay as they are; `treering update --full` grows
-the tree anew.")]
+
+docs/config.md lists the parameters. A new policy does not change sealed windows; to apply it
+to them, rebuild the tree with `treering update --full`.")]
 pub(super) struct Args {
     /// Slug, id, or the first digits of an id
     conversation: String,
@@ -49,7 +50,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
             return writeln!(
                 out,
                 "{}",
-                paint(DIM, "nothing is set for it alone: the settings hold")
+                paint(DIM, "no parameters of its own: it uses the settings")
             );
         }
         view.parameters.iter().try_for_each(|parameter| writeln!(out, "  {parameter}"))

@@ -12,8 +12,8 @@ use super::output::{DIM, GOOD, Output, count, grouped, paint};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Search goes on by the old vectors until all of the new ones are there. What was made stays when it is
-interrupted: run it again and it goes on.
+Search uses the old vector index until the new one is complete. If you interrupt the command, run it
+again to resume.
 
 Examples:
   treering reindex --status
@@ -40,15 +40,16 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         let next = index.next.map(|next| next.model);
         let view = View { model: index.model, wanted, next, embedded: None };
         output.show(&view, |out| {
-            writeln!(out, "{} search goes by the vectors of {}", paint(GOOD, "✓"), view.model)?;
+            writeln!(out, "{} search uses the vectors of {}", paint(GOOD, "✓"), view.model)?;
             match &view.next {
                 Some(next) => {
-                    writeln!(out, "those of {next} are on their way; `treering reindex` goes on")
+                    writeln!(out, "{next} is incomplete; resume with `treering reindex`")
                 }
                 None if view.model != view.wanted => {
-                    writeln!(out, "{} is wanted; `treering reindex` changes over", view.wanted)
+                    let wanted = &view.wanted;
+                    writeln!(out, "{wanted} is configured; run `treering reindex` to switch to it")
                 }
-                None => writeln!(out, "{}", paint(DIM, "nothing is to be done")),
+                None => writeln!(out, "{}", paint(DIM, "nothing to do")),
             }
         })?;
         return Ok(());
@@ -60,11 +61,11 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     output.show(&view, |out| {
         let looked_at = count(done.done, "text");
         let made = grouped(done.made);
-        writeln!(out, "{} search goes by the vectors of {} now", paint(GOOD, "✓"), done.to)?;
+        writeln!(out, "{} search now uses the vectors of {}", paint(GOOD, "✓"), done.to)?;
         writeln!(
             out,
             "{}",
-            paint(DIM, format!("before: {}; {looked_at}, {made} embedded anew", done.from))
+            paint(DIM, format!("previously {}; {looked_at} checked, {made} embedded", done.from))
         )
     })?;
     Ok(())

@@ -14,8 +14,9 @@ use treering::{BackupContents, EmbeddedStore};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-The backup is read as a whole and checked first. No program may have the home open meanwhile. The store that was there is
-kept beside the new one, as treering.db.replaced-SECONDS; delete it when you do not need it.")]
+The command checks the whole backup before it replaces the store. Stop all programs that use
+this home first. The replaced store is kept as treering.db.replaced-SECONDS; delete it when you no
+longer need it.")]
 pub(super) struct Args {
     /// A file written by `treering backup`
     #[arg(value_name = "FILE")]
@@ -48,9 +49,9 @@ pub(super) fn run(args: &Args, home: &Path, output: &Output) -> Result<(), CliEr
         let written =
             modified.map_or_else(String::new, |at| format!(", written {} UTC", at.to_minute()));
         let facts = format!("{held}, schema {schema_version}, {}{written}", size(bytes));
-        writeln!(io::stderr(), "{} holds {facts}.", args.file.display())?;
+        writeln!(io::stderr(), "{} contains {facts}.", args.file.display())?;
         if !agreed(home)? {
-            writeln!(io::stderr(), "Nothing was changed.")?;
+            writeln!(io::stderr(), "Canceled; the store was not changed.")?;
             return Err(CliError::Reported);
         }
     }
@@ -66,9 +67,9 @@ pub(super) fn run(args: &Args, home: &Path, output: &Output) -> Result<(), CliEr
         replaced,
     };
     output.show(&view, |out| {
-        writeln!(out, "{} {held} restored to {}", paint(GOOD, "✓"), home.display())?;
+        writeln!(out, "{} restored {held} to {}", paint(GOOD, "✓"), home.display())?;
         match &view.replaced {
-            Some(kept) => writeln!(out, "the store that was there is kept as {}", kept.display()),
+            Some(kept) => writeln!(out, "the replaced store is kept as {}", kept.display()),
             None => Ok(()),
         }
     })?;
@@ -77,7 +78,7 @@ pub(super) fn run(args: &Args, home: &Path, output: &Output) -> Result<(), CliEr
 
 /// The hint for a backup that cannot be restored.
 pub(super) fn restore_hint(error: &Error) -> String {
-    let of_backup = "nothing was changed; restore another backup";
+    let of_backup = "the store was not changed; restore another backup";
     match error {
         Error::Store(StoreError::Corrupt { .. }) | Error::Invalid(_) => of_backup.into(),
         other => other.hint().unwrap_or_else(|| of_backup.into()),
@@ -93,12 +94,13 @@ fn modified(file: &Path) -> Option<Timestamp> {
 fn agreed(home: &Path) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() {
         return Err(CliError::Usage(
-            "nothing was changed; --yes replaces the store without asking".into(),
+            "cannot ask for confirmation without a terminal; pass --yes to replace the store"
+                .into(),
         ));
     }
     write!(
         io::stderr(),
-        "Replace the store in {}? It is kept beside the new one. [y/N] ",
+        "Replace the store in {}? The old store is kept beside it. [y/N] ",
         home.display()
     )?;
     let mut answer = String::new();

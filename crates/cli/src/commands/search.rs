@@ -78,12 +78,12 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     };
     let SearchOutcome { hits, lexical_only_reason: words_only } = memory.search(&query)?;
     if let Some(why) = words_only {
-        output.note(&format!("only the words were looked at, not their meaning: {why}"));
+        output.note(&format!("searched by words only, not by meaning: {why}"));
     }
     let views = HitView::all(&hits, memory)?;
     output.show(&views, |out| {
         if hits.is_empty() {
-            return writeln!(out, "nothing was found");
+            return writeln!(out, "no results");
         }
         hits.iter().zip(&views).try_for_each(|(hit, view)| print(out, hit, view, args.explain))
     })?;

@@ -17,10 +17,13 @@ use treering_server::service::Service;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  treering serve                                   on 127.0.0.1:7411, for this machine
+  treering serve    listen on 127.0.0.1:7411, reachable from this machine only
   treering token create --name phone && treering serve --address 0.0.0.0:7411
-GET / lists the operations; /openapi.json describes them; MCP is at /mcp. It stops at Ctrl-C or SIGTERM, after
-the requests and jobs at hand; jobs that take too long (serve.stop_timeout_ms) are given back.")]
+
+GET / lists the operations, /openapi.json describes them, and /mcp serves MCP.
+
+Ctrl-C or SIGTERM stops the server. It waits up to serve.stop_timeout_ms for running requests and
+jobs and then releases the leases of unfinished jobs.")]
 pub(super) struct Args {
     /// The address and port to listen on [default: the setting serve.address]
     #[arg(long, value_name = "ADDRESS")]
@@ -42,11 +45,9 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
     let settings = global.load()?.settings;
     let address = match args.address {
         Some(address) => address,
-        None => settings
-            .serve
-            .address
-            .parse()
-            .map_err(|_| CliError::Usage("serve.address is no address".into()))?,
+        None => settings.serve.address.parse().map_err(|_| {
+            CliError::Usage("serve.address: expected an address like 127.0.0.1:7411".into())
+        })?,
     };
     let service = Service::new(global.open()?, Arc::new(settings));
     let home = global.home()?;

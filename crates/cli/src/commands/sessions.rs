@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         }
         table(out, &sessions)?;
         if more {
-            let hint = format!("There are more; --limit {} shows them.", args.limit * 5);
+            let hint = format!("Show more with --limit {}.", args.limit * 5);
             writeln!(out, "{}", paint(DIM, hint))?;
         }
         Ok(())
@@ -55,8 +55,8 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
 
 fn nothing(out: &mut dyn Write, cwd: Option<&str>) -> io::Result<()> {
     match cwd {
-        Some(cwd) => writeln!(out, "No conversation took place in {cwd}."),
-        None => writeln!(out, "No conversations yet. `treering import` takes in transcripts."),
+        Some(cwd) => writeln!(out, "No conversations in {cwd}."),
+        None => writeln!(out, "No conversations yet. Import transcripts with `treering import`."),
     }
 }
 

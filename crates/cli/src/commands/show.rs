@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     {
         let names: Vec<&str> = threads.iter().map(|thread| thread.name.as_str()).collect();
         return Err(CliError::Usage(format!(
-            "there is no thread {name:?}; there are {}",
+            "no thread {name:?}; the threads are {}",
             names.join(", ")
         )));
     }
@@ -82,7 +82,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         match next {
             Some(next) => {
                 let hint =
-                    format!("Turns go on; `treering show {} --from {next}`", conversation.slug);
+                    format!("More turns: `treering show {} --from {next}`", conversation.slug);
                 writeln!(out, "{}", paint(DIM, hint))
             }
             None => Ok(()),
@@ -104,7 +104,7 @@ pub(super) fn named_or_latest(
 
 fn latest(memory: &Engine) -> Result<Conversation, CliError> {
     let session = memory.listed_conversations(&ConversationFilter::all(1))?.pop();
-    let none = "there is no conversation yet; `treering import` takes in transcripts";
+    let none = "no conversations yet; import transcripts with `treering import`";
     session.map(|session| session.conversation).ok_or_else(|| CliError::Usage(none.into()))
 }
 
@@ -131,7 +131,7 @@ pub(super) fn head(out: &mut dyn Write, it: &Conversation, threads: &[Thread]) -
         writeln!(
             out,
             "{}",
-            paint(DIM, format!("thread {} leaves {parent} after {after}", thread.name))
+            paint(DIM, format!("thread {} forks from {parent} after {after}", thread.name))
         )?;
     }
     writeln!(out)
@@ -169,7 +169,7 @@ fn print_message(out: &mut dyn Write, message: &Message, full: bool) -> io::Resu
             out,
             "{} {idx} {}",
             paint(style, author),
-            paint(DIM, format!("({parts} bytes beside the text)"))
+            paint(DIM, format!("(no text; {parts} bytes of other content)"))
         );
     }
     writeln!(out, "{} {idx}", paint(style, author))?;
@@ -182,7 +182,7 @@ fn print_message(out: &mut dyn Write, message: &Message, full: bool) -> io::Resu
         writeln!(
             out,
             "  {}",
-            paint(DIM, format!("… {} more lines; --full shows them", lines - limit))
+            paint(DIM, format!("… {} more lines; show them with --full", lines - limit))
         )?;
     }
     Ok(())

@@ -50,7 +50,7 @@ pub(super) fn tree(
 /// Prints the outline of a tree.
 pub(super) fn branches(out: &mut dyn Write, branches: &[OutlineLine]) -> io::Result<()> {
     if branches.is_empty() {
-        return writeln!(out, "{}", paint(DIM, "no tree yet: nothing was said"));
+        return writeln!(out, "{}", paint(DIM, "no tree yet: the conversation is empty"));
     }
     branches.iter().try_for_each(|branch| print_branch(out, branch))
 }
@@ -139,14 +139,14 @@ pub(super) fn node(reference: &str, memory: &Engine, output: &Output) -> Result<
         ];
         writeln!(out, "{}", paint(DIM, made.join(" · ")))?;
         if !node.invented.is_empty() {
-            writeln!(out, "{} {}", paint(BAD, "not in what it covers:"), node.invented.join(", "))?;
+            writeln!(out, "{} {}", paint(BAD, "not in the sources:"), node.invented.join(", "))?;
         }
         writeln!(out)?;
         writeln!(out, "{}\n", node.content.overview)?;
         print_lists(out, &node)?;
         if let Coverage::Nodes(children) = &node.spec.covers {
             let ids: Vec<&str> = children.iter().map(treering_core::NodeId::as_str).collect();
-            writeln!(out, "{} {}", paint(DIM, pad("written from", 14)), ids.join(" "))?;
+            writeln!(out, "{} {}", paint(DIM, pad("sources", 14)), ids.join(" "))?;
         }
         Ok(())
     })?;
@@ -171,7 +171,7 @@ fn print_lists(out: &mut dyn Write, node: &Node) -> io::Result<()> {
         ("topics", &content.topics),
         ("files", &content.files_mentioned),
         ("code", &content.identifiers),
-        ("addresses", &content.urls),
+        ("URLs", &content.urls),
         ("tools", &tools),
         ("names", &content.entities),
         ("dates", &content.dates),

@@ -10,13 +10,13 @@ use treering_server::views::{ModelView, SpendView};
 pub(super) fn print(out: &mut dyn Write, spend: &SpendView) -> io::Result<()> {
     if spend.tenant.calls > 0 {
         writeln!(out, "spent on this conversation: {}", spend.conversation.words)?;
-        writeln!(out, "spent today: {}; in all: {}", spend.today.words, spend.tenant.words)?;
+        writeln!(out, "spent today: {}; total: {}", spend.today.words, spend.tenant.words)?;
     }
     match &spend.cap_reached {
         None => Ok(()),
         Some(reached) => {
-            let then = "summaries are quoted, not written, and nothing is embedded; after that, \
-                        `treering update` makes up for it";
+            let then = "summaries use the extractive fallback and nothing is embedded; raise the \
+                        cap or wait, then run `treering update` to catch up";
             writeln!(out, "{} {reached}: {then}", paint(BAD, "✗"))
         }
     }
@@ -31,7 +31,7 @@ pub(super) fn print_models(
         return Ok(());
     }
     let date = &memory.spending().prices.date;
-    writeln!(out, "\n{}", paint(DIM, format!("spent on models, at prices of {date}")))?;
+    writeln!(out, "\n{}", paint(DIM, format!("spent by model, at prices as of {date}")))?;
     let width = models.iter().map(|view| view.model.chars().count()).max().unwrap_or(0);
     models
         .iter()

@@ -19,20 +19,11 @@ pub(super) struct Args {
 
 fn print_tree(out: &mut dyn Write, tree: &TreeStatsView) -> io::Result<()> {
     if tree.levels.is_empty() {
-        let hint = "no summaries yet: conversations are short, or `treering work` has jobs to run";
+        let hint = "no summaries yet; if jobs are queued, run `treering work`";
         return writeln!(out, "\n{}", paint(DIM, hint));
     }
-    let head = [
-        "level",
-        "nodes",
-        "chars",
-        "from",
-        "smaller by",
-        "grounded",
-        "retained",
-        "ms each",
-        "dirty",
-    ];
+    let head =
+        ["level", "nodes", "chars", "from", "removed", "grounded", "retained", "ms each", "dirty"];
     writeln!(out)?;
     let row = |cells: [String; 9]| {
         let padded = cells.iter().map(|cell| format!("{cell:>11}"));
@@ -55,8 +46,9 @@ fn print_tree(out: &mut dyn Write, tree: &TreeStatsView) -> io::Result<()> {
     }
     writeln!(
         out,
-        "\nThe highest nodes say in {} tokens what took {}: {} saved ({:.1} %), ${:.2} in each context that would \
-         hold it all at ${DOLLARS_PER_MILLION_TOKENS} a million.",
+        "\nThe top-level nodes cover in {} tokens what took {}: {} saved ({:.1} %), or ${:.2} for \
+         each context that would include everything, at \
+         ${DOLLARS_PER_MILLION_TOKENS} per million.",
         paint(BOLD, grouped(tree.tokens_kept)),
         grouped(tree.tokens_covered),
         grouped(tree.tokens_saved),
@@ -67,7 +59,7 @@ fn print_tree(out: &mut dyn Write, tree: &TreeStatsView) -> io::Result<()> {
         0 => String::new(),
         failed => format!(", {failed} failed (`treering jobs`)"),
     };
-    writeln!(out, "{} waiting{failed}", count(tree.jobs_queued.into(), "job"))
+    writeln!(out, "{} queued{failed}", count(tree.jobs_queued.into(), "job"))
 }
 
 pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {

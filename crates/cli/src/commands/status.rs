@@ -40,25 +40,23 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         let failed = match view.jobs_failed {
             0 => String::new(),
             failed => {
-                format!(
-                    ", {failed} failed: raw turns stand in; `treering jobs retry` tries them again"
-                )
+                format!(", {failed} failed (contexts use raw turns; run `treering jobs retry`)")
             }
         };
         let queued = count(view.jobs_queued.into(), "job");
         writeln!(
             out,
-            "{queued} waiting{failed}; summaries by {}, vectors by {}",
+            "{queued} queued{failed}; summaries by {}, vectors by {}",
             view.summarizer, view.vectors
         )?;
         if let Some(wanted) = &view.vectors_wanted {
-            writeln!(out, "vectors by {wanted} are wanted: `treering reindex` changes over")?;
+            writeln!(out, "{wanted} is configured: run `treering reindex` to switch to it")?;
         }
         if view.stand_ins > 0 {
             let nodes = count(view.stand_ins.into(), "node");
             writeln!(
                 out,
-                "{nodes} by a stand-in: `treering update` has {} write them",
+                "{nodes} by the fallback: run `treering update` to rewrite them with {}",
                 view.summarizer
             )?;
         }

@@ -15,8 +15,8 @@ use treering_server::views::{EventView, Slugs, conversation_of, kind_of};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Turns, what is sealed, new nodes and failures, whichever program brings them; after a turn, what it changed in the
-standing context. Ends with Ctrl-C.
+The command prints turns, seals, new nodes and failures from every process that uses this store, and
+after each turn how the standing context changed. Press Ctrl-C to stop.
 
 Examples:
   treering tail
@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
     let budget = args.budget.unwrap_or(settings.context.budget);
     let tail = Tail { memory: &memory, settings: &settings, budget, output };
     let mut cursor = memory.event_cursor()?;
-    output.note("following what comes in; Ctrl-C ends it");
+    output.note("following events; press Ctrl-C to stop");
     let mut last = Instant::now();
     loop {
         let (news, now) = memory.wait_for_events(&cursor, WATCH)?;
@@ -165,7 +165,7 @@ impl Tail<'_> {
             });
         }
         let line = format!(
-            "{} of {} tokens, {:.0} % as before; {added} new, {removed} gone",
+            "{} of {} tokens, {:.0} % unchanged; {added} added, {removed} removed",
             grouped(receipt.tokens.into()),
             grouped(receipt.budget.into()),
             receipt.reusable.share * 100.0

@@ -70,7 +70,8 @@ pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), Cl
             output.show(&View::of(token.clone(), Some(secret.clone())), |out| {
                 writeln!(out, "{}", paint(BOLD, &secret))?;
                 let note = format!(
-                    "for tenant {}, may {}; it is not shown again. Send it as `Authorization: Bearer …`.",
+                    "tenant {}, scopes {}. Save this token: it is not shown again. Send it as \
+                     `Authorization: Bearer …`.",
                     token.tenant, token.scopes
                 );
                 writeln!(out, "{}", paint(DIM, note))
@@ -81,7 +82,7 @@ pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), Cl
                 tokens.list()?.into_iter().map(|token| View::of(token, None)).collect();
             output.show(&views, |out| {
                 if views.is_empty() {
-                    return writeln!(out, "no tokens; `treering token create` makes one");
+                    return writeln!(out, "no tokens; create one with `treering token create`");
                 }
                 views.iter().try_for_each(|view| {
                     let facts = format!(
@@ -98,7 +99,7 @@ pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), Cl
         TokenAction::Revoke { id } => {
             let token = tokens.revoke(&id)?;
             output.show(&View::of(token, None), |out| {
-                writeln!(out, "{} is revoked", paint(BOLD, &id))
+                writeln!(out, "revoked {}", paint(BOLD, &id))
             })?;
         }
     }

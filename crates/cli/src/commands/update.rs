@@ -13,10 +13,12 @@ use treering_server::views::UpdateView;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  treering update my-chat                          what is missing, changed or failed
-  treering update my-chat --full --dry-run         what growing the tree anew would come to
+  treering update my-chat                     write missing, outdated and failed summaries
+  treering update my-chat --full --dry-run    estimate the cost of rebuilding the tree
   treering update my-chat --full --with window_chars=4000 --with length@2=0.2
-Interrupted, it goes on with the next `treering update` or `treering work`: the jobs are in the store.")]
+
+Jobs are kept in the store. If you interrupt the command, run `treering update` or `treering work`
+to resume.")]
 pub(super) struct Args {
     /// Slug, id, or the first digits of an id [default: every conversation]
     conversation: Option<String>,
@@ -39,7 +41,7 @@ pub(super) struct Args {
 
 fn level(text: &str) -> Result<Level, String> {
     let number = text.parse().ok().and_then(Level::new);
-    number.ok_or_else(|| "a level is a number from 1".to_owned())
+    number.ok_or_else(|| "expected a number from 1 up".to_owned())
 }
 
 pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
@@ -90,7 +92,7 @@ fn print(out: &mut dyn std::io::Write, view: &UpdateView) -> std::io::Result<()>
             if levels.is_empty() { "nothing to do".to_owned() } else { levels.join(", ") };
         writeln!(out, "{}: {planned}", paint(BOLD, &view.slug))?;
         if view.felled > 0 {
-            writeln!(out, "  {} would be taken down first", count(view.felled.into(), "node"))?;
+            writeln!(out, "  {} would be deleted first", count(view.felled.into(), "node"))?;
         }
         return writeln!(
             out,

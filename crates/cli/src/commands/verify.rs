@@ -80,19 +80,19 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
             writeln!(out, "{} {mended}", paint(GOOD, "✓"))?;
         }
         for slug in &view.repaired {
-            writeln!(out, "{} {slug}: its tree was grown anew", paint(GOOD, "✓"))?;
+            writeln!(out, "{} {slug}: rebuilt the tree", paint(GOOD, "✓"))?;
         }
         for slug in &view.repaired_vectors {
-            writeln!(out, "{} {slug}: the vectors it lacked were made", paint(GOOD, "✓"))?;
+            writeln!(out, "{} {slug}: computed the missing vectors", paint(GOOD, "✓"))?;
         }
         for leftover in &view.leftovers {
-            writeln!(out, "  {leftover} (harmless; --repair removes them)")?;
+            writeln!(out, "  {leftover} (harmless; remove with --repair)")?;
         }
         for warning in &view.warnings {
             writeln!(out, "{} store: {warning}", paint(WARNING, "!"))?;
         }
         if clean {
-            return writeln!(out, "{} {read}: everything adds up", paint(GOOD, "✓"));
+            return writeln!(out, "{} {read}: no problems found", paint(GOOD, "✓"));
         }
         for problem in &view.problems {
             let place = problem.conversation.as_deref().unwrap_or("store");

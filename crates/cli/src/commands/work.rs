@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
             if scope.conversation.is_none() && Instant::now() >= next_change {
                 if let Err(error) = change_over(memory) {
                     output.note(&format!(
-                        "the vectors of {} are not there yet: {error}",
+                        "cannot switch to the vectors of {} yet: {error}",
                         memory.embedder_name()
                     ));
                 }
@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         (done, failed) => {
             writeln!(
                 out,
-                "{} done, {failed} failed; `treering jobs` says why",
+                "{} done, {failed} failed; run `treering jobs` to see why",
                 count(done.into(), "job")
             )
         }
@@ -82,7 +82,7 @@ pub(super) fn run_all(
     if waiting == 0 {
         return Ok(WorkStats::default());
     }
-    let bar = output.progress(waiting as u64, "growing");
+    let bar = output.progress(waiting as u64, "summarizing");
     let worker = Worker::new(memory.clone())?;
     let worked = worker.run(scope, &|_, ran| {
         if *ran == JobOutcome::Done {

@@ -42,7 +42,7 @@ fn in_words(answer: &Value) -> String {
 
 /// A file in none of the known formats.
 #[derive(Debug, thiserror::Error)]
-#[error("this is no haystack, LoCoMo or LongMemEval file: {0}")]
+#[error("not a haystack, LoCoMo or LongMemEval file: {0}")]
 pub(crate) struct DatasetError(String);
 
 impl From<serde_json::Error> for DatasetError {
@@ -58,7 +58,7 @@ pub(crate) fn read(text: &str) -> Result<Vec<Haystack>, DatasetError> {
         let haystack: Plain = serde_json::from_value(value)?;
         return Ok(vec![haystack.into()]);
     }
-    let first = value.get(0).ok_or_else(|| DatasetError("it holds no list of samples".into()))?;
+    let first = value.get(0).ok_or_else(|| DatasetError("expected a list of samples".into()))?;
     if first.get("sample_id").is_some() {
         let samples: Vec<Locomo> = serde_json::from_value(value)?;
         return samples.into_iter().map(TryInto::try_into).collect();
@@ -67,7 +67,7 @@ pub(crate) fn read(text: &str) -> Result<Vec<Haystack>, DatasetError> {
         let instances: Vec<LongMemEval> = serde_json::from_value(value)?;
         return Ok(instances.into_iter().map(Into::into).collect());
     }
-    Err(DatasetError("nothing in it is known".into()))
+    Err(DatasetError("unknown sample format".into()))
 }
 
 #[derive(Deserialize)]

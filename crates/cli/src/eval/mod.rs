@@ -183,13 +183,13 @@ pub(crate) enum EvalError {
     #[error(transparent)]
     Memory(#[from] Error),
     /// The file could not be imported.
-    #[error("cannot be imported: {0}")]
+    #[error("cannot import the file: {0}")]
     Import(String),
     /// The file could not be read.
     #[error(transparent)]
     Unreadable(#[from] treering::importers::ImportError),
     /// A model failed. Figures from a fallback would measure something else.
-    #[error("a model did not do its part: {0}")]
+    #[error("a model failed: {0}")]
     Unfinished(String),
     /// The imported conversation is not in the store.
     #[error("the conversation {0:?} was not imported")]

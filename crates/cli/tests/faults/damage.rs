@@ -96,7 +96,7 @@ fn damaged(bytes: &[u8], certainly: bool, what: &str) {
         // A page that reads as an empty table can make the store look empty. `verify` still
         // reports the rows that refer to it.
         let looks_empty =
-            || !certainly && ended.complaint().error.starts_with("there is no conversation yet");
+            || !certainly && ended.complaint().error.starts_with("no conversations yet");
         let lists_problems = || command == "verify" && ended.lists_problems();
         if ended.code != 0 && !lists_problems() && !looks_empty() {
             ended.expect_complaint(home.path());

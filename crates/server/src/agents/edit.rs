@@ -173,11 +173,11 @@ impl Edit {
 }
 
 fn unexpected_type(what: &str, expected: &str) -> EditError {
-    EditError(format!("{what} is not {expected}; mend the file, or add Treering by hand"))
+    EditError(format!("{what} is not {expected}; fix the file, or add Treering manually"))
 }
 
 fn toml(text: &str) -> Result<DocumentMut, EditError> {
-    text.parse().map_err(|error| EditError(format!("it is not TOML: {error}")))
+    text.parse().map_err(|error| EditError(format!("invalid TOML: {error}")))
 }
 
 /// Changes a JSON object and preserves its comments. An empty text counts as an empty object.
@@ -187,7 +187,7 @@ fn json(
 ) -> Result<String, EditError> {
     let source = if text.trim().is_empty() { "{}\n" } else { text };
     let root = CstRootNode::parse(source, &ParseOptions::default())
-        .map_err(|error| EditError(format!("it is not JSON: {error}")))?;
+        .map_err(|error| EditError(format!("invalid JSON: {error}")))?;
     change(root.object_value().ok_or_else(|| unexpected_type("the file", "an object"))?)?;
     Ok(root.to_string())
 }

@@ -48,7 +48,7 @@ impl CodingAgent {
     pub const fn post_install_note(self) -> Option<&'static str> {
         match self {
             Self::Codex => Some(
-                "Codex runs these hooks only when you have reviewed and trusted them: type /hooks in Codex",
+                "Codex runs these hooks only after you review and trust them: type /hooks in Codex",
             ),
             _ => None,
         }

@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 
 const command = ["treering", "hook", "opencode"];
 
-// Hands over what is read. Nothing that goes wrong here reaches the agent.
+// Sends the session to the hook. Errors never reach the agent.
 const capture = async (read) => {
   try {
     const input = JSON.stringify(await read());
@@ -14,7 +14,7 @@ const capture = async (read) => {
   } catch {}
 };
 
-// OpenCode 1 calls this.
+// Entry point for OpenCode 1.
 const server = async ({ client, directory }) => ({
   event: async ({ event }) => {
     const ended = ["session.idle", "session.compacted"].includes(event.type);
@@ -31,7 +31,7 @@ const server = async ({ client, directory }) => ({
 
 const bare = (answer) => answer?.data ?? answer;
 
-// Every message where the host lists them, else those of the present context.
+// All messages if the host can list them, otherwise those of the current context.
 const messagesOf = async (ctx, sessionID) => {
   if (!ctx.message?.list) return bare(await ctx.session.context({ sessionID }));
   const messages = [];
@@ -44,7 +44,7 @@ const messagesOf = async (ctx, sessionID) => {
   return messages;
 };
 
-// OpenCode 2 calls this. OpenCode 1 may as well, with nothing to follow.
+// Entry point for OpenCode 2. OpenCode 1 may also call it, but without events to follow.
 const setup = async (ctx) => {
   if (!ctx?.event?.subscribe || !ctx.session?.get) return;
   const stop = new AbortController();

@@ -104,7 +104,7 @@ pub fn store(memory: &Engine, captured: &HookCapture) -> Result<(), ServiceError
             // Round-trip through text, because `RawValue` keeps entries exactly as written.
             let mut request: AppendRequest =
                 serde_json::from_str(&request.to_string()).map_err(|error| {
-                    ServiceError::InvalidRequest(format!("the entries do not fit: {error}"))
+                    ServiceError::InvalidRequest(format!("invalid entries: {error}"))
                 })?;
             // A long session exceeds the limit of one request.
             let entries = std::mem::take(&mut request.entries);

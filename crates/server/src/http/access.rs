@@ -53,8 +53,8 @@ impl AccessControl {
             Some(host) if is_own(&host) || self.hosts.contains(&host) => Ok(()),
             _ => Err(Problem::new(
                 StatusCode::FORBIDDEN,
-                format!("this service is not called {authority:?}"),
-                Some("call it by its address, or add the name to the setting serve.hosts"),
+                format!("host {authority:?} is not allowed"),
+                Some("use the IP address, or add the host to the setting serve.hosts"),
             )),
         }
     }
@@ -69,7 +69,7 @@ impl AccessControl {
             true => Ok(()),
             false => Err(Problem::new(
                 StatusCode::FORBIDDEN,
-                format!("pages of {origin:?} may not call this service"),
+                format!("origin {origin:?} is not allowed"),
                 Some("add the origin to the setting serve.origins"),
             )),
         }
@@ -94,9 +94,7 @@ struct RateLimited {
 
 impl IntoResponse for RateLimited {
     fn into_response(self) -> Response {
-        let hint = Some(
-            "wait as long as retry-after says, or raise the setting serve.requests_per_second",
-        );
+        let hint = Some("wait as long as retry-after says, or raise serve.requests_per_second");
         let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many requests", hint);
         let mut response = problem.into_response();
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(self.seconds));
@@ -158,23 +156,23 @@ pub(super) async fn authorize(
 fn find_token(app: &App, headers: &HeaderMap) -> Result<Option<AccessToken>, Problem> {
     let refuse = |error: &str| {
         let hint =
-            Some("`treering token create` makes a token; send it as `Authorization: Bearer …`");
+            Some("create a token with `treering token create` and send `Authorization: Bearer …`");
         Problem::new(StatusCode::UNAUTHORIZED, error, hint)
     };
     if !headers.contains_key(header::AUTHORIZATION) {
         return match app.door().token_needed {
-            true => Err(refuse("a token is needed")),
+            true => Err(refuse("a token is required")),
             false => Ok(None),
         };
     }
     let secret =
-        bearer(headers).ok_or_else(|| refuse("the authorization is not a bearer token"))?;
+        bearer(headers).ok_or_else(|| refuse("the Authorization header is not a bearer token"))?;
     match app.tokens().find(secret) {
         Ok(Some(token)) => Ok(Some(token)),
-        Ok(None) => Err(refuse("the token is not known, or was revoked")),
+        Ok(None) => Err(refuse("the token is unknown or revoked")),
         Err(error) => {
-            tracing::error!(%error, "the tokens cannot be read");
-            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the tokens cannot be read", None))
+            tracing::error!(%error, "cannot read the tokens");
+            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "cannot read the tokens", None))
         }
     }
 }

@@ -60,9 +60,9 @@ pub(super) async fn sessions(
     respond(&grant, READ, move |service| service.sessions(&request)).await
 }
 
-/// Read turns of a conversation
+/// Read the turns of a conversation
 #[utoipa::path(get, path = "/v1/conversations/{conversation}", tag = "conversations",
-    params(("conversation" = String, Path, description = "Slug, id, or the first digits of an id"), PageRequest),
+    params(("conversation" = String, Path, description = "Slug, id or id prefix"), PageRequest),
     responses((status = 200, body = ConversationPage), Problems))]
 pub(super) async fn page(
     Extension(grant): Extension<Grant>,
@@ -74,7 +74,7 @@ pub(super) async fn page(
 
 /// Rename, close, archive or reopen a conversation
 #[utoipa::path(patch, path = "/v1/conversations/{conversation}", tag = "conversations",
-    params(("conversation" = String, Path, description = "Slug, id, or the first digits of an id")),
+    params(("conversation" = String, Path, description = "Slug, id or id prefix")),
     request_body = ChangeRequest, responses((status = 200, body = ConversationView), Problems))]
 pub(super) async fn change(
     Extension(grant): Extension<Grant>,
@@ -84,9 +84,11 @@ pub(super) async fn change(
     respond(&grant, WRITE, move |service| service.change(&reference, &request)).await
 }
 
-/// Show what the next context of a conversation waits for
+/// Get the status of a conversation
+///
+/// Reports the critical work that the next context waits for, background jobs and model usage.
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/status", tag = "work",
-    params(("conversation" = String, Path, description = "Slug, id, or the first digits of an id")),
+    params(("conversation" = String, Path, description = "Slug, id or id prefix")),
     responses((status = 200, body = StatusView), Problems))]
 pub(super) async fn status(
     Extension(grant): Extension<Grant>,
@@ -97,10 +99,10 @@ pub(super) async fn status(
 
 /// Update or rebuild the tree of a conversation
 ///
-/// The response returns once the jobs are planned; they run in the background. `job` identifies
-/// them in the log.
+/// Returns once the jobs are planned; they run in the background. `job` identifies them in the
+/// log.
 #[utoipa::path(post, path = "/v1/conversations/{conversation}/update", tag = "work",
-    params(("conversation" = String, Path, description = "Slug, id, or the first digits of an id")),
+    params(("conversation" = String, Path, description = "Slug, id or id prefix")),
     request_body = UpdateRequest, responses((status = 202, body = UpdateView), Problems))]
 pub(super) async fn update(
     Extension(grant): Extension<Grant>,
@@ -113,8 +115,8 @@ pub(super) async fn update(
 
 /// Read the nodes above a message
 #[utoipa::path(get, path = "/v1/conversations/{conversation}/messages/{idx}/nodes", tag = "search",
-    params(("conversation" = String, Path, description = "Slug, id, or the first digits of an id"),
-        ("idx" = u32, Path, description = "The position of the message")),
+    params(("conversation" = String, Path, description = "Slug, id or id prefix"),
+        ("idx" = u32, Path, description = "Position of the message, from 0")),
     responses((status = 200, body = ExpandView), Problems))]
 pub(super) async fn ancestors(
     Extension(grant): Extension<Grant>,
@@ -136,7 +138,7 @@ pub(super) struct ExpandedNode {
 
 /// Read a node, the nodes above it and its sources
 #[utoipa::path(get, path = "/v1/nodes/{node}", tag = "search",
-    params(("node" = String, Path, description = "The id of a node, or its first characters")),
+    params(("node" = String, Path, description = "Node id or id prefix")),
     responses((status = 200, body = ExpandedNode), Problems))]
 pub(super) async fn node(
     Extension(grant): Extension<Grant>,
@@ -196,9 +198,9 @@ pub(super) async fn jobs(
     respond(&grant, READ, move |service| service.jobs(&request)).await
 }
 
-/// Retry a failed job immediately
+/// Retry failed jobs immediately
 #[utoipa::path(post, path = "/v1/jobs/{job}/retry", tag = "work",
-    params(("job" = String, Path, description = "The first digits of its id, or `all`")),
+    params(("job" = String, Path, description = "Job id or id prefix, or `all`")),
     responses((status = 200, body = JobList), Problems))]
 pub(super) async fn retry(
     Extension(grant): Extension<Grant>,
@@ -226,8 +228,8 @@ pub(super) async fn stats(Extension(grant): Extension<Grant>) -> ApiResult<Stats
 
 /// Get Prometheus metrics
 ///
-/// A token reads the metrics of its tenant, and those of the process if the server was started for
-/// that tenant. Without a token (loopback only), the response covers the process and all tenants.
+/// With a token, the response covers the token's tenant, and the process if the server was started
+/// for that tenant. Without a token (loopback only), it covers the process and all tenants.
 #[utoipa::path(get, path = "/metrics", tag = "service",
     responses((status = 200, content_type = "application/openmetrics-text", body = String), Problems))]
 pub(super) async fn metrics(
@@ -288,7 +290,7 @@ pub(super) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) 
         }
         Ok(_) => answer(StatusCode::OK, "ok"),
         Err(error) => {
-            tracing::warn!(%error, "the store cannot be read");
+            tracing::warn!(%error, "cannot read the store");
             answer(StatusCode::SERVICE_UNAVAILABLE, "the store cannot be read")
         }
     }

@@ -26,9 +26,10 @@ type SseItem = Result<Event, std::convert::Infallible>;
 ///
 /// Server-sent events with JSON data: `turn` (messages stored), `sealed` (a window or group
 /// sealed, to be summarized), `node` (a summary is ready) and `failed` (a job failed). Send the
-/// last id as `Last-Event-ID` to resume without loss; without it, the stream starts now.
+/// last id as `Last-Event-ID` to resume without loss; without it, the stream starts with the next
+/// event.
 #[utoipa::path(get, path = "/v1/events", tag = "work",
-    params(("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was read",
+    params(("Last-Event-ID" = Option<String>, Header, description = "Id of the last event received",
         pattern = r"^\d{1,15}$")),
     responses((status = 200, content_type = "text/event-stream", body = EventView), Problems))]
 pub(super) async fn events(
@@ -75,7 +76,7 @@ pub(super) async fn events(
             () = stop.cancelled() => Ok(()),
         };
         if let Err(refusal @ (ServiceError::Engine(_) | ServiceError::Internal(_))) = ended {
-            tracing::warn!(error = %refusal, "a stream of events broke off");
+            tracing::warn!(error = %refusal, "an event stream failed");
         }
     });
     Ok(Sse::new(ReceiverStream::new(receive))

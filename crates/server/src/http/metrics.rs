@@ -64,17 +64,15 @@ impl EncodeLabelValue for Tenant {
 
 /// The per-tenant gauges: name, help text and value.
 const AMOUNTS: [(&str, &str, Amount); 9] = [
-    ("conversations", "Conversations", |it| it.conversations.into()),
-    ("turns", "Turns", |it| it.turns.into()),
-    ("messages", "Messages", |it| it.messages.into()),
-    ("tokens", "Tokens of all messages", |it| it.tokens as f64),
-    ("store_bytes", "Size of the store", |it| it.store.bytes as f64),
-    ("jobs_queued", "Jobs that wait or run", |it| it.tree.jobs_queued.into()),
-    ("jobs_failed", "Jobs that were given up", |it| it.tree.jobs_failed.into()),
-    ("dirty_ratio", "Share of the nodes to be written anew", |it| it.tree.dirty_ratio),
-    ("saved_ratio", "How much smaller the highest nodes are than what they cover", |it| {
-        it.tree.ratio
-    }),
+    ("conversations", "Number of conversations", |it| it.conversations.into()),
+    ("turns", "Number of turns", |it| it.turns.into()),
+    ("messages", "Number of messages", |it| it.messages.into()),
+    ("tokens", "Tokens in all messages", |it| it.tokens as f64),
+    ("store_bytes", "Size of the store in bytes", |it| it.store.bytes as f64),
+    ("jobs_queued", "Jobs waiting or running", |it| it.tree.jobs_queued.into()),
+    ("jobs_failed", "Jobs that failed permanently", |it| it.tree.jobs_failed.into()),
+    ("dirty_ratio", "Share of nodes to be rewritten", |it| it.tree.dirty_ratio),
+    ("saved_ratio", "Share of tokens that the topmost nodes save", |it| it.tree.ratio),
 ];
 
 /// Counters of this process.
@@ -112,22 +110,22 @@ impl Metrics {
     ) -> Result<String, std::fmt::Error> {
         let mut registry = Registry::with_prefix("treering");
         if process {
-            registry.register(
-                "http_requests",
-                "Requests that were answered",
-                self.requests.clone(),
-            );
+            registry.register("http_requests", "HTTP requests", self.requests.clone());
             registry.register(
                 "http_request_seconds",
-                "How long requests took",
+                "HTTP request duration in seconds",
                 self.seconds.clone(),
             );
             let resident = Number::default();
             resident.set(resident_bytes().unwrap_or(0) as f64);
-            registry.register("resident_bytes", "Memory that the process has", resident);
+            registry.register(
+                "resident_bytes",
+                "Resident memory of the process in bytes",
+                resident,
+            );
         }
         let told = self.events_of(tenants);
-        registry.register("events", "What came into the store, by whichever process", told);
+        registry.register("events", "Events committed to the store by any process", told);
         for (name, about, amount) in AMOUNTS {
             let family = Family::<TenantLabels, Number>::default();
             for (tenant, stats) in tenants {
@@ -143,7 +141,7 @@ impl Metrics {
                 nodes.get_or_create(&labels).set(level.nodes.into());
             }
         }
-        registry.register("nodes", "Nodes at each level", nodes);
+        registry.register("nodes", "Number of nodes by level", nodes);
         let mut text = String::new();
         encode(&mut text, &registry)?;
         Ok(text)

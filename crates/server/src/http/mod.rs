@@ -63,12 +63,12 @@ const PAGE_POLICY: &str = "default-src 'none'; connect-src 'self'; style-src 'un
 pub enum ServeError {
     /// The address is reachable from other machines, but no token exists.
     #[error(
-        "{0} can be reached by other machines, and there is no token yet; make one with `treering token create`, \
-         or listen on 127.0.0.1"
+        "{0} is reachable from other machines, but no token exists; create one with \
+         `treering token create`, or listen on 127.0.0.1"
     )]
     Open(SocketAddr),
     /// The server cannot listen on the address.
-    #[error("cannot listen on {0}: {1}; another address or port can be given with --address")]
+    #[error("cannot listen on {0}: {1}; choose another address or port with --address")]
     Address(String, std::io::Error),
     /// The tokens are unreadable.
     #[error(transparent)]
@@ -77,7 +77,7 @@ pub enum ServeError {
     #[error(transparent)]
     Refused(#[from] ServiceError),
     /// The local address is unknown.
-    #[error("the system does not say which address is listened on: {0}")]
+    #[error("cannot determine the local address: {0}")]
     Unknown(std::io::Error),
 }
 
@@ -189,13 +189,18 @@ impl Server {
         match tokio::time::timeout(patience + SHUTDOWN_GRACE, ended).await {
             Ok(Ok(Ok(0))) => {}
             Ok(Ok(Ok(jobs))) => {
-                tracing::warn!(jobs, "jobs were still at hand; another worker takes them");
+                tracing::warn!(
+                    jobs,
+                    "released jobs that were still running; another worker takes them"
+                );
             }
             Ok(Ok(Err(error))) => {
-                tracing::warn!(%error, "jobs could not be given back; their leases run out");
+                tracing::warn!(%error, "cannot release unfinished jobs; their leases will expire");
             }
             Ok(Err(_)) | Err(_) => {
-                tracing::warn!("jobs were not given back in time; their leases run out");
+                tracing::warn!(
+                    "unfinished jobs were not released in time; their leases will expire"
+                );
             }
         }
     }
@@ -205,10 +210,10 @@ impl Server {
 #[openapi(
     info(title = "Treering", description = "A memory for conversations with language models."),
     tags(
-        (name = "conversations", description = "What was said"),
-        (name = "search", description = "Finding it again"),
-        (name = "work", description = "What happens in the background"),
-        (name = "service", description = "The service itself")
+        (name = "conversations", description = "Store, read and change conversations"),
+        (name = "search", description = "Search memory, build contexts and read nodes"),
+        (name = "work", description = "Monitor and control background work"),
+        (name = "service", description = "Metrics and health checks")
     ),
     components(schemas(problem::Problem)),
     security(("token" = []))
@@ -220,9 +225,7 @@ fn operations() -> (Router<App>, utoipa::openapi::OpenApi) {
     let mut document = Document::openapi();
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
-        .description(Some(
-            "A token from `treering token create`; not needed on a loopback address.",
-        ))
+        .description(Some("A token from `treering token create`; optional on a loopback address."))
         .build();
     let components = document.components.get_or_insert_default();
     components.add_security_scheme("token", SecurityScheme::Http(bearer));

@@ -34,27 +34,26 @@ impl Problem {
         Self::new(
             StatusCode::BAD_REQUEST,
             error,
-            Some("correct the request; /openapi.json says what it may have"),
+            Some("correct the request; see /openapi.json for its schema"),
         )
     }
 
     /// The error for a status that a layer returned without a JSON body.
     pub(super) fn of_status(status: StatusCode) -> Self {
         let (error, hint) = match status {
-            StatusCode::NOT_FOUND => {
-                ("there is nothing at this path", Some("GET / lists the paths"))
-            }
+            StatusCode::NOT_FOUND => ("path not found", Some("GET / lists all paths")),
             StatusCode::METHOD_NOT_ALLOWED => {
-                ("this path does not take this method", Some("GET / lists the paths"))
+                ("this path does not support the method", Some("GET / lists all paths"))
             }
             StatusCode::PAYLOAD_TOO_LARGE => (
                 "the request is too large",
-                Some("send less at once, or raise the setting serve.body_bytes"),
+                Some("send smaller requests, or raise the setting serve.body_bytes"),
             ),
-            StatusCode::REQUEST_TIMEOUT => {
-                ("it took too long", Some("ask for less, or raise the setting serve.timeout_ms"))
-            }
-            _ => (status.canonical_reason().unwrap_or("something went wrong"), None),
+            StatusCode::REQUEST_TIMEOUT => (
+                "the request timed out",
+                Some("request less, or raise the setting serve.timeout_ms"),
+            ),
+            _ => (status.canonical_reason().unwrap_or("unknown error"), None),
         };
         Self::new(status, error, hint)
     }
@@ -99,7 +98,7 @@ impl From<ServiceError> for Problem {
             }
             ServiceError::Engine(error) => error.hint(),
             ServiceError::Forbidden(scope) => {
-                Some(format!("`treering token create --scopes {scope}` makes one that may"))
+                Some(format!("create a token with `treering token create --scopes {scope}`"))
             }
             _ => None,
         };
@@ -120,7 +119,7 @@ pub(super) enum Problems {
     /// The token lacks the scope, or the host or origin is not allowed.
     #[response(status = 403)]
     Forbidden(Problem),
-    /// No such conversation, node or job.
+    /// The conversation, node or job does not exist.
     #[response(status = 404)]
     NotFound(Problem),
     /// The request timed out.
@@ -138,7 +137,7 @@ pub(super) enum Problems {
     /// Too many requests; see `retry-after`.
     #[response(status = 429)]
     TooMany(Problem),
-    /// The store is unavailable.
+    /// The store is unavailable, or the server is stopping.
     #[response(status = 503)]
     Unavailable(Problem),
 }
@@ -151,7 +150,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         if !is_json(request.headers()) {
-            let hint = Some("send it with content-type: application/json");
+            let hint = Some("send JSON with content-type: application/json");
             return Err(Problem::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "the body is not JSON",
@@ -169,11 +168,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             })?;
         // Serde would read an array as the fields in order.
         if bytes.trim_ascii_start().first() != Some(&b'{') {
-            return Err(Problem::bad("the body is not an object".into()));
+            return Err(Problem::bad("the body is not a JSON object".into()));
         }
         serde_json::from_slice(&bytes)
             .map(Self)
-            .map_err(|error| Problem::bad(format!("the body does not fit: {error}")))
+            .map_err(|error| Problem::bad(format!("invalid body: {error}")))
     }
 }
 

@@ -110,7 +110,7 @@ impl Follower {
         let thread = std::thread::spawn(move || {
             while !asked.load(Ordering::Acquire) {
                 if let Err(error) = follow(&memory, &mut ends, &streams, &metrics) {
-                    tracing::warn!(%error, "the store cannot be followed");
+                    tracing::warn!(%error, "cannot read the change feed");
                     std::thread::sleep(PATIENCE);
                 }
             }

@@ -188,7 +188,7 @@ pub(super) fn message(
     let Some(found) = found else {
         let (slug, end) = (&it.slug, it.totals.messages);
         return Err(ServiceError::NotFound(format!(
-            "{slug} has {end} messages, counted from 0; there is none at {}",
+            "{slug} has {end} messages, counted from 0; message {} does not exist",
             idx.0
         )));
     };
@@ -307,35 +307,41 @@ pub(super) fn structured(result: &impl Serialize) -> CallToolResult {
 
 /// A tool error with advice for the model.
 pub(super) fn refused(refusal: &ServiceError) -> CallToolResult {
-    let text = format!("{refusal}.\nWhat to do: {}.", advice(refusal));
+    let text = format!("{refusal}.\nNext step: {}.", advice(refusal));
     CallToolResult::error(vec![ContentBlock::text(text)])
 }
 
 fn advice(refusal: &ServiceError) -> String {
     match refusal {
         ServiceError::Engine(Error::ConversationNotFound { .. }) => {
-            "call `sessions` to see what the conversations are called; a slug, an id or its first digits will do".into()
+            "call `sessions` to list conversations; use a slug, an id or an id prefix".into()
         }
         ServiceError::Engine(Error::NodeNotFound(_)) => {
-            "use an id that `search`, `context` or `expand` gave; a tree that was grown anew has new ids".into()
+            "use an id from `search`, `context` or `expand`; a rebuilt tree has new ids".into()
         }
-        ServiceError::Engine(Error::Ambiguous { .. }) => "use one of these names in full".into(),
+        ServiceError::Engine(Error::Ambiguous { .. }) => "use one of these full names".into(),
         ServiceError::Engine(Error::SlugTaken(_)) => "choose another title".into(),
         ServiceError::Engine(Error::Provider(_)) => {
-            "try again in a minute; `search` finds by words and `context` tells raw messages meanwhile".into()
+            "retry in a minute; meanwhile `search` uses words only, `context` raw messages".into()
         }
         // No change to the arguments would help.
         ServiceError::Engine(Error::Store(error)) => {
-            let hint = error.hint().unwrap_or_else(|| "call again; if it goes on, run `treering doctor`".into());
-            format!("no argument is at fault; tell the user: {hint}")
+            let hint = error
+                .hint()
+                .unwrap_or_else(|| "retry; if it fails again, run `treering doctor`".into());
+            format!("the arguments are valid; tell the user: {hint}")
         }
         ServiceError::Engine(error) => {
-            error.hint().unwrap_or_else(|| "correct the argument that is named and call again".into())
+            error.hint().unwrap_or_else(|| "correct the argument and call again".into())
         }
         ServiceError::InvalidRequest(_) => "correct the arguments and call again".into(),
-        ServiceError::NotFound(_) => "call `sessions` to see what there is, or `remember` to store the first turn".into(),
-        ServiceError::Forbidden(scope) => format!("ask the user for a token with the scope {scope}"),
+        ServiceError::NotFound(_) => {
+            "call `sessions` to list conversations, or `remember` to store a turn".into()
+        }
+        ServiceError::Forbidden(scope) => format!("ask the user for a token with scope {scope}"),
         ServiceError::Stopping => "call again in a few seconds".into(),
-        ServiceError::Internal(_) => "call again; if it goes on, tell the user to look at the log of Treering".into(),
+        ServiceError::Internal(_) => {
+            "call again; if it fails again, ask the user to check the Treering log".into()
+        }
     }
 }

@@ -34,8 +34,8 @@ const COMPLETIONS: usize = 20;
 /// Serves one client over stdin and stdout until it disconnects.
 pub async fn serve_stdio(server: impl ServerHandler) -> Result<(), String> {
     let running = server.serve(rmcp::transport::stdio()).await;
-    let running = running.map_err(|error| format!("the client does not speak MCP: {error}"))?;
-    running.waiting().await.map(drop).map_err(|error| format!("the service broke off: {error}"))
+    let running = running.map_err(|error| format!("the MCP handshake failed: {error}"))?;
+    running.waiting().await.map(drop).map_err(|error| format!("the MCP session failed: {error}"))
 }
 
 /// The MCP server.
@@ -68,7 +68,7 @@ impl McpServer {
                 .cloned()
         };
         let grant = self.grant.clone().or_else(of_request);
-        grant.ok_or_else(|| ErrorData::internal_error("the request came without a grant", None))
+        grant.ok_or_else(|| ErrorData::internal_error("the request has no grant", None))
     }
 
     /// Runs work that only reads. Maps errors to protocol errors.
@@ -122,7 +122,7 @@ impl ServerHandler for McpServer {
             let known: Vec<String> =
                 tools::tools().into_iter().map(|tool| tool.name.into_owned()).collect();
             let message =
-                format!("there is no tool {:?}; there are {}", request.name, known.join(", "));
+                format!("unknown tool {:?}; the tools are {}", request.name, known.join(", "));
             return Err(ErrorData::invalid_params(message, None));
         };
         let (grant, progress) = (self.grant(&context)?, Progress::of(&context));
@@ -130,7 +130,8 @@ impl ServerHandler for McpServer {
         let answer = tokio::select! {
             answer = called => answer,
             () = context.ct.cancelled() => {
-                Err(ServiceError::InvalidRequest("the call was cancelled; what it had planned goes on in the background".into()))
+                let message = "the call was canceled; its jobs continue in the background";
+                Err(ServiceError::InvalidRequest(message.into()))
             }
         };
         Ok(answer.unwrap_or_else(|refusal| convert::refused(&refusal)).into())

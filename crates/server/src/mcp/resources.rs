@@ -61,22 +61,22 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
             "logs://{job}",
             "job-log",
             "Log of a job",
-            "What happened to a job, or to the jobs of an update, by its id or the first digits of it",
+            "The log of a job, or of the jobs of an update, by id or id prefix",
             "text/plain",
         ),
         template(
             "conversation://{conversation}",
             "conversation",
             "Conversation",
-            "A conversation with its last turns, by its slug or id; ?from=N reads from turn N on, and says where the \
-             next ones are. Long messages are cut; `expand` reads them whole",
+            "A conversation with its last turns, by slug or id; ?from=N reads from turn N on and \
+             links the next page. Long messages are truncated; `expand` reads them in full",
             JSON,
         ),
         template(
             "node://{node}",
             "node",
             "Node",
-            "A summary, what lies over it and what it was written from",
+            "A summary, its sources and the nodes above it",
             JSON,
         ),
     ])
@@ -91,7 +91,7 @@ pub(super) fn list(
         None => None,
         Some(cursor) => Some(parse_cursor(cursor).ok_or_else(|| {
             ServiceError::InvalidRequest(format!(
-                "cursor {cursor:?} is not one that was handed out"
+                "unknown cursor {cursor:?}; use one from a previous page"
             ))
         })?),
     };
@@ -100,7 +100,7 @@ pub(super) fn list(
         resources.push(
             Resource::new("logs://recent", "recent-log")
                 .with_title("Recent log")
-                .with_description("The newest lines of the log of background work")
+                .with_description("The newest lines of the job log")
                 .with_mime_type("text/plain"),
         );
     }
@@ -133,8 +133,8 @@ fn parse_cursor(cursor: &str) -> Option<(Timestamp, treering_core::ConversationI
 /// Reads the resource at a URI.
 pub(super) fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, ServiceError> {
     let unknown = || {
-        let known = "logs://recent, logs://JOB, conversation://NAME and node://ID can be read";
-        ServiceError::NotFound(format!("there is nothing at {uri:?}; {known}"))
+        let known = "readable: logs://recent, logs://JOB, conversation://NAME, node://ID";
+        ServiceError::NotFound(format!("no resource at {uri:?}; {known}"))
     };
     let (scheme, rest) = uri.split_once("://").ok_or_else(unknown)?;
     let contents = match scheme {
@@ -244,7 +244,7 @@ fn log(service: &Service, rest: &str) -> Result<String, ServiceError> {
     let LogList { lines } =
         service.logs(&WorkRequest { job: job.clone(), conversation: None, limit: Some(LINES) })?;
     if let (Some(job), true) = (job, lines.is_empty()) {
-        return Err(ServiceError::NotFound(format!("no line of the log is about a job {job:?}")));
+        return Err(ServiceError::NotFound(format!("the job log has no entry for {job:?}")));
     }
     let mut text = String::new();
     for line in lines {

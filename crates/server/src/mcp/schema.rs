@@ -43,8 +43,7 @@ pub(super) fn sized_schema_of<T: ToSchema>(default: u32) -> Arc<JsonObject> {
         "minimum": super::MIN_ANSWER_TOKENS,
         "maximum": super::MAX_ANSWER_TOKENS,
         "default": default,
-        "description": "The most tokens that the answer may have. What does not fit is left out and counted; \
-            ids lead to it.",
+        "description": "Maximum tokens in the result. Omitted items are counted; read them by id.",
     });
     schema
 }

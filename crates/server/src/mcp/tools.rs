@@ -43,8 +43,8 @@ pub(super) fn tools() -> Vec<Tool> {
     vec![
         Tool::new(
             "remember",
-            "Stores a turn of a conversation for good: what the user said, what you answered, the tools in \
-             between. Durable when it returns. Use it for what must not be forgotten and is not captured already.",
+            "Stores a turn: the user's message, your answer and the tool calls in between. \
+             Durable when it returns. Use it for facts to keep that hooks do not capture.",
             input_schema_of::<RememberArgs>(),
         )
         .with_title("Remember a turn")
@@ -52,8 +52,8 @@ pub(super) fn tools() -> Vec<Tool> {
         .with_annotations(adds(false)),
         Tool::new(
             "search",
-            "Finds what was said, done or decided in any conversation, by words and by meaning. Call it whenever \
-             the user refers to something that is not in front of you, before you say that you do not know.",
+            "Searches all conversations by words and by meaning. Call it whenever the user refers \
+             to something outside your context, before you say that you do not know.",
             sized_schema_of::<SearchRequest>(SEARCH_TOKENS),
         )
         .with_title("Search memory")
@@ -61,8 +61,8 @@ pub(super) fn tools() -> Vec<Tool> {
         .with_annotations(reads()),
         Tool::new(
             "context",
-            "Gives the best account of one conversation that fits a budget: all of it, finest where it matters to \
-             the query and lately. Call it to take up a conversation again, or after your own context was cut.",
+            "Condenses a conversation to a token budget, with most detail where relevant or \
+             recent. Call it to resume a conversation, or after your context was compacted.",
             sized_schema_of::<ContextArgs>(super::CONTEXT_TOKENS),
         )
         .with_title("Context of a conversation")
@@ -70,8 +70,8 @@ pub(super) fn tools() -> Vec<Tool> {
         .with_annotations(reads()),
         Tool::new(
             "expand",
-            "Reads one thing whole: a message with its turn, or a summary with what it was written from and the \
-             summaries over it. Ids come from search, context and expand.",
+            "Reads one item in full: a message with its turn, or a summary with its sources and \
+             the summaries above it. Ids come from search, context and expand.",
             sized_schema_of::<ExpandArgs>(EXPAND_TOKENS),
         )
         .with_title("Drill down")
@@ -79,7 +79,7 @@ pub(super) fn tools() -> Vec<Tool> {
         .with_annotations(reads()),
         Tool::new(
             "sessions",
-            "Lists conversations, the latest first: their names, how much is in them and how they end.",
+            "Lists conversations, latest first, with name, size and last message.",
             sized_schema_of::<SessionsRequest>(SESSIONS_TOKENS),
         )
         .with_title("List conversations")
@@ -87,9 +87,9 @@ pub(super) fn tools() -> Vec<Tool> {
         .with_annotations(reads()),
         Tool::new(
             "summaries_update",
-            "Brings the summaries of a conversation up to date, or grows them anew with `full`. Summaries are kept \
-             by themselves; call it only when status shows failures or the user asks. Returns a job id at once, or \
-             waits and tells the progress with `wait`.",
+            "Updates the summaries of a conversation, or rebuilds them with `full`. Summaries \
+             update automatically; call it only if status shows failures or the user asks. \
+             Returns a job id immediately; with `wait`, waits and reports progress.",
             input_schema_of::<UpdateArgs>(),
         )
         .with_title("Update summaries")
@@ -97,10 +97,10 @@ pub(super) fn tools() -> Vec<Tool> {
         .with_annotations(adds(true).destructive(true)),
         Tool::new(
             "status",
-            "Says how much is remembered, what is still being summarised and what has failed.",
+            "Reports the size of the memory, pending summaries and failures.",
             sized_schema_of::<StatusArgs>(STATUS_TOKENS),
         )
-        .with_title("Status of the memory")
+        .with_title("Memory status")
         .with_raw_output_schema(schema_of::<StatusResult>())
         .with_annotations(reads()),
     ]
@@ -140,7 +140,7 @@ pub(super) async fn call(
 
 fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ServiceError> {
     serde_json::from_value(serde_json::Value::Object(arguments))
-        .map_err(|error| ServiceError::InvalidRequest(format!("the arguments do not fit: {error}")))
+        .map_err(|error| ServiceError::InvalidRequest(format!("invalid arguments: {error}")))
 }
 
 /// Removes `max_tokens` from the arguments and validates it.
@@ -150,7 +150,8 @@ fn take_max_tokens(arguments: &mut JsonObject, default: u32) -> Result<u32, Serv
     number.filter(|number| (MIN_ANSWER_TOKENS..=MAX_ANSWER_TOKENS).contains(number)).ok_or_else(
         || {
             ServiceError::InvalidRequest(format!(
-                "max_tokens {value}: it is a number from {MIN_ANSWER_TOKENS} to {MAX_ANSWER_TOKENS}"
+                "max_tokens is {value}; it must be a number between {MIN_ANSWER_TOKENS} and \
+                 {MAX_ANSWER_TOKENS}"
             ))
         },
     )
@@ -160,7 +161,7 @@ async fn remember(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult
     let args: RememberArgs = parse(arguments)?;
     if args.user.is_none() && args.assistant.is_none() && args.tool_calls.is_empty() {
         return Err(ServiceError::InvalidRequest(
-            "there is nothing to remember; give user, assistant or tool_calls".into(),
+            "there is nothing to remember; set user, assistant or tool_calls".into(),
         ));
     }
     let broken = |error: serde_json::Error| ServiceError::Internal(error.to_string());
@@ -199,9 +200,9 @@ async fn search(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResu
         let (hits, left_out) = convert::TokenBudget::new(memory, max_tokens).fill(hits);
         let advice = match hits.is_empty() {
             true => {
-                "Nothing fits. Try other words, fewer filters, or `sessions` to see what there is."
+                "No results. Try other words, fewer filters, or `sessions` to list conversations."
             }
-            false => "`expand` an id to read it whole, with its turn and the summaries over it.",
+            false => "`expand` an id to read it in full, with its turn and higher summaries.",
         };
         Ok(SearchResult { hits, left_out, words_only: answer.lexical_only_reason, advice })
     });
@@ -230,7 +231,7 @@ async fn context(
     let mut most = 0;
     let tell = |pending: usize| {
         most = most.max(pending);
-        progress.tell(most - pending, Some(most), format!("{pending} summaries to wait for"))
+        progress.tell(most - pending, Some(most), format!("{pending} summaries pending"))
     };
     service.wait_for_gate(found.id, service.gate_timeout(&ask), tell).await?;
     let result = service.run(TaskKind::Read, move |service| {

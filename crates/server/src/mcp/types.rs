@@ -18,7 +18,7 @@ pub(super) struct RememberArgs {
     /// Title of a new conversation.
     #[schema(max_length = 500)]
     pub title: Option<String>,
-    /// Working directory of a new conversation, to find it by.
+    /// Working directory of a new conversation, for filtering.
     #[schema(max_length = 4096)]
     pub cwd: Option<String>,
     /// The user's message, verbatim.
@@ -31,7 +31,7 @@ pub(super) struct RememberArgs {
     #[serde(default)]
     #[schema(max_items = 200)]
     pub tool_calls: Vec<ToolCallArgs>,
-    /// An id for this turn; storing it twice adds nothing.
+    /// An id for this turn, which is stored only once.
     #[schema(min_length = 1, max_length = 100)]
     pub external_id: Option<String>,
     /// Time of the turn, such as 2026-03-02T08:41:00Z; default: now.
@@ -252,7 +252,7 @@ pub(super) struct UpdateResult {
     pub dollars: Option<f64>,
     /// Unfinished jobs.
     pub jobs_left: u32,
-    /// Jobs given up.
+    /// Failed jobs.
     pub jobs_failed: u32,
 }
 

@@ -108,7 +108,7 @@ impl Service {
         let latest = self.memory().listed_conversations(&ConversationFilter::all(1))?.pop();
         latest
             .map(|session| session.conversation)
-            .ok_or_else(|| ServiceError::NotFound("there is no conversation yet".into()))
+            .ok_or_else(|| ServiceError::NotFound("there are no conversations yet".into()))
     }
 
     /// Stores entries atomically. Durable on return.
@@ -254,9 +254,7 @@ impl Service {
         if let Some(job) = &job {
             let filter = JobFilter { id_prefix: Some(job.clone()), ..JobFilter::all(1) };
             if self.memory().jobs(&filter)?.is_empty() {
-                return Err(ServiceError::NotFound(format!(
-                    "no unfinished job begins with {job:?}"
-                )));
+                return Err(ServiceError::NotFound(format!("no unfinished job matches {job:?}")));
             }
         }
         let retried = self.memory().retry_jobs(job)?;
@@ -301,7 +299,7 @@ fn append_checked(
             }
             JsonLine::Header | JsonLine::Conversation(_) => {
                 return Err(unclear(
-                    "a conversation is named beside the entries, by conversation or key".into(),
+                    "set conversation or key in the request, not in an entry".into(),
                 ));
             }
         }
@@ -313,28 +311,29 @@ fn append_checked(
 pub(super) fn entries_schema() -> RefOr<Schema> {
     let text = |about: &str, longest: usize| serde_json::json!({ "type": "string", "maxLength": longest, "description": about });
     let external_id = serde_json::json!({ "type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS,
-        "description": "Its identity at its source: appended again, it adds nothing." });
+        "description": "Id at the source; an entry is stored only once." });
     let call = serde_json::json!({
         "type": "object",
         "required": ["name"],
         "properties": {
-            "name": { "type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARS, "description": "The tool." },
-            "args": { "type": "object", "description": "What it was called with." },
-            "result": { "description": "What it answered, as any JSON." },
+            "name": { "type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARS,
+                "description": "The tool's name." },
+            "args": { "type": "object", "description": "The arguments." },
+            "result": { "description": "The result, as any JSON." },
             "success": { "type": "boolean" },
             "external_id": external_id,
         },
     });
     let turn = serde_json::json!({
         "type": "object",
-        "description": "A whole turn.",
+        "description": "A complete turn.",
         "required": ["type", "user"],
         "properties": {
             "type": { "type": "string", "enum": ["turn"] },
-            "user": text("What the user said.", MAX_TEXT_CHARS),
-            "assistant": text("What the assistant answered.", MAX_TEXT_CHARS),
+            "user": text("The user's message.", MAX_TEXT_CHARS),
+            "assistant": text("The assistant's answer.", MAX_TEXT_CHARS),
             "tool_calls": { "type": "array", "maxItems": MAX_TOOL_CALLS, "items": call,
-                "description": "Tools that were called in between." },
+                "description": "Tool calls in between." },
             "external_id": external_id,
         },
     });
@@ -345,8 +344,8 @@ pub(super) fn entries_schema() -> RefOr<Schema> {
         "properties": {
             "type": { "type": "string", "enum": ["message"] },
             "role": { "type": "string", "enum": ["user", "assistant", "system", "tool"] },
-            "text": text("What was said.", MAX_TEXT_CHARS),
-            "author": text("Who said it.", MAX_NAME_CHARS),
+            "text": text("The message text.", MAX_TEXT_CHARS),
+            "author": text("The author.", MAX_NAME_CHARS),
             "external_id": external_id,
         },
     });
@@ -355,8 +354,8 @@ pub(super) fn entries_schema() -> RefOr<Schema> {
         "minItems": 1,
         "maxItems": MAX_ENTRIES,
         "items": { "oneOf": [turn, message] },
-        "description": "Turns, messages, tool calls and results: the lines that `treering append` takes, as an array. \
-            `at` (a date) and `thread` may be given with each.",
+        "description": "Turns, messages, tool calls and results, in the JSON form that \
+            `treering append` reads. Each entry also accepts `at` (a date) and `thread`.",
     });
     serde_json::from_value(schema).map_or_else(|_| RefOr::T(Schema::default()), RefOr::T)
 }

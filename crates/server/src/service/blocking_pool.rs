@@ -52,7 +52,8 @@ impl BlockingPool {
                 drop(tell.send(work()));
             }
         }));
-        done.await.unwrap_or_else(|_| Err(ServiceError::Internal("a task broke down".into())))
+        done.await
+            .unwrap_or_else(|_| Err(ServiceError::Internal("a task ended without a result".into())))
     }
 }
 

@@ -16,13 +16,13 @@ pub enum ServiceError {
     #[error("{0}")]
     NotFound(String),
     /// The credential lacks this scope.
-    #[error("this token may not {0}")]
+    #[error("the token lacks the scope {0}")]
     Forbidden(super::TokenScope),
     /// The service is shutting down.
-    #[error("the service is stopping")]
+    #[error("the server is shutting down")]
     Stopping,
     /// An internal error.
-    #[error("something broke inside: {0}")]
+    #[error("internal error: {0}")]
     Internal(String),
 }
 

@@ -65,7 +65,8 @@ impl AppendRequest {
         ])?;
         match (&self.conversation, &self.key) {
             (Some(_), Some(_)) => Err(ServiceError::InvalidRequest(
-                "give either conversation or key, not both; key also makes a new one".into(),
+                "set either conversation or key, not both; key creates the conversation if missing"
+                    .into(),
             )),
             (Some(reference), None) => Ok(AppendTarget::Existing(memory.find(reference)?.id)),
             (None, key) => Ok(AppendTarget::FindOrCreate(NewConversation {
@@ -94,18 +95,18 @@ impl Limited {
         check_lengths([
             ("external_id", self.external_id.as_ref(), MAX_KEY_CHARS),
             ("author", self.author.as_ref(), MAX_NAME_CHARS),
-            ("the name of a tool", self.name.as_ref(), MAX_NAME_CHARS),
+            ("the tool name", self.name.as_ref(), MAX_NAME_CHARS),
         ])?;
         if self.name.as_ref().is_some_and(String::is_empty) {
             return Err(ServiceError::InvalidRequest(
-                "a tool call has an empty name; give the name of the tool".into(),
+                "a tool call has an empty name; name the tool".into(),
             ));
         }
         let calls = self.tool_calls.len();
         if calls > MAX_TOOL_CALLS {
-            let told = "append the others as entries of their own";
             return Err(ServiceError::InvalidRequest(format!(
-                "there are {calls} tool_calls; {MAX_TOOL_CALLS} is the most, {told}"
+                "there are {calls} tool_calls; the maximum is {MAX_TOOL_CALLS}; \
+                 append the others as separate entries"
             )));
         }
         self.tool_calls.iter().try_for_each(Self::check)
@@ -115,7 +116,7 @@ impl Limited {
 /// Rejects an entry that exceeds the limits of its schema.
 pub(super) fn check_entry(raw: &RawValue, entries: &[Entry]) -> Result<(), ServiceError> {
     let limited: Limited = serde_json::from_str(raw.get()).map_err(|error| {
-        ServiceError::InvalidRequest(format!("it does not fit its schema: {error}"))
+        ServiceError::InvalidRequest(format!("it does not match its schema: {error}"))
     })?;
     limited.check()?;
     entries.iter().try_for_each(|entry| match &entry.kind {
@@ -202,7 +203,7 @@ impl SearchRequest {
         within("the number of levels", self.levels.len(), 0, 10)?;
         if self.query.trim().is_empty() {
             return Err(ServiceError::InvalidRequest(
-                "the query is empty; ask a question or give a few words".into(),
+                "the query is empty; enter a question or keywords".into(),
             ));
         }
         let conversations =
@@ -337,14 +338,16 @@ pub struct UpdateRequest {
 impl UpdateRequest {
     /// Validates the request and builds the engine's update.
     pub fn update(&self) -> Result<Update, ServiceError> {
-        within("the number of parameters", self.with.len(), 0, 50)?;
+        within("the number of overrides", self.with.len(), 0, 50)?;
         let scale = if self.full { UpdateStrategy::Full } else { UpdateStrategy::Incremental };
         let level = match self.level {
             None => None,
             Some(number) => {
                 let level = Level::new(number).filter(|_| number <= 8);
                 Some(level.ok_or_else(|| {
-                    ServiceError::InvalidRequest(format!("level {number}: a level is from 1 to 8"))
+                    ServiceError::InvalidRequest(format!(
+                        "level is {number}; it must be between 1 and 8"
+                    ))
                 })?)
             }
         };
@@ -428,7 +431,7 @@ fn check_lengths<const N: usize>(
         let chars = text.map_or(0, |text| text.chars().count());
         if chars > most {
             return Err(ServiceError::InvalidRequest(format!(
-                "{what} has {chars} characters; {most} is the most"
+                "{what} has {chars} characters; the maximum is {most}"
             )));
         }
     }
@@ -440,7 +443,7 @@ pub fn within(what: &str, number: usize, least: usize, most: usize) -> Result<us
     match (least..=most).contains(&number) {
         true => Ok(number),
         false => Err(ServiceError::InvalidRequest(format!(
-            "{what} {number}: it is from {least} to {most}"
+            "{what} is {number}; it must be between {least} and {most}"
         ))),
     }
 }

@@ -61,7 +61,7 @@ pub struct TreeStatsView {
     pub dollars_saved_per_context: f64,
     /// Jobs waiting or running.
     pub jobs_queued: u32,
-    /// Jobs given up.
+    /// Failed jobs.
     pub jobs_failed: u32,
     /// Share of nodes to be rewritten.
     pub dirty_ratio: f64,

@@ -24,11 +24,11 @@ pub struct StatusView {
     pub clear: bool,
     /// Pending critical work.
     pub pending: Vec<OperationView>,
-    /// Critical work given up; contexts use raw turns instead.
+    /// Failed critical work; contexts use raw turns instead.
     pub failed: Vec<OperationView>,
     /// Jobs waiting or running.
     pub jobs_queued: u32,
-    /// Jobs given up.
+    /// Failed jobs.
     pub jobs_failed: u32,
     /// The summarizer.
     pub summarizer: String,

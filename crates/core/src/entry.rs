@@ -1,0 +1,162 @@
+//! Entries: messages, tool calls, results and forks as they arrive, before they are stored.
+
+use crate::error::Invalid;
+use crate::hash::ContentHash;
+use crate::ids::{ExternalId, MessageIdx, ThreadName};
+use crate::message::NewMessage;
+use crate::time::Timestamp;
+use crate::tool::{NewToolCall, ToolResult};
+
+/// The maximum size of a text, argument or result, in bytes.
+pub const MAX_ENTRY_BYTES: usize = 256 << 20;
+
+/// An incoming item and its thread. Callers pass messages as received; the engine counts their
+/// tokens before it takes the store's lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry<M = NewMessage> {
+    /// The thread that the entry belongs to.
+    pub thread: ThreadName,
+    /// The entry's content.
+    pub kind: EntryKind<M>,
+}
+
+/// The kinds of entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryKind<M = NewMessage> {
+    /// A message.
+    Message(M),
+    /// A tool call, with or without its result.
+    ToolCall(NewToolCall),
+    /// The result of an earlier tool call.
+    ToolResult {
+        /// The external id of the call.
+        call: ExternalId,
+        /// The result.
+        outcome: ToolResult,
+        /// The time of the result.
+        at: Timestamp,
+    },
+    /// The point where this thread branches off another.
+    Fork {
+        /// The parent thread.
+        parent: ThreadName,
+        /// The last shared message.
+        after: ForkPoint,
+    },
+}
+
+/// The last message that a thread shares with its parent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ForkPoint {
+    /// No message is shared.
+    Start,
+    /// The message at this position.
+    Position(MessageIdx),
+    /// The message with this external id; no message if this conversation does not have it.
+    External(ExternalId),
+}
+
+/// A message with its sizes and hash. They are computed before the store's lock is taken,
+/// because they are expensive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CountedMessage {
+    /// The message.
+    pub body: NewMessage,
+    /// The content hash.
+    pub hash: ContentHash,
+    pub(crate) chars: u32,
+    pub(crate) tokens: u32,
+}
+
+/// An entry with a counted message.
+pub type CountedEntry = Entry<CountedMessage>;
+
+impl CountedMessage {
+    pub(crate) fn new(body: NewMessage, tokens: &dyn Fn(&str) -> u32) -> Self {
+        Self {
+            chars: crate::text::chars(&body.text),
+            tokens: tokens(&body.text),
+            hash: body.hash(),
+            body,
+        }
+    }
+}
+
+impl From<EntryKind> for Entry {
+    /// An entry of the main thread.
+    fn from(kind: EntryKind) -> Self {
+        Self { thread: ThreadName::main(), kind }
+    }
+}
+
+impl Entry {
+    /// A message in a thread.
+    #[must_use]
+    pub const fn message(thread: ThreadName, message: NewMessage) -> Self {
+        Self { thread, kind: EntryKind::Message(message) }
+    }
+
+    /// The time of the entry; a fork has none.
+    #[must_use]
+    pub const fn at(&self) -> Option<Timestamp> {
+        match &self.kind {
+            EntryKind::Message(message) => Some(message.at),
+            EntryKind::ToolCall(call) => Some(call.at),
+            EntryKind::ToolResult { at, .. } => Some(*at),
+            EntryKind::Fork { .. } => None,
+        }
+    }
+
+    /// Counts and hashes the message. Refuses an entry that cannot be stored as received.
+    pub fn counted(self, tokens: &dyn Fn(&str) -> u32) -> Result<CountedEntry, Invalid> {
+        validate(&self.kind)?;
+        let kind = match self.kind {
+            EntryKind::Message(message) => EntryKind::Message(CountedMessage::new(message, tokens)),
+            EntryKind::ToolCall(call) => EntryKind::ToolCall(call),
+            EntryKind::ToolResult { call, outcome, at } => {
+                EntryKind::ToolResult { call, outcome, at }
+            }
+            EntryKind::Fork { parent, after } => EntryKind::Fork { parent, after },
+        };
+        Ok(Entry { thread: self.thread, kind })
+    }
+}
+
+impl CountedEntry {
+    /// The external id that the entry is stored under or refers to.
+    #[must_use]
+    pub fn external_id(&self) -> Option<&ExternalId> {
+        match &self.kind {
+            EntryKind::Message(message) => message.body.external_id.as_ref(),
+            EntryKind::ToolCall(call) => call.external_id.as_ref(),
+            EntryKind::ToolResult { call, .. } => Some(call),
+            EntryKind::Fork { after: ForkPoint::External(id), .. } => Some(id),
+            EntryKind::Fork { .. } => None,
+        }
+    }
+}
+
+fn validate(kind: &EntryKind) -> Result<(), Invalid> {
+    let (what, bytes) = match kind {
+        EntryKind::Message(message) => {
+            let parts = message.parts.as_ref().map_or(0, |parts| parts.as_str().len());
+            ("message", message.text.len().max(parts))
+        }
+        EntryKind::ToolCall(call) => {
+            if call.name.is_empty() {
+                return Err(Invalid::new("tool call", "a tool call needs the name of the tool"));
+            }
+            let result = call.outcome.as_ref().map_or(0, |outcome| outcome.result.as_str().len());
+            ("tool call", call.args.as_str().len().max(result))
+        }
+        EntryKind::ToolResult { outcome, .. } => ("tool result", outcome.result.as_str().len()),
+        EntryKind::Fork { .. } => return Ok(()),
+    };
+    if bytes > MAX_ENTRY_BYTES {
+        return Err(Invalid::new(
+            format!("{what} of {} MiB", bytes >> 20),
+            format!("the largest that is kept is {} MiB; split it", MAX_ENTRY_BYTES >> 20),
+        ));
+    }
+    Ok(())
+}
