@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use treering::import::{ImportOptions, Runner};
+use treering::import::{ImportOptions, Importer};
 use treering::{
     AppendTarget, Bpe, ContextRequest, EmbeddedStore, Engine, EngineParts, Entry, EntryBatch,
     Extractive, JobScope, Models, NewConversation, NewMessage, Options, Policy, ProviderOptions,
@@ -250,7 +250,7 @@ fn stability() {
     for file in files.flatten() {
         let home = tempfile::tempdir().unwrap();
         let memory = open(home.path());
-        let runner = Runner { engine: &memory, options: ImportOptions::default() };
+        let runner = Importer { engine: &memory, options: ImportOptions::default() };
         let text = std::fs::read_to_string(file.path()).unwrap();
         runner.text("haystack.json", text).unwrap();
         Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();

@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
-use treering::import::{ImportOptions, Runner};
+use treering::import::{ImportOptions, Importer};
 use treering::{
     AppendTarget, Engine, Entry, EntryBatch, NewConversation, NewMessage, ReplayDetection, Role,
     ThreadName,
@@ -212,9 +212,9 @@ fn import_locomo() {
     let scratch = tempfile::tempdir().unwrap();
     let import = |home: &Path| {
         let memory = treering::open_engine(home).unwrap();
-        let runner = Runner { engine: &memory, options: ImportOptions::default() };
+        let runner = Importer { engine: &memory, options: ImportOptions::default() };
         let report =
-            runner.run(&Runner::files(std::slice::from_ref(&source)).unwrap(), |_| ()).unwrap();
+            runner.run(&Importer::files(std::slice::from_ref(&source)).unwrap(), |_| ()).unwrap();
         assert!(report.files.iter().all(|file| file.error.is_none()));
         memory
     };

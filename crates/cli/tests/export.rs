@@ -111,7 +111,7 @@ fn fill(home: &Home, conversations: &[Made]) {
         let about = NewConversation {
             external_id: made.key.then(|| ExternalId::new(format!("key-{number}")).unwrap()),
             title: made.title.map(str::to_owned),
-            naming: TitleSource::Source,
+            title_source: TitleSource::Source,
             participants: vec!["Zoé".into()],
             cwd: Some("/srv/../srv/tides".into()),
             project_path: Some("/srv".into()),

@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use treering::import::{FileReport, ImportOptions, Report, Runner};
+use treering::import::{FileReport, ImportOptions, ImportReport, Importer};
 use treering::importers::{Format, SourceFile, detect};
 use treering::{Engine, Sync, Timestamp, jsonl};
 use treering_core::ports::{ConversationFilter, Span};
@@ -33,7 +33,7 @@ struct Fixture {
 impl Fixture {
     fn all() -> Vec<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/import");
-        let mut files = Runner::files(&[root]).unwrap();
+        let mut files = Importer::files(&[root]).unwrap();
         files.sort();
         files.into_iter().map(Self::at).collect()
     }
@@ -94,8 +94,8 @@ impl ImportHome {
         path
     }
 
-    fn run(&self, files: &[PathBuf], options: ImportOptions) -> Report {
-        Runner { engine: &self.memory, options }.run(files, |_| ()).unwrap()
+    fn run(&self, files: &[PathBuf], options: ImportOptions) -> ImportReport {
+        Importer { engine: &self.memory, options }.run(files, |_| ()).unwrap()
     }
 
     fn import(&self, name: &str, content: &[u8], format: Option<Format>) -> FileReport {
@@ -104,7 +104,7 @@ impl ImportHome {
         self.run(&[file], options).files.remove(0)
     }
 
-    fn import_all(&self, options: ImportOptions) -> Report {
+    fn import_all(&self, options: ImportOptions) -> ImportReport {
         let place = |it: Fixture| {
             self.place(&format!("{}/{}", it.format.as_str(), it.name), it.text.as_bytes())
         };
@@ -138,12 +138,12 @@ impl ImportHome {
     }
 }
 
-fn errors(report: &Report) -> Vec<&str> {
+fn errors(report: &ImportReport) -> Vec<&str> {
     report.files.iter().filter_map(|file| file.error.as_deref()).collect()
 }
 
 /// The counts of a report, without file paths.
-fn counts(report: &Report) -> String {
+fn counts(report: &ImportReport) -> String {
     format!("{:#?}", report.total())
 }
 

@@ -6,14 +6,14 @@ mod endpoints;
 
 use std::time::Duration;
 
-use endpoints::{Client, assert_given_back, await_asked, fill, ok, summarised_by};
+use endpoints::{McpClient, assert_given_back, await_asked, fill, ok, summarised_by};
 use serde_json::{Value, json};
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
 #[test]
 fn an_agent_remembers_finds_and_drills() {
     let home = tempfile::tempdir().unwrap();
-    let mut client = Client::start(home.path());
+    let mut client = McpClient::start(home.path());
     let told = client.ok(
         "remember",
         &json!({ "key": "day", "title": "Tidewatch", "user": "Which port does staging use?",
@@ -60,7 +60,7 @@ fn an_agent_remembers_finds_and_drills() {
 #[test]
 fn answers_fit_the_size_that_is_asked_for() {
     let home = tempfile::tempdir().unwrap();
-    let mut client = Client::start(home.path());
+    let mut client = McpClient::start(home.path());
     fill(&mut client, "k", 30);
     let chars = |value: &Value| value.to_string().chars().count();
     let small =
@@ -80,7 +80,7 @@ fn answers_fit_the_size_that_is_asked_for() {
 #[test]
 fn a_long_job_has_an_id_progress_and_a_log() {
     let home = tempfile::tempdir().unwrap();
-    let mut client = Client::start(home.path());
+    let mut client = McpClient::start(home.path());
     fill(&mut client, "k", 60);
     let updated = client.ok("summaries.update", &json!({ "full": true, "wait": true }));
     assert_eq!((&updated["jobs_left"], &updated["jobs_failed"]), (&json!(0), &json!(0)));
@@ -88,7 +88,7 @@ fn a_long_job_has_an_id_progress_and_a_log() {
         client.notes.iter().filter_map(|note| note["params"]["progress"].as_f64()).collect();
     assert!(told.is_sorted_by(|one, next| one < next), "{told:?}");
     assert!(client.notes.iter().all(|note| note["params"]["progressToken"] == 7));
-    let log_of = |client: &mut Client, updated: &Value| -> String {
+    let log_of = |client: &mut McpClient, updated: &Value| -> String {
         let uri = format!("logs://{}", updated["job"].as_str().unwrap());
         let log = client.ask("resources/read", &json!({ "uri": uri }));
         log["contents"][0]["text"].as_str().unwrap().to_owned()
@@ -116,9 +116,9 @@ fn a_long_job_has_an_id_progress_and_a_log() {
 #[test]
 fn what_is_wrong_is_told_with_what_to_do() {
     let home = tempfile::tempdir().unwrap();
-    let mut client = Client::start(home.path());
+    let mut client = McpClient::start(home.path());
     client.ok("remember", &json!({ "user": "hello" }));
-    let check = |client: &mut Client, tool: &str, arguments: Value, words: &[&str]| {
+    let check = |client: &mut McpClient, tool: &str, arguments: Value, words: &[&str]| {
         let text = client.refused(tool, &arguments);
         for word in words.iter().chain(&["Next step:"]) {
             assert!(text.contains(word), "{tool} {arguments}: {text}");
@@ -158,7 +158,7 @@ fn what_is_wrong_is_told_with_what_to_do() {
 #[test]
 fn what_the_schema_limits_is_refused_beyond_it() {
     let home = tempfile::tempdir().unwrap();
-    let mut client = Client::start(home.path());
+    let mut client = McpClient::start(home.path());
     let calls = |count: usize, name: usize| vec![json!({ "name": "n".repeat(name) }); count];
     let most =
         json!({ "user": "u", "tool_calls": calls(200, 200), "external_id": "e".repeat(100) });
@@ -195,7 +195,7 @@ fn progress_that_is_told_is_progress() {
     let provider = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(600))]);
     let options = summarised_by(&provider);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let mut client = Client::start_with(home.path(), &options);
+    let mut client = McpClient::start_with(home.path(), &options);
     fill(&mut client, "k", 20);
     let params = json!({ "name": "summaries_update", "arguments": { "wait": true },
         "_meta": { "progressToken": "p" } });
@@ -218,14 +218,14 @@ fn progress_that_is_told_is_progress() {
 #[test]
 fn a_conversation_is_read_in_pages_that_a_model_can_take() {
     let home = tempfile::tempdir().unwrap();
-    let mut client = Client::start(home.path());
+    let mut client = McpClient::start(home.path());
     for turn in 0..12 {
         let long = format!("Remark {turn}. {}", "It goes on and on. ".repeat(1000));
         let calls = json!([{ "name": "read", "args": { "path": "a" }, "result": long }]);
         let turn = json!({ "key": "k", "title": "Long", "user": long, "assistant": "Noted.", "tool_calls": calls });
         client.ok("remember", &turn);
     }
-    let read = |client: &mut Client, uri: &str| -> Value {
+    let read = |client: &mut McpClient, uri: &str| -> Value {
         let read = client.ask("resources/read", &json!({ "uri": uri }));
         let text = read["contents"][0]["text"].as_str().unwrap();
         assert!(text.chars().count() < 8000 * 6, "{uri}: {}", text.chars().count());
@@ -257,7 +257,7 @@ fn a_conversation_is_read_in_pages_that_a_model_can_take() {
 #[test]
 fn what_is_offered_is_described_and_can_be_read() {
     let home = tempfile::tempdir().unwrap();
-    let mut client = Client::start(home.path());
+    let mut client = McpClient::start(home.path());
     fill(&mut client, "k", 20);
     let tools = client.ask("tools/list", &json!({}));
     let tools = tools["tools"].as_array().unwrap();
@@ -322,7 +322,7 @@ fn what_is_offered_is_described_and_can_be_read() {
 #[test]
 fn several_processes_share_a_home() {
     let home = tempfile::tempdir().unwrap();
-    let mut clients: Vec<Client> = (0..3).map(|_| Client::start(home.path())).collect();
+    let mut clients: Vec<McpClient> = (0..3).map(|_| McpClient::start(home.path())).collect();
     for turn in 0..30 {
         for (number, client) in clients.iter_mut().enumerate() {
             let said =
@@ -336,7 +336,7 @@ fn several_processes_share_a_home() {
         let waited = client.ok("context", &json!({}));
         assert_eq!(waited["degraded"], false);
     }
-    clients.into_iter().for_each(Client::end);
+    clients.into_iter().for_each(McpClient::end);
     let report = ok(home.path(), &["verify"]);
     assert_eq!((&report["clean"], &report["messages"]), (&json!(true), &json!(180)), "{report}");
 }
@@ -351,7 +351,7 @@ fn a_call_that_waits_tells_so_and_can_be_cancelled() {
         "providers.ollama.base_url=http://127.0.0.1:9",
     ];
     let options: Vec<&str> = nowhere.iter().flat_map(|setting| ["--set", setting]).collect();
-    let mut client = Client::start_with(home.path(), &options);
+    let mut client = McpClient::start_with(home.path(), &options);
     fill(&mut client, "k", 20);
     let params = json!({ "name": "context", "arguments": {}, "_meta": { "progressToken": "p" } });
     let waiting = client.begin("tools/call", &params);
@@ -376,12 +376,12 @@ fn a_call_that_waits_tells_so_and_can_be_cancelled() {
 #[test]
 fn it_stops_when_told_though_the_client_listens_and_a_provider_does_not_answer() {
     let home = tempfile::tempdir().unwrap();
-    Client::start(home.path()).stop();
+    McpClient::start(home.path()).stop();
 
     let provider = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(600))]);
     let options = summarised_by(&provider);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let mut client = Client::start_with(home.path(), &options);
+    let mut client = McpClient::start_with(home.path(), &options);
     fill(&mut client, "k", 20);
     await_asked(&provider, 0);
     client.stop();
@@ -389,7 +389,7 @@ fn it_stops_when_told_though_the_client_listens_and_a_provider_does_not_answer()
 
     // A hanging provider does not delay the exit when the client disconnects either.
     let before = provider.asked().len();
-    let client = Client::start_with(home.path(), &options);
+    let client = McpClient::start_with(home.path(), &options);
     await_asked(&provider, before);
     client.end();
     assert_given_back(home.path());

@@ -168,7 +168,7 @@ fn a_conversation_goes_all_the_way() {
     let nodes = memory.tree(id).unwrap().nodes;
     assert_eq!(nodes.len(), 1);
     let log = memory
-        .log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 })
+        .job_events(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 })
         .unwrap();
     let written = log.iter().find(|line| line.text.contains("done by")).unwrap();
     println!("{}\n{}", nodes[0].content.overview, written.text);
@@ -226,8 +226,9 @@ fn what_it_writes_is_accepted() {
     let nodes =
         sessions.iter().flat_map(|session| memory.tree(session.conversation.id).unwrap().nodes);
     let nodes: Vec<Node> = nodes.collect();
-    for line in
-        memory.log(&JobEventFilter { conversation: None, job_prefix: None, limit: 99 }).unwrap()
+    for line in memory
+        .job_events(&JobEventFilter { conversation: None, job_prefix: None, limit: 99 })
+        .unwrap()
     {
         println!("{}", line.text);
     }

@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use endpoints::{
-    Client, Server, assert_given_back, await_asked, fill, ok, summarised_by, treering, turn,
+    McpClient, TestServer, assert_given_back, await_asked, fill, ok, summarised_by, treering, turn,
 };
 use serde_json::{Value, json};
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
@@ -16,7 +16,7 @@ use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 #[test]
 fn what_is_appended_is_found_told_and_counted() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path(), &[]);
+    let server = TestServer::start(home.path(), &[]);
     let entries: Vec<Value> = (0..40).map(turn).collect();
     let appended =
         server.post("/v1/append", &json!({ "key": "day", "title": "Gates", "entries": entries }));
@@ -88,7 +88,7 @@ fn what_is_appended_is_found_told_and_counted() {
 #[test]
 fn events_tell_what_other_processes_bring() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path(), &[]);
+    let server = TestServer::start(home.path(), &[]);
     std::thread::scope(|scope| {
         let following = scope.spawn(|| server.events("0", &["turn", "sealed", "node"]));
         let lines: String = (0..20).map(|number| format!("{}\n", turn(number))).collect();
@@ -122,7 +122,7 @@ fn events_tell_what_failed() {
     let provider = FaultServer::start([ScriptedResponse::refuse(500, "out of order")]);
     let options = summarised_by(&provider);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let server = Server::start(home.path(), &options);
+    let server = TestServer::start(home.path(), &options);
     let entries: Vec<Value> = (0..20).map(turn).collect();
     server.post("/v1/append", &json!({ "title": "Gates", "entries": entries }));
     let events = server.events("0", &["failed"]);
@@ -139,8 +139,8 @@ fn events_tell_what_failed() {
 #[test]
 fn both_doors_of_one_home_are_open_at_once() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path(), &[]);
-    let mut client = Client::start(home.path());
+    let server = TestServer::start(home.path(), &[]);
+    let mut client = McpClient::start(home.path());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for number in 0..40 {
@@ -174,7 +174,7 @@ fn both_doors_of_one_home_are_open_at_once() {
 #[test]
 fn what_is_wrong_is_said_in_json_with_what_to_do() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path(), &["--set", "serve.body_bytes=20000"]);
+    let server = TestServer::start(home.path(), &["--set", "serve.body_bytes=20000"]);
     let check = |method: &str, path: &str, body: Option<Value>, expected: u16, word: &str| {
         let (status, value) = server.request(method, path, &[], body.as_ref());
         assert_eq!(status, expected, "{method} {path}: {value}");
@@ -240,7 +240,7 @@ fn only_a_token_opens_and_only_its_own_tenant() {
     let (writer, writer_id) = make(&[]);
     let (reader, _) = make(&["--scopes", "read"]);
     let (other, _) = make(&["--tenant", "other", "--scopes", "read,write,admin"]);
-    let server = Server::start(home.path(), &["--set", "serve.require_token=true"]);
+    let server = TestServer::start(home.path(), &["--set", "serve.require_token=true"]);
     let stats = |token: &str| server.request("GET", "/v1/stats", &[("authorization", token)], None);
     let append = |token: &str| {
         let body = json!({ "key": "k", "entries": [turn(1)] });
@@ -288,7 +288,7 @@ fn metrics_of_a_tenant_are_for_its_tokens_and_for_who_runs_the_service() {
         );
         format!("Bearer {}", made["token"].as_str().unwrap())
     });
-    let server = Server::start(home.path(), &[]);
+    let server = TestServer::start(home.path(), &[]);
     let metrics = |headers: &[(&str, &str)]| {
         let (status, text) = server.request("GET", "/metrics", headers, None);
         assert_eq!(status, 200, "{text}");
@@ -330,7 +330,7 @@ fn the_process_is_told_of_to_who_runs_it_where_a_token_is_needed_too() {
     };
     let (own, writer) = (make(&["admin"]), make(&["read,write"]));
     let other = make(&["admin", "--tenant", "other"]);
-    let server = Server::start(home.path(), &["--set", "serve.require_token=true"]);
+    let server = TestServer::start(home.path(), &["--set", "serve.require_token=true"]);
     let metrics =
         |token: &str| server.request("GET", "/metrics", &[("authorization", token)], None);
     assert_eq!((metrics(&writer).0, server.request("GET", "/metrics", &[], None).0), (403, 401));
@@ -354,7 +354,7 @@ fn the_process_is_told_of_to_who_runs_it_where_a_token_is_needed_too() {
 #[test]
 fn methods_and_paths_that_lead_nowhere_are_counted_together() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path(), &[]);
+    let server = TestServer::start(home.path(), &[]);
     for number in 0..20 {
         let asked = format!(
             "BREW{number} /{number} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
@@ -375,7 +375,7 @@ fn methods_and_paths_that_lead_nowhere_are_counted_together() {
 fn who_does_not_finish_asking_is_hung_up_on_and_makes_room() {
     let home = tempfile::tempdir().unwrap();
     let settings = ["--set", "serve.header_timeout_ms=500", "--set", "serve.connections=1"];
-    let server = Server::start(home.path(), &settings);
+    let server = TestServer::start(home.path(), &settings);
     let mut half = server.send("GET /health HTTP/1.1\r\nhost: localhost\r\nx-half: ");
     assert_eq!(server.get("/health")["status"], "ok", "answered when there is room");
     half.set_nonblocking(true).unwrap();
@@ -393,7 +393,7 @@ fn other_names_other_pages_and_too_many_are_sent_away() {
         "serve.origins=[\"https://app.example\"]",
     ];
     let args: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
-    let server = Server::start(home.path(), &args);
+    let server = TestServer::start(home.path(), &args);
     let status = |headers: &[(&str, &str)]| server.request("GET", "/v1/stats", headers, None).0;
     assert_eq!(status(&[("host", "evil.example")]), 403);
     assert_eq!(status(&[("host", "memory.example")]), 200);
@@ -418,7 +418,7 @@ fn other_names_other_pages_and_too_many_are_sent_away() {
 #[test]
 fn the_document_and_the_page_come_from_the_service_alone() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path(), &[]);
+    let server = TestServer::start(home.path(), &[]);
     let document = server.get("/openapi.json");
     assert_eq!(
         document,
@@ -443,7 +443,7 @@ fn the_document_and_the_page_come_from_the_service_alone() {
 #[test]
 fn it_stops_after_what_it_has_at_hand_and_leaves_no_lease() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path(), &[]);
+    let server = TestServer::start(home.path(), &[]);
     let entries: Vec<Value> = (0..400).map(turn).collect();
     server.post("/v1/append", &json!({ "key": "long", "entries": entries }));
     server.stop();
@@ -461,7 +461,7 @@ fn a_provider_that_does_not_answer_keeps_it_neither_from_stopping_nor_its_jobs()
     let provider = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(600))]);
     let options = summarised_by(&provider);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let server = Server::start(home.path(), &options);
+    let server = TestServer::start(home.path(), &options);
     let entries: Vec<Value> = (0..40).map(turn).collect();
     server.post("/v1/append", &json!({ "key": "long", "entries": entries }));
     await_asked(&provider, 0);
@@ -473,7 +473,7 @@ fn a_provider_that_does_not_answer_keeps_it_neither_from_stopping_nor_its_jobs()
 /// Appends until the store fails with an I/O error. Returns the number of acknowledged messages
 /// and the refusal.
 #[cfg(unix)]
-fn append_until_it_fails(server: &Server) -> (usize, Value) {
+fn append_until_it_fails(server: &TestServer) -> (usize, Value) {
     let mut acknowledged = 0;
     for batch in 0..200 {
         let entries: Vec<Value> = (0..20).map(|number| turn(batch * 20 + number)).collect();
@@ -492,7 +492,7 @@ fn append_until_it_fails(server: &Server) -> (usize, Value) {
 #[test]
 fn after_an_io_error_writes_are_refused_and_reads_go_on() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start_limited(home.path(), 3000);
+    let server = TestServer::start_limited(home.path(), 3000);
     assert_eq!(server.get("/ready")["status"], "ok");
     let (acknowledged, refusal) = append_until_it_fails(&server);
     assert!(acknowledged > 0);
@@ -539,7 +539,7 @@ fn after_an_io_error_writes_are_refused_and_reads_go_on() {
     assert_eq!(log.matches("the store refuses writes").count(), 1, "{log}");
     let verified = ok(home.path(), &["verify"]);
     assert_eq!((&verified["clean"], &verified["messages"]), (&json!(true), &json!(acknowledged)));
-    let server = Server::start(home.path(), &[]);
+    let server = TestServer::start(home.path(), &[]);
     assert_eq!(server.get("/ready")["status"], "ok", "a restart lets it write again");
     server.post("/v1/append", &one);
     server.stop();
@@ -548,7 +548,7 @@ fn after_an_io_error_writes_are_refused_and_reads_go_on() {
 #[test]
 fn a_home_that_is_served_is_backed_up_but_not_restored() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path(), &[]);
+    let server = TestServer::start(home.path(), &[]);
     server.post("/v1/append", &json!({ "key": "k", "entries": [turn(0)] }));
     let made = ok(home.path(), &["backup", "one.db"]);
     assert_eq!((&made["conversations"], &made["messages"]), (&json!(1), &json!(2)));

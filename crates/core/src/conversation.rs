@@ -184,7 +184,7 @@ pub struct NewConversation {
     /// The title at its source.
     pub title: Option<String>,
     /// The origin of the title.
-    pub naming: TitleSource,
+    pub title_source: TitleSource,
     /// The participants.
     pub participants: Vec<String>,
     /// The working directory, normalized.

@@ -37,7 +37,7 @@ pub struct AgentOptions {
     /// Sampling temperature, from 0 up.
     pub temperature: Option<f32>,
     /// Maximum time to wait for the gate; the configured timeout if absent.
-    pub patience: Option<Duration>,
+    pub gate_timeout: Option<Duration>,
 }
 
 /// A chat model with memory. Background work runs as long as the agent exists.
@@ -117,8 +117,8 @@ impl Agent {
             temperature: self.settings.temperature,
             ..ChatRequest::new(prompt(self.settings.instructions.as_deref(), &context, said))
         };
-        let purse = self.memory.spend_meter(Some(conversation));
-        let chat = Metered { chat: &*self.chat, meter: &purse };
+        let meter = self.memory.spend_meter(Some(conversation));
+        let chat = Metered { chat: &*self.chat, meter: &meter };
         let (mut reply, mut heard) = call(&chat, &request);
         if let Some(pause) =
             reply.as_ref().err().and_then(worth_a_pause).filter(|_| heard.is_empty())
@@ -127,7 +127,7 @@ impl Agent {
             (reply, heard) = call(&chat, &request);
         }
         // A failure to log does not invalidate the answer.
-        drop(purse.log(&format!("{} was asked for an answer", self.chat.name())));
+        drop(meter.log(&format!("{} was asked for an answer", self.chat.name())));
         match reply {
             Ok(reply) if reply.text.trim().is_empty() => {
                 let why = match reply.finish_reason {
@@ -163,7 +163,7 @@ impl Agent {
         let mut request = ContextRequest::new(conversation);
         request.query = Some(said.to_owned());
         request.budget = self.settings.budget.unwrap_or(request.budget);
-        request.gate_timeout = self.settings.patience;
+        request.gate_timeout = self.settings.gate_timeout;
         if let Some(profile) = &self.settings.profile {
             request.profile = profile.clone();
         }

@@ -154,13 +154,13 @@ pub(crate) fn without_vectors(
 pub(crate) fn embed_texts(
     embedder: &dyn Embedder,
     texts: &[TextToEmbed],
-    purse: &SpendMeter,
+    meter: &SpendMeter,
 ) -> std::result::Result<ContentVectors, ProviderError> {
     if texts.is_empty() {
         return Ok(Vec::new());
     }
     let parts: Vec<&str> = texts.iter().map(|(_, text)| text.as_str()).collect();
-    let asked = catch_unwind(AssertUnwindSafe(|| embedder.embed_metered(&parts, purse)));
+    let asked = catch_unwind(AssertUnwindSafe(|| embedder.embed_metered(&parts, meter)));
     let vectors = asked.unwrap_or_else(|_| {
         Err(ProviderError::permanent(format!("the embedder {:?} broke down", embedder.name())))
     })?;
@@ -220,9 +220,9 @@ fn run_batch(memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     }
     let lacking = without_vectors(&*reader, &index.model, texts_of_all)?;
     drop(reader);
-    let purse = memory.spend_meter(jobs.first().map(|job| job.conversation));
-    match memory.with_circuit_breaker(&index.model, || embed_texts(embedder, &lacking, &purse)) {
-        Ok(vectors) => finish(memory, jobs, Some((index.model, vectors)), &purse.note()),
+    let meter = memory.spend_meter(jobs.first().map(|job| job.conversation));
+    match memory.with_circuit_breaker(&index.model, || embed_texts(embedder, &lacking, &meter)) {
+        Ok(vectors) => finish(memory, jobs, Some((index.model, vectors)), &meter.note()),
         // A single text may cause a permanent error, so each job is tried alone. Other errors
         // affect all jobs.
         Err(error) if jobs.len() > 1 && error.advice == RetryAdvice::GiveUp => {
@@ -231,7 +231,7 @@ fn run_batch(memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
         }
         Err(error) => {
             let error =
-                ProviderError { reason: format!("{}{}", error.reason, purse.note()), ..error };
+                ProviderError { reason: format!("{}{}", error.reason, meter.note()), ..error };
             Ok(jobs.iter().map(|_| JobOutcome::Failed(error.clone())).collect())
         }
     }
@@ -415,6 +415,6 @@ pub(crate) fn text_of(change: &Change) -> String {
         Change::Message(_, message) => message.body.text.clone(),
         Change::ToolCall(_, call) => call_text(call),
         Change::Node(_, node) => node_text(node),
-        Change::Log(..) | Change::Vector(..) => String::new(),
+        Change::JobEvent(..) | Change::Vector(..) => String::new(),
     }
 }

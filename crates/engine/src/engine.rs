@@ -35,9 +35,9 @@ pub struct Engine {
 /// State that all tenants of an engine share.
 struct EngineShared {
     parts: EngineParts,
-    arenas: IndexCache,
-    tally: ContextCache,
-    rests: CircuitBreakers,
+    index_cache: IndexCache,
+    context_cache: ContextCache,
+    circuit_breakers: CircuitBreakers,
     last_long: LongMessageCache,
 }
 
@@ -136,7 +136,16 @@ impl Engine {
     pub fn new(parts: EngineParts, tenant: TenantId) -> Self {
         let tally = ContextCache::new(Arc::clone(&parts.tokenizer));
         let (arenas, rests, last_long) = Default::default();
-        Self { shared: Arc::new(EngineShared { parts, arenas, tally, rests, last_long }), tenant }
+        Self {
+            shared: Arc::new(EngineShared {
+                parts,
+                index_cache: arenas,
+                context_cache: tally,
+                circuit_breakers: rests,
+                last_long,
+            }),
+            tenant,
+        }
     }
 
     /// An engine for another tenant in the same store.
@@ -265,11 +274,11 @@ impl Engine {
     }
 
     pub(crate) fn arenas(&self) -> &IndexCache {
-        &self.shared.arenas
+        &self.shared.index_cache
     }
 
     pub(crate) fn circuit_breakers(&self) -> &CircuitBreakers {
-        &self.shared.rests
+        &self.shared.circuit_breakers
     }
 
     pub(crate) fn long_message_cache(&self) -> &LongMessageCache {
@@ -277,7 +286,7 @@ impl Engine {
     }
 
     pub(crate) fn context_cache(&self) -> &ContextCache {
-        &self.shared.tally
+        &self.shared.context_cache
     }
 
     /// Plans and applies a commit, and returns the value that the plan computed beside its
@@ -434,10 +443,10 @@ impl Engine {
             };
             change(reader, &mut conversation)?;
             let policy = policy_of(&general, &conversation)?;
-            let grower = TreePlanner { reader, key: &key, policy: &policy, now };
+            let planner = TreePlanner { reader, key: &key, policy: &policy, now };
             let grown = match conversation.state {
                 ConversationState::Open => Vec::new(),
-                _ => grower.plan_messages(&mut conversation, std::iter::empty())?,
+                _ => planner.plan_messages(&mut conversation, std::iter::empty())?,
             };
             let mut writes = vec![Write::PutConversation(conversation.clone())];
             writes.extend(grown);

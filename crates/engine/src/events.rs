@@ -71,7 +71,7 @@ impl Engine {
             match change {
                 Change::Message(id, message) => add_message(&mut news, id, message),
                 Change::Node(id, node) => news.push(Event::Node(id, node)),
-                Change::Log(id, line) => match line.kind {
+                Change::JobEvent(id, line) => match line.kind {
                     JobEventKind::Fail | JobEventKind::Dead => news.push(Event::Failed(id, line)),
                     _ if line.is_sealing() => news.push(Event::Sealed(id, line)),
                     _ => {}

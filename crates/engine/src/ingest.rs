@@ -228,11 +228,11 @@ impl AppendPlanner {
             _ => None,
         });
         let policy = policy_of(self.memory.policy(), conversation)?;
-        let grower = TreePlanner { reader, key, policy: &policy, now: self.now };
-        let mut grown = grower.plan_messages(conversation, messages)?;
+        let planner = TreePlanner { reader, key, policy: &policy, now: self.now };
+        let mut grown = planner.plan_messages(conversation, messages)?;
         for write in writes {
             if let Write::FinishToolCall(_, turn, order, _) = write {
-                grown.extend(grower.plan_late_result(*turn, *order)?);
+                grown.extend(planner.plan_late_result(*turn, *order)?);
             }
         }
         Ok(grown)
@@ -383,7 +383,7 @@ impl AppendPlanner {
                 && self.retitles(about, before, conversation.title_source, grew)
             {
                 conversation.title.clone_from(&about.title);
-                conversation.title_source = about.naming;
+                conversation.title_source = about.title_source;
             }
             wish = about.slug.as_deref().map(as_slug).filter(|slug| !slug.is_empty());
         }
@@ -413,8 +413,8 @@ impl AppendPlanner {
         let news = grew || about.id.is_none();
         let latest = self.latest.is_none_or(|latest| latest >= before.last_activity);
         let current = before.created || (news && latest);
-        naming < about.naming
-            || (naming == about.naming && naming != TitleSource::Person && current)
+        naming < about.title_source
+            || (naming == about.title_source && naming != TitleSource::Person && current)
     }
 }
 

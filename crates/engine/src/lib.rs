@@ -30,7 +30,6 @@ mod tree_outline;
 mod tree_planner;
 mod update;
 mod verify;
-mod verify_tree;
 mod worker;
 
 pub use agent::{Agent, AgentOptions, Reply};

@@ -79,9 +79,9 @@ impl Engine {
             }
             let lacking = without_vectors(&*reader, &state.to, portion.texts)?;
             drop(reader);
-            let purse = self.spend_meter(None);
-            let vectors = embed_texts(embedder, &lacking, &purse);
-            purse.log_redactions(&format!("{} was asked for vectors to change over to", state.to));
+            let meter = self.spend_meter(None);
+            let vectors = embed_texts(embedder, &lacking, &meter);
+            meter.log_redactions(&format!("{} was asked for vectors to change over to", state.to));
             let vectors = vectors.map_err(Error::Provider)?;
             kill_points::reach(KillPoint::Reindexing);
             state.done += portion.things;

@@ -8,8 +8,8 @@ use crate::embed;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::update::{Update, UpdateStrategy};
+use crate::verify;
 use crate::verify::ConversationAudit;
-use crate::verify_tree;
 
 /// Conversations per page.
 const PAGE: usize = 500;
@@ -86,7 +86,7 @@ impl Engine {
         }
         let reader = self.reader()?;
         let Some(conversation) = reader.conversation(id)? else { return Ok(()) };
-        let (_, is_broken) = verify_tree::needed_repairs(&*reader, &self.key(id), &conversation)?;
+        let (_, is_broken) = verify::tree::needed_repairs(&*reader, &self.key(id), &conversation)?;
         drop(reader);
         if is_broken {
             self.update(id, &Update { strategy: UpdateStrategy::Full, ..Update::default() })?;
@@ -117,7 +117,7 @@ impl Engine {
             let Some(conversation) = reader.conversation(id)? else {
                 return Ok((Vec::new(), Vec::new()));
             };
-            let (jobs, _) = verify_tree::needed_repairs(reader, &memory.key(id), &conversation)?;
+            let (jobs, _) = verify::tree::needed_repairs(reader, &memory.key(id), &conversation)?;
             let names = jobs.iter().map(|job| job.id.short()).collect();
             Ok((jobs.into_iter().map(Write::RemoveJob).collect(), names))
         })

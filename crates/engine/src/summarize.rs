@@ -35,13 +35,13 @@ pub(crate) fn summarise(
     turn: &Mutex<()>,
 ) -> Result<WrittenSummary, ProviderError> {
     let (summarizer, retry) = (memory.summarizer(), memory.work().retry);
-    let purse = memory.spend_meter(Some(job.conversation));
-    let ask = || guarded(summarizer, &material.brief, &purse);
+    let meter = memory.spend_meter(Some(job.conversation));
+    let ask = || guarded(summarizer, &material.brief, &meter);
     let why = match memory.with_circuit_breaker(summarizer.name(), ask) {
         Ok(content) => {
             match acceptance::accept(&content, material.brief.facts(), material.source.chars) {
                 Ok(fidelity) => {
-                    let (by, note) = (summarizer.name().to_owned(), purse.note());
+                    let (by, note) = (summarizer.name().to_owned(), meter.note());
                     return Ok(WrittenSummary { content, fidelity, by, note });
                 }
                 Err(unusable) => ProviderError::transient(unusable.to_string()),
@@ -49,25 +49,25 @@ pub(crate) fn summarise(
         }
         Err(error) if job.would_give_up(&error, &retry) => error,
         Err(error) => {
-            let reason = format!("{}{}", error.reason, purse.note());
+            let reason = format!("{}{}", error.reason, meter.note());
             return Err(ProviderError { reason, ..error });
         }
     };
     let Some(stand_in) = memory.fallback() else { return Err(why) };
     let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-    let content = guarded(stand_in, &material.brief, &purse)?;
+    let content = guarded(stand_in, &material.brief, &meter)?;
     let fidelity = acceptance::fidelity(&Facts::of_content(&content), material.brief.facts());
     let by = Provenance::fallback_label(stand_in.name(), summarizer.name());
-    Ok(WrittenSummary { content, fidelity, by, note: format!("; {why}{}", purse.note()) })
+    Ok(WrittenSummary { content, fidelity, by, note: format!("; {why}{}", meter.note()) })
 }
 
 /// Calls a summarizer. A panic counts as a failure and affects nothing else.
 fn guarded(
     summarizer: &dyn Summarizer,
     brief: &SummaryRequest,
-    purse: &SpendMeter,
+    meter: &SpendMeter,
 ) -> Result<NodeContent, ProviderError> {
-    let asked = catch_unwind(AssertUnwindSafe(|| summarizer.summarize_metered(brief, purse)));
+    let asked = catch_unwind(AssertUnwindSafe(|| summarizer.summarize_metered(brief, meter)));
     asked.unwrap_or_else(|_| {
         Err(ProviderError::permanent(format!("the summariser {:?} broke down", summarizer.name())))
     })

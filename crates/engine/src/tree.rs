@@ -179,7 +179,7 @@ impl Engine {
 
     /// The latest job events, oldest first. The id of an update selects its own event and those
     /// of all jobs that it led to.
-    pub fn log(&self, filter: &JobEventFilter) -> Result<Vec<JobEvent>> {
+    pub fn job_events(&self, filter: &JobEventFilter) -> Result<Vec<JobEvent>> {
         let reader = self.reader()?;
         let lines = reader.job_events(filter)?;
         let update = lines.iter().rfind(|line| line.kind == JobEventKind::Update);

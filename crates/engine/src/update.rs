@@ -123,11 +123,11 @@ impl Updater {
             return Err(StoreError::Refused(Invalid::new(what, "it does not exist")));
         };
         let policy = policy_of(&self.general, &conversation)?.with(&self.update.policy)?;
-        let grower = TreePlanner { reader, key: &self.key, policy: &policy, now: self.now };
+        let planner = TreePlanner { reader, key: &self.key, policy: &policy, now: self.now };
         let before = conversation.clone();
         let (writes, felled) = match self.update.strategy {
-            UpdateStrategy::Incremental => (self.catch_up(&grower, &mut conversation)?, 0),
-            UpdateStrategy::Full => self.rebuild(&grower, &mut conversation)?,
+            UpdateStrategy::Incremental => (self.catch_up(&planner, &mut conversation)?, 0),
+            UpdateStrategy::Full => self.rebuild(&planner, &mut conversation)?,
         };
         let mut all = Vec::new();
         if conversation != before {
@@ -161,18 +161,18 @@ impl Updater {
     /// and jobs that were given up.
     fn catch_up(
         &self,
-        grower: &TreePlanner<'_>,
+        planner: &TreePlanner<'_>,
         conversation: &mut Conversation,
     ) -> StoreResult<Vec<Write>> {
-        let mut tasks = grower.catch_up(conversation, conversation.totals.messages)?;
+        let mut tasks = planner.catch_up(conversation, conversation.totals.messages)?;
         if !self.update.policy.is_empty() {
-            tasks.extend(grower.reopen(conversation)?);
+            tasks.extend(planner.reopen(conversation)?);
         }
-        let mut nodes = grower.reader.nodes(self.key.id, &NodeFilter::default())?;
+        let mut nodes = planner.reader.nodes(self.key.id, &NodeFilter::default())?;
         nodes.retain(|node| node.dirty || self.is_to_be_upgraded(node));
         tasks.extend(nodes.into_iter().map(|node| node.spec));
-        let mut writes = grower.jobs(tasks);
-        for mut job in grower.reader.jobs(&JobFilter::of(self.key.id))? {
+        let mut writes = planner.jobs(tasks);
+        for mut job in planner.reader.jobs(&JobFilter::of(self.key.id))? {
             if job.state == JobState::Dead {
                 writes.extend(retried(&mut job, self.now, "an update"));
             }
@@ -189,22 +189,22 @@ impl Updater {
     /// Drops the tree down to a level and plans it again from the level below.
     fn rebuild(
         &self,
-        grower: &TreePlanner<'_>,
+        planner: &TreePlanner<'_>,
         conversation: &mut Conversation,
     ) -> StoreResult<(Vec<Write>, u32)> {
         let level = self.update.level.unwrap_or(Level::FIRST);
-        let nodes = grower.reader.nodes(self.key.id, &NodeFilter::default())?;
+        let nodes = planner.reader.nodes(self.key.id, &NodeFilter::default())?;
         let felled = nodes.iter().filter(|node| node.level() >= level).count();
         let mut writes = vec![Write::DropTree(self.key.id, level)];
         conversation.tree_state.drop_levels(level);
         match level.below() {
             None => {
-                let tasks = grower.catch_up(conversation, conversation.totals.messages)?;
-                writes.extend(grower.jobs(tasks));
+                let tasks = planner.catch_up(conversation, conversation.totals.messages)?;
+                writes.extend(planner.jobs(tasks));
             }
             Some(below) => {
                 let mut growth: TreeState = conversation.tree_state.clone();
-                writes.extend(grower.regroup(&mut growth, below)?);
+                writes.extend(planner.regroup(&mut growth, below)?);
                 conversation.tree_state = growth;
             }
         }

@@ -294,7 +294,7 @@ fn the_answer_does_not_wait_for_what_follows_and_the_next_turn_does() {
     let agent = Agent::new(
         memory.clone(),
         parrot,
-        AgentOptions { patience: Some(std::time::Duration::ZERO), ..settings() },
+        AgentOptions { gate_timeout: Some(std::time::Duration::ZERO), ..settings() },
     )
     .unwrap();
     agent.ask(id, long).unwrap();

@@ -175,7 +175,7 @@ fn slugs_do_not_collide_and_follow_a_rename() {
     let new = |title: &str| {
         let about = NewConversation {
             title: Some(title.into()),
-            naming: treering_core::TitleSource::Source,
+            title_source: treering_core::TitleSource::Source,
             ..NewConversation::default()
         };
         let entries = vec![Entry::message(

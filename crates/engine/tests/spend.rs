@@ -239,7 +239,7 @@ fn a_conversation_at_its_cap_leaves_the_others_alone() {
         assert_eq!(status.account.conversation.calls, 2);
         assert!(status.reached.unwrap().to_string().contains("for this conversation"));
         let log = memory
-            .log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 })
+            .job_events(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 })
             .unwrap();
         let lines = |words: &str| log.iter().filter(|line| line.text.contains(words)).count();
         assert_eq!(
@@ -255,8 +255,9 @@ fn a_conversation_at_its_cap_leaves_the_others_alone() {
 
 /// The events of model calls outside of jobs and conversations.
 fn asked(memory: &Engine) -> Vec<String> {
-    let log =
-        memory.log(&JobEventFilter { conversation: None, job_prefix: None, limit: 999 }).unwrap();
+    let log = memory
+        .job_events(&JobEventFilter { conversation: None, job_prefix: None, limit: 999 })
+        .unwrap();
     let asked = log
         .into_iter()
         .filter(|line| line.kind == JobEventKind::Ask && line.conversation.is_none());
@@ -308,7 +309,7 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
     );
     assert_eq!(of(&filter).unpriced, of(&filter).calls, "nobody knows what bags cost");
     let log = memory
-        .log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 })
+        .job_events(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 })
         .unwrap();
     let line = log
         .iter()
@@ -415,24 +416,24 @@ fn a_call_that_fails_has_taken_its_turn_and_gives_its_tokens_back() {
     let quota = Quota { requests_per_minute: Some(3), tokens_per_minute: Some(1000) };
     parts.spend.quotas = [("paid".to_owned(), quota)].into();
     let memory = Engine::new(parts, TenantId::default());
-    let purse = memory.spend_meter(None);
-    let book = || purse.reserve_usage("paid/one", MOST);
-    purse.settle(book().unwrap(), CALL, &Redactions::default());
-    purse.settle(book().unwrap(), Usage::default(), &Redactions::default());
+    let meter = memory.spend_meter(None);
+    let book = || meter.reserve_usage("paid/one", MOST);
+    meter.settle(book().unwrap(), CALL, &Redactions::default());
+    meter.settle(book().unwrap(), Usage::default(), &Redactions::default());
     assert_eq!(
         memory.spend(None).unwrap().account.tenant.tokens(),
         300,
         "what failed costs nothing"
     );
     let (least, most) = (Usage::for_call(300, 0), Usage::for_call(800, 0));
-    let reason = purse.reserve_usage("paid/one", most).unwrap_err().reason;
+    let reason = meter.reserve_usage("paid/one", most).unwrap_err().reason;
     assert_eq!(
         reason, "paid: the quota of this minute is used up; free in 60 s",
         "tokens of the first"
     );
-    purse.settle(purse.reserve_usage("paid/one", least).unwrap(), least, &Redactions::default());
-    assert!(purse.reserve_usage("paid/one", least).is_err(), "three have been asked");
-    assert!(purse.reserve_usage("free/one", most).is_ok(), "others have no quota");
+    meter.settle(meter.reserve_usage("paid/one", least).unwrap(), least, &Redactions::default());
+    assert!(meter.reserve_usage("paid/one", least).is_err(), "three have been asked");
+    assert!(meter.reserve_usage("free/one", most).is_ok(), "others have no quota");
 }
 
 /// A store that refuses writes with the given error.

@@ -291,7 +291,7 @@ fn a_stand_in_writes_what_the_model_could_not_and_update_asks_the_model_again() 
     assert!(before.jobs.is_empty(), "nothing is held up");
     assert_eq!(by(&memory).iter().filter(|by| *by == "extractive for heads").count(), 3);
     let log = memory
-        .log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 })
+        .job_events(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 })
         .unwrap();
     assert!(log.iter().any(|line| line.text.contains("it wrote of Paris")), "the log says why");
 
@@ -384,7 +384,7 @@ fn a_job_whose_turn_has_not_come_waits_and_has_not_failed() {
     assert!(tree.jobs.is_empty() && heads.calls() > 9, "the worker waits for its turn");
     assert!(tree.nodes.iter().all(|node| node.provenance.by == "heads"), "nobody has to stand in");
     let log = memory
-        .log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 })
+        .job_events(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 })
         .unwrap();
     assert!(log.iter().all(|line| line.kind.as_str() != "fail"), "{log:?}");
     assert_sound(&memory);
@@ -430,7 +430,7 @@ fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_stood_in_for() {
     run_due_jobs(&memory, id);
     assert_eq!(memory.fallback_node_count(None).unwrap(), 0);
     let log = memory
-        .log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 })
+        .job_events(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 })
         .unwrap();
     let events: Vec<&str> = log.iter().map(|line| line.kind.as_str()).collect();
     assert_eq!(
@@ -530,7 +530,7 @@ fn lower_levels_come_first_and_conversations_in_their_order() {
     worker.run(&JobScope::default(), &|_, ran| assert_eq!(*ran, JobOutcome::Done)).unwrap();
     // Threads report out of order; the job events have the actual order.
     let log = memory
-        .log(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 1000 })
+        .job_events(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 1000 })
         .unwrap();
     let done = log.iter().filter(|line| line.kind == JobEventKind::Release);
     let level =

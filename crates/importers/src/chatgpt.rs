@@ -100,7 +100,7 @@ impl ChatGptConversation<'_> {
         let Self { title, create_time, mapping, current_node, conversation_id, id } = self;
         let id = conversation_id.as_deref().or(id.as_deref()).or(current_node.as_deref());
         let mut found = ImportedConversation::named(Format::ChatGpt, id.unwrap_or_default());
-        found.about.naming = TitleSource::Source;
+        found.about.title_source = TitleSource::Source;
         found.about.title = title.clone().filter(|title| !title.trim().is_empty());
         let start = create_time.and_then(Timestamp::from_seconds).unwrap_or(modified);
 

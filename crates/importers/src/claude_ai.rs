@@ -48,7 +48,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
     for raw in text::parse::<Vec<&RawValue>>(&source.text)? {
         let conversation: ClaudeAiConversation<'_> = text::parse(raw.get())?;
         let mut found = ImportedConversation::named(Format::ClaudeAi, &conversation.uuid);
-        found.about.naming = TitleSource::Source;
+        found.about.title_source = TitleSource::Source;
         found.about.title = conversation.name.filter(|name| !name.trim().is_empty());
         let start = moment(conversation.created_at.as_deref()).unwrap_or(source.modified);
         let messages: Vec<(&RawValue, ClaudeAiMessage<'_>)> = conversation

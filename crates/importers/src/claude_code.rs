@@ -75,7 +75,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
         let mut found = ImportedConversation::named(Format::ClaudeCode, &id);
         found.identity = Identity::NamedEverywhere;
         found.about.cwd = session.cwd;
-        found.about.naming = TitleSource::Source;
+        found.about.title_source = TitleSource::Source;
         found.about.title = if only { titles.best() } else { None };
         found.entries = session.entries;
         sink.emit(found)?;

@@ -26,7 +26,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
     // Two haystacks may share a name but differ in content.
     found.identity = Identity::ByContent;
     found.about.title = Some(haystack.haystack);
-    found.about.naming = TitleSource::Source;
+    found.about.title_source = TitleSource::Source;
     for turn in haystack.turns {
         let at = turn.ts.map(|ts| ts.parse()).transpose()?.unwrap_or(source.modified);
         let mut said = NewMessage::new(turn.role.parse()?, turn.text, at);

@@ -252,7 +252,7 @@ fn conversation(line: ConversationLine) -> Result<JsonLine, ImportError> {
         external_id: external(line.external_id)?,
         slug: line.slug,
         title: line.title,
-        naming,
+        title_source: naming,
         participants: line.participants,
         cwd: line.cwd,
         project_path: line.project_path,

@@ -28,7 +28,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
     for sample in samples {
         let mut found = ImportedConversation::named(Format::Locomo, &sample.sample_id);
         found.about.title = Some(sample.sample_id.clone());
-        found.about.naming = TitleSource::Source;
+        found.about.title_source = TitleSource::Source;
         let field = |name: &str| -> Option<String> {
             sample.conversation.get(name).and_then(|raw| serde_json::from_str(raw.get()).ok())
         };

@@ -24,7 +24,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
     for instance in instances {
         let mut found = ImportedConversation::named(Format::LongMemEval, &instance.question_id);
         found.about.title = Some(format!("longmemeval {}", instance.question_id));
-        found.about.naming = TitleSource::Source;
+        found.about.title_source = TitleSource::Source;
         let dates =
             instance.haystack_dates.iter().map(|date| moment(date).unwrap_or(source.modified));
         let mut sessions: Vec<_> =

@@ -37,7 +37,7 @@ pub(super) fn is_transcript(text: &str) -> bool {
 }
 
 pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), ImportError> {
-    let front = Front::of(&source.text);
+    let front = FrontMatter::of(&source.text);
     let at = front.date.unwrap_or(source.modified);
     let entries = if console::is_console(&source.text) {
         console::read(&source.text, at, sink)
@@ -54,19 +54,19 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
     let mut found = ImportedConversation::unnamed(Format::Markdown, entries);
     if let Some(found) = &mut found {
         found.about.title = front.title;
-        found.about.naming = TitleSource::Source;
+        found.about.title_source = TitleSource::Source;
         found.about.cwd = console::cwd(&source.text);
     }
     sink.emit_unnamed(found)
 }
 
 /// The metadata before the first speaker.
-struct Front {
+struct FrontMatter {
     title: Option<String>,
     date: Option<Timestamp>,
 }
 
-impl Front {
+impl FrontMatter {
     fn of(text: &str) -> Self {
         let mut front = Self { title: None, date: None };
         let mut lines = text.lines();

@@ -93,7 +93,7 @@ fn give(
     }
     let mut found = ImportedConversation::unnamed(Format::OpenAi, reader.entries);
     if let Some(found) = &mut found {
-        found.about.naming = TitleSource::Source;
+        found.about.title_source = TitleSource::Source;
         found.about.title = title;
     }
     sink.emit_unnamed(found)

@@ -23,6 +23,8 @@ pub mod http;
 #[cfg(feature = "remote")]
 mod model;
 #[cfg(feature = "remote")]
+pub mod model_summarizer;
+#[cfg(feature = "remote")]
 mod ollama;
 #[cfg(feature = "remote")]
 mod openai;
@@ -31,8 +33,6 @@ pub mod remote;
 pub mod static_embedder;
 #[cfg(feature = "remote")]
 mod stream;
-#[cfg(feature = "remote")]
-pub mod summarise;
 pub mod tokenizer;
 #[cfg(feature = "tokenizers")]
 mod tokenizer_file;
@@ -41,9 +41,9 @@ mod wordpiece;
 #[cfg(feature = "encoder")]
 pub use encoder::Encoder;
 pub use extractive::Extractive;
-pub use static_embedder::StaticEmbedder;
 #[cfg(feature = "remote")]
-pub use summarise::ModelSummarizer;
+pub use model_summarizer::ModelSummarizer;
+pub use static_embedder::StaticEmbedder;
 pub use tokenizer::Bpe;
 #[cfg(feature = "tokenizers")]
 pub use tokenizer_file::FileTokenizer;

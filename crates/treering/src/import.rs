@@ -114,12 +114,12 @@ struct Prepared {
 
 /// The result of an import.
 #[derive(Debug, Clone, Default)]
-pub struct Report {
+pub struct ImportReport {
     /// The result for each file.
     pub files: Vec<FileReport>,
 }
 
-impl Report {
+impl ImportReport {
     /// The sum over all files.
     #[must_use]
     pub fn total(&self) -> FileReport {
@@ -142,14 +142,14 @@ impl Report {
 }
 
 /// Imports files into a memory.
-pub struct Runner<'a> {
+pub struct Importer<'a> {
     /// The engine to import into.
     pub engine: &'a Engine,
     /// The options.
     pub options: ImportOptions,
 }
 
-impl Runner<'_> {
+impl Importer<'_> {
     /// Lists the files at these paths and below these folders, oldest modification first.
     pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ImportError> {
         let mut files = Vec::new();
@@ -174,8 +174,8 @@ impl Runner<'_> {
         &self,
         files: &[PathBuf],
         mut done: impl FnMut(&FileReport),
-    ) -> treering_engine::Result<Report> {
-        let mut report = Report::default();
+    ) -> treering_engine::Result<ImportReport> {
+        let mut report = ImportReport::default();
         std::thread::scope(|scope| {
             let (sender, prepared) = std::sync::mpsc::sync_channel(1);
             scope.spawn(move || {

@@ -157,7 +157,7 @@ fn engine_parts(home: &Path, options: Options, models: &Models) -> Result<Engine
         other_embedders,
         policy,
         work,
-        spend: prices::settings(spend, providers.quotas())?,
+        spend: prices::spend_limits(spend, providers.quotas())?,
         search,
     })
 }

@@ -12,7 +12,7 @@ use treering_engine::{
 };
 
 use crate::conversation::ConversationHandle;
-use crate::import::{ImportOptions, Report, Runner};
+use crate::import::{ImportOptions, ImportReport, Importer};
 use crate::search::SearchBuilder;
 use crate::{Error, Invalid, Models, Options, Result, engine_parts};
 
@@ -102,9 +102,9 @@ impl Memory {
 
     /// Imports transcripts of other programs from files, or from folders that are searched for
     /// them. Importing a file twice changes nothing.
-    pub fn import(&self, paths: &[PathBuf]) -> Result<Report> {
-        let runner = Runner { engine: &self.engine, options: ImportOptions::default() };
-        let files = Runner::files(paths)
+    pub fn import(&self, paths: &[PathBuf]) -> Result<ImportReport> {
+        let runner = Importer { engine: &self.engine, options: ImportOptions::default() };
+        let files = Importer::files(paths)
             .map_err(|error| Error::Invalid(Invalid::new("import", error.to_string())))?;
         runner.run(&files, |_| ())
     }

@@ -28,7 +28,7 @@ struct PriceTable {
 }
 
 /// Combines the caps, the prices and the quotas.
-pub(crate) fn settings(
+pub(crate) fn spend_limits(
     options: SpendOptions,
     quotas: BTreeMap<String, Quota>,
 ) -> Result<SpendLimits, Invalid> {
@@ -49,9 +49,10 @@ mod tests {
         let own = Price { input: 9.0, output: 9.0 };
         let prices =
             [("openai/gpt-6-luna".to_owned(), own), ("compatible/*".to_owned(), own)].into();
-        let prices = settings(SpendOptions { prices, ..SpendOptions::default() }, BTreeMap::new())
-            .unwrap()
-            .prices;
+        let prices =
+            spend_limits(SpendOptions { prices, ..SpendOptions::default() }, BTreeMap::new())
+                .unwrap()
+                .prices;
         assert_eq!(prices.date.len(), "2026-11-16".len());
         assert_eq!(prices.find("openai/gpt-6-luna"), Some(own));
         assert_eq!(prices.find("compatible/qwen3"), Some(own));

@@ -108,7 +108,7 @@ fn target(args: &Args, memory: &Engine) -> Result<AppendTarget, CliError> {
     Ok(AppendTarget::FindOrCreate(NewConversation {
         external_id,
         title: args.title.clone(),
-        naming: treering_core::TitleSource::Source,
+        title_source: treering_core::TitleSource::Source,
         cwd: Some(normalize_cwd(args.cwd.as_deref().unwrap_or("."))),
         ..NewConversation::default()
     }))

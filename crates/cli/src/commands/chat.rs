@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
         profile: Some(settings.profile(&settings.context.profile)?),
         max_tokens: Some(settings.chat.max_tokens).filter(|most| *most > 0),
         temperature: Some(settings.chat.temperature as f32),
-        patience: None,
+        gate_timeout: None,
     };
     let memory = global.open_on(settings, &models)?;
     let known = match (&args.conversation, args.last) {
@@ -183,7 +183,7 @@ impl ChatSession<'_> {
     fn begin(&mut self, said: &str) -> Result<ConversationId, CliError> {
         let new = NewConversation {
             title: Some(self.title.clone().unwrap_or_else(|| text::preview(said, 60))),
-            naming: TitleSource::Source,
+            title_source: TitleSource::Source,
             cwd: Some(normalize_cwd(".")),
             ..NewConversation::default()
         };

@@ -10,8 +10,8 @@ use treering_core::{Conversation, TurnNo};
 use treering_engine::{ContextRequest, Engine, JobScope, Worker};
 
 use super::output::{BOLD, DIM, GOOD, Output, count, paint};
-use super::{CliError, context, sessions, show, show_tree};
-use treering::import::{FileReport, ImportOptions, Runner};
+use super::{CliError, context, sessions, show};
+use treering::import::{FileReport, ImportOptions, Importer};
 
 /// Six weeks of a small software project, written for this program.
 const SAMPLE: &str = include_str!("../../demo/tidewatch.jsonl");
@@ -38,7 +38,7 @@ struct View {
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), CliError> {
     let scratch = Scratch::new(args.keep.as_deref())?;
     let memory = treering::open_engine(&scratch.folder)?;
-    let runner = Runner { engine: &memory, options: ImportOptions::default() };
+    let runner = Importer { engine: &memory, options: ImportOptions::default() };
     let first = runner.text("tidewatch.jsonl", SAMPLE.into())?;
     let second = runner.text("tidewatch.jsonl", SAMPLE.into())?;
     Worker::new(memory.clone())?.run(&JobScope::default(), &|_, _| {})?;
@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), CliError> {
         heading(out, "treering show tidewatch --last 1", "Six weeks later:")?;
         late.iter().try_for_each(|turn| show::print_turn(out, turn, false))?;
         heading(out, "treering show tidewatch --tree", "The tree: summaries of summaries.")?;
-        show_tree::branches(out, &branches)?;
+        show::tree::branches(out, &branches)?;
         let command =
             format!("treering context tidewatch --query \"{asked}\" --budget 1200 --receipt");
         heading(out, &command, "The whole history in a context of 1,200 tokens.")?;

@@ -107,8 +107,8 @@ fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, CliError> {
     let asked = ConfiguredModels::of(&settings);
     let memory = store(&home, global, settings, &mut checks)?;
     if !args.offline {
-        let purse = memory.as_ref().map(|memory| memory.spend_meter(None));
-        checks.extend(asked.checks(purse.as_ref().map_or(&Unmetered, |purse| purse as &dyn Meter)));
+        let meter = memory.as_ref().map(|memory| memory.spend_meter(None));
+        checks.extend(asked.checks(meter.as_ref().map_or(&Unmetered, |meter| meter as &dyn Meter)));
     }
     if let Some(memory) = &memory {
         checks.push(index(memory, args)?);

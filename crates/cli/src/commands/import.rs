@@ -10,7 +10,7 @@ use treering_engine::Engine;
 use super::CliError;
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint};
 use super::work::catch_up;
-use treering::import::{FileReport, ImportOptions, Report, Runner, SlugChange};
+use treering::import::{FileReport, ImportOptions, ImportReport, Importer, SlugChange};
 use treering::importers::Format;
 
 #[derive(clap::Args)]
@@ -87,8 +87,8 @@ impl FileView {
 
 pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let options = ImportOptions { format: args.format, dry_run: args.dry_run, since: args.since };
-    let runner = Runner { engine: memory, options };
-    let mut report = Report::default();
+    let runner = Importer { engine: memory, options };
+    let mut report = ImportReport::default();
     let (standard_input, paths): (Vec<_>, Vec<_>) =
         args.paths.iter().cloned().partition(|path| path.as_os_str() == "-");
     if !standard_input.is_empty() {
@@ -96,7 +96,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         io::stdin().lock().read_to_string(&mut text)?;
         report.files.push(runner.text("standard input", text)?);
     }
-    let files = Runner::files(&paths)?;
+    let files = Importer::files(&paths)?;
     let bar = output.progress(files.len() as u64, "importing");
     report.files.extend(runner.run(&files, |_| bar.inc(1))?.files);
     bar.finish_and_clear();
@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
 /// Prints the files worth a line of their own, then the totals, then what was skipped.
 fn print(
     out: &mut dyn Write,
-    report: &Report,
+    report: &ImportReport,
     total: &FileReport,
     dry_run: bool,
 ) -> io::Result<()> {

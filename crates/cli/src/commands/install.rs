@@ -30,8 +30,8 @@ pub(super) struct Args {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum InstallAction {
-    In,
-    Out,
+    Install,
+    Uninstall,
 }
 
 /// A planned change to a file.
@@ -47,9 +47,9 @@ struct Planned {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BackupAction {
     /// The current file becomes the backup.
-    Taken,
-    Stays,
-    Goes,
+    Create,
+    Keep,
+    Delete,
 }
 
 #[derive(Serialize)]
@@ -97,10 +97,10 @@ pub(super) fn run(
         write(file)?;
     }
     output.note(match direction {
-        InstallAction::In => "done; restart the agent to load Treering",
-        InstallAction::Out => "done; captured conversations stay in the store",
+        InstallAction::Install => "done; restart the agent to load Treering",
+        InstallAction::Uninstall => "done; captured conversations stay in the store",
     });
-    if let (InstallAction::In, Some(rest)) = (direction, args.agent.post_install_note()) {
+    if let (InstallAction::Install, Some(rest)) = (direction, args.agent.post_install_note()) {
         output.note(rest);
     }
     Ok(())
@@ -129,31 +129,31 @@ fn plan(change: &FileChange, direction: InstallAction) -> Result<Planned, CliErr
     let at = |error: EditError| CliError::Usage(format!("{}: {error}", path.display()));
     let before = read(&path)?;
     let text = before.as_deref().unwrap_or_default();
-    let without = change.take_out(text).map_err(at)?;
-    if direction == InstallAction::In {
-        let after = Some(change.put_in(text).map_err(at)?);
+    let without = change.revert(text).map_err(at)?;
+    if direction == InstallAction::Install {
+        let after = Some(change.apply(text).map_err(at)?);
         let backup = match before {
             // A backup of a file that no longer exists is stale.
-            None => BackupAction::Goes,
-            Some(_) if without == text => BackupAction::Taken,
-            Some(_) => BackupAction::Stays,
+            None => BackupAction::Delete,
+            Some(_) if without == text => BackupAction::Create,
+            Some(_) => BackupAction::Keep,
         };
         return Ok(Planned { path, before, after, backup });
     }
     if without == text {
-        return Ok(Planned { path, after: before.clone(), before, backup: BackupAction::Stays });
+        return Ok(Planned { path, after: before.clone(), before, backup: BackupAction::Keep });
     }
     // If the file is otherwise unedited, restore the backup byte for byte, or delete the file
     // if Treering created it.
     let kept = read(&backup(&path))?;
     let original = kept.as_deref().unwrap_or_default();
     let is_as_left =
-        change.put_in(original).and_then(|put| change.take_out(&put)).is_ok_and(|it| it == without);
+        change.apply(original).and_then(|put| change.revert(&put)).is_ok_and(|it| it == without);
     let after = match is_as_left {
         true => kept,
         false => (!without.trim().is_empty()).then_some(without),
     };
-    Ok(Planned { path, before, after, backup: BackupAction::Goes })
+    Ok(Planned { path, before, after, backup: BackupAction::Delete })
 }
 
 fn backup(path: &Path) -> PathBuf {
@@ -204,7 +204,7 @@ fn write(file: &Planned) -> Result<(), CliError> {
         fs::create_dir_all(folder).map_err(at)?;
     }
     let kept = backup(&file.path);
-    if let (Some(before), BackupAction::Taken) = (&file.before, file.backup) {
+    if let (Some(before), BackupAction::Create) = (&file.before, file.backup) {
         replace(&kept, before, &file.path).map_err(at)?;
     }
     match &file.after {
@@ -212,7 +212,7 @@ fn write(file: &Planned) -> Result<(), CliError> {
         None => fs::remove_file(&file.path).map_err(at)?,
     }
     match file.backup {
-        BackupAction::Goes if kept.exists() => fs::remove_file(&kept).map_err(at),
+        BackupAction::Delete if kept.exists() => fs::remove_file(&kept).map_err(at),
         _ => Ok(()),
     }
 }

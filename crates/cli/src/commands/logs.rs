@@ -27,7 +27,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         job_prefix: args.job.clone(),
         limit: args.limit,
     };
-    let lines = memory.log(&filter)?;
+    let lines = memory.job_events(&filter)?;
     let views: Vec<LogView> = lines.iter().map(LogView::of).collect();
     output.show(&views, |out| {
         if views.is_empty() {

@@ -27,7 +27,6 @@ mod search;
 mod serve;
 mod sessions;
 mod show;
-mod show_tree;
 mod spend;
 mod stats;
 mod status;
@@ -268,9 +267,11 @@ fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Reindex(args) => reindex::run(&args, &global.open()?, output),
         Command::Work(args) => work::run(&args, &global.open()?, output),
         Command::Jobs(args) => jobs::run(&args, &global.open()?, output),
-        Command::Install(args) => install::run(&args, install::InstallAction::In, global, output),
+        Command::Install(args) => {
+            install::run(&args, install::InstallAction::Install, global, output)
+        }
         Command::Uninstall(args) => {
-            install::run(&args, install::InstallAction::Out, global, output)
+            install::run(&args, install::InstallAction::Uninstall, global, output)
         }
         Command::Hook(args) => hook::run(&args, global, output),
         Command::Serve(args) => serve::run(&args, global, output),

@@ -13,7 +13,7 @@ use treering_core::ports::{JobFilter, Span};
 use treering_core::{ConversationId, MessageIdx};
 use treering_engine::{Error, HitItem, JobScope, Query, Worker};
 
-use treering::import::{ImportOptions, Runner};
+use treering::import::{ImportOptions, Importer};
 use treering::{Engine, Options};
 
 pub(crate) use context::{ContextMethod, Contexts};
@@ -74,7 +74,7 @@ pub(crate) fn measure(
 ) -> Result<(), EvalError> {
     let haystacks = read(text)?;
     let memory = treering::open_engine_with(home, options.clone())?;
-    let runner = Runner { engine: &memory, options: ImportOptions::default() };
+    let runner = Importer { engine: &memory, options: ImportOptions::default() };
     let name =
         path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let report = runner.text(&name, text.to_owned())?;

@@ -87,13 +87,13 @@ pub(crate) fn assert_given_back(home: &Path) {
 }
 
 /// A running `treering serve`.
-pub(crate) struct Server {
+pub(crate) struct TestServer {
     pub(crate) child: Child,
     pub(crate) address: String,
     pub(crate) agent: ureq::Agent,
 }
 
-impl Server {
+impl TestServer {
     pub(crate) fn start(home: &Path, args: &[&str]) -> Self {
         let args: Vec<&str> = SERVE.iter().chain(args).copied().collect();
         Self::spawn(treering(home, &args))
@@ -202,7 +202,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -215,7 +215,7 @@ pub(crate) fn turn(number: usize) -> Value {
 }
 
 /// An MCP client and the server process it started.
-pub(crate) struct Client {
+pub(crate) struct McpClient {
     pub(crate) child: Child,
     pub(crate) to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
@@ -224,7 +224,7 @@ pub(crate) struct Client {
     pub(crate) notes: Vec<Value>,
 }
 
-impl Client {
+impl McpClient {
     pub(crate) fn start(home: &Path) -> Self {
         Self::start_with(home, &[])
     }
@@ -321,7 +321,7 @@ impl Client {
 }
 
 /// Appends enough turns for windows to seal.
-pub(crate) fn fill(client: &mut Client, key: &str, turns: usize) {
+pub(crate) fn fill(client: &mut McpClient, key: &str, turns: usize) {
     for turn in 0..turns {
         let user = format!(
             "Question {turn}: how high is the water at gate {turn}? {}",

@@ -10,7 +10,7 @@ use std::thread;
 use serde_json::Value;
 
 use crate::damage::alter;
-use crate::processes::{FILE, Treering, Writer, changed, files};
+use crate::processes::{FILE, Treering, WriterProcess, changed, files};
 use crate::turns::{line, parsed};
 use crate::wal_recovery::{flipped, killed_home};
 
@@ -40,7 +40,7 @@ fn backups_under_load_hold_what_was_acknowledged_before() {
     let mut backups: Vec<(PathBuf, Vec<usize>)> = Vec::new();
     thread::scope(|scope| {
         for (no, acknowledged) in acknowledged.iter().enumerate() {
-            let mut writer = Writer::start(&treering, &format!("w{no}"));
+            let mut writer = WriterProcess::start(&treering, &format!("w{no}"));
             let writing = &writing;
             scope.spawn(move || {
                 for turn in (0..).take_while(|_| writing.load(Ordering::SeqCst)) {
@@ -88,9 +88,9 @@ fn a_backup_is_private_and_overwrites_nothing() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let before = files(&out);
     let refused = treering.run(&["backup", file.to_str().unwrap()], b"");
-    assert!(refused.code == 1 && refused.complaint().error.contains("exists"), "{refused:?}");
+    assert!(refused.code == 1 && refused.reported_error().error.contains("exists"), "{refused:?}");
     let nowhere = out.join("none").join("a.db");
-    treering.run(&["backup", nowhere.to_str().unwrap()], b"").complaint();
+    treering.run(&["backup", nowhere.to_str().unwrap()], b"").reported_error();
     assert_eq!(changed(&out, &before), [""; 0], "nothing partial is left either");
 }
 
@@ -101,7 +101,7 @@ fn the_store_that_is_replaced_is_kept() {
     let file = folder.path().join("three.db");
     backup(&treering, &file);
     // A killed writer leaves its last turns in the WAL.
-    let mut writer = Writer::start(&treering, "k");
+    let mut writer = WriterProcess::start(&treering, "k");
     writer.send(&line("u.0.9"));
     writer.acknowledgement();
     writer.kill();
@@ -164,7 +164,7 @@ fn what_is_no_sound_store_is_not_restored() {
     let before = files(&treering.home);
     for (file, word) in cases {
         let refused = treering.run(&["restore", "--yes", file.to_str().unwrap()], b"");
-        let complaint = refused.expect_complaint(&file);
+        let complaint = refused.expect_error(&file);
         assert!(complaint.error.contains(word), "{}: {complaint:?}", file.display());
         assert_eq!(changed(&treering.home, &before), [""; 0], "{}", file.display());
     }
@@ -176,11 +176,11 @@ fn a_home_that_is_open_is_not_restored() {
     let treering = store(&folder.path().join("home"), 3);
     let file = folder.path().join("three.db");
     backup(&treering, &file);
-    let mut writer = Writer::start(&treering, "k");
+    let mut writer = WriterProcess::start(&treering, "k");
     writer.send(&line("u.0.9"));
     writer.acknowledgement();
     let refused = treering.run(&["restore", "--yes", file.to_str().unwrap()], b"");
-    let complaint = refused.expect_complaint(&treering.home);
+    let complaint = refused.expect_error(&treering.home);
     assert!(complaint.error.contains("another process"), "{complaint:?}");
     writer.send(&line("u.1.9"));
     writer.acknowledgement();

@@ -4,8 +4,8 @@ use std::os::unix::process::ExitStatusExt as _;
 
 use tempfile::TempDir;
 
-use crate::processes::{Treering, Writer};
-use crate::rng::Chance;
+use crate::processes::{Treering, WriterProcess};
+use crate::rng::SeededRng;
 use crate::turns::{line, positions};
 
 /// Writers are killed at random moments: while they create the store, recover it, commit,
@@ -15,7 +15,7 @@ fn killed_writers_lose_nothing_and_leave_no_halves() {
     const KILLS_IN_A_LIFE: u64 = 20;
     let wanted: u64 =
         std::env::var("TREERING_CRASH_KILLS").map_or(300, |kills| kills.parse().unwrap());
-    let mut chance = Chance::seeded();
+    let mut chance = SeededRng::seeded();
     let (mut kills, mut acknowledged, mut unanswered) = (0, 0, 0);
     for no in 0.. {
         if kills >= wanted {
@@ -47,7 +47,7 @@ struct Life {
     treering: Treering,
     _folder: TempDir,
     heavy: bool,
-    survivor: Option<Writer>,
+    survivor: Option<WriterProcess>,
     survived: Vec<String>,
     rounds: Vec<Round>,
     kills: u64,
@@ -68,7 +68,7 @@ impl Life {
         let folder = tempfile::tempdir().unwrap();
         let treering = Treering::at(&folder.path().join("home"));
         // A survivor creates the store. Without one, the kills also hit its creation.
-        let survivor = (no % 2 == 1).then(|| Writer::start(&treering, "survivor"));
+        let survivor = (no % 2 == 1).then(|| WriterProcess::start(&treering, "survivor"));
         Self {
             treering,
             _folder: folder,
@@ -82,9 +82,9 @@ impl Life {
         }
     }
 
-    fn round(&mut self, chance: &mut Chance) {
+    fn round(&mut self, chance: &mut SeededRng) {
         let round = self.rounds.len();
-        let mut writer = Writer::start(&self.treering, "victim");
+        let mut writer = WriterProcess::start(&self.treering, "victim");
         let (mut sent, mut acks) = (Vec::new(), Vec::new());
         for _ in 0..chance.below(6) + 1 {
             let mut lines = String::new();

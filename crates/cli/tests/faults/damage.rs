@@ -5,13 +5,13 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use crate::processes::{Complaint, FILE, READING, Treering, changed, files};
-use crate::rng::Chance;
+use crate::processes::{FILE, READING, ReportedError, Treering, changed, files};
+use crate::rng::SeededRng;
 use crate::turns::line;
 
 #[test]
 fn a_file_of_random_bytes_is_refused_and_left_alone() {
-    let mut chance = Chance::seeded();
+    let mut chance = SeededRng::seeded();
     for size in [2, 100, 5_000, 100_000] {
         let home = tempfile::tempdir().unwrap();
         let bytes: Vec<u8> = (0..size).map(|_| chance.byte()).collect();
@@ -39,7 +39,7 @@ fn a_truncated_store_is_refused_and_left_alone() {
             let ended = treering.run(&[command], b"");
             assert_eq!(ended.code, 1, "{command} of a store cut at {cut} of {length}: {ended:?}");
             if !(command == "verify" && ended.lists_problems()) {
-                ended.expect_complaint(home.path());
+                ended.expect_error(home.path());
             }
         }
         assert_eq!(changed(home.path(), &before), [""; 0], "cut at {cut}");
@@ -50,7 +50,7 @@ fn a_truncated_store_is_refused_and_left_alone() {
 fn damaged_pages_are_found_and_left_alone() {
     const PAGE: usize = 4096;
     let whole = sample_store();
-    let mut chance = Chance::seeded();
+    let mut chance = SeededRng::seeded();
     let pages = whole.len() / PAGE;
     for attempt in 0..40 {
         let mut bytes = whole.clone();
@@ -96,16 +96,16 @@ fn damaged(bytes: &[u8], certainly: bool, what: &str) {
         // A page that reads as an empty table can make the store look empty. `verify` still
         // reports the rows that refer to it.
         let looks_empty =
-            || !certainly && ended.complaint().error.starts_with("no conversations yet");
+            || !certainly && ended.reported_error().error.starts_with("no conversations yet");
         let lists_problems = || command == "verify" && ended.lists_problems();
         if ended.code != 0 && !lists_problems() && !looks_empty() {
-            ended.expect_complaint(home.path());
+            ended.expect_error(home.path());
         }
         assert_eq!(changed(home.path(), &before), [""; 0], "{command} of {what}");
     }
     let ended = treering.run(&["append", "--key", "k"], line("after.0.5").as_bytes());
     if ended.code != 0 {
-        ended.expect_complaint(home.path());
+        ended.expect_error(home.path());
     }
 }
 
@@ -127,7 +127,7 @@ fn a_store_of_a_newer_version_is_refused_and_left_alone() {
         fs::write(home.path().join(FILE), sample_store()).unwrap();
         alter(home.path(), &format!("PRAGMA journal_mode = {journal}; PRAGMA user_version = 999"));
         let complaints = refused(home.path());
-        let clear = |it: &Complaint| it.error.contains("999") && it.hint.contains("newer");
+        let clear = |it: &ReportedError| it.error.contains("999") && it.hint.contains("newer");
         assert!(complaints.iter().all(clear), "{journal}: {complaints:?}");
     }
 }
@@ -163,7 +163,7 @@ fn commands_that_read_leave_one_file() {
 }
 
 /// Every command fails with a clear error and leaves the files unchanged.
-fn refused(home: &Path) -> Vec<Complaint> {
+fn refused(home: &Path) -> Vec<ReportedError> {
     let treering = Treering::at(home);
     let kept = |home: &Path| {
         let mut kept = files(home);
@@ -177,7 +177,7 @@ fn refused(home: &Path) -> Vec<Complaint> {
         READING.map(|command| vec![command]).into_iter().chain([vec!["append", "--key", "k"]])
     {
         let ended = treering.run(&args, line("x.0.1").as_bytes());
-        complaints.push(ended.expect_complaint(home));
+        complaints.push(ended.expect_error(home));
         assert!(kept(home) == before, "{args:?} changed {:?}", before.keys());
     }
     complaints

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::processes::{Ended, Treering};
+use crate::processes::{CommandResult, Treering};
 use crate::turns::{line, parsed, positions, turns_of};
 
 /// Each disk size runs out at a different step: while the store is created, at the first commit,
@@ -72,7 +72,7 @@ fn fill(unshare: &str, kib: usize) {
     let step = |name: &str| {
         let text = |kind: &str| fs::read_to_string(at(&format!("{name}.{kind}"))).unwrap();
         let code = text("code").trim().parse().unwrap();
-        Ended {
+        CommandResult {
             what: format!("{name} on {kib} KiB"),
             code,
             output: text("out"),
@@ -89,10 +89,10 @@ fn fill(unshare: &str, kib: usize) {
 }
 
 /// Writers fail with a clear error and readers still work. Returns the acknowledged turns.
-fn while_full(step: &dyn Fn(&str) -> Ended, ids: &[String]) -> Vec<String> {
+fn while_full(step: &dyn Fn(&str) -> CommandResult, ids: &[String]) -> Vec<String> {
     let home = Path::new("disk/home");
     let appended = step("append");
-    let complaint = appended.expect_complaint(home);
+    let complaint = appended.expect_error(home);
     assert!(complaint.error.contains("no space left"), "{}: {complaint:?}", appended.what);
     let messages = appended.output.lines().flat_map(|ack| positions(&parsed(ack))).count();
     let mut acknowledged = ids[..messages / 2].to_vec();
@@ -101,7 +101,7 @@ fn while_full(step: &dyn Fn(&str) -> Ended, ids: &[String]) -> Vec<String> {
         if messages > 0 {
             ended.expect_success();
         } else if ended.code != 0 {
-            ended.expect_complaint(home);
+            ended.expect_error(home);
         }
     }
     let again = step("again");
@@ -110,7 +110,7 @@ fn while_full(step: &dyn Fn(&str) -> Ended, ids: &[String]) -> Vec<String> {
         acknowledged.push("one.0.1".into());
     }
     if again.code != 0 {
-        let complaint = again.expect_complaint(home);
+        let complaint = again.expect_error(home);
         assert!(complaint.error.contains("no space left"), "{}: {complaint:?}", again.what);
     }
     acknowledged
@@ -119,7 +119,7 @@ fn while_full(step: &dyn Fn(&str) -> Ended, ids: &[String]) -> Vec<String> {
 /// With free space again, the store holds exactly the acknowledged turns, and a replay adds the
 /// rest. Returns the turns that were stored before the replay.
 fn once_freed(
-    step: &dyn Fn(&str) -> Ended,
+    step: &dyn Fn(&str) -> CommandResult,
     ids: &[String],
     acknowledged: &[String],
 ) -> Vec<String> {

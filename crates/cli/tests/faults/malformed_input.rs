@@ -26,7 +26,7 @@ fn a_bad_line_keeps_what_came_before_it() {
         input.extend_from_slice(line("after.0.1").as_bytes());
         let ended = treering.run(&["append", "--key", "k"], &input);
         assert_eq!(ended.code, 1, "{ended:?}");
-        assert!(ended.complaint().error.contains("line 6"), "{ended:?}");
+        assert!(ended.reported_error().error.contains("line 6"), "{ended:?}");
         let acknowledged: Vec<u64> =
             ended.output.lines().flat_map(|ack| positions(&parsed(ack))).collect();
         assert_eq!(acknowledged, (0..10).collect::<Vec<_>>());
@@ -43,7 +43,7 @@ fn a_last_line_without_an_end_is_taken_when_it_is_whole() {
     treering.run(&["append", "--key", "k"], input.as_bytes()).expect_success();
     assert_eq!(treering.turns()["k"], ["t.0.3", "t.1.3"]);
     let ended = treering.run(&["append", "--key", "k"], &line("t.2.3").as_bytes()[..30]);
-    assert!(ended.code == 1 && ended.complaint().error.contains("line 1"), "{ended:?}");
+    assert!(ended.code == 1 && ended.reported_error().error.contains("line 1"), "{ended:?}");
     assert_eq!(treering.turns()["k"].len(), 2);
 }
 

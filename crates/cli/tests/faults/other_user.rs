@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use crate::permissions::Unprivileged;
-use crate::processes::{FILE, Treering, Writer, permit};
+use crate::processes::{FILE, Treering, WriterProcess, permit};
 use crate::turns::{line, parsed, turns_of};
 
 /// A home with three turns that the reader can read but not write. `None` if the test cannot
@@ -45,10 +45,10 @@ fn has_log(home: &Path) -> bool {
 fn a_reader_follows_a_writer_that_appends_closes_and_appends_again() {
     let place = Unprivileged::new();
     let Some((reader, writer)) = shared_home(&place) else { return };
-    let mut tail = Follower::start(&reader);
+    let mut tail = TailProcess::start(&reader);
     let mut turns = 3;
     for _ in 0..3 {
-        let mut open = Writer::start(&writer, "k");
+        let mut open = WriterProcess::start(&writer, "k");
         for _ in 0..3 {
             open.send(&line(&id(turns)));
             open.acknowledgement();
@@ -69,9 +69,8 @@ fn a_reader_follows_a_writer_that_appends_closes_and_appends_again() {
     append(&writer, turns, turns + 1);
     assert!(!has_log(&reader.home), "the last to close empties the log");
     assert_eq!(reader.turns()["k"].len(), turns + 1);
-    let complaint = reader
-        .run(&["append", "--key", "k"], line("x.0.1").as_bytes())
-        .expect_complaint(&reader.home);
+    let complaint =
+        reader.run(&["append", "--key", "k"], line("x.0.1").as_bytes()).expect_error(&reader.home);
     assert!(complaint.error.contains("read-only"), "{complaint:?}");
     assert_eq!(fs::read_dir(&reader.home).unwrap().count(), 2, "the store and its lock");
 }
@@ -97,7 +96,7 @@ fn a_reader_never_takes_a_busy_store_for_a_damaged_one() {
             for command in ["export", "verify"] {
                 let ended = reader.run(&[command], b"");
                 if ended.code != 0 {
-                    let complaint = ended.complaint();
+                    let complaint = ended.reported_error();
                     let is_passing = complaint.error.contains("while it was read")
                         || complaint.error.contains("where its index can be written");
                     assert!(is_passing, "{command}: {complaint:?}");
@@ -118,13 +117,13 @@ fn a_reader_never_takes_a_busy_store_for_a_damaged_one() {
 }
 
 /// `treering tail`, which keeps the store open.
-struct Follower {
+struct TailProcess {
     process: Child,
     lines: BufReader<std::process::ChildStdout>,
     turns: usize,
 }
 
-impl Follower {
+impl TailProcess {
     /// Starts following after the three turns that are already stored.
     fn start(reader: &Treering) -> Self {
         let mut command = reader.command(&["tail"]);
@@ -152,7 +151,7 @@ impl Follower {
     }
 }
 
-impl Drop for Follower {
+impl Drop for TailProcess {
     fn drop(&mut self) {
         drop(self.process.kill());
         drop(self.process.wait());

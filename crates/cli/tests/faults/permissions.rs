@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 use crate::damage::alter;
-use crate::processes::{READING, Treering, Writer, changed, files, permit};
+use crate::processes::{READING, Treering, WriterProcess, changed, files, permit};
 use crate::turns::{line, positions};
 
 #[test]
@@ -43,12 +43,10 @@ fn a_read_only_home_with_a_log_alone_is_read_whole_or_refused() {
         if ended.code == 0 {
             assert_eq!(treering.turns()["k"].len(), 3, "{command}");
         } else {
-            ended.expect_complaint(&treering.home);
+            ended.expect_error(&treering.home);
         }
     }
-    treering
-        .run(&["append", "--key", "k"], line("x.0.1").as_bytes())
-        .expect_complaint(&treering.home);
+    treering.run(&["append", "--key", "k"], line("x.0.1").as_bytes()).expect_error(&treering.home);
     assert_eq!(changed(&treering.home, &before), [""; 0]);
     place.allow(&treering.home);
 }
@@ -58,7 +56,7 @@ fn a_read_only_home_with_a_log_alone_is_read_whole_or_refused() {
 fn a_damaged_log_in_a_read_only_home_is_told_of() {
     let place = Unprivileged::new();
     let treering = place.store("damaged", false);
-    let mut writer = Writer::start(&Treering::at(&treering.home), "k");
+    let mut writer = WriterProcess::start(&Treering::at(&treering.home), "k");
     for turn in 3..6 {
         writer.send(&line(&format!("t.{turn}.9")));
         writer.acknowledgement();
@@ -95,9 +93,9 @@ fn a_read_only_place_without_a_store_says_so() {
     fs::create_dir(&treering.home).unwrap();
     place.forbid(&treering.home, 0o555);
     let append = treering.run(&["append", "--key", "k"], line("x.0.1").as_bytes());
-    append.expect_complaint(&treering.home);
+    append.expect_error(&treering.home);
     let inside = Treering { home: treering.home.join("deeper"), ..treering.clone() };
-    inside.run(&["sessions"], b"").expect_complaint(&treering.home);
+    inside.run(&["sessions"], b"").expect_error(&treering.home);
     assert_eq!(files(&treering.home), BTreeMap::new());
     place.allow(&treering.home);
 }
@@ -117,7 +115,7 @@ fn a_read_only_store_of_a_newer_or_another_program_is_named_so() {
         place.forbid(&treering.home, 0o555);
         let before = files(&treering.home);
         for command in READING {
-            let complaint = treering.run(&[command], b"").expect_complaint(&treering.home);
+            let complaint = treering.run(&[command], b"").expect_error(&treering.home);
             assert!(complaint.error.contains(word), "{command}: {complaint:?}");
             if word == "999" {
                 assert!(complaint.hint.contains("newer"), "{command}: {complaint:?}");
@@ -164,7 +162,7 @@ impl Unprivileged {
     /// A store of three turns, closed cleanly or left with its WAL by a killed writer.
     fn store(&self, name: &str, killed: bool) -> Treering {
         let treering = self.treering(name);
-        let mut writer = Writer::start(&Treering::at(&treering.home), "k");
+        let mut writer = WriterProcess::start(&Treering::at(&treering.home), "k");
         writer.send(&(0..3).map(|no| line(&format!("t.{no}.9"))).collect::<String>());
         let mut stored = 0;
         while stored < 6 {
@@ -198,9 +196,8 @@ impl Unprivileged {
         assert_eq!(treering.turns()["k"].len(), turns);
         treering.verify();
         let input = line("x.0.1");
-        let complaint = treering
-            .run(&["append", "--key", "k"], input.as_bytes())
-            .expect_complaint(&treering.home);
+        let complaint =
+            treering.run(&["append", "--key", "k"], input.as_bytes()).expect_error(&treering.home);
         assert!(complaint.error.contains("read-only"), "{complaint:?}");
         assert!(complaint.hint.contains("write access"), "{complaint:?}");
         assert_eq!(changed(&treering.home, &before), [""; 0], "after append");

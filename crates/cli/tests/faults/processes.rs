@@ -58,13 +58,18 @@ impl Treering {
     }
 
     /// Runs a command to completion.
-    pub(crate) fn run(&self, args: &[&str], input: &[u8]) -> Ended {
+    pub(crate) fn run(&self, args: &[&str], input: &[u8]) -> CommandResult {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(input).unwrap();
         file.rewind().unwrap();
         let output = self.command(args).stdin(file).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Ended::new(format!("{args:?}"), output.status, text(output.stdout), text(output.stderr))
+        CommandResult::new(
+            format!("{args:?}"),
+            output.status,
+            text(output.stdout),
+            text(output.stderr),
+        )
     }
 
     pub(crate) fn turns(&self) -> BTreeMap<String, Vec<String>> {
@@ -79,7 +84,7 @@ impl Treering {
 
 /// The result of a finished command.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CommandResult {
     pub(crate) what: String,
     pub(crate) code: i32,
     pub(crate) output: String,
@@ -88,12 +93,12 @@ pub(crate) struct Ended {
 
 /// An error and its hint.
 #[derive(Debug)]
-pub(crate) struct Complaint {
+pub(crate) struct ReportedError {
     pub(crate) error: String,
     pub(crate) hint: String,
 }
 
-impl Ended {
+impl CommandResult {
     pub(crate) fn new(what: String, status: ExitStatus, output: String, errors: String) -> Self {
         assert!(!errors.contains("panicked"), "{what} panicked: {errors}");
         let code = status.code().unwrap_or_else(|| panic!("{what} ended with {status}: {errors}"));
@@ -109,9 +114,9 @@ impl Ended {
 
     /// Asserts that the command failed with an error that names the path, and a hint.
     #[track_caller]
-    pub(crate) fn expect_complaint(&self, place: &Path) -> Complaint {
+    pub(crate) fn expect_error(&self, place: &Path) -> ReportedError {
         assert_eq!(self.code, 1, "{}: {}", self.what, self.errors);
-        let complaint = self.complaint();
+        let complaint = self.reported_error();
         assert!(
             complaint.error.contains(&*place.to_string_lossy()),
             "{}: {complaint:?}",
@@ -122,11 +127,11 @@ impl Ended {
     }
 
     #[track_caller]
-    pub(crate) fn complaint(&self) -> Complaint {
+    pub(crate) fn reported_error(&self) -> ReportedError {
         assert!(!self.errors.contains("panicked"), "{} panicked: {}", self.what, self.errors);
         let said = parsed(&self.errors);
         let text = |key: &str| said[key].as_str().unwrap_or_default().to_owned();
-        Complaint { error: text("error"), hint: text("hint") }
+        ReportedError { error: text("error"), hint: text("hint") }
     }
 
     /// Whether this is the output of a verification that found problems.
@@ -137,14 +142,14 @@ impl Ended {
 }
 
 /// A process that appends the lines it receives until its input is closed.
-pub(crate) struct Writer {
+pub(crate) struct WriterProcess {
     pub(crate) process: Child,
     pub(crate) input: Option<ChildStdin>,
     pub(crate) acknowledgements: Receiver<Value>,
     pub(crate) errors: File,
 }
 
-impl Writer {
+impl WriterProcess {
     pub(crate) fn start(treering: &Treering, key: &str) -> Self {
         Self::spawn(treering.command(&["append", "--key", key]))
     }
@@ -193,11 +198,16 @@ impl Writer {
     }
 
     /// Closes the input and waits for the process to exit.
-    pub(crate) fn finish(mut self) -> Ended {
+    pub(crate) fn finish(mut self) -> CommandResult {
         self.close();
         let rest: Vec<String> = self.acknowledgements.iter().map(|ack| ack.to_string()).collect();
         let status = self.process.wait().unwrap();
-        Ended::new("a writer".into(), status, rest.join("\n"), read_errors(&mut self.errors))
+        CommandResult::new(
+            "a writer".into(),
+            status,
+            rest.join("\n"),
+            read_errors(&mut self.errors),
+        )
     }
 }
 

@@ -4,12 +4,12 @@ use std::thread;
 use std::time::Duration;
 
 /// A seeded random number generator. It prints its seed when the test fails.
-pub(crate) struct Chance {
+pub(crate) struct SeededRng {
     pub(crate) seed: u64,
     pub(crate) state: u64,
 }
 
-impl Chance {
+impl SeededRng {
     pub(crate) fn seeded() -> Self {
         let seed =
             std::env::var("TREERING_CRASH_SEED").map_or(0x7265_6e67, |seed| seed.parse().unwrap());
@@ -39,7 +39,7 @@ impl Chance {
     }
 }
 
-impl Drop for Chance {
+impl Drop for SeededRng {
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!("TREERING_CRASH_SEED={} repeats this run", self.seed);

@@ -6,8 +6,8 @@ use std::path::Path;
 use tempfile::TempDir;
 use treering::{Engine, Options};
 
-use crate::processes::{FILE, Treering, Writer, changed, files};
-use crate::rng::Chance;
+use crate::processes::{FILE, Treering, WriterProcess, changed, files};
+use crate::rng::SeededRng;
 use crate::turns::{line, parsed, positions};
 
 const LOG: &str = "treering.db-wal";
@@ -20,7 +20,7 @@ const FRAME: usize = 24 + 4096;
 /// A home whose writer was killed after all its turns were acknowledged.
 pub(crate) fn killed_home() -> TempDir {
     let home = tempfile::tempdir().unwrap();
-    let mut writer = Writer::start(&Treering::at(home.path()), "k");
+    let mut writer = WriterProcess::start(&Treering::at(home.path()), "k");
     let ids: Vec<String> = (0..TURNS).map(|no| format!("t.{no}.9")).collect();
     for portion in ids.chunks(PORTION) {
         writer.send(&portion.iter().map(|id| line(id)).collect::<String>());
@@ -153,15 +153,15 @@ fn commands_tell_of_a_damaged_log_until_its_copy_is_deleted() {
 /// killed.
 #[test]
 fn the_log_of_killed_writers_is_not_called_damaged() {
-    let mut chance = Chance::seeded();
+    let mut chance = SeededRng::seeded();
     for round in 0..5 {
         let home = tempfile::tempdir().unwrap();
         let treering = Treering::at(home.path());
-        let mut survivor = Writer::start(&treering, "survivor");
+        let mut survivor = WriterProcess::start(&treering, "survivor");
         survivor.send(&line("s.0.1"));
         survivor.acknowledgement();
         for victim in 0..2 {
-            let mut writer = Writer::start(&treering, "victim");
+            let mut writer = WriterProcess::start(&treering, "victim");
             writer.send(&line(&format!("v{victim}.0.1")));
             writer.acknowledgement();
             writer
@@ -190,7 +190,7 @@ fn a_log_without_its_database_is_refused_and_left_alone() {
     for (is_emptied, is_open) in [(false, false), (true, false), (false, true)] {
         let home = tempfile::tempdir().unwrap();
         let treering = Treering::at(home.path());
-        let mut writer = Writer::start(&treering, "k");
+        let mut writer = WriterProcess::start(&treering, "k");
         writer.send(&line("t.0.9"));
         writer.acknowledgement();
         let mut open = Some(writer);
@@ -212,8 +212,7 @@ fn a_log_without_its_database_is_refused_and_left_alone() {
             &["append"],
         ];
         for args in commands {
-            let complaint =
-                treering.run(args, line("x.0.1").as_bytes()).expect_complaint(home.path());
+            let complaint = treering.run(args, line("x.0.1").as_bytes()).expect_error(home.path());
             assert!(
                 complaint.error.contains("database is missing or empty"),
                 "{args:?}: {complaint:?}"
@@ -222,6 +221,6 @@ fn a_log_without_its_database_is_refused_and_left_alone() {
         let doctor = treering.run(&["doctor", "--offline"], b"");
         assert!(doctor.code == 1 && doctor.output.contains("missing or empty"), "{doctor:?}");
         assert_eq!(changed(home.path(), &before), [""; 0]);
-        drop(open.map(Writer::kill));
+        drop(open.map(WriterProcess::kill));
     }
 }

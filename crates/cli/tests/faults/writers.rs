@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use crate::processes::{Treering, Writer};
+use crate::processes::{Treering, WriterProcess};
 use crate::turns::line;
 
 #[test]
@@ -30,9 +30,9 @@ fn write_together(writers: usize, key: impl Fn(usize) -> String) {
         |no: usize| -> Vec<String> { (0..TURNS).map(|turn| format!("w{no}.{turn}.20")).collect() };
     let writing = AtomicBool::new(true);
     thread::scope(|scope| {
-        let started: Vec<Writer> =
-            (0..writers).map(|no| Writer::start(&treering, &key(no))).collect();
-        let write = |(no, mut writer): (usize, Writer)| {
+        let started: Vec<WriterProcess> =
+            (0..writers).map(|no| WriterProcess::start(&treering, &key(no))).collect();
+        let write = |(no, mut writer): (usize, WriterProcess)| {
             let ids = ids(no);
             scope.spawn(move || {
                 for some in ids.chunks(1 + no) {
@@ -75,7 +75,7 @@ fn processes_make_the_same_home_at_once() {
         let treering = Treering::at(&folder.path().join("not/there/yet"));
         let count = if round % 2 == 0 { 2 } else { 4 };
         let gate = "read go; exec \"$@\"";
-        let mut waiting: Vec<Writer> = (0..count)
+        let mut waiting: Vec<WriterProcess> = (0..count)
             .map(|_| {
                 let mut command = Command::new("sh");
                 let append = treering.command(&["append", "--key", "first"]);
@@ -83,7 +83,7 @@ fn processes_make_the_same_home_at_once() {
                     .args(["-c", gate, "gate"])
                     .arg(append.get_program())
                     .args(append.get_args());
-                Writer::spawn(command)
+                WriterProcess::spawn(command)
             })
             .collect();
         waiting.iter_mut().for_each(|writer| writer.send("go\n"));

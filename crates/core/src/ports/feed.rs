@@ -83,7 +83,7 @@ pub enum Change {
     /// A node was written.
     Node(ConversationId, Box<Node>),
     /// A job event was recorded for a conversation.
-    Log(ConversationId, JobEvent),
+    JobEvent(ConversationId, JobEvent),
     /// A vector was stored for this content.
     Vector(ContentHash, Vec<f32>),
 }

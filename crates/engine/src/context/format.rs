@@ -177,7 +177,7 @@ impl Context {
 
 /// Renders the sections of a plan.
 pub(super) fn sections(
-    grove: &ConversationPieces<'_>,
+    pieces: &ConversationPieces<'_>,
     profile: &Profile,
     plan: &ContextPlan,
 ) -> Vec<ContextSection> {
@@ -195,7 +195,7 @@ pub(super) fn sections(
             } else {
                 None
             },
-            items: write_items(grove, items, section.take.is_volatile()),
+            items: write_items(pieces, items, section.take.is_volatile()),
             is_volatile: section.take.is_volatile(),
             is_latest,
         });
@@ -204,7 +204,7 @@ pub(super) fn sections(
 }
 
 fn write_items(
-    grove: &ConversationPieces<'_>,
+    pieces: &ConversationPieces<'_>,
     items: &[PackedItem],
     recalled: bool,
 ) -> Vec<ContextItem> {
@@ -213,31 +213,31 @@ fn write_items(
     for item in items {
         let (RenderedBlock { block, hash, tokens }, said) = match item.key {
             PieceKey::Node(level, ordinal) => {
-                let block = grove
+                let block = pieces
                     .nodes
                     .get(&(level, ordinal))
                     .map(|node| render::node(node, item.detail_level));
                 let block = block.unwrap_or_default();
-                let tokens = grove.tally.count(&block);
+                let tokens = pieces.tally.count(&block);
                 (RenderedBlock::new(block, tokens), None)
             }
             PieceKey::Message(slice) => {
                 let lead = match (before, recalled) {
                     (before, true) => {
-                        before.map_or(HeaderStyle::Day, |before| lead(grove, before, item))
+                        before.map_or(HeaderStyle::Day, |before| lead(pieces, before, item))
                     }
                     (None, false) => HeaderStyle::Minute,
-                    (Some(_), false) => grove.lead(slice),
+                    (Some(_), false) => pieces.lead(slice),
                 };
                 let said =
-                    if recalled { grove.recalled(slice, lead) } else { grove.said(slice, lead) };
+                    if recalled { pieces.recalled(slice, lead) } else { pieces.said(slice, lead) };
                 let Some(said) = said else { continue };
                 let whole = item.detail_level >= DetailLevel::Text
                     && slice.from == 0
                     && slice.until >= said.message.chars;
                 let as_said =
                     (whole && !recalled).then(|| (said.message.body.role, as_said(&said)));
-                (grove.told(&said, item.detail_level, recalled), as_said)
+                (pieces.told(&said, item.detail_level, recalled), as_said)
             }
         };
         written.push(ContextItem { block, said, hash, tokens });
@@ -258,9 +258,9 @@ fn as_said(said: &MessageBlock<'_>) -> String {
 }
 
 /// The header of a hit, given the one before it.
-fn lead(grove: &ConversationPieces<'_>, before: &PackedItem, item: &PackedItem) -> HeaderStyle {
+fn lead(pieces: &ConversationPieces<'_>, before: &PackedItem, item: &PackedItem) -> HeaderStyle {
     let day =
-        |item: &PackedItem| grove.messages.get(&item.from.idx.0).map(|message| day_of(message));
+        |item: &PackedItem| pieces.messages.get(&item.from.idx.0).map(|message| day_of(message));
     match (day(before) == day(item), before.span().1 == item.span().0) {
         (true, true) => HeaderStyle::None,
         (true, false) => HeaderStyle::Number,

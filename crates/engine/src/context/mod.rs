@@ -193,7 +193,7 @@ impl Assembly<'_> {
             return Err(Invalid::new(format!("thread {thread}"), why).into());
         }
         let tally = self.memory.context_cache();
-        let mut grove = ConversationPieces::new(
+        let mut pieces = ConversationPieces::new(
             self.seen,
             self.key,
             self.conversation,
@@ -202,17 +202,17 @@ impl Assembly<'_> {
             end,
             at,
         );
-        grove.question_hits = self.ask(end, is_past, now)?;
-        if let Some(why) = grove.question_hits.as_ref().and_then(|asked| asked.words_only.as_ref())
+        pieces.question_hits = self.ask(end, is_past, now)?;
+        if let Some(why) = pieces.question_hits.as_ref().and_then(|asked| asked.words_only.as_ref())
         {
             gate.degraded = true;
             gate.failed.push(format!("only the words of the question were looked at: {why}"));
         }
-        let allotment = self.allot(&mut grove)?;
-        let plan = self.pack(&mut grove, &allotment)?;
-        grove.load_planned_messages(&self.request.profile, &plan)?;
-        let sections = format::sections(&grove, &self.request.profile, &plan);
-        let reusable = self.reusable(&grove, &plan, &sections)?;
+        let allotment = self.allot(&mut pieces)?;
+        let plan = self.pack(&mut pieces, &allotment)?;
+        pieces.load_planned_messages(&self.request.profile, &plan)?;
+        let sections = format::sections(&pieces, &self.request.profile, &plan);
+        let reusable = self.reusable(&pieces, &plan, &sections)?;
         let mut context = Context {
             preamble: render::PREAMBLE.to_owned(),
             sections,
@@ -225,12 +225,12 @@ impl Assembly<'_> {
             thread: thread.to_string(),
             profile: self.request.profile.name.clone(),
             query: self.request.query.clone(),
-            as_of: last_turn(&grove, end),
+            as_of: last_turn(&pieces, end),
             asked_at: now.to_string(),
             budget: self.request.budget,
             tokens,
             tokenizer: self.memory.tokenizer().name().to_owned(),
-            items: Self::receipt_items(&grove, &context, &plan),
+            items: Self::receipt_items(&pieces, &context, &plan),
             left_out: plan.left_out.clone(),
             hits_left_out: plan.hits_left_out,
             gate,
@@ -291,27 +291,27 @@ impl Assembly<'_> {
     }
 
     /// Splits the budget, and determines the settled part of the history.
-    fn allot(&self, grove: &mut ConversationPieces<'_>) -> Result<BudgetSplit> {
+    fn allot(&self, pieces: &mut ConversationPieces<'_>) -> Result<BudgetSplit> {
         let profile = &self.request.profile;
-        let said = self.said(grove.end)?;
+        let said = self.said(pieces.end)?;
         let asked = self.request.query.is_some() && profile.is_volatile();
         let recent = profile.cut().and_then(|section| section.tokens).unwrap_or(0);
         let room = self.budget().saturating_sub(self.headings().iter().sum());
         let allotment = BudgetSplit::new(room, recent, asked, said);
-        grove.room = room;
+        pieces.room = room;
         if profile.cut().is_some() {
-            grove.room = room.saturating_sub(allotment.target);
-            grove.settled = self.settled(grove.end, said, allotment.slack)?;
+            pieces.room = room.saturating_sub(allotment.target);
+            pieces.settled = self.settled(pieces.end, said, allotment.slack)?;
         }
         Ok(allotment)
     }
 
     fn pack(
         &self,
-        grove: &mut ConversationPieces<'_>,
+        pieces: &mut ConversationPieces<'_>,
         allotment: &BudgetSplit,
     ) -> Result<ContextPlan> {
-        Ok(pack(grove, &self.request.profile, &self.headings(), self.budget(), allotment)?)
+        Ok(pack(pieces, &self.request.profile, &self.headings(), self.budget(), allotment)?)
     }
 
     /// Approximate token cost of the messages before `end`, as rendered.
@@ -378,11 +378,11 @@ impl Assembly<'_> {
             return Ok(0);
         };
         let head = tally.count(render::PREAMBLE);
-        let mut grove = now.earlier(earlier);
-        let allotment = self.allot(&mut grove)?;
+        let mut pieces = now.earlier(earlier);
+        let allotment = self.allot(&mut pieces)?;
         let cut_first =
             self.request.profile.sections.first().is_some_and(|it| it.take == SectionSource::Cut);
-        if cut_first && grove.settled == now.settled && now.settled <= earlier {
+        if cut_first && pieces.settled == now.settled && now.settled <= earlier {
             // No decision changed; the context was only extended by the new messages.
             let Some(section) = sections.first() else { return Ok(head) };
             let items = section.items.iter().zip(plan.items());
@@ -390,16 +390,16 @@ impl Assembly<'_> {
                 items.take_while(|(_, item)| item.span().1 <= earlier).map(|(told, _)| told.tokens);
             return Ok(head + tally.count(&section.head) + same.sum::<u32>());
         }
-        let plan = self.pack(&mut grove, &allotment)?;
-        grove.load_planned_messages(&self.request.profile, &plan)?;
-        let was = format::sections(&grove, &self.request.profile, &plan);
+        let plan = self.pack(&mut pieces, &allotment)?;
+        pieces.load_planned_messages(&self.request.profile, &plan)?;
+        let was = format::sections(&pieces, &self.request.profile, &plan);
 
         let same = steady(sections).zip(steady(&was)).take_while(|(now, was)| now == was);
         Ok(head + same.map(|(block, _)| tally.count(block)).sum::<u32>())
     }
 
     fn receipt_items(
-        grove: &ConversationPieces<'_>,
+        pieces: &ConversationPieces<'_>,
         context: &Context,
         plan: &ContextPlan,
     ) -> Vec<ReceiptItem> {
@@ -409,7 +409,7 @@ impl Assembly<'_> {
         let line = |((section, told), item): ((String, &ContextItem), &PackedItem)| {
             let node = match item.key {
                 PieceKey::Node(level, ordinal) => {
-                    grove.nodes.get(&(level, ordinal)).map(|node| node.id.to_string())
+                    pieces.nodes.get(&(level, ordinal)).map(|node| node.id.to_string())
                 }
                 PieceKey::Message(_) => None,
             };
@@ -436,6 +436,6 @@ fn steady(sections: &[ContextSection]) -> impl Iterator<Item = &str> {
     sections.iter().take_while(|section| !section.is_volatile).flat_map(ContextSection::blocks)
 }
 
-fn last_turn(grove: &ConversationPieces<'_>, end: u32) -> Option<u32> {
-    grove.turn(MessageIdx(end.checked_sub(1)?))
+fn last_turn(pieces: &ConversationPieces<'_>, end: u32) -> Option<u32> {
+    pieces.turn(MessageIdx(end.checked_sub(1)?))
 }

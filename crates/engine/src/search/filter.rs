@@ -10,7 +10,7 @@ use super::index::{ConversationEntry, FLAG_DELETED, IndexedItem, ItemIndex, role
 #[derive(Debug)]
 pub(super) struct Filter {
     /// The conversations in scope, by index.
-    pub(super) shelves: Option<ConversationSet>,
+    pub(super) conversations: Option<ConversationSet>,
     thread: Option<u16>,
     author: Option<u16>,
     role: Option<u8>,
@@ -55,7 +55,7 @@ impl Filter {
     /// A filter that no item passes.
     pub(super) const fn none() -> Self {
         Self {
-            shelves: None,
+            conversations: None,
             thread: None,
             author: None,
             role: None,
@@ -72,7 +72,7 @@ impl Filter {
         if let Some(wanted) = &query.conversations {
             let places: Vec<u32> = wanted.iter().filter_map(|id| arena.entry_index(*id)).collect();
             filter.matches_nothing |= places.is_empty();
-            filter.shelves = Some(ConversationSet::of(arena, places));
+            filter.conversations = Some(ConversationSet::of(arena, places));
         }
         if let Some(thread) = &query.thread {
             let place = arena.threads.iter().position(|other| other == thread);
@@ -117,6 +117,6 @@ impl Filter {
 
     #[inline]
     pub(super) fn in_scope(&self, item: &IndexedItem) -> bool {
-        self.shelves.as_ref().is_none_or(|shelves| shelves.is_in[item.conversation as usize])
+        self.conversations.as_ref().is_none_or(|shelves| shelves.is_in[item.conversation as usize])
     }
 }

@@ -21,9 +21,9 @@ use super::text::{call_text, head, node_text};
 /// The minimum silence between two sessions, in microseconds.
 const SESSION_GAP_MICROS: i64 = 20 * 60 * 1_000_000;
 
-pub(super) const USER: u8 = 1;
+pub(super) const FLAG_USER: u8 = 1;
 pub(super) const FLAG_QUESTION: u8 = 2;
-pub(super) const WISHES: u8 = 4;
+pub(super) const FLAG_STANDING_INSTRUCTION: u8 = 4;
 pub(super) const FLAG_DELETED: u8 = 8;
 pub(super) const FLAG_TOOL_CALL: u8 = 16;
 
@@ -188,7 +188,7 @@ impl ItemIndex {
             Change::ToolCall(id, call) => self.add_call(*id, call, sense),
             Change::Node(id, node) => self.add_node(*id, node, sense),
             Change::Vector(hash, vector) => self.add_vector(hash, vector),
-            Change::Log(..) => {}
+            Change::JobEvent(..) => {}
         }
     }
 
@@ -201,9 +201,9 @@ impl ItemIndex {
         let number = self.items.len() as u32;
         let mut flags = 0;
         if said.role == Role::User {
-            flags |= USER;
+            flags |= FLAG_USER;
             if is_standing_instruction(&fold(text)) {
-                flags |= WISHES;
+                flags |= FLAG_STANDING_INSTRUCTION;
             }
         }
         if is_question(text) {

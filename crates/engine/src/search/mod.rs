@@ -2,9 +2,9 @@
 
 mod as_of;
 mod filter;
-mod follow;
 mod in_process;
 mod index;
+mod index_cache;
 mod postings;
 mod query_embedding;
 mod rank;
@@ -31,7 +31,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use in_process::InProcessIndex;
 
-pub(crate) use follow::IndexCache;
+pub(crate) use index_cache::IndexCache;
 pub use snippet::Snippet;
 pub(crate) use text::{call_text, content_hash, embedded_part, node_text};
 

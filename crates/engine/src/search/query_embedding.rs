@@ -52,9 +52,9 @@ impl Engine {
         let embedder =
             self.embedder_named(model).ok_or_else(|| format!("there is no model {model:?}"))?;
         let texts = [text::longest_embedded(text)];
-        let purse = self.spend_meter(None);
-        let asked = self.with_circuit_breaker(model, || embedder.embed_metered(&texts, &purse));
-        purse.log_redactions(&format!("{model} was asked for the vector of a question"));
+        let meter = self.spend_meter(None);
+        let asked = self.with_circuit_breaker(model, || embedder.embed_metered(&texts, &meter));
+        meter.log_redactions(&format!("{model} was asked for the vector of a question"));
         let mut vectors = asked.map_err(|error| error.reason)?;
         vectors.pop().ok_or_else(|| format!("{model:?} gave no vector"))
     }

@@ -8,7 +8,9 @@ use treering_core::lexicon::words;
 use treering_core::question::Question;
 
 use super::filter::Filter;
-use super::index::{FLAG_QUESTION, IndexedItem, ItemIndex, NO_SESSION, USER, WISHES};
+use super::index::{
+    FLAG_QUESTION, FLAG_STANDING_INSTRUCTION, FLAG_USER, IndexedItem, ItemIndex, NO_SESSION,
+};
 use super::scan::{QuantizedQuery, TopK};
 use super::term_matches::term_matches;
 
@@ -109,7 +111,7 @@ fn meaning(arena: &ItemIndex, vector: &[f32], filter: &Filter) -> QuantizedQuery
     let less = |sum: &[f32]| {
         vector.iter().zip(sum).map(|(x, sum)| x - sum / messages).collect::<Vec<f32>>()
     };
-    let Some(shelves) = &filter.shelves else { return QuantizedQuery::of(&less(&arena.sum)) };
+    let Some(shelves) = &filter.conversations else { return QuantizedQuery::of(&less(&arena.sum)) };
     let mut sum = vec![0.0; arena.dims];
     for shelf in shelves.shelves(arena) {
         sum.iter_mut().zip(&shelf.sum).for_each(|(sum, x)| *sum += x);
@@ -118,7 +120,7 @@ fn meaning(arena: &ItemIndex, vector: &[f32], filter: &Filter) -> QuantizedQuery
 }
 
 fn messages_in_scope(arena: &ItemIndex, filter: &Filter) -> u32 {
-    match &filter.shelves {
+    match &filter.conversations {
         Some(shelves) => shelves.shelves(arena).map(|shelf| shelf.items.len() as u32).sum(),
         None => arena.messages,
     }
@@ -133,7 +135,7 @@ fn by_meaning(
 ) -> Vec<u32> {
     let passes = |item: &u32| filter.passes(&arena.items[*item as usize]);
     let all = 0..arena.items.len() as u32;
-    let nearest = match &filter.shelves {
+    let nearest = match &filter.conversations {
         Some(shelves) => {
             let items = shelves
                 .shelves(arena)
@@ -184,11 +186,11 @@ impl<'a> Scorer<'a> {
             terms.map(|term| (term.id, term.is_question_word)).collect();
         leave_out_common(arena, filter, &mut terms);
         let all = 0..arena.items.len() as u32;
-        let range = filter.shelves.as_ref().map_or(all, |shelves| shelves.range.clone());
+        let range = filter.conversations.as_ref().map_or(all, |shelves| shelves.range.clone());
         let held = term_matches(arena, &terms, filter, &range);
         let messages = messages_in_scope(arena, filter);
         let weights = term_weights(&terms, messages, &held.messages);
-        let number = match &filter.shelves {
+        let number = match &filter.conversations {
             None => arena.session_sizes.len() as u32,
             Some(shelves) => shelves.shelves(arena).map(|shelf| shelf.session_count).sum(),
         };
@@ -304,7 +306,7 @@ impl<'a> Scorer<'a> {
             };
         }
         let named = !self.named.is_empty() && self.named.contains(&it.author);
-        let is_user = it.flags & USER != 0;
+        let is_user = it.flags & FLAG_USER != 0;
         let flag = |is: bool| if is { 1.0 } else { 0.0 };
         Signals {
             exact_terms: own,
@@ -317,7 +319,9 @@ impl<'a> Scorer<'a> {
             assistant: flag(self.question.about_answers && !is_user),
             time: self.time(it),
             answer: self.answer(item),
-            standing_instruction: flag(!self.question.about_past && it.flags & WISHES != 0),
+            standing_instruction: flag(
+                !self.question.about_past && it.flags & FLAG_STANDING_INSTRUCTION != 0,
+            ),
         }
     }
 
@@ -408,7 +412,7 @@ impl<'a> Scorer<'a> {
 /// Drops the terms that more than half of all items contain, before their long posting lists are
 /// read, unless no other term is left.
 fn leave_out_common(arena: &ItemIndex, filter: &Filter, terms: &mut Vec<(u64, bool)>) {
-    if filter.shelves.is_some() {
+    if filter.conversations.is_some() {
         return;
     }
     let items = arena.items.len() as u32;
@@ -446,7 +450,7 @@ fn sitting_weights(number: u32, holding: &[u32], weights: &[f32]) -> Vec<f32> {
 /// The first names of the authors in scope, and the authors that the query names; none if it
 /// names all of them.
 fn authors(arena: &ItemIndex, question: &Question, filter: &Filter) -> (Vec<String>, Vec<u16>) {
-    let mut here: Vec<u16> = match &filter.shelves {
+    let mut here: Vec<u16> = match &filter.conversations {
         None => (0..arena.authors.len() as u16).collect(),
         Some(shelves) => {
             shelves.shelves(arena).flat_map(|shelf| shelf.authors.iter().copied()).collect()

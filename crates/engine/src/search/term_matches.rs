@@ -48,7 +48,7 @@ impl TermMatches {
         run: &[u16],
         start: usize,
     ) {
-        let scoped = filter.shelves.is_some();
+        let scoped = filter.conversations.is_some();
         // Consecutive items mostly belong to one session.
         let (mut sitting, mut together) = (NO_SESSION, 0);
         for item in run.iter().map(|item| base + usize::from(*item)) {

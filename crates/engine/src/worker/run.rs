@@ -146,9 +146,9 @@ fn finish(
             }
         }
         let policy = policy_of(&general, &conversation)?;
-        let grower = TreePlanner { reader, key: &key, policy: &policy, now };
+        let planner = TreePlanner { reader, key: &key, policy: &policy, now };
         let (mut node, before) = (node.clone(), conversation.tree_state.clone());
-        let follows = grower.plan_parent(&mut conversation, &mut node)?;
+        let follows = planner.plan_parent(&mut conversation, &mut node)?;
         let mut line = released(reader, &job, &node, now)?;
         line.text.push_str(&note);
         if conversation.tree_state != before {

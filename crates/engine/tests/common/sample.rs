@@ -97,7 +97,7 @@ fn append(memory: &Engine, name: &str, entries: Vec<Entry>) -> ConversationId {
     let about = NewConversation {
         external_id: Some(external_id(name)),
         title: Some(name.to_owned()),
-        naming: TitleSource::Source,
+        title_source: TitleSource::Source,
         cwd: Some(format!("/projects/{name}")),
         project_path: Some("/projects".to_owned()),
         ..NewConversation::default()

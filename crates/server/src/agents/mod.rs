@@ -110,12 +110,12 @@ pub struct FileChange {
 
 impl FileChange {
     /// Returns the text with all edits applied.
-    pub fn put_in(&self, text: &str) -> Result<String, EditError> {
+    pub fn apply(&self, text: &str) -> Result<String, EditError> {
         self.edits.iter().try_fold(text.to_owned(), |text, edit| edit.apply(&text))
     }
 
     /// Returns the text with all edits reverted, unchanged if none of them is in it.
-    pub fn take_out(&self, text: &str) -> Result<String, EditError> {
+    pub fn revert(&self, text: &str) -> Result<String, EditError> {
         self.edits.iter().try_fold(text.to_owned(), |text, edit| edit.revert(&text))
     }
 }

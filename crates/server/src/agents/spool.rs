@@ -15,7 +15,7 @@ use super::HookCapture;
 use crate::private_file;
 use crate::service::requests::{AppendRequest, MAX_ENTRIES};
 use crate::service::{ServiceError, append};
-use treering::import::{ImportOptions, Runner};
+use treering::import::{ImportOptions, Importer};
 use treering::importers::Format;
 
 const FOLDER: &str = "spool";
@@ -96,7 +96,7 @@ pub fn store(memory: &Engine, captured: &HookCapture) -> Result<(), ServiceError
         HookCapture::Transcript { format, name, text } => {
             let format = Format::ALL.into_iter().find(|it| it.as_str() == format);
             let options = ImportOptions { format, ..ImportOptions::default() };
-            let report = Runner { engine: memory, options }
+            let report = Importer { engine: memory, options }
                 .text(&name.display().to_string(), text.clone())?;
             report.error.map_or(Ok(()), |error| Err(ServiceError::InvalidRequest(error)))
         }

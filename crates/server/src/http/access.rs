@@ -127,7 +127,7 @@ pub(super) async fn authorize(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let door = app.door();
+    let door = app.access();
     let checked = door.check_host(request.headers(), request.uri());
     if let Err(problem) = checked.and_then(|()| door.check_origin(request.headers())) {
         return problem.into_response();
@@ -145,8 +145,8 @@ pub(super) async fn authorize(
         return wait.into_response();
     }
     let grant = match token {
-        None => Grant::full_access(app.tenancies().root().clone()),
-        Some(token) => Grant::new(app.tenancies().service_for(&token.tenant), token.scopes),
+        None => Grant::full_access(app.tenants().root().clone()),
+        Some(token) => Grant::new(app.tenants().service_for(&token.tenant), token.scopes),
     };
     request.extensions_mut().insert(grant);
     next.run(request).await
@@ -160,7 +160,7 @@ fn find_token(app: &App, headers: &HeaderMap) -> Result<Option<AccessToken>, Pro
         Problem::new(StatusCode::UNAUTHORIZED, error, hint)
     };
     if !headers.contains_key(header::AUTHORIZATION) {
-        return match app.door().token_needed {
+        return match app.access().token_needed {
             true => Err(refuse("a token is required")),
             false => Ok(None),
         };

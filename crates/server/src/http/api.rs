@@ -238,8 +238,7 @@ pub(super) async fn metrics(
 ) -> Result<impl IntoResponse, Problem> {
     let service = grant.require(TokenScope::Admin)?;
     let everything = grant.has_full_access();
-    let process =
-        everything || service.memory().tenant() == app.tenancies().root().memory().tenant();
+    let process = everything || service.memory().tenant() == app.tenants().root().memory().tenant();
     let stats = service.run(TaskKind::Read, move |service| {
         let memory = service.memory();
         let mut tenants = if everything { memory.tenants()? } else { Vec::new() };
@@ -283,7 +282,7 @@ pub(super) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) 
     if app.stop().is_cancelled() {
         return answer(StatusCode::SERVICE_UNAVAILABLE, "stopping");
     }
-    let service = app.tenancies().root();
+    let service = app.tenants().root();
     match service.run(TaskKind::Read, |service| Ok(service.memory().event_cursor()?)).await {
         Ok(_) if service.memory().failure().is_some() => {
             answer(StatusCode::SERVICE_UNAVAILABLE, "the store refuses writes")

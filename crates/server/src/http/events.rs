@@ -38,7 +38,7 @@ pub(super) async fn events(
     headers: HeaderMap,
 ) -> Result<Sse<KeepAliveStream<ReceiverStream<SseItem>>>, Problem> {
     let service = grant.require(TokenScope::Read)?.clone();
-    let mut wake = app.tenancies().commits(service.memory().tenant());
+    let mut wake = app.tenants().commits(service.memory().tenant());
     let mut cursor = match headers.get("last-event-id") {
         Some(id) => {
             let cursor =

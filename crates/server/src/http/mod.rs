@@ -88,24 +88,24 @@ type Mcp<Handler> = StreamableHttpService<Handler, NeverSessionManager>;
 struct App(Arc<AppState>);
 
 struct AppState {
-    tenancies: Arc<TenantRegistry>,
+    tenants: Arc<TenantRegistry>,
     tokens: TokenStore,
-    door: AccessControl,
+    access: AccessControl,
     metrics: Arc<Metrics>,
     stop: CancellationToken,
 }
 
 impl App {
-    fn tenancies(&self) -> &Arc<TenantRegistry> {
-        &self.0.tenancies
+    fn tenants(&self) -> &Arc<TenantRegistry> {
+        &self.0.tenants
     }
 
     fn tokens(&self) -> &TokenStore {
         &self.0.tokens
     }
 
-    fn door(&self) -> &AccessControl {
-        &self.0.door
+    fn access(&self) -> &AccessControl {
+        &self.0.access
     }
 
     fn metrics(&self) -> &Metrics {
@@ -152,9 +152,9 @@ impl Server {
         let settings = service.settings().serve.clone();
         let metrics = Arc::new(Metrics::new());
         let app = App(Arc::new(AppState {
-            tenancies: Arc::new(TenantRegistry::new(service, Arc::clone(&metrics))?),
+            tenants: Arc::new(TenantRegistry::new(service, Arc::clone(&metrics))?),
             tokens,
-            door: AccessControl::new(&settings, address),
+            access: AccessControl::new(&settings, address),
             metrics,
             stop: CancellationToken::new(),
         }));
@@ -185,7 +185,7 @@ impl Server {
             () = stopped => {}
         }
         let deadline = Instant::now() + patience;
-        let ended = tokio::task::spawn_blocking(move || app.tenancies().stop_by(deadline));
+        let ended = tokio::task::spawn_blocking(move || app.tenants().stop_by(deadline));
         match tokio::time::timeout(patience + SHUTDOWN_GRACE, ended).await {
             Ok(Ok(Ok(0))) => {}
             Ok(Ok(Ok(jobs))) => {
@@ -292,7 +292,7 @@ fn router<Handler: ServerHandler>(
         .layer(RequestBodyLimitLayer::new(settings.body_bytes))
         .layer(middleware::from_fn_with_state(settings.body_bytes, drain_oversized_body))
         .layer(CatchPanicLayer::new())
-        .layer(middleware::from_fn_with_state(app.clone(), request_log::watch))
+        .layer(middleware::from_fn_with_state(app.clone(), request_log::log_request))
         .with_state(app.clone())
 }
 

@@ -15,7 +15,7 @@ const REQUEST_ID: &str = "x-request-id";
 /// Maximum length of an id that a client sends.
 const LONGEST_ID: usize = 64;
 
-pub(super) async fn watch(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(super) async fn log_request(State(app): State<App>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = given_id(request.headers()).unwrap_or_else(new_id);
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());

@@ -1,10 +1,10 @@
 //! The service that HTTP and MCP share: its operations, and the async layer over the synchronous
 //! ports (ADR 11). Knows nothing of HTTP or MCP.
 
-mod answers;
 mod authorization;
 mod blocking_pool;
 mod error;
+mod handlers;
 pub mod requests;
 
 use std::sync::{Arc, Once};
@@ -14,10 +14,10 @@ use treering_core::gate::GateStatus;
 use treering_core::{ConversationId, TenantId};
 use treering_engine::Engine;
 
-pub use answers::{ContextAnswer, ConversationList, JobList, LogList, SearchAnswer, append};
 pub use authorization::{Grant, TokenScope, TokenScopes};
 pub use blocking_pool::{BlockingPool, TaskKind};
 pub use error::ServiceError;
+pub use handlers::{ContextAnswer, ConversationList, JobList, LogList, SearchAnswer, append};
 use treering::config::Settings;
 
 /// The poll interval while a request waits for the gate.
@@ -28,7 +28,7 @@ const GATE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub struct Service {
     memory: Engine,
     settings: Arc<Settings>,
-    lanes: BlockingPool,
+    pool: BlockingPool,
     /// Ensures that a refused write is logged only once.
     stopped: Arc<Once>,
 }
@@ -37,7 +37,7 @@ impl Service {
     /// Creates the service over an engine.
     #[must_use]
     pub fn new(memory: Engine, settings: Arc<Settings>) -> Self {
-        Self { memory, settings, lanes: BlockingPool::new(), stopped: Arc::new(Once::new()) }
+        Self { memory, settings, pool: BlockingPool::new(), stopped: Arc::new(Once::new()) }
     }
 
     /// The service of another tenant of the same store.
@@ -70,7 +70,7 @@ impl Service {
             service.log_failure();
             done
         };
-        self.lanes.run(lane, work).await
+        self.pool.run(lane, work).await
     }
 
     /// Logs, once, that the store refuses writes.

@@ -50,7 +50,7 @@ pub struct AppendRequest {
     #[schema(max_length = 4096)]
     pub cwd: Option<String>,
     /// Turns, messages, tool calls and results, in the JSON form that `treering append` reads.
-    #[schema(schema_with = super::answers::entries_schema)]
+    #[schema(schema_with = super::handlers::entries_schema)]
     pub entries: Vec<Box<RawValue>>,
 }
 
@@ -72,7 +72,7 @@ impl AppendRequest {
             (None, key) => Ok(AppendTarget::FindOrCreate(NewConversation {
                 external_id: key.clone().map(ExternalId::new).transpose()?,
                 title: self.title.clone(),
-                naming: TitleSource::Source,
+                title_source: TitleSource::Source,
                 cwd: self.cwd.as_deref().map(normalize_cwd),
                 ..NewConversation::default()
             })),

@@ -12,7 +12,7 @@ use treering_core::{ConversationId, Invalid, MessageIdx, StoreError, TenantId};
 
 use super::error::{explain, explain_io};
 use super::open::{
-    Lock, check_application_id, configure, has_log, make_folder, open_immutable, private,
+    Lock, check_application_id, configure, has_wal, make_folder, open_immutable, private,
     sidecar_path, sync_folder,
 };
 use super::read::TenantView;
@@ -89,7 +89,7 @@ pub(super) fn inspect(file: &Path) -> StoreResult<BackupContents> {
     if !file.is_file() {
         return Err(refused(file, "there is no such file"));
     }
-    if has_log(file) {
+    if has_wal(file) {
         let why = "a log with some of its commits lies beside it, so it is a copied store and no backup; put both into \
                    a folder as treering.db and treering.db-wal, and use that as --home";
         return Err(refused(file, why));
@@ -176,7 +176,7 @@ pub(super) fn restore(folder: &Path, path: &Path, from: &Path) -> StoreResult<Op
     let restored = wal::copy_private(from, &incoming)
         .map_err(failed)
         .and_then(|()| {
-            if has_log(from) { inspect(from).map(drop) } else { inspect(&incoming).map(drop) }
+            if has_wal(from) { inspect(from).map(drop) } else { inspect(&incoming).map(drop) }
         })
         .and_then(|()| exchange(folder, path, &incoming).map_err(failed));
     if restored.is_err() {
@@ -189,12 +189,12 @@ pub(super) fn restore(folder: &Path, path: &Path, from: &Path) -> StoreResult<Op
 /// name.
 fn exchange(folder: &Path, path: &Path, incoming: &Path) -> io::Result<Option<PathBuf>> {
     // Errors are ignored: a store that can no longer be opened is kept together with its WAL.
-    if has_log(path) && path.exists() {
+    if has_wal(path) && path.exists() {
         drop(wal::check_before_recovery(path));
         drop(checkpoint(path));
     }
     let aside = wal::free_name(path, ".replaced");
-    let replaces = path.exists() || has_log(path);
+    let replaces = path.exists() || has_wal(path);
     if path.exists() {
         fs::hard_link(path, &aside).or_else(|_| wal::copy_private(path, &aside))?;
     }

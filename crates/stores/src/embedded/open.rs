@@ -112,7 +112,7 @@ pub(super) fn open_writer(path: &Path, sync: Sync, is_first: bool) -> StoreResul
     // Closing a file that may belong to another program must not checkpoint its WAL.
     let keep_log =
         |keep| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map(drop);
-    keep_log(has_log(path)).map_err(failed)?;
+    keep_log(has_wal(path)).map_err(failed)?;
     configure(&connection).map_err(failed)?;
     check_application_id(&connection, path)?;
     keep_log(false).map_err(failed)?;
@@ -262,7 +262,7 @@ pub(super) fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Whether the WAL may hold commits that the database lacks.
-pub(super) fn has_log(path: &Path) -> bool {
+pub(super) fn has_wal(path: &Path) -> bool {
     fs::metadata(sidecar_path(path, "-wal")).is_ok_and(|file| file.len() > 0)
 }
 

@@ -39,7 +39,7 @@ pub(super) enum Ending {
 /// A WAL with a problem at its end.
 #[derive(Debug, Clone)]
 pub(super) struct WalFinding {
-    pub(super) log: PathBuf,
+    pub(super) wal: PathBuf,
     pub(super) ending: Ending,
 }
 
@@ -50,7 +50,7 @@ impl WalFinding {
 
     /// Describes a WAL that was copied aside.
     pub(super) fn describe(&self) -> String {
-        let log = self.log.display();
+        let log = self.wal.display();
         match self.ending {
             Ending::Damaged { commits } => format!(
                 "the log was damaged: {} could not be read and may be missing. Its copy is {log}; restore a backup or \
@@ -67,7 +67,7 @@ impl WalFinding {
     /// Describes a WAL that lies beside its database.
     pub(super) fn describe_live(&self) -> String {
         let Ending::Damaged { commits } = self.ending else { return self.describe() };
-        let log = self.log.display();
+        let log = self.wal.display();
         format!("the log {log} is damaged: {} cannot be read and may be missing", at_least(commits))
     }
 }
@@ -115,7 +115,7 @@ pub(super) fn check_before_recovery(path: &Path) -> StoreResult<Option<WalFindin
         let aside = free_name(path, &format!("-wal.{kind}"));
         let what = "cannot keep a copy of its damaged log";
         copy_private(&log, &aside).map_err(|error| explain_io(path, what, &error))?;
-        found = Some(WalFinding { log: aside, ending });
+        found = Some(WalFinding { wal: aside, ending });
     }
     make_durable(path, &log)
         .map_err(|error| explain_io(path, "cannot make its log durable", &error))?;
@@ -156,17 +156,17 @@ pub(super) fn set_aside(path: &Path) -> Vec<WalFinding> {
                 },
                 _ => return None,
             };
-            Some(WalFinding { log, ending })
+            Some(WalFinding { wal: log, ending })
         })
         .collect();
-    found.sort_by(|a, b| a.log.cmp(&b.log));
+    found.sort_by(|a, b| a.wal.cmp(&b.wal));
     found
 }
 
 /// Renames the WALs that were copied aside, so that they belong to the store at `to`.
 pub(super) fn move_set_aside(path: &Path, to: &Path) -> io::Result<()> {
     let store = path.file_name().unwrap_or_default().to_string_lossy();
-    for WalFinding { log, .. } in set_aside(path) {
+    for WalFinding { wal: log, .. } in set_aside(path) {
         let name = log.file_name().unwrap_or_default().to_string_lossy();
         let suffix = name.strip_prefix(&*store).unwrap_or_default();
         fs::rename(&log, sidecar_path(to, suffix))?;
@@ -186,7 +186,7 @@ pub(super) fn live_damage(path: &Path) -> Option<WalFinding> {
     let ending = read(&log).ok()?.ending;
     // A WAL that was restarted during the read is a mixture of two generations.
     let is_same = header().is_ok_and(|after| after == before);
-    let finding = WalFinding { log, ending };
+    let finding = WalFinding { wal: log, ending };
     Some(finding).filter(|finding| is_same && finding.is_damage())
 }
 
@@ -233,7 +233,7 @@ fn read(log: &Path) -> io::Result<Contents> {
     let is_size = page_size.is_power_of_two() && (512..=65536).contains(&page_size);
     is_sound &= is_size;
     let page_size = if is_size { page_size } else { PAGE_SIZE };
-    let mut chain = Chain { sums: [sum; 2], is_whole: is_sound, is_big_endian };
+    let mut chain = ChecksumChain { sums: [sum; 2], is_whole: is_sound, is_big_endian };
     let mut salts = is_sound.then_some([word(&header, 16), word(&header, 20)]);
     let (mut frames, mut bytes) = (Vec::new(), vec![0; FRAME_HEADER + page_size]);
     while read_full(&mut file, &mut bytes)? == bytes.len() {
@@ -253,7 +253,7 @@ fn read(log: &Path) -> io::Result<Contents> {
 }
 
 /// The running checksum from frame to frame.
-struct Chain {
+struct ChecksumChain {
     /// The checksum of the last frame: as stored, and as computed.
     sums: [[u32; 2]; 2],
     /// Whether every frame so far is valid.
@@ -261,7 +261,7 @@ struct Chain {
     is_big_endian: bool,
 }
 
-impl Chain {
+impl ChecksumChain {
     fn add(&mut self, bytes: &[u8], salts: [u32; 2]) -> Frame {
         let sum_after = |sum| {
             let sum = checksum(sum, &bytes[..8], self.is_big_endian);

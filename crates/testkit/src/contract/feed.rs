@@ -61,7 +61,7 @@ fn words(changes: &Changes) -> Vec<String> {
             format!("call {}{}", call.order, if call.call.outcome.is_some() { " done" } else { "" })
         }
         Change::Node(_, node) => format!("node {}", node.ordinal()),
-        Change::Log(_, line) => line.text.clone(),
+        Change::JobEvent(_, line) => line.text.clone(),
         Change::Vector(_, vector) => format!("vector {}", vector[0]),
     };
     changes.items.iter().map(word).collect()
@@ -209,7 +209,7 @@ pub fn log_lines_come_in_order(store: &dyn Store) {
     let filter = ChangeFilter { job_events: true, ..ChangeFilter::default() };
     let all = reader(store).changes(&Cursor::start(), &filter, 10).unwrap();
     assert_eq!(words(&all), ["one", "two"]);
-    assert_eq!(all.items[0], Change::Log(key(1).id, log_line(key(1).id, "one")));
+    assert_eq!(all.items[0], Change::JobEvent(key(1).id, log_line(key(1).id, "one")));
 }
 
 pub fn a_cursor_of_another_store_is_refused(store: &dyn Store) {

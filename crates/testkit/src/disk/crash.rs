@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use super::log::{DiskOp, DiskTrace, FileId};
 use super::rng::Rng;
+use super::trace::{DiskOp, DiskTrace, FileId};
 
 /// The unit that a disk writes atomically, in bytes.
 const SECTOR: u64 = 512;

@@ -10,7 +10,7 @@ use std::thread;
 use tempfile::TempDir;
 
 use super::crash::{CrashPoint, CrashState, Replay};
-use super::log::DiskTrace;
+use super::trace::DiskTrace;
 
 /// The default seed.
 const DEFAULT_SEED: u64 = 0x7472_6565;

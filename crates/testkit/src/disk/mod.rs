@@ -9,9 +9,9 @@
 mod crash;
 mod explore;
 mod fault;
-mod log;
 mod recorder;
 mod rng;
+mod trace;
 mod vfs;
 
 use std::io;
@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use crash::{CrashPoint, CrashState, Replay, SurvivalPattern};
 pub use explore::{Explored, explore, scratch_folder, seed};
 pub use fault::{Fault, FaultKind, FaultPoint, FileRole};
-pub use log::{DiskOp, DiskTrace, FileId};
 pub use rng::Rng;
+pub use trace::{DiskOp, DiskTrace, FileId};
 
 use recorder::Recorder;
 

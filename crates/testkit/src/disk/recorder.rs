@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::fault::{Fault, FaultKind, FaultPoint, Faults, FileRole};
-use super::log::{DiskOp, DiskTrace, FileId};
+use super::trace::{DiskOp, DiskTrace, FileId};
 
 pub(super) struct Recorder {
     folder: PathBuf,

@@ -20,9 +20,9 @@ use rusqlite::ffi::{
 };
 
 use super::fault::{FaultKind, FaultPoint};
-use super::log::{DiskOp, FileId};
 use super::recorder::Recorder;
 use super::recorder_of;
+use super::trace::{DiskOp, FileId};
 
 /// The previous default VFS.
 static SYSTEM: AtomicPtr<sqlite3_vfs> = AtomicPtr::new(ptr::null_mut());

@@ -45,7 +45,7 @@ fn beyond(connection: &Connection) -> rusqlite::Result<Vec<String>> {
 }
 
 /// A row with the same sequence number as a row of an earlier table.
-struct Twice {
+struct DuplicateSeq {
     table: &'static str,
     rowid: i64,
     name: String,
@@ -53,7 +53,7 @@ struct Twice {
     other: &'static str,
 }
 
-fn used_twice(connection: &Connection) -> rusqlite::Result<Vec<Twice>> {
+fn used_twice(connection: &Connection) -> rusqlite::Result<Vec<DuplicateSeq>> {
     let mut found = Vec::new();
     for (place, table) in FEED.into_iter().enumerate() {
         for other in FEED.into_iter().take(place) {
@@ -63,7 +63,13 @@ fn used_twice(connection: &Connection) -> rusqlite::Result<Vec<Twice>> {
                 name_of(table)
             );
             let read = |row: &rusqlite::Row<'_>| {
-                Ok(Twice { table, rowid: row.get(0)?, name: row.get(1)?, seq: row.get(2)?, other })
+                Ok(DuplicateSeq {
+                    table,
+                    rowid: row.get(0)?,
+                    name: row.get(1)?,
+                    seq: row.get(2)?,
+                    other,
+                })
             };
             found.extend(
                 connection.prepare(&sql)?.query_map([], read)?.collect::<Result<Vec<_>, _>>()?,

@@ -93,7 +93,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
             }),
             "log" => self.many(&of_conversations(LOG_LINE, "l"), params, |row| {
                 let id = ConversationId::from_bytes(row.get(7)?);
-                Ok((row.get(6)?, Change::Log(id, log_line(row)?)))
+                Ok((row.get(6)?, Change::JobEvent(id, log_line(row)?)))
             }),
             _ => {
                 let sql = "SELECT seq, hash, vector FROM vectors

@@ -1,5 +1,7 @@
 //! `treering show`: prints the turns of a conversation.
 
+pub(super) mod tree;
+
 use std::io::{self, Write};
 
 use treering_core::conversation::Thread;
@@ -7,8 +9,8 @@ use treering_core::ports::{ConversationFilter, Span};
 use treering_core::{Conversation, Message, Role, ThreadName, ToolCall, TurnNo};
 use treering_engine::{Engine, TurnItem, WholeTurn};
 
+use super::CliError;
 use super::output::{ASSISTANT, BAD, BOLD, DIM, Output, TOOL, USER, count, fit, paint, width};
-use super::{CliError, show_tree};
 use treering_server::views::{ConversationPage, ConversationView, ThreadView, TurnView};
 
 #[derive(clap::Args)]
@@ -40,11 +42,11 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     if let Some(reference) = args.conversation.as_deref().filter(|it| Engine::is_node_reference(it))
     {
-        return show_tree::node(reference, memory, output);
+        return tree::node(reference, memory, output);
     }
     let conversation = named_or_latest(args.conversation.as_deref(), memory)?;
     if args.tree {
-        return show_tree::tree(&conversation, memory, output);
+        return tree::tree(&conversation, memory, output);
     }
     let thread = args.thread.as_deref().map(str::parse::<ThreadName>).transpose()?;
     let threads = &conversation.threads;

@@ -6,8 +6,10 @@ use serde::Serialize;
 use treering_core::{Conversation, Coverage, Node};
 use treering_engine::{Engine, OutlineLine};
 
-use super::CliError;
-use super::output::{BAD, BOLD, DIM, GOOD, Output, count, fit, grouped, pad, paint, width};
+use crate::commands::CliError;
+use crate::commands::output::{
+    BAD, BOLD, DIM, GOOD, Output, count, fit, grouped, pad, paint, width,
+};
 use treering_server::views::{ConversationView, NodeView};
 
 #[derive(Serialize)]
@@ -29,7 +31,7 @@ struct BranchView {
     depth: usize,
 }
 
-pub(super) fn tree(
+pub(crate) fn tree(
     conversation: &Conversation,
     memory: &Engine,
     output: &Output,
@@ -41,14 +43,14 @@ pub(super) fn tree(
         branches: branches.iter().map(branch_view).collect(),
     };
     output.show(&page, |out| {
-        super::show::head(out, conversation, &conversation.threads)?;
+        super::head(out, conversation, &conversation.threads)?;
         self::branches(out, &branches)
     })?;
     Ok(())
 }
 
 /// Prints the outline of a tree.
-pub(super) fn branches(out: &mut dyn Write, branches: &[OutlineLine]) -> io::Result<()> {
+pub(crate) fn branches(out: &mut dyn Write, branches: &[OutlineLine]) -> io::Result<()> {
     if branches.is_empty() {
         return writeln!(out, "{}", paint(DIM, "no tree yet: the conversation is empty"));
     }
@@ -110,7 +112,7 @@ fn print_branch(out: &mut dyn Write, branch: &OutlineLine) -> io::Result<()> {
     writeln!(out, "{trunk}{} {sizes} {}", " ".repeat(gap), paint(DIM, why))
 }
 
-pub(super) fn node(reference: &str, memory: &Engine, output: &Output) -> Result<(), CliError> {
+pub(crate) fn node(reference: &str, memory: &Engine, output: &Output) -> Result<(), CliError> {
     let (conversation, node) = memory.find_node(reference)?;
     let page = NodeView::of(&conversation, &node);
     output.show(&page, |out| {

@@ -272,7 +272,7 @@ impl Service {
             job_prefix: request.job.clone(),
             limit,
         };
-        Ok(LogList { lines: self.memory().log(&filter)?.iter().map(LogView::of).collect() })
+        Ok(LogList { lines: self.memory().job_events(&filter)?.iter().map(LogView::of).collect() })
     }
 }
 

@@ -308,6 +308,6 @@ fn text_of(change: &Change) -> Cow<'_, str> {
         Change::Message(_, message) => Cow::Borrowed(&message.body.text),
         Change::ToolCall(_, call) => Cow::Owned(call_text(call)),
         Change::Node(_, node) => Cow::Owned(node_text(node)),
-        Change::Log(..) | Change::Vector(..) => Cow::Borrowed(""),
+        Change::JobEvent(..) | Change::Vector(..) => Cow::Borrowed(""),
     }
 }

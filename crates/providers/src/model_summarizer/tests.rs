@@ -173,9 +173,9 @@ fn every_call_is_asked_for_and_accounted() {
         let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
         let chat = Arc::new(Script(Mutex::new(answers), Mutex::default()));
         let summarizer = ModelSummarizer::new(chat, 0.3, Prompts::new());
-        let purse = CountingMeter(Mutex::new((calls, Usage::default())));
-        let content = summarizer.summarize_metered(&brief(SAID), &purse);
-        (content.map(drop), purse.0.into_inner().unwrap().1)
+        let meter = CountingMeter(Mutex::new((calls, Usage::default())));
+        let content = summarizer.summarize_metered(&brief(SAID), &meter);
+        (content.map(drop), meter.0.into_inner().unwrap().1)
     };
     let usage = |calls: u32| Usage {
         calls,

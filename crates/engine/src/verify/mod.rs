@@ -1,5 +1,7 @@
 //! Verification: reads the whole store and lists every inconsistency. It never writes.
 
+pub(crate) mod tree;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +16,6 @@ use treering_core::{
 use crate::embed;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::verify_tree;
 
 const PAGE: usize = 500;
 
@@ -207,7 +208,7 @@ impl<'a> ConversationAudit<'a> {
     ) -> StoreResult<Self> {
         let mut ledger = Self::count(memory, reader, conversation)?;
         let key = memory.key(conversation.id);
-        let (nodes, problems) = verify_tree::problems(reader, &key, conversation)?;
+        let (nodes, problems) = tree::problems(reader, &key, conversation)?;
         ledger.nodes = nodes;
         ledger.problems.extend(problems);
         for gap in embed::missing_jobs(memory, reader, conversation.id)? {
