@@ -216,7 +216,7 @@ fn a_slug_that_is_taken_gets_the_next_number_and_is_reported() {
     assert_eq!(report["total"]["slugs_changed"], json!([{ "wanted": "x-2", "given": "x-3" }]));
     fs::write(home.path().join("other.jsonl"), other.ok(&["export"])).unwrap();
     let said = home.ok(&["import", "--no-tree", "other.jsonl"]);
-    assert!(said.contains("another conversation is called x: this one is x-3"), "{said}");
+    assert!(said.contains("slug x is taken; the new conversation is x-3"), "{said}");
 }
 
 #[test]
