@@ -10,7 +10,7 @@ use treering_server::views::{ExpandView, LineView};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  treering expand l2-76185f63     the sources of a node
+  treering expand l2-b01e33ba     the sources of a node
   treering expand tidewatch 42    the nodes that cover message 42")]
 pub(super) struct Args {
     /// A node, such as l2-3f9a; or a conversation, together with the position of a message
