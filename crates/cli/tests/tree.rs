@@ -116,7 +116,7 @@ fn growing_a_tree_anew_gives_the_same_tree() {
     let after = made(&home);
     assert!(
         before.iter().zip(&after).all(|(before, after)| before != after),
-        "it was really written anew"
+        "it was really rewritten"
     );
 
     let job = updated["job"].as_str().unwrap();

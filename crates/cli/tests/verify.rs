@@ -68,7 +68,7 @@ fn a_count_that_is_wrong_is_counted_anew() {
         (
             &json!(true),
             &json!([]),
-            &json!(["tidewatch: its counts, times and latest turns were counted anew"])
+            &json!(["tidewatch: its counts, times and latest turns were recomputed"])
         )
     );
 }

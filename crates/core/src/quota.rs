@@ -5,9 +5,9 @@ use crate::error::{ProviderError, RetryAdvice};
 use crate::time::Timestamp;
 
 const MINUTE: i64 = 60_000_000;
-/// The longest wait for a slot, in microseconds. A call that would have to wait longer is
+/// The longest wait for a slot. A call that would have to wait longer is
 /// refused.
-const PATIENCE: i64 = 10_000_000;
+const MAX_WAIT_MICROS: i64 = 10_000_000;
 
 /// The limits per minute; `None` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,7 +44,7 @@ pub fn next_slot(
     tokens: i64,
     now: Timestamp,
 ) -> Result<Timestamp, ProviderError> {
-    let latest = now.plus_micros(PATIENCE);
+    let latest = now.plus_micros(MAX_WAIT_MICROS);
     // No slot is that far away: the clock was set back, and entries from before do not count.
     let known = || taken.iter().filter(|taken| taken.at <= latest);
     let first = known().map(|taken| taken.at).fold(now, Timestamp::max);

@@ -79,7 +79,7 @@ impl Engine {
         if self.correct_record(id)? {
             repaired
                 .store
-                .push(format!("{place}: its counts, times and latest turns were counted anew"));
+                .push(format!("{place}: its counts, times and latest turns were recomputed"));
         }
         for job in self.remove_misplaced_jobs(id)? {
             repaired.store.push(format!("{place}: job {job} was removed"));

@@ -118,7 +118,7 @@ proptest! {
         whole.update(id, &Update { strategy: UpdateStrategy::Full, ..Update::default() }).unwrap();
         assert_sound(&whole);
         run_due_jobs(&whole, id);
-        prop_assert_eq!(&grown, &made(&whole, id), "growing it anew changes nothing");
+        prop_assert_eq!(&grown, &made(&whole, id), "rebuilding it changes nothing");
 
         drop_derived(folder.path());
         let lost = !grown.is_empty();

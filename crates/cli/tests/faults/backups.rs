@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -52,7 +53,7 @@ fn backups_under_load_hold_what_was_acknowledged_before() {
             });
         }
         while acknowledged.iter().any(|it| it.load(Ordering::SeqCst) == 0) {
-            thread::yield_now();
+            thread::sleep(Duration::from_millis(1));
         }
         for round in 0..5 {
             let before = acknowledged.iter().map(|it| it.load(Ordering::SeqCst)).collect();

@@ -28,7 +28,7 @@ const PAUSE_STEP: Duration = Duration::from_millis(100);
 /// How often an idle worker looks for jobs that other processes planned.
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How often [`WorkerHandle::stop_with_deadline`] checks whether the worker has ended.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Selects the jobs to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -355,7 +355,7 @@ impl WorkerHandle {
             if Instant::now() >= deadline {
                 return self.leases.release_all();
             }
-            thread::sleep(LOOK_AGAIN);
+            thread::sleep(STOP_POLL_INTERVAL);
         }
         Ok(0)
     }

@@ -63,7 +63,7 @@ impl Encoder {
 fn unusable(folder: &Path, reason: &str) -> ProviderError {
     let folder = folder.display();
     ProviderError::permanent(format!(
-        "the encoder in {folder} cannot be used: {reason}; `tools/encoder/make {folder}` makes it anew"
+        "the encoder in {folder} cannot be used: {reason}; `tools/encoder/make {folder}` rebuilds it"
     ))
 }
 

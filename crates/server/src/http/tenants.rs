@@ -17,7 +17,7 @@ use crate::service::{Service, ServiceError};
 use crate::views::kind_of;
 
 /// How long the follower waits for a commit before it checks whether to stop.
-const PATIENCE: Duration = Duration::from_millis(250);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The tenants of a store.
 pub(super) struct TenantRegistry {
@@ -111,7 +111,7 @@ impl Follower {
             while !asked.load(Ordering::Acquire) {
                 if let Err(error) = follow(&memory, &mut ends, &streams, &metrics) {
                     tracing::warn!(%error, "cannot read the change feed");
-                    std::thread::sleep(PATIENCE);
+                    std::thread::sleep(STOP_CHECK_INTERVAL);
                 }
             }
         });
@@ -131,7 +131,7 @@ fn follow(
     streams: &Streams,
     metrics: &Metrics,
 ) -> treering_engine::Result<()> {
-    for (tenant, after) in memory.wait_for_changes(ends, PATIENCE)? {
+    for (tenant, after) in memory.wait_for_changes(ends, STOP_CHECK_INTERVAL)? {
         let memory = memory.for_tenant(tenant.clone());
         let (mut cursor, mut has_events) = (after, false);
         loop {

@@ -171,11 +171,11 @@ pub fn jobs_come_lower_levels_first_then_as_planned(store: &dyn Store) {
 pub fn jobs_at_one_place_are_told_apart(store: &dyn Store) {
     put(store, 1);
     let written = job(1, 1, 4);
-    let mut anew = task(1, 4);
-    anew.manner.overlap_chars += 1;
-    let anew = Job::plan(key(1).id, JobKind::Summarize(anew), at(0));
+    let mut rewritten = task(1, 4);
+    rewritten.manner.overlap_chars += 1;
+    let rewritten = Job::plan(key(1).id, JobKind::Summarize(rewritten), at(0));
     let embedded = Job::plan(key(1).id, JobKind::EmbedNode(level(1), 4, id(level(1), 4)), at(0));
-    let all = [written, anew, embedded];
+    let all = [written, rewritten, embedded];
     add_jobs(store, &all);
     add_jobs(store, &all);
     assert_eq!(jobs(store, &JobFilter::of(key(1).id)), all);

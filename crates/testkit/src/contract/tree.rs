@@ -197,7 +197,7 @@ pub fn a_version_changes_when_its_node_is_written_again(store: &dyn Store) {
     let after = versions_of(store, 1, &all());
     assert!(
         after[0].seq > before.iter().map(|version| version.seq).max().unwrap(),
-        "the same, anew"
+        "the same, rewritten"
     );
     assert_eq!(after[1], before[1]);
     assert_eq!(after[2], NodeVersion { dirty: true, ..before[2] });

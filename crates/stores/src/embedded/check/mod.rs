@@ -226,7 +226,7 @@ pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
             // The engine finds the windows that were never sealed and rebuilds the tree.
             let sql = "UPDATE conversations SET growth = '[0,[],[],[],[]]' WHERE pk = ?1";
             connection.execute(sql, [finding.rowid])?;
-            repaired.push(format!("{}; its tree begins anew", finding.what));
+            repaired.push(format!("{}; its tree is rebuilt", finding.what));
         }
         if !DERIVED.contains(&finding.table.as_str()) {
             continue;
