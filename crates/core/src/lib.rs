@@ -23,6 +23,7 @@ pub mod job;
 pub mod json;
 pub mod lexicon;
 pub mod message;
+mod new_turn;
 pub mod node;
 pub mod packing;
 pub mod parameters;
@@ -59,6 +60,7 @@ pub use ids::{
 pub use job::{Job, JobId, JobKind, JobState};
 pub use json::Json;
 pub use message::{Message, NewMessage, Role, Turn};
+pub use new_turn::{MessageText, NewTurn};
 pub use node::{Coverage, Level, Node, NodeContent, NodeId, NodeSpec};
 pub use policy::{Policy, Preset};
 pub use ports::{
