@@ -18,8 +18,8 @@ use treering_server::service::{ConversationList, SearchAnswer, Service};
 /// Six weeks of a small software project, written for this program.
 const SAMPLE: &str = include_str!("../../demo/tidewatch.jsonl");
 /// The question of the tour, and the size of the context for it.
-const QUESTION: &str = "Which database holds the tide readings?";
-const BUDGET: u32 = 500;
+const QUESTION: &str = "Why does the gauge read too high on Tuesdays?";
+const BUDGET: u32 = 800;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
