@@ -16,7 +16,8 @@ use crate::slug;
 use crate::time::Timestamp;
 use crate::tool::{NewToolCall, ToolCall, ToolResult};
 
-pub use crate::entry::{CountedEntry, CountedMessage, Entry, EntryKind, ForkPoint};
+pub use crate::entry::{CountedEntry, CountedMessage};
+use crate::entry::{EntryKind, ForkPoint};
 
 /// The outcome of one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

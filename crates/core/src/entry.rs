@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 use crate::tool::{NewToolCall, ToolResult};
 
 /// The maximum size of a text, argument or result, in bytes.
-pub const MAX_ENTRY_BYTES: usize = 256 << 20;
+pub(crate) const MAX_ENTRY_BYTES: usize = 256 << 20;
 
 /// An incoming item and its thread. Callers pass messages as received; the engine counts their
 /// tokens before it takes the store's lock.

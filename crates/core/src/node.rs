@@ -188,14 +188,14 @@ pub enum Coverage {
 /// Why a window or group was sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Cause {
+pub enum SealCause {
     /// A window.
     Window(SealReason),
     /// A group.
     Group(GroupReason),
 }
 
-impl Cause {
+impl SealCause {
     /// The reason as text.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -219,7 +219,7 @@ pub struct NodeSpec {
     /// The summary style.
     pub manner: SummaryStyle,
     /// The reason for sealing.
-    pub cause: Cause,
+    pub cause: SealCause,
     /// The message whose arrival sealed it. `None` for nodes sealed before this field existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed_by: Option<MessageIdx>,

@@ -5,13 +5,12 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use treering_core::node::{Slice, TextPosition};
 use treering_core::packing::{
     BudgetSplit, ContextPlan, DetailLevel, HeaderStyle, PackReason, PackedItem, Piece, PieceKey,
     PieceSource, Profile, RecallCandidate, Section, SectionSource, SkipReason, pack,
     stable_prefix_end,
 };
-use treering_core::{Level, MessageIdx};
+use treering_core::{Level, MessageIdx, Slice, TextPosition};
 
 /// A tree over messages, given the size of each message, the messages per window and the nodes
 /// per group.

@@ -4,9 +4,10 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use treering_core::policy::{Preset, SealPolicy, WindowPolicy};
 use treering_core::windowing::{OpenWindow, SealReason, SealedWindow, WindowMessage};
-use treering_core::{MessageIdx, Policy, Role, Timestamp, TurnNo};
+use treering_core::{
+    MessageIdx, Policy, Preset, Role, SealPolicy, Timestamp, TurnNo, WindowPolicy,
+};
 
 #[derive(Debug, Clone)]
 struct Said {

@@ -7,14 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use treering_core::capture::EntryOutcome;
 use treering_core::chat::{ChatMessage, ChatRequest, FinishReason, Usage};
 use treering_core::packing::Profile;
-use treering_core::redact::Redactions;
 use treering_core::spend::Metered;
 use treering_core::{
-    ChatModel, ConversationId, Entry, Json, MessageIdx, NewMessage, ProviderError, RetryAdvice,
-    Role, ThreadName,
+    ChatModel, ConversationId, Entry, EntryOutcome, Json, MessageIdx, NewMessage, ProviderError,
+    Redactions, RetryAdvice, Role, ThreadName,
 };
 
 use crate::context::{Context, ContextRequest};

@@ -5,9 +5,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use treering_core::job::JobKind;
 use treering_core::ports::StoreResult;
-use treering_core::{ProviderError, Reader, RetryAdvice, Timestamp};
+use treering_core::{JobKind, ProviderError, Reader, RetryAdvice, Timestamp};
 
 use crate::engine::Engine;
 

@@ -4,14 +4,13 @@
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::ports::{
-    Change, ChangeFilter, Cursor, JobFilter, NodeFilter, Reader, Span, StoreResult,
+    Change, ChangeFilter, Cursor, JobFilter, NodeFilter, Span, StoreResult,
 };
-use treering_core::vector_index::{ContentVectors, VectorIndex};
 use treering_core::{
-    ContentHash, ConversationId, ConversationKey, Embedder, Job, JobKind, Node, NodeId,
-    ProviderError, RetryAdvice, Timestamp, TurnNo, Write,
+    ContentHash, ContentVectors, ConversationId, ConversationKey, Embedder, Job, JobEvent,
+    JobEventKind, JobKind, Node, NodeId, ProviderError, Reader, RetryAdvice, Timestamp, TurnNo,
+    VectorIndex, Write,
 };
 
 use crate::engine::Engine;

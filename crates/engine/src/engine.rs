@@ -3,17 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use treering_core::conversation::Totals;
-use treering_core::job::RetryPolicy;
-use treering_core::parameters::Assignment;
 use treering_core::ports::{
     ConversationFilter, ConversationQuery, Description, ItemRef, Span, StoreResult, StoredItem,
 };
-use treering_core::slug::slug_of;
 use treering_core::{
-    Clock, CommitScope, Conversation, ConversationId, ConversationKey, ConversationState, Embedder,
-    Invalid, Message, MessageIdx, Policy, Reader, Store, StoreError, Summarizer, TenantId,
-    TitleSource, Tokenizer, ToolCall, Turn, TurnNo, Write,
+    Assignment, Clock, CommitScope, Conversation, ConversationId, ConversationKey,
+    ConversationState, ConversationTotals, Embedder, Invalid, Message, MessageIdx, Policy, Reader,
+    RetryPolicy, Store, StoreError, Summarizer, TenantId, TitleSource, Tokenizer, ToolCall, Turn,
+    TurnNo, Write, slug_of,
 };
 
 use crate::circuit_breaker::CircuitBreakers;
@@ -125,7 +122,7 @@ pub struct Stats {
     /// Number of conversations of the tenant.
     pub conversations: u32,
     /// Totals over these conversations.
-    pub totals: Totals,
+    pub totals: ConversationTotals,
     /// The tokenizer that counted the tokens.
     pub tokenizer: String,
 }

@@ -4,15 +4,12 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use treering_core::capture::{CapturePlan, CountedEntry, EntryOutcome, capture, ids_of};
-use treering_core::conversation::Totals;
+use treering_core::capture::{CapturePlan, CountedEntry, capture, ids_of};
 use treering_core::ports::{ExistingItem, Span, StoreResult};
-use treering_core::slug::{as_slug, slug_of};
-use treering_core::tree_state::TreeState;
 use treering_core::{
     CommitScope, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState,
-    Entry, EntryKind, ExternalId, Invalid, MessageIdx, NewConversation, Reader, Timestamp,
-    TitleSource, Write,
+    ConversationTotals, Entry, EntryKind, EntryOutcome, ExternalId, Invalid, MessageIdx,
+    NewConversation, Reader, Timestamp, TitleSource, TreeState, Write, as_slug, slug_of,
 };
 
 use crate::cwd::normalize_cwd;
@@ -298,7 +295,7 @@ impl AppendPlanner {
             last_activity: first,
             state: about.state,
             external_id: about.external_id.clone(),
-            totals: Totals::default(),
+            totals: ConversationTotals::default(),
             threads: Vec::new(),
             policy: about.policy.clone(),
             tree_state: TreeState::default(),
@@ -322,7 +319,7 @@ impl AppendPlanner {
         &self,
         reader: &dyn Reader,
         key: &ConversationKey,
-        totals: Totals,
+        totals: ConversationTotals,
     ) -> StoreResult<Vec<Option<EntryOutcome>>> {
         let mut stored = stored_hashes(reader, key)?.into_iter();
         let mut calls = totals.tool_calls;

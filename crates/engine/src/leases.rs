@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use treering_core::job::LEASE_MS;
 use treering_core::ports::StoreResult;
-use treering_core::{Job, Reader, Store, Timestamp, Write};
+use treering_core::{Job, LEASE_MS, Reader, Store, Timestamp, Write};
 
 use crate::engine::Engine;
 use crate::error::Result;

@@ -2,9 +2,8 @@
 //! batches while search uses the old ones, until one commit cuts over. An interrupted run keeps
 //! its progress, and several processes may share the work.
 
-use treering_core::Write;
-use treering_core::ports::{ChangeFilter, Cursor, Reader, StoreResult};
-use treering_core::vector_index::{ContentVectors, VectorIndex};
+use treering_core::ports::{ChangeFilter, Cursor, StoreResult};
+use treering_core::{ContentVectors, Reader, VectorIndex, Write};
 
 use crate::embed::{TextToEmbed, embed_texts, text_of, texts_to_embed, without_vectors};
 use crate::engine::Engine;

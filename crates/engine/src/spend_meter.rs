@@ -7,16 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 use treering_core::chat::Usage;
-use treering_core::commit::{JobEvent, JobEventKind};
-use treering_core::ports::{Reader, SpendFilter, StoreResult};
+use treering_core::ports::{SpendFilter, StoreResult};
 use treering_core::quota::{self, Quota};
-use treering_core::redact::Redactions;
 use treering_core::spend::{
     self, Account, CapReached, Caps, Charge, Prices, Reservation, SpendAmount,
 };
 use treering_core::{
-    CommitScope, ContentHash, ConversationId, JobId, Meter, ProviderError, StoreError, Timestamp,
-    Write,
+    CommitScope, ContentHash, ConversationId, JobEvent, JobEventKind, JobId, Meter, ProviderError,
+    Reader, Redactions, StoreError, Timestamp, Write,
 };
 
 use crate::engine::Engine;

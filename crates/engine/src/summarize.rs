@@ -6,9 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use treering_core::acceptance::{self, Fidelity};
 use treering_core::facts::Facts;
-use treering_core::node::Provenance;
-use treering_core::summary_request::SummaryRequest;
-use treering_core::{Job, NodeContent, ProviderError, Summarizer};
+use treering_core::{Job, NodeContent, Provenance, ProviderError, Summarizer, SummaryRequest};
 
 use crate::engine::Engine;
 use crate::spend_meter::SpendMeter;

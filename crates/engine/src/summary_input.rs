@@ -2,14 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use treering_core::node::{SourceTotals, Window, hash_of_group, hash_of_window};
 use treering_core::ports::{NodeFilter, Span, StoreResult};
-use treering_core::summary_request::{
-    MessagePassage, NodePassage, Passage, SummaryRequest, ToolPassage,
-};
 use treering_core::{
-    ContentHash, ConversationKey, Coverage, Message, MessageIdx, Node, NodeId, NodeSpec, Reader,
-    Timestamp, ToolCall, TurnNo,
+    ContentHash, ConversationKey, Coverage, Message, MessageIdx, MessagePassage, Node, NodeId,
+    NodePassage, NodeSpec, Passage, Reader, SourceTotals, SummaryRequest, Timestamp, ToolCall,
+    ToolPassage, TurnNo, Window, hash_of_group, hash_of_window,
 };
 
 /// Maximum length of a tool call's arguments in a summary request, in characters.

@@ -2,16 +2,13 @@
 //! or a one-time override.
 
 use treering_core::chat::Usage;
-use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::grouping::{self, Member};
-use treering_core::parameters::Assignment;
-use treering_core::policy::Length;
 use treering_core::ports::{JobFilter, NodeFilter, StoreResult};
 use treering_core::spend::{Money, Price};
-use treering_core::tree_state::TreeState;
 use treering_core::{
-    ContentHash, Conversation, ConversationId, ConversationKey, Coverage, Invalid, Job, JobId,
-    JobKind, JobState, Level, Node, Policy, Reader, StoreError, Timestamp, Write,
+    Assignment, ContentHash, Conversation, ConversationId, ConversationKey, Coverage, Invalid, Job,
+    JobEvent, JobEventKind, JobId, JobKind, JobState, Level, Node, Policy, Reader, StoreError,
+    SummaryLength, Timestamp, TreeState, Write,
 };
 
 use crate::engine::Engine;
@@ -333,10 +330,10 @@ impl Estimate {
 }
 
 /// Number of characters that a summary keeps.
-fn keep(length: Length, chars: u64) -> f64 {
+fn keep(length: SummaryLength, chars: u64) -> f64 {
     const SENTENCE: f64 = 90.0;
     match length {
-        Length::Keep(share) => f64::from(share) * chars as f64,
-        Length::Sentences(_, most) => (f64::from(most) * SENTENCE).min(chars as f64),
+        SummaryLength::Keep(share) => f64::from(share) * chars as f64,
+        SummaryLength::Sentences(_, most) => (f64::from(most) * SENTENCE).min(chars as f64),
     }
 }

@@ -9,13 +9,11 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use common::{assert_sound, engine_with_policy, open, parts, start};
 use treering_core::chat::{ChatMessage, ChatReply, ChatRequest, FinishReason, Usage};
-use treering_core::node::NodeContent;
 use treering_core::ports::Span;
 use treering_core::spend::{Cap, Caps};
-use treering_core::summary_request::SummaryRequest;
 use treering_core::{
-    ChatModel, ConversationId, Entry, Message, MessageIdx, Policy, ProviderError, RetryAdvice,
-    Role, Summarizer, TenantId, Timestamp,
+    ChatModel, ConversationId, Entry, Message, MessageIdx, NodeContent, Policy, ProviderError,
+    RetryAdvice, Role, Summarizer, SummaryRequest, TenantId, Timestamp,
 };
 use treering_engine::{
     Agent, AgentOptions, AppendTarget, Engine, EngineParts, EntryBatch, Error, NewConversation,

@@ -6,9 +6,10 @@ mod common;
 
 use common::engine_with_defaults;
 use proptest::prelude::*;
-use treering_core::capture::EntryOutcome;
 use treering_core::ports::ConversationFilter;
-use treering_core::{Conversation, Entry, EntryKind, NewMessage, Role, ThreadName, Timestamp};
+use treering_core::{
+    Conversation, Entry, EntryKind, EntryOutcome, NewMessage, Role, ThreadName, Timestamp,
+};
 use treering_engine::{AppendTarget, Engine, EntryBatch, NewConversation, ReplayDetection};
 use treering_testkit::generate::{conversation, external_id};
 

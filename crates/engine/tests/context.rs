@@ -11,10 +11,9 @@ use std::time::Duration;
 use common::{engine_with_policy, open, run_due_jobs, start};
 use proptest::prelude::*;
 use treering_core::packing::Profile;
-use treering_core::parameters::Assignment;
 use treering_core::{
-    ConversationId, Entry, EntryKind, ForkPoint, NewMessage, Policy, Role, TenantId, ThreadName,
-    Tokenizer, TurnNo,
+    Assignment, ConversationId, Entry, EntryKind, ForkPoint, NewMessage, Policy, Role, TenantId,
+    ThreadName, Tokenizer, TurnNo,
 };
 use treering_engine::{
     AppendTarget, ContextRequest, Engine, EntryBatch, NewConversation, ReplayDetection,

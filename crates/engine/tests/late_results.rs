@@ -9,10 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{assert_sound, open, run_due_jobs, start};
-use treering_core::summary_request::{Passage, SummaryRequest};
 use treering_core::{
-    ConversationId, Entry, EntryKind, Json, NewMessage, NewToolCall, Node, NodeContent, Policy,
-    ProviderError, Role, Summarizer, ThreadName, ToolResult,
+    ConversationId, Entry, EntryKind, Json, NewMessage, NewToolCall, Node, NodeContent, Passage,
+    Policy, ProviderError, Role, Summarizer, SummaryRequest, ThreadName, ToolResult,
 };
 use treering_engine::{AppendTarget, Engine, EntryBatch, NewConversation, ReplayDetection};
 use treering_testkit::generate::external_id;

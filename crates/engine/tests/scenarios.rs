@@ -20,10 +20,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use common::{assert_sound, open, run_due_jobs, start};
-use treering_core::parameters::Assignment;
 use treering_core::{
-    ConversationState, Entry, EntryKind, ForkPoint, Json, Level, MessageIdx, NewMessage,
-    NewToolCall, Policy, Role, Summarizer, ThreadName, Timestamp, ToolResult,
+    Assignment, ConversationState, Entry, EntryKind, ForkPoint, Json, Level, MessageIdx,
+    NewMessage, NewToolCall, Policy, Role, Summarizer, ThreadName, Timestamp, ToolResult,
 };
 use treering_engine::{
     AppendTarget, Engine, EntryBatch, NewConversation, ReplayDetection, Update, UpdateStrategy,

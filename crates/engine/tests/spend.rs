@@ -11,19 +11,15 @@ use std::time::Duration;
 
 use common::{assert_sound, run_due_jobs, start};
 use treering_core::chat::Usage;
-use treering_core::commit::JobEventKind;
-use treering_core::job::BatchSizes;
 use treering_core::ports::{
     CommitPlan, Cursor, JobEventFilter, JobFilter, Maintenance, Revision, SpendFilter, StoreResult,
 };
 use treering_core::quota::Quota;
-use treering_core::redact::{Redactions, redact};
 use treering_core::spend::{Cap, Caps, Money, Price, Prices};
-use treering_core::summary_request::SummaryRequest;
 use treering_core::{
-    CommitScope, ConversationId, Embedder, Entry, Job, JobState, Meter, NewMessage, NodeContent,
-    Policy, ProviderError, Reader, RetryAdvice, Role, Store, StoreError, Summarizer, TenantId,
-    ThreadName, Timestamp,
+    BatchSizes, CommitScope, ConversationId, Embedder, Entry, Job, JobEventKind, JobState, Meter,
+    NewMessage, NodeContent, Policy, ProviderError, Reader, Redactions, RetryAdvice, Role, Store,
+    StoreError, Summarizer, SummaryRequest, TenantId, ThreadName, Timestamp, redact,
 };
 use treering_engine::{
     AppendTarget, Engine, EngineParts, EntryBatch, JobScope, NewConversation, Query,

@@ -11,13 +11,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use treering_core::job::BatchSizes;
-use treering_core::ports::{
-    CommitPlan, CommitScope, Cursor, JobFilter, Maintenance, Revision, Store, StoreResult,
-};
+use treering_core::ports::{CommitPlan, Cursor, JobFilter, Maintenance, Revision, StoreResult};
 use treering_core::{
-    ConversationId, Entry, ExternalId, Job, NewMessage, Policy, Reader, Role, StoreError, TenantId,
-    ThreadName, Timestamp,
+    BatchSizes, CommitScope, ConversationId, Entry, ExternalId, Job, NewMessage, Policy, Reader,
+    Role, Store, StoreError, TenantId, ThreadName, Timestamp,
 };
 use treering_engine::{
     AppendTarget, ContextRequest, Engine, EntryBatch, Error, NewConversation, Query,

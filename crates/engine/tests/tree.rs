@@ -14,11 +14,11 @@ use common::{
     assert_sound, commit, engine_with_defaults, engine_with_policy, open, run_due_jobs, start,
 };
 use proptest::prelude::*;
-use treering_core::commit::JobEventKind;
 use treering_core::ports::{JobEventFilter, JobFilter};
 use treering_core::{
-    ConversationId, ConversationState, Entry, Job, JobKind, JobState, Level, NewMessage, Node,
-    Policy, ProviderError, RetryAdvice, Role, ThreadName, Timestamp, TurnNo, Write,
+    ConversationId, ConversationState, Entry, Job, JobEventKind, JobKind, JobState, Level,
+    NewMessage, Node, Policy, ProviderError, RetryAdvice, Role, ThreadName, Timestamp, TurnNo,
+    Write,
 };
 use treering_engine::{
     AppendTarget, Engine, EntryBatch, JobOutcome, JobScope, NewConversation, ReplayDetection,
@@ -232,7 +232,7 @@ impl treering_core::Summarizer for Shouting {
 
     fn summarize(
         &self,
-        brief: &treering_core::summary_request::SummaryRequest,
+        brief: &treering_core::SummaryRequest,
     ) -> Result<treering_core::NodeContent, ProviderError> {
         let mut content = PrefixSummarizer::default().summarize(brief)?;
         content.overview = content.overview.to_uppercase();
@@ -265,7 +265,7 @@ fn a_group_that_is_far_too_large_is_packed_anew() {
         .filter(|node| node.level() == Level::FIRST)
         .map(|node| {
             let mut task = node.spec;
-            task.manner.length = treering_core::policy::Length::Keep(1.0);
+            task.manner.length = treering_core::SummaryLength::Keep(1.0);
             Write::AddJob(Job::plan(id, JobKind::Summarize(task), start()))
         })
         .collect();
@@ -326,7 +326,7 @@ impl treering_core::Summarizer for Counting {
 
     fn summarize(
         &self,
-        brief: &treering_core::summary_request::SummaryRequest,
+        brief: &treering_core::SummaryRequest,
     ) -> Result<treering_core::NodeContent, ProviderError> {
         let at_it = self.at_it.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(at_it, Ordering::SeqCst);

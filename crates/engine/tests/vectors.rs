@@ -390,7 +390,7 @@ fn a_change_of_the_model_survives_a_crash_at_any_place() {
     let done = child(None);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
     let new = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
-    assert_eq!(new.vector_index().unwrap(), treering_core::vector_index::VectorIndex::of("bags"));
+    assert_eq!(new.vector_index().unwrap(), treering_core::VectorIndex::of("bags"));
     assert!(meaning(&new, "the buoy 12 lies off pontoon") != 0.0);
     assert_sound(&new);
 }

@@ -4,12 +4,10 @@
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use treering_core::conversation::Thread;
-use treering_core::parameters::Assignment;
 use treering_core::{
-    Conversation, ConversationId, Entry, EntryKind, ExportItem, ExternalId, ForkPoint, Json,
-    Message, MessageIdx, NewConversation, NewMessage, NewToolCall, Role, ThreadName, Timestamp,
-    TitleSource, ToolCall, ToolResult,
+    Assignment, Conversation, ConversationId, Entry, EntryKind, ExportItem, ExternalId, ForkPoint,
+    Json, Message, MessageIdx, NewConversation, NewMessage, NewToolCall, Role, Thread, ThreadName,
+    Timestamp, TitleSource, ToolCall, ToolResult,
 };
 
 use crate::{ImportError, entries_of_openai, raw_string};

@@ -1,8 +1,7 @@
 //! Remote chat models for every dialect: requests, streams, and validation of the answers.
 
 use treering_core::chat::{ChatReply, ChatRequest, FinishReason, Usage};
-use treering_core::redact::Redactions;
-use treering_core::{ChatModel, FailedCall, ProviderError};
+use treering_core::{ChatModel, FailedCall, ProviderError, Redactions};
 
 use crate::dialect::{ApiRequest, ChatDelta, ChatDialect};
 use crate::http::{Client, HttpCall};

@@ -2,8 +2,8 @@
 //! APIs accept.
 
 use serde::Serialize;
+use treering_core::Receipt;
 use treering_core::chat::ChatMessage;
-use treering_core::receipt::Receipt;
 use treering_engine::Context;
 
 /// A context with its sections and receipt.

@@ -6,9 +6,10 @@
 use std::path::Path;
 
 use tempfile::TempDir;
-use treering_core::ports::{JobEventFilter, JobFilter, Reader, Span, SpendFilter};
+use treering_core::ports::{JobEventFilter, JobFilter, Span, SpendFilter};
 use treering_core::{
-    CommitScope, ConversationId, MessageIdx, Store, StoreError, TenantId, Timestamp, TurnNo, Write,
+    CommitScope, ConversationId, MessageIdx, Reader, Store, StoreError, TenantId, Timestamp,
+    TurnNo, Write,
 };
 use treering_stores::{EmbeddedStore, Sync};
 use treering_testkit::contract::{basics, key, put, writers};

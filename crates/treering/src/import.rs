@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use serde::Serialize;
-use treering_core::Timestamp;
-use treering_core::capture::EntryOutcome;
-use treering_core::slug::as_slug;
+use treering_core::{EntryOutcome, Timestamp, as_slug};
 use treering_engine::{AppendReport, AppendTarget, Engine, EntryBatch, ReplayDetection};
 
 use treering_importers::{

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use treering_core::quota::Quota;
-use treering_core::summary_request::{Strategy, SummaryRequest};
-use treering_core::{ChatModel, Embedder, NodeContent, Policy, ProviderError, Summarizer, prompt};
+use treering_core::{
+    ChatModel, Embedder, NodeContent, Policy, ProviderError, Strategy, Summarizer, SummaryRequest,
+    prompt,
+};
 use treering_providers::Extractive;
 
 use crate::{Error, Result};

@@ -3,9 +3,8 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use treering_core::TurnNo;
 use treering_core::packing::{DetailLevel, SkipReason};
-use treering_core::receipt::{Receipt, ReceiptItem};
+use treering_core::{Receipt, ReceiptItem, TurnNo};
 use treering_engine::{Context, ContextChange, ContextRequest, Engine};
 
 use super::output::{BAD, BOLD, DIM, GOOD, Output, count, fit, grouped, pad, paint, width};

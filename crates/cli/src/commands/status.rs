@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use treering_core::ConversationId;
-use treering_core::gate::GateStatus;
+use treering_core::{ConversationId, GateStatus};
 use treering_engine::Engine;
 
 use super::CliError;

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use treering_core::node::{Slice, Window};
 use treering_core::packing::{DetailLevel, HeaderStyle, Piece};
 use treering_core::ports::NodeVersion;
 use treering_core::{
-    ContentHash, ConversationKey, Message, Node, NodeId, TenantId, Timestamp, Tokenizer, ToolCall,
+    ContentHash, ConversationKey, Message, Node, NodeId, Slice, TenantId, Timestamp, Tokenizer,
+    ToolCall, Window,
 };
 
 use super::render::MessageBlock;

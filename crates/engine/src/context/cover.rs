@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use treering_core::node::{TextPosition, Window};
 use treering_core::ports::{NodeFilter, Span, StoreResult};
-use treering_core::{Coverage, Job, JobKind, Level, MessageIdx, Node, ThreadName};
+use treering_core::{
+    Coverage, Job, JobKind, Level, MessageIdx, Node, TextPosition, ThreadName, Window,
+};
 
 use super::piece_source::{ConversationPieces, runs};
 

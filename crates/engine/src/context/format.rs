@@ -6,8 +6,7 @@ use treering_core::chat::ChatMessage;
 use treering_core::packing::{
     ContextPlan, DetailLevel, HeaderStyle, PackReason, PackedItem, PieceKey, Profile, SectionSource,
 };
-use treering_core::receipt::{Receipt, ReceiptItem};
-use treering_core::{ContentHash, Role};
+use treering_core::{ContentHash, Receipt, ReceiptItem, Role};
 
 use super::context_cache::{ContextCache, RenderedBlock};
 use super::piece_source::{ConversationPieces, day_of};

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use treering_core::node::{Slice, TextPosition};
 use treering_core::packing::{DetailLevel, PackReason, Piece, PieceKey, RecallCandidate};
 use treering_core::ports::{Span, StoreResult};
-use treering_core::question::Question;
-use treering_core::{Message, MessageIdx, TurnNo, excerpt};
+use treering_core::{Message, MessageIdx, Question, Slice, TextPosition, TurnNo, excerpt};
 
 use super::piece_source::{CLOSE, ConversationPieces, day_of, runs};
 use super::render::PART_CHARS;

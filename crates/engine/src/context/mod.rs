@@ -11,17 +11,15 @@ mod render;
 
 use std::time::Duration;
 
-use treering_core::gate::GateStatus;
 use treering_core::packing::{
     BudgetSplit, ContextPlan, PackedItem, PieceKey, PieceSource as _, Profile, SectionSource, pack,
     stable_prefix_end,
 };
 use treering_core::ports::Span;
-use treering_core::question::Question;
-use treering_core::receipt::{GateOutcome, Receipt, ReceiptItem, Reusable};
 use treering_core::{
-    Conversation, ConversationId, ConversationKey, Invalid, Job, JobKind, MessageIdx, Reader,
-    ThreadName, Timestamp, TurnNo,
+    Conversation, ConversationId, ConversationKey, GateOutcome, GateStatus, Invalid, Job, JobKind,
+    MessageIdx, Question, Reader, Receipt, ReceiptItem, ReusablePrefix, ThreadName, Timestamp,
+    TurnNo,
 };
 
 use crate::engine::Engine;
@@ -219,7 +217,7 @@ impl Assembly<'_> {
             receipt: Receipt::default(),
         };
         let tokens = context.tokens(tally);
-        let of_context = |tokens_reused: u32| Reusable::of(tokens_reused, tokens);
+        let of_context = |tokens_reused: u32| ReusablePrefix::of(tokens_reused, tokens);
         context.receipt = Receipt {
             conversation: self.conversation.id.to_string(),
             thread: thread.to_string(),

@@ -5,16 +5,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use treering_core::error::StoreError;
-use treering_core::node::{Slice, TextPosition, Window};
 use treering_core::packing::{
     ContextPlan, Costs, DetailLevel, HeaderStyle, Omission, PackedItem, Piece, PieceKey,
     PieceSource, Profile, RecallCandidate, SkipReason,
 };
 use treering_core::ports::{NodeFilter, Span, StoreResult};
 use treering_core::{
-    Conversation, ConversationKey, Coverage, Job, Level, Message, MessageIdx, Node, Reader,
-    ThreadName, Timestamp, ToolCall, TurnNo,
+    Conversation, ConversationKey, Coverage, Job, Level, Message, MessageIdx, Node, Reader, Slice,
+    StoreError, TextPosition, ThreadName, Timestamp, ToolCall, TurnNo, Window,
 };
 
 use crate::gate::GateSnapshot;

@@ -6,10 +6,8 @@
 
 use std::fmt::Write as _;
 
-use treering_core::excerpt;
-use treering_core::node::Slice;
 use treering_core::packing::{DetailLevel, HeaderStyle, Omission, SkipReason};
-use treering_core::{Message, Node, NodeContent, Timestamp, ToolCall};
+use treering_core::{Message, Node, NodeContent, Slice, Timestamp, ToolCall, excerpt};
 
 use super::context_cache::ContextCache;
 

@@ -5,14 +5,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use treering_core::fusion::length_norm;
-use treering_core::hash::ContentHash;
 use treering_core::lexicon::{Lexer, TermId, fold};
-use treering_core::node::Window;
 use treering_core::ports::{Change, Cursor, ItemRef};
-use treering_core::question::{is_question, is_standing_instruction};
 use treering_core::{
-    ConversationId, Coverage, Level, Message, MessageIdx, Node, Role, ThreadName, Timestamp,
-    ToolCall, TurnNo,
+    ContentHash, ConversationId, Coverage, Level, Message, MessageIdx, Node, Role, ThreadName,
+    Timestamp, ToolCall, TurnNo, Window, is_question, is_standing_instruction,
 };
 
 use super::postings::Postings;

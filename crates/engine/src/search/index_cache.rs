@@ -6,9 +6,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
-use treering_core::ports::{Change, ChangeFilter, Changes, Cursor, Reader, StoreResult};
-use treering_core::vector_index::VectorIndex;
-use treering_core::{ContentHash, Embedder, TenantId};
+use treering_core::ports::{Change, ChangeFilter, Changes, Cursor, StoreResult};
+use treering_core::{ContentHash, Embedder, Reader, TenantId, VectorIndex};
 
 use super::index::{ItemEmbedding, ItemIndex};
 use super::text::{call_text, content_hash, embedded_part, node_text};

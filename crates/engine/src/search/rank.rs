@@ -1,11 +1,11 @@
 //! Ranking: which items fit a query, and why. Posting lists and vectors supply the candidates;
 //! every signal then scores each of them.
 
+use treering_core::Question;
 use treering_core::fusion::{
     Signals, brevity, idf, is_common, proximity, session_bm25, term_weights,
 };
 use treering_core::lexicon::words;
-use treering_core::question::Question;
 
 use super::filter::Filter;
 use super::index::{

@@ -6,11 +6,10 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use treering_core::conversation::Totals;
 use treering_core::ports::{ConversationFilter, ConversationQuery, Span, StoreResult};
 use treering_core::{
-    Conversation, Message, MessageIdx, Reader, StoreError, TenantId, ThreadName, Timestamp, Turn,
-    TurnNo,
+    Conversation, ConversationTotals, Message, MessageIdx, Reader, StoreError, TenantId,
+    ThreadName, Timestamp, Turn, TurnNo,
 };
 
 use crate::embed;
@@ -187,7 +186,7 @@ pub(crate) struct ConversationAudit<'a> {
     memory: &'a Engine,
     reader: &'a dyn Reader,
     conversation: &'a Conversation,
-    counted: Totals,
+    counted: ConversationTotals,
     /// The earliest and the latest time of messages and tool calls.
     times: Option<(Timestamp, Timestamp)>,
     /// The thread of each turn, taken from its first message or tool call.
@@ -447,11 +446,11 @@ impl<'a> ConversationAudit<'a> {
     }
 }
 
-struct Counts(Totals);
+struct Counts(ConversationTotals);
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Totals { messages, turns, tool_calls, chars, tokens } = self.0;
+        let ConversationTotals { messages, turns, tool_calls, chars, tokens } = self.0;
         write!(
             f,
             "{messages} messages, {turns} turns, {tool_calls} tool calls, {chars} chars, {tokens} tokens"

@@ -9,9 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use treering_core::job::BatchSizes;
 use treering_core::ports::JobFilter;
-use treering_core::{ConversationId, Job, ProviderError, RetryAdvice, TenantId};
+use treering_core::{BatchSizes, ConversationId, Job, ProviderError, RetryAdvice, TenantId};
 
 use crate::embed;
 use crate::engine::Engine;

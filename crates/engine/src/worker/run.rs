@@ -3,11 +3,10 @@
 
 use std::time::Instant;
 
-use treering_core::commit::{JobEvent, JobEventKind};
-use treering_core::node::Provenance;
 use treering_core::ports::{JobFilter, StoreResult};
 use treering_core::{
-    Job, JobKind, JobState, Node, NodeSpec, ProviderError, Reader, RetryAdvice, Timestamp, Write,
+    Job, JobEvent, JobEventKind, JobKind, JobState, Node, NodeSpec, Provenance, ProviderError,
+    Reader, RetryAdvice, Timestamp, Write,
 };
 
 use super::{JobOutcome, Worker};

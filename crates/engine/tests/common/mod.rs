@@ -8,10 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use treering_core::job::RetryPolicy;
 use treering_core::{
-    Clock, CommitScope, ConversationId, Embedder, Policy, Store, Summarizer, TenantId, Timestamp,
-    Write,
+    Clock, CommitScope, ConversationId, Embedder, Policy, RetryPolicy, Store, Summarizer, TenantId,
+    Timestamp, Write,
 };
 use treering_engine::{
     Engine, EngineParts, JobScope, SearchOptions, SpendLimits, WorkOptions, Worker,

@@ -4,11 +4,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use treering_core::ports::{NodeFilter, Store};
+use treering_core::ports::NodeFilter;
 use treering_core::spend::{Charge, Money, SpendAmount};
 use treering_core::{
     CommitScope, ConversationId, Embedder, Entry, EntryKind, Job, JobKind, Json, Level, NewMessage,
-    NewToolCall, Policy, Role, TenantId, ThreadName, TitleSource, ToolResult, Write,
+    NewToolCall, Policy, Role, Store, TenantId, ThreadName, TitleSource, ToolResult, Write,
 };
 use treering_engine::{
     AppendTarget, Engine, EntryBatch, JobScope, NewConversation, ReplayDetection, Worker,

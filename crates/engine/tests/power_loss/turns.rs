@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use treering_core::ports::ConversationFilter;
-use treering_core::tree_state::TreeState;
 use treering_core::{
     Conversation, Entry, EntryKind, ExportItem, Json, NewMessage, NewToolCall, Role, ThreadName,
-    Timestamp, ToolResult,
+    Timestamp, ToolResult, TreeState,
 };
 use treering_engine::{AppendTarget, Engine, EntryBatch, Error, NewConversation, ReplayDetection};
 use treering_testkit::disk::Rng;

@@ -3,8 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use treering_core::summary_request::{Strategy, SummaryRequest};
-use treering_core::{sentence, word_weights};
+use treering_core::{Strategy, SummaryRequest, sentence, word_weight};
 
 use super::cues::SpeechAct;
 use super::rendering::RenderedUnit;
@@ -179,7 +178,7 @@ impl Composer<'_> {
         let mut words: Vec<(String, &str)> = sentence::words(text)
             .filter(|word| {
                 word.chars().nth(2).is_some()
-                    && word_weights::weight(&word.to_lowercase()) > 0.9
+                    && word_weight(&word.to_lowercase()) > 0.9
                     && !is_name(word)
             })
             .filter(|word| !word.contains(['\'', '’']) && word.chars().all(char::is_alphabetic))

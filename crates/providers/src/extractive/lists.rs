@@ -4,10 +4,9 @@
 use std::collections::HashMap;
 
 use treering_core::facts::{self, Facts};
-use treering_core::node::{NodeContent, ToolUse};
-use treering_core::sentence;
-use treering_core::summary_request::{NodePassage, Passage, SummaryRequest};
-use treering_core::word_weights;
+use treering_core::{
+    NodeContent, NodePassage, Passage, SummaryRequest, ToolUse, sentence, word_weight,
+};
 
 use super::cues::SpeechAct;
 use super::rendering::RenderedUnit;
@@ -90,7 +89,7 @@ fn is_telling(number: &str) -> bool {
 
 fn is_entity(name: &str) -> bool {
     let shouts = name.len() > 5 && name.chars().all(|c| !c.is_lowercase());
-    !shouts && name.chars().nth(1).is_some() && word_weights::weight(&name.to_lowercase()) > 0.9
+    !shouts && name.chars().nth(1).is_some() && word_weight(&name.to_lowercase()) > 0.9
 }
 
 fn tools(brief: &SummaryRequest) -> Vec<ToolUse> {
@@ -187,7 +186,7 @@ fn distinct(items: impl Iterator<Item = String>, most: usize, by_meaning: bool) 
     let mut kept: Vec<(String, Vec<String>)> = Vec::new();
     for item in items {
         let mut stems: Vec<String> = sentence::words(&item)
-            .filter(|word| word_weights::weight(&word.to_lowercase()) > 0.0)
+            .filter(|word| word_weight(&word.to_lowercase()) > 0.0)
             .map(sentence::stem)
             .collect();
         stems.sort_unstable();

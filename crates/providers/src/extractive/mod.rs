@@ -13,10 +13,9 @@ mod topics;
 mod unit;
 
 use treering_core::facts::Facts;
-use treering_core::node::NodeContent;
-use treering_core::policy::Length;
-use treering_core::summary_request::{Passage, SummaryRequest};
-use treering_core::{ProviderError, Summarizer};
+use treering_core::{
+    NodeContent, Passage, ProviderError, Summarizer, SummaryLength, SummaryRequest,
+};
 
 use compose::Composer;
 use rendering::RenderedUnit;
@@ -93,17 +92,17 @@ impl Summarizer for Extractive {
 /// Target length in characters; `None` if the length is given in sentences.
 fn target(brief: &SummaryRequest) -> Option<usize> {
     match brief.length {
-        Length::Keep(share) => {
+        SummaryLength::Keep(share) => {
             Some((brief.chars() as f64 * f64::from(share.clamp(0.0, 1.0))) as usize)
         }
-        Length::Sentences(..) => None,
+        SummaryLength::Sentences(..) => None,
     }
 }
 
 fn sentences(brief: &SummaryRequest) -> Budget {
     match brief.length {
-        Length::Sentences(_, most) => Budget::Sentences(usize::from(most.max(1))),
-        Length::Keep(_) => Budget::Sentences(1),
+        SummaryLength::Sentences(_, most) => Budget::Sentences(usize::from(most.max(1))),
+        SummaryLength::Keep(_) => Budget::Sentences(1),
     }
 }
 

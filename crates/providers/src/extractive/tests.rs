@@ -1,11 +1,8 @@
 //! Guarantees of the extractive summarizer, on examples and on arbitrary text.
 
 use proptest::prelude::*;
-use treering_core::Timestamp;
 use treering_core::acceptance::{accept, fidelity};
-use treering_core::message::Role;
-use treering_core::node::Level;
-use treering_core::summary_request::{MessagePassage, NodePassage, Strategy, ToolPassage};
+use treering_core::{Level, MessagePassage, NodePassage, Role, Strategy, Timestamp, ToolPassage};
 
 use super::*;
 
@@ -20,7 +17,7 @@ fn said(role: Role, author: Option<&str>, text: &str) -> Passage {
 }
 
 /// A request from lines such as `Ana: Hello.` or `user: Hello.`
-fn brief(strategy: Strategy, length: Length, lines: &[&str]) -> SummaryRequest {
+fn brief(strategy: Strategy, length: SummaryLength, lines: &[&str]) -> SummaryRequest {
     let passage = |line: &&str| {
         let (who, what) = line.split_once(": ").unwrap();
         match who.parse::<Role>() {
@@ -51,7 +48,7 @@ const TIDES: [&str; 8] = [
 
 #[test]
 fn the_lists_are_found_in_the_text() {
-    let content = summarise(&brief(Strategy::Detailed, Length::Keep(0.6), &TIDES));
+    let content = summarise(&brief(Strategy::Detailed, SummaryLength::Keep(0.6), &TIDES));
     assert_eq!(content.files_mentioned, ["src/tide.rs"]);
     assert_eq!(content.identifiers, ["predict_height"]);
     assert_eq!(content.decisions, ["Juno: Let's go with SQLite for the berths, it fits in 20 MB."]);
@@ -74,7 +71,7 @@ fn a_short_answer_comes_with_its_question() {
         "Juno: Twelve berths.",
         "Ana: Good, good, good, good, good.",
     ];
-    let content = summarise(&brief(Strategy::Concise, Length::Keep(0.9), &lines));
+    let content = summarise(&brief(Strategy::Concise, SummaryLength::Keep(0.9), &lines));
     assert_eq!(content.overview, "Ana: How many berths dry out at low water? Juno: Twelve berths.");
     assert!(content.unresolved.is_empty());
 }
@@ -82,7 +79,7 @@ fn a_short_answer_comes_with_its_question() {
 #[test]
 fn questions_without_an_answer_are_unresolved() {
     let lines = ["Ana: The gauge is new.", "Juno: Which port does the harbour gauge listen on?"];
-    let content = summarise(&brief(Strategy::Concise, Length::Keep(1.0), &lines));
+    let content = summarise(&brief(Strategy::Concise, SummaryLength::Keep(1.0), &lines));
     assert_eq!(content.unresolved, ["Juno: Which port does the harbour gauge listen on?"]);
 }
 
@@ -93,7 +90,7 @@ fn french_is_read_too() {
         "Juno: On part sur SQLite pour les réservations du port.",
         "Ana: Il faut prévenir Yann Le Goff avant le 3 mars.",
     ];
-    let content = summarise(&brief(Strategy::Concise, Length::Keep(0.9), &lines));
+    let content = summarise(&brief(Strategy::Concise, SummaryLength::Keep(0.9), &lines));
     assert_eq!(content.decisions, ["Juno: On part sur SQLite pour les réservations du port."]);
     assert_eq!(content.action_items, ["Ana: Il faut prévenir Yann Le Goff avant le 3 mars."]);
     assert_eq!(content.dates, ["3 mars"]);
@@ -106,7 +103,8 @@ fn tools_are_counted() {
         let (args, result) = ("{\"path\":\"src/main.rs\"}".into(), String::new());
         Passage::Tool(ToolPassage { name: "edit".into(), success, args, result })
     };
-    let mut brief = brief(Strategy::Concise, Length::Keep(0.5), &["user: Fix the build, please."]);
+    let mut brief =
+        brief(Strategy::Concise, SummaryLength::Keep(0.5), &["user: Fix the build, please."]);
     brief.passages.extend([tool(Some(true)), tool(Some(false)), tool(None), tool(Some(true))]);
     let content = summarise(&brief);
     let used = &content.tools_used[0];
@@ -114,9 +112,9 @@ fn tools_are_counted() {
     assert_eq!(content.files_mentioned, ["src/main.rs"]);
 }
 
-fn parent(strategy: Strategy, length: Length) -> SummaryRequest {
+fn parent(strategy: Strategy, length: SummaryLength) -> SummaryRequest {
     let child = |lines: &[&str]| {
-        let content = summarise(&brief(Strategy::Detailed, Length::Keep(0.8), lines));
+        let content = summarise(&brief(Strategy::Detailed, SummaryLength::Keep(0.8), lines));
         let moment = Timestamp::from_micros(1_772_441_000_000_000);
         Passage::Node(NodePassage { range_start: moment, range_end: moment, content })
     };
@@ -130,7 +128,7 @@ fn levels_above_merge_what_the_children_say() {
     for strategy in
         [Strategy::Thematic, Strategy::Chronological, Strategy::Executive, Strategy::Technical]
     {
-        let brief = parent(strategy, Length::Keep(1.0));
+        let brief = parent(strategy, SummaryLength::Keep(1.0));
         let content = summarise(&brief);
         assert_eq!(content.decisions.len(), 1, "{strategy}");
         assert_eq!(content.files_mentioned, ["src/tide.rs"], "{strategy}");
@@ -147,7 +145,7 @@ fn levels_above_merge_what_the_children_say() {
 
 #[test]
 fn sentences_can_be_counted() {
-    let content = summarise(&brief(Strategy::Concise, Length::Sentences(3, 4), &TIDES));
+    let content = summarise(&brief(Strategy::Concise, SummaryLength::Sentences(3, 4), &TIDES));
     let found = treering_core::sentence::split(&content.overview).len();
     assert!((3..=4).contains(&found), "{}", content.overview);
 }
@@ -168,8 +166,8 @@ fn tells_one(brief: &SummaryRequest, overview: &str) -> bool {
 #[test]
 fn a_line_of_fragments_is_one_unit_and_told_whole() {
     for strategy in Strategy::ALL {
-        check(&brief(strategy, Length::Keep(0.05), &["Juno: I! I? I? I! I "]));
-        check(&brief(strategy, Length::Keep(0.05), &["user: I! I? I? I! I "]));
+        check(&brief(strategy, SummaryLength::Keep(0.05), &["Juno: I! I? I? I! I "]));
+        check(&brief(strategy, SummaryLength::Keep(0.05), &["user: I! I? I? I! I "]));
     }
 }
 
@@ -215,7 +213,7 @@ proptest! {
         let passages: Vec<Passage> = passages.filter(|passage| {
             matches!(passage, Passage::Message(said) if said.text.chars().any(char::is_alphanumeric))
         }).collect();
-        check(&SummaryRequest::new(Level::FIRST, strategy, Length::Keep(share), true, passages));
+        check(&SummaryRequest::new(Level::FIRST, strategy, SummaryLength::Keep(share), true, passages));
     }
 
     #[test]
@@ -231,6 +229,6 @@ proptest! {
         let passages =
             texts.iter().enumerate().map(|(place, text)| said(Role::User, Some(speakers[place % 2]), text));
         let passages = passages.collect();
-        check(&SummaryRequest::new(Level::FIRST, strategy, Length::Keep(share), true, passages));
+        check(&SummaryRequest::new(Level::FIRST, strategy, SummaryLength::Keep(share), true, passages));
     }
 }

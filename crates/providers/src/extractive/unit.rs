@@ -3,12 +3,10 @@
 
 use std::collections::HashMap;
 
-use treering_core::Timestamp;
-use treering_core::message::Role;
-use treering_core::node::NodeContent;
 use treering_core::sentence::{self, SegmentKind};
-use treering_core::summary_request::{MessagePassage, Passage, SummaryRequest};
-use treering_core::word_weights;
+use treering_core::{
+    MessagePassage, NodeContent, Passage, Role, SummaryRequest, Timestamp, word_weight,
+};
 
 use super::cues::{self, SpeechAct};
 
@@ -208,7 +206,7 @@ impl SourceDocument {
         let mut found = Vec::new();
         for word in sentence::words(text).take(400) {
             let lower = word.to_lowercase();
-            let weight = word_weights::weight(&lower);
+            let weight = word_weight(&lower);
             if weight == 0.0 {
                 continue;
             }

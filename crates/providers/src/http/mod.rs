@@ -12,8 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use treering_core::chat::Usage;
-use treering_core::redact::{Redactions, redact};
-use treering_core::{FailedCall, ProviderError};
+use treering_core::{FailedCall, ProviderError, Redactions, redact};
 use ureq::http::Response;
 use ureq::{Agent, Body};
 

@@ -3,9 +3,7 @@
 use std::fmt::Write as _;
 
 use treering_core::chat::Schema;
-use treering_core::policy::Length;
-use treering_core::summary_request::{NodePassage, Passage, SummaryRequest};
-use treering_core::{ContentHash, Json};
+use treering_core::{ContentHash, Json, NodePassage, Passage, SummaryLength, SummaryRequest};
 
 /// Maximum length of a rejected answer that is quoted back to the model, in characters.
 pub(super) const QUOTED_CHARS: usize = 2000;
@@ -39,8 +37,12 @@ pub(super) fn schema() -> Option<Schema> {
 /// The system message.
 pub(super) fn instructions(prompt: &str, brief: &SummaryRequest) -> String {
     let length = match brief.length {
-        Length::Keep(_) => format!("The overview has about {} characters.", target_chars(brief)),
-        Length::Sentences(least, most) => format!("The overview has {least} to {most} sentences."),
+        SummaryLength::Keep(_) => {
+            format!("The overview has about {} characters.", target_chars(brief))
+        }
+        SummaryLength::Sentences(least, most) => {
+            format!("The overview has {least} to {most} sentences.")
+        }
     };
     let twice = if brief.deduplicate { " Say nothing twice." } else { "" };
     format!(
@@ -72,16 +74,18 @@ pub(super) fn again(why: &str) -> String {
 /// Token limit of the answer: enough for the overview and lists of the same size.
 pub(super) fn max_tokens(brief: &SummaryRequest) -> u32 {
     let chars = match brief.length {
-        Length::Keep(_) => target_chars(brief),
-        Length::Sentences(_, most) => u64::from(most) * 200,
+        SummaryLength::Keep(_) => target_chars(brief),
+        SummaryLength::Sentences(_, most) => u64::from(most) * 200,
     };
     u32::try_from(chars * 2 / 3 + 200).unwrap_or(u32::MAX).min(16_000)
 }
 
 fn target_chars(brief: &SummaryRequest) -> u64 {
     match brief.length {
-        Length::Keep(share) => (brief.chars() as f64 * f64::from(share.clamp(0.0, 1.0))) as u64,
-        Length::Sentences(..) => 0,
+        SummaryLength::Keep(share) => {
+            (brief.chars() as f64 * f64::from(share.clamp(0.0, 1.0))) as u64
+        }
+        SummaryLength::Sentences(..) => 0,
     }
     .max(80)
 }

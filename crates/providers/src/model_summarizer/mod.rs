@@ -8,14 +8,14 @@ mod read;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use treering_core::acceptance;
 use treering_core::chat::{ChatMessage, ChatReply, ChatRequest, FinishReason};
 use treering_core::facts::Facts;
-use treering_core::node::NodeContent;
 use treering_core::spend::{Metered, Unmetered};
-use treering_core::summary_request::{Strategy, SummaryRequest};
 use treering_core::text::preview;
-use treering_core::{ChatModel, Meter, ProviderError, RetryAdvice, Role, Summarizer, prompt};
+use treering_core::{
+    ChatModel, Meter, NodeContent, ProviderError, RetryAdvice, Role, Strategy, Summarizer,
+    SummaryRequest, acceptance, prompt,
+};
 
 use crate::extractive::lists;
 

@@ -1,7 +1,7 @@
 //! Parses a model's answer: JSON, JSON wrapped in Markdown or prose, or text under headings.
 
 use serde_json::Value;
-use treering_core::node::NodeContent;
+use treering_core::NodeContent;
 
 /// Maximum number of items in a list.
 const MAX_LIST_ITEMS: usize = 40;

@@ -4,12 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use treering_core::chat::Usage;
-use treering_core::node::Level;
-use treering_core::policy::Length;
-use treering_core::redact::Redactions;
 use treering_core::spend::Reservation;
-use treering_core::summary_request::{MessagePassage, Passage};
-use treering_core::{Json, Timestamp};
+use treering_core::{Json, Level, MessagePassage, Passage, Redactions, SummaryLength, Timestamp};
 
 use super::*;
 
@@ -48,7 +44,7 @@ fn brief(text: &str) -> SummaryRequest {
     SummaryRequest::new(
         Level::FIRST,
         Strategy::Detailed,
-        Length::Keep(0.5),
+        SummaryLength::Keep(0.5),
         true,
         vec![Passage::Message(said)],
     )

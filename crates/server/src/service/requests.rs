@@ -3,8 +3,7 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use treering_core::parameters::Assignment;
-use treering_core::{Entry, EntryKind, ExternalId, Level, TitleSource};
+use treering_core::{Assignment, Entry, EntryKind, ExternalId, Level, TitleSource};
 use treering_engine::{
     AppendTarget, Engine, NewConversation, Query, Update, UpdateStrategy, normalize_cwd,
 };

@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-use treering_core::conversation::{Fork, Thread};
 use treering_core::ports::{
     ConversationFilter, ConversationQuery, ExistingItem, ItemRef, Span, StoredItem,
 };
 use treering_core::{
-    CommitScope, Conversation, ConversationId, ConversationState, Invalid, Json, MessageIdx, Role,
-    Store, StoreError, TenantId, ThreadName, Timestamp, ToolResult, Turn, TurnNo, Write,
+    CommitScope, Conversation, ConversationId, ConversationState, Fork, Invalid, Json, MessageIdx,
+    Role, Store, StoreError, TenantId, Thread, ThreadName, Timestamp, ToolResult, Turn, TurnNo,
+    Write,
 };
 
 use super::tree::node;

@@ -5,12 +5,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::ports::{Change, ChangeFilter, Changes, Cursor};
-use treering_core::vector_index::VectorIndex;
 use treering_core::{
-    ContentHash, ConversationId, JobId, Json, MessageIdx, Role, Store, StoreError, TenantId,
-    Timestamp, ToolResult, TurnNo, Write,
+    ContentHash, ConversationId, JobEvent, JobEventKind, JobId, Json, MessageIdx, Role, Store,
+    StoreError, TenantId, Timestamp, ToolResult, TurnNo, VectorIndex, Write,
 };
 
 use super::tree::node;

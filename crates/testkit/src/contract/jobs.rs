@@ -3,11 +3,10 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use treering_core::commit::{JobEvent, JobEventKind};
-use treering_core::job::{BatchSizes, LEASE_MS};
 use treering_core::ports::{JobEventFilter, JobFilter, NodeFilter};
 use treering_core::{
-    Job, JobId, JobKind, JobState, MessageIdx, Role, Store, TenantId, Timestamp, TurnNo, Write,
+    BatchSizes, Job, JobEvent, JobEventKind, JobId, JobKind, JobState, LEASE_MS, MessageIdx, Role,
+    Store, TenantId, Timestamp, TurnNo, Write,
 };
 
 use crate::contract::tree::{id, level, node, nodes, put_node, task};

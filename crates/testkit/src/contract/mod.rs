@@ -12,14 +12,13 @@ pub mod ledger;
 pub mod tree;
 pub mod writers;
 
-use treering_core::conversation::{Thread, TitleSource, Totals};
 use treering_core::ports::Span;
-use treering_core::tree_state::TreeState;
 use treering_core::windowing::WindowMessage;
 use treering_core::{
-    CommitScope, Conversation, ConversationId, ConversationKey, ConversationState, Json, Message,
-    MessageIdx, NewMessage, NewToolCall, Policy, Reader, Role, Store, StoreError, TenantId,
-    ThreadName, Timestamp, ToolCall, ToolResult, Turn, TurnNo, Write,
+    CommitScope, Conversation, ConversationId, ConversationKey, ConversationState,
+    ConversationTotals, Json, Message, MessageIdx, NewMessage, NewToolCall, Policy, Reader, Role,
+    Store, StoreError, TenantId, Thread, ThreadName, Timestamp, TitleSource, ToolCall, ToolResult,
+    TreeState, Turn, TurnNo, Write,
 };
 
 use crate::generate::external_id;
@@ -89,7 +88,7 @@ pub fn conversation(number: u8) -> Conversation {
         last_activity: at(i64::from(number)),
         state: ConversationState::Open,
         external_id: Some(external_id(&format!("source:{number}"))),
-        totals: Totals { messages: 1, turns: 1, tool_calls: 0, chars: 5, tokens: 2 },
+        totals: ConversationTotals { messages: 1, turns: 1, tool_calls: 0, chars: 5, tokens: 2 },
         threads: vec![Thread {
             name: ThreadName::main(),
             fork: None,

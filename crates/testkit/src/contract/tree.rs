@@ -3,14 +3,12 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use treering_core::grouping::GroupReason;
-use treering_core::node::{Cause, Provenance, SourceTotals, TextPosition, ToolUse, Window};
-use treering_core::policy::{Length, SummaryStyle};
 use treering_core::ports::{JobFilter, LevelTotals, NodeFilter, NodeVersion, Span};
-use treering_core::summary_request::Strategy;
 use treering_core::windowing::SealReason;
 use treering_core::{
-    ContentHash, Coverage, Level, MessageIdx, Node, NodeContent, NodeId, NodeSpec, Store,
-    ThreadName, Write, prompt,
+    ContentHash, Coverage, Level, MessageIdx, Node, NodeContent, NodeId, NodeSpec, Provenance,
+    SealCause, SourceTotals, Store, Strategy, SummaryLength, SummaryStyle, TextPosition,
+    ThreadName, ToolUse, Window, Write, prompt,
 };
 
 use crate::contract::jobs::{add_jobs, heights, job};
@@ -78,12 +76,17 @@ pub(crate) fn task(number: u8, ordinal: u32) -> NodeSpec {
             let from = TextPosition { idx: MessageIdx(3 * ordinal), offset: 4000 };
             let until = TextPosition { idx: MessageIdx(3 * ordinal + 2), offset: 17 };
             let covers = Coverage::Messages(Window { thread, from, until });
-            (covers, Cause::Window(SealReason::Oversized), Strategy::Detailed, Length::Keep(0.3))
+            (
+                covers,
+                SealCause::Window(SealReason::Oversized),
+                Strategy::Detailed,
+                SummaryLength::Keep(0.3),
+            )
         }
         Some(below) => {
             let covers = Coverage::Nodes(vec![id(below, 2 * ordinal), id(below, 2 * ordinal + 1)]);
-            let cause = Cause::Group(GroupReason::NextDoesNotFit);
-            (covers, cause, Strategy::Thematic, Length::Sentences(3, 4))
+            let cause = SealCause::Group(GroupReason::NextDoesNotFit);
+            (covers, cause, Strategy::Thematic, SummaryLength::Sentences(3, 4))
         }
     };
     let manner = SummaryStyle {
@@ -228,7 +231,7 @@ pub fn a_node_replaces_the_one_at_its_place(store: &dyn Store) {
     grown(store, 1, &[(1, 0, Some(0)), (1, 1, None), (2, 0, None)]);
     let mut other = Node { tokens: 99, dirty: true, grounded: 0.5, ..node(1, 1) };
     other.id = NodeId::from_stored("l1-otherwise-20260302".into());
-    other.spec.manner.length = Length::Keep(0.8);
+    other.spec.manner.length = SummaryLength::Keep(0.8);
     other.content = NodeContent { overview: "Otherwise.".into(), ..NodeContent::default() };
     other.provenance.by = "somebody else".into();
     commit(store, vec![put_node(1, other.clone())]).unwrap();

@@ -12,12 +12,9 @@ use std::path::{Path, PathBuf};
 
 use confique::{Config, Layer};
 use serde::Deserialize;
-use treering_core::job::RetryPolicy;
 use treering_core::packing::Profile;
-use treering_core::parameters::Assignment;
-use treering_core::redact::redact;
 use treering_core::text::did_you_mean;
-use treering_core::{Invalid, Policy, Preset, TenantId};
+use treering_core::{Assignment, Invalid, Policy, Preset, RetryPolicy, TenantId, redact};
 use treering_providers::{ENCODER_NAME, StaticEmbedder};
 use treering_stores::Sync;
 

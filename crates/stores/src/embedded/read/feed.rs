@@ -6,8 +6,7 @@ use std::ops::Deref;
 
 use rusqlite::{Connection, Row, params};
 use treering_core::ports::{Change, ChangeFilter, Changes, Cursor, StoreResult};
-use treering_core::vector_index::{Rebuild, VectorIndex};
-use treering_core::{ContentHash, ConversationId, Invalid, ThreadName};
+use treering_core::{ContentHash, ConversationId, IndexRebuild, Invalid, ThreadName, VectorIndex};
 
 use super::jobs::{LOG_LINE, log_line};
 use super::messages::{MESSAGE, TOOL_CALL, message, tool_call};
@@ -111,7 +110,10 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         self.one(sql, [self.tenant], |row| {
             let done = cursor(row.get(2)?);
             let next: Option<String> = row.get(1)?;
-            Ok(VectorIndex { model: row.get(0)?, next: next.map(|model| Rebuild { model, done }) })
+            Ok(VectorIndex {
+                model: row.get(0)?,
+                next: next.map(|model| IndexRebuild { model, done }),
+            })
         })
     }
 
