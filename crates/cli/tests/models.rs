@@ -11,11 +11,10 @@ use treering::{
     NewConversation, NewMessage, Options, ProviderOptions, Query, ReplayDetection, Role,
     SummarizeOptions, ThreadName, Timestamp, WorkOptions, Worker,
 };
-use treering_core::Node;
 use treering_core::acceptance::MIN_GROUNDED;
 use treering_core::chat::{ChatMessage, ChatRequest, FinishReason};
-use treering_core::conversation::ConversationState;
 use treering_core::ports::{ConversationFilter, JobEventFilter};
+use treering_core::{ConversationState, Node};
 
 const MODEL: &str = "smollm2";
 

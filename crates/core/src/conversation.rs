@@ -120,7 +120,7 @@ pub struct Conversation {
     /// The id at its source.
     pub external_id: Option<ExternalId>,
     /// The amount of content.
-    pub totals: Totals,
+    pub totals: ConversationTotals,
     /// The threads in creation order, `main` first; empty while there is no message.
     pub threads: Vec<Thread>,
     /// Policy parameters set for this conversation only.
@@ -139,7 +139,7 @@ impl Conversation {
 
 /// Counts of ground truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Totals {
+pub struct ConversationTotals {
     /// Messages.
     pub messages: u32,
     /// Turns.

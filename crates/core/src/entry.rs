@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 use crate::tool::{NewToolCall, ToolResult};
 
 /// The maximum size of a text, argument or result, in bytes.
-pub const MAX_ENTRY_BYTES: usize = 256 << 20;
+pub(crate) const MAX_ENTRY_BYTES: usize = 256 << 20;
 
 /// An incoming item and its thread. Callers pass messages as received; the engine counts their
 /// tokens before it takes the store's lock.
@@ -155,7 +155,7 @@ fn validate(kind: &EntryKind) -> Result<(), Invalid> {
     if bytes > MAX_ENTRY_BYTES {
         return Err(Invalid::new(
             format!("{what} of {} MiB", bytes >> 20),
-            format!("the largest that is kept is {} MiB; split it", MAX_ENTRY_BYTES >> 20),
+            format!("the maximum is {} MiB; split it", MAX_ENTRY_BYTES >> 20),
         ));
     }
     Ok(())

@@ -35,7 +35,7 @@ pub struct Signals {
 }
 
 /// The weight of each signal.
-pub const WEIGHTS: Signals = Signals {
+pub(crate) const WEIGHTS: Signals = Signals {
     exact_terms: 0.4,
     nearby_terms: 0.5,
     similarity: 0.6,
@@ -54,17 +54,17 @@ impl Signals {
     #[must_use]
     pub fn parts(&self) -> [(&'static str, f32); 11] {
         [
-            ("own words", WEIGHTS.exact_terms * self.exact_terms),
-            ("words near by", WEIGHTS.nearby_terms * self.nearby_terms),
-            ("meaning", WEIGHTS.similarity * self.similarity),
-            ("sitting", WEIGHTS.session * self.session),
+            ("words", WEIGHTS.exact_terms * self.exact_terms),
+            ("nearby words", WEIGHTS.nearby_terms * self.nearby_terms),
+            ("similarity", WEIGHTS.similarity * self.similarity),
+            ("session", WEIGHTS.session * self.session),
             ("window", WEIGHTS.window * self.window),
             ("author", WEIGHTS.author * self.author),
             ("user", WEIGHTS.user * self.user),
             ("assistant", WEIGHTS.assistant * self.assistant),
             ("time", WEIGHTS.time * self.time),
             ("answer", WEIGHTS.answer * self.answer),
-            ("wish", WEIGHTS.standing_instruction * self.standing_instruction),
+            ("instruction", WEIGHTS.standing_instruction * self.standing_instruction),
         ]
     }
 
@@ -92,7 +92,7 @@ pub const fn is_common(items: u32, holding: u32) -> bool {
 /// Whether more than three quarters of the items contain a term, so that it distinguishes
 /// nothing.
 #[must_use]
-pub const fn is_everywhere(items: u32, holding: u32) -> bool {
+pub(crate) const fn is_everywhere(items: u32, holding: u32) -> bool {
     holding > items / 4 * 3 && items > 100
 }
 

@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 
 /// A critical operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Operation {
+pub struct GateOperation {
     /// The kind of job.
     pub kind: &'static str,
     /// The job's id.
@@ -27,11 +27,11 @@ pub struct Operation {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GateStatus {
     /// The operations that hold the gate, oldest first.
-    pub pending: Vec<Operation>,
+    pub pending: Vec<GateOperation>,
     /// Operations that were given up, that wait for a retry, or that depend on such an
     /// operation. They do not hold the gate: raw turns replace their results, so that a failing
     /// provider never blocks a context.
-    pub failed: Vec<Operation>,
+    pub failed: Vec<GateOperation>,
 }
 
 impl GateStatus {
@@ -50,7 +50,7 @@ impl GateStatus {
             job.state != JobState::Dead && trouble.is_none_or(|height| job.kind.height() < height)
         };
         for job in jobs.iter().filter(|job| job.kind.is_critical()) {
-            let operation = Operation {
+            let operation = GateOperation {
                 kind: job.kind.as_str(),
                 hash: job.id,
                 description: job.kind.to_string(),
@@ -82,7 +82,7 @@ impl GateStatus {
             many => format!("gate: waiting for {many} operations"),
         };
         for operation in self.pending.iter().chain(&self.failed) {
-            let Operation { description, hash, state, since, .. } = operation;
+            let GateOperation { description, hash, state, since, .. } = operation;
             let age = now.as_micros().saturating_sub(since.as_micros()).max(0) as f64 / 1e6;
             // Writing to a string does not fail.
             _ = write!(text, "\n  {state}: {description} [{}], {age:.1} s", hash.short());

@@ -98,7 +98,7 @@ impl fmt::Debug for Json {
 /// Replaces every unpaired `\uD800`–`\uDFFF` escape by `\uFFFD`, so that strings can be
 /// decoded. Borrowed if nothing changed.
 #[must_use]
-pub fn mend_surrogates(json: &str) -> Cow<'_, str> {
+pub(crate) fn mend_surrogates(json: &str) -> Cow<'_, str> {
     let bytes = json.as_bytes();
     let mut mended: Option<String> = None;
     let mut copied = 0;

@@ -3,68 +3,99 @@
 //! Every function takes values and returns values; a decision returns a plan and its reason.
 //! Nothing in this crate reads a clock, a file, the environment or the network, and nothing is
 //! asynchronous. The `tidy` test in the test kit enforces this.
+//!
+//! The API has three parts:
+//!
+//! - The domain types are at the crate root: ids, messages, nodes, jobs, policies, errors.
+//! - [`ports`] has the traits that adapters implement. The main ones are at the root too.
+//! - A module is public if its names need its context, as in `excerpt::head`. Decisions:
+//!   [`capture`], [`windowing`], [`grouping`], [`packing`], [`fusion`], [`acceptance`],
+//!   [`quota`], [`spend`]. Text: [`text`], [`sentence`], [`lexicon`], [`excerpt`], [`facts`].
+//!   Language models: [`chat`], [`prompt`].
 
 pub mod acceptance;
 pub mod capture;
 pub mod chat;
-pub mod commit;
-pub mod conversation;
-pub mod entry;
-pub mod error;
 pub mod excerpt;
-pub mod export;
 pub mod facts;
 pub mod fusion;
-pub mod gate;
 pub mod grouping;
-pub mod hash;
-pub mod ids;
-pub mod job;
-pub mod json;
 pub mod lexicon;
-pub mod message;
-mod new_turn;
-pub mod node;
 pub mod packing;
-pub mod parameters;
-pub mod policy;
 pub mod ports;
 pub mod prompt;
-pub mod question;
 pub mod quota;
-pub mod receipt;
-pub mod redact;
 pub mod sentence;
-pub mod slug;
 pub mod spend;
-pub mod summary_request;
 pub mod text;
-pub mod time;
-pub mod time_expressions;
-pub mod tool;
-pub mod tree_state;
-pub mod update_trace;
-pub mod vector_index;
 pub mod windowing;
-pub mod word_weights;
 
-pub use capture::{Entry, EntryKind, ForkPoint};
-pub use commit::Write;
-pub use conversation::{Conversation, ConversationState, NewConversation, Thread, TitleSource};
+mod commit;
+mod conversation;
+mod entry;
+mod error;
+mod export;
+mod gate;
+mod hash;
+mod ids;
+mod job;
+mod json;
+mod message;
+mod new_turn;
+mod node;
+mod parameters;
+mod policy;
+mod question;
+mod receipt;
+mod redact;
+mod slug;
+mod summary_request;
+mod time;
+mod time_expressions;
+mod tool;
+mod tree_state;
+mod update_trace;
+mod vector_index;
+mod word_weights;
+
+pub use capture::EntryOutcome;
+pub use commit::{JobEvent, JobEventKind, Write};
+pub use conversation::{
+    Conversation, ConversationState, ConversationTotals, Fork, NewConversation, Thread, TitleSource,
+};
+pub use entry::{Entry, EntryKind, ForkPoint};
 pub use error::{FailedCall, Invalid, ProviderError, RetryAdvice, StoreError};
 pub use export::ExportItem;
+pub use gate::{GateOperation, GateStatus};
 pub use hash::ContentHash;
 pub use ids::{
     ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, ThreadName, TurnNo,
 };
-pub use job::{Job, JobId, JobKind, JobState};
+pub use job::{BatchSizes, Job, JobId, JobKind, JobState, LEASE_MS, RetryPolicy};
 pub use json::Json;
 pub use message::{Message, NewMessage, Role, Turn};
 pub use new_turn::{MessageText, NewTurn};
-pub use node::{Coverage, Level, Node, NodeContent, NodeId, NodeSpec};
-pub use policy::{Policy, Preset};
+pub use node::{
+    Coverage, Level, Node, NodeContent, NodeId, NodeSpec, NodeState, Provenance, SealCause, Slice,
+    SourceTotals, TextPosition, ToolUse, Window, hash_of_group, hash_of_window,
+};
+pub use parameters::{Assignment, PARAMETERS};
+pub use policy::{
+    GroupPolicy, Policy, Preset, SealPolicy, SummaryLength, SummaryStyle, WindowPolicy,
+};
 pub use ports::{
     ChatModel, Clock, CommitScope, Embedder, Meter, Reader, Store, Summarizer, Tokenizer,
 };
+pub use question::{Question, QuestionTerm, is_question, is_standing_instruction};
+pub use receipt::{GateOutcome, Receipt, ReceiptItem, ReusablePrefix};
+pub use redact::{Redactions, redact};
+pub use slug::{as_slug, slug_of, suggest_slugs};
+pub use summary_request::{
+    MessagePassage, NodePassage, Passage, Strategy, SummaryRequest, ToolPassage,
+};
 pub use time::Timestamp;
 pub use tool::{NewToolCall, ToolCall, ToolResult};
+pub use tree_state::TreeState;
+pub use update_trace::events_of_update;
+pub use vector_index::{ContentVectors, IndexRebuild, VectorIndex};
+pub use word_weights::word_weight;

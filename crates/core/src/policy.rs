@@ -80,14 +80,14 @@ pub struct GroupPolicy {
 /// The target length of a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Length {
+pub enum SummaryLength {
     /// The share of the input to keep.
     Keep(f32),
     /// A range of sentences.
     Sentences(u8, u8),
 }
 
-impl fmt::Display for Length {
+impl fmt::Display for SummaryLength {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Keep(share) => write!(f, "{share}"),
@@ -96,13 +96,13 @@ impl fmt::Display for Length {
     }
 }
 
-impl FromStr for Length {
+impl FromStr for SummaryLength {
     type Err = Invalid;
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let refuse = || {
             Invalid::new(
                 format!("length {text:?}"),
-                "a length is a share that is kept, such as 0.5, or a number of sentences, such as \"3-4 sentences\"",
+                "a length is a share of the source, such as 0.5, or a number of sentences, such as \"3-4 sentences\"",
             )
         };
         if let Some(range) = text.strip_suffix("sentences") {
@@ -128,7 +128,7 @@ pub struct SummaryStyle {
     /// The writing strategy.
     pub strategy: Strategy,
     /// The target length.
-    pub length: Length,
+    pub length: SummaryLength,
     /// Whether near-identical points of different children appear only once.
     pub deduplicate: bool,
     /// The number of characters of the previous window repeated at the start.
@@ -145,7 +145,7 @@ pub struct Policy {
     /// The group policies, for levels 2, 3, …
     pub groups: Vec<GroupPolicy>,
     /// The summary lengths of levels 1, 2, 3, …
-    pub lengths: Vec<Length>,
+    pub lengths: Vec<SummaryLength>,
     /// The strategies of levels 1, 2, 3, …
     pub strategies: Vec<Strategy>,
     /// Whether near-identical points of different children appear only once.
@@ -176,7 +176,7 @@ impl Preset {
 
     /// The name used in every interface.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Window => "window",
             Self::Triggers => "triggers",
@@ -251,7 +251,7 @@ impl From<Preset> for Policy {
         let base = Self {
             window: NEVER,
             groups: vec![groups_of(10_000)],
-            lengths: vec![Length::Keep(0.5), Length::Keep(0.10)],
+            lengths: vec![SummaryLength::Keep(0.5), SummaryLength::Keep(0.10)],
             strategies: vec![Strategy::Detailed, Strategy::Thematic, Strategy::Executive],
             deduplicate: true,
             prompts: BTreeMap::new(),
@@ -275,12 +275,16 @@ impl From<Preset> for Policy {
                     ..NEVER
                 },
                 groups: vec![groups_at(5, 4000, 100), groups_at(3, 6000, 500)],
-                lengths: vec![Length::Keep(0.5), Length::Keep(0.3), Length::Keep(0.2)],
+                lengths: vec![
+                    SummaryLength::Keep(0.5),
+                    SummaryLength::Keep(0.3),
+                    SummaryLength::Keep(0.2),
+                ],
                 ..base
             },
             Preset::Turns => Self {
                 window: WindowPolicy { turns: Some(5), keep_recent_turns: 2, ..NEVER },
-                lengths: vec![Length::Sentences(3, 4)],
+                lengths: vec![SummaryLength::Sentences(3, 4)],
                 ..base
             },
             Preset::Chars => Self {
@@ -299,7 +303,7 @@ impl From<Preset> for Policy {
                     raw_chars: Some(5000),
                     ..groups_of(0)
                 }],
-                lengths: vec![Length::Sentences(3, 4)],
+                lengths: vec![SummaryLength::Sentences(3, 4)],
                 ..base
             },
         }
@@ -315,7 +319,7 @@ impl Default for Policy {
 impl Policy {
     /// Refuses a policy under which windows or groups could never seal, or would seal
     /// incorrectly.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    pub(crate) fn validate(&self) -> Result<(), Invalid> {
         let refuse = |what: &str, why: &str| Err(Invalid::new(format!("policy: {what}"), why));
         let window = &self.window;
         let by_time = matches!(window.seal_policy, SealPolicy::Time | SealPolicy::Hybrid);
@@ -331,7 +335,7 @@ impl Policy {
             return refuse("window_chars", "a window holds at least 200 characters");
         }
         if [window.messages, window.tokens, window.turns, window.chars].contains(&Some(0)) {
-            return refuse("a threshold of 0", "thresholds start at 1; leave it out with \"off\"");
+            return refuse("a threshold of 0", "thresholds start at 1; disable one with \"off\"");
         }
         if window.turns.is_some_and(|turns| turns <= window.keep_recent_turns) {
             return refuse("keep_recent_turns", "must be less than turns, or no window ever seals");
@@ -389,7 +393,11 @@ impl Policy {
             *self.strategies.get(place).or(self.strategies.last()).unwrap_or(&Strategy::Detailed);
         SummaryStyle {
             strategy,
-            length: *self.lengths.get(place).or(self.lengths.last()).unwrap_or(&Length::Keep(0.5)),
+            length: *self
+                .lengths
+                .get(place)
+                .or(self.lengths.last())
+                .unwrap_or(&SummaryLength::Keep(0.5)),
             deduplicate: self.deduplicate,
             overlap_chars: if level == Level::FIRST { self.window.overlap_chars } else { 0 },
             prompt: self

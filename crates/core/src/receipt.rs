@@ -38,7 +38,7 @@ pub struct Receipt {
     /// The outcome of the gate.
     pub gate: GateOutcome,
     /// The prefix shared with the context of the previous turn.
-    pub reusable: Reusable,
+    pub reusable: ReusablePrefix,
 }
 
 /// One item of a context.
@@ -55,7 +55,8 @@ pub struct ReceiptItem {
     /// One past the last message covered.
     pub until: u32,
     /// The detail level.
-    pub grain: DetailLevel,
+    #[serde(rename = "grain")]
+    pub detail: DetailLevel,
     /// The reason.
     pub reason: PackReason,
     /// The match score; 0 if the item is not a match.
@@ -83,7 +84,7 @@ impl GateOutcome {
     /// The outcome for the final status of the gate.
     #[must_use]
     pub fn of(status: &GateStatus, waited_ms: u64) -> Self {
-        let describe = |operations: &[crate::gate::Operation]| {
+        let describe = |operations: &[crate::gate::GateOperation]| {
             operations.iter().map(|operation| operation.description.clone()).collect()
         };
         Self {
@@ -97,14 +98,14 @@ impl GateOutcome {
 
 /// The prefix of a context that is byte-identical to the previous context.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Reusable {
+pub struct ReusablePrefix {
     /// Tokens.
     pub tokens: u32,
     /// Share of the context's tokens, from 0 to 1.
     pub share: f64,
 }
 
-impl Reusable {
+impl ReusablePrefix {
     /// `tokens` out of `all` tokens.
     #[must_use]
     pub fn of(tokens: u32, all: u32) -> Self {

@@ -52,7 +52,7 @@ pub fn suggest_slugs<'a>(given: &str, slugs: &[&'a str]) -> Vec<&'a str> {
 
 /// Derives a title from the first user message.
 #[must_use]
-pub fn title_of(first_message: &str) -> Option<String> {
+pub(crate) fn title_of(first_message: &str) -> Option<String> {
     let line = first_message
         .lines()
         .map(str::trim)
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_gives_part_of_a_slug_is_told_which_ones_there_are() {
+    fn part_of_a_slug_suggests_the_slugs_that_contain_it() {
         let slugs = [
             "which-port-does-staging-use",
             "staging-ports",

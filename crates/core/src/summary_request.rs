@@ -10,7 +10,7 @@ use crate::error::Invalid;
 use crate::facts::Facts;
 use crate::message::Role;
 use crate::node::{Level, NodeContent};
-use crate::policy::Length;
+use crate::policy::SummaryLength;
 use crate::time::Timestamp;
 
 /// The writing strategy of a node.
@@ -80,7 +80,7 @@ pub struct SummaryRequest {
     /// The writing strategy.
     pub strategy: Strategy,
     /// The target length, relative to the characters of the passages.
-    pub length: Length,
+    pub length: SummaryLength,
     /// Whether near-identical points of different children appear only once.
     pub deduplicate: bool,
     /// The covered content, in order.
@@ -95,7 +95,7 @@ impl SummaryRequest {
     pub const fn new(
         level: Level,
         strategy: Strategy,
-        length: Length,
+        length: SummaryLength,
         deduplicate: bool,
         passages: Vec<Passage>,
     ) -> Self {
@@ -112,7 +112,7 @@ impl SummaryRequest {
     #[must_use]
     pub fn chars(&self) -> u64 {
         let chars = |passage: &Passage| match passage {
-            Passage::Message(said) => u64::from(crate::text::chars(&said.text)),
+            Passage::Message(message) => u64::from(crate::text::chars(&message.text)),
             Passage::Tool(_) => 0,
             Passage::Node(child) => u64::from(crate::text::chars(&child.content.overview)),
         };

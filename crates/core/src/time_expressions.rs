@@ -24,7 +24,7 @@ pub(crate) const MONTHS: [&[&str]; 12] = [
 /// The time ranges that a folded text names; the end is exclusive. Relative expressions
 /// ("yesterday", "last month") refer to `now`.
 #[must_use]
-pub fn spans(folded: &str, now: Timestamp) -> Vec<(Timestamp, Timestamp)> {
+pub(crate) fn spans(folded: &str, now: Timestamp) -> Vec<(Timestamp, Timestamp)> {
     let words: Vec<&str> = folded
         .split(|c: char| !c.is_alphanumeric() && c != '-')
         .filter(|word| !word.is_empty())

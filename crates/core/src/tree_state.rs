@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::grouping::{self, GroupReason};
 use crate::ids::{MessageIdx, ThreadName};
-use crate::node::{Cause, Coverage, Level, Node, NodeSpec, Window};
+use crate::node::{Coverage, Level, Node, NodeSpec, SealCause, Window};
 use crate::policy::Policy;
 use crate::windowing::{OpenWindow, SealedWindow, WindowMessage};
 
@@ -83,7 +83,7 @@ impl TreeState {
         self.task(
             Level::FIRST,
             Coverage::Messages(window),
-            Cause::Window(seal.reason),
+            SealCause::Window(seal.reason),
             sealed_by,
             policy,
         )
@@ -93,7 +93,7 @@ impl TreeState {
         &mut self,
         level: Level,
         covers: Coverage,
-        cause: Cause,
+        cause: SealCause,
         sealed_by: Option<MessageIdx>,
         policy: &Policy,
     ) -> NodeSpec {
@@ -103,7 +103,7 @@ impl TreeState {
         }
         let ordinal = self.sealed[place];
         self.sealed[place] += 1;
-        NodeSpec { level, ordinal, covers, manner: policy.style(level), cause, sealed_by }
+        NodeSpec { level, ordinal, covers, style: policy.style(level), cause, sealed_by }
     }
 
     /// Plans the groups that finished nodes of `level` form. `nodes` are all ungrouped nodes of
@@ -139,8 +139,13 @@ impl TreeState {
                 let rest = ungrouped.split_off(children);
                 let group = std::mem::replace(&mut ungrouped, rest);
                 let ids = group.iter().map(|child| child.id.clone()).collect();
-                let task =
-                    self.task(above, Coverage::Nodes(ids), Cause::Group(reason), sealed_by, policy);
+                let task = self.task(
+                    above,
+                    Coverage::Nodes(ids),
+                    SealCause::Group(reason),
+                    sealed_by,
+                    policy,
+                );
                 planned.push((task, group.iter().map(Node::ordinal).collect()));
             }
         }
@@ -166,7 +171,7 @@ impl TreeState {
             let task = match place {
                 0 => NodeSpec { covers, ..group.clone() },
                 _ => {
-                    let cause = Cause::Group(GroupReason::NextDoesNotFit);
+                    let cause = SealCause::Group(GroupReason::NextDoesNotFit);
                     self.task(group.level, covers, cause, group.sealed_by, policy)
                 }
             };

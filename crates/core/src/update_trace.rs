@@ -13,7 +13,7 @@ use crate::job::JobId;
 /// planned, and the jobs that were planned by a commit that finished one of its jobs. It no
 /// longer owns a finished job, even if the same job is planned again.
 #[must_use]
-pub fn lines_of_update(update: JobId, lines: &[JobEvent]) -> Vec<JobEvent> {
+pub fn events_of_update(update: JobId, lines: &[JobEvent]) -> Vec<JobEvent> {
     let mut open: HashSet<JobId> = HashSet::new();
     let mut own = Vec::new();
     for commit in lines.chunk_by(|one, next| one.at == next.at) {
@@ -57,11 +57,11 @@ mod tests {
             })
             .collect();
         let expected: Vec<JobEvent> = own.iter().map(|place| lines[*place].clone()).collect();
-        assert_eq!(lines_of_update(id("update"), &lines), expected);
+        assert_eq!(events_of_update(id("update"), &lines), expected);
     }
 
     #[test]
-    fn what_others_planned_is_left_out() {
+    fn jobs_planned_by_others_are_left_out() {
         use JobEventKind::{Acquire, Dead, Fail, Release, Retry, Update};
         let log = [
             (1, "update", Update),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_planned_again_is_of_who_planned_it_last() {
+    fn a_replanned_job_belongs_to_its_last_planner() {
         use JobEventKind::{Acquire, Release, Update};
         let log = [
             (1, "update", Update),

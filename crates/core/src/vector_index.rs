@@ -14,12 +14,12 @@ pub struct VectorIndex {
     /// The model in use.
     pub model: String,
     /// The rebuild for the next model, if any.
-    pub next: Option<Rebuild>,
+    pub next: Option<IndexRebuild>,
 }
 
 /// The progress of a rebuild.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rebuild {
+pub struct IndexRebuild {
     /// The new model.
     pub model: String,
     /// The position in the change feed up to which vectors exist.
@@ -40,7 +40,7 @@ impl VectorIndex {
         let next = match self.next {
             _ if self.model == model => None,
             Some(begun) if begun.model == model => Some(begun),
-            _ => Some(Rebuild { model: model.to_owned(), done: Cursor::start() }),
+            _ => Some(IndexRebuild { model: model.to_owned(), done: Cursor::start() }),
         };
         Self { next, ..self }
     }
@@ -74,7 +74,7 @@ mod tests {
         let index = VectorIndex::of("a").towards("b");
         let done: Cursor = "7".parse().unwrap();
         let index = index.advanced("b", done.clone()).advanced("c", Cursor::start());
-        assert_eq!(index.next, Some(Rebuild { model: "b".into(), done }));
+        assert_eq!(index.next, Some(IndexRebuild { model: "b".into(), done }));
         assert_eq!(index.clone().towards("b"), index, "what was begun goes on");
         assert_eq!(index.clone().towards("a"), VectorIndex::of("a"), "back again");
         let other = index.clone().towards("c");

@@ -2,7 +2,7 @@
 
 /// The weight of a lower-case word, from 0 (grammar) to 1 (content).
 #[must_use]
-pub fn weight(word: &str) -> f32 {
+pub fn word_weight(word: &str) -> f32 {
     let bare = word.split(['\'', '’']).next().unwrap_or(word);
     let elided = bare.chars().count() <= 2 && bare.len() < word.len();
     let word = if elided { word[bare.len()..].trim_start_matches(['\'', '’']) } else { bare };
@@ -19,7 +19,7 @@ pub fn weight(word: &str) -> f32 {
 
 /// Whether a lower-case word only has a grammatical function.
 #[must_use]
-pub fn is_function_word(word: &str) -> bool {
+pub(crate) fn is_function_word(word: &str) -> bool {
     FUNCTION_WORDS.binary_search(&word).is_ok()
 }
 
@@ -122,7 +122,7 @@ mod tests {
             ("x", 0.0),
             ("7", 1.0),
         ] {
-            assert!((weight(word) - expected).abs() < f32::EPSILON, "{word}");
+            assert!((word_weight(word) - expected).abs() < f32::EPSILON, "{word}");
         }
     }
 }

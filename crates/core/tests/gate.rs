@@ -5,10 +5,9 @@
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-use treering_core::gate::GateStatus;
-use treering_core::job::{LEASE_MS, RetryPolicy};
 use treering_core::{
-    ConversationId, Job, JobKind, JobState, Level, NodeId, ProviderError, Timestamp, TurnNo,
+    ConversationId, GateStatus, Job, JobKind, JobState, LEASE_MS, Level, NodeId, ProviderError,
+    RetryPolicy, Timestamp, TurnNo,
 };
 
 /// The state of the waiting context.
@@ -87,84 +86,90 @@ impl World {
         GateStatus::of(&self.jobs, |_| false)
     }
 
-    /// Every possible next state.
+    /// Every possible next state, with the name of the step that leads to it.
     fn next(&self) -> Vec<(&'static str, Self)> {
-        let mut worlds = Vec::new();
-        let mut step = |name: &'static str, change: &dyn Fn(&mut Self)| {
-            let mut world = self.clone();
-            change(&mut world);
-            worlds.push((name, world));
-        };
-        let kinds = work();
-        if let Some(kind) = kinds.get(usize::from(self.planned)) {
-            step("plan", &|world| {
-                world.jobs.push(Job::plan(
-                    ConversationId::from_bytes([1; 16]),
-                    kind.clone(),
-                    world.now(),
-                ));
+        let mut steps = self.shared_steps();
+        for worker in 0..self.hands.len() {
+            steps.extend(self.worker_steps(worker));
+        }
+        steps.extend(self.waiter_steps());
+        steps
+    }
+
+    /// The state after a step.
+    fn after(&self, name: &'static str, change: impl FnOnce(&mut Self)) -> (&'static str, Self) {
+        let mut world = self.clone();
+        change(&mut world);
+        (name, world)
+    }
+
+    fn shared_steps(&self) -> Vec<(&'static str, Self)> {
+        let mut steps = Vec::new();
+        if let Some(kind) = work().get(usize::from(self.planned)) {
+            steps.push(self.after("plan", |world| {
+                let conversation = ConversationId::from_bytes([1; 16]);
+                world.jobs.push(Job::plan(conversation, kind.clone(), world.now()));
                 world.planned += 1;
                 world.signal += 1;
-            });
+            }));
         }
         if self.clock < 3 {
-            step("tick", &|world| world.clock += 1);
-        }
-        for (place, hand) in self.hands.iter().enumerate() {
-            match hand {
-                None => {
-                    if let Some(job) = self.takes() {
-                        step("lease", &|world| {
-                            let (name, now) = (format!("worker {place}"), world.now());
-                            world.jobs[job].lease(&name, now);
-                            world.hands[place] = Some(world.jobs[job].clone());
-                        });
-                    }
-                }
-                Some(held) => {
-                    step("finish", &|world| world.finish(place, held));
-                    if self.failures < 1 {
-                        step("fail", &|world| {
-                            world.fail(place, held, &ProviderError::transient("busy"));
-                        });
-                        step("give up", &|world| {
-                            world.fail(place, held, &ProviderError::permanent("no"));
-                        });
-                    }
-                    if self.crashes < 1 {
-                        step("crash", &|world| {
-                            world.hands[place] = None;
-                            world.crashes += 1;
-                        });
-                    }
-                }
-            }
+            steps.push(self.after("tick", |world| world.clock += 1));
         }
         if self.unraised {
-            step("raise", &|world| {
+            steps.push(self.after("raise", |world| {
                 world.unraised = false;
                 world.signal += 1;
-            });
+            }));
         }
+        steps
+    }
+
+    fn worker_steps(&self, place: usize) -> Vec<(&'static str, Self)> {
+        let Some(held) = &self.hands[place] else {
+            let lease = self.takes().map(|job| {
+                self.after("lease", |world| {
+                    let (name, now) = (format!("worker {place}"), world.now());
+                    world.jobs[job].lease(&name, now);
+                    world.hands[place] = Some(world.jobs[job].clone());
+                })
+            });
+            return lease.into_iter().collect();
+        };
+        let mut steps = vec![self.after("finish", |world| world.finish(place, held))];
+        if self.failures < 1 {
+            let fail =
+                |error: ProviderError| move |world: &mut Self| world.fail(place, held, &error);
+            steps.push(self.after("fail", fail(ProviderError::transient("busy"))));
+            steps.push(self.after("give up", fail(ProviderError::permanent("no"))));
+        }
+        if self.crashes < 1 {
+            steps.push(self.after("crash", |world| {
+                world.hands[place] = None;
+                world.crashes += 1;
+            }));
+        }
+        steps
+    }
+
+    fn waiter_steps(&self) -> Vec<(&'static str, Self)> {
+        let mark = |world: &mut Self| world.waiter = Waiter::Marked(world.signal);
         match self.waiter {
-            Waiter::Away if self.planned > 0 => {
-                step("mark", &|world| world.waiter = Waiter::Marked(world.signal));
-            }
-            Waiter::Marked(mark) => step("look", &|world| {
+            Waiter::Away if self.planned > 0 => vec![self.after("mark", mark)],
+            Waiter::Marked(mark) => vec![self.after("look", |world| {
                 world.waiter = match world.gate().is_clear() {
                     true => Waiter::Through(true),
                     false => Waiter::Asleep(mark),
                 };
-            }),
-            Waiter::Asleep(mark) => {
-                if self.signal != mark {
-                    step("wake", &|world| world.waiter = Waiter::Marked(world.signal));
-                }
-                step("time out", &|world| world.waiter = Waiter::Through(false));
+            })],
+            Waiter::Asleep(seen) => {
+                let wake = (self.signal != seen).then(|| self.after("wake", mark));
+                let time_out =
+                    self.after("time out", |world| world.waiter = Waiter::Through(false));
+                wake.into_iter().chain([time_out]).collect()
             }
-            Waiter::Away | Waiter::Through(_) => {}
+            Waiter::Away | Waiter::Through(_) => Vec::new(),
         }
-        worlds
     }
 
     /// Commits a worker's result; does nothing if another worker has already committed it.

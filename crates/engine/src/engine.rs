@@ -3,17 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use treering_core::conversation::Totals;
-use treering_core::job::RetryPolicy;
-use treering_core::parameters::Assignment;
 use treering_core::ports::{
     ConversationFilter, ConversationQuery, Description, ItemRef, Span, StoreResult, StoredItem,
 };
-use treering_core::slug::slug_of;
 use treering_core::{
-    Clock, CommitScope, Conversation, ConversationId, ConversationKey, ConversationState, Embedder,
-    Invalid, Message, MessageIdx, Policy, Reader, Store, StoreError, Summarizer, TenantId,
-    TitleSource, Tokenizer, ToolCall, Turn, TurnNo, Write,
+    Assignment, Clock, CommitScope, Conversation, ConversationId, ConversationKey,
+    ConversationState, ConversationTotals, Embedder, Invalid, Message, MessageIdx, Policy, Reader,
+    RetryPolicy, Store, StoreError, Summarizer, TenantId, TitleSource, Tokenizer, ToolCall, Turn,
+    TurnNo, Write, slug_of,
 };
 
 use crate::circuit_breaker::CircuitBreakers;
@@ -125,7 +122,7 @@ pub struct Stats {
     /// Number of conversations of the tenant.
     pub conversations: u32,
     /// Totals over these conversations.
-    pub totals: Totals,
+    pub totals: ConversationTotals,
     /// The tokenizer that counted the tokens.
     pub tokenizer: String,
 }
@@ -134,18 +131,11 @@ impl Engine {
     /// Creates an engine for `tenant` in the store of `parts`.
     #[must_use]
     pub fn new(parts: EngineParts, tenant: TenantId) -> Self {
-        let tally = ContextCache::new(Arc::clone(&parts.tokenizer));
-        let (arenas, rests, last_long) = Default::default();
-        Self {
-            shared: Arc::new(EngineShared {
-                parts,
-                index_cache: arenas,
-                context_cache: tally,
-                circuit_breakers: rests,
-                last_long,
-            }),
-            tenant,
-        }
+        let context_cache = ContextCache::new(Arc::clone(&parts.tokenizer));
+        let (index_cache, circuit_breakers, last_long) = Default::default();
+        let shared =
+            EngineShared { parts, index_cache, context_cache, circuit_breakers, last_long };
+        Self { shared: Arc::new(shared), tenant }
     }
 
     /// An engine for another tenant in the same store.
@@ -273,7 +263,7 @@ impl Engine {
         self.embedders().find(|embedder| embedder.name() == model)
     }
 
-    pub(crate) fn arenas(&self) -> &IndexCache {
+    pub(crate) fn index_cache(&self) -> &IndexCache {
         &self.shared.index_cache
     }
 

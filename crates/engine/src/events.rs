@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::ports::{Change, ChangeFilter, Cursor, Revision};
 use treering_core::{
-    ConversationId, Message, MessageIdx, Node, StoreError, TenantId, ThreadName, TurnNo,
+    ConversationId, JobEvent, JobEventKind, Message, MessageIdx, Node, StoreError, TenantId,
+    ThreadName, TurnNo,
 };
 
 use crate::engine::Engine;

@@ -2,10 +2,9 @@
 
 use std::result::Result;
 
-use treering_core::conversation::Thread;
 use treering_core::ports::{ConversationFilter, ConversationQuery, Span};
 use treering_core::{
-    Conversation, ConversationId, ExportItem, MessageIdx, Reader, ThreadName, TurnNo,
+    Conversation, ConversationId, ExportItem, MessageIdx, Reader, Thread, ThreadName, TurnNo,
 };
 
 use crate::engine::Engine;

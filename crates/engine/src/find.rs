@@ -1,8 +1,7 @@
 //! Finds conversations by the references that people type.
 
-use treering_core::Conversation;
-use treering_core::ports::{ConversationFilter, ConversationQuery, Reader};
-use treering_core::slug::suggest_slugs;
+use treering_core::ports::{ConversationFilter, ConversationQuery};
+use treering_core::{Conversation, Reader, suggest_slugs};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};

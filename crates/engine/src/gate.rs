@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use treering_core::gate::GateStatus;
 use treering_core::ports::JobFilter;
-use treering_core::{ConversationId, Job, Reader};
+use treering_core::{ConversationId, GateStatus, Job, Reader};
 
 use crate::engine::Engine;
 use crate::error::Result;

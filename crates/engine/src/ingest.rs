@@ -4,15 +4,12 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use treering_core::capture::{CapturePlan, CountedEntry, EntryOutcome, capture, ids_of};
-use treering_core::conversation::Totals;
+use treering_core::capture::{CapturePlan, CountedEntry, capture, ids_of};
 use treering_core::ports::{ExistingItem, Span, StoreResult};
-use treering_core::slug::{as_slug, slug_of};
-use treering_core::tree_state::TreeState;
 use treering_core::{
     CommitScope, ContentHash, Conversation, ConversationId, ConversationKey, ConversationState,
-    Entry, EntryKind, ExternalId, Invalid, MessageIdx, NewConversation, Reader, Timestamp,
-    TitleSource, Write,
+    ConversationTotals, Entry, EntryKind, EntryOutcome, ExternalId, Invalid, MessageIdx,
+    NewConversation, Reader, Timestamp, TitleSource, TreeState, Write, as_slug, slug_of,
 };
 
 use crate::cwd::normalize_cwd;
@@ -97,9 +94,9 @@ impl Engine {
         let tokens = |text: &str| self.count_tokens(text);
         let entries =
             entries.into_iter().map(|entry| Ok(entry.counted(&tokens)?)).collect::<Result<_>>()?;
-        let (memory, now) = (self.clone(), self.clock().now());
+        let (engine, now) = (self.clone(), self.clock().now());
         Ok(AppendPlanner {
-            memory,
+            engine,
             now,
             random_id: drawn,
             target,
@@ -122,13 +119,16 @@ fn normalise(about: &mut NewConversation) {
 fn random_conversation_id() -> Result<ConversationId> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
-        Invalid::new("conversation id", format!("the system gives no randomness: {error}"))
+        Invalid::new(
+            "conversation id",
+            format!("the random number generator of the system failed: {error}"),
+        )
     })?;
     Ok(ConversationId::from_bytes(bytes))
 }
 
 struct AppendPlanner {
-    memory: Engine,
+    engine: Engine,
     now: Timestamp,
     random_id: Option<ConversationId>,
     target: AppendTarget,
@@ -150,19 +150,19 @@ impl AppendPlanner {
             (AppendTarget::Existing(id), _) => Some(*id),
             (AppendTarget::FindOrCreate(about), _) => match &about.external_id {
                 Some(external) => {
-                    let found = self.memory.reader()?.conversation_by_external_id(external)?;
+                    let found = self.engine.reader()?.conversation_by_external_id(external)?;
                     found.map(|found| found.id).or_else(|| self.id_of(about))
                 }
                 None => self.id_of(about),
             },
         };
-        Ok(id.map_or_else(|| self.memory.tenant_scope(), |id| self.memory.scope_of(id)))
+        Ok(id.map_or_else(|| self.engine.tenant_scope(), |id| self.engine.scope_of(id)))
     }
 
     /// The id that a new conversation would get.
     fn id_of(&self, about: &NewConversation) -> Option<ConversationId> {
         let external = about.external_id.as_ref();
-        let derived = external.map(|id| ConversationId::of_external(self.memory.tenant(), id));
+        let derived = external.map(|id| ConversationId::of_external(self.engine.tenant(), id));
         about.id.or(derived).or(self.random_id)
     }
 
@@ -187,7 +187,7 @@ impl AppendPlanner {
             state: conversation.state,
             last_activity: conversation.last_activity,
         };
-        let tokens = |text: &str| self.memory.count_tokens(text);
+        let tokens = |text: &str| self.engine.count_tokens(text);
         let CapturePlan { mut conversation, writes, outcomes } =
             capture(conversation, known, &fresh, &tokens)?;
         // Only an append without writes can leave the stored row unchanged.
@@ -198,7 +198,7 @@ impl AppendPlanner {
 
         let grown = self.grow(reader, &key, &mut conversation, &writes)?;
         let embedded =
-            embed::plan_turn_jobs(&self.memory, reader, conversation.id, &writes, self.now)?;
+            embed::plan_turn_jobs(&self.engine, reader, conversation.id, &writes, self.now)?;
 
         // An append that adds nothing does not create a conversation.
         let missing = created && !grew && !entries.is_empty();
@@ -227,7 +227,7 @@ impl AppendPlanner {
             Write::AddMessage(_, message) => Some(message),
             _ => None,
         });
-        let policy = policy_of(self.memory.policy(), conversation)?;
+        let policy = policy_of(self.engine.policy(), conversation)?;
         let planner = TreePlanner { reader, key, policy: &policy, now: self.now };
         let mut grown = planner.plan_messages(conversation, messages)?;
         for write in writes {
@@ -239,7 +239,7 @@ impl AppendPlanner {
     }
 
     fn key(&self, id: ConversationId) -> ConversationKey {
-        ConversationKey { tenant: self.memory.tenant().clone(), id }
+        ConversationKey { tenant: self.engine.tenant().clone(), id }
     }
 
     /// The conversation of the entries, and whether it has to be created.
@@ -264,7 +264,7 @@ impl AppendPlanner {
                         return Ok((conversation, created));
                     }
                 }
-                Err(Invalid::new("conversation", "it cannot be told from others").into())
+                Err(Invalid::new("conversation", "it cannot be distinguished from others").into())
             }
         }
     }
@@ -298,7 +298,7 @@ impl AppendPlanner {
             last_activity: first,
             state: about.state,
             external_id: about.external_id.clone(),
-            totals: Totals::default(),
+            totals: ConversationTotals::default(),
             threads: Vec::new(),
             policy: about.policy.clone(),
             tree_state: TreeState::default(),
@@ -322,7 +322,7 @@ impl AppendPlanner {
         &self,
         reader: &dyn Reader,
         key: &ConversationKey,
-        totals: Totals,
+        totals: ConversationTotals,
     ) -> StoreResult<Vec<Option<EntryOutcome>>> {
         let mut stored = stored_hashes(reader, key)?.into_iter();
         let mut calls = totals.tool_calls;

@@ -2,9 +2,8 @@
 //! batches while search uses the old ones, until one commit cuts over. An interrupted run keeps
 //! its progress, and several processes may share the work.
 
-use treering_core::Write;
-use treering_core::ports::{ChangeFilter, Cursor, Reader, StoreResult};
-use treering_core::vector_index::{ContentVectors, VectorIndex};
+use treering_core::ports::{ChangeFilter, Cursor, StoreResult};
+use treering_core::{ContentVectors, Reader, VectorIndex, Write};
 
 use crate::embed::{TextToEmbed, embed_texts, text_of, texts_to_embed, without_vectors};
 use crate::engine::Engine;
@@ -81,7 +80,7 @@ impl Engine {
             drop(reader);
             let meter = self.spend_meter(None);
             let vectors = embed_texts(embedder, &lacking, &meter);
-            meter.log_redactions(&format!("{} was asked for vectors to change over to", state.to));
+            meter.log_redactions(&format!("called {} for the vectors of a reindex", state.to));
             let vectors = vectors.map_err(Error::Provider)?;
             kill_points::reach(KillPoint::Reindexing);
             state.done += portion.things;
@@ -96,10 +95,10 @@ impl Engine {
 
     /// Marks the configured model as the target of the index.
     fn begin(&self) -> Result<VectorIndex> {
-        let memory = self.clone();
+        let engine = self.clone();
         self.commit_with(self.tenant_scope(), move |reader| {
-            let index = memory.active_vector_index(reader)?;
-            let towards = index.clone().towards(memory.embedder().name());
+            let index = engine.active_vector_index(reader)?;
+            let towards = index.clone().towards(engine.embedder().name());
             let mut writes = Vec::new();
             if towards != index {
                 // Vectors of an abandoned target model are not needed.
@@ -127,9 +126,9 @@ impl Engine {
         model: &str,
         vectors: ContentVectors,
     ) -> Result<()> {
-        let (memory, model) = (self.clone(), model.to_owned());
+        let (engine, model) = (self.clone(), model.to_owned());
         self.commit_with(self.tenant_scope(), move |reader| {
-            let index = memory.active_vector_index(reader)?;
+            let index = engine.active_vector_index(reader)?;
             let mut writes = Vec::new();
             if let Some(next) = index.next.as_ref().filter(|next| next.model == model) {
                 writes.push(Write::PutVectors(model.clone(), vectors.clone()));
@@ -143,15 +142,15 @@ impl Engine {
 
     /// Cuts over if there are no new changes, and returns whether the model is in use now.
     fn cut_over(&self, model: &str) -> Result<bool> {
-        let (memory, model) = (self.clone(), model.to_owned());
+        let (engine, model) = (self.clone(), model.to_owned());
         kill_points::reach(KillPoint::CuttingOver);
         self.commit_with(self.tenant_scope(), move |reader| {
-            let index = memory.active_vector_index(reader)?;
+            let index = engine.active_vector_index(reader)?;
             let mut writes = Vec::new();
             let mut is_over = index.model == model;
             if let Some(next) = index.next.as_ref().filter(|next| next.model == model) {
                 let complete =
-                    memory.embedder().is_instant() || memory.portion(reader, &next.done)?.is_end;
+                    engine.embedder().is_instant() || engine.portion(reader, &next.done)?.is_end;
                 if complete {
                     writes.push(Write::DropVectors(index.model.clone()));
                     writes.push(Write::PutVectorIndex(index.clone().cut_over()));

@@ -1,11 +1,9 @@
 //! Read access to trees: a conversation's nodes, the jobs that will add to them, and statistics.
 
-use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::ports::{JobEventFilter, JobFilter, LevelTotals, NodeFilter, Span};
-use treering_core::tree_state::TreeState;
 use treering_core::{
-    Conversation, ConversationId, Coverage, Invalid, Job, JobState, Message, MessageIdx, Node,
-    update_trace,
+    Conversation, ConversationId, Coverage, Invalid, Job, JobEvent, JobEventKind, JobState,
+    Message, MessageIdx, Node, TreeState, events_of_update,
 };
 
 use crate::engine::Engine;
@@ -199,7 +197,7 @@ impl Engine {
                 begun => break lines[begun.unwrap_or(0)..].to_vec(),
             }
         };
-        let mut own = update_trace::lines_of_update(update.job, &since);
+        let mut own = events_of_update(update.job, &since);
         own.drain(..own.len().saturating_sub(filter.limit));
         Ok(own)
     }

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use treering_core::node::{TextPosition, Window};
-use treering_core::{ConversationState, Coverage, Job, JobKind, Node, ThreadName};
+use treering_core::{
+    ConversationState, Coverage, Job, JobKind, Node, TextPosition, ThreadName, Window,
+};
 
 use crate::tree::TreeView;
 

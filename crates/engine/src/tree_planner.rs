@@ -3,13 +3,12 @@
 
 use std::borrow::Cow;
 
-use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::ports::{NodeFilter, Span, StoreResult};
-use treering_core::tree_state::TreeState;
 use treering_core::windowing::WindowMessage;
 use treering_core::{
-    Conversation, ConversationId, ConversationKey, ConversationState, Coverage, Job, JobKind,
-    Level, Message, MessageIdx, Node, NodeSpec, Policy, Reader, Timestamp, TurnNo, Write,
+    Conversation, ConversationId, ConversationKey, ConversationState, Coverage, Job, JobEvent,
+    JobEventKind, JobKind, Level, Message, MessageIdx, Node, NodeSpec, Policy, Reader, Timestamp,
+    TreeState, TurnNo, Write,
 };
 
 /// Messages per page.

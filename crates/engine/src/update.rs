@@ -2,16 +2,13 @@
 //! or a one-time override.
 
 use treering_core::chat::Usage;
-use treering_core::commit::{JobEvent, JobEventKind};
 use treering_core::grouping::{self, Member};
-use treering_core::parameters::Assignment;
-use treering_core::policy::Length;
 use treering_core::ports::{JobFilter, NodeFilter, StoreResult};
 use treering_core::spend::{Money, Price};
-use treering_core::tree_state::TreeState;
 use treering_core::{
-    ContentHash, Conversation, ConversationId, ConversationKey, Coverage, Invalid, Job, JobId,
-    JobKind, JobState, Level, Node, Policy, Reader, StoreError, Timestamp, Write,
+    Assignment, ContentHash, Conversation, ConversationId, ConversationKey, Coverage, Invalid, Job,
+    JobEvent, JobEventKind, JobId, JobKind, JobState, Level, Node, Policy, Reader, StoreError,
+    SummaryLength, Timestamp, TreeState, Write,
 };
 
 use crate::engine::Engine;
@@ -125,7 +122,7 @@ impl Updater {
         let policy = policy_of(&self.general, &conversation)?.with(&self.update.policy)?;
         let planner = TreePlanner { reader, key: &self.key, policy: &policy, now: self.now };
         let before = conversation.clone();
-        let (writes, felled) = match self.update.strategy {
+        let (writes, dropped) = match self.update.strategy {
             UpdateStrategy::Incremental => (self.catch_up(&planner, &mut conversation)?, 0),
             UpdateStrategy::Full => self.rebuild(&planner, &mut conversation)?,
         };
@@ -135,7 +132,7 @@ impl Updater {
         }
         let queued = self.queue(reader, &writes)?;
         let mut estimate = self.estimate(reader, &queued, &policy)?;
-        estimate.dropped_nodes = felled;
+        estimate.dropped_nodes = dropped;
         let id = self.id();
         // Comes before the events of the planned jobs, so that a reader of the log finds them
         // after it.
@@ -144,7 +141,7 @@ impl Updater {
             conversation: Some(conversation.id),
             job: id,
             kind: JobEventKind::Update,
-            text: format!("update planned: {} jobs queued, {felled} nodes felled", queued.len()),
+            text: format!("update planned: {} jobs queued, {dropped} nodes deleted", queued.len()),
             took_ms: None,
         }));
         all.extend(writes);
@@ -194,7 +191,7 @@ impl Updater {
     ) -> StoreResult<(Vec<Write>, u32)> {
         let level = self.update.level.unwrap_or(Level::FIRST);
         let nodes = planner.reader.nodes(self.key.id, &NodeFilter::default())?;
-        let felled = nodes.iter().filter(|node| node.level() >= level).count();
+        let dropped = nodes.iter().filter(|node| node.level() >= level).count();
         let mut writes = vec![Write::DropTree(self.key.id, level)];
         conversation.tree_state.drop_levels(level);
         match level.below() {
@@ -208,7 +205,7 @@ impl Updater {
                 conversation.tree_state = growth;
             }
         }
-        Ok((writes, u32::try_from(felled).unwrap_or(u32::MAX)))
+        Ok((writes, u32::try_from(dropped).unwrap_or(u32::MAX)))
     }
 
     /// The jobs in the queue after these writes.
@@ -264,7 +261,7 @@ impl Updater {
                     (chars, chars / 4, 0)
                 }
             };
-            let kept = keep(task.manner.length, chars);
+            let kept = keep(task.style.length, chars);
             estimate.count(task.level, tokens, (kept * tokens as f64 / chars.max(1) as f64) as u64);
             if task.level == Level::FIRST {
                 let raw_chars = chars;
@@ -293,7 +290,7 @@ pub(crate) fn retried(job: &mut Job, now: Timestamp, by: &str) -> [Write; 2] {
         conversation: Some(job.conversation),
         job: job.id,
         kind: JobEventKind::Retry,
-        text: format!("{} is tried again by {by}", job.kind),
+        text: format!("{} is retried by {by}", job.kind),
         took_ms: None,
     };
     [Write::PutJob(job.clone()), Write::AddJobEvent(line)]
@@ -312,13 +309,13 @@ impl Estimate {
     fn add_upper_levels(&mut self, mut members: Vec<Member>, policy: &Policy) {
         let mut level = Level::FIRST.above();
         while members.len() > 2 {
-            let (Some(rule), manner) = (policy.group(level), policy.style(level)) else { return };
+            let (Some(rule), style) = (policy.group(level), policy.style(level)) else { return };
             let mut above = Vec::new();
             while let Some((children, _)) = grouping::due(&members, rule) {
                 let group: Vec<Member> = members.drain(..children).collect();
                 let chars: u64 = group.iter().map(|member| u64::from(member.chars)).sum();
                 let tokens: u64 = group.iter().map(|member| u64::from(member.tokens)).sum();
-                let kept = keep(manner.length, chars);
+                let kept = keep(style.length, chars);
                 self.count(level, tokens, (kept / 4.0) as u64);
                 above.push(Member {
                     chars: kept as u32,
@@ -333,10 +330,10 @@ impl Estimate {
 }
 
 /// Number of characters that a summary keeps.
-fn keep(length: Length, chars: u64) -> f64 {
+fn keep(length: SummaryLength, chars: u64) -> f64 {
     const SENTENCE: f64 = 90.0;
     match length {
-        Length::Keep(share) => f64::from(share) * chars as f64,
-        Length::Sentences(_, most) => (f64::from(most) * SENTENCE).min(chars as f64),
+        SummaryLength::Keep(share) => f64::from(share) * chars as f64,
+        SummaryLength::Sentences(_, most) => (f64::from(most) * SENTENCE).min(chars as f64),
     }
 }

@@ -4,12 +4,10 @@
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use treering_core::conversation::Thread;
-use treering_core::parameters::Assignment;
 use treering_core::{
-    Conversation, ConversationId, Entry, EntryKind, ExportItem, ExternalId, ForkPoint, Json,
-    Message, MessageIdx, MessageText, NewConversation, NewMessage, NewToolCall, NewTurn,
-    ThreadName, Timestamp, TitleSource, ToolCall, ToolResult,
+    Assignment, Conversation, ConversationId, Entry, EntryKind, ExportItem, ExternalId, ForkPoint,
+    Json, Message, MessageIdx, MessageText, NewConversation, NewMessage, NewToolCall, NewTurn,
+    Thread, ThreadName, Timestamp, TitleSource, ToolCall, ToolResult,
 };
 
 use crate::{ImportError, entries_of_openai, raw_string};
@@ -176,7 +174,7 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<JsonLine, ImportError> {
         #[serde(borrow)]
         version: Option<&'a RawValue>,
     }
-    let LineProbe { kind, role, text: said, version } = serde_json::from_str(text)?;
+    let LineProbe { kind, role, text: body, version } = serde_json::from_str(text)?;
     match kind.as_deref() {
         Some("treering") => {
             // The header of a later version may have other fields.
@@ -201,7 +199,7 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<JsonLine, ImportError> {
         }
         Some("tool_result") => tool_result(serde_json::from_str(text)?, now),
         Some("turn") => turn(serde_json::from_str(text)?, now),
-        None if role.is_some() && said.is_some() => message(serde_json::from_str(text)?, now),
+        None if role.is_some() && body.is_some() => message(serde_json::from_str(text)?, now),
         None if role.is_some() => {
             Ok(JsonLine::Entries(entries_of_openai(serde_json::from_str(text)?, now)?))
         }
@@ -260,7 +258,7 @@ fn fork(line: &ThreadLine) -> Result<JsonLine, ImportError> {
 fn message(line: MessageLine<'_>, now: Timestamp) -> Result<JsonLine, ImportError> {
     let (text, original) = raw_string(line.text)
         .ok_or_else(|| ImportError("the text of a message is not a string".into()))?;
-    let said = NewMessage {
+    let message = NewMessage {
         role: line.role.parse()?,
         author: line.author,
         text,
@@ -268,7 +266,7 @@ fn message(line: MessageLine<'_>, now: Timestamp) -> Result<JsonLine, ImportErro
         at: at(line.at.as_deref(), now)?,
         external_id: external(line.external_id)?,
     };
-    one(thread(line.thread.as_deref())?, EntryKind::Message(said))
+    one(thread(line.thread.as_deref())?, EntryKind::Message(message))
 }
 
 fn tool_call(line: ToolCallLine<'_>, now: Timestamp) -> Result<NewToolCall, ImportError> {

@@ -141,7 +141,7 @@ pub struct ImportError(pub String);
 
 impl From<serde_json::Error> for ImportError {
     fn from(error: serde_json::Error) -> Self {
-        Self(format!("it is not the JSON it should be: {error}"))
+        Self(format!("its JSON does not match the format: {error}"))
     }
 }
 
@@ -187,7 +187,7 @@ impl ImportedConversation {
     /// system message. Returns `None` if there is none.
     pub fn unnamed(format: Format, entries: Vec<Entry>) -> Option<Self> {
         let first = entries.iter().find_map(|entry| match &entry.kind {
-            EntryKind::Message(said) if said.role != Role::System => Some(said.hash()),
+            EntryKind::Message(message) if message.role != Role::System => Some(message.hash()),
             _ => None,
         })?;
         Some(Self {
@@ -240,7 +240,7 @@ impl<'a> Sink<'a> {
         if let Some(found) = found {
             return self.emit(found);
         }
-        self.skip("conversations in which nobody has spoken yet");
+        self.skip("conversations that have not started yet");
         Ok(())
     }
 

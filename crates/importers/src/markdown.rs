@@ -45,8 +45,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
         speakers(&source.text, style, at, sink)
     } else {
         return Err(ImportError(
-            "no speakers were found in it; a transcript marks them as `## User`, `**User:**` or `User:`, and \
-             somebody must answer"
+            "it names no speakers; mark them as `## User`, `**User:**` or `User:`, and include at least one answer"
                 .into(),
         ));
     };
@@ -222,7 +221,7 @@ fn speakers(text: &str, style: Style, start: Timestamp, sink: &mut Sink<'_>) -> 
         let text = std::mem::take(body);
         let Some((role, name, at)) = speaker.take() else {
             if !text.trim().is_empty() {
-                sink.skip("lines before anybody speaks");
+                sink.skip("lines before the first speaker");
             }
             return;
         };
@@ -234,10 +233,10 @@ fn speakers(text: &str, style: Style, start: Timestamp, sink: &mut Sink<'_>) -> 
             text.trim_end_matches("\n---").trim_end().to_owned()
         };
         if !text.is_empty() {
-            let mut said = NewMessage::new(role, text, clock);
-            said.author =
+            let mut message = NewMessage::new(role, text, clock);
+            message.author =
                 ((role == Role::Tool && !name.is_empty()) || is_name(&name)).then_some(name);
-            entries.push(EntryKind::Message(said));
+            entries.push(EntryKind::Message(message));
         }
     };
     for (line, fenced) in outside_fences(text) {
@@ -268,9 +267,9 @@ fn is_name(word: &str) -> bool {
 fn specstory(text: &str, at: Timestamp, entries: &mut Vec<EntryKind>) -> String {
     let mut rest = text.trim_end_matches("\n---").trim().to_owned();
     while let Some((before, block, after)) = cut(&rest, "<think>", "</think>") {
-        let mut said = NewMessage::new(Role::Assistant, "", at);
-        said.parts = Some(Json::string(&block));
-        entries.push(EntryKind::Message(said));
+        let mut message = NewMessage::new(Role::Assistant, "", at);
+        message.parts = Some(Json::string(&block));
+        entries.push(EntryKind::Message(message));
         rest = format!("{}{}", before, after.trim_start());
     }
     while let Some((before, block, after)) = cut(&rest, "<tool-use", "</tool-use>") {
@@ -305,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markers_are_told_from_text() {
+    fn markers_are_distinguished_from_text() {
         let check = |line: &str, expected: Option<(Role, &str)>| {
             assert_eq!(marker(line).map(|marker| (marker.role, marker.rest)), expected, "{line}");
         };

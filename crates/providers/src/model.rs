@@ -3,8 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use treering_core::redact::Redactions;
-use treering_core::{ProviderError, RetryAdvice};
+use treering_core::{ProviderError, Redactions, RetryAdvice};
 
 use crate::http::{CallError, Client, HttpAnswer, HttpCall};
 

@@ -2,8 +2,8 @@
 //! APIs accept.
 
 use serde::Serialize;
+use treering_core::Receipt;
 use treering_core::chat::ChatMessage;
-use treering_core::receipt::Receipt;
 use treering_engine::Context;
 
 /// A context with its sections and receipt.
@@ -53,8 +53,8 @@ impl<'a> ContextView<'a> {
                 .iter()
                 .map(|item| ItemView {
                     text: item.block.clone(),
-                    role: item.said.as_ref().map(|(role, _)| role.as_str()),
-                    said: item.said.as_ref().map(|(_, text)| text.clone()),
+                    role: item.message.as_ref().map(|(role, _)| role.as_str()),
+                    said: item.message.as_ref().map(|(_, text)| text.clone()),
                 })
                 .collect(),
         });

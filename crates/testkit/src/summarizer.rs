@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use treering_core::policy::Length;
-use treering_core::summary_request::{Passage, SummaryRequest};
-use treering_core::{NodeContent, ProviderError, Summarizer};
+use treering_core::{
+    NodeContent, Passage, ProviderError, Summarizer, SummaryLength, SummaryRequest,
+};
 
 /// Keeps a prefix of each passage, in proportion to the requested length. The same request
 /// always gives the same content.
@@ -45,15 +45,17 @@ impl Summarizer for PrefixSummarizer {
             return Err(error);
         }
         let share = match brief.length {
-            Length::Keep(share) => f64::from(share),
-            Length::Sentences(_, most) => f64::from(most) * 50.0 / (brief.chars().max(1) as f64),
+            SummaryLength::Keep(share) => f64::from(share),
+            SummaryLength::Sentences(_, most) => {
+                f64::from(most) * 50.0 / (brief.chars().max(1) as f64)
+            }
         };
         let head = |text: &str| -> String {
             let chars = (text.chars().count() as f64 * share).ceil() as usize;
             text.chars().take(chars).collect()
         };
         let heads = brief.passages.iter().filter_map(|passage| match passage {
-            Passage::Message(said) => Some(head(&said.text)),
+            Passage::Message(message) => Some(head(&message.text)),
             Passage::Node(child) => Some(head(&child.content.overview)),
             Passage::Tool(_) => None,
         });

@@ -52,13 +52,11 @@ pub use models::{Models, ProviderOptions, SummarizeOptions};
 pub use prices::SpendOptions;
 pub use search::SearchBuilder;
 pub use tokenizers::TokenizerOption;
-pub use treering_core::receipt::Receipt;
-pub use treering_core::summary_request::{Passage, SummaryRequest};
 pub use treering_core::{
     ChatModel, Conversation, ConversationId, ConversationState, Embedder, Entry, EntryKind,
-    ForkPoint, Invalid, Message, MessageIdx, NewMessage, NewToolCall, Node, NodeContent, Policy,
-    Preset, ProviderError, Role, Summarizer, TenantId, ThreadName, Timestamp, ToolCall, ToolResult,
-    TurnNo,
+    ForkPoint, Invalid, Message, MessageIdx, NewMessage, NewToolCall, Node, NodeContent, Passage,
+    Policy, Preset, ProviderError, Receipt, Role, Summarizer, SummaryRequest, TenantId, ThreadName,
+    Timestamp, ToolCall, ToolResult, TurnNo,
 };
 pub use treering_engine::{
     Agent, AgentOptions, AppendReport, AppendTarget, Context, ContextRequest, Engine, EngineParts,

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use treering_core::quota::Quota;
-use treering_core::summary_request::{Strategy, SummaryRequest};
-use treering_core::{ChatModel, Embedder, NodeContent, Policy, ProviderError, Summarizer, prompt};
+use treering_core::{
+    ChatModel, Embedder, NodeContent, Policy, ProviderError, Strategy, Summarizer, SummaryRequest,
+    prompt,
+};
 use treering_providers::Extractive;
 
 use crate::{Error, Result};
@@ -211,7 +213,7 @@ fn check_provider(name: &str) -> ProviderResult<()> {
         false => {
             let names = PROVIDERS.map(|(name, ..)| name).join(", ");
             Err(ProviderError::permanent(format!(
-                "there is no provider {name:?}; there are {names}"
+                "there is no provider {name:?}; choose one of {names}"
             )))
         }
     }

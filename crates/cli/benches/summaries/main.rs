@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use treering_core::acceptance::accept;
-use treering_core::node::{Level, NodeContent};
-use treering_core::policy::Length;
-use treering_core::summary_request::{MessagePassage, Passage, Strategy, SummaryRequest};
-use treering_core::{Role, Summarizer, Timestamp};
+use treering_core::{
+    Level, MessagePassage, NodeContent, Passage, Role, Strategy, Summarizer, SummaryLength,
+    SummaryRequest, Timestamp,
+};
 use treering_providers::Extractive;
 
 fn main() {
@@ -65,9 +65,9 @@ fn said(author: &str, text: &str) -> Passage {
 }
 
 fn brief(passages: Vec<Passage>, share: impl Fn(&SummaryRequest) -> f32) -> SummaryRequest {
-    let (level, strategy, length) = (Level::FIRST, Strategy::Concise, Length::Keep(1.0));
+    let (level, strategy, length) = (Level::FIRST, Strategy::Concise, SummaryLength::Keep(1.0));
     let mut brief = SummaryRequest::new(level, strategy, length, true, passages);
-    brief.length = Length::Keep(share(&brief));
+    brief.length = SummaryLength::Keep(share(&brief));
     brief
 }
 

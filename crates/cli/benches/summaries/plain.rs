@@ -3,14 +3,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use treering_core::sentence;
-use treering_core::word_weights;
+use treering_core::{sentence, word_weight};
 
 use crate::rouge::tokens;
 
 /// The stemmed content words of a text.
 pub(crate) fn content(text: &str) -> HashSet<String> {
-    tokens(text).into_iter().filter(|word| word_weights::weight(word) > 0.0).collect()
+    tokens(text).into_iter().filter(|word| word_weight(word) > 0.0).collect()
 }
 
 /// The first words.
@@ -79,9 +78,7 @@ fn sentences<'a>(turns: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
 fn ranked(sentences: &[(&str, &str)]) -> Vec<usize> {
     let words: Vec<Vec<String>> = sentences
         .iter()
-        .map(|(_, text)| {
-            tokens(text).into_iter().filter(|word| word_weights::weight(word) > 0.0).collect()
-        })
+        .map(|(_, text)| tokens(text).into_iter().filter(|word| word_weight(word) > 0.0).collect())
         .collect();
     let mut centre: HashMap<&str, f64> = HashMap::new();
     for word in words.iter().flatten() {

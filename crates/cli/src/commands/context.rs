@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anstyle::Style;
 use serde::Serialize;
 use treering_core::packing::{DetailLevel, SkipReason};
-use treering_core::receipt::{Receipt, ReceiptItem};
+use treering_core::{Receipt, ReceiptItem};
 use treering_engine::{Context, ContextChange, ContextRequest, Engine};
 
 use super::output::{
@@ -216,7 +216,7 @@ fn runs(items: &[ReceiptItem]) -> Vec<&[ReceiptItem]> {
     let goes_on = |one: &ReceiptItem, next: &ReceiptItem| {
         let alike = one.level == 0 && next.level == 0 && one.section == next.section;
         let same = one.reason == next.reason
-            && one.grain == next.grain
+            && one.detail == next.detail
             && one.score == 0.0
             && next.score == 0.0;
         alike && same && next.from <= one.until
@@ -236,7 +236,7 @@ fn cells(run: &[ReceiptItem]) -> [(Style, String); 7] {
         1 => first.hash.to_string()[..8].to_owned(),
         many => format!("{many} messages"),
     };
-    let detail = match (first.level, first.grain) {
+    let detail = match (first.level, first.detail) {
         (0, DetailLevel::Text) => "raw",
         (_, detail) => detail.as_str(),
     };

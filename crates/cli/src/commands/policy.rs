@@ -1,7 +1,7 @@
 //! `treering policy`: shows and sets the policy parameters of one conversation.
 
 use serde::Serialize;
-use treering_core::parameters::Assignment;
+use treering_core::Assignment;
 
 use super::CliError;
 use super::output::{BOLD, Output, paint, print_dim};

@@ -1,8 +1,7 @@
 //! `treering update`: plans missing summaries, or rebuilds the tree, and runs the jobs.
 
-use treering_core::Level;
-use treering_core::parameters::Assignment;
 use treering_core::ports::ConversationFilter;
+use treering_core::{Assignment, Level};
 use treering_engine::JobScope;
 
 use super::CliError;

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::dates::is_calendar;
 use super::tokens::FactToken;
 use crate::sentence::is_ideograph;
-use crate::word_weights;
+use crate::word_weights::word_weight;
 
 /// Collects names token by token.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl<'a> Names<'a> {
         }
         let plain =
             word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '.' | '&' | '\'' | '’'));
-        if !plain || word.len() > 40 || word_weights::weight(&lower) == 0.0 || is_calendar(&lower) {
+        if !plain || word.len() > 40 || word_weight(&lower) == 0.0 || is_calendar(&lower) {
             self.end();
             return;
         }
@@ -95,7 +95,7 @@ impl<'a> Names<'a> {
             (false, _) => self.sure.push(name),
             (true, 1) if is_acronym(name) => self.sure.push(name),
             (true, 1) => self.maybe.push((self.sure.len(), name)),
-            (true, _) if word_weights::weight(&first.to_lowercase()) < 1.0 => {
+            (true, _) if word_weight(&first.to_lowercase()) < 1.0 => {
                 self.sure.push(&self.text[run.second..run.end]);
             }
             (true, _) => self.sure.push(name),

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::commit::{JobEvent, Write};
-use crate::conversation::{Conversation, Totals};
+use crate::conversation::{Conversation, ConversationTotals};
 use crate::error::StoreError;
 use crate::hash::ContentHash;
 use crate::ids::{ConversationId, ConversationKey, ExternalId, MessageIdx, TenantId, TurnNo};
@@ -200,7 +200,7 @@ pub trait Reader {
     fn vectors(&self, model: &str, of: &[ContentHash]) -> StoreResult<Vec<Option<Vec<f32>>>>;
 
     /// The number of conversations, and the totals over all of them.
-    fn totals(&self) -> StoreResult<(u32, Totals)>;
+    fn totals(&self) -> StoreResult<(u32, ConversationTotals)>;
 
     /// Totals of the tree at each level, for one conversation or for all.
     fn level_totals(&self, conversation: Option<ConversationId>) -> StoreResult<Vec<LevelTotals>>;

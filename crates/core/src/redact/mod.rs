@@ -15,7 +15,7 @@ use std::ops::Range;
 
 /// The kind of a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Secret {
+pub(crate) enum Secret {
     /// A PEM block with a private key.
     PrivateKey,
     /// A key in a vendor's format.
@@ -31,7 +31,7 @@ pub enum Secret {
 impl Secret {
     /// The name used in every interface.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::PrivateKey => "private key",
             Self::ApiKey => "API key",

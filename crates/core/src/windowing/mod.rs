@@ -87,10 +87,10 @@ pub enum SealReason {
 impl SealReason {
     /// The reason as text.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Full => "full",
-            Self::NextDoesNotFit => "the next duo does not fit",
+            Self::NextDoesNotFit => "the next turn does not fit",
             Self::Silence => "silence",
             Self::Messages => "number of messages",
             Self::Tokens => "number of tokens",
@@ -98,7 +98,7 @@ impl SealReason {
             Self::Turns => "number of turns",
             Self::Chars => "number of characters",
             Self::Oversized => "oversized message",
-            Self::Unanswered => "twice its size without an answer",
+            Self::Unanswered => "twice its target size without an answer",
             Self::Closed => "conversation closed",
         }
     }
@@ -197,7 +197,7 @@ impl OpenWindow {
     }
 
     /// Seals the rest when the conversation closes.
-    pub fn close(&mut self) -> Option<SealedWindow> {
+    pub(crate) fn close(&mut self) -> Option<SealedWindow> {
         self.seal_all(SealReason::Closed)
     }
 

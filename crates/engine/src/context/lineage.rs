@@ -1,7 +1,6 @@
 //! Lineage: the messages visible in a thread, its own and those before its fork.
 
-use treering_core::node::Window;
-use treering_core::{Conversation, Message, ThreadName};
+use treering_core::{Conversation, Message, ThreadName, Window};
 
 /// A thread and its ancestors, each with the end of its visible messages.
 #[derive(Clone)]

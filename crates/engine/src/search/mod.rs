@@ -22,9 +22,9 @@ use treering_core::ports::{
     ConversationFilter, ConversationQuery, IndexError, IndexQuery, IndexSnapshot, ItemFilter,
     ItemRef, SearchCandidate, SearchIndex, StoredItem,
 };
-use treering_core::question::Question;
 use treering_core::{
-    ConversationId, ConversationState, Message, Node, Role, ThreadName, Timestamp, ToolCall,
+    ConversationId, ConversationState, Message, Node, Question, Role, ThreadName, Timestamp,
+    ToolCall,
 };
 
 use crate::engine::Engine;

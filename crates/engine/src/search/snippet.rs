@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use treering_core::Question;
 use treering_core::lexicon::TermId;
-use treering_core::question::Question;
 
 /// Maximum length of a snippet, in characters.
 const LONGEST: usize = 240;

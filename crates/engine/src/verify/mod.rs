@@ -6,11 +6,10 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use treering_core::conversation::Totals;
 use treering_core::ports::{ConversationFilter, ConversationQuery, Span, StoreResult};
 use treering_core::{
-    Conversation, Message, MessageIdx, Reader, StoreError, TenantId, ThreadName, Timestamp, Turn,
-    TurnNo,
+    Conversation, ConversationTotals, Message, MessageIdx, Reader, StoreError, TenantId,
+    ThreadName, Timestamp, Turn, TurnNo,
 };
 
 use crate::embed;
@@ -115,7 +114,7 @@ impl Engine {
                 for (model, contents) in unowned {
                     let (tenant, many) = (self.tenant(), contents.len());
                     let what = format!(
-                        "tenant {tenant}: vectors of model {model} for text that is not there any more: {many}"
+                        "tenant {tenant}: {many} vectors of model {model} belong to deleted text"
                     );
                     report.leftovers.push(IntegrityProblem { conversation: None, what });
                 }
@@ -184,10 +183,10 @@ fn unreadable(error: StoreError) -> StoreResult<String> {
 
 /// The actual contents of a conversation, counted row by row.
 pub(crate) struct ConversationAudit<'a> {
-    memory: &'a Engine,
+    engine: &'a Engine,
     reader: &'a dyn Reader,
     conversation: &'a Conversation,
-    counted: Totals,
+    counted: ConversationTotals,
     /// The earliest and the latest time of messages and tool calls.
     times: Option<(Timestamp, Timestamp)>,
     /// The thread of each turn, taken from its first message or tool call.
@@ -202,16 +201,16 @@ pub(crate) struct ConversationAudit<'a> {
 
 impl<'a> ConversationAudit<'a> {
     fn read(
-        memory: &'a Engine,
+        engine: &'a Engine,
         reader: &'a dyn Reader,
         conversation: &'a Conversation,
     ) -> StoreResult<Self> {
-        let mut ledger = Self::count(memory, reader, conversation)?;
-        let key = memory.key(conversation.id);
+        let mut ledger = Self::count(engine, reader, conversation)?;
+        let key = engine.key(conversation.id);
         let (nodes, problems) = tree::problems(reader, &key, conversation)?;
         ledger.nodes = nodes;
         ledger.problems.extend(problems);
-        for gap in embed::missing_jobs(memory, reader, conversation.id)? {
+        for gap in embed::missing_jobs(engine, reader, conversation.id)? {
             ledger.note(format!("no vector and no job to {gap}"));
         }
         Ok(ledger)
@@ -219,13 +218,13 @@ impl<'a> ConversationAudit<'a> {
 
     /// Counts messages, tool calls and turns, and compares them with the conversation's record.
     fn count(
-        memory: &'a Engine,
+        engine: &'a Engine,
         reader: &'a dyn Reader,
         conversation: &'a Conversation,
     ) -> StoreResult<Self> {
         let (counted, times, turns, last_turns, has_gap, nodes, problems) = Default::default();
         let mut ledger = Self {
-            memory,
+            engine,
             reader,
             conversation,
             counted,
@@ -242,12 +241,12 @@ impl<'a> ConversationAudit<'a> {
         ledger.check_threads()?;
         if conversation.totals != ledger.counted {
             let (says, has) = (Counts(conversation.totals), Counts(ledger.counted));
-            ledger.note(format!("the conversation says {says} and has {has}"));
+            ledger.note(format!("the conversation records {says} but has {has}"));
         }
         if let Some((start, end)) = ledger.times.filter(|_| !ledger.has_its_times()) {
             let (from, until) = (conversation.started_at, conversation.last_activity);
             ledger.note(format!(
-                "the conversation says it lasted from {from} to {until}, and it did from {start} to {end}"
+                "the conversation records {from} to {until} but lasted from {start} to {end}"
             ));
         }
         Ok(ledger)
@@ -257,11 +256,11 @@ impl<'a> ConversationAudit<'a> {
     /// Also `None` if messages or tool calls may be missing: the record is then the only evidence
     /// of them.
     pub(crate) fn corrected(
-        memory: &'a Engine,
+        engine: &'a Engine,
         reader: &'a dyn Reader,
         conversation: &'a Conversation,
     ) -> StoreResult<Option<Conversation>> {
-        let ledger = Self::count(memory, reader, conversation)?;
+        let ledger = Self::count(engine, reader, conversation)?;
         let wrong = [
             conversation.totals != ledger.counted,
             !ledger.has_its_times(),
@@ -309,14 +308,14 @@ impl<'a> ConversationAudit<'a> {
 
     /// Checks that every message is at its position and matches its hash.
     fn count_messages(&mut self) -> StoreResult<()> {
-        let key = self.memory.key(self.conversation.id);
+        let key = self.engine.key(self.conversation.id);
         let (mut next, mut turns) = (0, 0);
         loop {
             let page = self.reader.messages(key.id, Span::starting(MessageIdx(next), PAGE))?;
             for message in &page {
                 match message.idx.0.cmp(&next) {
                     Ordering::Equal => {}
-                    Ordering::Less => self.note(format!("message {} is there twice", message.idx)),
+                    Ordering::Less => self.note(format!("message {} exists twice", message.idx)),
                     Ordering::Greater => self.note_gap(match message.idx.0 - next {
                         1 => format!("message #{next} is missing"),
                         _ => format!("messages #{next} to #{} are missing", message.idx.0 - 1),
@@ -325,7 +324,7 @@ impl<'a> ConversationAudit<'a> {
                 next = next.max(message.idx.0.saturating_add(1));
                 if message.turns < turns || message.turn.0 >= message.turns {
                     self.note(format!(
-                        "message {} is of a turn that was not there yet",
+                        "message {} belongs to a turn that did not exist yet",
                         message.idx
                     ));
                 }
@@ -343,19 +342,22 @@ impl<'a> ConversationAudit<'a> {
         self.counted.chars += u64::from(message.chars);
         self.counted.tokens += u64::from(message.tokens);
         if message.body.hash() != message.hash {
-            self.note(format!("message {} is not what was stored: its hash differs", message.idx));
+            self.note(format!(
+                "message {} was changed after it was stored: its hash differs",
+                message.idx
+            ));
         }
         if treering_core::text::chars(&message.body.text) != message.chars {
-            self.note(format!("message {} has another number of characters", message.idx));
+            self.note(format!("message {} records a wrong number of characters", message.idx));
         }
         self.note_time(message.body.at);
         if !self.belongs(message.turn, &message.thread) {
-            self.note(format!("message {} is of another thread than its turn", message.idx));
+            self.note(format!("message {} belongs to another thread than its turn", message.idx));
         }
     }
 
     fn count_tool_calls(&mut self) -> StoreResult<()> {
-        let key = self.memory.key(self.conversation.id);
+        let key = self.engine.key(self.conversation.id);
         let mut from = 0;
         let step = u32::try_from(PAGE).unwrap_or(u32::MAX);
         loop {
@@ -374,7 +376,7 @@ impl<'a> ConversationAudit<'a> {
                     Ordering::Equal => {}
                     Ordering::Less => {
                         self.note(format!(
-                            "tool call {} of turn {} is there twice",
+                            "tool call {} of turn {} exists twice",
                             call.order, call.turn
                         ));
                     }
@@ -388,7 +390,7 @@ impl<'a> ConversationAudit<'a> {
                 if !self.belongs(call.turn, &call.thread) {
                     let (order, turn) = (call.order, call.turn);
                     self.note(format!(
-                        "tool call {order} of turn {turn} is of another thread than its turn"
+                        "tool call {order} of turn {turn} belongs to another thread than its turn"
                     ));
                 }
             }
@@ -414,7 +416,7 @@ impl<'a> ConversationAudit<'a> {
     /// Checks that every thread forks from an existing one and records its latest turn.
     fn check_threads(&mut self) -> StoreResult<()> {
         let threads = &self.conversation.threads;
-        let key = self.memory.key(self.conversation.id);
+        let key = self.engine.key(self.conversation.id);
         for (place, thread) in threads.iter().enumerate() {
             let known = |name: &ThreadName| threads.iter().any(|other| other.name == *name);
             let sound = match &thread.fork {
@@ -426,7 +428,10 @@ impl<'a> ConversationAudit<'a> {
                 }
             };
             if !sound {
-                self.note(format!("thread {:?} forks from nowhere", thread.name.as_str()));
+                self.note(format!(
+                    "thread {:?} forks from a message or thread that does not exist",
+                    thread.name.as_str()
+                ));
             }
             let latest =
                 self.turns.iter().rev().find(|(_, name)| **name == thread.name).map(|(no, _)| *no);
@@ -437,21 +442,18 @@ impl<'a> ConversationAudit<'a> {
             let is_wrong = made != thread.last_turn;
             self.last_turns.push(made);
             if is_wrong {
-                self.note(format!(
-                    "thread {:?} has another latest turn than it says",
-                    thread.name.as_str()
-                ));
+                self.note(format!("thread {:?} records a wrong latest turn", thread.name.as_str()));
             }
         }
         Ok(())
     }
 }
 
-struct Counts(Totals);
+struct Counts(ConversationTotals);
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Totals { messages, turns, tool_calls, chars, tokens } = self.0;
+        let ConversationTotals { messages, turns, tool_calls, chars, tokens } = self.0;
         write!(
             f,
             "{messages} messages, {turns} turns, {tool_calls} tool calls, {chars} chars, {tokens} tokens"

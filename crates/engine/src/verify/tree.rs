@@ -3,12 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use treering_core::node::{TextPosition, Window};
 use treering_core::ports::{JobFilter, NodeFilter, Span, StoreResult};
-use treering_core::tree_state::TreeState;
 use treering_core::{
     Conversation, ConversationKey, Coverage, Job, JobKind, Level, MessageIdx, Node, NodeId,
-    NodeSpec, Reader, ThreadName,
+    NodeSpec, Reader, TextPosition, ThreadName, TreeState, Window,
 };
 
 /// The number of nodes of a tree, and descriptions of the problems of the tree and its jobs.
@@ -118,7 +116,7 @@ fn tree_problems(
     }
     if conversation.tree_state.through != conversation.totals.messages {
         let (through, messages) = (conversation.tree_state.through, conversation.totals.messages);
-        tree.note(format!("the tree has grown through {through} of {messages} messages"));
+        tree.note(format!("the tree covers {through} of {messages} messages"));
     }
     tree.check_numbers();
     tree.check_groups();

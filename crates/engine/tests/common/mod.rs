@@ -8,10 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use treering_core::job::RetryPolicy;
 use treering_core::{
-    Clock, CommitScope, ConversationId, Embedder, Policy, Store, Summarizer, TenantId, Timestamp,
-    Write,
+    Clock, CommitScope, ConversationId, Embedder, Policy, RetryPolicy, Store, Summarizer, TenantId,
+    Timestamp, Write,
 };
 use treering_engine::{
     Engine, EngineParts, JobScope, SearchOptions, SpendLimits, WorkOptions, Worker,
@@ -116,13 +115,13 @@ pub fn parts_over(
 }
 
 /// Runs every due job of a conversation.
-pub fn run_due_jobs(memory: &Engine, id: ConversationId) {
+pub fn run_due_jobs(engine: &Engine, id: ConversationId) {
     let scope = JobScope { conversation: Some(id), ..JobScope::default() };
-    Worker::new(memory.clone()).unwrap().run(&scope, &|_, _| {}).unwrap();
+    Worker::new(engine.clone()).unwrap().run(&scope, &|_, _| {}).unwrap();
 }
 
-pub fn assert_sound(memory: &Engine) {
-    let report = memory.verify(|_| ()).unwrap();
+pub fn assert_sound(engine: &Engine) {
+    let report = engine.verify(|_| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 

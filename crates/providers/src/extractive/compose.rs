@@ -3,8 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use treering_core::summary_request::{Strategy, SummaryRequest};
-use treering_core::{sentence, word_weights};
+use treering_core::{Strategy, SummaryRequest, sentence, word_weight};
 
 use super::cues::SpeechAct;
 use super::rendering::RenderedUnit;
@@ -15,7 +14,7 @@ use super::unit::{SourceDocument, Unit};
 pub(super) struct Composer<'a> {
     pub(super) brief: &'a SummaryRequest,
     pub(super) material: &'a SourceDocument,
-    pub(super) told: &'a [RenderedUnit],
+    pub(super) rendered: &'a [RenderedUnit],
     pub(super) topics: &'a [String],
     pub(super) files: &'a [String],
     pub(super) identifiers: &'a [String],
@@ -60,9 +59,9 @@ impl Composer<'_> {
         &self.material.units[pick.unit]
     }
 
-    fn told(&self, pick: &Pick) -> RenderedUnit {
-        let told = &self.told[pick.unit];
-        pick.limit.map_or_else(|| told.clone(), |limit| told.cut(limit))
+    fn rendered(&self, pick: &Pick) -> RenderedUnit {
+        let rendered = &self.rendered[pick.unit];
+        pick.limit.map_or_else(|| rendered.clone(), |limit| rendered.cut(limit))
     }
 
     /// Joins the sentences; the label is repeated only where the speaker changes.
@@ -70,13 +69,13 @@ impl Composer<'_> {
         let mut text = String::new();
         let mut speaking: Option<String> = None;
         for pick in picks {
-            let told = self.told(pick);
+            let rendered = self.rendered(pick);
             if !text.is_empty() {
                 text.push(' ');
             }
-            let goes_on = told.label.is_some() && told.label == speaking;
-            text.push_str(&if goes_on { told.text.clone() } else { told.line() });
-            speaking = told.label;
+            let goes_on = rendered.label.is_some() && rendered.label == speaking;
+            text.push_str(&if goes_on { rendered.text.clone() } else { rendered.line() });
+            speaking = rendered.label;
         }
         text
     }
@@ -84,7 +83,7 @@ impl Composer<'_> {
     fn bullets(&self, picks: &[&Pick]) -> String {
         picks
             .iter()
-            .map(|pick| format!("- {}", self.told(pick).line()))
+            .map(|pick| format!("- {}", self.rendered(pick).line()))
             .collect::<Vec<_>>()
             .join("\n")
     }
@@ -100,7 +99,7 @@ impl Composer<'_> {
         let mut used = 0;
         let mut head: Vec<&Pick> = Vec::new();
         for pick in plain {
-            used += self.told[pick.unit].chars() + 1;
+            used += self.rendered[pick.unit].chars() + 1;
             if used > room && !head.is_empty() {
                 break;
             }
@@ -179,7 +178,7 @@ impl Composer<'_> {
         let mut words: Vec<(String, &str)> = sentence::words(text)
             .filter(|word| {
                 word.chars().nth(2).is_some()
-                    && word_weights::weight(&word.to_lowercase()) > 0.9
+                    && word_weight(&word.to_lowercase()) > 0.9
                     && !is_name(word)
             })
             .filter(|word| !word.contains(['\'', '’']) && word.chars().all(char::is_alphabetic))

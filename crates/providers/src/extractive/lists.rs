@@ -4,10 +4,9 @@
 use std::collections::HashMap;
 
 use treering_core::facts::{self, Facts};
-use treering_core::node::{NodeContent, ToolUse};
-use treering_core::sentence;
-use treering_core::summary_request::{NodePassage, Passage, SummaryRequest};
-use treering_core::word_weights;
+use treering_core::{
+    NodeContent, NodePassage, Passage, SummaryRequest, ToolUse, sentence, word_weight,
+};
 
 use super::cues::SpeechAct;
 use super::rendering::RenderedUnit;
@@ -90,7 +89,7 @@ fn is_telling(number: &str) -> bool {
 
 fn is_entity(name: &str) -> bool {
     let shouts = name.len() > 5 && name.chars().all(|c| !c.is_lowercase());
-    !shouts && name.chars().nth(1).is_some() && word_weights::weight(&name.to_lowercase()) > 0.9
+    !shouts && name.chars().nth(1).is_some() && word_weight(&name.to_lowercase()) > 0.9
 }
 
 fn tools(brief: &SummaryRequest) -> Vec<ToolUse> {
@@ -128,7 +127,7 @@ fn tools(brief: &SummaryRequest) -> Vec<ToolUse> {
 pub(super) fn points(
     brief: &SummaryRequest,
     material: &SourceDocument,
-    told: &[RenderedUnit],
+    rendered: &[RenderedUnit],
     picks: &[Pick],
     content: &mut NodeContent,
 ) {
@@ -136,8 +135,9 @@ pub(super) fn points(
     let spoken = |wanted: &dyn Fn(usize) -> bool| -> Vec<String> {
         let units =
             (0..material.units.len()).filter(|unit| material.units[*unit].speaker.is_some());
-        let lines =
-            units.filter(|unit| wanted(*unit)).map(|unit| told[unit].cut(MAX_ITEM_CHARS).line());
+        let lines = units
+            .filter(|unit| wanted(*unit))
+            .map(|unit| rendered[unit].cut(MAX_ITEM_CHARS).line());
         lines.take(most * 4).collect()
     };
     let is = |act: SpeechAct| move |unit: usize| material.units[unit].act == act;
@@ -174,7 +174,7 @@ pub(super) fn points(
     ranked.sort_by(|one, other| other.gain.total_cmp(&one.gain).then(one.unit.cmp(&other.unit)));
     ranked.truncate(most / 2);
     ranked.sort_by_key(|pick| pick.unit);
-    let found = ranked.iter().map(|pick| told[pick.unit].cut(MAX_ITEM_CHARS).line());
+    let found = ranked.iter().map(|pick| rendered[pick.unit].cut(MAX_ITEM_CHARS).line());
     content.key_findings = if children(brief).next().is_some() {
         distinct(found, most / 2 + usize::from(brief.level.number()), brief.deduplicate)
     } else {
@@ -187,7 +187,7 @@ fn distinct(items: impl Iterator<Item = String>, most: usize, by_meaning: bool) 
     let mut kept: Vec<(String, Vec<String>)> = Vec::new();
     for item in items {
         let mut stems: Vec<String> = sentence::words(&item)
-            .filter(|word| word_weights::weight(&word.to_lowercase()) > 0.0)
+            .filter(|word| word_weight(&word.to_lowercase()) > 0.0)
             .map(sentence::stem)
             .collect();
         stems.sort_unstable();

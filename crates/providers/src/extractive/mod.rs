@@ -13,10 +13,9 @@ mod topics;
 mod unit;
 
 use treering_core::facts::Facts;
-use treering_core::node::NodeContent;
-use treering_core::policy::Length;
-use treering_core::summary_request::{Passage, SummaryRequest};
-use treering_core::{ProviderError, Summarizer};
+use treering_core::{
+    NodeContent, Passage, ProviderError, Summarizer, SummaryLength, SummaryRequest,
+};
 
 use compose::Composer;
 use rendering::RenderedUnit;
@@ -42,12 +41,12 @@ impl Summarizer for Extractive {
         if material.units.is_empty() {
             material = SourceDocument::of_raw(brief);
         }
-        let told = rendering::render_units(&material);
+        let rendered = rendering::render_units(&material);
         let is_grounded = |text: &str| source.partition_known(&Facts::of(text)).1.is_empty();
         let target = target(brief);
         let budget =
             target.map_or_else(|| sentences(brief), |target| Budget::Chars(target - target / 32));
-        let picks = choose(&material, &told, budget, brief.deduplicate, is_grounded);
+        let picks = choose(&material, &rendered, budget, brief.deduplicate, is_grounded);
         let mut content = NodeContent::default();
         lists::facts(brief, source, &mut content);
         let before = brief.passages.iter().flat_map(|passage| match passage {
@@ -58,7 +57,7 @@ impl Summarizer for Extractive {
         let parts = Composer {
             brief,
             material: &material,
-            told: &told,
+            rendered: &rendered,
             topics: &content.topics,
             files: &content.files_mentioned,
             identifiers: &content.identifiers,
@@ -72,7 +71,7 @@ impl Summarizer for Extractive {
             (overview, picks) = parts.compose(picks);
         }
         content.overview = overview;
-        lists::points(brief, &material, &told, &picks, &mut content);
+        lists::points(brief, &material, &rendered, &picks, &mut content);
         for list in [
             &mut content.topics,
             &mut content.decisions,
@@ -93,17 +92,17 @@ impl Summarizer for Extractive {
 /// Target length in characters; `None` if the length is given in sentences.
 fn target(brief: &SummaryRequest) -> Option<usize> {
     match brief.length {
-        Length::Keep(share) => {
+        SummaryLength::Keep(share) => {
             Some((brief.chars() as f64 * f64::from(share.clamp(0.0, 1.0))) as usize)
         }
-        Length::Sentences(..) => None,
+        SummaryLength::Sentences(..) => None,
     }
 }
 
 fn sentences(brief: &SummaryRequest) -> Budget {
     match brief.length {
-        Length::Sentences(_, most) => Budget::Sentences(usize::from(most.max(1))),
-        Length::Keep(_) => Budget::Sentences(1),
+        SummaryLength::Sentences(_, most) => Budget::Sentences(usize::from(most.max(1))),
+        SummaryLength::Keep(_) => Budget::Sentences(1),
     }
 }
 
@@ -111,16 +110,17 @@ fn sentences(brief: &SummaryRequest) -> Budget {
 /// first grounded unit.
 fn choose(
     material: &SourceDocument,
-    told: &[RenderedUnit],
+    rendered: &[RenderedUnit],
     budget: Budget,
     distinct: bool,
     is_grounded: impl Fn(&str) -> bool,
 ) -> Vec<Pick> {
-    let cost = |unit: usize| told[unit].chars() + 1;
+    let cost = |unit: usize| rendered[unit].chars() + 1;
     let mut picks = select::select(material, budget, distinct, cost);
-    picks.retain(|pick| is_grounded(&told[pick.unit].line()));
+    picks.retain(|pick| is_grounded(&rendered[pick.unit].line()));
     if picks.is_empty()
-        && let Some(unit) = (0..material.units.len()).find(|unit| is_grounded(&told[*unit].line()))
+        && let Some(unit) =
+            (0..material.units.len()).find(|unit| is_grounded(&rendered[*unit].line()))
     {
         picks.push(Pick { unit, gain: 0.0, limit: None });
     }

@@ -9,7 +9,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use treering_core::message::Role;
+use treering_core::Role;
 use treering_core::sentence::SegmentKind;
 
 use super::cues::SpeechAct;

@@ -1,15 +1,12 @@
 //! Guarantees of the extractive summarizer, on examples and on arbitrary text.
 
 use proptest::prelude::*;
-use treering_core::Timestamp;
 use treering_core::acceptance::{accept, fidelity};
-use treering_core::message::Role;
-use treering_core::node::Level;
-use treering_core::summary_request::{MessagePassage, NodePassage, Strategy, ToolPassage};
+use treering_core::{Level, MessagePassage, NodePassage, Role, Strategy, Timestamp, ToolPassage};
 
 use super::*;
 
-fn said(role: Role, author: Option<&str>, text: &str) -> Passage {
+fn passage(role: Role, author: Option<&str>, text: &str) -> Passage {
     let at = Timestamp::from_micros(1_772_441_000_000_000);
     Passage::Message(MessagePassage {
         role,
@@ -20,19 +17,19 @@ fn said(role: Role, author: Option<&str>, text: &str) -> Passage {
 }
 
 /// A request from lines such as `Ana: Hello.` or `user: Hello.`
-fn brief(strategy: Strategy, length: Length, lines: &[&str]) -> SummaryRequest {
+fn brief(strategy: Strategy, length: SummaryLength, lines: &[&str]) -> SummaryRequest {
     let passage = |line: &&str| {
         let (who, what) = line.split_once(": ").unwrap();
         match who.parse::<Role>() {
-            Ok(role) => said(role, None, what),
-            Err(_) => said(Role::User, Some(who), what),
+            Ok(role) => passage(role, None, what),
+            Err(_) => passage(Role::User, Some(who), what),
         }
     };
     let passages = lines.iter().map(passage).collect();
     SummaryRequest::new(Level::FIRST, strategy, length, true, passages)
 }
 
-fn summarise(brief: &SummaryRequest) -> NodeContent {
+fn summarize(brief: &SummaryRequest) -> NodeContent {
     let content = Extractive.summarize(brief).unwrap();
     assert_eq!(content, Extractive.summarize(brief).unwrap(), "not the same twice");
     content
@@ -51,7 +48,7 @@ const TIDES: [&str; 8] = [
 
 #[test]
 fn the_lists_are_found_in_the_text() {
-    let content = summarise(&brief(Strategy::Detailed, Length::Keep(0.6), &TIDES));
+    let content = summarize(&brief(Strategy::Detailed, SummaryLength::Keep(0.6), &TIDES));
     assert_eq!(content.files_mentioned, ["src/tide.rs"]);
     assert_eq!(content.identifiers, ["predict_height"]);
     assert_eq!(content.decisions, ["Juno: Let's go with SQLite for the berths, it fits in 20 MB."]);
@@ -74,7 +71,7 @@ fn a_short_answer_comes_with_its_question() {
         "Juno: Twelve berths.",
         "Ana: Good, good, good, good, good.",
     ];
-    let content = summarise(&brief(Strategy::Concise, Length::Keep(0.9), &lines));
+    let content = summarize(&brief(Strategy::Concise, SummaryLength::Keep(0.9), &lines));
     assert_eq!(content.overview, "Ana: How many berths dry out at low water? Juno: Twelve berths.");
     assert!(content.unresolved.is_empty());
 }
@@ -82,7 +79,7 @@ fn a_short_answer_comes_with_its_question() {
 #[test]
 fn questions_without_an_answer_are_unresolved() {
     let lines = ["Ana: The gauge is new.", "Juno: Which port does the harbour gauge listen on?"];
-    let content = summarise(&brief(Strategy::Concise, Length::Keep(1.0), &lines));
+    let content = summarize(&brief(Strategy::Concise, SummaryLength::Keep(1.0), &lines));
     assert_eq!(content.unresolved, ["Juno: Which port does the harbour gauge listen on?"]);
 }
 
@@ -93,7 +90,7 @@ fn french_is_read_too() {
         "Juno: On part sur SQLite pour les réservations du port.",
         "Ana: Il faut prévenir Yann Le Goff avant le 3 mars.",
     ];
-    let content = summarise(&brief(Strategy::Concise, Length::Keep(0.9), &lines));
+    let content = summarize(&brief(Strategy::Concise, SummaryLength::Keep(0.9), &lines));
     assert_eq!(content.decisions, ["Juno: On part sur SQLite pour les réservations du port."]);
     assert_eq!(content.action_items, ["Ana: Il faut prévenir Yann Le Goff avant le 3 mars."]);
     assert_eq!(content.dates, ["3 mars"]);
@@ -106,17 +103,18 @@ fn tools_are_counted() {
         let (args, result) = ("{\"path\":\"src/main.rs\"}".into(), String::new());
         Passage::Tool(ToolPassage { name: "edit".into(), success, args, result })
     };
-    let mut brief = brief(Strategy::Concise, Length::Keep(0.5), &["user: Fix the build, please."]);
+    let mut brief =
+        brief(Strategy::Concise, SummaryLength::Keep(0.5), &["user: Fix the build, please."]);
     brief.passages.extend([tool(Some(true)), tool(Some(false)), tool(None), tool(Some(true))]);
-    let content = summarise(&brief);
+    let content = summarize(&brief);
     let used = &content.tools_used[0];
     assert_eq!((used.name.as_str(), used.succeeded, used.failed, used.unknown), ("edit", 2, 1, 1));
     assert_eq!(content.files_mentioned, ["src/main.rs"]);
 }
 
-fn parent(strategy: Strategy, length: Length) -> SummaryRequest {
+fn parent(strategy: Strategy, length: SummaryLength) -> SummaryRequest {
     let child = |lines: &[&str]| {
-        let content = summarise(&brief(Strategy::Detailed, Length::Keep(0.8), lines));
+        let content = summarize(&brief(Strategy::Detailed, SummaryLength::Keep(0.8), lines));
         let moment = Timestamp::from_micros(1_772_441_000_000_000);
         Passage::Node(NodePassage { range_start: moment, range_end: moment, content })
     };
@@ -130,8 +128,8 @@ fn levels_above_merge_what_the_children_say() {
     for strategy in
         [Strategy::Thematic, Strategy::Chronological, Strategy::Executive, Strategy::Technical]
     {
-        let brief = parent(strategy, Length::Keep(1.0));
-        let content = summarise(&brief);
+        let brief = parent(strategy, SummaryLength::Keep(1.0));
+        let content = summarize(&brief);
         assert_eq!(content.decisions.len(), 1, "{strategy}");
         assert_eq!(content.files_mentioned, ["src/tide.rs"], "{strategy}");
         assert_eq!(
@@ -147,7 +145,7 @@ fn levels_above_merge_what_the_children_say() {
 
 #[test]
 fn sentences_can_be_counted() {
-    let content = summarise(&brief(Strategy::Concise, Length::Sentences(3, 4), &TIDES));
+    let content = summarize(&brief(Strategy::Concise, SummaryLength::Sentences(3, 4), &TIDES));
     let found = treering_core::sentence::split(&content.overview).len();
     assert!((3..=4).contains(&found), "{}", content.overview);
 }
@@ -161,20 +159,20 @@ fn tells_one(brief: &SummaryRequest, overview: &str) -> bool {
     let is_day = |head: &str| brief.strategy == Strategy::Chronological && head == "2026-03-02: ";
     let heads = rendering::render_units(&material)
         .into_iter()
-        .filter_map(|told| overview.strip_suffix(&told.line()));
+        .filter_map(|unit| overview.strip_suffix(&unit.line()));
     heads.into_iter().any(|head| head.is_empty() || is_day(head))
 }
 
 #[test]
-fn a_line_of_fragments_is_one_unit_and_told_whole() {
+fn a_line_of_fragments_is_one_unit() {
     for strategy in Strategy::ALL {
-        check(&brief(strategy, Length::Keep(0.05), &["Juno: I! I? I? I! I "]));
-        check(&brief(strategy, Length::Keep(0.05), &["user: I! I? I? I! I "]));
+        check(&brief(strategy, SummaryLength::Keep(0.05), &["Juno: I! I? I? I! I "]));
+        check(&brief(strategy, SummaryLength::Keep(0.05), &["user: I! I? I? I! I "]));
     }
 }
 
 fn check(brief: &SummaryRequest) {
-    let content = summarise(brief);
+    let content = summarize(brief);
     let source = brief.facts();
     let fidelity = fidelity(&Facts::of_content(&content), source);
     assert_eq!(fidelity.invented, Vec::<String>::new(), "{}", content.overview);
@@ -187,11 +185,9 @@ fn check(brief: &SummaryRequest) {
             content.overview
         );
     }
-    if brief
-        .passages
-        .iter()
-        .any(|passage| matches!(passage, Passage::Message(said) if !said.text.trim().is_empty()))
-    {
+    if brief.passages.iter().any(
+        |passage| matches!(passage, Passage::Message(message) if !message.text.trim().is_empty()),
+    ) {
         assert!(!content.overview.is_empty());
     }
 }
@@ -204,22 +200,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn any_text_is_summarised_faithfully(
+    fn any_text_is_summarized_faithfully(
         texts in prop::collection::vec("[\\PC\n]{0,160}", 0..6),
         strategy in strategies(),
         share in 0.05_f32..1.0,
     ) {
         let passages = texts.iter().enumerate().map(|(place, text)| {
-            said(if place % 2 == 0 { Role::User } else { Role::Assistant }, None, text)
+            passage(if place % 2 == 0 { Role::User } else { Role::Assistant }, None, text)
         });
         let passages: Vec<Passage> = passages.filter(|passage| {
-            matches!(passage, Passage::Message(said) if said.text.chars().any(char::is_alphanumeric))
+            matches!(passage, Passage::Message(message) if message.text.chars().any(char::is_alphanumeric))
         }).collect();
-        check(&SummaryRequest::new(Level::FIRST, strategy, Length::Keep(share), true, passages));
+        check(&SummaryRequest::new(Level::FIRST, strategy, SummaryLength::Keep(share), true, passages));
     }
 
     #[test]
-    fn likely_text_is_summarised_faithfully(
+    fn likely_text_is_summarized_faithfully(
         texts in prop::collection::vec(
             "((I|You|My|Ana|the|Berth|tide_gauge|src/a\\.rs|is|will|want|[0-9]{1,4}|GB|May|at|pm|3\\.5|decided|because)[ ]?[,.?!:]? ){1,40}",
             1..12,
@@ -229,8 +225,8 @@ proptest! {
     ) {
         let speakers = ["Ana", "Juno Silva"];
         let passages =
-            texts.iter().enumerate().map(|(place, text)| said(Role::User, Some(speakers[place % 2]), text));
+            texts.iter().enumerate().map(|(place, text)| passage(Role::User, Some(speakers[place % 2]), text));
         let passages = passages.collect();
-        check(&SummaryRequest::new(Level::FIRST, strategy, Length::Keep(share), true, passages));
+        check(&SummaryRequest::new(Level::FIRST, strategy, SummaryLength::Keep(share), true, passages));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use treering_core::sentence::{self, SegmentKind};
-use treering_core::word_weights;
+use treering_core::word_weight;
 
 use super::unit::SourceDocument;
 
@@ -83,7 +83,7 @@ fn best(phrases: HashMap<String, Phrase>) -> Vec<String> {
 /// Whether a word may be part of a topic.
 fn carries(word: &str) -> bool {
     let lower = word.to_lowercase();
-    word_weights::weight(&lower) > 0.9
+    word_weight(&lower) > 0.9
         && !word.contains(['\'', '’'])
         && word.chars().nth(2).is_some()
         && word.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_')

@@ -44,7 +44,7 @@ fn a_provider_in_a_hurry_says_when_to_come_back() {
 }
 
 #[test]
-fn what_may_pass_is_tried_again_and_what_lasts_is_not() {
+fn transient_errors_are_retried_and_permanent_ones_are_not() {
     for wire in WIRES {
         for status in [500, 502, 529] {
             assert_eq!(
@@ -197,9 +197,9 @@ fn vectors_that_cannot_be_used_are_errors() {
             assert!(error.reason.contains(words), "{wire:?}: {error}");
         };
         let row = |numbers: serde_json::Value| ScriptedResponse::json(&vectors(wire, &[numbers]));
-        check(row(json!([1.0, 0.0])), RetryAdvice::GiveUp, "2 numbers, not 3");
+        check(row(json!([1.0, 0.0])), RetryAdvice::GiveUp, "2 dimensions instead of 3");
         check(row(json!([])), RetryAdvice::Retry, "empty");
-        check(row(json!([0.0, 0.0, 0.0])), RetryAdvice::Retry, "without length");
+        check(row(json!([0.0, 0.0, 0.0])), RetryAdvice::Retry, "of length zero");
         check(row(json!("abc")), RetryAdvice::Retry, "empty");
         check(
             ScriptedResponse::json(&vectors(wire, &[])),
@@ -207,7 +207,7 @@ fn vectors_that_cannot_be_used_are_errors() {
             "0 vectors for 1 texts",
         );
         check(ScriptedResponse::json("{}"), RetryAdvice::Retry, "without vectors");
-        check(ScriptedResponse::json("{\"data\": ["), RetryAdvice::Retry, "no JSON");
+        check(ScriptedResponse::json("{\"data\": ["), RetryAdvice::Retry, "not JSON");
         check(ScriptedResponse::Truncate("{\"data\": [".into()), RetryAdvice::Retry, "");
         check(ScriptedResponse::refuse(500, "oops"), RetryAdvice::Retry, "500");
         check(
@@ -247,7 +247,7 @@ fn many_texts_go_in_the_batches_that_gemini_takes() {
 }
 
 #[test]
-fn what_an_answer_took_is_known_though_it_cannot_be_used() {
+fn the_usage_of_an_unusable_answer_is_reported() {
     let thought = json!({"choices": [{"message": {"content": ""}, "finish_reason": "length"}],
         "usage": {"prompt_tokens": 200, "completion_tokens": 3000}});
     let server = FaultServer::start([ScriptedResponse::json(&thought)]);

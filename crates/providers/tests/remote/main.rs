@@ -9,9 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use treering_core::chat::{ChatMessage, ChatRequest, Schema, Usage};
-use treering_core::redact::Redactions;
 use treering_core::spend::{Reservation, Unmetered};
-use treering_core::{ChatModel, Embedder, Json, Meter, ProviderError, Role};
+use treering_core::{ChatModel, Embedder, Json, Meter, ProviderError, Redactions, Role};
 use treering_providers::http::{Client, Credential, Endpoint};
 use treering_providers::remote::{self, ApiProtocol};
 use treering_testkit::fault_server::FaultServer;

@@ -79,7 +79,7 @@ pub struct ContextAnswer {
     pub sections: Option<Vec<SectionView>>,
     /// The receipt: every item, the reason for it, and the omissions.
     #[schema(value_type = Object)]
-    pub receipt: treering_core::receipt::Receipt,
+    pub receipt: treering_core::Receipt,
 }
 
 impl ContextAnswer {

@@ -10,8 +10,7 @@ pub mod requests;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use treering_core::gate::GateStatus;
-use treering_core::{Conversation, ConversationId, TenantId};
+use treering_core::{Conversation, ConversationId, GateStatus, TenantId};
 use treering_engine::Engine;
 
 pub use authorization::{Grant, TokenScope, TokenScopes};

@@ -3,10 +3,9 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use treering_core::parameters::Assignment;
 use treering_core::{
-    Entry, EntryKind, ExternalId, ForkPoint, Json, Level, MessageIdx, NewToolCall, NewTurn,
-    ThreadName, Timestamp, TitleSource, ToolResult,
+    Assignment, Entry, EntryKind, ExternalId, ForkPoint, Json, Level, MessageIdx, NewToolCall,
+    NewTurn, ThreadName, Timestamp, TitleSource, ToolResult,
 };
 use treering_engine::{
     AppendTarget, Engine, NewConversation, Query, Update, UpdateStrategy, normalize_cwd,

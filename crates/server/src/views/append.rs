@@ -1,7 +1,7 @@
 //! The result of an append.
 
 use serde::Serialize;
-use treering_core::capture::EntryOutcome;
+use treering_core::EntryOutcome;
 use treering_engine::AppendReport;
 
 /// The result of an append.

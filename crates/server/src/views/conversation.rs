@@ -2,9 +2,8 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use treering_core::conversation::Thread;
 use treering_core::text::preview;
-use treering_core::{Conversation, Json, Message};
+use treering_core::{Conversation, Json, Message, Thread};
 use treering_engine::{TurnItem, WholeTurn};
 
 /// A conversation.

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use treering_core::commit::JobEvent;
-use treering_core::gate::{GateStatus, Operation};
 use treering_core::ports::JobFilter;
-use treering_core::{Conversation, ConversationId, ConversationState, Job, JobState, Timestamp};
+use treering_core::{
+    Conversation, ConversationId, ConversationState, GateOperation, GateStatus, Job, JobEvent,
+    JobState, Timestamp,
+};
 use treering_engine::{Engine, Result};
 
 use super::SpendView;
@@ -64,7 +65,7 @@ pub struct OperationView {
 }
 
 impl OperationView {
-    fn of(operation: &Operation, now: Timestamp) -> Self {
+    fn of(operation: &GateOperation, now: Timestamp) -> Self {
         Self {
             kind: operation.kind,
             hash: operation.hash.to_string(),

@@ -1,7 +1,6 @@
 //! The numbers that stand for roles and states in the file. Never renumber: old files keep them.
 
-use treering_core::commit::JobEventKind;
-use treering_core::{ConversationState, JobKind, JobState, Role, TitleSource};
+use treering_core::{ConversationState, JobEventKind, JobKind, JobState, Role, TitleSource};
 
 pub(super) const fn role_code(role: Role) -> i64 {
     match role {

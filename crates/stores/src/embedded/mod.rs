@@ -31,12 +31,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, Row, TransactionBehavior};
-use treering_core::job::BatchSizes;
 use treering_core::ports::{
-    CommitPlan, CommitScope, Cursor, Description, JobFilter, Maintenance, Reader, Revision, Store,
-    StoreResult,
+    CommitPlan, Cursor, Description, JobFilter, Maintenance, Revision, StoreResult,
 };
-use treering_core::{Job, StoreError, TenantId, Timestamp, Write};
+use treering_core::{
+    BatchSizes, CommitScope, Job, Reader, Store, StoreError, TenantId, Timestamp, Write,
+};
 
 use checkpointer::Checkpointer;
 use error::{explain, explain_io};

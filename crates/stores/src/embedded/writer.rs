@@ -12,8 +12,8 @@ use std::thread::{self, JoinHandle};
 
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, TransactionBehavior};
-use treering_core::ports::{CommitPlan, CommitScope, StoreResult};
-use treering_core::{Invalid, StoreError};
+use treering_core::ports::{CommitPlan, StoreResult};
+use treering_core::{CommitScope, Invalid, StoreError};
 
 use super::checkpointer::Checkpointer;
 use super::error::{explain, is_io_failure, no_thread};

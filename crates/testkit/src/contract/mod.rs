@@ -12,14 +12,13 @@ pub mod ledger;
 pub mod tree;
 pub mod writers;
 
-use treering_core::conversation::{Thread, TitleSource, Totals};
 use treering_core::ports::Span;
-use treering_core::tree_state::TreeState;
 use treering_core::windowing::WindowMessage;
 use treering_core::{
-    CommitScope, Conversation, ConversationId, ConversationKey, ConversationState, Json, Message,
-    MessageIdx, NewMessage, NewToolCall, Policy, Reader, Role, Store, StoreError, TenantId,
-    ThreadName, Timestamp, ToolCall, ToolResult, Turn, TurnNo, Write,
+    CommitScope, Conversation, ConversationId, ConversationKey, ConversationState,
+    ConversationTotals, Json, Message, MessageIdx, NewMessage, NewToolCall, Policy, Reader, Role,
+    Store, StoreError, TenantId, Thread, ThreadName, Timestamp, TitleSource, ToolCall, ToolResult,
+    TreeState, Turn, TurnNo, Write,
 };
 
 use crate::generate::external_id;
@@ -29,7 +28,7 @@ use crate::generate::external_id;
 macro_rules! store_contract {
     ($fresh:expr) => {
         $crate::store_contract!($fresh, basics,
-            what_is_put_comes_back,
+            stored_items_are_read_back,
             any_text_comes_back,
             a_refused_plan_writes_nothing,
             a_failing_write_takes_the_whole_commit_with_it,
@@ -89,7 +88,7 @@ pub fn conversation(number: u8) -> Conversation {
         last_activity: at(i64::from(number)),
         state: ConversationState::Open,
         external_id: Some(external_id(&format!("source:{number}"))),
-        totals: Totals { messages: 1, turns: 1, tool_calls: 0, chars: 5, tokens: 2 },
+        totals: ConversationTotals { messages: 1, turns: 1, tool_calls: 0, chars: 5, tokens: 2 },
         threads: vec![Thread {
             name: ThreadName::main(),
             fork: None,
@@ -111,8 +110,8 @@ fn growth() -> TreeState {
         closings: vec![7],
         ..TreeState::default()
     };
-    let said = message(0, 0, Role::User, "hello");
-    growth.push(0, &ThreadName::main(), &WindowMessage::from(&said), &Policy::default());
+    let first = message(0, 0, Role::User, "hello");
+    growth.push(0, &ThreadName::main(), &WindowMessage::from(&first), &Policy::default());
     growth
 }
 
@@ -131,10 +130,10 @@ pub(crate) fn turn(no: u32, from: u32, until: u32) -> Turn {
 }
 
 pub(crate) fn message(idx: u32, turn: u32, role: Role, text: &str) -> Message {
-    let mut said = NewMessage::new(role, text, at(i64::from(idx)));
-    said.author = Some("Ana".into());
-    said.external_id = Some(external_id(&format!("m{idx}")));
-    said.parts = Some(Json::new(r#"[{"a":1.0,"b":"\ud83d"}]"#).unwrap());
+    let mut body = NewMessage::new(role, text, at(i64::from(idx)));
+    body.author = Some("Ana".into());
+    body.external_id = Some(external_id(&format!("m{idx}")));
+    body.parts = Some(Json::new(r#"[{"a":1.0,"b":"\ud83d"}]"#).unwrap());
     Message {
         idx: MessageIdx(idx),
         turn: TurnNo(turn),
@@ -142,8 +141,8 @@ pub(crate) fn message(idx: u32, turn: u32, role: Role, text: &str) -> Message {
         thread: ThreadName::main(),
         chars: treering_core::text::chars(text),
         tokens: 2,
-        hash: said.hash(),
-        body: said,
+        hash: body.hash(),
+        body,
     }
 }
 

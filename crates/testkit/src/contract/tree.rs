@@ -3,14 +3,12 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use treering_core::grouping::GroupReason;
-use treering_core::node::{Cause, Provenance, SourceTotals, TextPosition, ToolUse, Window};
-use treering_core::policy::{Length, SummaryStyle};
 use treering_core::ports::{JobFilter, LevelTotals, NodeFilter, NodeVersion, Span};
-use treering_core::summary_request::Strategy;
 use treering_core::windowing::SealReason;
 use treering_core::{
-    ContentHash, Coverage, Level, MessageIdx, Node, NodeContent, NodeId, NodeSpec, Store,
-    ThreadName, Write, prompt,
+    ContentHash, Coverage, Level, MessageIdx, Node, NodeContent, NodeId, NodeSpec, Provenance,
+    SealCause, SourceTotals, Store, Strategy, SummaryLength, SummaryStyle, TextPosition,
+    ThreadName, ToolUse, Window, Write, prompt,
 };
 
 use crate::contract::jobs::{add_jobs, heights, job};
@@ -30,8 +28,8 @@ macro_rules! tree_contract {
             a_node_is_superseded_once_its_group_has_a_node,
             parents_and_dirt_reach_exactly_the_nodes_named,
             a_version_changes_when_its_node_is_written_again,
-            a_felled_tree_is_gone_from_its_level_up,
-            a_tree_felled_from_the_ground_leaves_the_jobs_of_turns,
+            dropping_a_tree_removes_its_level_and_above,
+            dropping_the_whole_tree_keeps_the_jobs_of_turns,
             nodes_are_found_by_how_their_ids_begin,
             levels_are_added_up,
         );
@@ -44,7 +42,7 @@ macro_rules! tree_contract {
             a_job_is_added_once,
             a_job_that_is_gone_stays_gone,
             jobs_come_lower_levels_first_then_as_planned,
-            jobs_at_one_place_are_told_apart,
+            jobs_at_one_place_with_different_styles_are_distinct,
             a_job_is_due_when_its_moment_has_come,
             lower_levels_are_due_first,
             a_job_given_up_holds_nothing_back,
@@ -78,22 +76,27 @@ pub(crate) fn task(number: u8, ordinal: u32) -> NodeSpec {
             let from = TextPosition { idx: MessageIdx(3 * ordinal), offset: 4000 };
             let until = TextPosition { idx: MessageIdx(3 * ordinal + 2), offset: 17 };
             let covers = Coverage::Messages(Window { thread, from, until });
-            (covers, Cause::Window(SealReason::Oversized), Strategy::Detailed, Length::Keep(0.3))
+            (
+                covers,
+                SealCause::Window(SealReason::Oversized),
+                Strategy::Detailed,
+                SummaryLength::Keep(0.3),
+            )
         }
         Some(below) => {
             let covers = Coverage::Nodes(vec![id(below, 2 * ordinal), id(below, 2 * ordinal + 1)]);
-            let cause = Cause::Group(GroupReason::NextDoesNotFit);
-            (covers, cause, Strategy::Thematic, Length::Sentences(3, 4))
+            let cause = SealCause::Group(GroupReason::NextDoesNotFit);
+            (covers, cause, Strategy::Thematic, SummaryLength::Sentences(3, 4))
         }
     };
-    let manner = SummaryStyle {
+    let style = SummaryStyle {
         strategy,
         length,
         deduplicate: true,
         overlap_chars: 200,
         prompt: prompt::version(strategy),
     };
-    NodeSpec { level, ordinal, covers, manner, cause, sealed_by: Some(MessageIdx(ordinal)) }
+    NodeSpec { level, ordinal, covers, style, cause, sealed_by: Some(MessageIdx(ordinal)) }
 }
 
 fn content() -> NodeContent {
@@ -228,7 +231,7 @@ pub fn a_node_replaces_the_one_at_its_place(store: &dyn Store) {
     grown(store, 1, &[(1, 0, Some(0)), (1, 1, None), (2, 0, None)]);
     let mut other = Node { tokens: 99, dirty: true, grounded: 0.5, ..node(1, 1) };
     other.id = NodeId::from_stored("l1-otherwise-20260302".into());
-    other.spec.manner.length = Length::Keep(0.8);
+    other.spec.style.length = SummaryLength::Keep(0.8);
     other.content = NodeContent { overview: "Otherwise.".into(), ..NodeContent::default() };
     other.provenance.by = "somebody else".into();
     commit(store, vec![put_node(1, other.clone())]).unwrap();
@@ -317,7 +320,7 @@ fn two_trees(store: &dyn Store) {
     }
 }
 
-pub fn a_felled_tree_is_gone_from_its_level_up(store: &dyn Store) {
+pub fn dropping_a_tree_removes_its_level_and_above(store: &dyn Store) {
     two_trees(store);
     let others = nodes(store, 2, &NodeFilter::default());
     commit(store, vec![Write::DropTree(key(1).id, level(2))]).unwrap();
@@ -332,7 +335,7 @@ pub fn a_felled_tree_is_gone_from_its_level_up(store: &dyn Store) {
     assert_eq!(parents, [Some(0), Some(0), None]);
 }
 
-pub fn a_tree_felled_from_the_ground_leaves_the_jobs_of_turns(store: &dyn Store) {
+pub fn dropping_the_whole_tree_keeps_the_jobs_of_turns(store: &dyn Store) {
     two_trees(store);
     commit(store, vec![Write::DropTree(key(1).id, level(1))]).unwrap();
     assert_eq!(nodes(store, 1, &NodeFilter::default()), []);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use confique::Config as _;
 use confique::meta::{Expr, FieldKind, LeafKind, Meta};
-use treering_core::parameters::PARAMETERS;
+use treering_core::PARAMETERS;
 
 use super::Settings;
 

@@ -12,12 +12,9 @@ use std::path::{Path, PathBuf};
 
 use confique::{Config, Layer};
 use serde::Deserialize;
-use treering_core::job::RetryPolicy;
 use treering_core::packing::Profile;
-use treering_core::parameters::Assignment;
-use treering_core::redact::redact;
 use treering_core::text::did_you_mean;
-use treering_core::{Invalid, Policy, Preset, TenantId};
+use treering_core::{Assignment, Invalid, Policy, Preset, RetryPolicy, TenantId, redact};
 use treering_providers::{ENCODER_NAME, StaticEmbedder};
 use treering_stores::Sync;
 
@@ -530,7 +527,7 @@ mod tests {
         check("[providers.openai]\napi_key = \"x\"", &[], &["api_key"]);
         check("[spend]\nday_dollars = -1.0", &[], &["-1", "dollars"]);
         check("[spend.prices]\n\"gpt-6\" = { input = 1 }", &[], &["gpt-6", "PROVIDER/MODEL"]);
-        check("[spend.prices]\n\"a/b\" = { input = -1 }", &[], &["a/b", "from 0 up"]);
+        check("[spend.prices]\n\"a/b\" = { input = -1 }", &[], &["a/b", "0 or more"]);
         check("[serve]\naddress = \"localhost\"", &[], &["address", "127.0.0.1:7411"]);
         check("[serve]\norigins = [\"app.example.org\"]", &[], &["app.example.org", "https://"]);
         check("", &[("store.synk", "x")], &["store.synk", "store.sync"]);

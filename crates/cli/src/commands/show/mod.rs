@@ -4,9 +4,8 @@ pub(super) mod tree;
 
 use std::io::{self, Write};
 
-use treering_core::conversation::Thread;
 use treering_core::ports::Span;
-use treering_core::{Conversation, Message, Role, ThreadName, ToolCall, TurnNo};
+use treering_core::{Conversation, Message, Role, Thread, ThreadName, ToolCall, TurnNo};
 use treering_engine::{Engine, TurnItem, WholeTurn};
 
 use super::CliError;

@@ -3,9 +3,8 @@
 use std::ops::Deref;
 
 use rusqlite::{Connection, Row, params};
-use treering_core::conversation::Totals;
 use treering_core::ports::{ConversationFilter, ConversationQuery, StoreResult};
-use treering_core::{Conversation, ConversationId, Timestamp};
+use treering_core::{Conversation, ConversationId, ConversationTotals, Timestamp};
 
 use super::{TenantView, external_id, parsed, rows, threads, timestamp, unreadable, unsigned};
 use crate::embedded::codes;
@@ -78,7 +77,7 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         self.many(&sql, params, conversation)
     }
 
-    pub(super) fn read_totals(&self) -> StoreResult<(u32, Totals)> {
+    pub(super) fn read_totals(&self) -> StoreResult<(u32, ConversationTotals)> {
         let sql = "SELECT count(*), ifnull(sum(messages), 0), ifnull(sum(turns), 0),
                 ifnull(sum(tool_calls), 0), ifnull(sum(chars), 0), ifnull(sum(tokens), 0)
             FROM conversations WHERE tenant = ?1";
@@ -87,8 +86,8 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
     }
 }
 
-fn totals(row: &Row<'_>, from: usize) -> rusqlite::Result<Totals> {
-    Ok(Totals {
+fn totals(row: &Row<'_>, from: usize) -> rusqlite::Result<ConversationTotals> {
+    Ok(ConversationTotals {
         messages: row.get(from)?,
         turns: row.get(from + 1)?,
         tool_calls: row.get(from + 2)?,

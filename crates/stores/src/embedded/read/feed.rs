@@ -6,8 +6,7 @@ use std::ops::Deref;
 
 use rusqlite::{Connection, Row, params};
 use treering_core::ports::{Change, ChangeFilter, Changes, Cursor, StoreResult};
-use treering_core::vector_index::{Rebuild, VectorIndex};
-use treering_core::{ContentHash, ConversationId, Invalid, ThreadName};
+use treering_core::{ContentHash, ConversationId, IndexRebuild, Invalid, ThreadName, VectorIndex};
 
 use super::jobs::{LOG_LINE, log_line};
 use super::messages::{MESSAGE, TOOL_CALL, message, tool_call};
@@ -111,7 +110,10 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         self.one(sql, [self.tenant], |row| {
             let done = cursor(row.get(2)?);
             let next: Option<String> = row.get(1)?;
-            Ok(VectorIndex { model: row.get(0)?, next: next.map(|model| Rebuild { model, done }) })
+            Ok(VectorIndex {
+                model: row.get(0)?,
+                next: next.map(|model| IndexRebuild { model, done }),
+            })
         })
     }
 
@@ -174,7 +176,7 @@ fn vector(row: &Row<'_>, place: usize) -> rusqlite::Result<Vec<f32>> {
     let bytes = row.get_ref(place)?.as_blob()?;
     let (numbers, rest) = bytes.as_chunks::<4>();
     if !rest.is_empty() {
-        return Err(unreadable(place, "a vector of broken length"));
+        return Err(unreadable(place, "a vector of invalid length"));
     }
     Ok(numbers.iter().map(|number| f32::from_le_bytes(*number)).collect())
 }

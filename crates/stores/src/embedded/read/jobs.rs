@@ -4,11 +4,10 @@ use std::ops::Deref;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
-use treering_core::commit::JobEvent;
-use treering_core::job::LEASE_MS;
 use treering_core::ports::{JobEventFilter, JobFilter, StoreResult};
 use treering_core::{
-    ContentHash, ConversationId, Job, JobId, JobKind, JobState, Level, TenantId, Timestamp, TurnNo,
+    ContentHash, ConversationId, Job, JobEvent, JobId, JobKind, JobState, LEASE_MS, Level,
+    TenantId, Timestamp, TurnNo,
 };
 
 use super::{TenantView, parsed, rows, timestamp, unreadable};

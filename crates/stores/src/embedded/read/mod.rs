@@ -21,16 +21,14 @@ use std::rc::Rc;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
-use treering_core::commit::JobEvent;
-use treering_core::conversation::Totals;
 use treering_core::ports::{
     ChangeFilter, Changes, ConversationQuery, Cursor, ExistingItem, ItemRef, JobEventFilter,
-    JobFilter, Ledger, LevelTotals, NodeFilter, NodeVersion, Reader, Span, StoreResult, StoredItem,
+    JobFilter, Ledger, LevelTotals, NodeFilter, NodeVersion, Span, StoreResult, StoredItem,
 };
-use treering_core::vector_index::VectorIndex;
 use treering_core::{
-    ContentHash, Conversation, ConversationId, ExternalId, Job, Json, Message, MessageIdx, Node,
-    NodeId, TenantId, ThreadName, Timestamp, ToolCall, Turn, TurnNo,
+    ContentHash, Conversation, ConversationId, ConversationTotals, ExternalId, Job, JobEvent, Json,
+    Message, MessageIdx, Node, NodeId, Reader, TenantId, ThreadName, Timestamp, ToolCall, Turn,
+    TurnNo, VectorIndex,
 };
 
 use super::error::explain;
@@ -194,7 +192,7 @@ impl<C: Deref<Target = Connection>> Reader for TenantView<'_, C> {
         self.read_vectors(model, of)
     }
 
-    fn totals(&self) -> StoreResult<(u32, Totals)> {
+    fn totals(&self) -> StoreResult<(u32, ConversationTotals)> {
         self.read_totals()
     }
 

@@ -2,8 +2,7 @@
 //! `[name, parent, fork_after, last_turn]`, where the last turn is an array of numbers.
 
 use rusqlite::Row;
-use treering_core::conversation::{Fork, Thread};
-use treering_core::{Invalid, MessageIdx, ThreadName, Timestamp, Turn, TurnNo};
+use treering_core::{Fork, Invalid, MessageIdx, Thread, ThreadName, Timestamp, Turn, TurnNo};
 
 use super::unreadable;
 use crate::embedded::write::json_text;

@@ -4,9 +4,8 @@ use std::ops::Deref;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params, params_from_iter};
-use treering_core::node::{Provenance, SourceTotals};
 use treering_core::ports::{LevelTotals, NodeFilter, NodeVersion, Span, StoreResult};
-use treering_core::{ConversationId, Level, Node, NodeId};
+use treering_core::{ConversationId, Level, Node, NodeId, Provenance, SourceTotals};
 
 use super::{TenantView, end, parsed, rows, timestamp, unreadable, unsigned};
 

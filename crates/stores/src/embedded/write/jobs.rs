@@ -2,8 +2,7 @@
 
 use rusqlite::params;
 use serde_json::json;
-use treering_core::commit::JobEvent;
-use treering_core::{Job, JobKind, JobState};
+use treering_core::{Job, JobEvent, JobKind, JobState};
 
 use super::{Commit, Result, json_text};
 use crate::embedded::codes::{event_code, job_kind_code, job_state_code};

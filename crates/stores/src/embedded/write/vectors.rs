@@ -1,8 +1,7 @@
 //! Writes vectors and the state of the vector index.
 
 use rusqlite::params;
-use treering_core::ContentHash;
-use treering_core::vector_index::VectorIndex;
+use treering_core::{ContentHash, VectorIndex};
 
 use super::{Commit, Result};
 use crate::embedded::read::sequence_number;
