@@ -96,8 +96,8 @@ pub fn store(engine: &Engine, captured: &HookCapture) -> Result<(), ServiceError
         HookCapture::Transcript { format, name, text } => {
             let format = Format::ALL.into_iter().find(|it| it.as_str() == format);
             let options = ImportOptions { format, ..ImportOptions::default() };
-            let report = Importer { engine: engine, options }
-                .text(&name.display().to_string(), text.clone())?;
+            let report =
+                Importer { engine, options }.text(&name.display().to_string(), text.clone())?;
             report.error.map_or(Ok(()), |error| Err(ServiceError::InvalidRequest(error)))
         }
         HookCapture::Entries(request) => {
