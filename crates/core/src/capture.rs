@@ -116,8 +116,8 @@ impl CapturePlanner<'_> {
         thread: &ThreadName,
         message: &CountedMessage,
     ) -> Result<EntryOutcome, Invalid> {
-        let said = &message.body;
-        if let Some(known) = said.external_id.as_ref().and_then(|id| self.known.get(id)) {
+        let body = &message.body;
+        if let Some(known) = body.external_id.as_ref().and_then(|id| self.known.get(id)) {
             return Ok(match known {
                 ExistingItem::Message(_, hash) if *hash == message.hash => {
                     EntryOutcome::AlreadyStored
@@ -126,21 +126,21 @@ impl CapturePlanner<'_> {
             });
         }
         let idx = MessageIdx(self.conversation.totals.messages);
-        let opens = |turn: &Turn| turn.answered && said.role == Role::User;
-        let no = self.extend_turn(thread, said.at, opens, |turn| {
+        let opens = |turn: &Turn| turn.answered && body.role == Role::User;
+        let no = self.extend_turn(thread, body.at, opens, |turn| {
             if turn.messages == 0 {
                 turn.from = idx;
             }
             turn.messages += 1;
             turn.until = MessageIdx(idx.0 + 1);
-            turn.answered |= said.role == Role::Assistant && !said.text.is_empty();
+            turn.answered |= body.role == Role::Assistant && !body.text.is_empty();
             turn.no
         });
         self.conversation.totals.messages = idx.0.checked_add(1).ok_or_else(full)?;
         self.conversation.totals.chars += u64::from(message.chars);
         self.conversation.totals.tokens += u64::from(message.tokens);
-        self.update_metadata(said);
-        if let Some(id) = &said.external_id {
+        self.update_metadata(body);
+        if let Some(id) = &body.external_id {
             self.known.insert(id.clone(), ExistingItem::Message(idx, message.hash));
         }
         let stored = Message {
@@ -148,7 +148,7 @@ impl CapturePlanner<'_> {
             turn: no,
             turns: self.conversation.totals.turns,
             thread: thread.clone(),
-            body: said.clone(),
+            body: body.clone(),
             chars: message.chars,
             tokens: message.tokens,
             hash: message.hash,
@@ -204,10 +204,10 @@ impl CapturePlanner<'_> {
             }
             Some(ExistingItem::ToolCall { .. }) => Ok(EntryOutcome::AlreadyStored),
             Some(ExistingItem::Message(..)) | None => {
-                let mut said = NewMessage::new(Role::Tool, outcome.result.to_text(), at);
-                said.parts = Some(outcome.result.clone());
-                said.external_id = Some(call.clone());
-                self.message(thread, &CountedMessage::new(said, self.tokens))
+                let mut message = NewMessage::new(Role::Tool, outcome.result.to_text(), at);
+                message.parts = Some(outcome.result.clone());
+                message.external_id = Some(call.clone());
+                self.message(thread, &CountedMessage::new(message, self.tokens))
             }
         }
     }
@@ -332,17 +332,17 @@ impl CapturePlanner<'_> {
     }
 
     /// Updates the participants and the title from a message.
-    fn update_metadata(&mut self, said: &NewMessage) {
+    fn update_metadata(&mut self, message: &NewMessage) {
         let conversation = &mut self.conversation;
-        if let Some(author) = &said.author
-            && said.role != Role::Tool
+        if let Some(author) = &message.author
+            && message.role != Role::Tool
             && !conversation.participants.contains(author)
         {
             conversation.participants.push(author.clone());
         }
         if conversation.title_source == TitleSource::Untitled
-            && said.role == Role::User
-            && let Some(title) = slug::title_of(&said.text)
+            && message.role == Role::User
+            && let Some(title) = slug::title_of(&message.text)
         {
             conversation.title = Some(title);
             conversation.title_source = TitleSource::FirstMessage;

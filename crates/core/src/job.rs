@@ -97,7 +97,7 @@ impl JobKind {
                 fields.extend([
                     vec![task.level.number()],
                     number(task.ordinal),
-                    style_key(&task.manner),
+                    style_key(&task.style),
                 ]);
                 match &task.covers {
                     Coverage::Messages(window) => fields.push(

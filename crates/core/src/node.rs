@@ -217,7 +217,8 @@ pub struct NodeSpec {
     /// The covered content.
     pub covers: Coverage,
     /// The summary style.
-    pub manner: SummaryStyle,
+    #[serde(rename = "manner")]
+    pub style: SummaryStyle,
     /// The reason for sealing.
     pub cause: SealCause,
     /// The message whose arrival sealed it. `None` for nodes sealed before this field existed.
@@ -447,14 +448,14 @@ pub fn hash_of_window(
     conversation: ConversationId,
     thread: &ThreadName,
     slices: impl Iterator<Item = (ContentHash, Slice)>,
-    manner: &SummaryStyle,
+    style: &SummaryStyle,
 ) -> ContentHash {
     let mut fields: Vec<Vec<u8>> = vec![
         b"window".to_vec(),
         conversation.as_bytes().to_vec(),
         thread.as_str().as_bytes().to_vec(),
     ];
-    fields.push(style_key(manner));
+    fields.push(style_key(style));
     for (hash, slice) in slices {
         // The position distinguishes identical messages.
         let numbers = [slice.idx.0, slice.from, slice.until].map(u32::to_le_bytes).concat();
@@ -469,20 +470,20 @@ pub fn hash_of_group(
     conversation: ConversationId,
     level: Level,
     children: &[NodeId],
-    manner: &SummaryStyle,
+    style: &SummaryStyle,
 ) -> ContentHash {
     let mut fields: Vec<Vec<u8>> = vec![
         b"group".to_vec(),
         conversation.as_bytes().to_vec(),
         vec![level.number()],
-        style_key(manner),
+        style_key(style),
     ];
     fields.extend(children.iter().map(|child| child.as_str().as_bytes().to_vec()));
     hash_of(&fields)
 }
 
-pub(crate) fn style_key(manner: &SummaryStyle) -> Vec<u8> {
-    let SummaryStyle { strategy, length, deduplicate, overlap_chars, prompt } = manner;
+pub(crate) fn style_key(style: &SummaryStyle) -> Vec<u8> {
+    let SummaryStyle { strategy, length, deduplicate, overlap_chars, prompt } = style;
     format!("{strategy}/{length}/{deduplicate}/{overlap_chars}/{prompt}").into_bytes()
 }
 

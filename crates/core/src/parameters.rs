@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_the_reason() {
+    fn invalid_assignments_are_refused_with_the_reason() {
         for (assignments, why) in [
             (&["windowchars=1"][..], "no such parameter"),
             (&["window_chars"], "NAME=VALUE"),

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_meant() {
+    fn questions_about_the_asker_and_the_assistant_are_recognized() {
         for (text, first, answers) in [
             ("Which port do I use for staging?", true, false),
             ("What did you recommend for the sill?", false, true),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_distinct_and_asking_is_told_apart() {
+    fn terms_are_distinct_and_question_words_are_marked() {
         let asked = question("List the boats and the boat that was mentioned");
         let terms: Vec<(&str, bool)> =
             asked.terms.iter().map(|t| (t.word.as_str(), t.is_question_word)).collect();

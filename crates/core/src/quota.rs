@@ -126,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn who_came_first_goes_first() {
+    fn calls_are_served_in_order() {
         // The third call waits for the first minute to pass. A small call that would fit
         // earlier still queues behind it.
         check(tokens(100), &[(0, 60), (1, 30), (55, 50), (56, 5)], &[Ok(0), Ok(1), Ok(60), Ok(60)]);
     }
 
     #[test]
-    fn what_is_larger_than_a_minute_has_one_for_itself() {
+    fn a_call_above_the_quota_gets_a_minute_of_its_own() {
         check(
             tokens(100),
             &[(0, 1000), (30, 1), (60, 1), (61, 1000), (119, 1000), (121, 1)],

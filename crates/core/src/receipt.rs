@@ -55,7 +55,8 @@ pub struct ReceiptItem {
     /// One past the last message covered.
     pub until: u32,
     /// The detail level.
-    pub grain: DetailLevel,
+    #[serde(rename = "grain")]
+    pub detail: DetailLevel,
     /// The reason.
     pub reason: PackReason,
     /// The match score; 0 if the item is not a match.

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_gives_part_of_a_slug_is_told_which_ones_there_are() {
+    fn part_of_a_slug_suggests_the_slugs_that_contain_it() {
         let slugs = [
             "which-port-does-staging-use",
             "staging-ports",

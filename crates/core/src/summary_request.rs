@@ -112,7 +112,7 @@ impl SummaryRequest {
     #[must_use]
     pub fn chars(&self) -> u64 {
         let chars = |passage: &Passage| match passage {
-            Passage::Message(said) => u64::from(crate::text::chars(&said.text)),
+            Passage::Message(message) => u64::from(crate::text::chars(&message.text)),
             Passage::Tool(_) => 0,
             Passage::Node(child) => u64::from(crate::text::chars(&child.content.overview)),
         };

@@ -103,7 +103,7 @@ impl TreeState {
         }
         let ordinal = self.sealed[place];
         self.sealed[place] += 1;
-        NodeSpec { level, ordinal, covers, manner: policy.style(level), cause, sealed_by }
+        NodeSpec { level, ordinal, covers, style: policy.style(level), cause, sealed_by }
     }
 
     /// Plans the groups that finished nodes of `level` form. `nodes` are all ungrouped nodes of

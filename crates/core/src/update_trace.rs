@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_planned_is_left_out() {
+    fn jobs_planned_by_others_are_left_out() {
         use JobEventKind::{Acquire, Dead, Fail, Release, Retry, Update};
         let log = [
             (1, "update", Update),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_planned_again_is_of_who_planned_it_last() {
+    fn a_replanned_job_belongs_to_its_last_planner() {
         use JobEventKind::{Acquire, Release, Update};
         let log = [
             (1, "update", Update),

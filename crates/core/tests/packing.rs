@@ -24,7 +24,7 @@ struct Wood {
 }
 
 impl Wood {
-    fn said(&self, idx: usize) -> Piece {
+    fn message(&self, idx: usize) -> Piece {
         let size = self.sizes[idx];
         let at = MessageIdx(idx as u32);
         let gist = (size > 60).then_some((DetailLevel::Gist, 30));
@@ -80,12 +80,12 @@ impl PieceSource for Wood {
                 at += self.width(level);
             }
         }
-        roots.extend((at..self.settled).map(|idx| self.said(idx)));
+        roots.extend((at..self.settled).map(|idx| self.message(idx)));
         Ok(roots)
     }
 
     fn recent_tail(&mut self) -> Result<Vec<Piece>, Self::Error> {
-        Ok((self.settled..self.sizes.len()).map(|idx| self.said(idx)).collect())
+        Ok((self.settled..self.sizes.len()).map(|idx| self.message(idx)).collect())
     }
 
     fn merge_tail(&mut self) {
@@ -97,7 +97,7 @@ impl PieceSource for Wood {
         let (level, ordinal) = (level.number(), ordinal as usize);
         Ok(match level {
             1 => (ordinal * self.window..(ordinal + 1) * self.window)
-                .map(|idx| self.said(idx))
+                .map(|idx| self.message(idx))
                 .collect(),
             _ => {
                 let group = self.group;
@@ -110,7 +110,7 @@ impl PieceSource for Wood {
 
     fn latest(&mut self, messages: usize) -> Result<Vec<Piece>, Self::Error> {
         let from = self.sizes.len().saturating_sub(messages);
-        Ok((from..self.sizes.len()).map(|idx| self.said(idx)).collect())
+        Ok((from..self.sizes.len()).map(|idx| self.message(idx)).collect())
     }
 
     fn turn(&self, idx: MessageIdx) -> Option<u32> {
@@ -124,7 +124,7 @@ impl PieceSource for Wood {
 
     fn hits(&mut self) -> Result<Vec<RecallCandidate>, Self::Error> {
         let hit = |(rank, (idx, score)): (usize, &(usize, u32))| RecallCandidate {
-            piece: self.said(*idx),
+            piece: self.message(*idx),
             score: *score as f32,
             rank: rank as u32,
             reason: PackReason::Hit,
@@ -133,8 +133,13 @@ impl PieceSource for Wood {
         Ok(self.hits.iter().enumerate().map(hit).collect())
     }
 
-    fn cost_of_hit(&mut self, hit: &RecallCandidate, grain: DetailLevel, lead: HeaderStyle) -> u32 {
-        let own = hit.piece.costs.iter().find(|(its, _)| *its == grain).unwrap().1;
+    fn cost_of_hit(
+        &mut self,
+        hit: &RecallCandidate,
+        detail: DetailLevel,
+        lead: HeaderStyle,
+    ) -> u32 {
+        let own = hit.piece.costs.iter().find(|(its, _)| *its == detail).unwrap().1;
         own + match lead {
             HeaderStyle::None => 0,
             HeaderStyle::Number => 3,
@@ -186,25 +191,25 @@ fn packed(wood: &Wood, profile: &str, budget: u32) -> ContextPlan {
 }
 
 /// The messages that the items cover, once per item.
-fn told<'a>(items: impl Iterator<Item = &'a PackedItem>) -> Vec<u32> {
-    let mut told: Vec<u32> = items.flat_map(|item| item.span().0..item.span().1).collect();
-    told.sort_unstable();
-    told
+fn covered<'a>(items: impl Iterator<Item = &'a PackedItem>) -> Vec<u32> {
+    let mut covered: Vec<u32> = items.flat_map(|item| item.span().0..item.span().1).collect();
+    covered.sort_unstable();
+    covered
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn the_cut_tells_everything_once_or_says_what_it_leaves_out(wood in woods(), budget in budgets()) {
+    fn the_cut_covers_each_message_once_or_reports_it_as_left_out(wood in woods(), budget in budgets()) {
         let plan = packed(&wood, "cut", budget);
-        let told = told(plan.sections[0].iter());
-        prop_assert!(told.windows(2).all(|pair| pair[0] < pair[1]), "nothing is said twice");
+        let covered = covered(plan.sections[0].iter());
+        prop_assert!(covered.windows(2).all(|pair| pair[0] < pair[1]), "nothing is said twice");
         let missing = plan.left_out.iter().filter(|it| it.why == SkipReason::NoRoom);
         let missing: Vec<u32> = missing.flat_map(|it| it.from..it.until).collect();
         if !plan.sections[0].is_empty() {
             for idx in 0..wood.sizes.len() as u32 {
-                prop_assert!(told.contains(&idx) != missing.contains(&idx), "{idx} is told or left out");
+                prop_assert!(covered.contains(&idx) != missing.contains(&idx), "{idx} is told or left out");
             }
         }
     }
@@ -224,8 +229,8 @@ proptest! {
         }
         prop_assert_eq!(&plan, &packed(&wood, profile, budget), "the same again");
         let quotes = |item: &&PackedItem| !matches!(item.reason, PackReason::Hit | PackReason::Neighbour);
-        let told = told(plan.items().filter(quotes));
-        prop_assert!(told.windows(2).all(|pair| pair[0] < pair[1]), "{profile} says nothing twice");
+        let covered = covered(plan.items().filter(quotes));
+        prop_assert!(covered.windows(2).all(|pair| pair[0] < pair[1]), "{profile} says nothing twice");
     }
 
     #[test]
@@ -266,8 +271,8 @@ proptest! {
             plan.items().map(|item| (item.span().0, item.detail_level)).collect::<Vec<_>>()
         };
         let (less, more) = (taken(budget), taken(budget + more));
-        for (idx, grain) in less {
-            prop_assert!(more.iter().any(|(other, finer)| *other == idx && *finer >= grain), "{idx} {more:?}");
+        for (idx, detail) in less {
+            prop_assert!(more.iter().any(|(other, finer)| *other == idx && *finer >= detail), "{idx} {more:?}");
         }
     }
 
@@ -294,11 +299,11 @@ proptest! {
     }
 
     #[test]
-    fn what_is_settled_moves_in_steps(sizes in prop::collection::vec(1_u32..80, 1..200), slack in 1_u32..600) {
+    fn the_stable_prefix_grows_in_steps(sizes in prop::collection::vec(1_u32..80, 1..200), slack in 1_u32..600) {
         let ends: Vec<u32> = (0..=sizes.len())
             .map(|end| {
-                let said = sizes[..end].iter().map(|size| u64::from(*size)).sum();
-                stable_prefix_end(end as u32, said, sizes[..end].iter().rev().copied(), slack)
+                let total = sizes[..end].iter().map(|size| u64::from(*size)).sum();
+                stable_prefix_end(end as u32, total, sizes[..end].iter().rev().copied(), slack)
             })
             .collect();
         prop_assert!(ends.is_sorted(), "it never goes back");

@@ -10,13 +10,13 @@ use treering_core::{
 };
 
 #[derive(Debug, Clone)]
-struct Said {
+struct SampleMessage {
     role: Role,
     text: String,
     minutes: i64,
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn sample_message() -> impl Strategy<Value = SampleMessage> {
     let role =
         prop_oneof![3 => Just(Role::User), 4 => Just(Role::Assistant), 1 => Just(Role::System)];
     let text = prop_oneof![
@@ -27,7 +27,7 @@ fn said() -> impl Strategy<Value = Said> {
         1 => Just(String::new()),
     ];
     (role, text, prop_oneof![5 => 0..3_i64, 1 => 25..200_i64, 1 => -30..0_i64])
-        .prop_map(|(role, text, minutes)| Said { role, text, minutes })
+        .prop_map(|(role, text, minutes)| SampleMessage { role, text, minutes })
 }
 
 fn policy() -> impl Strategy<Value = WindowPolicy> {
@@ -52,29 +52,29 @@ fn policy() -> impl Strategy<Value = WindowPolicy> {
     })
 }
 
-fn conversation(length: usize) -> impl Strategy<Value = Vec<Said>> {
-    proptest::collection::vec(said(), 0..length)
+fn conversation(length: usize) -> impl Strategy<Value = Vec<SampleMessage>> {
+    proptest::collection::vec(sample_message(), 0..length)
 }
 
 /// The messages with their positions, turns and times, as capture assigns them.
-fn pieces(conversation: &[Said]) -> Vec<WindowMessage<'_>> {
+fn pieces(conversation: &[SampleMessage]) -> Vec<WindowMessage<'_>> {
     let (mut turn, mut answered, mut at) = (0, false, 0);
     let mut made = Vec::new();
-    for (idx, said) in conversation.iter().enumerate() {
-        if said.role == Role::User && answered {
+    for (idx, message) in conversation.iter().enumerate() {
+        if message.role == Role::User && answered {
             (turn, answered) = (turn + 1, false);
         }
-        answered |= said.role == Role::Assistant && !said.text.is_empty();
-        at += said.minutes * 60_000_000;
-        let chars = treering_core::text::chars(&said.text);
+        answered |= message.role == Role::Assistant && !message.text.is_empty();
+        at += message.minutes * 60_000_000;
+        let chars = treering_core::text::chars(&message.text);
         made.push(WindowMessage {
             idx: MessageIdx(idx as u32),
             turn: TurnNo(turn),
-            role: said.role,
+            role: message.role,
             at: Timestamp::from_micros(at),
             chars,
             tokens: chars / 4,
-            text: &said.text,
+            text: &message.text,
             skip: 0,
         });
     }
@@ -183,9 +183,9 @@ proptest! {
     #[test]
     fn slices_never_cut_what_people_see_as_one_character(times in 1_usize..60) {
         let text = "👩‍👩‍👧‍👦e\u{301}".repeat(times * 20);
-        let said = [Said { role: Role::User, text: text.clone(), minutes: 0 }];
+        let messages = [SampleMessage { role: Role::User, text: text.clone(), minutes: 0 }];
         let policy = WindowPolicy { window_chars: Some(200), ..Policy::default().window };
-        for seal in fold(&pieces(&said), &policy).0 {
+        for seal in fold(&pieces(&messages), &policy).0 {
             let from = seal.from.offset as usize;
             let slice: String = text.chars().skip(from).take(seal.message_run.chars as usize).collect();
             prop_assert!(slice.starts_with('👩') || slice.starts_with('e'), "{slice:?}");

@@ -40,7 +40,7 @@ pub struct AgentOptions {
 
 /// A chat model with memory. Background work runs as long as the agent exists.
 pub struct Agent {
-    memory: Engine,
+    engine: Engine,
     chat: Arc<dyn ChatModel>,
     settings: AgentOptions,
     _worker: WorkerHandle,
@@ -67,9 +67,9 @@ pub struct Reply {
 
 impl Agent {
     /// Creates an agent over an engine and a model, and starts its background worker.
-    pub fn new(memory: Engine, chat: Arc<dyn ChatModel>, settings: AgentOptions) -> Result<Self> {
-        let worker = memory.spawn_worker()?;
-        Ok(Self { memory, chat, settings, _worker: worker })
+    pub fn new(engine: Engine, chat: Arc<dyn ChatModel>, settings: AgentOptions) -> Result<Self> {
+        let worker = engine.spawn_worker()?;
+        Ok(Self { engine, chat, settings, _worker: worker })
     }
 
     /// The model's provider and name.
@@ -79,18 +79,18 @@ impl Agent {
     }
 
     /// Answers a message in a conversation.
-    pub fn ask(&self, conversation: ConversationId, said: &str) -> Result<Reply> {
-        self.turn(conversation, said, |chat, request| (chat.complete(request), String::new()))
+    pub fn ask(&self, conversation: ConversationId, text: &str) -> Result<Reply> {
+        self.turn(conversation, text, |chat, request| (chat.complete(request), String::new()))
     }
 
     /// Answers a message in a conversation, streaming: `hear` receives each chunk as it arrives.
     pub fn ask_streaming(
         &self,
         conversation: ConversationId,
-        said: &str,
+        text: &str,
         hear: &mut dyn FnMut(&str),
     ) -> Result<Reply> {
-        self.turn(conversation, said, |chat, request| {
+        self.turn(conversation, text, |chat, request| {
             let mut heard = String::new();
             let reply = chat.stream(request, &mut |piece| {
                 heard.push_str(piece);
@@ -104,18 +104,18 @@ impl Agent {
     fn turn(
         &self,
         conversation: ConversationId,
-        said: &str,
+        text: &str,
         mut call: impl FnMut(&dyn ChatModel, &ChatRequest) -> (Answered, String),
     ) -> Result<Reply> {
-        let context = self.context(conversation, said)?;
+        let context = self.context(conversation, text)?;
         let thread: ThreadName = context.receipt.thread.parse()?;
-        let question = self.store(conversation, &thread, Role::User, said, None)?;
+        let question = self.store(conversation, &thread, Role::User, text, None)?;
         let request = ChatRequest {
             max_tokens: self.settings.max_tokens,
             temperature: self.settings.temperature,
-            ..ChatRequest::new(prompt(self.settings.instructions.as_deref(), &context, said))
+            ..ChatRequest::new(prompt(self.settings.instructions.as_deref(), &context, text))
         };
-        let meter = self.memory.spend_meter(Some(conversation));
+        let meter = self.engine.spend_meter(Some(conversation));
         let chat = Metered { chat: &*self.chat, meter: &meter };
         let (mut reply, mut heard) = call(&chat, &request);
         if let Some(pause) =
@@ -157,15 +157,15 @@ impl Agent {
         }
     }
 
-    fn context(&self, conversation: ConversationId, said: &str) -> Result<Context> {
+    fn context(&self, conversation: ConversationId, query: &str) -> Result<Context> {
         let mut request = ContextRequest::new(conversation);
-        request.query = Some(said.to_owned());
+        request.query = Some(query.to_owned());
         request.budget = self.settings.budget.unwrap_or(request.budget);
         request.gate_timeout = self.settings.gate_timeout;
         if let Some(profile) = &self.settings.profile {
             request.profile = profile.clone();
         }
-        self.memory.context(&request)
+        self.engine.context(&request)
     }
 
     fn store(
@@ -176,10 +176,11 @@ impl Agent {
         text: &str,
         parts: Option<Json>,
     ) -> Result<MessageIdx> {
-        let said = NewMessage { parts, ..NewMessage::new(role, text, self.memory.clock().now()) };
-        let entries = vec![Entry::message(thread.clone(), said)];
+        let message =
+            NewMessage { parts, ..NewMessage::new(role, text, self.engine.clock().now()) };
+        let entries = vec![Entry::message(thread.clone(), message)];
         let target = AppendTarget::Existing(conversation);
-        let stored = self.memory.append(EntryBatch {
+        let stored = self.engine.append(EntryBatch {
             target,
             entries,
             replay_detection: ReplayDetection::None,
@@ -211,11 +212,11 @@ fn broken_off(error: &ProviderError) -> Result<Json> {
 
 /// The prompt: instructions and history, the latest turns, then the recalled items with the
 /// question. Adjacent messages of one role are merged, since some models reject them.
-fn prompt(instructions: Option<&str>, context: &Context, said: &str) -> Vec<ChatMessage> {
+fn prompt(instructions: Option<&str>, context: &Context, text: &str) -> Vec<ChatMessage> {
     let mut messages: Vec<ChatMessage> = Vec::new();
     let instructions = instructions.map(|text| ChatMessage::new(Role::System, text));
     let remembered = if context.sections.is_empty() { Vec::new() } else { context.messages() };
-    let question = ChatMessage::new(Role::User, said);
+    let question = ChatMessage::new(Role::User, text);
     for message in instructions.into_iter().chain(remembered).chain([question]) {
         match messages.last_mut() {
             Some(last) if last.role == message.role => {

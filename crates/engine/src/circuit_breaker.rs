@@ -35,53 +35,53 @@ struct CircuitBreaker {
 impl CircuitBreakers {
     /// The remaining time until a model may be called again, in seconds, and the last error.
     pub(crate) fn left(&self, model: &str, now: Timestamp) -> Option<(u64, String)> {
-        let rests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let rest = rests.get(model).filter(|rest| rest.failures > 0)?;
-        let left = rest.until?.as_micros() - now.as_micros();
+        let breakers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let breaker = breakers.get(model).filter(|breaker| breaker.failures > 0)?;
+        let left = breaker.until?.as_micros() - now.as_micros();
         let micros = u64::try_from(left).ok().filter(|left| *left > 0)?;
-        Some((micros.div_ceil(1_000_000), rest.why.clone()))
+        Some((micros.div_ceil(1_000_000), breaker.why.clone()))
     }
 
     /// Whether callers should not wait for a model: its last call failed, or a call is very slow.
     fn is_open(&self, model: &str, now: Timestamp) -> bool {
-        let rests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let breakers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_slow = |asked: &Timestamp| asked.plus_micros(SLOW_CALL_SECS * 1_000_000) <= now;
-        rests
-            .get(model)
-            .is_some_and(|rest| rest.failures > 0 || rest.pending_calls.iter().any(is_slow))
+        breakers.get(model).is_some_and(|breaker| {
+            breaker.failures > 0 || breaker.pending_calls.iter().any(is_slow)
+        })
     }
 
     /// Records a failed call.
     pub(crate) fn call_failed(&self, model: &str, now: Timestamp, why: &str) {
-        self.with(model, |rest| {
+        self.with(model, |breaker| {
             let seconds =
-                BASE_OPEN_SECS.saturating_mul(1 << rest.failures.min(16)).min(MAX_OPEN_SECS);
-            rest.until = Some(now.plus_micros(seconds * 1_000_000));
-            rest.failures += 1;
-            why.clone_into(&mut rest.why);
+                BASE_OPEN_SECS.saturating_mul(1 << breaker.failures.min(16)).min(MAX_OPEN_SECS);
+            breaker.until = Some(now.plus_micros(seconds * 1_000_000));
+            breaker.failures += 1;
+            why.clone_into(&mut breaker.why);
         });
     }
 
     fn call_succeeded(&self, model: &str) {
-        self.with(model, |rest| rest.failures = 0);
+        self.with(model, |breaker| breaker.failures = 0);
     }
 
     fn call_started(&self, model: &str, now: Timestamp) {
-        self.with(model, |rest| rest.pending_calls.push(now));
+        self.with(model, |breaker| breaker.pending_calls.push(now));
     }
 
     /// Removes the call that started at `asked`.
     fn call_finished(&self, model: &str, asked: Timestamp) {
-        self.with(model, |rest| {
-            if let Some(place) = rest.pending_calls.iter().position(|other| *other == asked) {
-                rest.pending_calls.swap_remove(place);
+        self.with(model, |breaker| {
+            if let Some(place) = breaker.pending_calls.iter().position(|other| *other == asked) {
+                breaker.pending_calls.swap_remove(place);
             }
         });
     }
 
     fn with(&self, model: &str, change: impl FnOnce(&mut CircuitBreaker)) {
-        let mut rests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        change(rests.entry(model.to_owned()).or_default());
+        let mut breakers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        change(breakers.entry(model.to_owned()).or_default());
     }
 }
 
@@ -93,15 +93,15 @@ impl Engine {
         model: &str,
         call: impl FnOnce() -> Result<T, ProviderError>,
     ) -> Result<T, ProviderError> {
-        let (rests, asked) = (self.circuit_breakers(), self.clock().now());
-        rests.call_started(model, asked);
+        let (breakers, asked) = (self.circuit_breakers(), self.clock().now());
+        breakers.call_started(model, asked);
         let answer = call();
-        rests.call_finished(model, asked);
+        breakers.call_finished(model, asked);
         match &answer {
             Err(error) if error.advice != RetryAdvice::UseFallback => {
-                rests.call_failed(model, self.clock().now(), &error.reason);
+                breakers.call_failed(model, self.clock().now(), &error.reason);
             }
-            _ => rests.call_succeeded(model),
+            _ => breakers.call_succeeded(model),
         }
         answer
     }
@@ -123,38 +123,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_that_fails_rests_longer_each_time_and_none_for_ever() {
-        let rests = CircuitBreakers::default();
+    fn a_failing_model_stays_open_longer_each_time_up_to_a_limit() {
+        let breakers = CircuitBreakers::default();
         let mut now = Timestamp::from_micros(0);
-        assert_eq!(rests.left("m", now), None);
+        assert_eq!(breakers.left("m", now), None);
         for seconds in [15, 30, 60, 120, 240, 300, 300] {
-            rests.call_failed("m", now, "down");
-            assert_eq!(rests.left("m", now), Some((seconds, "down".to_owned())));
-            assert_eq!(rests.left("other", now), None);
+            breakers.call_failed("m", now, "down");
+            assert_eq!(breakers.left("m", now), Some((seconds, "down".to_owned())));
+            assert_eq!(breakers.left("other", now), None);
             now = now.plus_micros(i64::try_from(seconds).unwrap() * 1_000_000);
-            assert_eq!(rests.left("m", now), None, "then it is asked again");
+            assert_eq!(breakers.left("m", now), None, "then it is asked again");
             assert!(
-                rests.is_open("m", now) && !rests.is_open("other", now),
+                breakers.is_open("m", now) && !breakers.is_open("other", now),
                 "and nobody waits for it"
             );
         }
-        rests.call_succeeded("m");
-        assert!(!rests.is_open("m", now), "an answer makes good");
-        rests.call_failed("m", now, "down");
-        assert_eq!(rests.left("m", now), Some((15, "down".to_owned())));
+        breakers.call_succeeded("m");
+        assert!(!breakers.is_open("m", now), "an answer makes good");
+        breakers.call_failed("m", now, "down");
+        assert_eq!(breakers.left("m", now), Some((15, "down".to_owned())));
     }
 
     #[test]
     fn nobody_waits_for_a_model_that_thinks_for_ever() {
-        let rests = CircuitBreakers::default();
+        let breakers = CircuitBreakers::default();
         let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
-        rests.call_started("m", at(0));
-        rests.call_started("m", at(5));
-        assert!(!rests.is_open("m", at(19)) && rests.is_open("m", at(20)));
-        assert_eq!(rests.left("m", at(20)), None, "it has not failed");
-        rests.call_finished("m", at(0));
+        breakers.call_started("m", at(0));
+        breakers.call_started("m", at(5));
+        assert!(!breakers.is_open("m", at(19)) && breakers.is_open("m", at(20)));
+        assert_eq!(breakers.left("m", at(20)), None, "it has not failed");
+        breakers.call_finished("m", at(0));
         assert!(
-            !rests.is_open("m", at(24)) && rests.is_open("m", at(25)),
+            !breakers.is_open("m", at(24)) && breakers.is_open("m", at(25)),
             "the other call is still out"
         );
     }

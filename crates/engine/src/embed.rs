@@ -40,7 +40,7 @@ impl Engine {
 
 /// Plans jobs for the turns that a commit adds to.
 pub(crate) fn plan_turn_jobs(
-    memory: &Engine,
+    engine: &Engine,
     reader: &dyn Reader,
     id: ConversationId,
     writes: &[Write],
@@ -50,9 +50,9 @@ pub(crate) fn plan_turn_jobs(
         return Ok(Vec::new());
     }
     let mut planned_writes = Vec::new();
-    if memory.begins_with_kept_vectors(reader)? {
-        planned_writes.push(Write::PutVectorIndex(VectorIndex::of(memory.embedder().name())));
-    } else if memory.kept_index(reader)?.is_none() {
+    if engine.begins_with_kept_vectors(reader)? {
+        planned_writes.push(Write::PutVectorIndex(VectorIndex::of(engine.embedder().name())));
+    } else if engine.kept_index(reader)?.is_none() {
         return Ok(Vec::new());
     }
     let touched = writes.iter().filter_map(|write| match write {
@@ -70,13 +70,13 @@ pub(crate) fn plan_turn_jobs(
 
 /// Plans the job for a node written in the same commit.
 pub(crate) fn plan_node_job(
-    memory: &Engine,
+    engine: &Engine,
     reader: &dyn Reader,
     id: ConversationId,
     node: &Node,
     now: Timestamp,
 ) -> StoreResult<Vec<Write>> {
-    match memory.kept_index(reader)? {
+    match engine.kept_index(reader)? {
         None => Ok(Vec::new()),
         Some(_) => Ok(job_writes(id, of_node(node), now).into()),
     }
@@ -186,23 +186,23 @@ pub(crate) fn embed_texts(
 
 /// Runs embedding jobs and returns their outcomes. Jobs of a conversation share one call and one
 /// commit; a local embedder also combines several conversations.
-pub(crate) fn run(memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
-    let is_remote = memory.embedders().any(Embedder::is_remote);
+pub(crate) fn run(engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
+    let is_remote = engine.embedders().any(Embedder::is_remote);
     let together = |a: &Job, b: &Job| !is_remote || a.conversation == b.conversation;
     let mut ran = Vec::with_capacity(jobs.len());
     for jobs in jobs.chunk_by(together) {
-        ran.extend(run_batch(memory, jobs)?);
+        ran.extend(run_batch(engine, jobs)?);
     }
     Ok(ran)
 }
 
-fn run_batch(memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
-    let reader = memory.reader()?;
-    let Some(index) = memory.kept_index(&*reader)? else {
+fn run_batch(engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
+    let reader = engine.reader()?;
+    let Some(index) = engine.kept_index(&*reader)? else {
         drop(reader);
-        return finish(memory, jobs, None, "");
+        return finish(engine, jobs, None, "");
     };
-    let Some(embedder) = memory.embedder_named(&index.model) else {
+    let Some(embedder) = engine.embedder_named(&index.model) else {
         drop(reader);
         let why = format!(
             "the model {:?}, whose vectors search goes by, is not configured here",
@@ -215,17 +215,17 @@ fn run_batch(memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     };
     let mut texts_of_all = Vec::new();
     for job in jobs {
-        texts_of_all.extend(texts(&*reader, &memory.key(job.conversation), &job.kind)?);
+        texts_of_all.extend(texts(&*reader, &engine.key(job.conversation), &job.kind)?);
     }
     let lacking = without_vectors(&*reader, &index.model, texts_of_all)?;
     drop(reader);
-    let meter = memory.spend_meter(jobs.first().map(|job| job.conversation));
-    match memory.with_circuit_breaker(&index.model, || embed_texts(embedder, &lacking, &meter)) {
-        Ok(vectors) => finish(memory, jobs, Some((index.model, vectors)), &meter.note()),
+    let meter = engine.spend_meter(jobs.first().map(|job| job.conversation));
+    match engine.with_circuit_breaker(&index.model, || embed_texts(embedder, &lacking, &meter)) {
+        Ok(vectors) => finish(engine, jobs, Some((index.model, vectors)), &meter.note()),
         // A single text may cause a permanent error, so each job is tried alone. Other errors
         // affect all jobs.
         Err(error) if jobs.len() > 1 && error.advice == RetryAdvice::GiveUp => {
-            let each = jobs.iter().map(|job| run_batch(memory, std::slice::from_ref(job)));
+            let each = jobs.iter().map(|job| run_batch(engine, std::slice::from_ref(job)));
             Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
         }
         Err(error) => {
@@ -239,14 +239,14 @@ fn run_batch(memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
 /// Stores the vectors and removes the finished jobs. A job whose turn has grown in the meantime
 /// runs again. The note about the shared call goes into the event of the first job.
 fn finish(
-    memory: &Engine,
+    engine: &Engine,
     jobs: &[Job],
     made: Option<(String, ContentVectors)>,
     note: &str,
 ) -> Result<Vec<JobOutcome>> {
     let (owner, jobs, now, note) =
-        (memory.clone(), jobs.to_vec(), memory.clock().now(), note.to_owned());
-    memory.commit_with(memory.tenant_scope(), move |reader| {
+        (engine.clone(), jobs.to_vec(), engine.clock().now(), note.to_owned());
+    engine.commit_with(engine.tenant_scope(), move |reader| {
         let mut writes = Vec::new();
         let mut fresh: HashSet<ContentHash> = HashSet::new();
         if let Some((model, vectors)) = &made {
@@ -298,12 +298,12 @@ pub(crate) const fn is_embedding(job: &Job) -> bool {
 
 /// The missing jobs of a conversation: turns and nodes that lack a stored vector and have no job.
 pub(crate) fn missing_jobs(
-    memory: &Engine,
+    engine: &Engine,
     reader: &dyn Reader,
     id: ConversationId,
 ) -> StoreResult<Vec<JobKind>> {
-    let Some(index) = memory.kept_index(reader)? else { return Ok(Vec::new()) };
-    let key = memory.key(id);
+    let Some(index) = engine.kept_index(reader)? else { return Ok(Vec::new()) };
+    let key = engine.key(id);
     let planned = reader.jobs(&JobFilter::of(id))?;
     let turns = reader.turns(key.id, Span::starting(TurnNo(0), usize::MAX))?;
     let nodes = reader.nodes(key.id, &NodeFilter::default())?;
@@ -332,9 +332,9 @@ fn identity(kind: &JobKind) -> Option<(u8, u32, Option<&NodeId>)> {
 }
 
 /// Plans the missing jobs of a conversation, and returns their number.
-pub(crate) fn plan_missing_jobs(memory: &Engine, id: ConversationId) -> Result<usize> {
-    let (owner, now) = (memory.clone(), memory.clock().now());
-    memory.commit_with(memory.scope_of(id), move |reader| {
+pub(crate) fn plan_missing_jobs(engine: &Engine, id: ConversationId) -> Result<usize> {
+    let (owner, now) = (engine.clone(), engine.clock().now());
+    engine.commit_with(engine.scope_of(id), move |reader| {
         let gaps = missing_jobs(&owner, reader, id)?;
         let number = gaps.len();
         let writes = gaps.into_iter().flat_map(|kind| job_writes(id, kind, now)).collect();
@@ -345,10 +345,10 @@ pub(crate) fn plan_missing_jobs(memory: &Engine, id: ConversationId) -> Result<u
 /// Vectors without a message, tool call or node, by model. Replaced content leaves its vector
 /// behind, to be reused if the same content returns, as after a rebuild of the tree.
 pub(crate) fn orphaned_vectors(
-    memory: &Engine,
+    engine: &Engine,
     reader: &dyn Reader,
 ) -> StoreResult<Vec<(String, Vec<ContentHash>)>> {
-    let index = memory.active_vector_index(reader)?;
+    let index = engine.active_vector_index(reader)?;
     let models = std::iter::once(index.model).chain(index.next.map(|next| next.model));
     let mut unowned = Vec::new();
     for model in models {
@@ -375,12 +375,12 @@ pub(crate) fn orphaned_vectors(
 }
 
 /// Removes orphaned vectors, and returns their number.
-pub(crate) fn remove_orphaned_vectors(memory: &Engine) -> Result<usize> {
-    if orphaned_vectors(memory, &*memory.reader()?)?.is_empty() {
+pub(crate) fn remove_orphaned_vectors(engine: &Engine) -> Result<usize> {
+    if orphaned_vectors(engine, &*engine.reader()?)?.is_empty() {
         return Ok(0);
     }
-    let owner = memory.clone();
-    memory.commit_with(memory.tenant_scope(), move |reader| {
+    let owner = engine.clone();
+    engine.commit_with(engine.tenant_scope(), move |reader| {
         let unowned = orphaned_vectors(&owner, reader)?;
         let number = unowned.iter().map(|(_, contents)| contents.len()).sum();
         let writes =

@@ -131,18 +131,11 @@ impl Engine {
     /// Creates an engine for `tenant` in the store of `parts`.
     #[must_use]
     pub fn new(parts: EngineParts, tenant: TenantId) -> Self {
-        let tally = ContextCache::new(Arc::clone(&parts.tokenizer));
-        let (arenas, rests, last_long) = Default::default();
-        Self {
-            shared: Arc::new(EngineShared {
-                parts,
-                index_cache: arenas,
-                context_cache: tally,
-                circuit_breakers: rests,
-                last_long,
-            }),
-            tenant,
-        }
+        let context_cache = ContextCache::new(Arc::clone(&parts.tokenizer));
+        let (index_cache, circuit_breakers, last_long) = Default::default();
+        let shared =
+            EngineShared { parts, index_cache, context_cache, circuit_breakers, last_long };
+        Self { shared: Arc::new(shared), tenant }
     }
 
     /// An engine for another tenant in the same store.
@@ -270,7 +263,7 @@ impl Engine {
         self.embedders().find(|embedder| embedder.name() == model)
     }
 
-    pub(crate) fn arenas(&self) -> &IndexCache {
+    pub(crate) fn index_cache(&self) -> &IndexCache {
         &self.shared.index_cache
     }
 

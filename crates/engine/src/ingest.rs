@@ -94,9 +94,9 @@ impl Engine {
         let tokens = |text: &str| self.count_tokens(text);
         let entries =
             entries.into_iter().map(|entry| Ok(entry.counted(&tokens)?)).collect::<Result<_>>()?;
-        let (memory, now) = (self.clone(), self.clock().now());
+        let (engine, now) = (self.clone(), self.clock().now());
         Ok(AppendPlanner {
-            memory,
+            engine,
             now,
             random_id: drawn,
             target,
@@ -125,7 +125,7 @@ fn random_conversation_id() -> Result<ConversationId> {
 }
 
 struct AppendPlanner {
-    memory: Engine,
+    engine: Engine,
     now: Timestamp,
     random_id: Option<ConversationId>,
     target: AppendTarget,
@@ -147,19 +147,19 @@ impl AppendPlanner {
             (AppendTarget::Existing(id), _) => Some(*id),
             (AppendTarget::FindOrCreate(about), _) => match &about.external_id {
                 Some(external) => {
-                    let found = self.memory.reader()?.conversation_by_external_id(external)?;
+                    let found = self.engine.reader()?.conversation_by_external_id(external)?;
                     found.map(|found| found.id).or_else(|| self.id_of(about))
                 }
                 None => self.id_of(about),
             },
         };
-        Ok(id.map_or_else(|| self.memory.tenant_scope(), |id| self.memory.scope_of(id)))
+        Ok(id.map_or_else(|| self.engine.tenant_scope(), |id| self.engine.scope_of(id)))
     }
 
     /// The id that a new conversation would get.
     fn id_of(&self, about: &NewConversation) -> Option<ConversationId> {
         let external = about.external_id.as_ref();
-        let derived = external.map(|id| ConversationId::of_external(self.memory.tenant(), id));
+        let derived = external.map(|id| ConversationId::of_external(self.engine.tenant(), id));
         about.id.or(derived).or(self.random_id)
     }
 
@@ -184,7 +184,7 @@ impl AppendPlanner {
             state: conversation.state,
             last_activity: conversation.last_activity,
         };
-        let tokens = |text: &str| self.memory.count_tokens(text);
+        let tokens = |text: &str| self.engine.count_tokens(text);
         let CapturePlan { mut conversation, writes, outcomes } =
             capture(conversation, known, &fresh, &tokens)?;
         // Only an append without writes can leave the stored row unchanged.
@@ -195,7 +195,7 @@ impl AppendPlanner {
 
         let grown = self.grow(reader, &key, &mut conversation, &writes)?;
         let embedded =
-            embed::plan_turn_jobs(&self.memory, reader, conversation.id, &writes, self.now)?;
+            embed::plan_turn_jobs(&self.engine, reader, conversation.id, &writes, self.now)?;
 
         // An append that adds nothing does not create a conversation.
         let missing = created && !grew && !entries.is_empty();
@@ -224,7 +224,7 @@ impl AppendPlanner {
             Write::AddMessage(_, message) => Some(message),
             _ => None,
         });
-        let policy = policy_of(self.memory.policy(), conversation)?;
+        let policy = policy_of(self.engine.policy(), conversation)?;
         let planner = TreePlanner { reader, key, policy: &policy, now: self.now };
         let mut grown = planner.plan_messages(conversation, messages)?;
         for write in writes {
@@ -236,7 +236,7 @@ impl AppendPlanner {
     }
 
     fn key(&self, id: ConversationId) -> ConversationKey {
-        ConversationKey { tenant: self.memory.tenant().clone(), id }
+        ConversationKey { tenant: self.engine.tenant().clone(), id }
     }
 
     /// The conversation of the entries, and whether it has to be created.

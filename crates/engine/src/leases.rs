@@ -13,7 +13,7 @@ use crate::error::Result;
 
 /// A leased job with its tenant's engine and the start of its lease.
 struct LeasedJob {
-    memory: Engine,
+    engine: Engine,
     job: Job,
     since: Instant,
 }
@@ -39,17 +39,17 @@ impl Leases {
     }
 
     /// Starts renewing the leases of these jobs.
-    pub(crate) fn add(&self, memory: &Engine, jobs: &[Job]) {
+    pub(crate) fn add(&self, engine: &Engine, jobs: &[Job]) {
         let since = Instant::now();
         let held =
-            jobs.iter().map(|job| LeasedJob { memory: memory.clone(), job: job.clone(), since });
+            jobs.iter().map(|job| LeasedJob { engine: engine.clone(), job: job.clone(), since });
         self.lock().extend(held);
     }
 
     /// Stops renewing the leases of finished jobs.
-    pub(crate) fn remove(&self, memory: &Engine, jobs: &[Job]) {
+    pub(crate) fn remove(&self, engine: &Engine, jobs: &[Job]) {
         let is_one = |held: &LeasedJob| {
-            held.memory.tenant() == memory.tenant() && jobs.iter().any(|job| job.id == held.job.id)
+            held.engine.tenant() == engine.tenant() && jobs.iter().any(|job| job.id == held.job.id)
         };
         self.lock().retain(|held| !is_one(held));
     }
@@ -62,12 +62,12 @@ impl Leases {
             let mut old = Vec::new();
             for held in self.lock().iter_mut().filter(|held| held.since.elapsed() >= third) {
                 held.since = Instant::now();
-                old.push((held.memory.clone(), held.job.clone()));
+                old.push((held.engine.clone(), held.job.clone()));
             }
             // If the renewal fails, the lease expires and another worker takes the job.
-            for (memory, job) in old {
-                let (worker, troubled) = (self.worker.clone(), memory.clone());
-                let renewed = self.change(&memory, job, move |reader, job, now| {
+            for (engine, job) in old {
+                let (worker, troubled) = (self.worker.clone(), engine.clone());
+                let renewed = self.change(&engine, job, move |reader, job, now| {
                     job.lease(&worker, now);
                     if troubled.is_circuit_open(reader, &job.kind)? {
                         job.mark_stalled("there is no answer yet");
@@ -84,8 +84,8 @@ impl Leases {
     pub(crate) fn release_all(&self) -> Result<usize> {
         let held: Vec<_> = self.lock().drain(..).collect();
         let count = held.len();
-        for LeasedJob { memory, job, .. } in held {
-            self.change(&memory, job, |_, job, now| {
+        for LeasedJob { engine, job, .. } in held {
+            self.change(&engine, job, |_, job, now| {
                 job.release(now);
                 Ok(())
             })?;
@@ -96,12 +96,12 @@ impl Leases {
     /// Changes a job if this worker still holds its lease.
     fn change(
         &self,
-        memory: &Engine,
+        engine: &Engine,
         job: Job,
         change: impl Fn(&dyn Reader, &mut Job, Timestamp) -> StoreResult<()> + Send + 'static,
     ) -> Result<()> {
-        let (worker, now) = (self.worker.clone(), memory.clock().now());
-        memory.commit_with(memory.scope_of(job.conversation), move |reader| {
+        let (worker, now) = (self.worker.clone(), engine.clock().now());
+        engine.commit_with(engine.scope_of(job.conversation), move |reader| {
             let mut writes = Vec::new();
             if let Some(mut job) = reader.job(&job)?.filter(|job| job.is_leased_by(&worker)) {
                 change(reader, &mut job, now)?;

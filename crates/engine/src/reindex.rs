@@ -95,10 +95,10 @@ impl Engine {
 
     /// Marks the configured model as the target of the index.
     fn begin(&self) -> Result<VectorIndex> {
-        let memory = self.clone();
+        let engine = self.clone();
         self.commit_with(self.tenant_scope(), move |reader| {
-            let index = memory.active_vector_index(reader)?;
-            let towards = index.clone().towards(memory.embedder().name());
+            let index = engine.active_vector_index(reader)?;
+            let towards = index.clone().towards(engine.embedder().name());
             let mut writes = Vec::new();
             if towards != index {
                 // Vectors of an abandoned target model are not needed.
@@ -126,9 +126,9 @@ impl Engine {
         model: &str,
         vectors: ContentVectors,
     ) -> Result<()> {
-        let (memory, model) = (self.clone(), model.to_owned());
+        let (engine, model) = (self.clone(), model.to_owned());
         self.commit_with(self.tenant_scope(), move |reader| {
-            let index = memory.active_vector_index(reader)?;
+            let index = engine.active_vector_index(reader)?;
             let mut writes = Vec::new();
             if let Some(next) = index.next.as_ref().filter(|next| next.model == model) {
                 writes.push(Write::PutVectors(model.clone(), vectors.clone()));
@@ -142,15 +142,15 @@ impl Engine {
 
     /// Cuts over if there are no new changes, and returns whether the model is in use now.
     fn cut_over(&self, model: &str) -> Result<bool> {
-        let (memory, model) = (self.clone(), model.to_owned());
+        let (engine, model) = (self.clone(), model.to_owned());
         kill_points::reach(KillPoint::CuttingOver);
         self.commit_with(self.tenant_scope(), move |reader| {
-            let index = memory.active_vector_index(reader)?;
+            let index = engine.active_vector_index(reader)?;
             let mut writes = Vec::new();
             let mut is_over = index.model == model;
             if let Some(next) = index.next.as_ref().filter(|next| next.model == model) {
                 let complete =
-                    memory.embedder().is_instant() || memory.portion(reader, &next.done)?.is_end;
+                    engine.embedder().is_instant() || engine.portion(reader, &next.done)?.is_end;
                 if complete {
                     writes.push(Write::DropVectors(index.model.clone()));
                     writes.push(Write::PutVectorIndex(index.clone().cut_over()));

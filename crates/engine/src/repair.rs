@@ -99,12 +99,12 @@ impl Engine {
     }
 
     fn correct_record(&self, id: ConversationId) -> Result<bool> {
-        let memory = self.clone();
+        let engine = self.clone();
         self.commit_with(self.scope_of(id), move |reader| {
             let Some(conversation) = reader.conversation(id)? else {
                 return Ok((Vec::new(), false));
             };
-            let corrected = ConversationAudit::corrected(&memory, reader, &conversation)?;
+            let corrected = ConversationAudit::corrected(&engine, reader, &conversation)?;
             let is_corrected = corrected.is_some();
             Ok((corrected.map(Write::PutConversation).into_iter().collect(), is_corrected))
         })
@@ -112,12 +112,12 @@ impl Engine {
 
     /// Removes jobs without input and duplicate jobs, and returns their ids.
     fn remove_misplaced_jobs(&self, id: ConversationId) -> Result<Vec<String>> {
-        let memory = self.clone();
+        let engine = self.clone();
         self.commit_with(self.scope_of(id), move |reader| {
             let Some(conversation) = reader.conversation(id)? else {
                 return Ok((Vec::new(), Vec::new()));
             };
-            let (jobs, _) = verify::tree::needed_repairs(reader, &memory.key(id), &conversation)?;
+            let (jobs, _) = verify::tree::needed_repairs(reader, &engine.key(id), &conversation)?;
             let names = jobs.iter().map(|job| job.id.short()).collect();
             Ok((jobs.into_iter().map(Write::RemoveJob).collect(), names))
         })

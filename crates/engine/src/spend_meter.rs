@@ -44,7 +44,7 @@ impl Engine {
     /// A meter for calls on behalf of a conversation, or of none.
     #[must_use]
     pub fn spend_meter(&self, conversation: Option<ConversationId>) -> SpendMeter {
-        SpendMeter { memory: self.clone(), conversation, usage: Mutex::default() }
+        SpendMeter { engine: self.clone(), conversation, usage: Mutex::default() }
     }
 
     /// The amounts spent by the tenant, for a conversation and today, and whether a cap is
@@ -106,7 +106,7 @@ impl Engine {
 
 /// Records the calls of one piece of work and sums their usage.
 pub struct SpendMeter {
-    memory: Engine,
+    engine: Engine,
     conversation: Option<ConversationId>,
     usage: Mutex<(SpendAmount, Redactions)>,
 }
@@ -126,7 +126,7 @@ impl SpendMeter {
     /// Records an event about the calls: their usage and the redactions. Does nothing without
     /// calls.
     pub(crate) fn log(&self, asked: &str) -> Result<()> {
-        let (note, now, conversation) = (self.note(), self.memory.clock().now(), self.conversation);
+        let (note, now, conversation) = (self.note(), self.engine.clock().now(), self.conversation);
         if note.is_empty() {
             return Ok(());
         }
@@ -141,7 +141,7 @@ impl SpendMeter {
             took_ms: None,
         };
         let plan = Box::new(move |_: &dyn Reader| Ok(vec![Write::AddJobEvent(line.clone())]));
-        Ok(self.memory.store().commit(self.memory.tenant_scope(), plan)?)
+        Ok(self.engine.store().commit(self.engine.tenant_scope(), plan)?)
     }
 
     /// Like [`Self::log`], but only if something was redacted, since queries and reindexing are
@@ -155,21 +155,21 @@ impl SpendMeter {
 
     /// Calls to one provider are recorded one after the other.
     fn scope(&self, charge: &Charge) -> CommitScope {
-        CommitScope::Provider(self.memory.tenant().clone(), charge.provider().to_owned())
+        CommitScope::Provider(self.engine.tenant().clone(), charge.provider().to_owned())
     }
 
     fn charge(&self, charge: Charge) -> Result<()> {
         let scope = self.scope(&charge);
         let plan = Box::new(move |_: &dyn Reader| Ok(vec![Write::AddSpend(charge.clone())]));
-        Ok(self.memory.store().commit(scope, plan)?)
+        Ok(self.engine.store().commit(scope, plan)?)
     }
 
     /// Checks the account and reserves the amount in one commit, so that concurrent calls see
     /// each other. Returns the time at which the call may be made.
     fn reserve_slot(&self, charge: &Charge) -> std::result::Result<Timestamp, ProviderError> {
-        let (memory, booked) = (self.memory.clone(), charge.clone());
-        let decided = self.memory.commit_with(self.scope(charge), move |reader| {
-            let turn = memory.next_call_slot(reader, &booked)?;
+        let (engine, booked) = (self.engine.clone(), charge.clone());
+        let decided = self.engine.commit_with(self.scope(charge), move |reader| {
+            let turn = engine.next_call_slot(reader, &booked)?;
             let write = |at: &Timestamp| Write::AddSpend(Charge { at: *at, ..booked.clone() });
             let writes = turn.iter().map(write).collect();
             Ok((writes, turn))
@@ -177,9 +177,9 @@ impl SpendMeter {
         let turn = match decided {
             // A read-only store still allows calls, but cannot record them.
             Err(Error::Store(StoreError::ReadOnly { .. })) => {
-                let reader = self.memory.reader();
+                let reader = self.engine.reader();
                 reader
-                    .and_then(|reader| self.memory.next_call_slot(&*reader, charge))
+                    .and_then(|reader| self.engine.next_call_slot(&*reader, charge))
                     .map_err(Error::from)
             }
             other => other,
@@ -197,7 +197,7 @@ impl Meter for SpendMeter {
         model: &str,
         most: Usage,
     ) -> std::result::Result<Reservation, ProviderError> {
-        let (spending, now) = (self.memory.spending(), self.memory.clock().now());
+        let (spending, now) = (self.engine.spending(), self.engine.clock().now());
         let (conversation, spent) = (self.conversation, SpendAmount::default());
         let mut charge = Charge { at: now, conversation, model: model.to_owned(), spent };
         if spending.caps.are_set() || spending.quotas.contains_key(charge.provider()) {
@@ -211,7 +211,7 @@ impl Meter for SpendMeter {
     /// If the store fails, the reservation stays: the account may show too much, never too
     /// little.
     fn settle(&self, Reservation(booked): Reservation, took: Usage, redacted: &Redactions) {
-        let spent = SpendAmount::of(took, self.memory.spending().prices.find(&booked.model));
+        let spent = SpendAmount::of(took, self.engine.spending().prices.find(&booked.model));
         {
             let mut taken = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
             taken.0 += spent;

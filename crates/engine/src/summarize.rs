@@ -27,15 +27,15 @@ pub(crate) struct WrittenSummary {
 /// Fallbacks run one at a time: they use local CPU, and many are needed at once when a provider
 /// fails. They must not slow down interactive requests.
 pub(crate) fn summarise(
-    memory: &Engine,
+    engine: &Engine,
     job: &Job,
     material: &SummaryInput,
     turn: &Mutex<()>,
 ) -> Result<WrittenSummary, ProviderError> {
-    let (summarizer, retry) = (memory.summarizer(), memory.work().retry);
-    let meter = memory.spend_meter(Some(job.conversation));
+    let (summarizer, retry) = (engine.summarizer(), engine.work().retry);
+    let meter = engine.spend_meter(Some(job.conversation));
     let ask = || guarded(summarizer, &material.brief, &meter);
-    let why = match memory.with_circuit_breaker(summarizer.name(), ask) {
+    let why = match engine.with_circuit_breaker(summarizer.name(), ask) {
         Ok(content) => {
             match acceptance::accept(&content, material.brief.facts(), material.source.chars) {
                 Ok(fidelity) => {
@@ -51,7 +51,7 @@ pub(crate) fn summarise(
             return Err(ProviderError { reason, ..error });
         }
     };
-    let Some(stand_in) = memory.fallback() else { return Err(why) };
+    let Some(stand_in) = engine.fallback() else { return Err(why) };
     let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
     let content = guarded(stand_in, &material.brief, &meter)?;
     let fidelity = acceptance::fidelity(&Facts::of_content(&content), material.brief.facts());

@@ -62,7 +62,7 @@ impl SummaryInput {
         let mut calls = reader.tool_calls(key.id, turns)?;
         calls.retain(|call| window.has_call(call));
         let unanswered = calls.iter().filter(|call| call.call.outcome.is_none()).count();
-        let mut passages = overlap(reader, key, window, first, task.manner.overlap_chars)?;
+        let mut passages = overlap(reader, key, window, first, task.style.overlap_chars)?;
         let mut slices = Vec::with_capacity(messages.len());
         let mut source =
             SourceTotals { from: first.idx.0, until: last.idx.0 + 1, ..SourceTotals::default() };
@@ -84,10 +84,10 @@ impl SummaryInput {
                 all => u64::from(message.tokens) * chars / u64::from(all),
             };
             slices.push((message.hash, slice));
-            passages.push(Passage::Message(said(message, text)));
+            passages.push(Passage::Message(message_passage(message, text)));
         }
         source.chars = source.raw_chars;
-        let hash = hash_of_window(key.id, &window.thread, slices.into_iter(), &task.manner);
+        let hash = hash_of_window(key.id, &window.thread, slices.into_iter(), &task.style);
         let times = messages.iter().map(|message| message.body.at);
         let material = Self::new(task, passages, source, hash, task.covers.clone(), times);
         Ok(Some(Self { unanswered, ..material }))
@@ -116,7 +116,7 @@ impl SummaryInput {
             chars: sum(|child| u64::from(child.chars)),
         };
         let ids: Vec<NodeId> = children.iter().map(|child| child.id.clone()).collect();
-        let hash = hash_of_group(key.id, task.level, &ids, &task.manner);
+        let hash = hash_of_group(key.id, task.level, &ids, &task.style);
         let times: Vec<_> =
             children.iter().flat_map(|child| [child.range_start, child.range_end]).collect();
         let passages = children.into_iter().map(|child| {
@@ -138,12 +138,12 @@ impl SummaryInput {
         let epoch = Timestamp::from_micros(0);
         let (range_start, range_end) =
             (times.clone().min().unwrap_or(epoch), times.max().unwrap_or(epoch));
-        let manner = &task.manner;
+        let style = &task.style;
         let brief = SummaryRequest::new(
             task.level,
-            manner.strategy,
-            manner.length,
-            manner.deduplicate,
+            style.strategy,
+            style.length,
+            style.deduplicate,
             passages,
         );
         let id = NodeId::new(task.level, hash, range_end);
@@ -197,13 +197,16 @@ fn overlap(
     }
     // The window starts within its first message, or after an earlier one of the thread.
     if window.from.offset > 0 {
-        return Ok(vec![Passage::Message(said(first, tail(first, window.from.offset, chars)))]);
+        return Ok(vec![Passage::Message(message_passage(
+            first,
+            tail(first, window.from.offset, chars),
+        ))]);
     }
     let from = MessageIdx(window.from.idx.0.saturating_sub(LOOK_BACK));
     let before = reader.messages(key.id, Span::between(from, window.from.idx))?;
     let last = before.iter().rfind(|message| message.thread == window.thread);
     Ok(last
-        .map(|last| Passage::Message(said(last, tail(last, last.chars, chars))))
+        .map(|last| Passage::Message(message_passage(last, tail(last, last.chars, chars))))
         .into_iter()
         .collect())
 }
@@ -217,12 +220,12 @@ fn tail(message: &Message, end: u32, chars: u32) -> &str {
     }
 }
 
-fn said(message: &Message, text: &str) -> MessagePassage {
-    let said = &message.body;
+fn message_passage(message: &Message, text: &str) -> MessagePassage {
+    let body = &message.body;
     MessagePassage {
-        role: said.role,
-        author: said.author.clone(),
-        at: said.at,
+        role: body.role,
+        author: body.author.clone(),
+        at: body.at,
         text: text.to_owned(),
     }
 }

@@ -261,7 +261,7 @@ impl Updater {
                     (chars, chars / 4, 0)
                 }
             };
-            let kept = keep(task.manner.length, chars);
+            let kept = keep(task.style.length, chars);
             estimate.count(task.level, tokens, (kept * tokens as f64 / chars.max(1) as f64) as u64);
             if task.level == Level::FIRST {
                 let raw_chars = chars;
@@ -309,13 +309,13 @@ impl Estimate {
     fn add_upper_levels(&mut self, mut members: Vec<Member>, policy: &Policy) {
         let mut level = Level::FIRST.above();
         while members.len() > 2 {
-            let (Some(rule), manner) = (policy.group(level), policy.style(level)) else { return };
+            let (Some(rule), style) = (policy.group(level), policy.style(level)) else { return };
             let mut above = Vec::new();
             while let Some((children, _)) = grouping::due(&members, rule) {
                 let group: Vec<Member> = members.drain(..children).collect();
                 let chars: u64 = group.iter().map(|member| u64::from(member.chars)).sum();
                 let tokens: u64 = group.iter().map(|member| u64::from(member.tokens)).sum();
-                let kept = keep(manner.length, chars);
+                let kept = keep(style.length, chars);
                 self.count(level, tokens, (kept / 4.0) as u64);
                 above.push(Member {
                     chars: kept as u32,

@@ -88,22 +88,22 @@ impl ChatModel for ScriptedChat {
     }
 }
 
-fn begin(memory: &Engine) -> ConversationId {
+fn begin(engine: &Engine) -> ConversationId {
     let target = AppendTarget::FindOrCreate(NewConversation::default());
-    memory
+    engine
         .append(EntryBatch { target, entries: Vec::new(), replay_detection: ReplayDetection::None })
         .unwrap()
         .conversation
         .id
 }
 
-fn say(memory: &Engine, id: ConversationId, lines: &[(Role, &str)]) {
+fn say(engine: &Engine, id: ConversationId, lines: &[(Role, &str)]) {
     let at = |number: usize| Timestamp::from_micros(start().as_micros() + number as i64);
     let message = |(number, (role, text)): (usize, &(Role, &str))| {
         Entry::message(Default::default(), treering_core::NewMessage::new(*role, *text, at(number)))
     };
     let entries = lines.iter().enumerate().map(message).collect();
-    memory
+    engine
         .append(EntryBatch {
             target: AppendTarget::Existing(id),
             entries,
@@ -112,12 +112,12 @@ fn say(memory: &Engine, id: ConversationId, lines: &[(Role, &str)]) {
         .unwrap();
 }
 
-fn messages(memory: &Engine, id: ConversationId) -> Vec<Message> {
-    memory.messages(id, Span::starting(MessageIdx(0), 1000)).unwrap()
+fn messages(engine: &Engine, id: ConversationId) -> Vec<Message> {
+    engine.messages(id, Span::starting(MessageIdx(0), 1000)).unwrap()
 }
 
-fn said(memory: &Engine, id: ConversationId) -> Vec<(Role, String)> {
-    messages(memory, id).into_iter().map(|message| (message.body.role, message.body.text)).collect()
+fn stored_messages(engine: &Engine, id: ConversationId) -> Vec<(Role, String)> {
+    messages(engine, id).into_iter().map(|message| (message.body.role, message.body.text)).collect()
 }
 
 fn settings() -> AgentOptions {
@@ -130,11 +130,11 @@ fn settings() -> AgentOptions {
 
 #[test]
 fn a_turn_is_remembered_asked_answered_and_stored() {
-    let (memory, _folder) = engine_with_policy(Policy::default());
-    let id = begin(&memory);
+    let (engine, _folder) = engine_with_policy(Policy::default());
+    let id = begin(&engine);
     let parrot =
         ScriptedChat::new([ScriptedReply::Say("On 7410."), ScriptedReply::Say("Since March.")]);
-    let agent = Agent::new(memory.clone(), parrot.clone(), settings()).unwrap();
+    let agent = Agent::new(engine.clone(), parrot.clone(), settings()).unwrap();
 
     let reply = agent.ask(id, "Which port does staging use?").unwrap();
     assert_eq!((reply.text.as_str(), reply.end), ("On 7410.", FinishReason::Complete));
@@ -157,37 +157,38 @@ fn a_turn_is_remembered_asked_answered_and_stored() {
     assert_eq!(asked[1].text, "Which port does staging use?");
     assert_eq!(asked[2], ChatMessage::new(Role::Assistant, "On 7410."));
     assert!(asked[3].text.ends_with("Since when?"), "{asked:?}");
-    assert_eq!(memory.spend(Some(id)).unwrap().account.conversation.tokens_in, 2000);
-    let texts: Vec<String> = said(&memory, id).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(engine.spend(Some(id)).unwrap().account.conversation.tokens_in, 2000);
+    let texts: Vec<String> =
+        stored_messages(&engine, id).into_iter().map(|(_, text)| text).collect();
     assert_eq!(texts, ["Which port does staging use?", "On 7410.", "Since when?", "Since March."]);
     drop(agent);
-    assert_sound(&memory);
+    assert_sound(&engine);
 }
 
 #[test]
-fn what_was_said_is_kept_when_the_model_fails() {
-    let (memory, _folder) = engine_with_policy(Policy::default());
-    let id = begin(&memory);
+fn the_question_is_kept_when_the_model_fails() {
+    let (engine, _folder) = engine_with_policy(Policy::default());
+    let id = begin(&engine);
     let parrot = ScriptedChat::new([
         ScriptedReply::Fail("the model is away"),
         ScriptedReply::Break("The sill is \"13", "the stream \"ended\" early\n"),
         ScriptedReply::Say("130 cm."),
     ]);
-    let agent = Agent::new(memory.clone(), parrot.clone(), settings()).unwrap();
+    let agent = Agent::new(engine.clone(), parrot.clone(), settings()).unwrap();
     let failed = agent.ask(id, "How high is the sill?").unwrap_err();
     assert!(matches!(&failed, Error::Unanswered(error) if error.reason == "the model is away"));
     assert!(failed.hint().unwrap().contains("stored"));
-    assert_eq!(said(&memory, id), [(Role::User, "How high is the sill?".to_owned())]);
+    assert_eq!(stored_messages(&engine, id), [(Role::User, "How high is the sill?".to_owned())]);
 
     let mut heard = String::new();
     agent.ask_streaming(id, "How high?", &mut |piece| heard.push_str(piece)).unwrap_err();
-    let last = messages(&memory, id).pop().unwrap();
+    let last = messages(&engine, id).pop().unwrap();
     assert_eq!((last.body.role, &last.body.text), (Role::Assistant, &heard));
     let parts = last.body.parts.unwrap();
     assert!(parts.as_str().contains("broken_off") && parts.as_str().contains("early"), "{parts}");
 
     agent.ask(id, "Once more, please.").unwrap();
-    assert_eq!(said(&memory, id).len(), 5);
+    assert_eq!(stored_messages(&engine, id).len(), 5);
     for request in parrot.asked() {
         let roles: Vec<Role> = request.messages.iter().map(|message| message.role).collect();
         assert_eq!(roles[..2], [Role::System, Role::User], "{roles:?}");
@@ -195,13 +196,13 @@ fn what_was_said_is_kept_when_the_model_fails() {
         assert_eq!(roles.last(), Some(&Role::User));
     }
     drop(agent);
-    assert_sound(&memory);
+    assert_sound(&engine);
 }
 
 #[test]
 fn a_model_that_is_busy_for_a_moment_is_asked_once_more() {
-    let (memory, _folder) = engine_with_policy(Policy::default());
-    let id = begin(&memory);
+    let (engine, _folder) = engine_with_policy(Policy::default());
+    let id = begin(&engine);
     let script = [
         ScriptedReply::Busy(1),
         ScriptedReply::Say("At five."),
@@ -211,7 +212,7 @@ fn a_model_that_is_busy_for_a_moment_is_asked_once_more() {
         ScriptedReply::Say(""),
     ];
     let parrot = ScriptedChat::new(script);
-    let agent = Agent::new(memory.clone(), parrot.clone(), settings()).unwrap();
+    let agent = Agent::new(engine.clone(), parrot.clone(), settings()).unwrap();
     assert_eq!(agent.ask(id, "When?").unwrap().text, "At five.");
     assert!(agent.ask_streaming(id, "Surely?", &mut |_| ()).is_err(), "once more, not for ever");
     assert_eq!(parrot.asked().len(), 4);
@@ -219,7 +220,7 @@ fn a_model_that_is_busy_for_a_moment_is_asked_once_more() {
     assert_eq!(parrot.asked().len(), 5);
     let silent = agent.ask(id, "Well?").unwrap_err().to_string();
     assert!(silent.contains("no text"), "an answer that says nothing is none: {silent}");
-    let stored = said(&memory, id);
+    let stored = stored_messages(&engine, id);
     assert_eq!(stored.iter().filter(|(role, _)| *role == Role::Assistant).count(), 1, "{stored:?}");
     assert_eq!(stored.len(), 5);
 }
@@ -241,15 +242,15 @@ fn a_cap_that_is_reached_leaves_the_question_stored() {
         clock,
         embedders,
     );
-    let memory = Engine::new(EngineParts { spend, ..parts }, TenantId::default());
-    let id = begin(&memory);
+    let engine = Engine::new(EngineParts { spend, ..parts }, TenantId::default());
+    let id = begin(&engine);
     let parrot = ScriptedChat::new([ScriptedReply::Say("Yes.")]);
-    let agent = Agent::new(memory.clone(), parrot.clone(), settings()).unwrap();
+    let agent = Agent::new(engine.clone(), parrot.clone(), settings()).unwrap();
     agent.ask(id, "Is it dry?").unwrap();
     let refused = agent.ask(id, "And tomorrow?").unwrap_err();
     assert!(matches!(refused, Error::Unanswered(_)), "{refused}");
     assert_eq!(parrot.asked().len(), 1, "past the cap nobody is asked");
-    assert_eq!(said(&memory, id).len(), 3);
+    assert_eq!(stored_messages(&engine, id).len(), 3);
 }
 
 /// A summarizer that blocks until it is released.
@@ -284,26 +285,26 @@ fn the_answer_does_not_wait_for_what_follows_and_the_next_turn_does() {
     let small = ["window_chars=200", "min_flush_chars=0"].map(|text| text.parse().unwrap());
     let policy = Policy::default().with(&small).unwrap();
     let held = Arc::new(BlockingSummarizer::default());
-    let memory = open(folder.path(), policy, held.clone(), Arc::new(FakeClock::at(start())));
-    let id = begin(&memory);
+    let engine = open(folder.path(), policy, held.clone(), Arc::new(FakeClock::at(start())));
+    let id = begin(&engine);
     let long = "The gauge at the sill has to be read every morning before the first tide, whatever the weather. ";
-    say(&memory, id, &[(Role::User, long), (Role::Assistant, long)]);
+    say(&engine, id, &[(Role::User, long), (Role::Assistant, long)]);
     let parrot = ScriptedChat::new([ScriptedReply::Say(long), ScriptedReply::Say("Noted.")]);
     let agent = Agent::new(
-        memory.clone(),
+        engine.clone(),
         parrot,
         AgentOptions { gate_timeout: Some(std::time::Duration::ZERO), ..settings() },
     )
     .unwrap();
     agent.ask(id, long).unwrap();
     assert!(
-        !memory.gate(id).unwrap().is_clear(),
+        !engine.gate(id).unwrap().is_clear(),
         "the summary of the window is still to be written"
     );
     held.let_go();
     let reply = {
         let patient = Agent::new(
-            memory.clone(),
+            engine.clone(),
             ScriptedChat::new([ScriptedReply::Say("Noted.")]),
             settings(),
         )
@@ -312,5 +313,5 @@ fn the_answer_does_not_wait_for_what_follows_and_the_next_turn_does() {
     };
     assert!(!reply.context.receipt.gate.degraded, "the gate was waited for");
     drop(agent);
-    assert_sound(&memory);
+    assert_sound(&engine);
 }

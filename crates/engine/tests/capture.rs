@@ -13,7 +13,7 @@ use treering_core::{
 use treering_engine::{AppendTarget, Engine, EntryBatch, NewConversation, ReplayDetection};
 use treering_testkit::generate::{conversation, external_id};
 
-fn append(memory: &Engine, events: &[Entry]) -> Vec<EntryOutcome> {
+fn append(engine: &Engine, events: &[Entry]) -> Vec<EntryOutcome> {
     let about =
         NewConversation { external_id: Some(external_id("source")), ..NewConversation::default() };
     let entries = events.to_vec();
@@ -22,15 +22,15 @@ fn append(memory: &Engine, events: &[Entry]) -> Vec<EntryOutcome> {
         entries,
         replay_detection: ReplayDetection::None,
     };
-    memory.append(incoming).unwrap().outcomes
+    engine.append(incoming).unwrap().outcomes
 }
 
 /// Everything that can be read from a memory.
-fn contents(memory: &Engine) -> Vec<(Conversation, Vec<String>)> {
-    let sessions = memory.listed_conversations(&ConversationFilter::all(100)).unwrap();
+fn contents(engine: &Engine) -> Vec<(Conversation, Vec<String>)> {
+    let sessions = engine.listed_conversations(&ConversationFilter::all(100)).unwrap();
     let whole = |conversation: Conversation| {
         let mut record = Vec::new();
-        let taken = memory.export(&[conversation.id], |item| {
+        let taken = engine.export(&[conversation.id], |item| {
             record.push(format!("{item:?}"));
             Ok::<_, treering_engine::Error>(())
         });
@@ -40,8 +40,8 @@ fn contents(memory: &Engine) -> Vec<(Conversation, Vec<String>)> {
     sessions.into_iter().map(|session| whole(session.conversation)).collect()
 }
 
-fn assert_sound(memory: &Engine) {
-    let report = memory.verify(|_| ()).unwrap();
+fn assert_sound(engine: &Engine) {
+    let report = engine.verify(|_| ()).unwrap();
     assert!(report.is_clean(), "{:?}", report.problems);
 }
 
@@ -99,18 +99,18 @@ proptest! {
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
         order in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
-        let (memory, _folder) = engine_with_defaults();
+        let (engine, _folder) = engine_with_defaults();
         let portions = portions(&events, &cuts);
         for place in &order {
-            append(&memory, portions[place.index(portions.len())]);
+            append(&engine, portions[place.index(portions.len())]);
         }
-        portions.iter().for_each(|portion| drop(append(&memory, portion)));
-        assert_sound(&memory);
-        let said = |entry: &&Entry| matches!(entry.kind, EntryKind::Message(_));
+        portions.iter().for_each(|portion| drop(append(&engine, portion)));
+        assert_sound(&engine);
+        let is_message = |entry: &&Entry| matches!(entry.kind, EntryKind::Message(_));
         let called = |entry: &&Entry| matches!(entry.kind, EntryKind::ToolCall(_));
-        let totals = memory.stats().unwrap().totals;
+        let totals = engine.stats().unwrap().totals;
         // A result without its call is stored as a tool message.
-        let orphans = totals.messages as usize - events.iter().filter(said).count();
+        let orphans = totals.messages as usize - events.iter().filter(is_message).count();
         let calls = events.iter().filter(called).count();
         prop_assert_eq!(totals.tool_calls as usize + orphans, calls);
     }
@@ -119,15 +119,15 @@ proptest! {
     fn turns_and_messages_capture_the_same(turns in proptest::collection::vec((".{0,40}", ".{1,40}"), 1..12)) {
         let ((by_turn, _t), (by_message, _m)) = (engine_with_defaults(), engine_with_defaults());
         let at = Timestamp::from_micros(1_772_440_860_000_000);
-        let said = |role, text: &str, id: String| {
-            let mut said = NewMessage::new(role, text, at);
-            said.external_id = Some(external_id(&id));
-            Entry::message(ThreadName::main(), said)
+        let message = |role, text: &str, id: String| {
+            let mut message = NewMessage::new(role, text, at);
+            message.external_id = Some(external_id(&id));
+            Entry::message(ThreadName::main(), message)
         };
         for (number, (user, assistant)) in turns.iter().enumerate() {
             let turn = [
-                said(Role::User, user, format!("{number}u")),
-                said(Role::Assistant, assistant, format!("{number}a")),
+                message(Role::User, user, format!("{number}u")),
+                message(Role::Assistant, assistant, format!("{number}a")),
             ];
             append(&by_turn, &turn);
             turn.iter().for_each(|event| drop(append(&by_message, std::slice::from_ref(event))));
@@ -139,40 +139,40 @@ proptest! {
 
 #[test]
 fn a_message_that_changed_at_its_source_is_reported_and_kept_as_it_was() {
-    let (memory, _folder) = engine_with_defaults();
-    let said = |text: &str| {
-        let mut said = NewMessage::new(Role::User, text, Timestamp::from_micros(0));
-        said.external_id = Some(external_id("m1"));
-        [Entry::message(ThreadName::main(), said)]
+    let (engine, _folder) = engine_with_defaults();
+    let message = |text: &str| {
+        let mut message = NewMessage::new(Role::User, text, Timestamp::from_micros(0));
+        message.external_id = Some(external_id("m1"));
+        [Entry::message(ThreadName::main(), message)]
     };
-    append(&memory, &said("first"));
-    assert_eq!(append(&memory, &said("second")), [EntryOutcome::ContentDiffers]);
-    assert!(contents(&memory)[0].1[1].contains("first"));
+    append(&engine, &message("first"));
+    assert_eq!(append(&engine, &message("second")), [EntryOutcome::ContentDiffers]);
+    assert!(contents(&engine)[0].1[1].contains("first"));
 }
 
 #[test]
 fn a_conversation_is_found_by_slug_id_and_first_digits() {
-    let (memory, _folder) = engine_with_defaults();
+    let (engine, _folder) = engine_with_defaults();
     append(
-        &memory,
+        &engine,
         &[Entry::message(
             ThreadName::main(),
             NewMessage::new(Role::User, "Which port?", Timestamp::from_micros(0)),
         )],
     );
-    let found = memory.find("which-port").unwrap();
+    let found = engine.find("which-port").unwrap();
     let id = found.id.to_string();
     for reference in [id.as_str(), &id[..4], &id[..9].to_uppercase()] {
-        assert_eq!(memory.find(reference).unwrap(), found);
+        assert_eq!(engine.find(reference).unwrap(), found);
     }
     for reference in ["which", "", "zzzz", &id[..3]] {
-        assert!(memory.find(reference).is_err(), "{reference}");
+        assert!(engine.find(reference).is_err(), "{reference}");
     }
 }
 
 #[test]
 fn slugs_do_not_collide_and_follow_a_rename() {
-    let (memory, _folder) = engine_with_defaults();
+    let (engine, _folder) = engine_with_defaults();
     let new = |title: &str| {
         let about = NewConversation {
             title: Some(title.into()),
@@ -183,7 +183,7 @@ fn slugs_do_not_collide_and_follow_a_rename() {
             ThreadName::main(),
             NewMessage::new(Role::User, "x", Timestamp::from_micros(0)),
         )];
-        memory
+        engine
             .append(EntryBatch {
                 target: AppendTarget::FindOrCreate(about),
                 entries,
@@ -198,11 +198,11 @@ fn slugs_do_not_collide_and_follow_a_rename() {
     unique.sort_unstable();
     unique.dedup();
     assert_eq!(unique.len(), slugs.len());
-    let renamed = memory.rename(memory.find("same-name").unwrap().id, "Été à Brest").unwrap();
+    let renamed = engine.rename(engine.find("same-name").unwrap().id, "Été à Brest").unwrap();
     assert_eq!(
         (renamed.slug.as_str(), renamed.title.as_deref()),
         ("ete-a-brest", Some("Été à Brest"))
     );
-    assert!(memory.rename(renamed.id, "same name 2").is_err());
-    assert!(memory.rename(renamed.id, "?!").is_err());
+    assert!(engine.rename(renamed.id, "same name 2").is_err());
+    assert!(engine.rename(renamed.id, "?!").is_err());
 }

@@ -37,23 +37,23 @@ fn target() -> AppendTarget {
     })
 }
 
-fn say(memory: &Engine, turns: &[(&str, &str)]) -> ConversationId {
+fn say(engine: &Engine, turns: &[(&str, &str)]) -> ConversationId {
     let mut at = start();
     let mut entries = Vec::new();
     for (asked, answered) in turns {
         for (role, author, text) in
             [(Role::User, "Ana", asked), (Role::Assistant, "Juno", answered)]
         {
-            let mut said = NewMessage::new(role, *text, at);
-            said.author = Some(author.to_owned());
-            entries.push(Entry::message(ThreadName::main(), said));
+            let mut message = NewMessage::new(role, *text, at);
+            message.author = Some(author.to_owned());
+            entries.push(Entry::message(ThreadName::main(), message));
             at = at.plus_micros(7_000_000_000);
         }
     }
     let incoming =
         EntryBatch { target: target(), entries, replay_detection: ReplayDetection::None };
-    let id = memory.append(incoming).unwrap().conversation.id;
-    run_due_jobs(memory, id);
+    let id = engine.append(incoming).unwrap().conversation.id;
+    run_due_jobs(engine, id);
     id
 }
 
@@ -93,10 +93,10 @@ fn request(id: ConversationId, profile: &str, budget: u32, query: Option<&str>) 
 fn every_profile_reads_well() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let memory = open(folder.path(), small(), Arc::new(Extractive), clock);
-    let id = say(&memory, &borrowed(&harbour(40)));
+    let engine = open(folder.path(), small(), Arc::new(Extractive), clock);
+    let id = say(&engine, &borrowed(&harbour(40)));
     for profile in Profile::NAMES {
-        let context = memory
+        let context = engine
             .context(&request(id, profile, 600, Some("How high is the sill of berth 3?")))
             .unwrap();
         let receipt: Vec<String> = context
@@ -108,7 +108,7 @@ fn every_profile_reads_well() {
                 format!(
                     "level {} {span} {} {} {} tokens",
                     it.level,
-                    it.grain.as_str(),
+                    it.detail.as_str(),
                     it.reason.as_str(),
                     it.tokens
                 )
@@ -147,11 +147,11 @@ fn the_budget_holds_where_blocks_do_not_add_up() {
     let clock = Arc::new(FakeClock::at(start()));
     let parts = common::parts(folder.path(), small(), Arc::new(Extractive), clock, embedders);
     let parts = treering_engine::EngineParts { tokenizer: Arc::new(Sticky), ..parts };
-    let memory = Engine::new(parts, treering_core::TenantId::default());
-    let id = say(&memory, &borrowed(&harbour(60)));
+    let engine = Engine::new(parts, treering_core::TenantId::default());
+    let id = say(&engine, &borrowed(&harbour(60)));
     for budget in [300, 800, 2000] {
         for query in [None, Some("How high is the sill of berth 3?")] {
-            let context = memory.context(&request(id, "cut", budget, query)).unwrap();
+            let context = engine.context(&request(id, "cut", budget, query)).unwrap();
             let tokens = Sticky.count(&context.markdown());
             assert_eq!(
                 (context.receipt.tokens, context.receipt.tokenizer.as_str()),
@@ -174,20 +174,20 @@ proptest! {
         profile in prop::sample::select(Profile::NAMES.to_vec()),
         asked in prop::option::of("[a-z ]{3,20}"),
     ) {
-        let (memory, _folder) = engine_with_policy(small());
+        let (engine, _folder) = engine_with_policy(small());
         let incoming = EntryBatch { target: target(), entries: events, replay_detection: ReplayDetection::None };
-        let id = memory.append(incoming).unwrap().conversation.id;
-        run_due_jobs(&memory, id);
-        let context = memory.context(&request(id, profile, budget, asked.as_deref())).unwrap();
-        let said = context.receipt.tokens;
-        prop_assert!(said <= budget, "{said} of {budget}");
-        prop_assert_eq!(said, Bpe::O200k.count(&context.markdown()), "what blocks cost adds up");
+        let id = engine.append(incoming).unwrap().conversation.id;
+        run_due_jobs(&engine, id);
+        let context = engine.context(&request(id, profile, budget, asked.as_deref())).unwrap();
+        let tokens = context.receipt.tokens;
+        prop_assert!(tokens <= budget, "{tokens} of {budget}");
+        prop_assert_eq!(tokens, Bpe::O200k.count(&context.markdown()), "what blocks cost adds up");
     }
 
     /// A warm cache gives the same bytes as a memory that was just opened, also while windows
     /// wait for their summaries.
     #[test]
-    fn what_is_remembered_changes_nothing(
+    fn the_cache_does_not_change_a_context(
         events in conversation(80),
         works in prop::collection::vec(prop::bool::weighted(0.3), 8),
         budget in 400_u32..3000,
@@ -196,15 +196,15 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let reopened =
             || open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), Arc::new(FakeClock::at(start())));
-        let memory = reopened();
+        let engine = reopened();
         for (entries, works) in events.chunks(10).zip(works) {
             let incoming = EntryBatch { target: target(), entries: entries.to_vec(), replay_detection: ReplayDetection::None };
-            let id = memory.append(incoming).unwrap().conversation.id;
+            let id = engine.append(incoming).unwrap().conversation.id;
             if works {
-                run_due_jobs(&memory, id);
+                run_due_jobs(&engine, id);
             }
             let request = request(id, profile, budget, None);
-            let (warm, cold) = (memory.context(&request).unwrap(), reopened().context(&request).unwrap());
+            let (warm, cold) = (engine.context(&request).unwrap(), reopened().context(&request).unwrap());
             prop_assert_eq!(warm.markdown(), cold.markdown());
             prop_assert_eq!(&warm.receipt.items, &cold.receipt.items);
             prop_assert_eq!(&warm.receipt.left_out, &cold.receipt.left_out);
@@ -254,12 +254,12 @@ fn recalled_text_stays_data_in_every_form() {
     let mut turns = harbour(30);
     turns[3].0 = attack.to_owned();
     turns[29].0 = attack.to_owned();
-    let (memory, _folder) = engine_with_policy(small());
-    let id = say(&memory, &borrowed(&turns));
+    let (engine, _folder) = engine_with_policy(small());
+    let id = say(&engine, &borrowed(&turns));
     for (profile, budget) in Profile::NAMES.into_iter().flat_map(|name| [(name, 700), (name, 4000)])
     {
         let context =
-            memory.context(&request(id, profile, budget, Some("sill 130 cm ignore"))).unwrap();
+            engine.context(&request(id, profile, budget, Some("sill 130 cm ignore"))).unwrap();
         let markdown = context.markdown();
         for line in markdown.split(['\n', '\r', '\u{2028}', '\u{2029}', '\u{b}', '\u{c}', '\u{85}'])
         {
@@ -295,9 +295,9 @@ fn recalled_text_stays_data_in_every_form() {
 
 #[test]
 fn the_latest_turns_are_messages_and_what_is_recalled_comes_last() {
-    let (memory, _folder) = engine_with_policy(small());
-    let id = say(&memory, &borrowed(&harbour(40)));
-    let context = memory.context(&request(id, "cut", 1200, Some("the sill of berth 3"))).unwrap();
+    let (engine, _folder) = engine_with_policy(small());
+    let id = say(&engine, &borrowed(&harbour(40)));
+    let context = engine.context(&request(id, "cut", 1200, Some("the sill of berth 3"))).unwrap();
     let messages = context.messages();
     let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
     assert_eq!((roles[0], *roles.last().unwrap()), (Role::System, Role::User));
@@ -308,16 +308,16 @@ fn the_latest_turns_are_messages_and_what_is_recalled_comes_last() {
 }
 
 #[test]
-fn what_is_not_done_yet_is_named_and_stands_as_it_was_said() {
-    let (memory, _folder) = engine_with_policy(small());
-    let id = say(&memory, &borrowed(&harbour(6)));
-    let mut said = NewMessage::new(Role::Assistant, "Noted. ".repeat(100), start());
-    said.author = Some("Juno".into());
-    let entries = vec![Entry::message(ThreadName::main(), said)];
-    memory
+fn pending_windows_appear_as_raw_messages() {
+    let (engine, _folder) = engine_with_policy(small());
+    let id = say(&engine, &borrowed(&harbour(6)));
+    let mut message = NewMessage::new(Role::Assistant, "Noted. ".repeat(100), start());
+    message.author = Some("Juno".into());
+    let entries = vec![Entry::message(ThreadName::main(), message)];
+    engine
         .append(EntryBatch { target: target(), entries, replay_detection: ReplayDetection::None })
         .unwrap();
-    let context = memory.context(&request(id, "cut", 4000, None)).unwrap();
+    let context = engine.context(&request(id, "cut", 4000, None)).unwrap();
     assert!(context.receipt.gate.degraded);
     assert!(
         context.receipt.gate.pending[0].contains("summarise messages"),
@@ -325,28 +325,28 @@ fn what_is_not_done_yet_is_named_and_stands_as_it_was_said() {
         context.receipt.gate
     );
     assert!(context.markdown().contains("Noted. Noted."));
-    run_due_jobs(&memory, id);
-    assert!(!memory.context(&request(id, "cut", 4000, None)).unwrap().receipt.gate.degraded);
+    run_due_jobs(&engine, id);
+    assert!(!engine.context(&request(id, "cut", 4000, None)).unwrap().receipt.gate.degraded);
 }
 
 #[test]
 fn a_thread_hears_nothing_of_another() {
-    let (memory, _folder) = engine_with_policy(small());
-    let id = say(&memory, &borrowed(&harbour(12)));
+    let (engine, _folder) = engine_with_policy(small());
+    let id = say(&engine, &borrowed(&harbour(12)));
     let idea = ThreadName::new("idea").unwrap();
     let after = ForkPoint::Position(treering_core::MessageIdx(9));
     let fork =
         Entry { thread: idea.clone(), kind: EntryKind::Fork { parent: ThreadName::main(), after } };
     let aside = NewMessage::new(Role::User, "What if the harbour were a lake?", start());
     let entries = vec![fork, Entry::message(idea.clone(), aside)];
-    memory
+    engine
         .append(EntryBatch { target: target(), entries, replay_detection: ReplayDetection::None })
         .unwrap();
-    run_due_jobs(&memory, id);
+    run_due_jobs(&engine, id);
     let of = |thread: &ThreadName| {
         let request =
             ContextRequest { thread: Some(thread.clone()), ..request(id, "cut", 4000, None) };
-        memory.context(&request).unwrap().markdown()
+        engine.context(&request).unwrap().markdown()
     };
     let (main, idea) = (of(&ThreadName::main()), of(&idea));
     assert!(main.contains("Turn 11:") && !main.contains("lake"), "{main}");
@@ -359,13 +359,13 @@ fn a_thread_hears_nothing_of_another() {
 /// Two tenants have a conversation with the same id and the same windows, but other texts of the
 /// same length.
 #[test]
-fn a_tenant_hears_nothing_of_another() {
-    let (memory, _folder) = engine_with_policy(small());
+fn contexts_of_tenants_are_separate() {
+    let (engine, _folder) = engine_with_policy(small());
     let id = ConversationId::from_bytes([7; 16]);
     for works in [false, true] {
         let contexts = [("mine", "tide"), ("other", "rock")].map(|(tenant, word)| {
-            let memory = memory.for_tenant(TenantId::new(tenant).unwrap());
-            let said = |number: i64| {
+            let engine = engine.for_tenant(TenantId::new(tenant).unwrap());
+            let message = |number: i64| {
                 let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
                 NewMessage::new(
                     role,
@@ -374,10 +374,10 @@ fn a_tenant_hears_nothing_of_another() {
                 )
             };
             let entries =
-                (0..40).map(|number| Entry::message(ThreadName::main(), said(number))).collect();
+                (0..40).map(|number| Entry::message(ThreadName::main(), message(number))).collect();
             let target =
                 AppendTarget::FindOrCreate(NewConversation { id: Some(id), ..Default::default() });
-            memory
+            engine
                 .append(EntryBatch {
                     target,
                     entries,
@@ -385,9 +385,9 @@ fn a_tenant_hears_nothing_of_another() {
                 })
                 .unwrap();
             if works {
-                run_due_jobs(&memory, id);
+                run_due_jobs(&engine, id);
             }
-            let context = memory.context(&request(id, "cut", 2000, None)).unwrap().markdown();
+            let context = engine.context(&request(id, "cut", 2000, None)).unwrap().markdown();
             assert!(context.contains(word));
             context
         });
@@ -397,9 +397,9 @@ fn a_tenant_hears_nothing_of_another() {
 
 #[test]
 fn refusals_say_why() {
-    let (memory, _folder) = engine_with_policy(small());
-    let id = say(&memory, &borrowed(&harbour(3)));
-    let why = |request: ContextRequest| memory.context(&request).unwrap_err().to_string();
+    let (engine, _folder) = engine_with_policy(small());
+    let id = say(&engine, &borrowed(&harbour(3)));
+    let why = |request: ContextRequest| engine.context(&request).unwrap_err().to_string();
     assert!(why(request(id, "cut", 10, None)).contains("at least"));
     assert!(
         why(ContextRequest { as_of: Some(TurnNo(9)), ..request(id, "cut", 500, None) })

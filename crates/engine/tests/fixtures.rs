@@ -22,13 +22,13 @@ fn stores_of_every_released_version_verify_clean() {
     for fixture in fixtures {
         let home = tempfile::tempdir().unwrap();
         std::fs::copy(&fixture, home.path().join(EmbeddedStore::FILE)).unwrap();
-        let memory = sample::open(home.path());
-        let report = memory.verify(|_| ()).unwrap();
+        let engine = sample::open(home.path());
+        let report = engine.verify(|_| ()).unwrap();
         assert!(report.is_clean(), "{}: {:#?}", fixture.display(), report.problems);
-        sample::work(&memory);
-        assert_sound(&memory);
-        assert!(memory.repair().unwrap().trees.is_empty(), "{}", fixture.display());
-        assert_sound(&memory);
+        sample::work(&engine);
+        assert_sound(&engine);
+        assert!(engine.repair().unwrap().trees.is_empty(), "{}", fixture.display());
+        assert_sound(&engine);
     }
 }
 

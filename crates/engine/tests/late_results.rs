@@ -25,7 +25,7 @@ fn small() -> Policy {
     Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap()
 }
 
-fn append(memory: &Engine, entries: Vec<Entry>) -> ConversationId {
+fn append(engine: &Engine, entries: Vec<Entry>) -> ConversationId {
     let about =
         NewConversation { external_id: Some(external_id("late")), ..NewConversation::default() };
     let incoming = EntryBatch {
@@ -33,11 +33,11 @@ fn append(memory: &Engine, entries: Vec<Entry>) -> ConversationId {
         entries,
         replay_detection: ReplayDetection::None,
     };
-    memory.append(incoming).unwrap().conversation.id
+    engine.append(incoming).unwrap().conversation.id
 }
 
 /// Appends a call without a result, and then turns that fill one window each.
-fn call_and_talk(memory: &Engine, turns: i64) -> ConversationId {
+fn call_and_talk(engine: &Engine, turns: i64) -> ConversationId {
     let call = NewToolCall {
         name: "gauge".into(),
         args: Json::string("berth"),
@@ -50,24 +50,24 @@ fn call_and_talk(memory: &Engine, turns: i64) -> ConversationId {
         for role in [Role::User, Role::Assistant] {
             let text: String =
                 format!("{role} {turn} says a word. ").chars().cycle().take(110).collect();
-            let said = NewMessage::new(role, text, start().plus_micros(turn * 60_000_000));
-            entries.push(Entry::message(ThreadName::main(), said));
+            let message = NewMessage::new(role, text, start().plus_micros(turn * 60_000_000));
+            entries.push(Entry::message(ThreadName::main(), message));
         }
     }
-    append(memory, entries)
+    append(engine, entries)
 }
 
-fn answer(memory: &Engine) {
+fn answer(engine: &Engine) {
     let outcome =
         ToolResult { result: Json::string(RESULT), success: Some(true), duration_ms: Some(7) };
     append(
-        memory,
+        engine,
         vec![EntryKind::ToolResult { call: external_id("call"), outcome, at: start() }.into()],
     );
 }
 
-fn nodes(memory: &Engine, id: ConversationId) -> Vec<Node> {
-    memory.tree(id).unwrap().nodes
+fn nodes(engine: &Engine, id: ConversationId) -> Vec<Node> {
+    engine.tree(id).unwrap().nodes
 }
 
 fn tells(node: &Node) -> bool {
@@ -111,21 +111,21 @@ impl Summarizer for Telling {
 fn a_late_result_has_its_window_written_anew_and_what_lies_over_it() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let memory = open(folder.path(), small(), Arc::new(Telling::default()), clock);
-    let id = call_and_talk(&memory, 6);
-    run_due_jobs(&memory, id);
-    let before = nodes(&memory, id);
+    let engine = open(folder.path(), small(), Arc::new(Telling::default()), clock);
+    let id = call_and_talk(&engine, 6);
+    run_due_jobs(&engine, id);
+    let before = nodes(&engine, id);
     assert!(!before.iter().any(|node| tells(node) || node.dirty));
 
-    answer(&memory);
-    assert_sound(&memory);
+    answer(&engine);
+    assert_sound(&engine);
     let dirty: Vec<u32> =
-        nodes(&memory, id).iter().filter(|node| node.dirty).map(Node::ordinal).collect();
+        nodes(&engine, id).iter().filter(|node| node.dirty).map(Node::ordinal).collect();
     assert_eq!(dirty, [0], "the window that the call belongs to, and no other");
-    run_due_jobs(&memory, id);
-    assert_sound(&memory);
+    run_due_jobs(&engine, id);
+    assert_sound(&engine);
 
-    let after = nodes(&memory, id);
+    let after = nodes(&engine, id);
     assert!(tells(&after[0]), "{}", after[0].content.overview);
     assert!(after.iter().all(|node| !node.dirty));
     let ids = |nodes: &[Node]| nodes.iter().map(|node| node.id.clone()).collect::<Vec<_>>();
@@ -133,13 +133,13 @@ fn a_late_result_has_its_window_written_anew_and_what_lies_over_it() {
 }
 
 #[test]
-fn a_result_that_comes_while_its_window_is_written_is_told_too() {
+fn a_result_that_arrives_while_its_window_is_written_is_included() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let telling = Telling { folder: Some(folder.path().to_path_buf()), ..Telling::default() };
-    let memory = open(folder.path(), small(), Arc::new(telling), clock);
-    let id = call_and_talk(&memory, 1);
-    run_due_jobs(&memory, id);
-    assert_sound(&memory);
-    assert!(tells(&nodes(&memory, id)[0]), "{:?}", nodes(&memory, id));
+    let engine = open(folder.path(), small(), Arc::new(telling), clock);
+    let id = call_and_talk(&engine, 1);
+    run_due_jobs(&engine, id);
+    assert_sound(&engine);
+    assert!(tells(&nodes(&engine, id)[0]), "{:?}", nodes(&engine, id));
 }

@@ -32,10 +32,10 @@ use treering_testkit::generate::external_id;
 use treering_testkit::{FakeClock, PrefixSummarizer};
 
 struct Play {
-    memory: Engine,
+    engine: Engine,
     clock: Arc<FakeClock>,
     now: Timestamp,
-    said: u32,
+    messages: u32,
     seen: String,
     /// Whether ids, times and texts are shown as well.
     in_full: bool,
@@ -61,7 +61,7 @@ impl Play {
             entries,
             replay_detection: ReplayDetection::None,
         };
-        self.memory.append(incoming).unwrap().conversation.id
+        self.engine.append(incoming).unwrap().conversation.id
     }
 
     fn pass(&mut self, micros: i64) {
@@ -76,11 +76,11 @@ impl Play {
         };
         let text = match what.trim().strip_prefix('"') {
             Some(quoted) => quoted.trim_end_matches('"').to_owned(),
-            None => filler(self.said, what.trim().parse().unwrap()),
+            None => filler(self.messages, what.trim().parse().unwrap()),
         };
-        self.said += 1;
-        let said = NewMessage::new(role, text, self.now);
-        self.append(vec![Entry::message(thread, said)]);
+        self.messages += 1;
+        let message = NewMessage::new(role, text, self.now);
+        self.append(vec![Entry::message(thread, message)]);
         self.pass(60_000_000);
     }
 
@@ -116,8 +116,8 @@ impl Play {
                 word => update.policy.push(word.parse().unwrap()),
             }
         }
-        let estimate = self.memory.estimate(self.id(), &update).unwrap();
-        let updated = self.memory.update(self.id(), &update).unwrap();
+        let estimate = self.engine.estimate(self.id(), &update).unwrap();
+        let updated = self.engine.update(self.id(), &update).unwrap();
         assert_eq!(estimate, updated.estimate, "a dry run says what the run does");
         writeln!(
             self.seen,
@@ -144,9 +144,9 @@ impl Play {
                 self.append(vec![Entry { thread: ThreadName::new(name).unwrap(), kind }]);
             }
             "tool" => self.call(rest),
-            "close" => drop(self.memory.set_state(self.id(), ConversationState::Closed).unwrap()),
-            "reopen" => drop(self.memory.set_state(self.id(), ConversationState::Open).unwrap()),
-            "work" => run_due_jobs(&self.memory, self.id()),
+            "close" => drop(self.engine.set_state(self.id(), ConversationState::Closed).unwrap()),
+            "reopen" => drop(self.engine.set_state(self.id(), ConversationState::Open).unwrap()),
+            "work" => run_due_jobs(&self.engine, self.id()),
             "update" => self.update(rest),
             "show" => self.show(),
             other => panic!("no such event: {other}"),
@@ -154,7 +154,7 @@ impl Play {
     }
 
     fn show(&mut self) {
-        let tree = self.memory.tree(self.id()).unwrap();
+        let tree = self.engine.tree(self.id()).unwrap();
         for branch in tree.outline() {
             writeln!(self.seen, "{branch}").unwrap();
             let node = tree.nodes.iter().find(|node| node.id.as_str() == branch.id);
@@ -202,19 +202,19 @@ fn run(script: &str) -> String {
         true => Arc::new(Extractive),
         false => Arc::new(PrefixSummarizer::default()),
     };
-    let memory = open(folder.path(), policy, summarizer, clock.clone());
+    let engine = open(folder.path(), policy, summarizer, clock.clone());
     let mut play = Play {
-        memory,
+        engine,
         clock,
         now: start(),
-        said: 0,
+        messages: 0,
         seen: String::new(),
         in_full: script.contains("# in full"),
         contents: script.contains("# extractive"),
     };
     lines.for_each(|line| play.play(line));
-    run_due_jobs(&play.memory, play.id());
-    assert_sound(&play.memory);
+    run_due_jobs(&play.engine, play.id());
+    assert_sound(&play.engine);
     play.show();
     play.seen
 }

@@ -34,21 +34,21 @@ fn at(minute: i64) -> Timestamp {
     start().plus_micros(minute * 60_000_000)
 }
 
-fn say(memory: &Engine, line: &Line<'_>) -> ConversationId {
-    let mut said = NewMessage::new(line.role, line.text, at(line.minute));
-    said.author = Some(line.author.to_owned());
+fn say(engine: &Engine, line: &Line<'_>) -> ConversationId {
+    let mut message = NewMessage::new(line.role, line.text, at(line.minute));
+    message.author = Some(line.author.to_owned());
     let about = NewConversation {
         external_id: Some(external_id(line.conversation)),
         cwd: Some(format!("/home/ana/{}", line.conversation)),
         ..NewConversation::default()
     };
-    let entries = vec![Entry::message(ThreadName::new(line.thread).unwrap(), said)];
+    let entries = vec![Entry::message(ThreadName::new(line.thread).unwrap(), message)];
     let incoming = EntryBatch {
         target: AppendTarget::FindOrCreate(about),
         entries,
         replay_detection: ReplayDetection::None,
     };
-    memory.append(incoming).unwrap().conversation.id
+    engine.append(incoming).unwrap().conversation.id
 }
 
 fn line<'a>(
@@ -66,32 +66,32 @@ fn query(text: &str) -> Query {
 }
 
 fn texts(hits: &[Hit]) -> Vec<String> {
-    let said = hits.iter().map(|hit| match &hit.item {
+    let texts = hits.iter().map(|hit| match &hit.item {
         HitItem::Message(message) => message.body.text.clone(),
         HitItem::ToolCall(call) => call.call.name.clone(),
         HitItem::Node(node) => node.id.to_string(),
     });
-    said.collect()
+    texts.collect()
 }
 
 /// Two conversations about the same port that differ in every filterable field.
-fn harbour(memory: &Engine) -> (ConversationId, ConversationId) {
+fn harbour(engine: &Engine) -> (ConversationId, ConversationId) {
     let one =
-        say(memory, &line("one", Role::User, "Ana", 0, "Which port does the staging server use?"));
-    say(memory, &line("one", Role::Assistant, "Juno", 1, "The staging port is 7410."));
+        say(engine, &line("one", Role::User, "Ana", 0, "Which port does the staging server use?"));
+    say(engine, &line("one", Role::Assistant, "Juno", 1, "The staging port is 7410."));
     let branch =
         Line { thread: "idea", ..line("one", Role::User, "Ana", 2, "What if the port were 9000?") };
-    say(memory, &branch);
+    say(engine, &branch);
     let two = say(
-        memory,
+        engine,
         &line("two", Role::User, "Yann", 90, "The port of Kerzavel is closed on Monday."),
     );
-    say(memory, &line("two", Role::Assistant, "Juno", 91, "Noted: the port is closed."));
+    say(engine, &line("two", Role::Assistant, "Juno", 91, "Noted: the port is closed."));
     (one, two)
 }
 
 #[test]
-fn what_another_process_stored_is_found_at_once() {
+fn messages_of_another_process_are_found_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let here = open(
@@ -104,10 +104,10 @@ fn what_another_process_stored_is_found_at_once() {
         open(folder.path(), Policy::default(), Arc::new(PrefixSummarizer::default()), clock);
     assert!(here.search(&query("staging port")).unwrap().hits.is_empty());
     for number in 0..20 {
-        let said = format!("The staging port number {number} is 74{number:02}.");
-        say(&there, &line("one", Role::User, "Ana", number, &said));
+        let text = format!("The staging port number {number} is 74{number:02}.");
+        say(&there, &line("one", Role::User, "Ana", number, &text));
         let found = texts(&here.search(&query(&format!("74{number:02}"))).unwrap().hits);
-        assert_eq!(found[0], said);
+        assert_eq!(found[0], text);
     }
 }
 
@@ -163,24 +163,24 @@ fn a_first_search_finds_what_came_while_another_made_the_index() {
         has_ended: pair(),
     });
     let clock = Arc::new(FakeClock::at(start()));
-    let memory = open_with(
+    let engine = open_with(
         folder.path(),
         Policy::default(),
         Arc::new(PrefixSummarizer::default()),
         clock,
         vec![Arc::clone(&embedder) as Arc<dyn Embedder>],
     );
-    say(&memory, &line("one", Role::User, "Ana", 0, EARLY));
+    say(&engine, &line("one", Role::User, "Ana", 0, EARLY));
     let asked = query("staging port");
     std::thread::scope(|scope| {
         let quicker = scope.spawn(|| {
-            let found = texts(&memory.search(&asked).unwrap().hits);
+            let found = texts(&engine.search(&asked).unwrap().hits);
             embedder.has_ended.wait();
             found
         });
         embedder.has_looked.wait();
-        say(&memory, &line("one", Role::User, "Ana", 1, LATE));
-        let mut found = texts(&memory.search(&asked).unwrap().hits);
+        say(&engine, &line("one", Role::User, "Ana", 1, LATE));
+        let mut found = texts(&engine.search(&asked).unwrap().hits);
         found.sort();
         assert_eq!(found, [EARLY, LATE]);
         assert_eq!(quicker.join().unwrap(), [EARLY]);
@@ -189,14 +189,14 @@ fn a_first_search_finds_what_came_while_another_made_the_index() {
 
 #[test]
 fn filters_let_nothing_else_through() {
-    let (memory, _folder) = engine_with_defaults();
-    let (one, two) = harbour(&memory);
-    let all = memory.search(&query("port")).unwrap().hits;
+    let (engine, _folder) = engine_with_defaults();
+    let (one, two) = harbour(&engine);
+    let all = engine.search(&query("port")).unwrap().hits;
     assert_eq!(all.len(), 5, "everything is there to be let through");
     let check = |change: &dyn Fn(&mut Query), expected: &[&str]| {
         let mut asked = query("port");
         change(&mut asked);
-        let mut found = texts(&memory.search(&asked).unwrap().hits);
+        let mut found = texts(&engine.search(&asked).unwrap().hits);
         found.sort();
         assert_eq!(found, expected);
     };
@@ -219,31 +219,31 @@ fn filters_let_nothing_else_through() {
     check(&|q| q.until = Some(at(1)), &[asked]);
     check(&|q| q.levels = vec![1], &[]);
     check(&|q| (q.conversations, q.cwd) = (vec![one], Some("/home/ana/two".into())), &[]);
-    memory.set_state(two, ConversationState::Archived).unwrap();
+    engine.set_state(two, ConversationState::Archived).unwrap();
     check(
         &|q| (q.states, q.levels) = (vec![ConversationState::Open], vec![0]),
         &[staging, idea, asked],
     );
-    let other = memory.for_tenant(TenantId::new("other").unwrap());
+    let other = engine.for_tenant(TenantId::new("other").unwrap());
     assert!(other.search(&query("port")).unwrap().hits.is_empty(), "another tenant sees nothing");
     harbour(&other);
     assert_eq!(other.search(&query("port")).unwrap().hits.len(), 5, "but what is its own");
-    assert_eq!(memory.search(&Query { levels: vec![0], ..query("port") }).unwrap().hits.len(), 5);
+    assert_eq!(engine.search(&Query { levels: vec![0], ..query("port") }).unwrap().hits.len(), 5);
 }
 
 #[test]
 fn limits_and_scores_are_kept_to() {
-    let (memory, _folder) = engine_with_defaults();
-    harbour(&memory);
-    let all = memory.search(&query("staging port")).unwrap().hits;
+    let (engine, _folder) = engine_with_defaults();
+    harbour(&engine);
+    let all = engine.search(&query("staging port")).unwrap().hits;
     assert!(all.is_sorted_by(|a, b| a.score >= b.score));
     for limit in 0..=all.len() {
-        let some = memory.search(&Query { limit, ..query("staging port") }).unwrap().hits;
+        let some = engine.search(&Query { limit, ..query("staging port") }).unwrap().hits;
         assert_eq!(texts(&some), texts(&all)[..limit]);
     }
     let least = all[1].score;
     let good =
-        memory.search(&Query { min_score: Some(least), ..query("staging port") }).unwrap().hits;
+        engine.search(&Query { min_score: Some(least), ..query("staging port") }).unwrap().hits;
     assert_eq!(texts(&good), texts(&all)[..2]);
     for hit in &all {
         let sum: f32 = hit.parts().iter().map(|(_, part)| part).sum();
@@ -254,10 +254,10 @@ fn limits_and_scores_are_kept_to() {
 
 #[test]
 fn fewer_hits_are_the_first_of_more() {
-    let (memory, _folder) = engine_with_policy(Policy::default());
+    let (engine, _folder) = engine_with_policy(Policy::default());
     let things = ["berth", "sill", "gauge", "ledger", "crane", "buoy", "dredger"];
     for number in 0..600_usize {
-        let said = format!(
+        let text = format!(
             "The {} stands by the {} since week {}, and the {} by boat {}.",
             things[number % 7],
             things[number / 7 % 7],
@@ -265,10 +265,10 @@ fn fewer_hits_are_the_first_of_more() {
             things[number / 49 % 7],
             number % 11,
         );
-        say(&memory, &line("one", Role::User, "Ana", number as i64 * 3, &said));
+        say(&engine, &line("one", Role::User, "Ana", number as i64 * 3, &text));
     }
     for asked in ["which berth is by the crane", "boat 7 in week 12", "the ledger"] {
-        let hits = |limit| texts(&memory.search(&Query { limit, ..query(asked) }).unwrap().hits);
+        let hits = |limit| texts(&engine.search(&Query { limit, ..query(asked) }).unwrap().hits);
         let all = hits(100);
         assert_eq!(all.len(), 100);
         for limit in [1, 5, 40] {
@@ -286,9 +286,9 @@ fn an_index_made_anew_answers_the_same() {
     let first = open(folder.path(), policy, Arc::new(PrefixSummarizer::default()), clock.clone());
     // One process has followed the change feed, with a query after every message.
     for number in 0..60 {
-        let said =
+        let text =
             format!("Berth {number} is {} m long and belongs to boat {}.", number % 13, number % 7);
-        say(&first, &line("one", Role::User, "Ana", number * 7, &said));
+        say(&first, &line("one", Role::User, "Ana", number * 7, &text));
         let id =
             say(&first, &line("one", Role::Assistant, "Juno", number * 7 + 1, "Noted, as always."));
         if number % 9 == 0 {
@@ -310,44 +310,44 @@ fn an_index_made_anew_answers_the_same() {
 #[test]
 fn nodes_are_found_and_those_that_are_gone_are_not() {
     let assignments = ["window_chars=200", "min_flush_chars=0"].map(|text| text.parse().unwrap());
-    let (memory, _folder) = engine_with_policy(Policy::default().with(&assignments).unwrap());
+    let (engine, _folder) = engine_with_policy(Policy::default().with(&assignments).unwrap());
     let mut id = None;
     for number in 0..4 {
-        let said = format!(
+        let text = format!(
             "Turn {number}: the tide gauge of pontoon {number} is read. {}",
             "Fine. ".repeat(20)
         );
-        say(&memory, &line("one", Role::User, "Ana", number * 2, &said));
-        id = Some(say(&memory, &line("one", Role::Assistant, "Juno", number * 2 + 1, &said)));
+        say(&engine, &line("one", Role::User, "Ana", number * 2, &text));
+        id = Some(say(&engine, &line("one", Role::Assistant, "Juno", number * 2 + 1, &text)));
     }
     let id = id.unwrap();
-    run_due_jobs(&memory, id);
+    run_due_jobs(&engine, id);
     let nodes = Query { levels: vec![1], ..query("tide gauge pontoon 2") };
-    let found = memory.search(&nodes).unwrap().hits;
+    let found = engine.search(&nodes).unwrap().hits;
     assert_eq!(found.len(), 4);
     assert!(found.iter().all(|hit| hit.level() == 1));
-    let both = memory.search(&query("tide gauge")).unwrap().hits;
+    let both = engine.search(&query("tide gauge")).unwrap().hits;
     assert!(both.iter().any(|hit| hit.level() == 0) && both.iter().any(|hit| hit.level() == 1));
 
-    memory.update(id, &Update { strategy: UpdateStrategy::Full, ..Update::default() }).unwrap();
-    assert!(memory.search(&nodes).unwrap().hits.is_empty(), "the tree was felled");
-    run_due_jobs(&memory, id);
-    assert_eq!(memory.search(&nodes).unwrap().hits.len(), 4, "each node once");
+    engine.update(id, &Update { strategy: UpdateStrategy::Full, ..Update::default() }).unwrap();
+    assert!(engine.search(&nodes).unwrap().hits.is_empty(), "the tree was felled");
+    run_due_jobs(&engine, id);
+    assert_eq!(engine.search(&nodes).unwrap().hits.len(), 4, "each node once");
 }
 
 #[test]
 fn names_times_and_speakers_count() {
-    let (memory, _folder) = engine_with_defaults();
-    for (minute, author, said) in [
+    let (engine, _folder) = engine_with_defaults();
+    for (minute, author, text) in [
         (0, "Ana", "I like sailing most."),
         (1, "Yann", "I like sailing most."),
         (60 * 24 * 40, "Ana", "We met at the harbour."),
         (60 * 24 * 80, "Ana", "We met at the harbour."),
     ] {
-        say(&memory, &line("one", Role::User, author, minute, said));
+        say(&engine, &line("one", Role::User, author, minute, text));
     }
     let best = |asked: &str| {
-        let hit = memory.search(&query(asked)).unwrap().hits.remove(0);
+        let hit = engine.search(&query(asked)).unwrap().hits.remove(0);
         let HitItem::Message(message) = hit.item else { unreachable!("there are no nodes") };
         (message.body.author.unwrap(), message.idx.0)
     };
@@ -361,13 +361,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn any_text_can_be_stored_and_asked(said in proptest::collection::vec(text(), 1..6), asked in text()) {
-        let (memory, _folder) = engine_with_defaults();
-        for (minute, said) in said.iter().enumerate() {
-            say(&memory, &line("one", Role::User, "Ana", minute as i64, said));
+    fn any_text_can_be_stored_and_asked(texts in proptest::collection::vec(text(), 1..6), asked in text()) {
+        let (engine, _folder) = engine_with_defaults();
+        for (minute, text) in texts.iter().enumerate() {
+            say(&engine, &line("one", Role::User, "Ana", minute as i64, text));
         }
-        let hits = memory.search(&query(&asked)).unwrap().hits;
-        prop_assert!(hits.len() <= said.len());
+        let hits = engine.search(&query(&asked)).unwrap().hits;
+        prop_assert!(hits.len() <= texts.len());
         for hit in hits {
             prop_assert!(hit.score.is_finite());
             prop_assert!(hit.snippet.text.chars().count() <= 242);

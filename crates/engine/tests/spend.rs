@@ -128,7 +128,7 @@ fn parts(
     }
 }
 
-fn say(memory: &Engine, name: &str, turns: u32) -> ConversationId {
+fn say(engine: &Engine, name: &str, turns: u32) -> ConversationId {
     let text = |turn: u32| {
         format!(
             "In {name}, turn {turn}: the harbour office wrote to the town about the gauge, the tide, a ledger and the \
@@ -136,17 +136,17 @@ fn say(memory: &Engine, name: &str, turns: u32) -> ConversationId {
              for two whole weeks."
         )
     };
-    let said = (0..turns).map(|turn| {
+    let entries = (0..turns).map(|turn| {
         Entry::message(ThreadName::main(), NewMessage::new(Role::User, text(turn), start()))
     });
     let named =
         NewConversation { external_id: Some(external_id(name)), ..NewConversation::default() };
     let incoming = EntryBatch {
         target: AppendTarget::FindOrCreate(named),
-        entries: said.collect(),
+        entries: entries.collect(),
         replay_detection: ReplayDetection::None,
     };
-    memory.append(incoming).unwrap().conversation.id
+    engine.append(incoming).unwrap().conversation.id
 }
 
 fn tokens(most: u64) -> Cap {
@@ -162,27 +162,27 @@ fn a_cap_is_exceeded_by_less_than_one_call_however_many_ask() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let caps = Caps { day: tokens(3000), ..Caps::default() };
-    let memory = open(folder.path(), &clock, caps, bundled());
+    let engine = open(folder.path(), &clock, caps, bundled());
     let mut ids: Vec<ConversationId> =
-        (0..6).map(|at| say(&memory, &format!("talk {at}"), 6)).collect();
+        (0..6).map(|at| say(&engine, &format!("talk {at}"), 6)).collect();
     // Each engine has its own store handle, as a separate process would.
     let others: Vec<Engine> =
         (0..3).map(|_| open(folder.path(), &clock, caps, bundled())).collect();
     std::thread::scope(|threads| {
-        for memory in &others {
+        for engine in &others {
             threads.spawn(|| {
-                Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
+                Worker::new(engine.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
             });
         }
     });
     // While twelve calls are in flight, each reserves a hundred tokens more than it uses, so
     // concurrent calls use the fallback. The rest of the budget suffices for a single call.
-    let spent = memory.spend(None).unwrap().account.day.tokens();
+    let spent = engine.spend(None).unwrap().account.day.tokens();
     assert!((1800..3300).contains(&spent), "{spent} tokens");
-    ids.push(say(&memory, "the last talk", 6));
+    ids.push(say(&engine, "the last talk", 6));
     let alone = Engine::new(parts(folder.path(), &clock, caps, bundled(), 1), TenantId::default());
     run_due_jobs(&alone, ids[6]);
-    let status = memory.spend(None).unwrap();
+    let status = engine.spend(None).unwrap();
     let spent = status.account.day.tokens();
     assert!((3000..3300).contains(&spent), "{spent} tokens");
     assert_eq!(spent, 300 * status.account.day.calls, "what was booked is settled");
@@ -190,24 +190,24 @@ fn a_cap_is_exceeded_by_less_than_one_call_however_many_ask() {
     let price = Price { input: 1.0, output: 2.0 }.of(CALL);
     assert_eq!(status.account.tenant.money, Money(price.0 * status.account.tenant.calls));
 
-    let all = |memory: &Engine| -> Vec<(u8, u32, String)> {
-        let nodes = ids.iter().flat_map(|id| memory.tree(*id).unwrap().nodes);
+    let all = |engine: &Engine| -> Vec<(u8, u32, String)> {
+        let nodes = ids.iter().flat_map(|id| engine.tree(*id).unwrap().nodes);
         nodes.map(|node| (node.level().number(), node.ordinal(), node.provenance.by)).collect()
     };
-    let by = |memory: &Engine, name: &str| all(memory).iter().filter(|(.., by)| by == name).count();
-    assert_eq!(by(&memory, "paid/one") as i64, status.account.day.calls);
-    let standing_in = by(&memory, "extractive for paid/one");
-    assert!(standing_in > 0 && standing_in == memory.fallback_node_count(None).unwrap() as usize);
-    assert!(memory.jobs(&JobFilter::all(9)).unwrap().is_empty(), "nothing is held up");
-    assert_sound(&memory);
-    let queued = memory.update(ids[0], &Update::default()).unwrap().queued;
+    let by = |engine: &Engine, name: &str| all(engine).iter().filter(|(.., by)| by == name).count();
+    assert_eq!(by(&engine, "paid/one") as i64, status.account.day.calls);
+    let standing_in = by(&engine, "extractive for paid/one");
+    assert!(standing_in > 0 && standing_in == engine.fallback_node_count(None).unwrap() as usize);
+    assert!(engine.jobs(&JobFilter::all(9)).unwrap().is_empty(), "nothing is held up");
+    assert_sound(&engine);
+    let queued = engine.update(ids[0], &Update::default()).unwrap().queued;
     assert_eq!(queued, 0, "nobody is asked again while the cap is reached");
 
     // The next day has its own cap; without a cap, all fallback nodes are rewritten.
     clock.set(start().plus_micros(86_400_000_000));
-    assert_eq!(memory.spend(None).unwrap().reached, None);
+    assert_eq!(engine.spend(None).unwrap().reached, None);
     let free = open(folder.path(), &clock, Caps::default(), bundled());
-    let before = all(&memory).len();
+    let before = all(&engine).len();
     for id in &ids {
         free.update(*id, &Update::default()).unwrap();
         run_due_jobs(&free, *id);
@@ -226,15 +226,15 @@ fn a_conversation_at_its_cap_leaves_the_others_alone() {
     let clock = Arc::new(FakeClock::at(start()));
     let dollars = Cap { tokens: None, money: Some(Money::from_dollars(0.0005)) };
     let caps = Caps { conversation: dollars, ..Caps::default() };
-    let memory = Engine::new(parts(folder.path(), &clock, caps, bundled(), 1), TenantId::default());
-    let ids = [say(&memory, "one", 6), say(&memory, "two", 6)];
+    let engine = Engine::new(parts(folder.path(), &clock, caps, bundled(), 1), TenantId::default());
+    let ids = [say(&engine, "one", 6), say(&engine, "two", 6)];
     for id in ids {
-        run_due_jobs(&memory, id);
-        let status = memory.spend(Some(id)).unwrap();
+        run_due_jobs(&engine, id);
+        let status = engine.spend(Some(id)).unwrap();
         // A call costs $0.00035: one stays below the cap, two do not.
         assert_eq!(status.account.conversation.calls, 2);
         assert!(status.reached.unwrap().to_string().contains("for this conversation"));
-        let log = memory
+        let log = engine
             .job_events(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 })
             .unwrap();
         let lines = |words: &str| log.iter().filter(|line| line.text.contains(words)).count();
@@ -244,14 +244,14 @@ fn a_conversation_at_its_cap_leaves_the_others_alone() {
         );
         assert!(lines("the cap of $0.000500 for this conversation is reached") > 0);
     }
-    assert_eq!(memory.spend(None).unwrap().reached, None);
-    let by_model = memory.spend_by_model(&SpendFilter::default()).unwrap();
+    assert_eq!(engine.spend(None).unwrap().reached, None);
+    let by_model = engine.spend_by_model(&SpendFilter::default()).unwrap();
     assert_eq!((by_model.len(), by_model[0].0.as_str(), by_model[0].1.calls), (1, "paid/one", 4));
 }
 
 /// The events of model calls outside of jobs and conversations.
-fn asked(memory: &Engine) -> Vec<String> {
-    let log = memory
+fn asked(engine: &Engine) -> Vec<String> {
+    let log = engine
         .job_events(&JobEventFilter { conversation: None, job_prefix: None, limit: 999 })
         .unwrap();
     let asked = log
@@ -261,16 +261,16 @@ fn asked(memory: &Engine) -> Vec<String> {
 }
 
 #[test]
-fn what_leaves_for_other_vectors_is_redacted_in_the_log_too() {
+fn reindexing_logs_redactions() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     say(&open(folder.path(), &clock, Caps::default(), bundled()), "talk", 2);
     let bags = Arc::new(PaidBags(BagOfWordsEmbedder::named("bags/one")));
     let mut parts = parts(folder.path(), &clock, Caps::default(), bags, 1);
     parts.other_embedders = vec![bundled()];
-    let memory = Engine::new(parts, TenantId::default());
-    memory.reindex(&mut |_| ()).unwrap();
-    let asked = asked(&memory);
+    let engine = Engine::new(parts, TenantId::default());
+    engine.reindex(&mut |_| ()).unwrap();
+    let asked = asked(&engine);
     assert!(!asked.is_empty());
     for line in asked {
         assert!(
@@ -288,14 +288,14 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let bags = || Arc::new(PaidBags(BagOfWordsEmbedder::named("bags/one")));
-    let memory = open(folder.path(), &clock, Caps::default(), bags());
-    let id = say(&memory, "talk", 1);
-    run_due_jobs(&memory, id);
+    let engine = open(folder.path(), &clock, Caps::default(), bags());
+    let id = say(&engine, "talk", 1);
+    run_due_jobs(&engine, id);
     let query = Query { text: "harbour".into(), limit: 3, ..Query::default() };
-    assert_eq!(memory.search(&query).unwrap().lexical_only_reason, None);
+    assert_eq!(engine.search(&query).unwrap().lexical_only_reason, None);
     let filter = SpendFilter { conversation: Some(id), day: None };
     let of = |filter: &SpendFilter| {
-        let spent = memory.spend_by_model(filter).unwrap();
+        let spent = engine.spend_by_model(filter).unwrap();
         spent.into_iter().find(|(model, _)| model == "bags/one").unwrap().1
     };
     assert_eq!(
@@ -304,7 +304,7 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
         "the question was for no conversation"
     );
     assert_eq!(of(&filter).unpriced, of(&filter).calls, "nobody knows what bags cost");
-    let log = memory
+    let log = engine
         .job_events(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 99 })
         .unwrap();
     let line = log
@@ -317,11 +317,11 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
         line.text
     );
     assert_eq!(
-        asked(&memory),
+        asked(&engine),
         ["bags/one was asked for the vector of a question; 1 call, 20 tokens in, 0 out, \
         price unknown; redacted before it left: 1 × API key"]
     );
-    assert_eq!(asked(&memory.for_tenant("other".parse().unwrap())), Vec::<String>::new());
+    assert_eq!(asked(&engine.for_tenant("other".parse().unwrap())), Vec::<String>::new());
 
     let capped = open(folder.path(), &clock, Caps { tenant: tokens(1), ..Caps::default() }, bags());
     say(&capped, "other", 1);
@@ -346,11 +346,11 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
         answer.lexical_only_reason.unwrap().contains("cap of 1 tokens") && answer.hits.len() > 1
     );
     assert_eq!(of(&SpendFilter::default()).calls, calls, "nothing was asked");
-    memory.retry_jobs(None).unwrap();
-    let other = memory.jobs(&JobFilter::all(9)).unwrap();
+    engine.retry_jobs(None).unwrap();
+    let other = engine.jobs(&JobFilter::all(9)).unwrap();
     assert!(!other.is_empty());
-    Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
-    assert!(memory.jobs(&JobFilter::all(9)).unwrap().is_empty(), "made good without the cap");
+    Worker::new(engine.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
+    assert!(engine.jobs(&JobFilter::all(9)).unwrap().is_empty(), "made good without the cap");
 }
 
 /// Three callers like three processes, one for another tenant, each with more than a minute's
@@ -374,11 +374,11 @@ fn in_no_minute_do_all_together_ask_more_than_the_quota_and_nobody_starves() {
         assert!(second < 600, "somebody starves: {asked:?}");
         clock.set(start().plus_micros(second * 1_000_000));
         std::thread::scope(|threads| {
-            for (memory, asked) in memories.iter().zip(&asked) {
+            for (engine, asked) in memories.iter().zip(&asked) {
                 threads.spawn(move || {
                     let mut asked = asked.lock().unwrap();
                     while asked.len() < EACH {
-                        match memory.spend_meter(None).reserve_usage("paid/one", MOST) {
+                        match engine.spend_meter(None).reserve_usage("paid/one", MOST) {
                             Ok(booking) => asked.push(booking.0.at.as_micros() / 1_000_000),
                             Err(error) => {
                                 let wait_ms = (60 - second % 60) as u64 * 1000;
@@ -411,13 +411,13 @@ fn a_call_that_fails_has_taken_its_turn_and_gives_its_tokens_back() {
     let mut parts = parts(folder.path(), &clock, Caps::default(), bundled(), 1);
     let quota = Quota { requests_per_minute: Some(3), tokens_per_minute: Some(1000) };
     parts.spend.quotas = [("paid".to_owned(), quota)].into();
-    let memory = Engine::new(parts, TenantId::default());
-    let meter = memory.spend_meter(None);
+    let engine = Engine::new(parts, TenantId::default());
+    let meter = engine.spend_meter(None);
     let book = || meter.reserve_usage("paid/one", MOST);
     meter.settle(book().unwrap(), CALL, &Redactions::default());
     meter.settle(book().unwrap(), Usage::default(), &Redactions::default());
     assert_eq!(
-        memory.spend(None).unwrap().account.tenant.tokens(),
+        engine.spend(None).unwrap().account.tenant.tokens(),
         300,
         "what failed costs nothing"
     );

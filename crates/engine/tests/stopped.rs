@@ -105,15 +105,15 @@ fn open(folder: &Path) -> (Engine, Arc<AtomicUsize>, Receiver<()>) {
     (Engine::new(parts, TenantId::default()), leases, waits)
 }
 
-fn say(memory: &Engine, text: &str) -> Result<ConversationId, Error> {
+fn say(engine: &Engine, text: &str) -> Result<ConversationId, Error> {
     let key = ExternalId::new("gates").unwrap();
     let target = AppendTarget::FindOrCreate(NewConversation {
         external_id: Some(key),
         ..NewConversation::default()
     });
-    let message = NewMessage::new(Role::User, text, memory.clock().now());
+    let message = NewMessage::new(Role::User, text, engine.clock().now());
     let entries = vec![Entry::message(ThreadName::main(), message)];
-    Ok(memory
+    Ok(engine
         .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })?
         .conversation
         .id)
@@ -123,19 +123,19 @@ fn say(memory: &Engine, text: &str) -> Result<ConversationId, Error> {
 fn a_failed_sync_stops_writes_and_the_worker_and_nothing_else() {
     let folder = scratch_folder().unwrap();
     let disk = Disk::watch(folder.path()).unwrap();
-    let (memory, leases, waits) = open(folder.path());
+    let (engine, leases, waits) = open(folder.path());
     let text =
         |number: usize| format!("How is gate {number}? {}", "We wait at the lock. ".repeat(30));
     let mut number = 0;
     // Append until there is a job that a context would wait for.
     let id = loop {
-        let id = say(&memory, &text(number)).unwrap();
+        let id = say(&engine, &text(number)).unwrap();
         number += 1;
-        if !memory.gate(id).unwrap().is_clear() {
+        if !engine.gate(id).unwrap().is_clear() {
             break id;
         }
     };
-    assert!(memory.failure().is_none());
+    assert!(engine.failure().is_none());
     disk.inject(Fault {
         role: FileRole::Wal,
         point: FaultPoint::Sync,
@@ -143,28 +143,28 @@ fn a_failed_sync_stops_writes_and_the_worker_and_nothing_else() {
         kind: FaultKind::Io,
     });
     for _ in 0..2 {
-        let refused = say(&memory, &text(number)).unwrap_err();
+        let refused = say(&engine, &text(number)).unwrap_err();
         assert!(matches!(refused, Error::Store(StoreError::Stopped { .. })), "{refused}");
         assert!(refused.hint().unwrap().contains("restart"), "{refused}");
     }
     assert_eq!(disk.faults_triggered(), 1, "the second write never reached the disk");
-    assert!(matches!(memory.failure(), Some(Error::Store(StoreError::Stopped { .. }))));
+    assert!(matches!(engine.failure(), Some(Error::Store(StoreError::Stopped { .. }))));
 
     let before = leases.load(Ordering::SeqCst);
-    let worker = memory.spawn_worker().unwrap();
+    let worker = engine.spawn_worker().unwrap();
     (0..3).for_each(|_| waits.recv().unwrap());
     assert_eq!(leases.load(Ordering::SeqCst), before, "the worker waits");
     let found =
-        memory.search(&Query { text: "gate 0".into(), limit: 1, ..Query::default() }).unwrap();
+        engine.search(&Query { text: "gate 0".into(), limit: 1, ..Query::default() }).unwrap();
     assert_eq!(found.hits.len(), 1);
     // The context returns at once despite the long timeout: no worker can make progress.
     let patience = Some(Duration::from_secs(100_000));
     let request = ContextRequest { gate_timeout: patience, ..ContextRequest::new(id) };
-    let context = memory.context(&request).unwrap();
+    let context = engine.context(&request).unwrap();
     assert!(context.receipt.gate.degraded, "{:?}", context.receipt.gate);
     drop(worker);
 
-    drop(memory);
+    drop(engine);
     let (reopened, ..) = open(folder.path());
     assert!(reopened.failure().is_none());
     say(&reopened, &text(number)).unwrap();

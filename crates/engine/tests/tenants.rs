@@ -23,7 +23,7 @@ use treering_testkit::generate::external_id;
 use treering_testkit::{BagOfWordsEmbedder, FakeClock, PrefixSummarizer};
 
 /// A memory with an index limit. With stored vectors every turn plans a job.
-fn memory(memory_bytes: usize, has_jobs: bool) -> (Engine, TempDir) {
+fn engine(memory_bytes: usize, has_jobs: bool) -> (Engine, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let embedders: Vec<Arc<dyn treering_core::Embedder>> = if has_jobs {
@@ -48,13 +48,13 @@ fn tenant(number: usize) -> TenantId {
 }
 
 /// Appends turns to a conversation that has the same key and id for every tenant.
-fn append(memory: &Engine, turns: std::ops::Range<usize>) -> ConversationId {
+fn append(engine: &Engine, turns: std::ops::Range<usize>) -> ConversationId {
     let about = NewConversation {
         id: Some(ConversationId::from_bytes([7; 16])),
         external_id: Some(external_id("talk")),
         ..NewConversation::default()
     };
-    let name = memory.tenant().to_string();
+    let name = engine.tenant().to_string();
     let entries = turns.flat_map(|turn| {
         let at = Timestamp::from_micros(start().as_micros() + turn as i64 * 1_000_000);
         [
@@ -68,28 +68,28 @@ fn append(memory: &Engine, turns: std::ops::Range<usize>) -> ConversationId {
         entries: entries.collect(),
         replay_detection: ReplayDetection::None,
     };
-    memory.append(incoming).unwrap().conversation.id
+    engine.append(incoming).unwrap().conversation.id
 }
 
-fn search(memory: &Engine, text: &str) -> Vec<String> {
+fn search(engine: &Engine, text: &str) -> Vec<String> {
     let query = Query { text: text.into(), limit: 3, ..Query::default() };
-    let hits = memory.search(&query).unwrap().hits;
+    let hits = engine.search(&query).unwrap().hits;
     hits.iter().map(|hit| hit.snippet.text.clone()).collect()
 }
 
 #[test]
 fn one_worker_serves_all_tenants_in_turn() {
     const TURNS: usize = 100;
-    let (memory, _folder) = memory(512 << 20, true);
+    let (engine, _folder) = engine(512 << 20, true);
     for number in 0..3 {
-        append(&memory.for_tenant(tenant(number)), 0..TURNS);
+        append(&engine.for_tenant(tenant(number)), 0..TURNS);
     }
     // The remaining jobs of each tenant show whose job ran.
     let left =
-        |number| memory.for_tenant(tenant(number)).jobs(&JobFilter::all(usize::MAX)).unwrap().len();
+        |number| engine.for_tenant(tenant(number)).jobs(&JobFilter::all(usize::MAX)).unwrap().len();
     assert!((0..3).all(|number| left(number) == TURNS), "a job for each turn");
     let seen = Mutex::new(Vec::new());
-    let worker = Worker::for_all_tenants(memory.clone()).unwrap();
+    let worker = Worker::for_all_tenants(engine.clone()).unwrap();
     let after = |_: &_, _: &_| {
         let all = [left(0), left(1), left(2)];
         let mut seen = seen.lock().unwrap();
@@ -103,28 +103,28 @@ fn one_worker_serves_all_tenants_in_turn() {
         let (least, most) = (*all.iter().min().unwrap(), *all.iter().max().unwrap());
         assert!(most - least <= 32, "one tenant is a batch ahead of another at most: {all:?}");
     }
-    assert_sound(&memory);
+    assert_sound(&engine);
 }
 
 #[test]
 fn a_worker_of_one_tenant_leaves_the_others_alone() {
-    let (memory, _folder) = memory(512 << 20, true);
+    let (engine, _folder) = engine(512 << 20, true);
     for number in 0..2 {
-        append(&memory.for_tenant(tenant(number)), 0..5);
+        append(&engine.for_tenant(tenant(number)), 0..5);
     }
-    let first = memory.for_tenant(tenant(0));
+    let first = engine.for_tenant(tenant(0));
     Worker::new(first.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
-    let left = |memory: &Engine| memory.jobs(&JobFilter::all(usize::MAX)).unwrap().len();
-    assert_eq!((left(&first), left(&memory.for_tenant(tenant(1)))), (0, 5));
+    let left = |engine: &Engine| engine.jobs(&JobFilter::all(usize::MAX)).unwrap().len();
+    assert_eq!((left(&first), left(&engine.for_tenant(tenant(1)))), (0, 5));
 }
 
 #[test]
 fn a_worker_that_is_asked_to_stop_leaves_no_lease() {
-    let (memory, _folder) = memory(512 << 20, true);
-    append(&memory, 0..80);
-    let worker = Worker::new(memory.clone()).unwrap();
+    let (engine, _folder) = engine(512 << 20, true);
+    append(&engine, 0..80);
+    let worker = Worker::new(engine.clone()).unwrap();
     worker.run_until(&AtomicBool::new(true), &JobScope::default(), &|_, _| {}).unwrap();
-    let left = memory.jobs(&JobFilter::all(usize::MAX)).unwrap();
+    let left = engine.jobs(&JobFilter::all(usize::MAX)).unwrap();
     assert!(
         !left.is_empty() && left.iter().all(|job| matches!(job.state, JobState::Waiting { .. })),
         "{left:?}"
@@ -135,40 +135,40 @@ fn a_worker_that_is_asked_to_stop_leaves_no_lease() {
 /// mix them.
 #[test]
 fn no_cache_hands_one_tenant_the_item_of_another() {
-    let (memory, _folder) = memory(512 << 20, false);
-    let memories = [0, 1].map(|number| memory.for_tenant(tenant(number)));
-    for memory in &memories {
-        append(memory, 0..400);
-        Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
+    let (engine, _folder) = engine(512 << 20, false);
+    let memories = [0, 1].map(|number| engine.for_tenant(tenant(number)));
+    for engine in &memories {
+        append(engine, 0..400);
+        Worker::new(engine.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
     }
     for _ in 0..2 {
-        for (memory, other) in [(&memories[0], "tenant-1"), (&memories[1], "tenant-0")] {
-            let id = memory.listed_conversations(&ConversationFilter::all(1)).unwrap()[0]
+        for (engine, other) in [(&memories[0], "tenant-1"), (&memories[1], "tenant-0")] {
+            let id = engine.listed_conversations(&ConversationFilter::all(1)).unwrap()[0]
                 .conversation
                 .id;
             let request =
                 ContextRequest { query: Some("berth 17".into()), ..ContextRequest::new(id) };
-            let context = memory.context(&request).unwrap().markdown();
+            let context = engine.context(&request).unwrap().markdown();
             assert!(
-                context.contains(memory.tenant().as_str()) && !context.contains(other),
+                context.contains(engine.tenant().as_str()) && !context.contains(other),
                 "{context}"
             );
-            let hits = search(memory, "who asks for berth 17");
+            let hits = search(engine, "who asks for berth 17");
             assert!(!hits.is_empty() && hits.iter().all(|hit| !hit.contains(other)), "{hits:?}");
         }
     }
-    assert_sound(&memory);
+    assert_sound(&engine);
 }
 
 /// With room for only one index, each search rebuilds its tenant's index and finds everything.
 #[test]
 fn search_finds_everything_after_its_index_was_evicted() {
-    let (memory, _folder) = memory(1, false);
-    let memories = [0, 1, 2].map(|number| memory.for_tenant(tenant(number)));
+    let (engine, _folder) = engine(1, false);
+    let memories = [0, 1, 2].map(|number| engine.for_tenant(tenant(number)));
     for round in 0..3 {
-        for memory in &memories {
-            append(memory, 10 * round..10 * (round + 1));
-            let hits = search(memory, &format!("berth {}", 10 * round + 4));
+        for engine in &memories {
+            append(engine, 10 * round..10 * (round + 1));
+            let hits = search(engine, &format!("berth {}", 10 * round + 4));
             assert!(hits[0].contains(&format!("berth {}", 10 * round + 4)), "{hits:?}");
         }
     }

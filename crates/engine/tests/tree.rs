@@ -35,14 +35,14 @@ fn target() -> AppendTarget {
     })
 }
 
-fn append(memory: &Engine, entries: Vec<Entry>) -> ConversationId {
+fn append(engine: &Engine, entries: Vec<Entry>) -> ConversationId {
     let incoming =
         EntryBatch { target: target(), entries, replay_detection: ReplayDetection::None };
-    memory.append(incoming).unwrap().conversation.id
+    engine.append(incoming).unwrap().conversation.id
 }
 
 /// Turns of `chars` characters each, half question and half answer.
-fn say(memory: &Engine, turns: std::ops::Range<u32>, chars: usize) -> ConversationId {
+fn say(engine: &Engine, turns: std::ops::Range<u32>, chars: usize) -> ConversationId {
     let mut entries = Vec::new();
     for turn in turns {
         for role in [Role::User, Role::Assistant] {
@@ -52,7 +52,7 @@ fn say(memory: &Engine, turns: std::ops::Range<u32>, chars: usize) -> Conversati
             entries.push(Entry::message(ThreadName::main(), NewMessage::new(role, text, at)));
         }
     }
-    append(memory, entries)
+    append(engine, entries)
 }
 
 /// A policy with small windows and groups of two.
@@ -63,12 +63,12 @@ fn small() -> Policy {
 }
 
 /// The properties of nodes that must be the same after a rebuild.
-fn made(memory: &Engine, id: ConversationId) -> Vec<String> {
+fn made(engine: &Engine, id: ConversationId) -> Vec<String> {
     let essence = |node: &Node| {
         let Node { id, spec: task, parent, content, range_start, range_end, source, .. } = node;
         format!("{id} {task:?} {parent:?} {content:?} {range_start:?} {range_end:?} {source:?}")
     };
-    memory.tree(id).unwrap().nodes.iter().map(essence).collect()
+    engine.tree(id).unwrap().nodes.iter().map(essence).collect()
 }
 
 fn presets() -> impl Strategy<Value = Policy> {
@@ -139,35 +139,35 @@ fn drop_derived(folder: &Path) {
 
 #[test]
 fn planning_and_running_twice_changes_nothing() {
-    let (memory, _folder) = engine_with_policy(small());
-    let id = say(&memory, 0..9, 200);
-    run_due_jobs(&memory, id);
-    let grown = made(&memory, id);
+    let (engine, _folder) = engine_with_policy(small());
+    let id = say(&engine, 0..9, 200);
+    run_due_jobs(&engine, id);
+    let grown = made(&engine, id);
     assert!(grown.len() > 12, "{grown:#?}");
-    memory.update(id, &Update::default()).unwrap();
-    run_due_jobs(&memory, id);
-    assert_eq!(grown, made(&memory, id));
+    engine.update(id, &Update::default()).unwrap();
+    run_due_jobs(&engine, id);
+    assert_eq!(grown, made(&engine, id));
 }
 
 #[test]
 fn an_estimate_foresees_the_tree() {
     for preset in treering_core::Preset::ALL {
-        let (memory, _folder) = engine_with_policy(preset.into());
+        let (engine, _folder) = engine_with_policy(preset.into());
         // No word repeats, so that every summary has its full length.
         let mut words = (0..).map(|number| format!("thing{number}"));
         let turn = |turn: i64| {
             [Role::User, Role::Assistant].map(|role| {
                 let text = words.by_ref().take(200).collect::<Vec<_>>().join(" ");
-                let said = NewMessage::new(role, text, start().plus_micros(turn * 60_000_000));
-                Entry::message(ThreadName::main(), said)
+                let message = NewMessage::new(role, text, start().plus_micros(turn * 60_000_000));
+                Entry::message(ThreadName::main(), message)
             })
         };
-        let id = append(&memory, (0..40).flat_map(turn).collect());
+        let id = append(&engine, (0..40).flat_map(turn).collect());
         let full = Update { strategy: UpdateStrategy::Full, ..Update::default() };
-        let estimate = memory.estimate(id, &full).unwrap();
-        run_due_jobs(&memory, id);
+        let estimate = engine.estimate(id, &full).unwrap();
+        run_due_jobs(&engine, id);
         let mut made = [0; 8];
-        for node in memory.tree(id).unwrap().nodes {
+        for node in engine.tree(id).unwrap().nodes {
             made[usize::from(node.level().number()) - 1] += 1;
         }
         assert_eq!(estimate.jobs[0], made[0], "{preset}: level 1 is known exactly");
@@ -186,14 +186,14 @@ fn an_estimate_foresees_the_tree() {
 fn a_change_reaches_exactly_the_ancestors() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let memory = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
-    let id = say(&memory, 0..10, 200);
-    run_due_jobs(&memory, id);
-    let before = memory.tree(id).unwrap();
+    let engine = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
+    let id = say(&engine, 0..10, 200);
+    run_due_jobs(&engine, id);
+    let before = engine.tree(id).unwrap();
 
     // The third window must be rewritten, with another text.
     commit(folder.path(), vec![Write::MarkDirty(id, Level::FIRST, vec![2])]);
-    assert!(!memory.verify(|_| ()).unwrap().is_clean(), "a dirty node without a job is a problem");
+    assert!(!engine.verify(|_| ()).unwrap().is_clean(), "a dirty node without a job is a problem");
     clock.set(start().plus_micros(3_600_000_000));
     let other = open(folder.path(), small(), Arc::new(Shouting), clock);
     other.update(id, &Update::default()).unwrap();
@@ -246,33 +246,33 @@ fn a_group_that_is_far_too_large_is_packed_anew() {
     let assignments = ["window_chars=200", "min_flush_chars=0", "group_chars=400", "length@1=0.5"];
     let policy = Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let memory = open(folder.path(), policy, Arc::new(PrefixSummarizer::default()), clock);
-    let id = say(&memory, 0..6, 200);
-    run_due_jobs(&memory, id);
-    let groups = |memory: &Engine| {
-        let tree = memory.tree(id).unwrap();
+    let engine = open(folder.path(), policy, Arc::new(PrefixSummarizer::default()), clock);
+    let id = say(&engine, 0..6, 200);
+    run_due_jobs(&engine, id);
+    let groups = |engine: &Engine| {
+        let tree = engine.tree(id).unwrap();
         let of = |level: u8| {
             tree.nodes.iter().filter(move |node| node.level().number() == level).count()
         };
         (of(1), of(2))
     };
-    assert_eq!(groups(&memory), (6, 1));
+    assert_eq!(groups(&engine), (6, 1));
 
     // Every window is rewritten at twice the length.
-    let nodes = memory.tree(id).unwrap().nodes;
+    let nodes = engine.tree(id).unwrap().nodes;
     let writes = nodes
         .into_iter()
         .filter(|node| node.level() == Level::FIRST)
         .map(|node| {
             let mut task = node.spec;
-            task.manner.length = treering_core::SummaryLength::Keep(1.0);
+            task.style.length = treering_core::SummaryLength::Keep(1.0);
             Write::AddJob(Job::plan(id, JobKind::Summarize(task), start()))
         })
         .collect();
     commit(folder.path(), writes);
-    run_due_jobs(&memory, id);
-    assert_sound(&memory);
-    assert_eq!(groups(&memory), (6, 2), "its four children make two groups now");
+    run_due_jobs(&engine, id);
+    assert_sound(&engine);
+    assert_eq!(groups(&engine), (6, 2), "its four children make two groups now");
 }
 
 #[test]
@@ -281,28 +281,28 @@ fn a_stand_in_writes_what_the_model_could_not_and_update_asks_the_model_again() 
     let clock = Arc::new(FakeClock::at(start()));
     let unusable = |_| ProviderError::new("it wrote of Paris", RetryAdvice::UseFallback);
     let heads = Arc::new(PrefixSummarizer::failing((0..3).map(unusable)));
-    let memory = open(folder.path(), small(), heads, clock);
-    let id = say(&memory, 0..4, 200);
-    run_due_jobs(&memory, id);
-    let by = |memory: &Engine| -> Vec<String> {
-        memory.tree(id).unwrap().nodes.into_iter().map(|node| node.provenance.by).collect()
+    let engine = open(folder.path(), small(), heads, clock);
+    let id = say(&engine, 0..4, 200);
+    run_due_jobs(&engine, id);
+    let by = |engine: &Engine| -> Vec<String> {
+        engine.tree(id).unwrap().nodes.into_iter().map(|node| node.provenance.by).collect()
     };
-    let before = memory.tree(id).unwrap();
+    let before = engine.tree(id).unwrap();
     assert!(before.jobs.is_empty(), "nothing is held up");
-    assert_eq!(by(&memory).iter().filter(|by| *by == "extractive for heads").count(), 3);
-    let log = memory
+    assert_eq!(by(&engine).iter().filter(|by| *by == "extractive for heads").count(), 3);
+    let log = engine
         .job_events(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 })
         .unwrap();
     assert!(log.iter().any(|line| line.text.contains("it wrote of Paris")), "the log says why");
 
-    memory.update(id, &Update::default()).unwrap();
-    run_due_jobs(&memory, id);
-    assert!(by(&memory).iter().all(|by| by == "heads"), "{:?}", by(&memory));
-    let after = memory.tree(id).unwrap();
+    engine.update(id, &Update::default()).unwrap();
+    run_due_jobs(&engine, id);
+    assert!(by(&engine).iter().all(|by| by == "heads"), "{:?}", by(&engine));
+    let after = engine.tree(id).unwrap();
     assert_eq!(after.nodes.len(), before.nodes.len(), "nothing is there twice");
-    assert_sound(&memory);
+    assert_sound(&engine);
     assert_eq!(
-        memory.update(id, &Update::default()).unwrap().queued,
+        engine.update(id, &Update::default()).unwrap().queued,
         0,
         "nothing is left to upgrade"
     );
@@ -349,21 +349,22 @@ fn stand_ins_take_turns_and_summarisers_do_not() {
         let clock = Arc::new(FakeClock::at(start()));
         let parts = common::parts(folder.path(), small(), summarizer, clock, embedders);
         let parts = treering_engine::EngineParts { fallback: Some(counting.clone()), ..parts };
-        let memory = Engine::new(parts, treering_core::TenantId::default());
+        let engine = Engine::new(parts, treering_core::TenantId::default());
         for name in ["one", "two", "three", "four"] {
             let external_id = Some(external_id(name));
             let target =
                 AppendTarget::FindOrCreate(NewConversation { external_id, ..Default::default() });
-            let said = |role| NewMessage::new(role, "The tide is high today. ".repeat(60), start());
+            let message =
+                |role| NewMessage::new(role, "The tide is high today. ".repeat(60), start());
             let entries = [Role::User, Role::Assistant]
-                .map(|role| Entry::message(ThreadName::main(), said(role)))
+                .map(|role| Entry::message(ThreadName::main(), message(role)))
                 .into();
-            memory
+            engine
                 .append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })
                 .unwrap();
         }
-        Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
-        assert_sound(&memory);
+        Worker::new(engine.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
+        assert_sound(&engine);
         let most = counting.most.load(Ordering::SeqCst);
         assert_eq!(most, if stands_in { 1 } else { 2 }, "with a worker of two threads");
     }
@@ -377,17 +378,17 @@ fn a_job_whose_turn_has_not_come_waits_and_has_not_failed() {
     let quota =
         |_| ProviderError::new("the quota of this minute is used up", RetryAdvice::Throttled(1));
     let heads = Arc::new(PrefixSummarizer::failing((0..9).map(quota)));
-    let memory = open(folder.path(), small(), heads.clone(), clock);
-    let id = say(&memory, 0..4, 200);
-    run_due_jobs(&memory, id);
-    let tree = memory.tree(id).unwrap();
+    let engine = open(folder.path(), small(), heads.clone(), clock);
+    let id = say(&engine, 0..4, 200);
+    run_due_jobs(&engine, id);
+    let tree = engine.tree(id).unwrap();
     assert!(tree.jobs.is_empty() && heads.calls() > 9, "the worker waits for its turn");
     assert!(tree.nodes.iter().all(|node| node.provenance.by == "heads"), "nobody has to stand in");
-    let log = memory
+    let log = engine
         .job_events(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 })
         .unwrap();
     assert!(log.iter().all(|line| line.kind.as_str() != "fail"), "{log:?}");
-    assert_sound(&memory);
+    assert_sound(&engine);
 }
 
 #[test]
@@ -396,40 +397,40 @@ fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_stood_in_for() {
     let clock = Arc::new(FakeClock::at(start()));
     let failures = [ProviderError::new("slow down", RetryAdvice::RetryAfter(60_000))];
     let heads = Arc::new(PrefixSummarizer::failing(failures));
-    let memory = open(folder.path(), small(), heads.clone(), clock.clone());
-    let id = say(&memory, 0..1, 200);
-    run_due_jobs(&memory, id);
-    let job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
+    let engine = open(folder.path(), small(), heads.clone(), clock.clone());
+    let id = say(&engine, 0..1, 200);
+    run_due_jobs(&engine, id);
+    let job = engine.jobs(&JobFilter::of(id)).unwrap().remove(0);
     assert_eq!((job.failures, job.error.as_deref()), (1, Some("slow down")));
     let JobState::Waiting { not_before } = job.state else { panic!("{:?}", job.state) };
     assert!(not_before >= start().plus_micros(60_000_000), "the provider's advice is taken");
-    let gate = memory.gate(id).unwrap();
+    let gate = engine.gate(id).unwrap();
     assert!(
         gate.is_clear() && gate.failed.len() == 1,
         "nobody waits for a provider that failed: {gate:?}"
     );
-    run_due_jobs(&memory, id);
+    run_due_jobs(&engine, id);
     assert_eq!(heads.calls(), 1, "not before its time");
     clock.set(not_before);
-    run_due_jobs(&memory, id);
-    assert_eq!(memory.tree(id).unwrap().nodes.len(), 1);
+    run_due_jobs(&engine, id);
+    assert_eq!(engine.tree(id).unwrap().nodes.len(), 1);
 
     let lasting = Arc::new(PrefixSummarizer::failing([ProviderError::permanent("no such model")]));
-    let memory = open(folder.path(), small(), lasting, clock);
-    say(&memory, 1..2, 200);
-    run_due_jobs(&memory, id);
-    let nodes = memory.tree(id).unwrap().nodes;
+    let engine = open(folder.path(), small(), lasting, clock);
+    say(&engine, 1..2, 200);
+    run_due_jobs(&engine, id);
+    let nodes = engine.tree(id).unwrap().nodes;
     assert_eq!(nodes[1].provenance.by, "extractive for heads");
-    assert!(memory.gate(id).unwrap().is_clear() && memory.gate(id).unwrap().failed.is_empty());
+    assert!(engine.gate(id).unwrap().is_clear() && engine.gate(id).unwrap().failed.is_empty());
     assert_eq!(
-        (memory.fallback_node_count(Some(id)).unwrap(), memory.fallback_node_count(None).unwrap()),
+        (engine.fallback_node_count(Some(id)).unwrap(), engine.fallback_node_count(None).unwrap()),
         (1, 1)
     );
-    assert_sound(&memory);
-    memory.update(id, &Update::default()).unwrap();
-    run_due_jobs(&memory, id);
-    assert_eq!(memory.fallback_node_count(None).unwrap(), 0);
-    let log = memory
+    assert_sound(&engine);
+    engine.update(id, &Update::default()).unwrap();
+    run_due_jobs(&engine, id);
+    assert_eq!(engine.fallback_node_count(None).unwrap(), 0);
+    let log = engine
         .job_events(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 100 })
         .unwrap();
     let events: Vec<&str> = log.iter().map(|line| line.kind.as_str()).collect();
@@ -446,19 +447,19 @@ fn retries_end_and_wait_longer_each_time() {
     let clock = Arc::new(FakeClock::at(start()));
     let failing =
         PrefixSummarizer::failing(std::iter::repeat_n(ProviderError::transient("busy"), 10));
-    let memory = open(folder.path(), small(), Arc::new(failing), clock.clone());
-    let id = say(&memory, 0..1, 200);
+    let engine = open(folder.path(), small(), Arc::new(failing), clock.clone());
+    let id = say(&engine, 0..1, 200);
     let mut delays = Vec::new();
     loop {
-        run_due_jobs(&memory, id);
-        let Some(job) = memory.jobs(&JobFilter::of(id)).unwrap().pop() else { break };
+        run_due_jobs(&engine, id);
+        let Some(job) = engine.jobs(&JobFilter::of(id)).unwrap().pop() else { break };
         let JobState::Waiting { not_before } = job.state else { panic!("{:?}", job.state) };
         delays.push(not_before.as_micros() - treering_core::Clock::now(&*clock).as_micros());
         clock.set(not_before);
     }
     assert_eq!(delays.len(), 2, "{delays:?}");
     assert!(delays[1] > delays[0], "{delays:?}");
-    let node = memory.tree(id).unwrap().nodes.remove(0);
+    let node = engine.tree(id).unwrap().nodes.remove(0);
     assert_eq!(node.provenance.by, "extractive for heads", "somebody stands in in the end");
 }
 
@@ -466,31 +467,31 @@ fn retries_end_and_wait_longer_each_time() {
 fn an_abandoned_lease_runs_out_and_another_worker_takes_over() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let memory = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
-    let id = say(&memory, 0..1, 200);
-    let mut job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
+    let engine = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
+    let id = say(&engine, 0..1, 200);
+    let mut job = engine.jobs(&JobFilter::of(id)).unwrap().remove(0);
     job.lease("somebody who is gone", start());
     commit(folder.path(), vec![Write::PutJob(job)]);
-    run_due_jobs(&memory, id);
-    assert!(memory.tree(id).unwrap().nodes.is_empty(), "it is somebody else's");
-    assert!(!memory.gate(id).unwrap().is_clear());
+    run_due_jobs(&engine, id);
+    assert!(engine.tree(id).unwrap().nodes.is_empty(), "it is somebody else's");
+    assert!(!engine.gate(id).unwrap().is_clear());
     clock.set(start().plus_micros(10_000_001));
-    run_due_jobs(&memory, id);
-    assert_eq!(memory.tree(id).unwrap().nodes.len(), 1);
+    run_due_jobs(&engine, id);
+    assert_eq!(engine.tree(id).unwrap().nodes.len(), 1);
 }
 
 #[test]
 fn a_clock_that_goes_back_strands_no_job() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let memory = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
-    let id = say(&memory, 0..2, 200);
-    let mut job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
+    let engine = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
+    let id = say(&engine, 0..2, 200);
+    let mut job = engine.jobs(&JobFilter::of(id)).unwrap().remove(0);
     job.lease("gone", start());
     commit(folder.path(), vec![Write::PutJob(job)]);
     clock.set(start().plus_micros(-86_400_000_000));
-    run_due_jobs(&memory, id);
-    assert_eq!(memory.tree(id).unwrap().nodes.len(), 2);
+    run_due_jobs(&engine, id);
+    assert_eq!(engine.tree(id).unwrap().nodes.len(), 2);
 }
 
 #[test]
@@ -502,8 +503,8 @@ fn many_workers_share_the_work_and_make_everything_once() {
         (0..4).map(|_| open(folder.path(), small(), heads.clone(), clock.clone())).collect();
     let id = say(&memories[0], 0..120, 200);
     std::thread::scope(|threads| {
-        for memory in &memories {
-            threads.spawn(move || run_due_jobs(memory, id));
+        for engine in &memories {
+            threads.spawn(move || run_due_jobs(engine, id));
         }
     });
     run_due_jobs(&memories[0], id);
@@ -524,12 +525,12 @@ fn many_workers_share_the_work_and_make_everything_once() {
 
 #[test]
 fn lower_levels_come_first_and_conversations_in_their_order() {
-    let (memory, _folder) = engine_with_policy(small());
-    let id = say(&memory, 0..6, 200);
-    let worker = Worker::new(memory.clone()).unwrap();
+    let (engine, _folder) = engine_with_policy(small());
+    let id = say(&engine, 0..6, 200);
+    let worker = Worker::new(engine.clone()).unwrap();
     worker.run(&JobScope::default(), &|_, ran| assert_eq!(*ran, JobOutcome::Done)).unwrap();
     // Threads report out of order; the job events have the actual order.
-    let log = memory
+    let log = engine
         .job_events(&JobEventFilter { conversation: Some(id), job_prefix: None, limit: 1000 })
         .unwrap();
     let done = log.iter().filter(|line| line.kind == JobEventKind::Release);
@@ -538,26 +539,26 @@ fn lower_levels_come_first_and_conversations_in_their_order() {
     let heights: Vec<u8> = done.map(|line| level(&line.text)).collect();
     assert!(heights.is_sorted(), "{heights:?}");
     assert!(heights.contains(&2));
-    assert!(memory.jobs(&JobFilter::of(id)).unwrap().is_empty());
+    assert!(engine.jobs(&JobFilter::of(id)).unwrap().is_empty());
 }
 
 #[test]
 fn the_gate_counts_embeddings_and_never_waits_for_level_two() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
-    let memory = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock);
-    let id = say(&memory, 0..4, 200);
-    assert_eq!(memory.gate(id).unwrap().pending.len(), 4);
+    let engine = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock);
+    let id = say(&engine, 0..4, 200);
+    assert_eq!(engine.gate(id).unwrap().pending.len(), 4);
     let scope = JobScope { conversation: Some(id), max_height: Some(1), only: None };
-    Worker::new(memory.clone()).unwrap().run(&scope, &|_, _| {}).unwrap();
-    let jobs = memory.jobs(&JobFilter::of(id)).unwrap();
+    Worker::new(engine.clone()).unwrap().run(&scope, &|_, _| {}).unwrap();
+    let jobs = engine.jobs(&JobFilter::of(id)).unwrap();
     assert!(jobs.iter().all(|job| job.kind.height() == 2) && !jobs.is_empty());
-    let passage = memory.wait(id, Duration::from_secs(5)).unwrap();
+    let passage = engine.wait(id, Duration::from_secs(5)).unwrap();
     assert!(passage.status.is_clear());
 
     let embed = Job::plan(id, JobKind::EmbedTurn(TurnNo(3)), start());
     commit(folder.path(), vec![Write::AddJob(embed)]);
-    let passage = memory.wait(id, Duration::from_millis(60)).unwrap();
+    let passage = engine.wait(id, Duration::from_millis(60)).unwrap();
     assert_eq!(passage.status.pending[0].description, "embed turn 3");
     assert!(passage.waited >= Duration::from_millis(60));
     let text = passage.status.describe(start().plus_micros(2_000_000));
@@ -579,65 +580,65 @@ fn a_waiting_gate_opens_when_another_process_does_the_work() {
 
 #[test]
 fn a_worker_in_the_background_keeps_up() {
-    let (memory, _folder) = engine_with_defaults();
-    let _worker = memory.spawn_worker().unwrap();
-    let id = say(&memory, 0..3, 7000);
-    let passage = memory.wait(id, Duration::from_secs(60)).unwrap();
+    let (engine, _folder) = engine_with_defaults();
+    let _worker = engine.spawn_worker().unwrap();
+    let id = say(&engine, 0..3, 7000);
+    let passage = engine.wait(id, Duration::from_secs(60)).unwrap();
     assert!(passage.status.is_clear());
-    assert_eq!(memory.tree(id).unwrap().nodes.len(), 3);
+    assert_eq!(engine.tree(id).unwrap().nodes.len(), 3);
 }
 
 #[test]
 fn a_conversation_has_a_policy_of_its_own() {
-    let (memory, _folder) = engine_with_defaults();
-    let id = say(&memory, 0..1, 100);
-    let refused = memory.set_policy(id, vec!["window_chars=10".parse().unwrap()]);
+    let (engine, _folder) = engine_with_defaults();
+    let id = say(&engine, 0..1, 100);
+    let refused = engine.set_policy(id, vec!["window_chars=10".parse().unwrap()]);
     assert!(refused.unwrap_err().to_string().contains("at least 200"));
-    memory.set_policy(id, vec!["preset=per-turn".parse().unwrap()]).unwrap();
-    say(&memory, 1..3, 100);
-    run_due_jobs(&memory, id);
-    let tree = memory.tree(id).unwrap();
+    engine.set_policy(id, vec!["preset=per-turn".parse().unwrap()]).unwrap();
+    say(&engine, 1..3, 100);
+    run_due_jobs(&engine, id);
+    let tree = engine.tree(id).unwrap();
     assert_eq!(tree.nodes.len(), 2, "the first turn was open when the policy changed");
-    assert_sound(&memory);
+    assert_sound(&engine);
 }
 
 #[test]
 fn a_store_without_a_tree_gets_one_when_it_goes_on() {
-    let (memory, folder) = engine_with_policy(small());
-    let id = say(&memory, 0..5, 200);
-    run_due_jobs(&memory, id);
-    let grown = made(&memory, id);
+    let (engine, folder) = engine_with_policy(small());
+    let id = say(&engine, 0..5, 200);
+    run_due_jobs(&engine, id);
+    let grown = made(&engine, id);
     // The state that an older version leaves: messages and nothing else.
     drop_derived(folder.path());
     let connection = rusqlite::Connection::open(folder.path().join(EmbeddedStore::FILE)).unwrap();
     let empty = "[0,[],[],[],[]]";
     connection.execute("UPDATE conversations SET growth = ?1", [empty]).unwrap();
-    say(&memory, 5..5, 200);
-    run_due_jobs(&memory, id);
-    assert_sound(&memory);
-    assert_eq!(made(&memory, id), grown);
+    say(&engine, 5..5, 200);
+    run_due_jobs(&engine, id);
+    assert_sound(&engine);
+    assert_eq!(made(&engine, id), grown);
 }
 
 #[test]
-fn what_is_said_twice_in_the_same_words_makes_two_nodes() {
-    let (memory, _folder) = engine_with_policy(small());
+fn identical_windows_make_separate_nodes() {
+    let (engine, _folder) = engine_with_policy(small());
     let mut id = None;
     for _ in 0..4 {
-        id = Some(say(&memory, 0..1, 200));
+        id = Some(say(&engine, 0..1, 200));
     }
     let id = id.unwrap();
-    run_due_jobs(&memory, id);
-    assert_sound(&memory);
-    let nodes = memory.tree(id).unwrap().nodes;
+    run_due_jobs(&engine, id);
+    assert_sound(&engine);
+    let nodes = engine.tree(id).unwrap().nodes;
     assert_eq!(nodes.iter().filter(|node| node.level() == Level::FIRST).count(), 4);
 }
 
 #[test]
 fn times_are_those_of_the_content() {
-    let (memory, _folder) = engine_with_policy(small());
-    let id = say(&memory, 0..3, 200);
-    run_due_jobs(&memory, id);
-    for node in memory.tree(id).unwrap().nodes {
+    let (engine, _folder) = engine_with_policy(small());
+    let id = say(&engine, 0..3, 200);
+    run_due_jobs(&engine, id);
+    for node in engine.tree(id).unwrap().nodes {
         assert_eq!(node.created_at(), node.range_end);
         assert!(node.range_start <= node.range_end);
         assert!(node.id.as_str().ends_with(&node.range_end.day()));

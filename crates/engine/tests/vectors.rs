@@ -32,7 +32,7 @@ fn with(folder: &Path, embedders: Vec<Arc<dyn Embedder>>) -> Engine {
     open_with(folder, Policy::default(), Arc::new(PrefixSummarizer::default()), clock, embedders)
 }
 
-fn say(memory: &Engine, number: i64, text: &str) -> ConversationId {
+fn say(engine: &Engine, number: i64, text: &str) -> ConversationId {
     let at = start().plus_micros(number * 60_000_000);
     let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
     let about =
@@ -43,60 +43,60 @@ fn say(memory: &Engine, number: i64, text: &str) -> ConversationId {
         entries,
         replay_detection: ReplayDetection::None,
     };
-    memory.append(incoming).unwrap().conversation.id
+    engine.append(incoming).unwrap().conversation.id
 }
 
-fn said(number: i64) -> String {
+fn sample_text(number: i64) -> String {
     format!("The buoy {number} lies off pontoon {} since spring.", number % 7)
 }
 
-fn say_all(memory: &Engine, numbers: std::ops::Range<i64>) {
+fn say_all(engine: &Engine, numbers: std::ops::Range<i64>) {
     for number in numbers {
-        say(memory, number, &said(number));
+        say(engine, number, &sample_text(number));
     }
 }
 
-fn ask(memory: &Engine, text: &str) -> SearchOutcome {
-    memory.search(&Query { text: text.to_owned(), limit: 20, ..Query::default() }).unwrap()
+fn ask(engine: &Engine, text: &str) -> SearchOutcome {
+    engine.search(&Query { text: text.to_owned(), limit: 20, ..Query::default() }).unwrap()
 }
 
 /// The similarity of the best hit; 0 if it has no vector yet.
-fn meaning(memory: &Engine, text: &str) -> f32 {
-    ask(memory, text).hits.first().map_or(0.0, |hit| hit.signals.similarity)
+fn meaning(engine: &Engine, text: &str) -> f32 {
+    ask(engine, text).hits.first().map_or(0.0, |hit| hit.signals.similarity)
 }
 
-fn work(memory: &Engine) -> Vec<(JobKind, JobOutcome)> {
+fn work(engine: &Engine) -> Vec<(JobKind, JobOutcome)> {
     let runs = std::sync::Mutex::new(Vec::new());
     let note = |job: &treering_core::Job, ran: &JobOutcome| {
         runs.lock().unwrap().push((job.kind.clone(), ran.clone()));
     };
-    Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &note).unwrap();
+    Worker::new(engine.clone()).unwrap().run(&JobScope::default(), &note).unwrap();
     runs.into_inner().unwrap()
 }
 
-fn reindex(memory: &Engine) -> treering_engine::ReindexReport {
-    memory.reindex(&mut |_| ()).unwrap()
+fn reindex(engine: &Engine) -> treering_engine::ReindexReport {
+    engine.reindex(&mut |_| ()).unwrap()
 }
 
 #[test]
 fn a_turn_is_found_by_its_words_at_once_and_by_its_meaning_when_its_gate_opens() {
     let folder = tempfile::tempdir().unwrap();
     let bags = Arc::new(BagOfWordsEmbedder::named("bags"));
-    let memory = with(folder.path(), vec![bags, bundled()]);
-    let id = say(&memory, 0, "The buoy lies off pontoon two.");
+    let engine = with(folder.path(), vec![bags, bundled()]);
+    let id = say(&engine, 0, "The buoy lies off pontoon two.");
     assert_eq!(
-        memory.vector_index().unwrap().model,
+        engine.vector_index().unwrap().model,
         "bags",
         "an empty memory begins with what is wanted"
     );
-    let gate = memory.gate(id).unwrap();
+    let gate = engine.gate(id).unwrap();
     assert_eq!(gate.pending.len(), 1, "embedding the turn is critical");
-    assert_eq!(ask(&memory, "buoy").hits.len(), 1);
-    assert_eq!(meaning(&memory, "buoy off the pontoon"), 0.0);
-    work(&memory);
-    assert!(memory.gate(id).unwrap().pending.is_empty());
-    assert!(meaning(&memory, "buoy off the pontoon") != 0.0);
-    assert_sound(&memory);
+    assert_eq!(ask(&engine, "buoy").hits.len(), 1);
+    assert_eq!(meaning(&engine, "buoy off the pontoon"), 0.0);
+    work(&engine);
+    assert!(engine.gate(id).unwrap().pending.is_empty());
+    assert!(meaning(&engine, "buoy off the pontoon") != 0.0);
+    assert_sound(&engine);
     let other = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
     assert!(
         meaning(&other, "buoy off the pontoon") != 0.0,
@@ -108,26 +108,26 @@ fn a_turn_is_found_by_its_words_at_once_and_by_its_meaning_when_its_gate_opens()
 fn equal_contents_are_embedded_once_and_many_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let bags = Arc::new(BagOfWordsEmbedder::named("bags"));
-    let memory = with(folder.path(), vec![bags.clone()]);
+    let engine = with(folder.path(), vec![bags.clone()]);
     for number in 0..20 {
-        say(&memory, number, &said(number % 4));
+        say(&engine, number, &sample_text(number % 4));
     }
-    work(&memory);
+    work(&engine);
     let calls = bags.calls();
     assert_eq!(calls.iter().sum::<usize>(), 4, "each content once: {calls:?}");
     assert!(calls.len() <= 2, "{calls:?}");
     for number in 20..24 {
-        say(&memory, number, &said(number % 4));
+        say(&engine, number, &sample_text(number % 4));
     }
-    work(&memory);
+    work(&engine);
     assert_eq!(bags.calls(), calls, "what is known is not asked for");
 }
 
 #[test]
 fn tool_calls_are_found_and_again_with_their_results() {
     let folder = tempfile::tempdir().unwrap();
-    let memory = with(folder.path(), vec![bundled()]);
-    let id = say(&memory, 0, "Please look at the gauge.");
+    let engine = with(folder.path(), vec![bundled()]);
+    let id = say(&engine, 0, "Please look at the gauge.");
     let call = NewToolCall {
         name: "read_gauge".into(),
         args: Json::new(r#"{"path": "src/tide_model.rs"}"#).unwrap(),
@@ -141,15 +141,15 @@ fn tool_calls_are_found_and_again_with_their_results() {
             entries: vec![kind.into()],
             replay_detection: ReplayDetection::None,
         };
-        memory.append(incoming).unwrap();
+        engine.append(incoming).unwrap();
     };
     append(EntryKind::ToolCall(call));
-    let found = ask(&memory, "tide_model.rs").hits;
+    let found = ask(&engine, "tide_model.rs").hits;
     assert!(
         matches!(&found[0].item, HitItem::ToolCall(call) if call.call.name == "read_gauge"),
         "{found:?}"
     );
-    assert!(ask(&memory, "kerzavel").hits.iter().all(|hit| hit.signals.exact_terms == 0.0));
+    assert!(ask(&engine, "kerzavel").hits.iter().all(|hit| hit.signals.exact_terms == 0.0));
     let outcome = ToolResult {
         result: Json::string("Kerzavel: 7.4 m"),
         success: Some(true),
@@ -157,9 +157,9 @@ fn tool_calls_are_found_and_again_with_their_results() {
     };
     let result = EntryKind::ToolResult { call: external_id("call"), outcome, at: start() };
     append(result);
-    let found = ask(&memory, "kerzavel").hits;
+    let found = ask(&engine, "kerzavel").hits;
     assert!(found[0].snippet.marked("[", "]").contains("[Kerzavel]"), "{found:?}");
-    let calls = ask(&memory, "read_gauge")
+    let calls = ask(&engine, "read_gauge")
         .hits
         .into_iter()
         .filter(|hit| matches!(hit.item, HitItem::ToolCall(_)));
@@ -167,37 +167,38 @@ fn tool_calls_are_found_and_again_with_their_results() {
 }
 
 #[test]
-fn what_comes_to_a_turn_while_it_is_embedded_is_embedded_too() {
+fn a_message_added_while_its_turn_is_embedded_is_embedded_too() {
     let folder = tempfile::tempdir().unwrap();
-    let memory = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags"))]);
-    let id = say(&memory, 0, &said(0));
-    let job = memory.jobs(&JobFilter::of(id)).unwrap().remove(0);
-    say(&memory, 1, "And the lamp of it is green.");
-    let jobs = memory.jobs(&JobFilter::of(id)).unwrap();
+    let engine = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags"))]);
+    let id = say(&engine, 0, &sample_text(0));
+    let job = engine.jobs(&JobFilter::of(id)).unwrap().remove(0);
+    say(&engine, 1, "And the lamp of it is green.");
+    let jobs = engine.jobs(&JobFilter::of(id)).unwrap();
     assert_eq!(jobs.len(), 1, "the same turn has the same job");
     assert_eq!(jobs[0].id, job.id);
-    work(&memory);
-    assert!(meaning(&memory, "green lamp") != 0.0 && meaning(&memory, "buoy off pontoon") != 0.0);
+    work(&engine);
+    assert!(meaning(&engine, "green lamp") != 0.0 && meaning(&engine, "buoy off pontoon") != 0.0);
 }
 
 #[test]
 fn a_vector_that_is_lost_is_missed_and_made_again() {
     let folder = tempfile::tempdir().unwrap();
-    let memory = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags"))]);
-    say_all(&memory, 0..4);
-    work(&memory);
-    assert_sound(&memory);
+    let engine = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags"))]);
+    say_all(&engine, 0..4);
+    work(&engine);
+    assert_sound(&engine);
     common::commit(folder.path(), vec![treering_core::Write::DropVectors("bags".into())]);
-    let report = memory.verify(|_| ()).unwrap();
-    let said: Vec<String> = report.problems.iter().map(|problem| problem.what.clone()).collect();
+    let report = engine.verify(|_| ()).unwrap();
+    let problems: Vec<String> =
+        report.problems.iter().map(|problem| problem.what.clone()).collect();
     assert_eq!(
-        said,
+        problems,
         ["no vector and no job to embed turn 0", "no vector and no job to embed turn 1"]
     );
-    let repaired = memory.repair().unwrap();
+    let repaired = engine.repair().unwrap();
     assert_eq!((repaired.trees.len(), repaired.vectors.len()), (0, 1));
-    assert_sound(&memory);
-    work(&memory);
+    assert_sound(&engine);
+    work(&engine);
     assert!(
         meaning(
             &with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags"))]),
@@ -209,23 +210,23 @@ fn a_vector_that_is_lost_is_missed_and_made_again() {
 #[test]
 fn one_text_that_is_refused_holds_up_no_other() {
     let folder = tempfile::tempdir().unwrap();
-    let memory =
+    let engine =
         with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags").refusing("secret"))]);
     for number in 0..6 {
-        say(&memory, number * 2, &said(number));
+        say(&engine, number * 2, &sample_text(number));
         say(
-            &memory,
+            &engine,
             number * 2 + 1,
             if number == 3 { "this is secret, so to speak" } else { "All right then." },
         );
     }
-    let runs = work(&memory);
+    let runs = work(&engine);
     let failed: Vec<_> =
         runs.iter().filter(|(_, ran)| matches!(ran, JobOutcome::Failed(_))).collect();
     assert_eq!(failed.len(), 1, "{runs:?}");
-    assert!(meaning(&memory, "The buoy 5 lies off pontoon") != 0.0);
+    assert!(meaning(&engine, "The buoy 5 lies off pontoon") != 0.0);
     assert_eq!(
-        ask(&memory, "secret").hits[0].signals.similarity,
+        ask(&engine, "secret").hits[0].signals.similarity,
         0.0,
         "found by its words all the same"
     );
@@ -239,10 +240,10 @@ fn an_embedder_that_is_away_is_asked_once_for_all() {
         treering_core::RetryAdvice::RetryAfter(60_000),
     );
     let bags = Arc::new(BagOfWordsEmbedder::named("bags").failing([busy]));
-    let memory = with(folder.path(), vec![bags.clone()]);
-    say_all(&memory, 0..12);
+    let engine = with(folder.path(), vec![bags.clone()]);
+    say_all(&engine, 0..12);
     let calls = bags.calls().len();
-    let runs = work(&memory);
+    let runs = work(&engine);
     assert!(
         runs.len() > 1 && runs.iter().all(|(_, ran)| matches!(ran, JobOutcome::Failed(_))),
         "{runs:?}"
@@ -251,18 +252,18 @@ fn an_embedder_that_is_away_is_asked_once_for_all() {
 }
 
 #[test]
-fn where_the_embedder_fails_the_words_decide_and_it_is_said() {
+fn search_falls_back_to_words_and_reports_why() {
     let folder = tempfile::tempdir().unwrap();
     let down = ProviderError::transient("the server is down".to_owned());
-    let memory =
+    let engine =
         with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags").failing([down]))]);
-    say(&memory, 0, &said(3));
-    let answer = ask(&memory, "buoy 3");
+    say(&engine, 0, &sample_text(3));
+    let answer = ask(&engine, "buoy 3");
     assert_eq!(
         (answer.hits.len(), answer.lexical_only_reason.as_deref()),
         (1, Some("the server is down"))
     );
-    assert_eq!(ask(&memory, "buoy 3").lexical_only_reason, None, "it is back");
+    assert_eq!(ask(&engine, "buoy 3").lexical_only_reason, None, "it is back");
     let stranger = with(folder.path(), vec![bundled()]);
     let answer = ask(&stranger, "buoy 3");
     assert_eq!(answer.hits.len(), 1);
@@ -277,7 +278,7 @@ fn the_model_is_changed_behind_search_and_all_at_once() {
     work(&old);
     let before: Vec<f32> = ask(&old, "buoy 12").hits.iter().map(|hit| hit.score).collect();
     let new = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
-    let model = |memory: &Engine| memory.vector_index().unwrap().model;
+    let model = |engine: &Engine| engine.vector_index().unwrap().model;
     let (name, mut portions) = (model(&old), 0);
     assert!(new.needs_reindex().unwrap());
     let done = new
@@ -314,8 +315,8 @@ fn the_model_is_changed_behind_search_and_all_at_once() {
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let scores = |memory: &Engine| {
-        ask(memory, "buoy 12").hits.iter().map(|hit| hit.score).collect::<Vec<_>>()
+    let scores = |engine: &Engine| {
+        ask(engine, "buoy 12").hits.iter().map(|hit| hit.score).collect::<Vec<_>>()
     };
     assert_eq!(scores(&new), scores(&fresh));
     let jobs = new.jobs(&JobFilter::all(10)).unwrap();
@@ -357,9 +358,9 @@ fn an_interrupted_change_goes_on_where_it_was() {
 #[test]
 fn child_reindexes() {
     let Ok(home) = std::env::var("TREERING_TEST_REINDEX") else { return };
-    let memory =
+    let engine =
         with(Path::new(&home), vec![Arc::new(BagOfWordsEmbedder::named("bags")), bundled()]);
-    reindex(&memory);
+    reindex(&engine);
 }
 
 #[test]

@@ -152,8 +152,8 @@ impl ChatGptConversation<'_> {
             sink.skip("signs that a tool is at work");
             return Vec::new();
         }
-        let said = content(raw);
-        if said.text.is_empty() && said.original.is_none() {
+        let body = content(raw);
+        if body.text.is_empty() && body.original.is_none() {
             sink.skip("empty messages");
             return Vec::new();
         }
@@ -162,7 +162,7 @@ impl ChatGptConversation<'_> {
         if role == "assistant" && recipient != "all" {
             return vec![EntryKind::ToolCall(NewToolCall {
                 name: recipient.to_owned(),
-                args: args_of(&said.text),
+                args: args_of(&body.text),
                 outcome: None,
                 at,
                 external_id: Some(external(id)),
@@ -171,7 +171,7 @@ impl ChatGptConversation<'_> {
         if role == "tool"
             && let Some(call) = self.call_of(id)
         {
-            let result = said.original.unwrap_or_else(|| Json::string(&said.text));
+            let result = body.original.unwrap_or_else(|| Json::string(&body.text));
             let outcome =
                 ToolResult { result, success: message.success(), duration_ms: message.duration() };
             return vec![EntryKind::ToolResult { call: external(call), outcome, at }];
@@ -188,9 +188,9 @@ impl ChatGptConversation<'_> {
             "tool" => Role::Tool,
             _ => Role::System,
         };
-        let mut new = NewMessage::new(role, said.text, at);
+        let mut new = NewMessage::new(role, body.text, at);
         new.author.clone_from(&message.author.name);
-        new.parts = said.original;
+        new.parts = body.original;
         new.external_id = Some(external(id));
         vec![EntryKind::Message(new)]
     }

@@ -91,8 +91,9 @@ fn entries(
 ) -> Vec<EntryKind> {
     let blocks = message.content.map(blocks::blocks).unwrap_or_default();
     let mut entries = tools(&message.uuid, &blocks, at);
-    let said = message.content.map(|content| blocks::message_content(content, &blocks));
-    let (mut text, mut parts) = said.map_or((String::new(), None), |said| (said.text, said.parts));
+    let content = message.content.map(|content| blocks::message_content(content, &blocks));
+    let (mut text, mut parts) =
+        content.map_or((String::new(), None), |content| (content.text, content.parts));
     if text.is_empty()
         && entries.is_empty()
         && let Some(DecodedText { text: plain, original }) = message.text.and_then(text::string)

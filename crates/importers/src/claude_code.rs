@@ -147,8 +147,8 @@ impl TranscriptSession {
             "user" | "assistant" => self.message(record, at, sink),
             "system" if record.subtype.as_deref() == Some("local_command") => {
                 let thread = self.place(record, false);
-                let said = record.content.and_then(text::string);
-                self.say(record, &thread, Role::System, said.unwrap_or_default(), at);
+                let body = record.content.and_then(text::string);
+                self.say(record, &thread, Role::System, body.unwrap_or_default(), at);
             }
             "attachment" => self.attachment(record, at, sink),
             "summary" | "custom-title" | "ai-title" => {}
@@ -171,11 +171,11 @@ impl TranscriptSession {
         let Some(message) = &record.message else { return sink.skip("records without a message") };
         let Some(content) = message.content else { return sink.skip("messages without content") };
         let blocks = blocks::blocks(content);
-        let said = blocks::message_content(content, &blocks);
+        let body = blocks::message_content(content, &blocks);
         let answers = blocks.iter().any(|block| block.kind == "tool_result");
         let inserted = record.is_meta
             || record.is_compact_summary
-            || is_inserted(&said.text)
+            || is_inserted(&body.text)
             || message.model.as_deref() == Some("<synthetic>");
         let role = match (record.kind.as_str(), inserted) {
             (_, true) => Role::System,
@@ -184,12 +184,12 @@ impl TranscriptSession {
         };
         let prompt = role == Role::User && !answers;
         let thread = self.place(record, prompt);
-        if said.text.is_empty() && said.parts.is_none() {
+        if body.text.is_empty() && body.parts.is_none() {
             if blocks.iter().any(TranscriptBlock::is_empty_thinking) {
                 sink.skip("thinking of which only the signature was kept");
             }
         } else {
-            let text = text::DecodedText { text: said.text, original: said.parts };
+            let text = text::DecodedText { text: body.text, original: body.parts };
             self.say(record, &thread, role, text, at);
         }
         for block in &blocks {
@@ -202,11 +202,11 @@ impl TranscriptSession {
         record: &TranscriptRecord<'_>,
         thread: &ThreadName,
         role: Role,
-        said: text::DecodedText,
+        body: text::DecodedText,
         at: Timestamp,
     ) {
-        let mut message = NewMessage::new(role, said.text, at);
-        message.parts = said.original;
+        let mut message = NewMessage::new(role, body.text, at);
+        message.parts = body.original;
         if let Some(uuid) = &record.uuid {
             let id = external(uuid);
             self.places.insert(uuid.clone(), (thread.clone(), ForkPoint::External(id.clone())));

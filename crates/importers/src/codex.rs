@@ -160,10 +160,10 @@ impl Rollout {
     }
 
     fn say(&mut self, role: Role, text: String, parts: Option<Json>, here: LinePosition) {
-        let mut said = NewMessage::new(role, text, here.at);
-        said.parts = parts;
-        said.external_id = Some(external(&format!("line-{}", here.number)));
-        self.entries.push(EntryKind::Message(said));
+        let mut message = NewMessage::new(role, text, here.at);
+        message.parts = parts;
+        message.external_id = Some(external(&format!("line-{}", here.number)));
+        self.entries.push(EntryKind::Message(message));
     }
 
     /// Keeps readable reasoning as the parts of a message without text.
@@ -180,8 +180,8 @@ impl Rollout {
 
     /// The summary that replaces compacted history.
     fn summary(&mut self, item: &RolloutItem<'_>, here: LinePosition, sink: &mut Sink<'_>) {
-        match item.message.and_then(text::string).filter(|said| !said.text.is_empty()) {
-            Some(said) => self.say(Role::System, said.text, said.original, here),
+        match item.message.and_then(text::string).filter(|text| !text.text.is_empty()) {
+            Some(text) => self.say(Role::System, text.text, text.original, here),
             None => sink.skip("compacted records"),
         }
     }
@@ -226,7 +226,7 @@ impl Rollout {
             other => return sink.skip(format!("{other} events")),
         };
         match event.message.and_then(text::string) {
-            Some(said) if !spoken => self.say(role, said.text, said.original, here),
+            Some(text) if !spoken => self.say(role, text.text, text.original, here),
             _ => sink.skip("events that repeat a message"),
         }
     }

@@ -141,16 +141,18 @@ impl Console {
     }
 
     fn finish(&mut self) {
-        let said = |role, text: &str, at| {
+        let message = |role, text: &str, at| {
             let text = text.trim();
             (!text.is_empty()).then(|| EntryKind::Message(NewMessage::new(role, text, at)))
         };
         let kind = match std::mem::replace(&mut self.block, ConsoleBlock::None) {
             ConsoleBlock::None => None,
-            ConsoleBlock::Prompt(text) if is_inserted(&text) => said(Role::System, &text, self.at),
-            ConsoleBlock::Prompt(text) => said(Role::User, &text, self.at),
-            ConsoleBlock::Note(text) => said(Role::System, &text, self.at),
-            ConsoleBlock::Answer(text) => said(Role::Assistant, &text, self.at),
+            ConsoleBlock::Prompt(text) if is_inserted(&text) => {
+                message(Role::System, &text, self.at)
+            }
+            ConsoleBlock::Prompt(text) => message(Role::User, &text, self.at),
+            ConsoleBlock::Note(text) => message(Role::System, &text, self.at),
+            ConsoleBlock::Answer(text) => message(Role::Assistant, &text, self.at),
             ConsoleBlock::Thinking(text) if text.trim().is_empty() => None,
             ConsoleBlock::Thinking(text) => {
                 let mut thought = NewMessage::new(Role::Assistant, "", self.at);
@@ -201,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_told_from_prose() {
+    fn calls_are_distinguished_from_prose() {
         assert_eq!(call("Bash(tree -h .)"), Some(("Bash", "tree -h .)")));
         assert_eq!(call("gauge - read (MCP)(station: 4)"), Some(("gauge - read", "station: 4)")));
         assert_eq!(call("I read the file (twice)"), None);

@@ -29,10 +29,10 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
     found.about.title_source = TitleSource::Source;
     for turn in haystack.turns {
         let at = turn.ts.map(|ts| ts.parse()).transpose()?.unwrap_or(source.modified);
-        let mut said = NewMessage::new(turn.role.parse()?, turn.text, at);
-        said.author = turn.author;
-        said.external_id = Some(external(&turn.id));
-        found.push(EntryKind::Message(said));
+        let mut message = NewMessage::new(turn.role.parse()?, turn.text, at);
+        message.author = turn.author;
+        message.external_id = Some(external(&turn.id));
+        found.push(EntryKind::Message(message));
     }
     sink.emit(found)
 }

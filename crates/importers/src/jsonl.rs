@@ -174,7 +174,7 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<JsonLine, ImportError> {
         #[serde(borrow)]
         version: Option<&'a RawValue>,
     }
-    let LineProbe { kind, role, text: said, version } = serde_json::from_str(text)?;
+    let LineProbe { kind, role, text: body, version } = serde_json::from_str(text)?;
     match kind.as_deref() {
         Some("treering") => {
             // The header of a later version may have other fields.
@@ -199,7 +199,7 @@ pub fn parse_line(text: &str, now: Timestamp) -> Result<JsonLine, ImportError> {
         }
         Some("tool_result") => tool_result(serde_json::from_str(text)?, now),
         Some("turn") => turn(serde_json::from_str(text)?, now),
-        None if role.is_some() && said.is_some() => message(serde_json::from_str(text)?, now),
+        None if role.is_some() && body.is_some() => message(serde_json::from_str(text)?, now),
         None if role.is_some() => {
             Ok(JsonLine::Entries(entries_of_openai(serde_json::from_str(text)?, now)?))
         }
@@ -269,7 +269,7 @@ fn fork(line: &ThreadLine) -> Result<JsonLine, ImportError> {
 fn message(line: MessageLine<'_>, now: Timestamp) -> Result<JsonLine, ImportError> {
     let (text, original) = raw_string(line.text)
         .ok_or_else(|| ImportError("the text of a message is not a string".into()))?;
-    let said = NewMessage {
+    let message = NewMessage {
         role: line.role.parse()?,
         author: line.author,
         text,
@@ -277,7 +277,7 @@ fn message(line: MessageLine<'_>, now: Timestamp) -> Result<JsonLine, ImportErro
         at: at(line.at.as_deref(), now)?,
         external_id: external(line.external_id)?,
     };
-    one(thread(line.thread.as_deref())?, EntryKind::Message(said))
+    one(thread(line.thread.as_deref())?, EntryKind::Message(message))
 }
 
 fn tool_call(line: ToolCallLine<'_>, now: Timestamp) -> Result<NewToolCall, ImportError> {
@@ -312,7 +312,7 @@ fn tool_result(line: ToolResultLine<'_>, now: Timestamp) -> Result<JsonLine, Imp
 fn turn(line: TurnLine<'_>, now: Timestamp) -> Result<JsonLine, ImportError> {
     let thread = thread(line.thread.as_deref())?;
     let when = at(line.at.as_deref(), now)?;
-    let said =
+    let message =
         |role: Role, raw: &RawValue, author: Option<String>| -> Result<EntryKind, ImportError> {
             let (text, parts) = raw_string(raw)
                 .ok_or_else(|| ImportError(format!("what the {role} said is not a string")))?;
@@ -328,7 +328,7 @@ fn turn(line: TurnLine<'_>, now: Timestamp) -> Result<JsonLine, ImportError> {
         };
     let mut kinds = Vec::new();
     if let Some(user) = line.user {
-        kinds.push(said(Role::User, user, line.author.clone())?);
+        kinds.push(message(Role::User, user, line.author.clone())?);
     }
     for (order, call) in line.tool_calls.into_iter().enumerate() {
         let mut call = tool_call(call, when)?;
@@ -338,7 +338,7 @@ fn turn(line: TurnLine<'_>, now: Timestamp) -> Result<JsonLine, ImportError> {
         kinds.push(EntryKind::ToolCall(call));
     }
     if let Some(assistant) = line.assistant {
-        kinds.push(said(Role::Assistant, assistant, None)?);
+        kinds.push(message(Role::Assistant, assistant, None)?);
     }
     if kinds.is_empty() {
         return Err(ImportError("the turn is empty; give it user, assistant or tool_calls".into()));

@@ -187,7 +187,7 @@ impl ImportedConversation {
     /// system message. Returns `None` if there is none.
     pub fn unnamed(format: Format, entries: Vec<Entry>) -> Option<Self> {
         let first = entries.iter().find_map(|entry| match &entry.kind {
-            EntryKind::Message(said) if said.role != Role::System => Some(said.hash()),
+            EntryKind::Message(message) if message.role != Role::System => Some(message.hash()),
             _ => None,
         })?;
         Some(Self {

@@ -56,12 +56,12 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
 fn message(raw: &RawValue, first: &str, at: Timestamp) -> Result<NewMessage, ImportError> {
     let turn: LocomoTurn = serde_json::from_str(raw.get())?;
     let role = if turn.speaker == first { Role::User } else { Role::Assistant };
-    let mut said = NewMessage::new(role, turn.text, at);
+    let mut message = NewMessage::new(role, turn.text, at);
     if let Some(caption) = turn.blip_caption {
-        said.text = format!("{} [image: {caption}]", said.text);
-        said.parts = Some(Json::from_raw(raw));
+        message.text = format!("{} [image: {caption}]", message.text);
+        message.parts = Some(Json::from_raw(raw));
     }
-    said.author = Some(turn.speaker);
-    said.external_id = Some(external(&turn.dia_id));
-    Ok(said)
+    message.author = Some(turn.speaker);
+    message.external_id = Some(external(&turn.dia_id));
+    Ok(message)
 }

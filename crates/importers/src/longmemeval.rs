@@ -32,9 +32,9 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
         sessions.sort_by_key(|((at, _), _)| *at);
         for ((mut at, id), turns) in sessions {
             for (number, turn) in turns.into_iter().enumerate() {
-                let mut said = NewMessage::new(turn.role.parse()?, turn.content, at);
-                said.external_id = Some(external(&format!("{id}#{number}")));
-                found.push(EntryKind::Message(said));
+                let mut message = NewMessage::new(turn.role.parse()?, turn.content, at);
+                message.external_id = Some(external(&format!("{id}#{number}")));
+                found.push(EntryKind::Message(message));
                 at = at.plus_micros(30_000_000);
             }
         }

@@ -234,10 +234,10 @@ fn speakers(text: &str, style: Style, start: Timestamp, sink: &mut Sink<'_>) -> 
             text.trim_end_matches("\n---").trim_end().to_owned()
         };
         if !text.is_empty() {
-            let mut said = NewMessage::new(role, text, clock);
-            said.author =
+            let mut message = NewMessage::new(role, text, clock);
+            message.author =
                 ((role == Role::Tool && !name.is_empty()) || is_name(&name)).then_some(name);
-            entries.push(EntryKind::Message(said));
+            entries.push(EntryKind::Message(message));
         }
     };
     for (line, fenced) in outside_fences(text) {
@@ -268,9 +268,9 @@ fn is_name(word: &str) -> bool {
 fn specstory(text: &str, at: Timestamp, entries: &mut Vec<EntryKind>) -> String {
     let mut rest = text.trim_end_matches("\n---").trim().to_owned();
     while let Some((before, block, after)) = cut(&rest, "<think>", "</think>") {
-        let mut said = NewMessage::new(Role::Assistant, "", at);
-        said.parts = Some(Json::string(&block));
-        entries.push(EntryKind::Message(said));
+        let mut message = NewMessage::new(Role::Assistant, "", at);
+        message.parts = Some(Json::string(&block));
+        entries.push(EntryKind::Message(message));
         rest = format!("{}{}", before, after.trim_start());
     }
     while let Some((before, block, after)) = cut(&rest, "<tool-use", "</tool-use>") {
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markers_are_told_from_text() {
+    fn markers_are_distinguished_from_text() {
         let check = |line: &str, expected: Option<(Role, &str)>| {
             assert_eq!(marker(line).map(|marker| (marker.role, marker.rest)), expected, "{line}");
         };

@@ -132,15 +132,15 @@ impl OpenAiReader {
             .or(message.reasoning_content)
             .is_some_and(|extra| extra.get() != "null");
         if !text.is_empty() || original.is_some() || kept {
-            let mut said = NewMessage::new(role, text, at);
-            said.author.clone_from(&message.name);
-            said.parts = if kept { Some(Json::from_raw(raw)) } else { original };
+            let mut new = NewMessage::new(role, text, at);
+            new.author.clone_from(&message.name);
+            new.parts = if kept { Some(Json::from_raw(raw)) } else { original };
             if let Some(DecodedText { text, .. }) = message.refusal.and_then(text::string)
-                && said.text.is_empty()
+                && new.text.is_empty()
             {
-                said.text = text;
+                new.text = text;
             }
-            self.push(EntryKind::Message(said));
+            self.push(EntryKind::Message(new));
         }
         for call in &message.tool_calls {
             let Some(function) = call.function.as_ref().or(call.custom.as_ref()) else { continue };
@@ -301,12 +301,12 @@ pub(crate) fn entries_of(raw: &RawValue, at: Timestamp) -> Result<Vec<Entry>, Im
             at,
         )));
     }
-    let said = reader.entries.iter_mut().find_map(|entry| match &mut entry.kind {
-        EntryKind::Message(said) => Some(said),
+    let new = reader.entries.iter_mut().find_map(|entry| match &mut entry.kind {
+        EntryKind::Message(new) => Some(new),
         _ => None,
     });
-    if let (Some(said), Some(id)) = (said, message.external_id) {
-        said.external_id = Some(ExternalId::new(id)?);
+    if let (Some(new), Some(id)) = (new, message.external_id) {
+        new.external_id = Some(ExternalId::new(id)?);
     }
     Ok(reader.entries.into_iter().map(|entry| Entry { thread: thread.clone(), ..entry }).collect())
 }

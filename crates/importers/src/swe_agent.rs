@@ -109,17 +109,17 @@ impl SweAgentReader {
     }
 
     fn answer(&mut self, entry: &HistoryItem<'_>) {
-        let mut said = entry.content.map(content).unwrap_or_default();
+        let mut body = entry.content.map(content).unwrap_or_default();
         let acts = entry.action.is_some() || entry.tool_calls.is_some();
         if let Some(thought) = entry.thought.as_ref().filter(|thought| acts && !thought.is_empty())
         {
             // The content repeats the thought followed by the action, which becomes a tool call.
-            if *thought != said.text {
-                said.original = said.original.or_else(|| Some(Json::string(&said.text)));
-                said.text.clone_from(thought);
+            if *thought != body.text {
+                body.original = body.original.or_else(|| Some(Json::string(&body.text)));
+                body.text.clone_from(thought);
             }
         }
-        self.say(Role::Assistant, said);
+        self.say(Role::Assistant, body);
         let calls = entry.tool_calls.as_deref().unwrap_or_default();
         for call in calls {
             let args = match call.function.arguments {
@@ -170,12 +170,12 @@ impl SweAgentReader {
         self.entries.push(kind.into());
     }
 
-    fn say(&mut self, role: Role, said: DecodedText) {
-        if said.text.is_empty() && said.original.is_none() {
+    fn say(&mut self, role: Role, body: DecodedText) {
+        if body.text.is_empty() && body.original.is_none() {
             return;
         }
-        let mut message = NewMessage::new(role, said.text, self.at);
-        message.parts = said.original;
+        let mut message = NewMessage::new(role, body.text, self.at);
+        message.parts = body.original;
         self.entries.push(EntryKind::Message(message).into());
     }
 }

@@ -72,8 +72,8 @@ impl ChatDialect for Anthropic {
     fn parse_response(&self, body: &Value) -> ChatDelta {
         let blocks = body["content"].as_array().map(Vec::as_slice).unwrap_or_default();
         let form = blocks.iter().find(|block| block["type"] == "tool_use");
-        let said = blocks.iter().filter_map(|block| block["text"].as_str());
-        let text = form.map_or_else(|| said.collect(), |block| block["input"].to_string());
+        let texts = blocks.iter().filter_map(|block| block["text"].as_str());
+        let text = form.map_or_else(|| texts.collect(), |block| block["input"].to_string());
         ChatDelta {
             text,
             end: end(&body["stop_reason"]),

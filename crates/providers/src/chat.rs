@@ -31,32 +31,33 @@ impl<D: ChatDialect> RemoteChat<D> {
     fn reply(
         &self,
         request: &ChatRequest,
-        said: ChatDelta,
+        answer: ChatDelta,
         redacted: Redactions,
     ) -> Result<ChatReply, ProviderError> {
-        let usage = usage_of(request, &said);
-        let end = said.end.unwrap_or_default();
-        if said.text.is_empty() && !matches!(end, FinishReason::Declined | FinishReason::Truncated)
+        let usage = usage_of(request, &answer);
+        let end = answer.end.unwrap_or_default();
+        if answer.text.is_empty()
+            && !matches!(end, FinishReason::Declined | FinishReason::Truncated)
         {
             let call = FailedCall { is_charged: true, usage, redacted };
             return Err(self.model.client.unusable("an answer without text").with_call(call));
         }
-        Ok(ChatReply { text: said.text, finish_reason: end, usage, redacted })
+        Ok(ChatReply { text: answer.text, finish_reason: end, usage, redacted })
     }
 }
 
 /// The usage of a call, estimated if the server did not report it.
-fn usage_of(request: &ChatRequest, said: &ChatDelta) -> Usage {
-    match said.usage.tokens_in {
-        0 => Usage::for_call(request.estimated_tokens(), (said.text.len() as u64).div_ceil(4)),
-        tokens_in => Usage::for_call(tokens_in, said.usage.tokens_out),
+fn usage_of(request: &ChatRequest, answer: &ChatDelta) -> Usage {
+    match answer.usage.tokens_in {
+        0 => Usage::for_call(request.estimated_tokens(), (answer.text.len() as u64).div_ceil(4)),
+        tokens_in => Usage::for_call(tokens_in, answer.usage.tokens_out),
     }
 }
 
 /// Adds the usage to the error of a call that the provider charges for.
-fn charged(request: &ChatRequest, said: &ChatDelta, mut error: ProviderError) -> ProviderError {
+fn charged(request: &ChatRequest, answer: &ChatDelta, mut error: ProviderError) -> ProviderError {
     if let Some(call) = error.call.as_mut().filter(|call| call.is_charged) {
-        call.usage = usage_of(request, said);
+        call.usage = usage_of(request, answer);
     }
     error
 }
@@ -81,7 +82,7 @@ impl<D: ChatDialect> ChatModel for RemoteChat<D> {
         request: &ChatRequest,
         hear: &mut dyn FnMut(&str),
     ) -> Result<ChatReply, ProviderError> {
-        let mut said = ChatDelta::default();
+        let mut answer = ChatDelta::default();
         let mut take = |line: &str| {
             let Some(data) = stream::data(line, D::EVENTS) else { return Ok(false) };
             if data == stream::DONE {
@@ -89,19 +90,19 @@ impl<D: ChatDialect> ChatModel for RemoteChat<D> {
             }
             let piece = self.dialect.parse_chunk(&stream::json(data)?);
             if !piece.text.is_empty() {
-                said.text.push_str(&piece.text);
+                answer.text.push_str(&piece.text);
                 hear(&piece.text);
             }
-            said.end = piece.end.or(said.end);
+            answer.end = piece.end.or(answer.end);
             // Providers report cumulative counts.
-            said.usage.tokens_in = said.usage.tokens_in.max(piece.usage.tokens_in);
-            said.usage.tokens_out = said.usage.tokens_out.max(piece.usage.tokens_out);
+            answer.usage.tokens_in = answer.usage.tokens_in.max(piece.usage.tokens_in);
+            answer.usage.tokens_out = answer.usage.tokens_out.max(piece.usage.tokens_out);
             Ok(piece.is_last)
         };
         let call = |fields: &Fields| self.call(request, true, fields);
         match self.model.send_streaming(D::OPTIONAL, call, &mut take) {
-            Ok(redacted) => self.reply(request, said, redacted),
-            Err(error) => Err(charged(request, &said, error)),
+            Ok(redacted) => self.reply(request, answer, redacted),
+            Err(error) => Err(charged(request, &answer, error)),
         }
     }
 }

@@ -71,16 +71,16 @@ impl ChatDialect for OpenAi {
     }
 
     fn parse_response(&self, body: &Value) -> ChatDelta {
-        said(body, "message")
+        delta_of(body, "message")
     }
 
     /// No chunk is marked as the last; the stream ends with [`DONE`](crate::stream::DONE).
     fn parse_chunk(&self, piece: &Value) -> ChatDelta {
-        said(piece, "delta")
+        delta_of(piece, "delta")
     }
 }
 
-fn said(body: &Value, place: &str) -> ChatDelta {
+fn delta_of(body: &Value, place: &str) -> ChatDelta {
     let choice = &body["choices"][0];
     let message = &choice[place];
     let refusal = message["refusal"].as_str().filter(|refusal| !refusal.is_empty());

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_told_from_all_else() {
+    fn letters_are_recognized() {
         for byte in u8::MIN..=u8::MAX {
             for place in 0..8 {
                 let mut bytes = *b"aZmAzyQb";

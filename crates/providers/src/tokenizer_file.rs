@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tokenizer_is_told() {
+    fn a_file_that_is_not_a_tokenizer_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokenizer.json");
         let missing = FileTokenizer::open(&path).err().unwrap().to_string();

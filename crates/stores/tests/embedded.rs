@@ -115,7 +115,7 @@ fn do_jobs(folder: &Path) -> Vec<String> {
 
 /// Jobs of version 6 have no `place` column.
 #[test]
-fn what_was_to_be_done_in_a_store_of_version_6_is_found() {
+fn jobs_survive_the_migration_from_version_6() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(EmbeddedStore::FILE);
     std::fs::copy(
@@ -135,7 +135,7 @@ fn what_was_to_be_done_in_a_store_of_version_6_is_found() {
 }
 
 #[test]
-fn what_is_to_be_done_in_a_store_of_version_7_is_found() {
+fn jobs_survive_the_migration_from_version_7() {
     let (store, folder) = kept("schema-0007.sqlite");
     drop(store);
     assert_eq!(do_jobs(folder.path()), TO_BE_DONE);
@@ -153,8 +153,8 @@ fn everything_in_a_store_of_version_8_is_there() {
     let reader = reader(&store);
     let harbour = reader.conversation_by_slug("harbour").unwrap().unwrap();
     assert_eq!(harbour.threads.len(), 2);
-    let said = reader.messages(harbour.id, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
-    assert_eq!(said[13].body.text, "Then it reads 0.2 m less.");
+    let messages = reader.messages(harbour.id, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
+    assert_eq!(messages[13].body.text, "Then it reads 0.2 m less.");
     let calls = reader.tool_calls(harbour.id, Span::starting(TurnNo(0), usize::MAX)).unwrap();
     let outcome = calls[5].call.outcome.as_ref().unwrap();
     assert_eq!(
@@ -184,20 +184,21 @@ fn everything_in_a_store_of_version_8_is_there() {
 /// Interleaved conversations: some message positions are in the table `places`, others in the
 /// conversation's own row.
 #[test]
-fn what_was_said_in_a_store_of_version_6_is_there() {
+fn messages_survive_the_migration_from_version_6() {
     let (store, _folder) = kept("schema-0006.sqlite");
     let reader = store.reader(&TenantId::new("other").unwrap()).unwrap();
     for slug in ["one-asks-1", "two-asks-1"] {
         let id = reader.conversation_by_slug(slug).unwrap().unwrap().id;
-        let said = reader.messages(id, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
-        let said: Vec<&str> = said.iter().map(|message| message.body.text.as_str()).collect();
+        let messages = reader.messages(id, Span::starting(MessageIdx(0), usize::MAX)).unwrap();
+        let messages: Vec<&str> =
+            messages.iter().map(|message| message.body.text.as_str()).collect();
         let expected = |turn| [format!("{} asks {turn}", &slug[..3]), format!("answer {turn}")];
-        assert_eq!(said, (1..=20).flat_map(expected).collect::<Vec<_>>());
+        assert_eq!(messages, (1..=20).flat_map(expected).collect::<Vec<_>>());
     }
 }
 
 #[test]
-fn what_was_asked_in_a_store_of_version_5_is_there() {
+fn requests_survive_the_migration_from_version_5() {
     let (store, _folder) = kept("schema-0005.sqlite");
     let reader = store.reader(&TenantId::default()).unwrap();
     let taken = reader.ledger().requests_since("openai", Timestamp::from_micros(0)).unwrap();
@@ -211,7 +212,7 @@ fn what_was_asked_in_a_store_of_version_5_is_there() {
 }
 
 #[test]
-fn what_was_spent_in_a_store_of_version_4_is_there() {
+fn spending_survives_the_migration_from_version_4() {
     let (store, _folder) = kept("schema-0004.sqlite");
     let spent = reader(&store).ledger().spent(&SpendFilter::default()).unwrap();
     let spent: Vec<_> =

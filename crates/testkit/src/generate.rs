@@ -40,10 +40,10 @@ pub fn conversation(length: usize) -> impl Strategy<Value = Vec<Entry>> {
                         3..=5 => Role::Assistant,
                         _ => Role::System,
                     };
-                    let mut said = NewMessage::new(role, text, at);
-                    said.author = flag.then(|| format!("{role}-author"));
-                    said.external_id = Some(id);
-                    Entry::message(thread, said)
+                    let mut message = NewMessage::new(role, text, at);
+                    message.author = flag.then(|| format!("{role}-author"));
+                    message.external_id = Some(id);
+                    Entry::message(thread, message)
                 }
                 7 | 8 => {
                     let outcome = flag.then(|| result(&text));

@@ -55,7 +55,7 @@ impl Summarizer for PrefixSummarizer {
             text.chars().take(chars).collect()
         };
         let heads = brief.passages.iter().filter_map(|passage| match passage {
-            Passage::Message(said) => Some(head(&said.text)),
+            Passage::Message(message) => Some(head(&message.text)),
             Passage::Node(child) => Some(head(&child.content.overview)),
             Passage::Tool(_) => None,
         });

@@ -206,7 +206,7 @@ fn runs(items: &[ReceiptItem]) -> Vec<&[ReceiptItem]> {
     let goes_on = |one: &ReceiptItem, next: &ReceiptItem| {
         let alike = one.level == 0 && next.level == 0 && one.section == next.section;
         let same = one.reason == next.reason
-            && one.grain == next.grain
+            && one.detail == next.detail
             && one.score == 0.0
             && next.score == 0.0;
         alike && same && next.from <= one.until
@@ -226,7 +226,7 @@ fn line(run: &[ReceiptItem]) -> String {
         1 => first.hash.to_string()[..8].to_owned(),
         many => format!("{many} messages"),
     };
-    let grain = match (first.level, first.grain) {
+    let grain = match (first.level, first.detail) {
         (0, DetailLevel::Text) => "raw",
         (_, grain) => grain.as_str(),
     };

@@ -175,7 +175,7 @@ impl Contexts {
         };
         let blocks = context.sections.iter().flat_map(|section| &section.items);
         for (item, block) in context.receipt.items.iter().zip(blocks) {
-            match (item.level, item.grain) {
+            match (item.level, item.detail) {
                 (0, DetailLevel::Text) => held.raw.push(item.from),
                 _ => held.told.push((item.from, item.until, norm(&block.block))),
             }

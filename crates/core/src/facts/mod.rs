@@ -64,13 +64,13 @@ impl Facts {
         let mut facts = Self::default();
         for passage in passages {
             match passage {
-                Passage::Message(said) => {
-                    facts.add_word(said.role.as_str());
-                    if let Some(author) = &said.author {
+                Passage::Message(message) => {
+                    facts.add_word(message.role.as_str());
+                    if let Some(author) = &message.author {
                         facts.add_name(author);
                     }
-                    facts.add_day(&said.at.to_minute());
-                    facts.read(&said.text);
+                    facts.add_day(&message.at.to_minute());
+                    facts.read(&message.text);
                 }
                 Passage::Tool(tool) => {
                     facts.add_word(&tool.name);

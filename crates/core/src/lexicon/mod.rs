@@ -59,7 +59,7 @@ pub struct Lexer {
     stems: Stems,
     met: HashMap<Box<str>, Met>,
     /// The words of a text, concatenated, and the end of each.
-    said: String,
+    joined: String,
     words: Vec<(usize, Met)>,
 }
 
@@ -83,13 +83,13 @@ impl Lexer {
 
     /// Calls `take` with each term of a text and its word, in order.
     pub fn each_term(&mut self, text: &str, mut take: impl FnMut(&str, TermId)) {
-        let (mut said, mut words) =
-            (std::mem::take(&mut self.said), std::mem::take(&mut self.words));
+        let (mut joined, mut words) =
+            (std::mem::take(&mut self.joined), std::mem::take(&mut self.words));
         let mut parts = Vec::new();
         each_run(text, |run| {
             each_word(run, |word| {
-                said.push_str(word);
-                words.push((said.len(), self.meet(word)));
+                joined.push_str(word);
+                words.push((joined.len(), self.meet(word)));
             });
             // The parts of `camelCase` names; the whole word is already included.
             parts.extend(camel_parts(run).into_iter().map(fold));
@@ -99,7 +99,7 @@ impl Lexer {
         let mut from = 0;
         for (until, met) in &words {
             if !met.is_stop[language] {
-                take(&said[from..*until], met.ids[language]);
+                take(&joined[from..*until], met.ids[language]);
             }
             from = *until;
         }
@@ -107,9 +107,9 @@ impl Lexer {
             let met = self.meet(&part);
             take(&part, met.ids[language]);
         }
-        said.clear();
+        joined.clear();
         words.clear();
-        (self.said, self.words) = (said, words);
+        (self.joined, self.words) = (joined, words);
     }
 
     /// The byte ranges of the words in a line that match one of these terms.
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_the_same_is_found_by_the_same_terms() {
+    fn inflected_words_share_a_term() {
         for (a, b) in [
             ("running", "runs"),
             ("we went there", "going"),

@@ -54,11 +54,16 @@ fn slack_of(target: u32) -> u32 {
 /// the slack. Takes the total size and the message sizes from the latest back. The end stays
 /// the same until the history reaches the next multiple.
 #[must_use]
-pub fn stable_prefix_end(end: u32, said: u64, sizes: impl Iterator<Item = u32>, slack: u32) -> u32 {
-    let Some(line) = said.checked_div(slack.into()).map(|steps| steps * u64::from(slack)) else {
+pub fn stable_prefix_end(
+    end: u32,
+    total: u64,
+    sizes: impl Iterator<Item = u32>,
+    slack: u32,
+) -> u32 {
+    let Some(line) = total.checked_div(slack.into()).map(|steps| steps * u64::from(slack)) else {
         return end;
     };
-    let (mut place, mut before) = (end, said);
+    let (mut place, mut before) = (end, total);
     for size in sizes {
         let earlier = before.saturating_sub(size.into());
         if earlier < line || place == 0 {
@@ -76,7 +81,7 @@ const NEAR: f64 = 512.0;
 struct CutEntry {
     piece: Piece,
     /// The index into the piece's costs; `None` while it is not in the cut.
-    grain: Option<usize>,
+    detail: Option<usize>,
     reason: PackReason,
     /// Tokens of the messages after the piece.
     distance: u64,
@@ -84,7 +89,7 @@ struct CutEntry {
 
 impl CutEntry {
     fn cost(&self) -> u32 {
-        self.grain.map_or(0, |grain| self.piece.costs[grain].1)
+        self.detail.map_or(0, |detail| self.piece.costs[detail].1)
     }
 }
 
@@ -124,15 +129,15 @@ pub(super) struct Cut {
 }
 
 /// Computes the cut.
-pub(super) fn cut<F: PieceSource>(
-    forest: &mut F,
+pub(super) fn cut<S: PieceSource>(
+    source: &mut S,
     allotment: &BudgetSplit,
-) -> Result<Cut, F::Error> {
-    let mut fresh = forest.recent_tail()?;
+) -> Result<Cut, S::Error> {
+    let mut fresh = source.recent_tail()?;
     let mut fresh_cost = fresh.iter().map(whole_cost).sum::<u32>();
     if fresh_cost > allotment.slack {
         // The tail costs more as rendered than the split estimated.
-        forest.merge_tail();
+        source.merge_tail();
         (fresh, fresh_cost) = (Vec::new(), 0);
     }
     let mut cutter = Cutter {
@@ -143,8 +148,8 @@ pub(super) fn cut<F: PieceSource>(
         most: allotment.most.saturating_sub(allotment.slack),
         recent: allotment.recent,
     };
-    cutter.cover(forest.roots()?);
-    cutter.refine(forest)?;
+    cutter.cover(source.roots()?);
+    cutter.refine(source)?;
     let (mut items, left_out) = cutter.finish();
     let whole = |piece: &Piece| {
         let cost = piece.costs.last().copied().unwrap_or((DetailLevel::Text, 0));
@@ -180,11 +185,11 @@ impl Cutter {
                 PieceKey::Node(..) => PackReason::Cover,
                 PieceKey::Message(_) => PackReason::Unsummarised,
             };
-            self.slots.push(CutEntry { piece, grain: None, reason, distance });
+            self.slots.push(CutEntry { piece, detail: None, reason, distance });
             distance += weight;
         }
-        let is_said = |slot: &CutEntry| matches!(slot.piece.key, PieceKey::Message(_));
-        let tail = self.slots.iter().take_while(|slot| is_said(slot)).count();
+        let is_message = |slot: &CutEntry| matches!(slot.piece.key, PieceKey::Message(_));
+        let tail = self.slots.iter().take_while(|slot| is_message(slot)).count();
         let mut late = 0;
         for slot in 0..tail {
             let whole = whole_cost(&self.slots[slot].piece);
@@ -197,11 +202,11 @@ impl Cutter {
             late = slot + 1;
         }
         let nodes = (tail..self.slots.len())
-            .filter(|slot| !is_said(&self.slots[*slot]))
+            .filter(|slot| !is_message(&self.slots[*slot]))
             .collect::<Vec<_>>();
-        let others = (tail..self.slots.len()).filter(|slot| is_said(&self.slots[*slot]));
-        let said = (late..tail).chain(others).collect::<Vec<_>>();
-        for run in [nodes, said] {
+        let others = (tail..self.slots.len()).filter(|slot| is_message(&self.slots[*slot]));
+        let messages = (late..tail).chain(others).collect::<Vec<_>>();
+        for run in [nodes, messages] {
             for slot in run {
                 let fits = self.slots[slot]
                     .piece
@@ -219,40 +224,40 @@ impl Cutter {
         }
     }
 
-    fn place(&mut self, slot: usize, grain: usize) {
+    fn place(&mut self, slot: usize, detail: usize) {
         self.used -= self.slots[slot].cost();
-        self.slots[slot].grain = Some(grain);
+        self.slots[slot].detail = Some(detail);
         self.used += self.slots[slot].cost();
     }
 
     /// Queues the possible refinements of an entry in the cut.
     fn offer(&mut self, slot: usize) {
         let it = &self.slots[slot];
-        let Some(grain) = it.grain else { return };
-        if let Some((next, _)) = it.piece.costs.get(grain + 1) {
+        let Some(detail) = it.detail else { return };
+        if let Some((next, _)) = it.piece.costs.get(detail + 1) {
             self.steps.push(Refinement {
                 gain: gain(it, Some(*next), self.recent),
                 slot,
                 expands: false,
             });
         }
-        let is_new = grain == 0
-            || it.reason == PackReason::Refined && it.piece.costs[grain].0 == DetailLevel::Gist;
+        let is_new = detail == 0
+            || it.reason == PackReason::Refined && it.piece.costs[detail].0 == DetailLevel::Gist;
         if it.piece.min_expanded_cost.is_some() && is_new {
             self.steps.push(Refinement { gain: gain(it, None, self.recent), slot, expands: true });
         }
     }
 
     /// Applies the refinements, best gain first, that fit the target.
-    fn refine<F: PieceSource>(&mut self, forest: &mut F) -> Result<(), F::Error> {
+    fn refine<S: PieceSource>(&mut self, source: &mut S) -> Result<(), S::Error> {
         while let Some(step) = self.steps.pop() {
             let slot = &self.slots[step.slot];
-            let Some(grain) = slot.grain else { continue };
+            let Some(detail) = slot.detail else { continue };
             let rest = self.used - slot.cost();
             if !step.expands {
-                let (_, cost) = slot.piece.costs[grain + 1];
+                let (_, cost) = slot.piece.costs[detail + 1];
                 if rest + cost <= self.target {
-                    self.place(step.slot, grain + 1);
+                    self.place(step.slot, detail + 1);
                     self.offer(step.slot);
                 }
                 continue;
@@ -261,29 +266,29 @@ impl Cutter {
                 continue;
             }
             let (key, distance) = (slot.piece.key, slot.distance);
-            let below = forest.below(key)?;
-            let grains: Vec<usize> = below.iter().map(entering_grain).collect();
+            let below = source.below(key)?;
+            let details: Vec<usize> = below.iter().map(entering_detail).collect();
             let cost: u32 =
-                below.iter().zip(&grains).map(|(piece, grain)| piece.costs[*grain].1).sum();
+                below.iter().zip(&details).map(|(piece, detail)| piece.costs[*detail].1).sum();
             if below.is_empty() || rest + cost > self.target {
                 continue;
             }
             self.used -= self.slots[step.slot].cost();
-            self.slots[step.slot].grain = None;
+            self.slots[step.slot].detail = None;
             self.slots[step.slot].piece.weight = 0;
-            self.expand(below, &grains, distance);
+            self.expand(below, &details, distance);
         }
         Ok(())
     }
 
-    fn expand(&mut self, below: Vec<Piece>, grains: &[usize], mut distance: u64) {
-        for (piece, grain) in below.into_iter().zip(grains).rev() {
+    fn expand(&mut self, below: Vec<Piece>, details: &[usize], mut distance: u64) {
+        for (piece, detail) in below.into_iter().zip(details).rev() {
             let weight = u64::from(piece.weight);
             let is_recent = piece.key.level() == 0 && distance + weight <= u64::from(self.recent);
             let reason = if is_recent { PackReason::Recent } else { PackReason::Refined };
-            self.slots.push(CutEntry { piece, grain: None, reason, distance });
+            self.slots.push(CutEntry { piece, detail: None, reason, distance });
             let slot = self.slots.len() - 1;
-            self.place(slot, *grain);
+            self.place(slot, *detail);
             self.offer(slot);
             distance += weight;
         }
@@ -293,15 +298,15 @@ impl Cutter {
         let (mut items, mut left_out) = (Vec::new(), Vec::new());
         for slot in &self.slots {
             let (from, until) = slot.piece.span();
-            let Some(grain) = slot.grain else {
+            let Some(detail) = slot.detail else {
                 // An expanded node is represented by its children.
                 if slot.piece.weight > 0 || slot.piece.min_expanded_cost.is_none() {
                     left_out.push(Omission { from, until, why: SkipReason::NoRoom });
                 }
                 continue;
             };
-            let cost = slot.piece.costs[grain];
-            if slot.piece.key.level() == 0 && grain + 1 < slot.piece.costs.len() {
+            let cost = slot.piece.costs[detail];
+            if slot.piece.key.level() == 0 && detail + 1 < slot.piece.costs.len() {
                 left_out.push(Omission { from, until, why: SkipReason::Cut });
             }
             items.push(PackedItem::of(&slot.piece, cost, slot.reason));
@@ -313,11 +318,11 @@ impl Cutter {
 
 /// The detail level of a piece that replaces a node: nodes enter as a gist, messages enter
 /// whole.
-fn entering_grain(piece: &Piece) -> usize {
+fn entering_detail(piece: &Piece) -> usize {
     match piece.key {
         PieceKey::Message(_) => piece.costs.len().saturating_sub(1),
         PieceKey::Node(..) => {
-            let gist = piece.costs.iter().position(|(grain, _)| *grain >= DetailLevel::Gist);
+            let gist = piece.costs.iter().position(|(detail, _)| *detail >= DetailLevel::Gist);
             gist.unwrap_or(piece.costs.len().saturating_sub(1))
         }
     }

@@ -119,8 +119,8 @@ pub struct Piece {
 
 impl Piece {
     /// The cost at a detail level, or at the next coarser one that the piece supports.
-    fn cost(&self, grain: DetailLevel) -> Option<(DetailLevel, u32)> {
-        self.costs.iter().rev().find(|(its, _)| *its <= grain).copied()
+    fn cost(&self, detail: DetailLevel) -> Option<(DetailLevel, u32)> {
+        self.costs.iter().rev().find(|(its, _)| *its <= detail).copied()
     }
 
     /// The index of the first message it touches, and one past the last.
@@ -180,7 +180,8 @@ pub trait PieceSource {
     fn hits(&mut self) -> Result<Vec<RecallCandidate>, Self::Error>;
 
     /// The cost of a hit at a detail level it supports, with this header.
-    fn cost_of_hit(&mut self, hit: &RecallCandidate, grain: DetailLevel, lead: HeaderStyle) -> u32;
+    fn cost_of_hit(&mut self, hit: &RecallCandidate, detail: DetailLevel, lead: HeaderStyle)
+    -> u32;
 
     /// The maximum cost of the header of a run of messages.
     fn cost_of_run(&self) -> u32;

@@ -120,7 +120,7 @@ impl Section {
     }
 
     /// The finest detail level for nodes.
-    pub(super) const fn grain(&self) -> DetailLevel {
+    pub(super) const fn max_detail(&self) -> DetailLevel {
         if self.details { DetailLevel::Details } else { DetailLevel::Text }
     }
 }

@@ -34,8 +34,8 @@ pub(super) struct RecallResult {
 
 /// Takes at most `limit` hits while there is room, best first: each with its best part, then
 /// whole, then with its neighbors.
-pub(super) fn recall<F: PieceSource>(
-    forest: &mut F,
+pub(super) fn recall<S: PieceSource>(
+    source: &mut S,
     candidates: &[RecallCandidate],
     limit: usize,
     room: u32,
@@ -44,34 +44,34 @@ pub(super) fn recall<F: PieceSource>(
     for (place, candidate) in candidates.iter().enumerate() {
         let near = 1.0 / (1.0 + f64::from(candidate.rank));
         let worth = if candidate.reason == PackReason::Hit { 1.0 } else { NEIGHBOUR };
-        for (number, (grain, guess)) in candidate.piece.costs.iter().enumerate() {
+        for (number, (detail, guess)) in candidate.piece.costs.iter().enumerate() {
             let share = if number == 0 { 1.0 } else { (WHOLE / f64::from(*guess)).min(1.0) };
             let gain = near * worth * share;
-            steps.push((gain, place, *grain, *guess));
+            steps.push((gain, place, *detail, *guess));
         }
     }
     steps.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
     let mut taken =
         RecallSet { candidates, by_idx: BTreeMap::new(), items: vec![None; candidates.len()] };
     let (mut cost, mut hits) = (0, 0);
-    for (_, place, grain, guess) in steps {
+    for (_, place, detail, guess) in steps {
         let candidate = &candidates[place];
         let before = taken.items[place].as_ref().map_or(0, |item| item.cost);
         let (is_hit, is_finer) =
             (candidate.reason == PackReason::Hit, taken.items[place].is_some());
-        let is_first = grain == candidate.piece.costs[0].0;
+        let is_first = detail == candidate.piece.costs[0].0;
         // Another tokenizer may have made the estimate. Assume that it is at most twice the
         // real cost.
         let hopeless = cost + guess / 2 > room + before;
         if hopeless || is_finer == is_first || is_hit && is_first && hits >= limit {
             continue;
         }
-        let own = forest.cost_of_hit(candidate, grain, taken.lead(place));
+        let own = source.cost_of_hit(candidate, detail, taken.lead(place));
         // The next item may need a shorter header now.
         let next = if is_first { taken.next(place) } else { None };
-        let next = next.map(|(next, grain, was)| {
+        let next = next.map(|(next, detail, was)| {
             let lead = lead(&candidates[place], &candidates[next]);
-            (next, forest.cost_of_hit(&candidates[next], grain, lead).min(was), was)
+            (next, source.cost_of_hit(&candidates[next], detail, lead).min(was), was)
         });
         let saved = next.map_or(0, |(_, less, was)| was - less);
         if cost + own > room + before + saved {
@@ -84,7 +84,7 @@ pub(super) fn recall<F: PieceSource>(
         {
             item.cost = less;
         }
-        taken.put(place, grain, own);
+        taken.put(place, detail, own);
     }
     let taken = taken.items;
     let all = candidates.iter().filter(|candidate| candidate.reason == PackReason::Hit).count();
@@ -102,13 +102,13 @@ struct RecallSet<'a> {
 }
 
 impl RecallSet<'_> {
-    fn put(&mut self, place: usize, grain: DetailLevel, cost: u32) {
+    fn put(&mut self, place: usize, detail: DetailLevel, cost: u32) {
         let candidate = &self.candidates[place];
         let Piece { key, from, until, .. } = candidate.piece;
         let (reason, score) = (candidate.reason, candidate.score);
         self.by_idx.insert(from.idx.0, place);
         self.items[place] =
-            Some(PackedItem { key, from, until, detail_level: grain, reason, score, cost });
+            Some(PackedItem { key, from, until, detail_level: detail, reason, score, cost });
     }
 
     /// The header of a candidate, given the item taken before it.

@@ -13,18 +13,18 @@ const MIN_NODE_TOKENS: usize = 24;
 
 /// Packs a context from the sections of a profile. `headings` holds the cost of each section's
 /// heading. Sections with the latest messages go first; the others follow in order.
-pub fn pack<F: PieceSource>(
-    forest: &mut F,
+pub fn pack<S: PieceSource>(
+    source: &mut S,
     profile: &Profile,
     headings: &[u32],
     budget: u32,
     allotment: &BudgetSplit,
-) -> Result<ContextPlan, F::Error> {
+) -> Result<ContextPlan, S::Error> {
     let mut packer = Packer {
-        forest,
+        source,
         left: budget,
-        told: Vec::new(),
-        said: Vec::new(),
+        covered: Vec::new(),
+        verbatim: Vec::new(),
         left_out: Vec::new(),
         hits_left_out: 0,
     };
@@ -46,11 +46,11 @@ pub fn pack<F: PieceSource>(
             packer.left += heading;
             continue;
         }
-        packer.told.extend(items.iter().map(PackedItem::span));
+        packer.covered.extend(items.iter().map(PackedItem::span));
         let whole = items
             .iter()
             .filter(|item| item.key.level() == 0 && item.detail_level >= DetailLevel::Text);
-        packer.said.extend(whole.map(PackedItem::span));
+        packer.verbatim.extend(whole.map(PackedItem::span));
         sections[place] = items;
         if section.unless_left.is_some() {
             break;
@@ -64,23 +64,23 @@ pub fn pack<F: PieceSource>(
     Ok(ContextPlan { sections, left_out: joined(left_out), hits_left_out, cost: budget - left })
 }
 
-struct Packer<'f, F> {
-    forest: &'f mut F,
+struct Packer<'s, S> {
+    source: &'s mut S,
     left: u32,
     /// The messages that the context covers, as spans.
-    told: Vec<(u32, u32)>,
+    covered: Vec<(u32, u32)>,
     /// The messages that appear verbatim.
-    said: Vec<(u32, u32)>,
+    verbatim: Vec<(u32, u32)>,
     left_out: Vec<Omission>,
     hits_left_out: u32,
 }
 
-impl<F: PieceSource> Packer<'_, F> {
+impl<S: PieceSource> Packer<'_, S> {
     fn take(
         &mut self,
         section: &Section,
         allotment: &BudgetSplit,
-    ) -> Result<Vec<PackedItem>, F::Error> {
+    ) -> Result<Vec<PackedItem>, S::Error> {
         let room = section
             .share
             .map_or(self.left, |share| (f64::from(self.left) * f64::from(share)) as u32);
@@ -96,16 +96,16 @@ impl<F: PieceSource> Packer<'_, F> {
                 let Some(level) = section.level.and_then(Level::new) else { return Ok(Vec::new()) };
                 let most =
                     section.limit.map_or(room as usize / MIN_NODE_TOKENS, |limit| limit as usize);
-                let mut nodes = self.forest.level(level, most + self.told.len())?;
+                let mut nodes = self.source.level(level, most + self.covered.len())?;
                 if section.uncovered {
-                    let roots = self.forest.roots()?;
+                    let roots = self.source.roots()?;
                     nodes.retain(|node| roots.iter().any(|root| root.key == node.key));
                 }
                 self.whole_pieces(nodes, section, room, PackReason::Level)
             }
             SectionSource::Frontier => {
-                let mut pieces = self.forest.roots()?;
-                pieces.extend(self.forest.recent_tail()?);
+                let mut pieces = self.source.roots()?;
+                pieces.extend(self.source.recent_tail()?);
                 self.whole_pieces(pieces, section, room, PackReason::Cover)
             }
         };
@@ -113,15 +113,15 @@ impl<F: PieceSource> Packer<'_, F> {
         Ok(items)
     }
 
-    fn cut(&mut self, allotment: &BudgetSplit) -> Result<Vec<PackedItem>, F::Error> {
+    fn cut(&mut self, allotment: &BudgetSplit) -> Result<Vec<PackedItem>, S::Error> {
         // Reserve room for the note about omissions and for the header of the first message.
-        let (head, note) = (self.forest.cost_of_run(), self.forest.cost_of_note());
+        let (head, note) = (self.source.cost_of_run(), self.source.cost_of_note());
         let Some(room) = self.left.checked_sub(head + note) else { return Ok(Vec::new()) };
         let within = |size: u32| size.min(room);
         let (target, most) = (within(allotment.target), within(allotment.most));
         // With less room than planned, the latest messages and the slack shrink too.
         let (recent, slack) = (allotment.recent.min(target / 2), allotment.slack.min(target / 2));
-        let mut cut = cut(self.forest, &BudgetSplit { target, most, recent, slack })?;
+        let mut cut = cut(self.source, &BudgetSplit { target, most, recent, slack })?;
         self.left -= cut.cost;
         if cut.items.first().is_some_and(|item| item.key.level() == 0) {
             self.left -= head;
@@ -135,19 +135,19 @@ impl<F: PieceSource> Packer<'_, F> {
 
     /// The latest messages within the limits of the section. A message that does not fit is
     /// truncated and becomes the first of the section.
-    fn recent(&mut self, section: &Section, room: u32) -> Result<Vec<PackedItem>, F::Error> {
+    fn recent(&mut self, section: &Section, room: u32) -> Result<Vec<PackedItem>, S::Error> {
         const PER_TURN: usize = 8;
         let number = |limit: Option<u32>| limit.map(|limit| limit as usize);
         let messages = number(section.messages);
         let want = messages
             .or(number(section.turns).map(|turns| turns * PER_TURN))
             .unwrap_or(room as usize / 4);
-        let latest = self.forest.latest(want.max(1))?;
-        let mut used = self.forest.cost_of_run();
+        let latest = self.source.latest(want.max(1))?;
+        let mut used = self.source.cost_of_run();
         let (mut chars, mut turns, mut items) = (0_u64, Vec::new(), Vec::new());
         for piece in latest.iter().rev() {
             let PieceKey::Message(slice) = piece.key else { continue };
-            let turn = self.forest.turn(slice.idx);
+            let turn = self.source.turn(slice.idx);
             if turns.last() != Some(&turn) {
                 turns.push(turn);
             }
@@ -171,7 +171,7 @@ impl<F: PieceSource> Packer<'_, F> {
         items.reverse();
         // The first message pays for the header of the run.
         if let Some(first) = items.first_mut() {
-            first.cost += self.forest.cost_of_run();
+            first.cost += self.source.cost_of_run();
         }
         Ok(items)
     }
@@ -184,12 +184,12 @@ impl<F: PieceSource> Packer<'_, F> {
         room: u32,
         reason: PackReason,
     ) -> Vec<PackedItem> {
-        pieces.retain(|piece| !self.is_told(piece.span()));
+        pieces.retain(|piece| !self.is_covered(piece.span()));
         let limit = section.limit.map_or(usize::MAX, |limit| limit as usize);
-        let mut used = self.forest.cost_of_run();
+        let mut used = self.source.cost_of_run();
         let mut items: Vec<PackedItem> = Vec::new();
         for piece in pieces.iter().rev() {
-            let Some(cost) = piece.cost(section.grain()) else { continue };
+            let Some(cost) = piece.cost(section.max_detail()) else { continue };
             if items.len() >= limit || used + cost.1 > room {
                 break;
             }
@@ -198,47 +198,49 @@ impl<F: PieceSource> Packer<'_, F> {
         }
         items.reverse();
         if let Some(first) = items.first_mut() {
-            first.cost += self.forest.cost_of_run();
+            first.cost += self.source.cost_of_run();
         }
         items
     }
 
-    fn hits(&mut self, section: &Section, room: u32) -> Result<Vec<PackedItem>, F::Error> {
+    fn hits(&mut self, section: &Section, room: u32) -> Result<Vec<PackedItem>, S::Error> {
         let wants_nodes = section.take == SectionSource::Nodes;
-        let mut hits: Vec<RecallCandidate> = self.forest.hits()?;
-        hits.retain(|hit| (hit.piece.key.level() > 0) == wants_nodes && !self.is_told_whole(hit));
+        let mut hits: Vec<RecallCandidate> = self.source.hits()?;
+        hits.retain(|hit| {
+            (hit.piece.key.level() > 0) == wants_nodes && !self.is_fully_covered(hit)
+        });
         let limit = section.limit.map_or(usize::MAX, |limit| limit as usize);
-        let recalled = recall(self.forest, &hits, limit, room);
+        let recalled = recall(self.source, &hits, limit, room);
         self.hits_left_out += recalled.left_out;
         self.left -= recalled.cost;
         Ok(recalled.items)
     }
 
-    fn is_told(&self, (from, until): (u32, u32)) -> bool {
-        self.told.iter().any(|(start, end)| *start < until && from < *end)
+    fn is_covered(&self, (from, until): (u32, u32)) -> bool {
+        self.covered.iter().any(|(start, end)| *start < until && from < *end)
     }
 
     /// Whether the context already contains the hit.
-    fn is_told_whole(&self, hit: &RecallCandidate) -> bool {
+    fn is_fully_covered(&self, hit: &RecallCandidate) -> bool {
         let (from, until) = hit.piece.span();
         match hit.piece.key {
             // A node repeats covered content, so it is redundant once all its messages are
             // covered.
             PieceKey::Node(..) => {
-                self.told.iter().any(|(start, end)| *start <= from && until <= *end)
+                self.covered.iter().any(|(start, end)| *start <= from && until <= *end)
             }
-            PieceKey::Message(_) => self.said.contains(&(from, until)),
+            PieceKey::Message(_) => self.verbatim.contains(&(from, until)),
         }
     }
 
     /// Records the messages that a profile without a cut does not cover.
-    fn note_gaps(&mut self) -> Result<(), F::Error> {
-        let mut pieces = self.forest.roots()?;
-        pieces.extend(self.forest.recent_tail()?);
-        self.told.sort_unstable();
+    fn note_gaps(&mut self) -> Result<(), S::Error> {
+        let mut pieces = self.source.roots()?;
+        pieces.extend(self.source.recent_tail()?);
+        self.covered.sort_unstable();
         for piece in pieces {
             let (mut from, until) = (piece.from.idx.0, end_of(piece.until));
-            for (start, end) in &self.told {
+            for (start, end) in &self.covered {
                 if *end <= from || *start >= until {
                     continue;
                 }

@@ -26,7 +26,7 @@ pub(super) struct CachedWindow {
     pub(super) messages: Vec<Arc<Message>>,
     /// The tool calls before each of them.
     pub(super) calls: HashMap<u32, Vec<ToolCall>>,
-    told: BoundedCache<(Slice, HeaderStyle, DetailLevel), RenderedBlock>,
+    blocks: BoundedCache<(Slice, HeaderStyle, DetailLevel), RenderedBlock>,
 }
 
 /// A rendered message.
@@ -51,18 +51,18 @@ impl CachedWindow {
         calls: HashMap<u32, Vec<ToolCall>>,
     ) -> Self {
         // Each message is rendered in only a few ways.
-        let told = BoundedCache::new(8 * messages.len());
-        Self { pieces, before, messages, calls, told }
+        let blocks = BoundedCache::new(8 * messages.len());
+        Self { pieces, before, messages, calls, blocks }
     }
 
     /// Renders one of its messages; `write` runs on a cache miss.
-    pub(super) fn told(
+    pub(super) fn rendered(
         &self,
-        said: &MessageBlock<'_>,
-        grain: DetailLevel,
+        message: &MessageBlock<'_>,
+        detail: DetailLevel,
         write: impl FnOnce() -> RenderedBlock,
     ) -> RenderedBlock {
-        self.told.get_or((said.slice, said.lead, grain), write)
+        self.blocks.get_or((message.slice, message.lead, detail), write)
     }
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct ContextCache {
     pieces: BoundedCache<NodeCacheKey, Piece>,
     nodes: BoundedCache<(TenantId, u64), Arc<Node>>,
     below: BoundedCache<NodeCacheKey, Vec<Arc<Node>>>,
-    said: BoundedCache<(ConversationKey, Window), Arc<CachedWindow>>,
+    windows: BoundedCache<(ConversationKey, Window), Arc<CachedWindow>>,
 }
 
 impl ContextCache {
@@ -84,7 +84,7 @@ impl ContextCache {
             pieces: BoundedCache::new(1 << 12),
             nodes: BoundedCache::new(1 << 11),
             below: BoundedCache::new(1 << 10),
-            said: BoundedCache::new(1 << 11),
+            windows: BoundedCache::new(1 << 11),
         }
     }
 
@@ -138,17 +138,21 @@ impl ContextCache {
     }
 
     /// The cached messages of a sealed window. They never change.
-    pub(super) fn said(&self, of: &ConversationKey, window: &Window) -> Option<Arc<CachedWindow>> {
-        self.said.get(&(of.clone(), window.clone()))
+    pub(super) fn window_of(
+        &self,
+        of: &ConversationKey,
+        window: &Window,
+    ) -> Option<Arc<CachedWindow>> {
+        self.windows.get(&(of.clone(), window.clone()))
     }
 
     pub(super) fn put_window(
         &self,
         of: &ConversationKey,
         window: &Window,
-        said: Arc<CachedWindow>,
+        cached: Arc<CachedWindow>,
     ) {
-        self.said.put((of.clone(), window.clone()), said);
+        self.windows.put((of.clone(), window.clone()), cached);
     }
 }
 

@@ -39,7 +39,7 @@ impl ConversationPieces<'_> {
     pub(super) fn read_nodes(&mut self, filter: &NodeFilter) -> StoreResult<Vec<Arc<Node>>> {
         let versions = self.reader.node_versions(self.key.id, filter)?;
         let mut nodes: Vec<Option<Arc<Node>>> =
-            versions.iter().map(|version| self.tally.node(&self.key.tenant, version)).collect();
+            versions.iter().map(|version| self.cache.node(&self.key.tenant, version)).collect();
         let unread = versions.iter().zip(&nodes).filter(|(_, node)| node.is_none());
         let unread: Vec<(Level, u32)> =
             unread.map(|(version, _)| (version.level, version.ordinal)).collect();
@@ -53,7 +53,7 @@ impl ConversationPieces<'_> {
                         .binary_search_by_key(&place, |version| (version.level, version.ordinal));
                     if let Ok(at) = at {
                         nodes[at] =
-                            Some(self.tally.put_node(&self.key.tenant, &versions[at], node));
+                            Some(self.cache.put_node(&self.key.tenant, &versions[at], node));
                     }
                 }
             }
@@ -70,14 +70,14 @@ impl ConversationPieces<'_> {
 
     pub(super) fn children(&mut self, node: &Node) -> StoreResult<Vec<Arc<Node>>> {
         let Some(below) = node.level().below() else { return Ok(Vec::new()) };
-        if let Some(children) = self.tally.below(self.key, node) {
+        if let Some(children) = self.cache.below(self.key, node) {
             self.keep(&children);
             return Ok(children);
         }
         let filter = NodeFilter { parent: Some(Some(node.ordinal())), ..NodeFilter::at(below) };
         let mut children = self.read_nodes(&filter)?;
         children.sort_by_key(|child| (child.range_end, child.ordinal()));
-        self.tally.put_children(self.key, node, children.clone());
+        self.cache.put_children(self.key, node, children.clone());
         Ok(children)
     }
 

@@ -46,7 +46,7 @@ pub struct ContextItem {
     /// The rendered and quoted block.
     pub block: String,
     /// The role and the full text, if the item is a complete message.
-    pub said: Option<(Role, String)>,
+    pub message: Option<(Role, String)>,
     /// The hash of the block.
     pub hash: ContentHash,
     /// Number of tokens of the block.
@@ -75,10 +75,10 @@ impl ContextSection {
         if !self.is_latest {
             return self.items.len();
         }
-        let said =
-            self.items.iter().rposition(|item| item.said.is_none()).map_or(0, |last| last + 1);
-        let answers = |item: &&ContextItem| matches!(item.said, Some((Role::Assistant, _)));
-        said + self.items[said..].iter().take_while(answers).count()
+        let first =
+            self.items.iter().rposition(|item| item.message.is_none()).map_or(0, |last| last + 1);
+        let answers = |item: &&ContextItem| matches!(item.message, Some((Role::Assistant, _)));
+        first + self.items[first..].iter().take_while(answers).count()
     }
 }
 
@@ -97,17 +97,17 @@ impl Context {
 
     /// Number of tokens: the sum over the blocks if the tokenizer is additive, otherwise a count
     /// of the whole text.
-    pub(super) fn tokens(&self, tally: &ContextCache) -> u32 {
-        if !tally.adds_up() {
-            return tally.count(&self.markdown());
+    pub(super) fn tokens(&self, cache: &ContextCache) -> u32 {
+        if !cache.adds_up() {
+            return cache.count(&self.markdown());
         }
         let of = |section: &ContextSection| {
             let items = section.items.iter().map(|item| item.tokens).sum::<u32>();
-            tally.count(&section.head)
+            cache.count(&section.head)
                 + items
-                + section.note.as_deref().map_or(0, |note| tally.count(note))
+                + section.note.as_deref().map_or(0, |note| cache.count(note))
         };
-        tally.count(&self.preamble) + self.sections.iter().map(of).sum::<u32>()
+        cache.count(&self.preamble) + self.sections.iter().map(of).sum::<u32>()
     }
 
     /// The context as one Markdown text.
@@ -131,7 +131,7 @@ impl Context {
             text.extend(section.items[..tail].iter().map(|item| item.block.as_str()));
             text.extend(section.note.as_deref());
             for item in &section.items[tail..] {
-                match &item.said {
+                match &item.message {
                     Some((role @ (Role::User | Role::Assistant), text)) => {
                         latest.push(ChatMessage::new(*role, text));
                     }
@@ -210,14 +210,14 @@ fn write_items(
     let mut written = Vec::with_capacity(items.len());
     let mut before: Option<&PackedItem> = None;
     for item in items {
-        let (RenderedBlock { block, hash, tokens }, said) = match item.key {
+        let (RenderedBlock { block, hash, tokens }, message) = match item.key {
             PieceKey::Node(level, ordinal) => {
                 let block = pieces
                     .nodes
                     .get(&(level, ordinal))
                     .map(|node| render::node(node, item.detail_level));
                 let block = block.unwrap_or_default();
-                let tokens = pieces.tally.count(&block);
+                let tokens = pieces.cache.count(&block);
                 (RenderedBlock::new(block, tokens), None)
             }
             PieceKey::Message(slice) => {
@@ -228,31 +228,34 @@ fn write_items(
                     (None, false) => HeaderStyle::Minute,
                     (Some(_), false) => pieces.lead(slice),
                 };
-                let said =
-                    if recalled { pieces.recalled(slice, lead) } else { pieces.said(slice, lead) };
-                let Some(said) = said else { continue };
+                let block = if recalled {
+                    pieces.recalled(slice, lead)
+                } else {
+                    pieces.message_block(slice, lead)
+                };
+                let Some(block) = block else { continue };
                 let whole = item.detail_level >= DetailLevel::Text
                     && slice.from == 0
-                    && slice.until >= said.message.chars;
-                let as_said =
-                    (whole && !recalled).then(|| (said.message.body.role, as_said(&said)));
-                (pieces.told(&said, item.detail_level, recalled), as_said)
+                    && slice.until >= block.message.chars;
+                let message =
+                    (whole && !recalled).then(|| (block.message.body.role, plain_text(&block)));
+                (pieces.rendered(&block, item.detail_level, recalled), message)
             }
         };
-        written.push(ContextItem { block, said, hash, tokens });
+        written.push(ContextItem { block, message, hash, tokens });
         before = Some(item);
     }
     written
 }
 
 /// The text of a message, preceded by the tool calls before it.
-fn as_said(said: &MessageBlock<'_>) -> String {
+fn plain_text(block: &MessageBlock<'_>) -> String {
     let mut text = String::new();
-    for call in said.calls {
+    for call in block.calls {
         // Writing to a string does not fail.
         _ = writeln!(text, "{}", render::tool_line(call));
     }
-    text.push_str(said.text());
+    text.push_str(block.text());
     text
 }
 

@@ -36,7 +36,7 @@ impl ConversationPieces<'_> {
                 HitItem::ToolCall(call) => calls.push((call.before, call.turn, hit.score)),
             }
         }
-        self.add_told(&mut found, &calls)?;
+        self.add_reporting_messages(&mut found, &calls)?;
         found.retain(|(message, _)| message.idx.0 < self.end && self.lineage.holds(message));
         let mut candidates = Vec::new();
         for (rank, (message, score)) in found.iter().enumerate() {
@@ -44,9 +44,9 @@ impl ConversationPieces<'_> {
             self.find_part(message.idx.0);
             candidates.push(self.candidate(message, *score, rank as u32, PackReason::Hit));
         }
-        let said: u32 =
+        let tokens: u32 =
             found.iter().map(|(message, _)| (message.tokens + 10).min(MAX_HIT_TOKENS)).sum();
-        let with = if said < self.room { found.len() } else { WITH_NEIGHBOURS };
+        let with = if tokens < self.room { found.len() } else { WITH_NEIGHBOURS };
         let mut beside: BTreeMap<u32, (u32, f32)> = BTreeMap::new();
         for (rank, (message, score)) in found.iter().enumerate().take(with) {
             let idx = message.idx.0;
@@ -73,7 +73,7 @@ impl ConversationPieces<'_> {
                 .costs
                 .iter()
                 .copied()
-                .filter(|(grain, _)| *grain == DetailLevel::Text)
+                .filter(|(detail, _)| *detail == DetailLevel::Text)
                 .collect();
             let (score, rank, reason) = (*score, rank as u32, PackReason::Hit);
             candidates.push(RecallCandidate { piece, score, rank, reason, day: i64::MIN });
@@ -82,7 +82,7 @@ impl ConversationPieces<'_> {
     }
 
     /// Adds the messages that report on found tool calls: the next one in the same turn.
-    fn add_told(
+    fn add_reporting_messages(
         &mut self,
         found: &mut Vec<(Message, f32)>,
         calls: &[(MessageIdx, TurnNo, f32)],
@@ -90,9 +90,9 @@ impl ConversationPieces<'_> {
         let end = self.end;
         self.read_all(calls.iter().map(|(idx, ..)| idx.0).filter(|idx| *idx < end))?;
         for (idx, turn, score) in calls {
-            let told = self.messages.get(&idx.0).filter(|message| message.turn == *turn);
+            let report = self.messages.get(&idx.0).filter(|message| message.turn == *turn);
             if let Some(message) =
-                told.filter(|it| found.iter().all(|(other, _)| other.idx != it.idx))
+                report.filter(|it| found.iter().all(|(other, _)| other.idx != it.idx))
             {
                 found.push(((**message).clone(), *score));
             }

@@ -96,7 +96,7 @@ impl Engine {
             Some(turn) => self.end_of(&*seen.reader, &key, &conversation, turn)?,
         };
         let mut assembly = Assembly {
-            memory: self,
+            engine: self,
             seen: &seen,
             key: &key,
             conversation: &conversation,
@@ -163,7 +163,7 @@ const SHRINK_STEP_TOKENS: u32 = 8;
 
 /// Assembles one context.
 struct Assembly<'a> {
-    memory: &'a Engine,
+    engine: &'a Engine,
     seen: &'a GateSnapshot<'a>,
     key: &'a ConversationKey,
     conversation: &'a Conversation,
@@ -179,7 +179,7 @@ impl Assembly<'_> {
         let is_past = end < self.conversation.totals.messages;
         let now = match is_past {
             true => at,
-            false => self.memory.clock().now(),
+            false => self.engine.clock().now(),
         };
         let thread =
             self.request.thread.clone().or_else(|| last.as_ref().map(|it| it.thread.clone()));
@@ -190,12 +190,12 @@ impl Assembly<'_> {
             let why = format!("the conversation has {}", names.join(", "));
             return Err(Invalid::new(format!("thread {thread}"), why).into());
         }
-        let tally = self.memory.context_cache();
+        let cache = self.engine.context_cache();
         let mut pieces = ConversationPieces::new(
             self.seen,
             self.key,
             self.conversation,
-            tally,
+            cache,
             &thread,
             end,
             at,
@@ -216,7 +216,7 @@ impl Assembly<'_> {
             sections,
             receipt: Receipt::default(),
         };
-        let tokens = context.tokens(tally);
+        let tokens = context.tokens(cache);
         let of_context = |tokens_reused: u32| ReusablePrefix::of(tokens_reused, tokens);
         context.receipt = Receipt {
             conversation: self.conversation.id.to_string(),
@@ -227,7 +227,7 @@ impl Assembly<'_> {
             asked_at: now.to_string(),
             budget: self.request.budget,
             tokens,
-            tokenizer: self.memory.tokenizer().name().to_owned(),
+            tokenizer: self.engine.tokenizer().name().to_owned(),
             items: Self::receipt_items(&pieces, &context, &plan),
             left_out: plan.left_out.clone(),
             hits_left_out: plan.hits_left_out,
@@ -257,8 +257,8 @@ impl Assembly<'_> {
             ..Query::default()
         };
         let answer = match is_past {
-            true => self.memory.search_as_of(&query, self.conversation.id, end, now)?,
-            false => self.memory.search_whole(&query)?,
+            true => self.engine.search_as_of(&query, self.conversation.id, end, now)?,
+            false => self.engine.search_whole(&query)?,
         };
         let question = Question::new(text, now);
         Ok(Some(QuestionHits {
@@ -272,34 +272,34 @@ impl Assembly<'_> {
     /// more than fit, since short hits fill the gaps that long ones leave, and long ones may be
     /// excerpted.
     fn hits_wanted(&self, end: u32) -> Result<usize> {
-        let each = self.said(end)?.checked_div(end.into()).unwrap_or(0).clamp(16, 56);
+        let each = self.history_size(end)?.checked_div(end.into()).unwrap_or(0).clamp(16, 56);
         let fitting = u64::from(self.budget) * 7 / 8 / (each + u64::from(MESSAGE_OVERHEAD_TOKENS));
         Ok(usize::try_from(fitting).unwrap_or(0).clamp(12, 160))
     }
 
     fn headings(&self) -> Vec<u32> {
-        let tally = self.memory.context_cache();
-        let cost = |title: &String| tally.count(&render::heading(title));
+        let cache = self.engine.context_cache();
+        let cost = |title: &String| cache.count(&render::heading(title));
         let sections = self.request.profile.sections.iter();
         sections.map(|section| section.heading.as_ref().map_or(0, cost)).collect()
     }
 
     fn budget(&self) -> u32 {
-        self.budget.saturating_sub(self.memory.context_cache().count(render::PREAMBLE))
+        self.budget.saturating_sub(self.engine.context_cache().count(render::PREAMBLE))
     }
 
     /// Splits the budget, and determines the settled part of the history.
     fn allot(&self, pieces: &mut ConversationPieces<'_>) -> Result<BudgetSplit> {
         let profile = &self.request.profile;
-        let said = self.said(pieces.end)?;
+        let history_size = self.history_size(pieces.end)?;
         let asked = self.request.query.is_some() && profile.is_volatile();
         let recent = profile.cut().and_then(|section| section.tokens).unwrap_or(0);
         let room = self.budget().saturating_sub(self.headings().iter().sum());
-        let allotment = BudgetSplit::new(room, recent, asked, said);
+        let allotment = BudgetSplit::new(room, recent, asked, history_size);
         pieces.room = room;
         if profile.cut().is_some() {
             pieces.room = room.saturating_sub(allotment.target);
-            pieces.settled = self.settled(pieces.end, said, allotment.slack)?;
+            pieces.settled = self.settled(pieces.end, history_size, allotment.slack)?;
         }
         Ok(allotment)
     }
@@ -313,7 +313,7 @@ impl Assembly<'_> {
     }
 
     /// Approximate token cost of the messages before `end`, as rendered.
-    fn said(&self, end: u32) -> Result<u64> {
+    fn history_size(&self, end: u32) -> Result<u64> {
         let totals = &self.conversation.totals;
         let all = totals.tokens + u64::from(MESSAGE_OVERHEAD_TOKENS) * u64::from(totals.messages);
         if end >= totals.messages {
@@ -328,13 +328,13 @@ impl Assembly<'_> {
                 .sum::<u64>())
     }
 
-    fn settled(&self, end: u32, said: u64, slack: u32) -> Result<u32> {
+    fn settled(&self, end: u32, history_size: u64, slack: u32) -> Result<u32> {
         const PAGE: u32 = 12;
         // Every message costs at least its overhead, which bounds how far back to read.
         let least = end.saturating_sub(slack / MESSAGE_OVERHEAD_TOKENS + 1);
         let (mut from, mut sizes) = (end, Vec::new());
         loop {
-            let settled = stable_prefix_end(end, said, sizes.iter().copied(), slack);
+            let settled = stable_prefix_end(end, history_size, sizes.iter().copied(), slack);
             // If everything read so far is unsettled, earlier messages may be as well.
             if from <= least || settled > from {
                 return Ok(settled);
@@ -368,14 +368,14 @@ impl Assembly<'_> {
         plan: &ContextPlan,
         sections: &[ContextSection],
     ) -> Result<u32> {
-        let tally = self.memory.context_cache();
+        let cache = self.engine.context_cache();
         let last = now.end.checked_sub(1).and_then(|last| now.turn(MessageIdx(last)));
         let Some(before) = last.and_then(|turn| turn.checked_sub(1)) else { return Ok(0) };
         let turns = self.seen.reader.turns(self.key.id, Span::starting(TurnNo(before), 1))?;
         let Some(earlier) = turns.last().map(|turn| turn.until.0.min(now.end)) else {
             return Ok(0);
         };
-        let head = tally.count(render::PREAMBLE);
+        let head = cache.count(render::PREAMBLE);
         let mut pieces = now.earlier(earlier);
         let allotment = self.allot(&mut pieces)?;
         let cut_first =
@@ -385,15 +385,15 @@ impl Assembly<'_> {
             let Some(section) = sections.first() else { return Ok(head) };
             let items = section.items.iter().zip(plan.items());
             let same =
-                items.take_while(|(_, item)| item.span().1 <= earlier).map(|(told, _)| told.tokens);
-            return Ok(head + tally.count(&section.head) + same.sum::<u32>());
+                items.take_while(|(_, item)| item.span().1 <= earlier).map(|(item, _)| item.tokens);
+            return Ok(head + cache.count(&section.head) + same.sum::<u32>());
         }
         let plan = self.pack(&mut pieces, &allotment)?;
         pieces.load_planned_messages(&self.request.profile, &plan)?;
         let was = format::sections(&pieces, &self.request.profile, &plan);
 
         let same = steady(sections).zip(steady(&was)).take_while(|(now, was)| now == was);
-        Ok(head + same.map(|(block, _)| tally.count(block)).sum::<u32>())
+        Ok(head + same.map(|(block, _)| cache.count(block)).sum::<u32>())
     }
 
     fn receipt_items(
@@ -401,10 +401,10 @@ impl Assembly<'_> {
         context: &Context,
         plan: &ContextPlan,
     ) -> Vec<ReceiptItem> {
-        let told = context.sections.iter().flat_map(|section| {
+        let written = context.sections.iter().flat_map(|section| {
             section.items.iter().map(|item| (section.heading.clone().unwrap_or_default(), item))
         });
-        let line = |((section, told), item): ((String, &ContextItem), &PackedItem)| {
+        let line = |((section, context_item), item): ((String, &ContextItem), &PackedItem)| {
             let node = match item.key {
                 PieceKey::Node(level, ordinal) => {
                     pieces.nodes.get(&(level, ordinal)).map(|node| node.id.to_string())
@@ -418,14 +418,14 @@ impl Assembly<'_> {
                 node,
                 from,
                 until,
-                grain: item.detail_level,
+                detail: item.detail_level,
                 reason: item.reason,
                 score: item.score,
-                tokens: told.tokens,
-                hash: told.hash,
+                tokens: context_item.tokens,
+                hash: context_item.hash,
             }
         };
-        told.zip(plan.items()).map(line).collect()
+        written.zip(plan.items()).map(line).collect()
     }
 }
 

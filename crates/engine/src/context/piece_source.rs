@@ -29,7 +29,7 @@ pub(super) struct ConversationPieces<'a> {
     pub(super) jobs: &'a [Job],
     pub(super) key: &'a ConversationKey,
     pub(super) conversation: &'a Conversation,
-    pub(super) tally: &'a ContextCache,
+    pub(super) cache: &'a ContextCache,
     pub(super) lineage: Lineage,
     /// One past the last visible message.
     pub(super) end: u32,
@@ -58,7 +58,7 @@ impl<'a> ConversationPieces<'a> {
         seen: &'a GateSnapshot<'a>,
         key: &'a ConversationKey,
         conversation: &'a Conversation,
-        tally: &'a ContextCache,
+        cache: &'a ContextCache,
         thread: &ThreadName,
         end: u32,
         at: Timestamp,
@@ -68,7 +68,7 @@ impl<'a> ConversationPieces<'a> {
             jobs: &seen.jobs,
             key,
             conversation,
-            tally,
+            cache,
             lineage: Lineage::of(conversation, thread),
             end,
             at,
@@ -153,12 +153,12 @@ impl<'a> ConversationPieces<'a> {
         let steady = sections
             .filter(|(section, _)| !section.take.is_volatile())
             .flat_map(|(_, items)| items);
-        let said = |item: &PackedItem| {
+        let quoted = |item: &PackedItem| {
             if let PieceKey::Message(slice) = item.key { Some(slice.idx.0) } else { None }
         };
-        let told: Vec<u32> = steady.filter_map(said).collect();
+        let quoted_idx: Vec<u32> = steady.filter_map(quoted).collect();
         let unknown: Vec<u32> =
-            told.into_iter().filter(|idx| !self.load_from_cache(*idx)).collect();
+            quoted_idx.into_iter().filter(|idx| !self.load_from_cache(*idx)).collect();
         runs(unknown.into_iter(), CLOSE)
             .into_iter()
             .try_for_each(|run| self.read_messages(run.start, run.end))
@@ -192,25 +192,29 @@ impl<'a> ConversationPieces<'a> {
     }
 
     /// Renders a message, from the cache if its window is cached.
-    pub(super) fn told(
+    pub(super) fn rendered(
         &self,
-        said: &MessageBlock<'_>,
-        grain: DetailLevel,
+        block: &MessageBlock<'_>,
+        detail: DetailLevel,
         recalled: bool,
     ) -> RenderedBlock {
         let write = || {
-            let (block, tokens) = said.block(self.tally, grain);
+            let (block, tokens) = block.block(self.cache, detail);
             RenderedBlock::new(block, tokens)
         };
         // Recalled messages omit tool calls and depend on the question, so they are not cached.
-        match self.window_of(said.slice.idx.0).filter(|_| !recalled) {
-            Some((window, _)) => window.told(said, grain, write),
+        match self.window_of(block.slice.idx.0).filter(|_| !recalled) {
+            Some((window, _)) => window.rendered(block, detail, write),
             None => write(),
         }
     }
 
     /// A message block in its place in the history.
-    pub(super) fn said(&self, slice: Slice, lead: HeaderStyle) -> Option<MessageBlock<'_>> {
+    pub(super) fn message_block(
+        &self,
+        slice: Slice,
+        lead: HeaderStyle,
+    ) -> Option<MessageBlock<'_>> {
         let message = self.messages.get(&slice.idx.0)?;
         let calls = self.calls.get(&slice.idx.0).filter(|_| slice.from == 0);
         let calls = calls.map_or(&[][..], Vec::as_slice);
@@ -234,7 +238,7 @@ impl<'a> ConversationPieces<'a> {
 
     /// The messages of a sealed window, from the cache if possible.
     fn sealed(&mut self, window: &Window) -> StoreResult<Arc<CachedWindow>> {
-        let sealed = match self.tally.said(self.key, window) {
+        let sealed = match self.cache.window_of(self.key, window) {
             Some(sealed) => sealed,
             None => {
                 let pieces = self.raw(window)?;
@@ -246,7 +250,7 @@ impl<'a> ConversationPieces<'a> {
                     self.messages.range(from..until).map(|(_, it)| Arc::clone(it)).collect(),
                     calls.map(|(idx, calls)| (*idx, calls.clone())).collect(),
                 ));
-                self.tally.put_window(self.key, window, Arc::clone(&sealed));
+                self.cache.put_window(self.key, window, Arc::clone(&sealed));
                 sealed
             }
         };
@@ -264,8 +268,8 @@ impl<'a> ConversationPieces<'a> {
     }
 
     fn message_piece(&self, slice: Slice) -> Option<Piece> {
-        let said = self.said(slice, self.lead(slice))?;
-        let message = said.message;
+        let block = self.message_block(slice, self.lead(slice))?;
+        let message = block.message;
         let share = match message.chars {
             0 => message.tokens,
             chars => {
@@ -273,7 +277,7 @@ impl<'a> ConversationPieces<'a> {
                     as u32
             }
         };
-        let cost = |grain: &DetailLevel| (*grain, said.cost(self.tally, *grain));
+        let cost = |detail: &DetailLevel| (*detail, block.cost(self.cache, *detail));
         let until = match slice.until >= message.chars {
             true => TextPosition::after(slice.idx),
             false => TextPosition { idx: slice.idx, offset: slice.until },
@@ -283,17 +287,17 @@ impl<'a> ConversationPieces<'a> {
             from: TextPosition { idx: slice.idx, offset: slice.from },
             until,
             weight: share,
-            costs: increasing_costs(said.grains().iter().map(cost)),
+            costs: increasing_costs(block.detail_levels().iter().map(cost)),
             min_expanded_cost: None,
         })
     }
 
     pub(super) fn node_piece(&self, node: &Node) -> Piece {
-        self.tally.piece(self.key, node, || self.new_piece(node))
+        self.cache.piece(self.key, node, || self.new_piece(node))
     }
 
     fn new_piece(&self, node: &Node) -> Piece {
-        let cost = |grain: DetailLevel| (grain, self.tally.count(&render::node(node, grain)));
+        let cost = |detail: DetailLevel| (detail, self.cache.count(&render::node(node, detail)));
         let (from, until, least) = match &node.spec.covers {
             Coverage::Messages(window) => (
                 window.from,
@@ -342,15 +346,15 @@ const LEAST_GIST: u32 = 24;
 /// a finer one is useless.
 fn increasing_costs(costs: impl Iterator<Item = (DetailLevel, u32)>) -> Costs {
     let mut rising: Vec<(DetailLevel, u32)> = Vec::new();
-    for (grain, cost) in costs {
+    for (detail, cost) in costs {
         // Empty lists add nothing.
-        if grain == DetailLevel::Details && rising.last().is_some_and(|(_, text)| *text == cost) {
+        if detail == DetailLevel::Details && rising.last().is_some_and(|(_, text)| *text == cost) {
             continue;
         }
         while rising.last().is_some_and(|(_, coarser)| *coarser >= cost) {
             rising.pop();
         }
-        rising.push((grain, cost));
+        rising.push((detail, cost));
     }
     rising.into_iter().collect()
 }
@@ -455,15 +459,20 @@ impl PieceSource for ConversationPieces<'_> {
         self.candidates()
     }
 
-    fn cost_of_hit(&mut self, hit: &RecallCandidate, grain: DetailLevel, lead: HeaderStyle) -> u32 {
+    fn cost_of_hit(
+        &mut self,
+        hit: &RecallCandidate,
+        detail: DetailLevel,
+        lead: HeaderStyle,
+    ) -> u32 {
         match hit.piece.key {
             PieceKey::Message(slice) => {
-                let said = self.recalled(slice, lead);
-                said.map_or(0, |said| said.cost(self.tally, grain))
+                let block = self.recalled(slice, lead);
+                block.map_or(0, |block| block.cost(self.cache, detail))
             }
             PieceKey::Node(level, ordinal) => {
                 let node = self.nodes.get(&(level, ordinal));
-                node.map_or(0, |node| self.tally.count(&render::node(node, grain)))
+                node.map_or(0, |node| self.cache.count(&render::node(node, detail)))
             }
         }
     }
@@ -471,7 +480,7 @@ impl PieceSource for ConversationPieces<'_> {
     fn cost_of_run(&self) -> u32 {
         // Uses the widest number. One extra token, since a name may merge with the text before
         // it.
-        self.tally.count(&render::run_head(self.end.max(1000), self.at)) + 1
+        self.cache.count(&render::run_head(self.end.max(1000), self.at)) + 1
     }
 
     fn cost_of_note(&self) -> u32 {
@@ -480,6 +489,6 @@ impl PieceSource for ConversationPieces<'_> {
             until: self.end.max(1000) + 2,
             why: SkipReason::NoRoom,
         };
-        self.tally.count(&render::note(&[widest, widest]).unwrap_or_default())
+        self.cache.count(&render::note(&[widest, widest]).unwrap_or_default())
     }
 }

@@ -60,20 +60,20 @@ pub(super) struct MessageBlock<'a> {
 impl MessageBlock<'_> {
     /// The rendered block and its cost. The gist is the excerpt that fits the question, or else
     /// the beginning.
-    pub(super) fn block(&self, tally: &ContextCache, grain: DetailLevel) -> (String, u32) {
+    pub(super) fn block(&self, cache: &ContextCache, detail: DetailLevel) -> (String, u32) {
         let mut block = self.head();
         let head = block.len();
         block.reserve(self.text().len() + 8);
-        self.body(&mut block, grain);
+        self.body(&mut block, detail);
         // No tokenizer merges the header with the quotation, so the body is counted once for all
         // headers.
-        let cost = tally.count(&block[..head]) + tally.count(&block[head..]);
+        let cost = cache.count(&block[..head]) + cache.count(&block[head..]);
         (block, cost)
     }
 
     /// The cost of its block.
-    pub(super) fn cost(&self, tally: &ContextCache, grain: DetailLevel) -> u32 {
-        self.block(tally, grain).1
+    pub(super) fn cost(&self, cache: &ContextCache, detail: DetailLevel) -> u32 {
+        self.block(cache, detail).1
     }
 
     /// The header: position and speaker.
@@ -92,11 +92,11 @@ impl MessageBlock<'_> {
         head
     }
 
-    fn body(&self, block: &mut String, grain: DetailLevel) {
+    fn body(&self, block: &mut String, detail: DetailLevel) {
         for call in self.calls {
             quote(block, &tool_line(call));
         }
-        match (grain, self.part) {
+        match (detail, self.part) {
             (DetailLevel::Mention | DetailLevel::Gist, Some(part)) => quote(block, part),
             (DetailLevel::Mention | DetailLevel::Gist, None) => {
                 quote(block, &excerpt::head(self.text(), GIST_CHARS));
@@ -107,7 +107,7 @@ impl MessageBlock<'_> {
     }
 
     /// The levels of detail of a message that is not recalled. A short one is never shortened.
-    pub(super) fn grains(&self) -> &'static [DetailLevel] {
+    pub(super) fn detail_levels(&self) -> &'static [DetailLevel] {
         let chars = (self.slice.until - self.slice.from) as usize;
         if chars > GIST_CHARS + GIST_CHARS / 2 {
             &[DetailLevel::Gist, DetailLevel::Text]
@@ -149,7 +149,7 @@ pub(super) const NODE_GRAINS: [DetailLevel; 4] =
     [DetailLevel::Mention, DetailLevel::Gist, DetailLevel::Text, DetailLevel::Details];
 
 /// A node as a block.
-pub(super) fn node(node: &Node, grain: DetailLevel) -> String {
+pub(super) fn node(node: &Node, detail: DetailLevel) -> String {
     let content = &node.content;
     let mut block = String::with_capacity(content.overview.len() + 96);
     let last = node.source.until.saturating_sub(1);
@@ -161,16 +161,16 @@ pub(super) fn node(node: &Node, grain: DetailLevel) -> String {
         false => write!(block, "#{last} · {from}"),
     };
     // A mention omits the end date to stay short; the next block begins there.
-    if from != until && grain > DetailLevel::Mention {
+    if from != until && detail > DetailLevel::Mention {
         _ = write!(block, " to {until}");
     }
     let id = node.id.as_str();
     let short = id.get(..id.find('-').map_or(0, |dash| dash + 9)).unwrap_or(id);
-    match grain {
+    match detail {
         DetailLevel::Mention => block.push_str(":\n"),
         _ => _ = writeln!(block, " · summary {short}:"),
     }
-    match grain {
+    match detail {
         DetailLevel::Mention => quote(&mut block, &about(content)),
         DetailLevel::Gist => quote(&mut block, &excerpt::head(content.overview.trim(), GIST_CHARS)),
         DetailLevel::Text => quote(&mut block, content.overview.trim()),

@@ -33,10 +33,10 @@ impl Engine {
         let nodes = nodes.into_iter().map(|node| Change::Node(id, Box::new(node)));
         let changes: Vec<Change> = messages.chain(calls).chain(nodes).collect();
         let mut index = ItemIndex::new(&model, dims);
-        for (change, sense) in
+        for (change, embedding) in
             changes.iter().zip(self.embeddings_of(&*reader, (&model, dims), &changes)?)
         {
-            index.add(change, sense);
+            index.add(change, embedding);
         }
         drop(reader);
         let index = ItemIndexSnapshot::new(Arc::new(RwLock::new(index)));

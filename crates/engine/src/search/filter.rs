@@ -33,21 +33,21 @@ pub(super) struct ConversationSet {
 }
 
 impl ConversationSet {
-    fn of(arena: &ItemIndex, mut places: Vec<u32>) -> Self {
+    fn of(index: &ItemIndex, mut places: Vec<u32>) -> Self {
         places.sort_unstable();
         places.dedup();
-        let mut is_in = vec![false; arena.conversations.len()];
+        let mut is_in = vec![false; index.conversations.len()];
         places.iter().for_each(|place| is_in[*place as usize] = true);
-        let ranges = places.iter().map(|place| arena.conversations[*place as usize].range());
+        let ranges = places.iter().map(|place| index.conversations[*place as usize].range());
         let range = ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
         Self { places, is_in, range }
     }
 
-    pub(super) fn shelves<'a>(
+    pub(super) fn entries<'a>(
         &'a self,
-        arena: &'a ItemIndex,
+        index: &'a ItemIndex,
     ) -> impl Iterator<Item = &'a ConversationEntry> {
-        self.places.iter().map(|place| &arena.conversations[*place as usize])
+        self.places.iter().map(|place| &index.conversations[*place as usize])
     }
 }
 
@@ -67,20 +67,20 @@ impl Filter {
         }
     }
 
-    pub(super) fn of(arena: &ItemIndex, query: &ItemFilter) -> Self {
+    pub(super) fn of(index: &ItemIndex, query: &ItemFilter) -> Self {
         let mut filter = Self { matches_nothing: false, ..Self::none() };
         if let Some(wanted) = &query.conversations {
-            let places: Vec<u32> = wanted.iter().filter_map(|id| arena.entry_index(*id)).collect();
+            let places: Vec<u32> = wanted.iter().filter_map(|id| index.entry_index(*id)).collect();
             filter.matches_nothing |= places.is_empty();
-            filter.conversations = Some(ConversationSet::of(arena, places));
+            filter.conversations = Some(ConversationSet::of(index, places));
         }
         if let Some(thread) = &query.thread {
-            let place = arena.threads.iter().position(|other| other == thread);
+            let place = index.threads.iter().position(|other| other == thread);
             filter.matches_nothing |= place.is_none();
             filter.thread = place.map(|place| place as u16);
         }
         if let Some(author) = &query.author {
-            let place = arena.authors.iter().position(|other| other.eq_ignore_ascii_case(author));
+            let place = index.authors.iter().position(|other| other.eq_ignore_ascii_case(author));
             filter.matches_nothing |= place.is_none();
             filter.author = place.map(|place| place as u16);
         }
@@ -117,6 +117,8 @@ impl Filter {
 
     #[inline]
     pub(super) fn in_scope(&self, item: &IndexedItem) -> bool {
-        self.conversations.as_ref().is_none_or(|shelves| shelves.is_in[item.conversation as usize])
+        self.conversations
+            .as_ref()
+            .is_none_or(|conversations| conversations.is_in[item.conversation as usize])
     }
 }

@@ -19,36 +19,36 @@ pub(super) struct InProcessIndex<'a>(pub(super) &'a Engine);
 
 impl SearchIndex for InProcessIndex<'_> {
     fn snapshot(&self, tenant: &TenantId) -> Result<Box<dyn IndexSnapshot + '_>, IndexError> {
-        let arena = self.0.for_tenant(tenant.clone()).item_index();
-        let arena = arena.map_err(|error| match error {
+        let index = self.0.for_tenant(tenant.clone()).item_index();
+        let index = index.map_err(|error| match error {
             Error::Store(error) => IndexError::Store(error),
             Error::Provider(error) => IndexError::Provider(error),
             other => {
                 IndexError::Store(treering_core::Invalid::new("index", other.to_string()).into())
             }
         })?;
-        Ok(Box::new(ItemIndexSnapshot::new(arena)))
+        Ok(Box::new(ItemIndexSnapshot::new(index)))
     }
 }
 
 /// An index, held for one query.
 pub(super) struct ItemIndexSnapshot {
-    arena: Arc<RwLock<ItemIndex>>,
+    index: Arc<RwLock<ItemIndex>>,
     model: String,
     dims: usize,
 }
 
 impl ItemIndexSnapshot {
-    pub(super) fn new(arena: Arc<RwLock<ItemIndex>>) -> Self {
+    pub(super) fn new(index: Arc<RwLock<ItemIndex>>) -> Self {
         let (model, dims) = {
-            let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
-            (arena.model.clone(), arena.dims)
+            let index = index.read().unwrap_or_else(PoisonError::into_inner);
+            (index.model.clone(), index.dims)
         };
-        Self { arena, model, dims }
+        Self { index, model, dims }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, ItemIndex> {
-        self.arena.read().unwrap_or_else(PoisonError::into_inner)
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -58,10 +58,10 @@ impl IndexSnapshot for ItemIndexSnapshot {
     }
 
     fn candidates(&self, query: &IndexQuery<'_>) -> StoreResult<Vec<SearchCandidate>> {
-        let arena = self.read();
-        let filter = Filter::of(&arena, query.filter);
-        let ranked = rank(&arena, query.question, query.vector, &filter, query.limit);
-        let candidate = |(item, signals)| SearchCandidate { item: arena.item_ref(item), signals };
+        let index = self.read();
+        let filter = Filter::of(&index, query.filter);
+        let ranked = rank(&index, query.question, query.vector, &filter, query.limit);
+        let candidate = |(item, signals)| SearchCandidate { item: index.item_ref(item), signals };
         Ok(ranked.into_iter().map(candidate).collect())
     }
 

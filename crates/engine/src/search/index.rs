@@ -146,16 +146,16 @@ impl ItemIndex {
         // An empty index: the stemming tables and the allocations around them.
         const EMPTY: usize = 16 << 10;
         let item = size_of::<IndexedItem>() + size_of::<u32>() + size_of::<f32>();
-        let shelf = |shelf: &ConversationEntry| {
+        let entry = |entry: &ConversationEntry| {
             size_of::<ConversationEntry>()
-                + 4 * (shelf.items.len() + shelf.others.len() + shelf.sum.len())
+                + 4 * (entry.items.len() + entry.others.len() + entry.sum.len())
                 + 128
         };
         EMPTY
             + self.items.len() * item
             + self.vectors.bytes()
             + self.postings.bytes()
-            + self.conversations.iter().map(shelf).sum::<usize>()
+            + self.conversations.iter().map(entry).sum::<usize>()
             + self.standing.len() * 40
             + self.pending_embeddings.len() * 72
             + self.lexer.bytes()
@@ -179,25 +179,25 @@ impl ItemIndex {
     }
 
     /// Applies a change of the store.
-    pub(super) fn add(&mut self, change: &Change, sense: ItemEmbedding) {
+    pub(super) fn add(&mut self, change: &Change, embedding: ItemEmbedding) {
         match change {
-            Change::Message(id, message) => self.add_message(*id, message, sense),
-            Change::ToolCall(id, call) => self.add_call(*id, call, sense),
-            Change::Node(id, node) => self.add_node(*id, node, sense),
+            Change::Message(id, message) => self.add_message(*id, message, embedding),
+            Change::ToolCall(id, call) => self.add_call(*id, call, embedding),
+            Change::Node(id, node) => self.add_node(*id, node, embedding),
             Change::Vector(hash, vector) => self.add_vector(hash, vector),
             Change::JobEvent(..) => {}
         }
     }
 
     /// Adds a message. The messages of a conversation arrive in order.
-    fn add_message(&mut self, id: ConversationId, message: &Message, sense: ItemEmbedding) {
+    fn add_message(&mut self, id: ConversationId, message: &Message, embedding: ItemEmbedding) {
         let place = self.place_of(id);
-        let said = &message.body;
-        let text = head(&said.text);
-        let (author, thread) = (self.author(said.author.as_deref()), self.thread(&message.thread));
+        let body = &message.body;
+        let text = head(&body.text);
+        let (author, thread) = (self.author(body.author.as_deref()), self.thread(&message.thread));
         let number = self.items.len() as u32;
         let mut flags = 0;
-        if said.role == Role::User {
+        if body.role == Role::User {
             flags |= FLAG_USER;
             if is_standing_instruction(&fold(text)) {
                 flags |= FLAG_STANDING_INSTRUCTION;
@@ -206,8 +206,8 @@ impl ItemIndex {
         if is_question(text) {
             flags |= FLAG_QUESTION;
         }
-        let shelf = &mut self.conversations[place as usize];
-        let end = shelf.ends.iter_mut().find(|(of, ..)| *of == thread);
+        let entry = &mut self.conversations[place as usize];
+        let end = entry.ends.iter_mut().find(|(of, ..)| *of == thread);
         let (before, start) = match &end {
             Some((_, last, chars)) => (*last, *chars),
             None => (number, 0.0),
@@ -215,18 +215,18 @@ impl ItemIndex {
         let chars = f64::from(message.chars);
         match end {
             Some(end) => *end = (thread, number, start + chars),
-            None => shelf.ends.push((thread, number, chars)),
+            None => entry.ends.push((thread, number, chars)),
         }
-        shelf.items.push(number);
-        if !shelf.authors.contains(&author) {
-            shelf.authors.push(author);
+        entry.items.push(number);
+        if !entry.authors.contains(&author) {
+            entry.authors.push(author);
         }
-        let sitting = self.assign_session(place, number, before, said.at);
+        let session = self.assign_session(place, number, before, body.at);
         if before != number {
             self.items[before as usize].after = number;
         }
         let item = IndexedItem {
-            at: said.at,
+            at: body.at,
             conversation: place,
             number: message.idx.0,
             before,
@@ -238,11 +238,11 @@ impl ItemIndex {
             author,
             thread,
             level: 0,
-            role: role_code(said.role),
+            role: role_code(body.role),
             flags,
         };
         self.messages += 1;
-        self.insert(item, sitting, text, sense);
+        self.insert(item, session, text, embedding);
     }
 
     /// The session of a message: that of the message before it, unless the gap is too long.
@@ -252,9 +252,9 @@ impl ItemIndex {
             gap <= SESSION_GAP_MICROS
         };
         if continues {
-            let sitting = self.session_of[before as usize];
-            self.session_sizes[sitting as usize] += 1;
-            return sitting;
+            let session = self.session_of[before as usize];
+            self.session_sizes[session as usize] += 1;
+            return session;
         }
         self.session_sizes.push(1);
         self.conversations[place as usize].session_count += 1;
@@ -262,7 +262,7 @@ impl ItemIndex {
     }
 
     /// Adds a tool call and replaces its previous version.
-    fn add_call(&mut self, id: ConversationId, call: &ToolCall, sense: ItemEmbedding) {
+    fn add_call(&mut self, id: ConversationId, call: &ToolCall, embedding: ItemEmbedding) {
         let thread = self.thread(&call.thread);
         let item = IndexedItem {
             at: call.call.at,
@@ -273,11 +273,11 @@ impl ItemIndex {
             flags: FLAG_TOOL_CALL,
             ..self.new_item(id)
         };
-        self.replace(item, &call_text(call), sense);
+        self.replace(item, &call_text(call), embedding);
     }
 
     /// Adds a node and replaces its previous version.
-    fn add_node(&mut self, id: ConversationId, node: &Node, sense: ItemEmbedding) {
+    fn add_node(&mut self, id: ConversationId, node: &Node, embedding: ItemEmbedding) {
         let item = IndexedItem {
             at: node.range_end,
             number: node.ordinal(),
@@ -286,7 +286,7 @@ impl ItemIndex {
             ..self.new_item(id)
         };
         let number = self.items.len() as u32;
-        self.replace(item, &node_text(node), sense);
+        self.replace(item, &node_text(node), embedding);
         if let Coverage::Messages(window) = &node.spec.covers {
             self.cover(item.conversation, window, number);
         }
@@ -335,18 +335,18 @@ impl ItemIndex {
         }
     }
 
-    fn replace(&mut self, item: IndexedItem, text: &str, sense: ItemEmbedding) {
+    fn replace(&mut self, item: IndexedItem, text: &str, embedding: ItemEmbedding) {
         let number = self.items.len() as u32;
         let place = (item.conversation, item.level, item.number, item.order);
         if let Some(old) = self.standing.insert(place, number) {
             self.items[old as usize].flags |= FLAG_DELETED;
         }
         self.conversations[item.conversation as usize].others.push(number);
-        self.insert(item, NO_SESSION, head(text), sense);
+        self.insert(item, NO_SESSION, head(text), embedding);
     }
 
     /// Adds an item with its terms and its vector.
-    fn insert(&mut self, item: IndexedItem, sitting: u32, text: &str, sense: ItemEmbedding) {
+    fn insert(&mut self, item: IndexedItem, session: u32, text: &str, embedding: ItemEmbedding) {
         let number = self.items.len() as u32;
         let mut terms: Vec<TermId> = Vec::new();
         self.lexer.each_term(text, |_, id| terms.push(id));
@@ -354,10 +354,10 @@ impl ItemIndex {
         terms.sort_unstable();
         terms.dedup();
         self.postings.push(number, &terms);
-        self.session_of.push(sitting);
+        self.session_of.push(session);
         self.items.push(item);
         self.vectors.push(None);
-        match sense {
+        match embedding {
             ItemEmbedding::Ready(vector) => self.set_vector(number, &vector),
             ItemEmbedding::Pending(hash) => {
                 self.pending_embeddings.entry(hash).or_default().push(number);
@@ -377,15 +377,15 @@ impl ItemIndex {
         if self.session_of[number as usize] == NO_SESSION {
             return;
         }
-        let shelf = &mut self.conversations[self.items[number as usize].conversation as usize];
-        shelf.sum.iter_mut().zip(vector).for_each(|(sum, x)| *sum += x);
+        let entry = &mut self.conversations[self.items[number as usize].conversation as usize];
+        entry.sum.iter_mut().zip(vector).for_each(|(sum, x)| *sum += x);
         self.sum.iter_mut().zip(vector).for_each(|(sum, x)| *sum += x);
     }
 
     fn place_of(&mut self, id: ConversationId) -> u32 {
-        let (shelves, dims) = (&mut self.conversations, self.dims);
+        let (entries, dims) = (&mut self.conversations, self.dims);
         *self.entry_of.entry(id).or_insert_with(|| {
-            shelves.push(ConversationEntry {
+            entries.push(ConversationEntry {
                 id,
                 items: Vec::new(),
                 others: Vec::new(),
@@ -394,7 +394,7 @@ impl ItemIndex {
                 authors: Vec::new(),
                 ends: Vec::new(),
             });
-            shelves.len() as u32 - 1
+            entries.len() as u32 - 1
         })
     }
 

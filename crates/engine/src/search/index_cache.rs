@@ -23,7 +23,7 @@ pub(crate) struct IndexCache(Mutex<HashMap<TenantId, CachedIndex>>);
 
 /// The index of a tenant.
 struct CachedIndex {
-    arena: Arc<RwLock<ItemIndex>>,
+    index: Arc<RwLock<ItemIndex>>,
     /// Whether an index of another model is being built to replace it.
     is_replaced: bool,
     /// When it was last used.
@@ -33,8 +33,8 @@ struct CachedIndex {
 }
 
 impl CachedIndex {
-    fn new(arena: Arc<RwLock<ItemIndex>>) -> Self {
-        Self { arena, is_replaced: false, used: Instant::now(), bytes: 0 }
+    fn new(index: Arc<RwLock<ItemIndex>>) -> Self {
+        Self { index, is_replaced: false, used: Instant::now(), bytes: 0 }
     }
 }
 
@@ -79,12 +79,12 @@ impl Engine {
     /// reports them.
     pub fn prewarm(&self) {
         self.tokenizer().count("warm");
-        let memory = self.clone();
+        let engine = self.clone();
         std::thread::spawn(move || {
-            if !memory.embedder().is_remote() {
-                drop(memory.embedder().embed(&["warm"]));
+            if !engine.embedder().is_remote() {
+                drop(engine.embedder().embed(&["warm"]));
             }
-            drop(memory.item_index());
+            drop(engine.item_index());
         });
     }
 
@@ -92,12 +92,12 @@ impl Engine {
     /// is built.
     pub(super) fn item_index(&self) -> Result<Arc<RwLock<ItemIndex>>> {
         let model = self.active_vector_index(&*self.reader()?)?.model;
-        let mut slots = self.arenas().lock();
+        let mut slots = self.index_cache().lock();
         if let Some(slot) = slots.get_mut(self.tenant()) {
-            let arena = Arc::clone(&slot.arena);
+            let index = Arc::clone(&slot.index);
             let (is_old, is_blind) = {
-                let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
-                (arena.model != model, arena.dims == 0)
+                let index = index.read().unwrap_or_else(PoisonError::into_inner);
+                (index.model != model, index.dims == 0)
             };
             if is_blind && !is_old && self.dims_of(&model)? > 0 {
                 drop(slots);
@@ -106,37 +106,37 @@ impl Engine {
             }
             if is_old && !slot.is_replaced {
                 slot.is_replaced = true;
-                let memory = self.clone();
-                std::thread::spawn(move || memory.rebuild_index(&model));
+                let engine = self.clone();
+                std::thread::spawn(move || engine.rebuild_index(&model));
             }
             drop(slots);
-            self.update_index(&arena)?;
-            self.touch(&arena);
-            return Ok(arena);
+            self.update_index(&index)?;
+            self.touch(&index);
+            return Ok(index);
         }
         drop(slots);
         let made = self.build_index(&model)?;
         let slot = || CachedIndex::new(Arc::clone(&made));
-        let arena = Arc::clone(
-            &self.arenas().lock().entry(self.tenant().clone()).or_insert_with(slot).arena,
+        let index = Arc::clone(
+            &self.index_cache().lock().entry(self.tenant().clone()).or_insert_with(slot).index,
         );
         // Another thread was faster, and its index may miss the latest commits.
-        if !Arc::ptr_eq(&arena, &made) {
+        if !Arc::ptr_eq(&index, &made) {
             return self.item_index();
         }
-        self.touch(&arena);
-        Ok(arena)
+        self.touch(&index);
+        Ok(index)
     }
 
-    fn touch(&self, arena: &RwLock<ItemIndex>) {
-        let bytes = arena.read().unwrap_or_else(PoisonError::into_inner).bytes();
-        self.arenas().touch(self.tenant(), bytes, self.search_settings().memory_bytes);
+    fn touch(&self, index: &RwLock<ItemIndex>) {
+        let bytes = index.read().unwrap_or_else(PoisonError::into_inner).bytes();
+        self.index_cache().touch(self.tenant(), bytes, self.search_settings().memory_bytes);
     }
 
     fn build_index(&self, model: &str) -> Result<Arc<RwLock<ItemIndex>>> {
-        let arena = Arc::new(RwLock::new(ItemIndex::new(model, self.dims_of(model)?)));
-        self.update_index(&arena)?;
-        Ok(arena)
+        let index = Arc::new(RwLock::new(ItemIndex::new(model, self.dims_of(model)?)));
+        self.update_index(&index)?;
+        Ok(index)
     }
 
     /// The number of dimensions of a model's vectors. For a remote model it is read from a stored
@@ -163,31 +163,31 @@ impl Engine {
 
     fn rebuild_index(&self, model: &str) {
         let made = self.build_index(model);
-        if let Some(slot) = self.arenas().lock().get_mut(self.tenant()) {
+        if let Some(slot) = self.index_cache().lock().get_mut(self.tenant()) {
             slot.is_replaced = false;
             // If the build failed, the next search tries again.
-            if let Ok(arena) = made {
-                slot.arena = arena;
+            if let Ok(index) = made {
+                slot.index = index;
             }
         }
     }
 
     /// Applies all changes committed before now. Other threads may do so concurrently.
-    fn update_index(&self, arena: &RwLock<ItemIndex>) -> Result<()> {
+    fn update_index(&self, index: &RwLock<ItemIndex>) -> Result<()> {
         loop {
             let (model, dims, cursor) = {
-                let arena = arena.read().unwrap_or_else(PoisonError::into_inner);
-                (arena.model.clone(), arena.dims, arena.cursor.clone())
+                let index = index.read().unwrap_or_else(PoisonError::into_inner);
+                (index.model.clone(), index.dims, index.cursor.clone())
             };
             match self.delta(&model, dims, &cursor)? {
                 None => return Ok(()),
                 Some(delta) if !delta.is_last => {
-                    self.update_index_in_pages(arena, (&model, dims), delta)?;
+                    self.update_index_in_pages(index, (&model, dims), delta)?;
                 }
                 // Later changes are left to the next search: under constant writes there are
                 // always more.
                 Some(delta) => {
-                    if delta.apply_to(arena) {
+                    if delta.apply_to(index) {
                         return Ok(());
                     }
                 }
@@ -198,7 +198,7 @@ impl Engine {
     /// Applies many pages: reads and embeds the next page while one is applied.
     fn update_index_in_pages(
         &self,
-        arena: &RwLock<ItemIndex>,
+        index: &RwLock<ItemIndex>,
         (model, dims): (&str, usize),
         first: Delta,
     ) -> Result<()> {
@@ -215,7 +215,7 @@ impl Engine {
                 Ok(())
             });
             receive.into_iter().for_each(|delta| {
-                delta.apply_to(arena);
+                delta.apply_to(index);
             });
             reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
@@ -266,12 +266,13 @@ impl Engine {
         }
         let hashes: Vec<ContentHash> = texts.iter().map(|text| content_hash(text)).collect();
         let kept = reader.vectors(model, &hashes)?;
-        let sense = |((text, hash), kept): ((&&str, ContentHash), Option<Vec<f32>>)| match kept {
+        let embedding = |((text, hash), kept): ((&&str, ContentHash), Option<Vec<f32>>)| match kept
+        {
             Some(vector) if vector.len() == dims => ItemEmbedding::Ready(vector),
             _ if text.is_empty() => ItemEmbedding::Ready(vec![0.0; dims]),
             _ => ItemEmbedding::Pending(hash),
         };
-        Ok(texts.iter().zip(hashes).zip(kept).map(sense).collect())
+        Ok(texts.iter().zip(hashes).zip(kept).map(embedding).collect())
     }
 }
 
@@ -288,15 +289,15 @@ struct Delta {
 impl Delta {
     /// Applies the page and returns `true`, unless the index has moved past `from` in the
     /// meantime.
-    fn apply_to(self, arena: &RwLock<ItemIndex>) -> bool {
-        let mut arena = arena.write().unwrap_or_else(PoisonError::into_inner);
-        if arena.cursor != self.from {
+    fn apply_to(self, index: &RwLock<ItemIndex>) -> bool {
+        let mut index = index.write().unwrap_or_else(PoisonError::into_inner);
+        if index.cursor != self.from {
             return false;
         }
-        for (change, sense) in self.items.iter().zip(self.embeddings) {
-            arena.add(change, sense);
+        for (change, embedding) in self.items.iter().zip(self.embeddings) {
+            index.add(change, embedding);
         }
-        arena.cursor = self.to;
+        index.cursor = self.to;
         true
     }
 }

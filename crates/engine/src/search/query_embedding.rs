@@ -37,11 +37,11 @@ impl Engine {
             return Err(format!("{why}; {model:?} is asked again in {seconds} s"));
         }
         let patience = Duration::from_millis(self.work().query_timeout_ms.max(1));
-        let (tell, told) = mpsc::channel();
-        let (memory, asked, text) = (self.clone(), model.to_owned(), text.to_owned());
+        let (sender, receiver) = mpsc::channel();
+        let (engine, asked, text) = (self.clone(), model.to_owned(), text.to_owned());
         // The receiver may have timed out before the answer arrives.
-        std::thread::spawn(move || drop(tell.send(memory.embed_query_text(&asked, &text))));
-        told.recv_timeout(patience).unwrap_or_else(|_| {
+        std::thread::spawn(move || drop(sender.send(engine.embed_query_text(&asked, &text))));
+        receiver.recv_timeout(patience).unwrap_or_else(|_| {
             let why = format!("{model:?} did not answer within {} ms", patience.as_millis());
             self.circuit_breakers().call_failed(model, now, &why);
             Err(why)

@@ -30,48 +30,48 @@ const AFTERWARDS: i64 = 7 * 86_400_000_000;
 
 /// The items that fit a query best, best first.
 pub(super) fn rank(
-    arena: &ItemIndex,
+    index: &ItemIndex,
     question: &Question,
     vector: &[f32],
     filter: &Filter,
     limit: usize,
 ) -> Vec<(u32, Signals)> {
-    if filter.matches_nothing || limit == 0 || arena.items.is_empty() {
+    if filter.matches_nothing || limit == 0 || index.items.is_empty() {
         return Vec::new();
     }
     let many = CANDIDATES.max(limit);
     // Spare results replace items that the store deletes in the meantime.
     let limit = limit.saturating_mul(2);
-    let meaning = meaning(arena, vector, filter);
+    let meaning = meaning(index, vector, filter);
     let by_words = || {
-        let asked = Scorer::new(arena, question, &meaning, filter);
+        let asked = Scorer::new(index, question, &meaning, filter);
         let candidates = asked.by_words(many);
         (asked, candidates)
     };
-    let ((asked, mut candidates), near_in_meaning) = if arena.items.len() < MANY {
-        (by_words(), by_meaning(arena, &meaning, filter, many))
+    let ((asked, mut candidates), near_in_meaning) = if index.items.len() < MANY {
+        (by_words(), by_meaning(index, &meaning, filter, many))
     } else {
         std::thread::scope(|scope| {
-            let nearest = scope.spawn(|| by_meaning(arena, &meaning, filter, many));
+            let nearest = scope.spawn(|| by_meaning(index, &meaning, filter, many));
             let by_words = by_words();
             (by_words, nearest.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         })
     };
     candidates.extend(near_in_meaning);
     for place in 0..candidates.len() {
-        let item = &arena.items[candidates[place] as usize];
+        let item = &index.items[candidates[place] as usize];
         candidates.extend([item.before, item.after]);
     }
-    drill(arena, &mut candidates);
+    drill(index, &mut candidates);
     candidates.sort_unstable();
     candidates.dedup();
-    candidates.retain(|item| filter.passes(&arena.items[*item as usize]));
+    candidates.retain(|item| filter.passes(&index.items[*item as usize]));
     let mut scored: Vec<(u32, f32)> =
         candidates.iter().map(|item| (*item, asked.signals(*item).score())).collect();
     // Ties are broken in an order that does not depend on how the index was built.
     let name = |item: u32| {
-        let it = &arena.items[item as usize];
-        (it.at, arena.conversations[it.conversation as usize].id, it.level, it.number, it.order)
+        let it = &index.items[item as usize];
+        (it.at, index.conversations[it.conversation as usize].id, it.level, it.number, it.order)
     };
     let order = |a: &(u32, f32), b: &(u32, f32)| {
         b.1.total_cmp(&a.1).then_with(|| name(a.0).cmp(&name(b.0)))
@@ -86,17 +86,17 @@ pub(super) fn rank(
 
 /// Adds the messages under the first nodes: a message may use other words than the query and the
 /// node that summarizes it.
-fn drill(arena: &ItemIndex, candidates: &mut Vec<u32>) {
+fn drill(index: &ItemIndex, candidates: &mut Vec<u32>) {
     const NODES: usize = 8;
     const MESSAGES: usize = 100;
-    let is_node = |item: &u32| arena.items[*item as usize].level > 0;
+    let is_node = |item: &u32| index.items[*item as usize].level > 0;
     let nodes: Vec<u32> = candidates.iter().copied().filter(is_node).take(NODES).collect();
     for node in nodes {
-        let IndexedItem { before: first, after: last, .. } = arena.items[node as usize];
+        let IndexedItem { before: first, after: last, .. } = index.items[node as usize];
         let mut item = first;
         for _ in 0..MESSAGES {
             candidates.push(item);
-            let next = arena.items[item as usize].after;
+            let next = index.items[item as usize].after;
             if item == last || next == item {
                 break;
             }
@@ -106,54 +106,58 @@ fn drill(arena: &ItemIndex, candidates: &mut Vec<u32>) {
 }
 
 /// The query vector minus the mean of all messages in scope.
-fn meaning(arena: &ItemIndex, vector: &[f32], filter: &Filter) -> QuantizedQuery {
-    let messages = messages_in_scope(arena, filter).max(1) as f32;
+fn meaning(index: &ItemIndex, vector: &[f32], filter: &Filter) -> QuantizedQuery {
+    let messages = messages_in_scope(index, filter).max(1) as f32;
     let less = |sum: &[f32]| {
         vector.iter().zip(sum).map(|(x, sum)| x - sum / messages).collect::<Vec<f32>>()
     };
-    let Some(shelves) = &filter.conversations else { return QuantizedQuery::of(&less(&arena.sum)) };
-    let mut sum = vec![0.0; arena.dims];
-    for shelf in shelves.shelves(arena) {
-        sum.iter_mut().zip(&shelf.sum).for_each(|(sum, x)| *sum += x);
+    let Some(conversations) = &filter.conversations else {
+        return QuantizedQuery::of(&less(&index.sum));
+    };
+    let mut sum = vec![0.0; index.dims];
+    for entry in conversations.entries(index) {
+        sum.iter_mut().zip(&entry.sum).for_each(|(sum, x)| *sum += x);
     }
     QuantizedQuery::of(&less(&sum))
 }
 
-fn messages_in_scope(arena: &ItemIndex, filter: &Filter) -> u32 {
+fn messages_in_scope(index: &ItemIndex, filter: &Filter) -> u32 {
     match &filter.conversations {
-        Some(shelves) => shelves.shelves(arena).map(|shelf| shelf.items.len() as u32).sum(),
-        None => arena.messages,
+        Some(conversations) => {
+            conversations.entries(index).map(|entry| entry.items.len() as u32).sum()
+        }
+        None => index.messages,
     }
 }
 
 /// The items whose vectors are nearest to the query.
 fn by_meaning(
-    arena: &ItemIndex,
+    index: &ItemIndex,
     meaning: &QuantizedQuery,
     filter: &Filter,
     limit: usize,
 ) -> Vec<u32> {
-    let passes = |item: &u32| filter.passes(&arena.items[*item as usize]);
-    let all = 0..arena.items.len() as u32;
+    let passes = |item: &u32| filter.passes(&index.items[*item as usize]);
+    let all = 0..index.items.len() as u32;
     let nearest = match &filter.conversations {
-        Some(shelves) => {
-            let items = shelves
-                .shelves(arena)
-                .flat_map(|shelf| shelf.items.iter().chain(&shelf.others).copied());
-            arena.vectors.nearest_of(items.filter(passes), meaning, limit)
+        Some(conversations) => {
+            let items = conversations
+                .entries(index)
+                .flat_map(|entry| entry.items.iter().chain(&entry.others).copied());
+            index.vectors.nearest_of(items.filter(passes), meaning, limit)
         }
         // With selective conditions the preselection by bits could miss the few items that pass.
-        None if filter.has_item_conditions || arena.items.len() <= FEW => {
-            arena.vectors.nearest_of(all.filter(passes), meaning, limit)
+        None if filter.has_item_conditions || index.items.len() <= FEW => {
+            index.vectors.nearest_of(all.filter(passes), meaning, limit)
         }
-        None => arena.vectors.nearest(meaning, limit, |item| passes(&item)),
+        None => index.vectors.nearest(meaning, limit, |item| passes(&item)),
     };
     nearest.into_iter().map(|(item, _)| item).collect()
 }
 
 /// A query against an index: the weights of its terms, and the items that contain them.
 struct Scorer<'a> {
-    arena: &'a ItemIndex,
+    index: &'a ItemIndex,
     question: &'a Question,
     filter: &'a Filter,
     meaning: &'a QuantizedQuery,
@@ -164,47 +168,50 @@ struct Scorer<'a> {
     /// The summed weights of the terms, for each byte of the mask.
     sums: Vec<[f32; 256]>,
     /// For each term its weight among sessions, and the mean session size.
-    sitting_weights: Vec<f32>,
-    sitting_mean: f32,
+    session_weights: Vec<f32>,
+    session_mean: f32,
     /// For each session and term the number of messages that contain it.
-    sitting_counts: Vec<u16>,
+    session_term_counts: Vec<u16>,
     /// The authors named in the query; empty if it names all of them.
     named: Vec<u16>,
 }
 
 impl<'a> Scorer<'a> {
     fn new(
-        arena: &'a ItemIndex,
+        index: &'a ItemIndex,
         question: &'a Question,
         meaning: &'a QuantizedQuery,
         filter: &'a Filter,
     ) -> Self {
-        let (names, named) = authors(arena, question, filter);
+        let (names, named) = authors(index, question, filter);
         let terms =
             question.terms.iter().filter(|term| !names.contains(&term.word)).take(MOST_TERMS);
         let mut terms: Vec<(u64, bool)> =
             terms.map(|term| (term.id, term.is_question_word)).collect();
-        leave_out_common(arena, filter, &mut terms);
-        let all = 0..arena.items.len() as u32;
-        let range = filter.conversations.as_ref().map_or(all, |shelves| shelves.range.clone());
-        let held = term_matches(arena, &terms, filter, &range);
-        let messages = messages_in_scope(arena, filter);
+        leave_out_common(index, filter, &mut terms);
+        let all = 0..index.items.len() as u32;
+        let range =
+            filter.conversations.as_ref().map_or(all, |conversations| conversations.range.clone());
+        let held = term_matches(index, &terms, filter, &range);
+        let messages = messages_in_scope(index, filter);
         let weights = term_weights(&terms, messages, &held.messages);
         let number = match &filter.conversations {
-            None => arena.session_sizes.len() as u32,
-            Some(shelves) => shelves.shelves(arena).map(|shelf| shelf.session_count).sum(),
+            None => index.session_sizes.len() as u32,
+            Some(conversations) => {
+                conversations.entries(index).map(|entry| entry.session_count).sum()
+            }
         };
         Self {
-            arena,
+            index,
             question,
             filter,
             meaning,
             holds: held.holds,
             first: range.start,
             sums: byte_sums(&weights),
-            sitting_weights: sitting_weights(number, &held.session_counts, &weights),
-            sitting_mean: messages as f32 / number.max(1) as f32,
-            sitting_counts: held.sitting_counts,
+            session_weights: session_weights(number, &held.session_counts, &weights),
+            session_mean: messages as f32 / number.max(1) as f32,
+            session_term_counts: held.session_term_counts,
             weights,
             named,
         }
@@ -213,19 +220,19 @@ impl<'a> Scorer<'a> {
     fn by_words(&self, limit: usize) -> Vec<u32> {
         /// Items per block. Most blocks score below the threshold and are skipped.
         const TOGETHER: usize = 16;
-        let presence = self.arena.length_norms[self.first as usize..].chunks(TOGETHER);
+        let length_norm = self.index.length_norms[self.first as usize..].chunks(TOGETHER);
         let mut best = TopK::new(limit);
-        for (first, (held, presence)) in
-            (self.first..).step_by(TOGETHER).zip(self.holds.chunks(TOGETHER).zip(presence))
+        for (first, (held, length_norm)) in
+            (self.first..).step_by(TOGETHER).zip(self.holds.chunks(TOGETHER).zip(length_norm))
         {
             let mut scores = [0.0; TOGETHER];
-            let highest = self.score(held, presence, &mut scores);
+            let highest = self.score(held, length_norm, &mut scores);
             if highest < best.threshold {
                 continue;
             }
             for (item, (held, score)) in (first..).zip(held.iter().zip(scores)) {
                 let is_among = *held != 0 && score >= best.threshold;
-                if is_among && self.filter.passes(&self.arena.items[item as usize]) {
+                if is_among && self.filter.passes(&self.index.items[item as usize]) {
                     best.push(item, score);
                 }
             }
@@ -235,8 +242,8 @@ impl<'a> Scorer<'a> {
 
     /// Computes the word scores of a block of items, and returns the highest.
     #[inline]
-    fn score(&self, held: &[u32], presence: &[f32], scores: &mut [f32]) -> f32 {
-        let items = scores.iter_mut().zip(held.iter().zip(presence));
+    fn score(&self, held: &[u32], length_norm: &[f32], scores: &mut [f32]) -> f32 {
+        let items = scores.iter_mut().zip(held.iter().zip(length_norm));
         let mut highest = 0.0_f32;
         let mut put = |score: &mut f32, worth: f32| {
             *score = worth;
@@ -245,12 +252,13 @@ impl<'a> Scorer<'a> {
         // Nearly every query has eight terms or fewer.
         match self.sums.as_slice() {
             [sums] => {
-                items.for_each(|(score, (held, presence))| {
-                    put(score, sums[*held as usize & 255] * presence);
+                items.for_each(|(score, (held, length_norm))| {
+                    put(score, sums[*held as usize & 255] * length_norm);
                 });
             }
-            _ => items
-                .for_each(|(score, (held, presence))| put(score, self.weight(*held) * presence)),
+            _ => items.for_each(|(score, (held, length_norm))| {
+                put(score, self.weight(*held) * length_norm)
+            }),
         }
         highest
     }
@@ -269,7 +277,7 @@ impl<'a> Scorer<'a> {
         if held == 0 {
             return 0.0;
         }
-        self.weight(held) * self.presence(item)
+        self.weight(held) * self.length_norm(item)
     }
 
     /// The summed weight of the terms in a mask.
@@ -286,16 +294,16 @@ impl<'a> Scorer<'a> {
     }
 
     #[inline]
-    fn presence(&self, item: u32) -> f32 {
-        self.arena.length_norms[item as usize]
+    fn length_norm(&self, item: u32) -> f32 {
+        self.index.length_norms[item as usize]
     }
 
     fn signals(&self, item: u32) -> Signals {
-        let it = &self.arena.items[item as usize];
+        let it = &self.index.items[item as usize];
         let own = self.own(item);
-        let meaning = self.arena.vectors.similarity(item, self.meaning);
-        let sitting = self.arena.session_of[item as usize];
-        if sitting == NO_SESSION {
+        let meaning = self.index.vectors.similarity(item, self.meaning);
+        let session = self.index.session_of[item as usize];
+        if session == NO_SESSION {
             // A node or a tool call has no neighbors, so its own terms count as nearby.
             return Signals {
                 exact_terms: own,
@@ -312,7 +320,7 @@ impl<'a> Scorer<'a> {
             exact_terms: own,
             nearby_terms: self.near(item),
             similarity: meaning,
-            session: self.sitting(sitting),
+            session: self.session(session),
             window: self.window(item, it),
             author: flag(named),
             user: flag(self.question.first_person && is_user),
@@ -327,7 +335,7 @@ impl<'a> Scorer<'a> {
 
     /// For each term, the best match among the item and its neighbors in the same session.
     fn near(&self, item: u32) -> f32 {
-        let (items, sittings) = (&self.arena.items, &self.arena.session_of);
+        let (items, sessions) = (&self.index.items, &self.index.session_of);
         let it = &items[item as usize];
         let mut best = [0.0_f32; MOST_TERMS];
         let mut take = |other: u32| {
@@ -336,7 +344,7 @@ impl<'a> Scorer<'a> {
                 return;
             }
             let apart = (items[other as usize].middle - it.middle).abs();
-            let gain = if other == item { 1.0 } else { proximity(apart) } * self.presence(other);
+            let gain = if other == item { 1.0 } else { proximity(apart) } * self.length_norm(other);
             for (place, best) in best.iter_mut().enumerate().take(self.weights.len()) {
                 if held >> place & 1 == 1 && gain > *best {
                     *best = gain;
@@ -348,7 +356,7 @@ impl<'a> Scorer<'a> {
             let mut at = item;
             for _ in 0..RADIUS {
                 let next = step(&items[at as usize]);
-                if next == at || sittings[next as usize] != sittings[item as usize] {
+                if next == at || sessions[next as usize] != sessions[item as usize] {
                     break;
                 }
                 at = next;
@@ -358,15 +366,15 @@ impl<'a> Scorer<'a> {
         self.weights.iter().zip(best).map(|(weight, best)| weight * best).sum()
     }
 
-    fn sitting(&self, number: u32) -> f32 {
+    fn session(&self, number: u32) -> f32 {
         let terms = self.weights.len();
         let start = number as usize * terms;
-        let size = self.arena.session_sizes[number as usize];
-        let counts = &self.sitting_counts[start..start + terms];
-        let parts = counts.iter().zip(&self.sitting_weights);
+        let size = self.index.session_sizes[number as usize];
+        let counts = &self.session_term_counts[start..start + terms];
+        let parts = counts.iter().zip(&self.session_weights);
         parts
             .map(|(count, weight)| {
-                weight * session_bm25(u32::from(*count), size, self.sitting_mean)
+                weight * session_bm25(u32::from(*count), size, self.session_mean)
             })
             .sum()
     }
@@ -376,7 +384,7 @@ impl<'a> Scorer<'a> {
         if it.cover == item {
             return 0.0;
         }
-        (self.own(it.cover) + self.arena.vectors.similarity(it.cover, self.meaning)) / 2.0
+        (self.own(it.cover) + self.index.vectors.similarity(it.cover, self.meaning)) / 2.0
     }
 
     /// 1 within a time that the query names, 0.5 in the week after it.
@@ -396,12 +404,12 @@ impl<'a> Scorer<'a> {
     /// The score of an answer: the message before it is a question that contains the query's
     /// terms.
     fn answer(&self, item: u32) -> f32 {
-        let it = &self.arena.items[item as usize];
-        let before = &self.arena.items[it.before as usize];
-        let sitting = |item: u32| self.arena.session_of[item as usize];
+        let it = &self.index.items[item as usize];
+        let before = &self.index.items[it.before as usize];
+        let session = |item: u32| self.index.session_of[item as usize];
         if it.before == item
             || before.flags & FLAG_QUESTION == 0
-            || sitting(it.before) != sitting(item)
+            || session(it.before) != session(item)
         {
             return 0.0;
         }
@@ -411,12 +419,12 @@ impl<'a> Scorer<'a> {
 
 /// Drops the terms that more than half of all items contain, before their long posting lists are
 /// read, unless no other term is left.
-fn leave_out_common(arena: &ItemIndex, filter: &Filter, terms: &mut Vec<(u64, bool)>) {
+fn leave_out_common(index: &ItemIndex, filter: &Filter, terms: &mut Vec<(u64, bool)>) {
     if filter.conversations.is_some() {
         return;
     }
-    let items = arena.items.len() as u32;
-    let is_common = |(id, _): &(u64, bool)| is_common(items, arena.postings.doc_freq(*id));
+    let items = index.items.len() as u32;
+    let is_common = |(id, _): &(u64, bool)| is_common(items, index.postings.doc_freq(*id));
     if !terms.iter().filter(|(_, asks)| !asks).all(is_common) {
         terms.retain(|term| !is_common(term));
     }
@@ -436,7 +444,7 @@ fn byte_sums(weights: &[f32]) -> Vec<[f32; 256]> {
 }
 
 /// The normalized IDF weights of the terms among sessions.
-fn sitting_weights(number: u32, holding: &[u32], weights: &[f32]) -> Vec<f32> {
+fn session_weights(number: u32, holding: &[u32], weights: &[f32]) -> Vec<f32> {
     let weigh = |(holding, weight): (&u32, &f32)| match *holding > 0 && *weight > 0.0 {
         true => idf(number, *holding),
         false => 0.0,
@@ -449,18 +457,18 @@ fn sitting_weights(number: u32, holding: &[u32], weights: &[f32]) -> Vec<f32> {
 
 /// The first names of the authors in scope, and the authors that the query names; none if it
 /// names all of them.
-fn authors(arena: &ItemIndex, question: &Question, filter: &Filter) -> (Vec<String>, Vec<u16>) {
+fn authors(index: &ItemIndex, question: &Question, filter: &Filter) -> (Vec<String>, Vec<u16>) {
     let mut here: Vec<u16> = match &filter.conversations {
-        None => (0..arena.authors.len() as u16).collect(),
-        Some(shelves) => {
-            shelves.shelves(arena).flat_map(|shelf| shelf.authors.iter().copied()).collect()
+        None => (0..index.authors.len() as u16).collect(),
+        Some(conversations) => {
+            conversations.entries(index).flat_map(|entry| entry.authors.iter().copied()).collect()
         }
     };
     here.sort_unstable();
     here.dedup();
     let (mut names, mut named) = (Vec::new(), Vec::new());
     for author in here {
-        let Some(name) = arena.authors.get(usize::from(author)) else { continue };
+        let Some(name) = index.authors.get(usize::from(author)) else { continue };
         if matches!(name.to_lowercase().as_str(), "user" | "assistant" | "system" | "tool") {
             continue;
         }

@@ -95,7 +95,7 @@ impl QuantizedVectors {
         const EVERY: usize = 16;
         let words = self.words().max(1);
         let mut counts = vec![0_usize; 64 * words + 1];
-        simd::tally(&self.bits, &question.bits, EVERY, &mut counts);
+        simd::histogram(&self.bits, &question.bits, EVERY, &mut counts);
         let mut reached = 0;
         let threshold = (0..counts.len()).rev().find(|same| {
             reached += counts[*same] * EVERY;

@@ -42,7 +42,7 @@ fn agreement(row: &[u64], wanted: &[u64]) -> u32 {
 
 /// Builds a histogram of the bits shared with `wanted`, over every `every`-th row.
 #[inline(always)]
-fn tally_of(rows: &[u64], wanted: &[u64], every: usize, counts: &mut [usize]) {
+fn histogram_of(rows: &[u64], wanted: &[u64], every: usize, counts: &mut [usize]) {
     let words = wanted.len().max(1);
     for row in rows.chunks_exact(words).step_by(every) {
         counts[agreement(row, wanted) as usize] += 1;
@@ -69,8 +69,8 @@ mod wide {
     }
 
     #[target_feature(enable = "avx2,popcnt")]
-    pub(super) fn tally(rows: &[u64], wanted: &[u64], every: usize, counts: &mut [usize]) {
-        super::tally_of(rows, wanted, every, counts);
+    pub(super) fn histogram(rows: &[u64], wanted: &[u64], every: usize, counts: &mut [usize]) {
+        super::histogram_of(rows, wanted, every, counts);
     }
 
     #[target_feature(enable = "avx2,popcnt")]
@@ -98,7 +98,7 @@ pub(super) fn reaching(rows: &[u64], wanted: &[u64], least: u32, out: &mut Vec<u
 }
 
 /// Builds a histogram of the bits shared with `wanted`, over every `every`-th row.
-pub(super) fn tally(rows: &[u64], wanted: &[u64], every: usize, counts: &mut [usize]) {
+pub(super) fn histogram(rows: &[u64], wanted: &[u64], every: usize, counts: &mut [usize]) {
     #[cfg(target_arch = "x86_64")]
     if wide::is_here() {
         // SAFETY: `is_here` checked that the processor has the features of the function.
@@ -106,9 +106,9 @@ pub(super) fn tally(rows: &[u64], wanted: &[u64], every: usize, counts: &mut [us
             unsafe_code,
             reason = "the only way to use what the processor has beyond the baseline"
         )]
-        return unsafe { wide::tally(rows, wanted, every, counts) };
+        return unsafe { wide::histogram(rows, wanted, every, counts) };
     }
-    tally_of(rows, wanted, every, counts);
+    histogram_of(rows, wanted, every, counts);
 }
 
 /// The dot product of two rows of bytes.
@@ -147,8 +147,8 @@ mod tests {
                 assert_eq!((&plain, &wide), (&expected, &expected));
             }
             let (mut plain, mut wide) = (vec![0; words * 64 + 1], vec![0; words * 64 + 1]);
-            tally_of(&rows, wanted, 2, &mut plain);
-            tally(&rows, wanted, 2, &mut wide);
+            histogram_of(&rows, wanted, 2, &mut plain);
+            histogram(&rows, wanted, 2, &mut wide);
             let expected =
                 |same: usize| all.iter().step_by(2).filter(|all| **all as usize == same).count();
             assert_eq!(plain, (0..=words * 64).map(expected).collect::<Vec<usize>>());

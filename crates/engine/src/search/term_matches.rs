@@ -11,12 +11,12 @@ pub(super) struct TermMatches {
     /// For each term the number of messages, and of sessions, that contain it.
     pub(super) messages: Vec<u32>,
     pub(super) session_counts: Vec<u32>,
-    pub(super) sitting_counts: Vec<u16>,
+    pub(super) session_term_counts: Vec<u16>,
 }
 
 /// Marks which items of a range contain which terms.
 pub(super) fn term_matches(
-    arena: &ItemIndex,
+    index: &ItemIndex,
     terms: &[(u64, bool)],
     filter: &Filter,
     range: &Range<u32>,
@@ -25,13 +25,13 @@ pub(super) fn term_matches(
         holds: vec![0; range.len()],
         messages: vec![0; terms.len()],
         session_counts: vec![0; terms.len()],
-        sitting_counts: vec![0; arena.session_sizes.len() * terms.len()],
+        session_term_counts: vec![0; index.session_sizes.len() * terms.len()],
     };
     // Segment by segment, so that the marked items stay in the CPU cache.
-    for segment in arena.postings.segments(range) {
+    for segment in index.postings.segments(range) {
         for (place, (id, _)) in terms.iter().enumerate() {
-            let (base, run) = arena.postings.run(*id, segment, range);
-            held.mark(arena, filter, place, base, run, range.start as usize);
+            let (base, run) = index.postings.run(*id, segment, range);
+            held.mark(index, filter, place, base, run, range.start as usize);
         }
     }
     held
@@ -41,7 +41,7 @@ impl TermMatches {
     /// Marks the items of a run as containing the term at a position.
     fn mark(
         &mut self,
-        arena: &ItemIndex,
+        index: &ItemIndex,
         filter: &Filter,
         place: usize,
         base: usize,
@@ -50,28 +50,28 @@ impl TermMatches {
     ) {
         let scoped = filter.conversations.is_some();
         // Consecutive items mostly belong to one session.
-        let (mut sitting, mut together) = (NO_SESSION, 0);
+        let (mut session, mut together) = (NO_SESSION, 0);
         for item in run.iter().map(|item| base + usize::from(*item)) {
-            if scoped && !filter.in_scope(&arena.items[item]) {
+            if scoped && !filter.in_scope(&index.items[item]) {
                 continue;
             }
             self.holds[item - start] |= 1 << place;
-            if arena.session_of[item] != sitting {
-                self.count(sitting, place, together);
-                (sitting, together) = (arena.session_of[item], 0);
+            if index.session_of[item] != session {
+                self.count(session, place, together);
+                (session, together) = (index.session_of[item], 0);
             }
             together += 1;
         }
-        self.count(sitting, place, together);
+        self.count(session, place, together);
     }
 
     /// Counts messages of a session that contain the term at a position.
-    fn count(&mut self, sitting: u32, place: usize, messages: u32) {
-        if sitting == NO_SESSION || messages == 0 {
+    fn count(&mut self, session: u32, place: usize, messages: u32) {
+        if session == NO_SESSION || messages == 0 {
             return;
         }
         self.messages[place] += messages;
-        let count = &mut self.sitting_counts[sitting as usize * self.messages.len() + place];
+        let count = &mut self.session_term_counts[session as usize * self.messages.len() + place];
         self.session_counts[place] += u32::from(*count == 0);
         *count = count.saturating_add(u16::try_from(messages).unwrap_or(u16::MAX));
     }

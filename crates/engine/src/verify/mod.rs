@@ -183,7 +183,7 @@ fn unreadable(error: StoreError) -> StoreResult<String> {
 
 /// The actual contents of a conversation, counted row by row.
 pub(crate) struct ConversationAudit<'a> {
-    memory: &'a Engine,
+    engine: &'a Engine,
     reader: &'a dyn Reader,
     conversation: &'a Conversation,
     counted: ConversationTotals,
@@ -201,16 +201,16 @@ pub(crate) struct ConversationAudit<'a> {
 
 impl<'a> ConversationAudit<'a> {
     fn read(
-        memory: &'a Engine,
+        engine: &'a Engine,
         reader: &'a dyn Reader,
         conversation: &'a Conversation,
     ) -> StoreResult<Self> {
-        let mut ledger = Self::count(memory, reader, conversation)?;
-        let key = memory.key(conversation.id);
+        let mut ledger = Self::count(engine, reader, conversation)?;
+        let key = engine.key(conversation.id);
         let (nodes, problems) = tree::problems(reader, &key, conversation)?;
         ledger.nodes = nodes;
         ledger.problems.extend(problems);
-        for gap in embed::missing_jobs(memory, reader, conversation.id)? {
+        for gap in embed::missing_jobs(engine, reader, conversation.id)? {
             ledger.note(format!("no vector and no job to {gap}"));
         }
         Ok(ledger)
@@ -218,13 +218,13 @@ impl<'a> ConversationAudit<'a> {
 
     /// Counts messages, tool calls and turns, and compares them with the conversation's record.
     fn count(
-        memory: &'a Engine,
+        engine: &'a Engine,
         reader: &'a dyn Reader,
         conversation: &'a Conversation,
     ) -> StoreResult<Self> {
         let (counted, times, turns, last_turns, has_gap, nodes, problems) = Default::default();
         let mut ledger = Self {
-            memory,
+            engine,
             reader,
             conversation,
             counted,
@@ -256,11 +256,11 @@ impl<'a> ConversationAudit<'a> {
     /// Also `None` if messages or tool calls may be missing: the record is then the only evidence
     /// of them.
     pub(crate) fn corrected(
-        memory: &'a Engine,
+        engine: &'a Engine,
         reader: &'a dyn Reader,
         conversation: &'a Conversation,
     ) -> StoreResult<Option<Conversation>> {
-        let ledger = Self::count(memory, reader, conversation)?;
+        let ledger = Self::count(engine, reader, conversation)?;
         let wrong = [
             conversation.totals != ledger.counted,
             !ledger.has_its_times(),
@@ -308,7 +308,7 @@ impl<'a> ConversationAudit<'a> {
 
     /// Checks that every message is at its position and matches its hash.
     fn count_messages(&mut self) -> StoreResult<()> {
-        let key = self.memory.key(self.conversation.id);
+        let key = self.engine.key(self.conversation.id);
         let (mut next, mut turns) = (0, 0);
         loop {
             let page = self.reader.messages(key.id, Span::starting(MessageIdx(next), PAGE))?;
@@ -354,7 +354,7 @@ impl<'a> ConversationAudit<'a> {
     }
 
     fn count_tool_calls(&mut self) -> StoreResult<()> {
-        let key = self.memory.key(self.conversation.id);
+        let key = self.engine.key(self.conversation.id);
         let mut from = 0;
         let step = u32::try_from(PAGE).unwrap_or(u32::MAX);
         loop {
@@ -413,7 +413,7 @@ impl<'a> ConversationAudit<'a> {
     /// Checks that every thread forks from an existing one and records its latest turn.
     fn check_threads(&mut self) -> StoreResult<()> {
         let threads = &self.conversation.threads;
-        let key = self.memory.key(self.conversation.id);
+        let key = self.engine.key(self.conversation.id);
         for (place, thread) in threads.iter().enumerate() {
             let known = |name: &ThreadName| threads.iter().any(|other| other.name == *name);
             let sound = match &thread.fork {

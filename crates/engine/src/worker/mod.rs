@@ -63,7 +63,7 @@ pub struct WorkStats {
 
 /// Jobs of one tenant that were leased together.
 struct Batch {
-    memory: Engine,
+    engine: Engine,
     jobs: Vec<Job>,
 }
 
@@ -79,7 +79,7 @@ enum Tenants {
 /// Runs the jobs of an engine.
 #[derive(Clone)]
 pub struct Worker {
-    memory: Engine,
+    engine: Engine,
     tenants: Tenants,
     leases: Arc<Leases>,
     /// The tenant that was served last.
@@ -90,16 +90,16 @@ pub struct Worker {
 
 impl Worker {
     /// A worker for the engine's own tenant.
-    pub fn new(memory: Engine) -> Result<Self> {
-        Self::with(memory, Tenants::Own)
+    pub fn new(engine: Engine) -> Result<Self> {
+        Self::with(engine, Tenants::Own)
     }
 
     /// A worker for every tenant of the engine's store.
-    pub fn for_all_tenants(memory: Engine) -> Result<Self> {
-        Self::with(memory, Tenants::All)
+    pub fn for_all_tenants(engine: Engine) -> Result<Self> {
+        Self::with(engine, Tenants::All)
     }
 
-    fn with(memory: Engine, tenants: Tenants) -> Result<Self> {
+    fn with(engine: Engine, tenants: Tenants) -> Result<Self> {
         let mut random = [0; 6];
         getrandom::fill(&mut random).map_err(|error| {
             treering_core::Invalid::new(
@@ -109,7 +109,7 @@ impl Worker {
         })?;
         let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let leases = Arc::new(Leases::new(format!("{}-{digits}", std::process::id())));
-        Ok(Self { memory, tenants, leases, last: Arc::default(), fallback_lock: Arc::default() })
+        Ok(Self { engine, tenants, leases, last: Arc::default(), fallback_lock: Arc::default() })
     }
 
     /// Runs due jobs concurrently until none is due. Calls `after` for each run.
@@ -132,17 +132,17 @@ impl Worker {
         let Some(first) = self.lease(scope)? else { return Ok(WorkStats::default()) };
         let (worked, first) = (Mutex::new(WorkStats::default()), Mutex::new(Some(first)));
         let running = AtomicBool::new(true);
-        let settings = self.memory.work();
+        let settings = self.engine.work();
         let first_error = thread::scope(|threads| {
             let keeper =
-                threads.spawn(|| self.leases.renew_until_stopped(self.memory.store(), &running));
+                threads.spawn(|| self.leases.renew_until_stopped(self.engine.store(), &running));
             let work = || self.work(scope, after, &worked, &first, [&running, stop]);
             let hands: Vec<_> =
                 (0..settings.concurrency.max(1)).map(|_| threads.spawn(work)).collect();
             let ends: Vec<Result<()>> =
                 hands.into_iter().map(|hand| hand.join().unwrap_or_else(panicked)).collect();
             running.store(false, Ordering::Release);
-            self.memory.store().wake();
+            self.engine.store().wake();
             drop(keeper.join());
             ends.into_iter().find_map(Result::err)
         });
@@ -155,25 +155,25 @@ impl Worker {
     /// Runs jobs in the background until the handle is dropped.
     pub fn spawn(self) -> WorkerHandle {
         let stop = Arc::new(AtomicBool::new(false));
-        let (leases, memory, asked) =
-            (Arc::clone(&self.leases), self.memory.clone(), Arc::clone(&stop));
+        let (leases, engine, asked) =
+            (Arc::clone(&self.leases), self.engine.clone(), Arc::clone(&stop));
         let thread = thread::spawn(move || {
             let mut reindexing = ReindexQueue::new(&self);
             while !asked.load(Ordering::Acquire) {
-                let revision = self.memory.store().revision();
+                let revision = self.engine.store().revision();
                 // A store that has failed refuses every lease until it is reopened.
-                if self.memory.failure().is_some() {
-                    self.memory.store().wait(revision, IDLE_POLL_INTERVAL);
+                if self.engine.failure().is_some() {
+                    self.engine.store().wait(revision, IDLE_POLL_INTERVAL);
                     continue;
                 }
                 let worked = self.run_until(&asked, &JobScope::default(), &|_, _| {});
                 if worked.is_err() || worked.is_ok_and(|worked| worked == WorkStats::default()) {
-                    reindexing.step(&self.memory);
-                    self.memory.store().wait(revision, IDLE_POLL_INTERVAL);
+                    reindexing.step(&self.engine);
+                    self.engine.store().wait(revision, IDLE_POLL_INTERVAL);
                 }
             }
         });
-        WorkerHandle { stop, leases, memory, thread: Some(thread) }
+        WorkerHandle { stop, leases, engine, thread: Some(thread) }
     }
 
     /// One thread's share of the work. The first batch is already leased.
@@ -185,33 +185,33 @@ impl Worker {
         first: &Mutex<Option<Batch>>,
         [running, stop]: [&AtomicBool; 2],
     ) -> Result<()> {
-        let remote = !self.memory.is_local();
+        let remote = !self.engine.is_local();
         let goes_on = || running.load(Ordering::Acquire) && !stop.load(Ordering::Acquire);
         loop {
-            let revision = self.memory.store().revision();
+            let revision = self.engine.store().revision();
             let batch = match lock(first).take() {
                 // A leased batch is run even if the worker was asked to stop since.
                 Some(batch) => Some(batch),
                 None if goes_on() => self.lease(scope)?,
                 None => return Ok(()),
             };
-            let Some(Batch { memory, jobs }) = batch else {
+            let Some(Batch { engine, jobs }) = batch else {
                 // A running job may plan more jobs, so the work ends only when no thread holds a
                 // lease.
                 if self.leases.is_empty() {
                     return Ok(());
                 }
-                self.memory.store().wait(revision, Duration::from_millis(20));
+                self.engine.store().wait(revision, Duration::from_millis(20));
                 continue;
             };
-            let mut pause_ms = if remote { self.memory.work().batch_delay_ms } else { 0 };
+            let mut pause_ms = if remote { self.engine.work().batch_delay_ms } else { 0 };
             let (embeddings, others): (Vec<Job>, Vec<Job>) =
                 jobs.into_iter().partition(embed::is_embedding);
             let together = std::iter::once(embeddings).filter(|jobs| !jobs.is_empty());
             for jobs in together.chain(others.into_iter().map(|job| vec![job])) {
-                let ran = self.run_jobs(&memory, &jobs);
-                self.leases.remove(&memory, &jobs);
-                self.memory.store().wake();
+                let ran = self.run_jobs(&engine, &jobs);
+                self.leases.remove(&engine, &jobs);
+                self.engine.store().wake();
                 let ran = ran.inspect_err(|_| running.store(false, Ordering::Release))?;
                 for (job, ran) in jobs.iter().zip(&ran) {
                     match ran {
@@ -243,24 +243,24 @@ impl Worker {
             (None, Some(most)) => Some((0, most)),
             (None, None) => None,
         };
-        let due = Some(self.memory.clock().now());
+        let due = Some(self.engine.clock().now());
         JobFilter { conversation: scope.conversation, heights, due, ..JobFilter::all(limit) }
     }
 
     /// Leases a batch of due jobs: many embedding jobs or a few others.
     fn lease(&self, scope: &JobScope) -> Result<Option<Batch>> {
-        let others = if self.memory.is_local() { LOCAL_BATCH } else { 1 };
+        let others = if self.engine.is_local() { LOCAL_BATCH } else { 1 };
         let sizes = BatchSizes { turns: EMBED_BATCH, others };
         let filter = self.due(scope, sizes.largest());
-        let lease = |memory: &Engine| -> Result<Option<Batch>> {
+        let lease = |engine: &Engine| -> Result<Option<Batch>> {
             let jobs =
-                memory.store().lease(memory.tenant(), &filter, self.leases.worker(), sizes)?;
-            self.leases.add(memory, &jobs);
+                engine.store().lease(engine.tenant(), &filter, self.leases.worker(), sizes)?;
+            self.leases.add(engine, &jobs);
             kill_points::reach(KillPoint::Leased);
-            Ok((!jobs.is_empty()).then(|| Batch { memory: memory.clone(), jobs }))
+            Ok((!jobs.is_empty()).then(|| Batch { engine: engine.clone(), jobs }))
         };
         match self.tenants {
-            Tenants::Own => lease(&self.memory),
+            Tenants::Own => lease(&self.engine),
             Tenants::All => self.lease_in_turn(lease),
         }
     }
@@ -270,7 +270,7 @@ impl Worker {
         &self,
         lease: impl Fn(&Engine) -> Result<Option<Batch>>,
     ) -> Result<Option<Batch>> {
-        let (store, now) = (self.memory.store(), self.memory.clock().now());
+        let (store, now) = (self.engine.store(), self.engine.clock().now());
         let mut last = lock(&self.last);
         let started_at = last.clone();
         loop {
@@ -280,7 +280,7 @@ impl Worker {
             let is_round = next.is_none() && last.is_none();
             last.clone_from(&next);
             if let Some(tenant) = &next
-                && let Some(batch) = lease(&self.memory.for_tenant(tenant.clone()))?
+                && let Some(batch) = lease(&self.engine.for_tenant(tenant.clone()))?
             {
                 return Ok(Some(batch));
             }
@@ -302,20 +302,20 @@ struct ReindexQueue {
 impl ReindexQueue {
     fn new(worker: &Worker) -> Self {
         let waiting = match worker.tenants {
-            Tenants::Own => vec![worker.memory.tenant().clone()],
-            Tenants::All => worker.memory.store().maintenance().tenants().unwrap_or_default(),
+            Tenants::Own => vec![worker.engine.tenant().clone()],
+            Tenants::All => worker.engine.store().maintenance().tenants().unwrap_or_default(),
         };
         Self { waiting: waiting.into(), not_before: Instant::now() }
     }
 
     /// Reindexes one tenant if its search does not use the configured model yet. A failed attempt
     /// is retried later, and `status` reports it until then.
-    fn step(&mut self, memory: &Engine) {
+    fn step(&mut self, engine: &Engine) {
         if Instant::now() < self.not_before {
             return;
         }
         let Some(tenant) = self.waiting.pop_front() else { return };
-        let of_tenant = memory.for_tenant(tenant.clone());
+        let of_tenant = engine.for_tenant(tenant.clone());
         let done = of_tenant.needs_reindex().and_then(|wants| match wants {
             true => of_tenant.reindex(&mut |_| ()).map(drop),
             false => Ok(()),
@@ -323,7 +323,7 @@ impl ReindexQueue {
         if done.is_err() {
             self.waiting.push_back(tenant);
             self.not_before =
-                Instant::now() + Duration::from_millis(memory.work().retry.base_delay_ms);
+                Instant::now() + Duration::from_millis(engine.work().retry.base_delay_ms);
         }
     }
 }
@@ -333,7 +333,7 @@ impl ReindexQueue {
 pub struct WorkerHandle {
     stop: Arc<AtomicBool>,
     leases: Arc<Leases>,
-    memory: Engine,
+    engine: Engine,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -341,7 +341,7 @@ impl WorkerHandle {
     /// Asks the worker to lease no more jobs, without waiting for it.
     pub fn request_stop(&self) {
         self.stop.store(true, Ordering::Release);
-        self.memory.store().wake();
+        self.engine.store().wake();
     }
 
     /// Stops the worker and waits for its running jobs until `deadline`. Returns the number of

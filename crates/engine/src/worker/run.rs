@@ -32,42 +32,42 @@ struct WrittenNode {
 
 impl Worker {
     /// Runs one job that writes a node, or several that embed.
-    pub(super) fn run_jobs(&self, memory: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
+    pub(super) fn run_jobs(&self, engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
         if let [Job { kind: JobKind::Summarize(task), .. }] = jobs {
             let job = &jobs[0];
-            return Ok(vec![match self.write_node(memory, job, task)? {
-                None => discard_stale_job(memory, job)?,
-                Some(Err(error)) => self.fail(memory, job, error)?,
-                Some(Ok(finished)) => finish(memory, job, task, finished)?,
+            return Ok(vec![match self.write_node(engine, job, task)? {
+                None => discard_stale_job(engine, job)?,
+                Some(Err(error)) => self.fail(engine, job, error)?,
+                Some(Ok(finished)) => finish(engine, job, task, finished)?,
             }]);
         }
         kill_points::reach(KillPoint::Read);
-        let ran = embed::run(memory, jobs)?;
+        let ran = embed::run(engine, jobs)?;
         kill_points::reach(KillPoint::Finished);
         for (job, ran) in jobs.iter().zip(&ran) {
             if let JobOutcome::Failed(error) = ran {
-                self.fail(memory, job, error.clone())?;
+                self.fail(engine, job, error.clone())?;
             }
         }
         Ok(ran)
     }
 
     /// Writes the node of a task. Returns `None` if its input no longer exists.
-    fn write_node(&self, memory: &Engine, job: &Job, task: &NodeSpec) -> Result<Option<Attempt>> {
-        let key = memory.key(job.conversation);
+    fn write_node(&self, engine: &Engine, job: &Job, task: &NodeSpec) -> Result<Option<Attempt>> {
+        let key = engine.key(job.conversation);
         let material =
-            SummaryInput::read(&*memory.reader()?, &key, task, memory.long_message_cache())?;
+            SummaryInput::read(&*engine.reader()?, &key, task, engine.long_message_cache())?;
         let Some(material) = material else { return Ok(None) };
         kill_points::reach(KillPoint::Read);
         let started = Instant::now();
-        let written = summarise(memory, job, &material, &self.fallback_lock);
+        let written = summarise(engine, job, &material, &self.fallback_lock);
         let WrittenSummary { content, fidelity, by, note } = match written {
             Ok(written) => written,
             Err(error) => return Ok(Some(Err(error))),
         };
         kill_points::reach(KillPoint::Written);
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let tokens = memory.tokenizer().count(&content.overview);
+        let tokens = engine.tokenizer().count(&content.overview);
         let node = Node {
             id: material.id,
             spec: NodeSpec { covers: material.covers, ..task.clone() },
@@ -80,7 +80,7 @@ impl Worker {
             range_start: material.range_start,
             range_end: material.range_end,
             source: material.source,
-            provenance: Provenance { by, at: memory.clock().now(), took_ms },
+            provenance: Provenance { by, at: engine.clock().now(), took_ms },
             grounded: fidelity.grounded,
             retained: fidelity.retained,
             invented: fidelity.invented,
@@ -88,11 +88,11 @@ impl Worker {
         Ok(Some(Ok(WrittenNode { node, note, unanswered: material.unanswered })))
     }
 
-    fn fail(&self, memory: &Engine, job: &Job, error: ProviderError) -> Result<JobOutcome> {
-        let (key, job, now) = (memory.key(job.conversation), job.clone(), memory.clock().now());
-        let (retry, name) = (memory.work().retry, self.leases.worker().to_owned());
+    fn fail(&self, engine: &Engine, job: &Job, error: ProviderError) -> Result<JobOutcome> {
+        let (key, job, now) = (engine.key(job.conversation), job.clone(), engine.clock().now());
+        let (retry, name) = (engine.work().retry, self.leases.worker().to_owned());
         let failure = error.clone();
-        memory.commit_with(memory.scope_of(key.id), move |reader| {
+        engine.commit_with(engine.scope_of(key.id), move |reader| {
             let mut writes = Vec::new();
             // A worker that released the job or lost its lease must not change it.
             let held = reader.job(&job)?.filter(|job| job.is_leased_by(&name));
@@ -120,16 +120,16 @@ impl Worker {
 
 /// Stores a node with the jobs that follow from it, and removes its own job.
 fn finish(
-    memory: &Engine,
+    engine: &Engine,
     job: &Job,
     task: &NodeSpec,
     finished: WrittenNode,
 ) -> Result<JobOutcome> {
     let (task, WrittenNode { node, note, unanswered }) = (task.clone(), finished);
-    let (key, job, now) = (memory.key(job.conversation), job.clone(), memory.clock().now());
-    let (owner, general) = (memory.clone(), memory.policy().clone());
+    let (key, job, now) = (engine.key(job.conversation), job.clone(), engine.clock().now());
+    let (owner, general) = (engine.clone(), engine.policy().clone());
     kill_points::reach(KillPoint::Finishing);
-    let ran = memory.commit_with(memory.scope_of(key.id), move |reader| {
+    let ran = engine.commit_with(engine.scope_of(key.id), move |reader| {
         let mut writes = Vec::new();
         let stored = reader.job(&job)?;
         let (Some(mut job), Some(mut conversation)) = (stored, reader.conversation(key.id)?) else {
@@ -165,9 +165,9 @@ fn finish(
 }
 
 /// Removes a job whose input no longer exists.
-fn discard_stale_job(memory: &Engine, job: &Job) -> Result<JobOutcome> {
+fn discard_stale_job(engine: &Engine, job: &Job) -> Result<JobOutcome> {
     let job = job.clone();
-    memory.commit_with(memory.scope_of(job.conversation), move |_| {
+    engine.commit_with(engine.scope_of(job.conversation), move |_| {
         let writes = vec![Write::RemoveJob(job.clone())];
         Ok((writes, JobOutcome::Stale))
     })

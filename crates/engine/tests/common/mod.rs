@@ -115,13 +115,13 @@ pub fn parts_over(
 }
 
 /// Runs every due job of a conversation.
-pub fn run_due_jobs(memory: &Engine, id: ConversationId) {
+pub fn run_due_jobs(engine: &Engine, id: ConversationId) {
     let scope = JobScope { conversation: Some(id), ..JobScope::default() };
-    Worker::new(memory.clone()).unwrap().run(&scope, &|_, _| {}).unwrap();
+    Worker::new(engine.clone()).unwrap().run(&scope, &|_, _| {}).unwrap();
 }
 
-pub fn assert_sound(memory: &Engine) {
-    let report = memory.verify(|_| ()).unwrap();
+pub fn assert_sound(engine: &Engine) {
+    let report = engine.verify(|_| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 

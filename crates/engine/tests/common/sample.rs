@@ -38,21 +38,21 @@ pub fn open(folder: &Path) -> Engine {
 }
 
 /// Runs every due job.
-pub fn work(memory: &Engine) {
-    Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
+pub fn work(engine: &Engine) {
+    Worker::new(engine.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
 }
 
 /// Writes the store into a folder.
 pub fn write(folder: &Path) {
-    let memory = open(folder);
-    let other = memory.for_tenant(TenantId::new(OTHER_TENANT).unwrap());
-    let harbour = append(&memory, "harbour", turns("harbour", 0..6));
-    append(&memory, "harbour", branch());
+    let engine = open(folder);
+    let other = engine.for_tenant(TenantId::new(OTHER_TENANT).unwrap());
+    let harbour = append(&engine, "harbour", turns("harbour", 0..6));
+    append(&engine, "harbour", branch());
     append(&other, "depot", turns("depot", 0..3));
-    work(&memory);
+    work(&engine);
     work(&other);
     // The jobs of the following turns stay queued.
-    append(&memory, "quay", turns("quay", 0..2));
+    append(&engine, "quay", turns("quay", 0..2));
     let node = {
         let store = EmbeddedStore::open(folder, Sync::Normal).unwrap();
         let reader = store.reader(&TenantId::default()).unwrap();
@@ -83,8 +83,8 @@ pub fn write(folder: &Path) {
 }
 
 /// Appends one more turn to a conversation.
-pub fn append_turn(memory: &Engine, name: &str, number: i64) {
-    append(memory, name, turns(name, number..number + 1));
+pub fn append_turn(engine: &Engine, name: &str, number: i64) {
+    append(engine, name, turns(name, number..number + 1));
 }
 
 fn commit(folder: &Path, writes: Vec<Write>) {
@@ -93,7 +93,7 @@ fn commit(folder: &Path, writes: Vec<Write>) {
     store.commit(scope, Box::new(move |_| Ok(writes.clone()))).unwrap();
 }
 
-fn append(memory: &Engine, name: &str, entries: Vec<Entry>) -> ConversationId {
+fn append(engine: &Engine, name: &str, entries: Vec<Entry>) -> ConversationId {
     let about = NewConversation {
         external_id: Some(external_id(name)),
         title: Some(name.to_owned()),
@@ -107,7 +107,7 @@ fn append(memory: &Engine, name: &str, entries: Vec<Entry>) -> ConversationId {
         entries,
         replay_detection: ReplayDetection::None,
     };
-    memory.append(incoming).unwrap().conversation.id
+    engine.append(incoming).unwrap().conversation.id
 }
 
 /// Turns with a question, a tool call with its result, and an answer.
@@ -121,7 +121,7 @@ fn turns(name: &str, numbers: std::ops::Range<i64>) -> Vec<Entry> {
         let answer = format!(
             "Berth {number} of the {name} is {number}.4 m deep; the survey was done on Monday."
         );
-        let said = |role, text: String, id: &str| {
+        let message = |role, text: String, id: &str| {
             let external_id = Some(external_id(&format!("{name}-{id}-{number}")));
             let author = (role == Role::User).then(|| "mara".to_owned());
             NewMessage { external_id, author, ..NewMessage::new(role, text, at) }
@@ -138,9 +138,10 @@ fn turns(name: &str, numbers: std::ops::Range<i64>) -> Vec<Entry> {
             at,
             external_id: Some(external_id(&format!("{name}-call-{number}"))),
         };
-        entries.push(Entry::message(ThreadName::main(), said(Role::User, ask, "ask")));
+        entries.push(Entry::message(ThreadName::main(), message(Role::User, ask, "ask")));
         entries.push(EntryKind::ToolCall(call).into());
-        entries.push(Entry::message(ThreadName::main(), said(Role::Assistant, answer, "answer")));
+        entries
+            .push(Entry::message(ThreadName::main(), message(Role::Assistant, answer, "answer")));
     }
     entries
 }
@@ -149,9 +150,10 @@ fn turns(name: &str, numbers: std::ops::Range<i64>) -> Vec<Entry> {
 fn branch() -> Vec<Entry> {
     let thread = ThreadName::new("idea").unwrap();
     let at = start().plus_micros(600_000_000);
-    let said = |role, text: &str| Entry::message(thread.clone(), NewMessage::new(role, text, at));
+    let message =
+        |role, text: &str| Entry::message(thread.clone(), NewMessage::new(role, text, at));
     vec![
-        said(Role::User, "And if we moved the gauge?"),
-        said(Role::Assistant, "Then it reads 0.2 m less."),
+        message(Role::User, "And if we moved the gauge?"),
+        message(Role::Assistant, "Then it reads 0.2 m less."),
     ]
 }

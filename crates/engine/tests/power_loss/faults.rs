@@ -26,25 +26,25 @@ pub(crate) fn all() -> Vec<Fault> {
 /// Appends turns while a fault strikes, and after it.
 pub(crate) fn one_fault(fault: Fault) -> Workload {
     let bench = Bench::new(Setup::default());
-    let mut memory = Some(bench.open());
+    let mut engine = Some(bench.open());
     // Later transactions change pages that are no longer in the WAL.
     let mut number = 0;
-    append_some(&bench, &mut memory, &mut number, 13);
-    drop(memory.take());
-    memory = Some(bench.open());
-    append_some(&bench, &mut memory, &mut number, 4);
+    append_some(&bench, &mut engine, &mut number, 13);
+    drop(engine.take());
+    engine = Some(bench.open());
+    append_some(&bench, &mut engine, &mut number, 4);
     bench.disk.crash_from_here();
     bench.disk.inject(fault);
     for round in 0..5 {
-        append_some(&bench, &mut memory, &mut number, 6);
+        append_some(&bench, &mut engine, &mut number, 6);
         match round {
             // A fault may strike these operations, which then consume the error.
             1 => drop(bench.checkpoint("TRUNCATE")),
-            3 => drop(memory.take()),
+            3 => drop(engine.take()),
             _ => {}
         }
     }
-    drop(memory);
+    drop(engine);
     assert_eq!(bench.disk.faults_triggered(), 1, "the workload has no {}", name(fault));
     bench.finish(&name(fault))
 }
@@ -61,10 +61,10 @@ fn next_label(number: &mut usize) -> String {
 }
 
 /// Appends turns, and records an acknowledgement for each one that the store accepts.
-fn append_some(bench: &Bench, memory: &mut Option<Engine>, number: &mut usize, turns: usize) {
+fn append_some(bench: &Bench, engine: &mut Option<Engine>, number: &mut usize, turns: usize) {
     let mut refusals = 0;
     for _ in 0..turns {
-        let Some(open) = memory.take().or_else(|| bench.setup.open(bench.folder.path()).ok())
+        let Some(open) = engine.take().or_else(|| bench.setup.open(bench.folder.path()).ok())
         else {
             continue;
         };
@@ -74,7 +74,7 @@ fn append_some(bench: &Bench, memory: &mut Option<Engine>, number: &mut usize, t
             Err(_) => refusals += 1,
         }
         // Dropping the memory closes the store.
-        *memory = (refusals < REFUSALS).then_some(open);
+        *engine = (refusals < REFUSALS).then_some(open);
         refusals %= REFUSALS;
     }
 }
@@ -83,10 +83,10 @@ fn append_some(bench: &Bench, memory: &mut Option<Engine>, number: &mut usize, t
 /// process reads a WAL that is not completely on disk.
 pub(crate) fn kill_after_failed_sync() -> Workload {
     let bench = Bench::new(Setup::default());
-    let mut memory = Some(bench.open());
+    let mut engine = Some(bench.open());
     let mut number = 0;
-    append_some(&bench, &mut memory, &mut number, 36);
-    drop(memory.take());
+    append_some(&bench, &mut engine, &mut number, 36);
+    drop(engine.take());
     let open = bench.open();
     // The first turn in a new WAL: none of its pages is in the WAL yet. The skipped sync is that
     // of the header.
@@ -105,8 +105,8 @@ pub(crate) fn kill_after_failed_sync() -> Workload {
     let folder = scratch_folder().unwrap();
     let disk = Disk::restart(bench.disk.log(), folder.path()).unwrap();
     let next = Bench { folder, disk, setup: Setup::default() };
-    let mut memory = Some(next.open());
-    append_some(&next, &mut memory, &mut number, 10);
-    drop(memory);
+    let mut engine = Some(next.open());
+    append_some(&next, &mut engine, &mut number, 10);
+    drop(engine);
     next.finish("kill after a failed sync")
 }

@@ -63,9 +63,9 @@ fn run(workload: &Workload, states: usize) {
 
 /// The guarantees that hold in every crash state.
 fn check(workload: &Workload, state: &CrashState, folder: &Path) {
-    let memory = workload.setup.open(folder).unwrap();
-    assert_sound(&memory);
-    let before = contents(workload, &memory);
+    let engine = workload.setup.open(folder).unwrap();
+    assert_sound(&engine);
+    let before = contents(workload, &engine);
     if let Some(expected) = &workload.transcript {
         assert_eq!(before, *expected, "the store of the older version has lost something");
     }
@@ -73,23 +73,23 @@ fn check(workload: &Workload, state: &CrashState, folder: &Path) {
         assert!(before.contains(label), "turn {label} was acknowledged and is lost");
     }
     let one_more = label("after", 0, 0);
-    append(&memory, &one_more).unwrap();
+    append(&engine, &one_more).unwrap();
     // Jobs that the power cut interrupted resume.
-    workloads::work(&memory);
-    drop(memory);
-    let memory = workload.setup.open(folder).unwrap();
+    workloads::work(&engine);
+    drop(engine);
+    let engine = workload.setup.open(folder).unwrap();
     let (new, old): (Vec<String>, _) =
-        contents(workload, &memory).into_iter().partition(|turn| turn.contains(&one_more));
+        contents(workload, &engine).into_iter().partition(|turn| turn.contains(&one_more));
     assert!(!new.is_empty(), "the turn after the power cut is lost");
     assert_eq!(old, before);
-    assert_sound(&memory);
+    assert_sound(&engine);
 }
 
 /// The labels of the turns, or their full text if no workload filled the store.
-fn contents(workload: &Workload, memory: &Engine) -> Vec<String> {
+fn contents(workload: &Workload, engine: &Engine) -> Vec<String> {
     match workload.transcript {
-        Some(_) => transcript(memory),
-        None => stored(memory).into_iter().collect(),
+        Some(_) => transcript(engine),
+        None => stored(engine).into_iter().collect(),
     }
 }
 

@@ -92,28 +92,28 @@ fn entry(label: &str, number: usize, part: Part) -> Entry {
 }
 
 /// Appends the turn with this label, in one append.
-pub(crate) fn append(memory: &Engine, label: &str) -> Result<(), Error> {
+pub(crate) fn append(engine: &Engine, label: &str) -> Result<(), Error> {
     let conversation = label.split('/').next().unwrap_or_default();
     let parts = parts_of(label).into_iter().enumerate();
     let entries = parts.map(|(number, part)| entry(label, number, part)).collect();
     let external_id = Some(external_id(conversation));
     let target =
         AppendTarget::FindOrCreate(NewConversation { external_id, ..NewConversation::default() });
-    memory.append(EntryBatch { target, entries, replay_detection: ReplayDetection::None }).map(drop)
+    engine.append(EntryBatch { target, entries, replay_detection: ReplayDetection::None }).map(drop)
 }
 
 /// Checks that every turn in the memory is complete, unique, identical to its label's content,
 /// and in the order of its writer. Returns the labels.
-pub(crate) fn stored(memory: &Engine) -> BTreeSet<String> {
+pub(crate) fn stored(engine: &Engine) -> BTreeSet<String> {
     let mut labels = BTreeSet::new();
-    for session in memory.listed_conversations(&ConversationFilter::all(usize::MAX)).unwrap() {
+    for session in engine.listed_conversations(&ConversationFilter::all(usize::MAX)).unwrap() {
         let mut turns: Vec<(String, Vec<Part>)> = Vec::new();
         let mut take =
             |part: Part| match turns.iter_mut().rev().find(|(label, _)| label == part.label()) {
                 Some((_, parts)) => parts.push(part),
                 None => turns.push((part.label().to_owned(), vec![part])),
             };
-        memory
+        engine
             .export::<Error>(&[session.conversation.id], |exported| {
                 match exported {
                     ExportItem::Message(message) => {
@@ -154,10 +154,10 @@ fn plain(json: &Json) -> String {
 
 /// The contents of the memory as text, for stores whose turns have no labels. Omits the growth of
 /// trees, because jobs change it.
-pub(crate) fn transcript(memory: &Engine) -> Vec<String> {
+pub(crate) fn transcript(engine: &Engine) -> Vec<String> {
     let mut lines = Vec::new();
-    for session in memory.listed_conversations(&ConversationFilter::all(usize::MAX)).unwrap() {
-        memory
+    for session in engine.listed_conversations(&ConversationFilter::all(usize::MAX)).unwrap() {
+        engine
             .export::<Error>(&[session.conversation.id], |exported| {
                 lines.push(match exported {
                     ExportItem::Conversation(conversation) => {

@@ -89,14 +89,14 @@ impl Bench {
     /// Appends turns and records each acknowledgement.
     fn append_all(
         &self,
-        memory: &Engine,
+        engine: &Engine,
         conversation: &str,
         writer: usize,
         numbers: std::ops::Range<usize>,
     ) {
         for number in numbers {
             let label = label(conversation, writer, number);
-            append(memory, &label).unwrap();
+            append(engine, &label).unwrap();
             self.disk.acknowledge(&label);
         }
     }
@@ -122,19 +122,19 @@ pub(crate) fn one_writer() -> Workload {
 /// Each writer has its own conversation, and all share another.
 pub(crate) fn sixteen_writers() -> Workload {
     let bench = Bench::new(Setup::default());
-    let memory = bench.open();
+    let engine = bench.open();
     thread::scope(|scope| {
         for writer in 0..16 {
-            let (bench, memory) = (&bench, &memory);
+            let (bench, engine) = (&bench, &engine);
             scope.spawn(move || {
                 for number in 0..4 {
-                    bench.append_all(memory, &format!("own{writer}"), writer, number..number + 1);
-                    bench.append_all(memory, "shared", writer, number..number + 1);
+                    bench.append_all(engine, &format!("own{writer}"), writer, number..number + 1);
+                    bench.append_all(engine, "shared", writer, number..number + 1);
                 }
             });
         }
     });
-    drop(memory);
+    drop(engine);
     bench.finish("sixteen writers")
 }
 
@@ -146,18 +146,18 @@ fn growing() -> Setup {
     Setup { policy, ..Setup::default() }
 }
 
-pub(crate) fn work(memory: &Engine) {
-    Worker::new(memory.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
+pub(crate) fn work(engine: &Engine) {
+    Worker::new(engine.clone()).unwrap().run(&JobScope::default(), &|_, _| {}).unwrap();
 }
 
 pub(crate) fn sealing() -> Workload {
     let bench = Bench::new(growing());
-    let memory = bench.open();
+    let engine = bench.open();
     for round in 0..6 {
-        bench.append_all(&memory, "grows", 0, round * 5..(round + 1) * 5);
-        work(&memory);
+        bench.append_all(&engine, "grows", 0, round * 5..(round + 1) * 5);
+        work(&engine);
     }
-    drop(memory);
+    drop(engine);
     bench.finish("sealing and nodes")
 }
 
@@ -166,13 +166,13 @@ pub(crate) fn checkpoints() -> Workload {
     let bench = Bench::new(Setup::default());
     let mut from = 0;
     for _ in 0..3 {
-        let memory = bench.open();
+        let engine = bench.open();
         for mode in ["PASSIVE", "RESTART", "TRUNCATE", "FULL"] {
-            bench.append_all(&memory, "alone", 0, from..from + 5);
+            bench.append_all(&engine, "alone", 0, from..from + 5);
             from += 5;
             bench.checkpoint(mode).unwrap();
         }
-        bench.append_all(&memory, "alone", 0, from..from + 2);
+        bench.append_all(&engine, "alone", 0, from..from + 2);
         from += 2;
     }
     bench.finish("checkpoints")
@@ -187,12 +187,12 @@ pub(crate) fn long_log() -> Workload {
 
 pub(crate) fn import() -> Workload {
     let bench = Bench::new(Setup::default());
-    let memory = bench.open();
-    bench.append_all(&memory, "alone", 0, 0..3);
-    bench.append_all(&memory, "import", 0, 0..1);
-    bench.append_all(&memory, "import", 0, 0..1);
-    bench.append_all(&memory, "alone", 0, 3..6);
-    drop(memory);
+    let engine = bench.open();
+    bench.append_all(&engine, "alone", 0, 0..3);
+    bench.append_all(&engine, "import", 0, 0..1);
+    bench.append_all(&engine, "import", 0, 0..1);
+    bench.append_all(&engine, "alone", 0, 3..6);
+    drop(engine);
     bench.finish("an import, replayed")
 }
 
@@ -208,9 +208,9 @@ pub(crate) fn fixtures() -> Vec<PathBuf> {
 /// Opens and migrates a store of an older version, whose contents were all acknowledged.
 pub(crate) fn migration(fixture: &Path) -> Workload {
     let bench = Bench::with_fixture(Setup::default(), Some(fixture));
-    let memory = bench.open();
-    let transcript = Some(transcript(&memory));
-    drop(memory);
+    let engine = bench.open();
+    let transcript = Some(transcript(&engine));
+    drop(engine);
     let name = format!("migration of {}", fixture.file_stem().unwrap().display());
     Workload { transcript, ..bench.finish(&name) }
 }
@@ -223,19 +223,19 @@ pub(crate) fn index() -> Workload {
     );
     let bench =
         Bench::new(Setup { embedders: vec![first.clone(), second.clone()], ..Setup::default() });
-    let memory = bench.open();
+    let engine = bench.open();
     for round in 0..4 {
-        bench.append_all(&memory, "indexed", 0, round * 5..(round + 1) * 5);
-        work(&memory);
+        bench.append_all(&engine, "indexed", 0, round * 5..(round + 1) * 5);
+        work(&engine);
     }
-    drop(memory);
+    drop(engine);
     let bench =
         Bench { setup: Setup { embedders: vec![second, first], ..Setup::default() }, ..bench };
-    let memory = bench.open();
-    bench.append_all(&memory, "indexed", 0, 20..23);
-    memory.reindex(&mut |_| ()).unwrap();
-    bench.append_all(&memory, "indexed", 0, 23..26);
-    work(&memory);
-    drop(memory);
+    let engine = bench.open();
+    bench.append_all(&engine, "indexed", 0, 20..23);
+    engine.reindex(&mut |_| ()).unwrap();
+    bench.append_all(&engine, "indexed", 0, 23..26);
+    work(&engine);
+    drop(engine);
     bench.finish("index and reindex")
 }

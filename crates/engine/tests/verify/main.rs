@@ -42,17 +42,17 @@ fn check(table: &str, damages: &[Damage]) {
         let home = sample_store();
         let file = home.path().join(EmbeddedStore::FILE);
         execute(&file, plant).unwrap();
-        let memory = sample::open(home.path());
-        assert_eq!(problems(&memory), *finds, "{table}: {kind}");
+        let engine = sample::open(home.path());
+        assert_eq!(problems(&engine), *finds, "{table}: {kind}");
         let before = ground_truth(&file);
-        memory.repair().unwrap();
-        work(&memory);
+        engine.repair().unwrap();
+        work(&engine);
         let left = match after_repair {
             AfterRepair::Clean => &[][..],
             AfterRepair::Same => finds,
             AfterRepair::Only(left) => left,
         };
-        assert_eq!(problems(&memory), *left, "{table}: {kind}, after the repair");
+        assert_eq!(problems(&engine), *left, "{table}: {kind}, after the repair");
         assert!(
             ground_truth(&file) == before,
             "{table}: {kind}: messages or tool calls were touched"
@@ -81,14 +81,14 @@ fn execute(file: &Path, sql: &str) -> rusqlite::Result<()> {
     connection.execute_batch(sql)
 }
 
-fn problems(memory: &Engine) -> Vec<String> {
-    memory.verify(|_| ()).unwrap().problems.iter().map(ToString::to_string).collect()
+fn problems(engine: &Engine) -> Vec<String> {
+    engine.verify(|_| ()).unwrap().problems.iter().map(ToString::to_string).collect()
 }
 
 /// Runs the jobs of every tenant. Workers stop at damage that remains.
-fn work(memory: &Engine) {
+fn work(engine: &Engine) {
     for tenant in [TenantId::default(), TenantId::new(sample::OTHER_TENANT).unwrap()] {
-        let worker = Worker::new(memory.for_tenant(tenant)).unwrap();
+        let worker = Worker::new(engine.for_tenant(tenant)).unwrap();
         drop(worker.run(&JobScope::default(), &|_, _| {}));
     }
 }
@@ -112,14 +112,14 @@ fn ground_truth(file: &Path) -> Vec<String> {
 #[test]
 fn a_store_without_damage_is_clean() {
     let home = sample_store();
-    let memory = sample::open(home.path());
-    let report = memory.verify(|_| ()).unwrap();
+    let engine = sample::open(home.path());
+    let report = engine.verify(|_| ()).unwrap();
     assert!(report.is_clean() && report.leftovers.is_empty(), "{report:#?}");
     assert_eq!(
         (report.conversations, report.messages, report.tool_calls, report.nodes),
         (3, 24, 11, 9)
     );
-    assert_eq!(memory.repair().unwrap(), treering_engine::RepairReport::default());
+    assert_eq!(engine.repair().unwrap(), treering_engine::RepairReport::default());
 }
 
 #[test]
@@ -181,18 +181,18 @@ fn a_vector_without_an_owner_is_a_leftover() {
         SELECT pk, seq + 1, 1, zeroblob(16), zeroblob(384) FROM tenants WHERE pk = 1;
         UPDATE tenants SET seq = seq + 1 WHERE pk = 1";
     execute(&home.path().join(EmbeddedStore::FILE), plant).unwrap();
-    let memory = sample::open(home.path());
-    let leftovers = |memory: &Engine| -> Vec<String> {
-        let report = memory.verify(|_| ()).unwrap();
+    let engine = sample::open(home.path());
+    let leftovers = |engine: &Engine| -> Vec<String> {
+        let report = engine.verify(|_| ()).unwrap();
         assert!(report.is_clean(), "{:#?}", report.problems);
         report.leftovers.iter().map(ToString::to_string).collect()
     };
     let expected =
         "store: tenant default: vectors of model bags for text that is not there any more: 1";
-    assert_eq!(leftovers(&memory), [expected]);
+    assert_eq!(leftovers(&engine), [expected]);
     let removed = "tenant default: vectors for text that is not there any more, removed: 1";
-    assert_eq!(memory.repair().unwrap().store, [removed]);
-    assert_eq!(leftovers(&memory), [""; 0]);
+    assert_eq!(engine.repair().unwrap().store, [removed]);
+    assert_eq!(leftovers(&engine), [""; 0]);
 }
 
 /// Constraints refuse these duplicates, so they cannot be planted in the tables of this version.
@@ -233,9 +233,9 @@ fn later_writes_do_not_hide_damage() {
     let home = sample_store();
     let file = home.path().join(EmbeddedStore::FILE);
     execute(&file, "UPDATE conversations SET title = 'x' WHERE slug = 'harbour'").unwrap();
-    let memory = sample::open(home.path());
-    sample::append_turn(&memory, "harbour", 6);
-    work(&memory);
+    let engine = sample::open(home.path());
+    sample::append_turn(&engine, "harbour", 6);
+    work(&engine);
     let changed = "store: conversation harbour has a record that is not what was stored: its checksum differs";
-    assert_eq!(problems(&memory), [changed]);
+    assert_eq!(problems(&engine), [changed]);
 }

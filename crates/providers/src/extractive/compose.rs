@@ -14,7 +14,7 @@ use super::unit::{SourceDocument, Unit};
 pub(super) struct Composer<'a> {
     pub(super) brief: &'a SummaryRequest,
     pub(super) material: &'a SourceDocument,
-    pub(super) told: &'a [RenderedUnit],
+    pub(super) rendered: &'a [RenderedUnit],
     pub(super) topics: &'a [String],
     pub(super) files: &'a [String],
     pub(super) identifiers: &'a [String],
@@ -59,9 +59,9 @@ impl Composer<'_> {
         &self.material.units[pick.unit]
     }
 
-    fn told(&self, pick: &Pick) -> RenderedUnit {
-        let told = &self.told[pick.unit];
-        pick.limit.map_or_else(|| told.clone(), |limit| told.cut(limit))
+    fn rendered(&self, pick: &Pick) -> RenderedUnit {
+        let rendered = &self.rendered[pick.unit];
+        pick.limit.map_or_else(|| rendered.clone(), |limit| rendered.cut(limit))
     }
 
     /// Joins the sentences; the label is repeated only where the speaker changes.
@@ -69,13 +69,13 @@ impl Composer<'_> {
         let mut text = String::new();
         let mut speaking: Option<String> = None;
         for pick in picks {
-            let told = self.told(pick);
+            let rendered = self.rendered(pick);
             if !text.is_empty() {
                 text.push(' ');
             }
-            let goes_on = told.label.is_some() && told.label == speaking;
-            text.push_str(&if goes_on { told.text.clone() } else { told.line() });
-            speaking = told.label;
+            let goes_on = rendered.label.is_some() && rendered.label == speaking;
+            text.push_str(&if goes_on { rendered.text.clone() } else { rendered.line() });
+            speaking = rendered.label;
         }
         text
     }
@@ -83,7 +83,7 @@ impl Composer<'_> {
     fn bullets(&self, picks: &[&Pick]) -> String {
         picks
             .iter()
-            .map(|pick| format!("- {}", self.told(pick).line()))
+            .map(|pick| format!("- {}", self.rendered(pick).line()))
             .collect::<Vec<_>>()
             .join("\n")
     }
@@ -99,7 +99,7 @@ impl Composer<'_> {
         let mut used = 0;
         let mut head: Vec<&Pick> = Vec::new();
         for pick in plain {
-            used += self.told[pick.unit].chars() + 1;
+            used += self.rendered[pick.unit].chars() + 1;
             if used > room && !head.is_empty() {
                 break;
             }

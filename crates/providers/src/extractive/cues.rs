@@ -420,7 +420,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn acts_are_told_from_words() {
+    fn speech_acts_are_recognized() {
         for (text, expected) in [
             ("Let's go with SQLite for the ledger.", SpeechAct::Decision),
             ("On part sur SQLite pour le registre.", SpeechAct::Decision),

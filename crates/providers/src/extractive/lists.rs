@@ -127,7 +127,7 @@ fn tools(brief: &SummaryRequest) -> Vec<ToolUse> {
 pub(super) fn points(
     brief: &SummaryRequest,
     material: &SourceDocument,
-    told: &[RenderedUnit],
+    rendered: &[RenderedUnit],
     picks: &[Pick],
     content: &mut NodeContent,
 ) {
@@ -135,8 +135,9 @@ pub(super) fn points(
     let spoken = |wanted: &dyn Fn(usize) -> bool| -> Vec<String> {
         let units =
             (0..material.units.len()).filter(|unit| material.units[*unit].speaker.is_some());
-        let lines =
-            units.filter(|unit| wanted(*unit)).map(|unit| told[unit].cut(MAX_ITEM_CHARS).line());
+        let lines = units
+            .filter(|unit| wanted(*unit))
+            .map(|unit| rendered[unit].cut(MAX_ITEM_CHARS).line());
         lines.take(most * 4).collect()
     };
     let is = |act: SpeechAct| move |unit: usize| material.units[unit].act == act;
@@ -173,7 +174,7 @@ pub(super) fn points(
     ranked.sort_by(|one, other| other.gain.total_cmp(&one.gain).then(one.unit.cmp(&other.unit)));
     ranked.truncate(most / 2);
     ranked.sort_by_key(|pick| pick.unit);
-    let found = ranked.iter().map(|pick| told[pick.unit].cut(MAX_ITEM_CHARS).line());
+    let found = ranked.iter().map(|pick| rendered[pick.unit].cut(MAX_ITEM_CHARS).line());
     content.key_findings = if children(brief).next().is_some() {
         distinct(found, most / 2 + usize::from(brief.level.number()), brief.deduplicate)
     } else {

@@ -41,12 +41,12 @@ impl Summarizer for Extractive {
         if material.units.is_empty() {
             material = SourceDocument::of_raw(brief);
         }
-        let told = rendering::render_units(&material);
+        let rendered = rendering::render_units(&material);
         let is_grounded = |text: &str| source.partition_known(&Facts::of(text)).1.is_empty();
         let target = target(brief);
         let budget =
             target.map_or_else(|| sentences(brief), |target| Budget::Chars(target - target / 32));
-        let picks = choose(&material, &told, budget, brief.deduplicate, is_grounded);
+        let picks = choose(&material, &rendered, budget, brief.deduplicate, is_grounded);
         let mut content = NodeContent::default();
         lists::facts(brief, source, &mut content);
         let before = brief.passages.iter().flat_map(|passage| match passage {
@@ -57,7 +57,7 @@ impl Summarizer for Extractive {
         let parts = Composer {
             brief,
             material: &material,
-            told: &told,
+            rendered: &rendered,
             topics: &content.topics,
             files: &content.files_mentioned,
             identifiers: &content.identifiers,
@@ -71,7 +71,7 @@ impl Summarizer for Extractive {
             (overview, picks) = parts.compose(picks);
         }
         content.overview = overview;
-        lists::points(brief, &material, &told, &picks, &mut content);
+        lists::points(brief, &material, &rendered, &picks, &mut content);
         for list in [
             &mut content.topics,
             &mut content.decisions,
@@ -110,16 +110,17 @@ fn sentences(brief: &SummaryRequest) -> Budget {
 /// first grounded unit.
 fn choose(
     material: &SourceDocument,
-    told: &[RenderedUnit],
+    rendered: &[RenderedUnit],
     budget: Budget,
     distinct: bool,
     is_grounded: impl Fn(&str) -> bool,
 ) -> Vec<Pick> {
-    let cost = |unit: usize| told[unit].chars() + 1;
+    let cost = |unit: usize| rendered[unit].chars() + 1;
     let mut picks = select::select(material, budget, distinct, cost);
-    picks.retain(|pick| is_grounded(&told[pick.unit].line()));
+    picks.retain(|pick| is_grounded(&rendered[pick.unit].line()));
     if picks.is_empty()
-        && let Some(unit) = (0..material.units.len()).find(|unit| is_grounded(&told[*unit].line()))
+        && let Some(unit) =
+            (0..material.units.len()).find(|unit| is_grounded(&rendered[*unit].line()))
     {
         picks.push(Pick { unit, gain: 0.0, limit: None });
     }

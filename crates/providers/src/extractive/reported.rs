@@ -19,11 +19,11 @@ pub(super) fn report(sentence: &str, speaker: &str, hearer: Option<&str>) -> Opt
     while at < words.len() {
         at += turn.word(at)?;
     }
-    let mut told = turn.output.join(" ");
-    if let Some(initial) = told.chars().next().filter(|c| c.is_lowercase()) {
-        told.replace_range(..initial.len_utf8(), &initial.to_uppercase().to_string());
+    let mut sentence = turn.output.join(" ");
+    if let Some(initial) = sentence.chars().next().filter(|c| c.is_lowercase()) {
+        sentence.replace_range(..initial.len_utf8(), &initial.to_uppercase().to_string());
     }
-    Some(told)
+    Some(sentence)
 }
 
 /// Rewrites a yes-no question: "Do you sell your boat?" by Ana to Juno becomes "Ana asks
@@ -150,8 +150,8 @@ impl Rewriter<'_> {
         }
         let Some(word) = self.words.get(next) else { return Some(next - at) };
         let (verb, after) = bare(word);
-        let told = if sure { third_person(verb)? } else { third_of_hearer(verb)? };
-        self.output.push(format!("{told}{after}"));
+        let verb_form = if sure { third_person(verb)? } else { third_of_hearer(verb)? };
+        self.output.push(format!("{verb_form}{after}"));
         Some(next + 1 - at)
     }
 }
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_of_oneself_are_told() {
+    fn statements_about_oneself_are_reported() {
         check("I've been having trouble lately.", Some("Ana has been having trouble lately."));
         check(
             "I am going to send you to a doctor.",
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_of_yes_or_no_are_told() {
+    fn yes_no_questions_are_reported() {
         for (sentence, expected) in [
             (
                 "Do you really sell your boat?",
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_certain_stays_a_quotation() {
+    fn ambiguous_sentences_stay_quotations() {
         check("Should I go?", None);
         check("So am I.", None);
         check("The tide is high.", None);

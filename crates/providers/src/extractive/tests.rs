@@ -6,7 +6,7 @@ use treering_core::{Level, MessagePassage, NodePassage, Role, Strategy, Timestam
 
 use super::*;
 
-fn said(role: Role, author: Option<&str>, text: &str) -> Passage {
+fn passage(role: Role, author: Option<&str>, text: &str) -> Passage {
     let at = Timestamp::from_micros(1_772_441_000_000_000);
     Passage::Message(MessagePassage {
         role,
@@ -21,8 +21,8 @@ fn brief(strategy: Strategy, length: SummaryLength, lines: &[&str]) -> SummaryRe
     let passage = |line: &&str| {
         let (who, what) = line.split_once(": ").unwrap();
         match who.parse::<Role>() {
-            Ok(role) => said(role, None, what),
-            Err(_) => said(Role::User, Some(who), what),
+            Ok(role) => passage(role, None, what),
+            Err(_) => passage(Role::User, Some(who), what),
         }
     };
     let passages = lines.iter().map(passage).collect();
@@ -159,12 +159,12 @@ fn tells_one(brief: &SummaryRequest, overview: &str) -> bool {
     let is_day = |head: &str| brief.strategy == Strategy::Chronological && head == "2026-03-02: ";
     let heads = rendering::render_units(&material)
         .into_iter()
-        .filter_map(|told| overview.strip_suffix(&told.line()));
+        .filter_map(|unit| overview.strip_suffix(&unit.line()));
     heads.into_iter().any(|head| head.is_empty() || is_day(head))
 }
 
 #[test]
-fn a_line_of_fragments_is_one_unit_and_told_whole() {
+fn a_line_of_fragments_is_one_unit() {
     for strategy in Strategy::ALL {
         check(&brief(strategy, SummaryLength::Keep(0.05), &["Juno: I! I? I? I! I "]));
         check(&brief(strategy, SummaryLength::Keep(0.05), &["user: I! I? I? I! I "]));
@@ -185,11 +185,9 @@ fn check(brief: &SummaryRequest) {
             content.overview
         );
     }
-    if brief
-        .passages
-        .iter()
-        .any(|passage| matches!(passage, Passage::Message(said) if !said.text.trim().is_empty()))
-    {
+    if brief.passages.iter().any(
+        |passage| matches!(passage, Passage::Message(message) if !message.text.trim().is_empty()),
+    ) {
         assert!(!content.overview.is_empty());
     }
 }
@@ -208,10 +206,10 @@ proptest! {
         share in 0.05_f32..1.0,
     ) {
         let passages = texts.iter().enumerate().map(|(place, text)| {
-            said(if place % 2 == 0 { Role::User } else { Role::Assistant }, None, text)
+            passage(if place % 2 == 0 { Role::User } else { Role::Assistant }, None, text)
         });
         let passages: Vec<Passage> = passages.filter(|passage| {
-            matches!(passage, Passage::Message(said) if said.text.chars().any(char::is_alphanumeric))
+            matches!(passage, Passage::Message(message) if message.text.chars().any(char::is_alphanumeric))
         }).collect();
         check(&SummaryRequest::new(Level::FIRST, strategy, SummaryLength::Keep(share), true, passages));
     }
@@ -227,7 +225,7 @@ proptest! {
     ) {
         let speakers = ["Ana", "Juno Silva"];
         let passages =
-            texts.iter().enumerate().map(|(place, text)| said(Role::User, Some(speakers[place % 2]), text));
+            texts.iter().enumerate().map(|(place, text)| passage(Role::User, Some(speakers[place % 2]), text));
         let passages = passages.collect();
         check(&SummaryRequest::new(Level::FIRST, strategy, SummaryLength::Keep(share), true, passages));
     }

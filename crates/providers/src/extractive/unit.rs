@@ -78,9 +78,9 @@ impl SourceDocument {
         let mut material = Self::default();
         for (place, passage) in brief.passages.iter().enumerate() {
             match passage {
-                Passage::Message(said) => {
-                    let speaker = material.speaker(said);
-                    material.read(&said.text, place, Some(speaker), said.at);
+                Passage::Message(message) => {
+                    let speaker = material.speaker(message);
+                    material.read(&message.text, place, Some(speaker), message.at);
                 }
                 Passage::Tool(_) => {}
                 Passage::Node(child) => {
@@ -99,17 +99,17 @@ impl SourceDocument {
     pub(super) fn of_raw(brief: &SummaryRequest) -> Self {
         let mut material = Self::default();
         for (place, passage) in brief.passages.iter().enumerate() {
-            let Passage::Message(said) = passage else { continue };
-            let text = clean(&said.text, SegmentKind::Code);
+            let Passage::Message(message) = passage else { continue };
+            let text = clean(&message.text, SegmentKind::Code);
             if text.is_empty() {
                 continue;
             }
-            let speaker = material.speaker(said);
+            let speaker = material.speaker(message);
             let chars = text.chars().count();
             material.units.push(Unit {
                 passage: place,
                 speaker: Some(speaker),
-                at: said.at,
+                at: message.at,
                 text,
                 chars,
                 kind: SegmentKind::Code,
@@ -125,10 +125,10 @@ impl SourceDocument {
         material
     }
 
-    fn speaker(&mut self, said: &MessagePassage) -> usize {
-        let author = said.author.as_deref().map(str::trim).filter(|author| !author.is_empty());
+    fn speaker(&mut self, message: &MessagePassage) -> usize {
+        let author = message.author.as_deref().map(str::trim).filter(|author| !author.is_empty());
         let is_named = author.is_some_and(|author| author.parse::<Role>().is_err());
-        let name = match (author, said.role) {
+        let name = match (author, message.role) {
             (Some(author), _) if is_named => {
                 author.split_whitespace().collect::<Vec<_>>().join(" ")
             }
@@ -137,7 +137,7 @@ impl SourceDocument {
             (_, Role::System) => "System".to_owned(),
             (_, Role::Tool) => "Tool".to_owned(),
         };
-        let speaker = Speaker { name, role: said.role, is_named };
+        let speaker = Speaker { name, role: message.role, is_named };
         self.speakers.iter().position(|known| *known == speaker).unwrap_or_else(|| {
             self.speakers.push(speaker);
             self.speakers.len() - 1

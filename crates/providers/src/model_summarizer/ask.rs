@@ -92,15 +92,15 @@ fn target_chars(brief: &SummaryRequest) -> u64 {
 
 fn add(text: &mut String, passage: &Passage) {
     let _ = match passage {
-        Passage::Message(said) => {
+        Passage::Message(message) => {
             let author =
-                said.author.as_ref().map_or_else(String::new, |author| format!(" {author}"));
+                message.author.as_ref().map_or_else(String::new, |author| format!(" {author}"));
             writeln!(
                 text,
                 "[{} {}{author}]\n{}\n",
-                said.at.to_minute(),
-                said.role.as_str(),
-                said.text.trim_end()
+                message.at.to_minute(),
+                message.role.as_str(),
+                message.text.trim_end()
             )
         }
         Passage::Tool(tool) => {

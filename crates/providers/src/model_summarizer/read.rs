@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_whole_of_a_cut_answer_is_read() {
+    fn complete_fields_of_a_truncated_answer_are_read() {
         let answer = r#"Sure: {"overview": "Ana moved the \"gauge\", {it} works.", "decisions": ["Port 7410.", "Port, 74"#;
         let content = content_of_cut(answer).unwrap();
         assert_eq!(content.overview, r#"Ana moved the "gauge", {it} works."#);

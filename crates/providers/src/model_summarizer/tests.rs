@@ -68,7 +68,7 @@ fn summarise(answers: &[&str]) -> (Result<NodeContent, ProviderError>, Vec<ChatR
 }
 
 #[test]
-fn what_can_be_used_is_taken_at_once() {
+fn a_usable_answer_needs_one_call() {
     let (content, asked) = summarise(&[GOOD]);
     let content = content.unwrap();
     assert_eq!(asked.len(), 1);
@@ -99,7 +99,7 @@ fn the_source_is_fenced_and_cannot_leave_its_fence() {
 }
 
 #[test]
-fn what_cannot_be_used_is_asked_for_once_more() {
+fn an_unusable_answer_is_requested_again() {
     for bad in [INVENTED, "{\"overview\": \"Ana p", "I'm sorry, but I can't help with that."] {
         let (content, asked) = summarise(&[bad, GOOD]);
         assert_eq!(content.unwrap().decisions, ["Serve it on port 7410."]);
@@ -112,7 +112,7 @@ fn what_cannot_be_used_is_asked_for_once_more() {
 }
 
 #[test]
-fn then_somebody_else_has_to_write_it() {
+fn two_unusable_answers_call_for_the_fallback() {
     let (content, asked) = summarise(&[INVENTED, "{}"]);
     let error = content.unwrap_err();
     assert_eq!(asked.len(), 2);
@@ -123,7 +123,7 @@ fn then_somebody_else_has_to_write_it() {
 }
 
 #[test]
-fn who_cannot_come_to_an_end_is_taken_at_what_was_whole() {
+fn complete_fields_of_a_truncated_answer_are_kept() {
     let cut = &GOOD[..GOOD.find("7410").unwrap()];
     assert!(cut.contains("\"decisions\""), "{cut}");
     let (content, asked) = summarise(&[cut, cut]);
@@ -133,7 +133,7 @@ fn who_cannot_come_to_an_end_is_taken_at_what_was_whole() {
 }
 
 #[test]
-fn a_provider_that_fails_is_not_stood_in_for_here() {
+fn a_failing_provider_is_reported_as_retryable() {
     assert_eq!(summarise(&[]).0.unwrap_err().advice, RetryAdvice::Retry);
 }
 

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_alike_is_near() {
+    fn similar_sentences_have_similar_embeddings() {
         let near = cosine("The cat sat on the mat.", "A kitten lay on the rug.");
         let far = cosine("The cat sat on the mat.", "Quarterly revenue rose by nine percent.");
         assert!(near > far + 0.2, "{near} against {far}");

@@ -44,7 +44,7 @@ fn a_provider_in_a_hurry_says_when_to_come_back() {
 }
 
 #[test]
-fn what_may_pass_is_tried_again_and_what_lasts_is_not() {
+fn transient_errors_are_retried_and_permanent_ones_are_not() {
     for wire in WIRES {
         for status in [500, 502, 529] {
             assert_eq!(
@@ -247,7 +247,7 @@ fn many_texts_go_in_the_batches_that_gemini_takes() {
 }
 
 #[test]
-fn what_an_answer_took_is_known_though_it_cannot_be_used() {
+fn the_usage_of_an_unusable_answer_is_reported() {
     let thought = json!({"choices": [{"message": {"content": ""}, "finish_reason": "length"}],
         "usage": {"prompt_tokens": 200, "completion_tokens": 3000}});
     let server = FaultServer::start([ScriptedResponse::json(&thought)]);

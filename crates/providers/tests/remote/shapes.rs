@@ -65,7 +65,7 @@ fn a_refusal_that_is_streamed_is_one() {
 }
 
 #[test]
-fn what_a_server_does_not_count_is_estimated() {
+fn missing_token_counts_are_estimated() {
     let answer = json!({"choices": [{"message": {"content": "Every 20 minutes."}, "finish_reason": "stop"}]});
     let server = FaultServer::start([ScriptedResponse::json(&answer)]);
     let usage = chat(ApiProtocol::Compatible, &server).complete(&question()).unwrap().usage;
@@ -232,7 +232,7 @@ fn many_texts_go_in_batches() {
 }
 
 #[test]
-fn what_a_server_does_not_take_is_left_out() {
+fn unsupported_parameters_are_left_out() {
     let words = |words: &str| {
         ScriptedResponse::refuse(400, &json!({"error": {"message": words}}).to_string())
     };

@@ -184,7 +184,7 @@ impl NodeView {
             generated_at: node.provenance.at.to_string(),
             generated_by: node.provenance.by.clone(),
             generation_ms: node.provenance.took_ms,
-            strategy: node.spec.manner.strategy.as_str(),
+            strategy: node.spec.style.strategy.as_str(),
             sealed_because: node.spec.cause.as_str(),
             turns: node.source.turns,
             messages: node.source.messages,

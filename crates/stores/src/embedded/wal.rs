@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_leaves_is_no_damage() {
+    fn a_log_cut_off_by_a_crash_is_not_damaged() {
         for clean in ["", "vvV", "vvVvv", "vVvV|ooOoO"] {
             check(clean, Ending::Clean);
         }

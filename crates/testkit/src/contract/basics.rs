@@ -18,7 +18,7 @@ use super::{
 };
 use crate::generate::{external_id, random_below};
 
-pub fn what_is_put_comes_back(store: &dyn Store) {
+pub fn stored_items_are_read_back(store: &dyn Store) {
     let mut it = conversation(1);
     let fork = Fork { parent: ThreadName::main(), after: Some(MessageIdx(0)) };
     let idea = ThreadName::new("idea: 2").unwrap();
@@ -84,9 +84,9 @@ pub fn any_text_comes_back(store: &dyn Store) {
     writes.push(Write::AddMessage(it.id, message(texts.len() as u32, 0, Role::Tool, &large)));
     commit(store, writes).unwrap();
     let stored = reader(store).messages(key(1).id, everything(MessageIdx(0))).unwrap();
-    let said: Vec<&str> = stored.iter().map(|message| message.body.text.as_str()).collect();
-    assert_eq!(said[..texts.len()], texts);
-    assert_eq!(said[texts.len()], large);
+    let stored_texts: Vec<&str> = stored.iter().map(|message| message.body.text.as_str()).collect();
+    assert_eq!(stored_texts[..texts.len()], texts);
+    assert_eq!(stored_texts[texts.len()], large);
     assert!(stored.iter().all(|message| message.hash == message.body.hash()));
 }
 
@@ -262,10 +262,10 @@ pub fn external_ids_are_known(store: &dyn Store) {
     let reader = reader(store);
     let (m0, t0, none) = (external_id("m0"), external_id("t0-0"), external_id("nothing"));
     let hash = message(0, 0, Role::User, "hello").hash;
-    let said = Some(ExistingItem::Message(MessageIdx(0), hash));
+    let stored = Some(ExistingItem::Message(MessageIdx(0), hash));
     let called = Some(ExistingItem::ToolCall { turn: TurnNo(0), order: 0, finished: false });
-    assert_eq!(reader.existing(key(1).id, &[&none, &t0, &m0]).unwrap(), [None, called, said]);
-    assert_eq!(reader.existing(key(2).id, &[&t0, &m0]).unwrap(), [None, said]);
+    assert_eq!(reader.existing(key(1).id, &[&none, &t0, &m0]).unwrap(), [None, called, stored]);
+    assert_eq!(reader.existing(key(2).id, &[&t0, &m0]).unwrap(), [None, stored]);
     assert_eq!(reader.existing(key(3).id, &[&m0]).unwrap(), [None]);
     assert_eq!(reader.existing(key(1).id, &[]).unwrap(), []);
 }

@@ -29,7 +29,7 @@ macro_rules! feed_contract {
             a_node_that_is_written_again_comes_again,
             log_lines_come_in_order,
             a_cursor_of_another_store_is_refused,
-            who_waits_hears_of_a_commit,
+            a_commit_wakes_waiters,
             the_end_of_every_feed_is_known,
             vectors_are_kept_by_model_and_content,
             vectors_of_tenants_and_models_are_apart,
@@ -217,7 +217,7 @@ pub fn a_cursor_of_another_store_is_refused(store: &dyn Store) {
     assert!(matches!(refused, StoreError::Refused(_)), "{refused}");
 }
 
-pub fn who_waits_hears_of_a_commit(store: &dyn Store) {
+pub fn a_commit_wakes_waiters(store: &dyn Store) {
     const LONG: Duration = Duration::from_secs(60);
     let seen = store.revision();
     // The first wait may return at once, because it may report an earlier commit.

@@ -115,9 +115,10 @@ pub fn a_commit_may_be_of_two_conversations(store: &dyn Store) {
     put(store, 1);
     put(store, 2);
     let jobs_of = [job(1, 1, 0), job(2, 1, 0)];
-    let said = |number: u8| Write::AddMessage(key(number).id, message(1, 0, Role::User, "more"));
+    let add_message =
+        |number: u8| Write::AddMessage(key(number).id, message(1, 0, Role::User, "more"));
     let [one, two] = jobs_of.clone().map(Write::AddJob);
-    commit(store, vec![said(1), two, said(2), one]).unwrap();
+    commit(store, vec![add_message(1), two, add_message(2), one]).unwrap();
     let reader = reader(store);
     for (number, job) in [1, 2].into_iter().zip(jobs_of) {
         let filter = JobFilter { conversation: Some(key(number).id), ..everyone() };
@@ -167,11 +168,11 @@ pub fn jobs_come_lower_levels_first_then_as_planned(store: &dyn Store) {
 
 /// Several jobs target one position: two plans of a node with different settings, and its
 /// embedding.
-pub fn jobs_at_one_place_are_told_apart(store: &dyn Store) {
+pub fn jobs_at_one_place_with_different_styles_are_distinct(store: &dyn Store) {
     put(store, 1);
     let written = job(1, 1, 4);
     let mut rewritten = task(1, 4);
-    rewritten.manner.overlap_chars += 1;
+    rewritten.style.overlap_chars += 1;
     let rewritten = Job::plan(key(1).id, JobKind::Summarize(rewritten), at(0));
     let embedded = Job::plan(key(1).id, JobKind::EmbedNode(level(1), 4, id(level(1), 4)), at(0));
     let all = [written, rewritten, embedded];
@@ -309,12 +310,12 @@ pub fn the_log_is_read_by_conversation_and_job(store: &dyn Store) {
 pub fn trees_of_tenants_are_apart(store: &dyn Store) {
     let (it, job) = (conversation(1), job(1, 1, 0));
     for name in ["a", "b"] {
-        let mut told = node(1, 0);
-        told.content.overview = format!("of {name}");
+        let mut node = node(1, 0);
+        node.content.overview = format!("of {name}");
         let failed = Job { error: Some(name.into()), ..job.clone() };
         let writes = vec![
             Write::PutConversation(it.clone()),
-            put_node(1, told),
+            put_node(1, node),
             Write::AddJob(failed),
             Write::AddJobEvent(line(1, job.id, name)),
         ];

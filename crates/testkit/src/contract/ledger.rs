@@ -19,7 +19,7 @@ macro_rules! ledger_contract {
             ledger,
             spend_is_added_up_by_model_conversation_and_day,
             spend_can_be_taken_back_and_is_apart_by_tenant,
-            what_a_provider_was_asked_is_known_for_a_while_whoever_asked,
+            requests_to_a_provider_are_shared_by_all_tenants,
         );
     };
 }
@@ -88,7 +88,7 @@ pub fn spend_can_be_taken_back_and_is_apart_by_tenant(store: &dyn Store) {
     assert_eq!(read(store, None, None), [("m".to_owned(), spent(3 * large))]);
 }
 
-pub fn what_a_provider_was_asked_is_known_for_a_while_whoever_asked(store: &dyn Store) {
+pub fn requests_to_a_provider_are_shared_by_all_tenants(store: &dyn Store) {
     let taken = |second: i64, calls: i64, tokens: i64| QuotaUsage { at: at(second), calls, tokens };
     let read = |since: i64| reader(store).ledger().requests_since("openai", at(since)).unwrap();
     commit(store, vec![charge_at(1000, None, "openai/a", 2), charge_at(1010, None, "openai/b", 1)])

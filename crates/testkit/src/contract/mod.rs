@@ -28,7 +28,7 @@ use crate::generate::external_id;
 macro_rules! store_contract {
     ($fresh:expr) => {
         $crate::store_contract!($fresh, basics,
-            what_is_put_comes_back,
+            stored_items_are_read_back,
             any_text_comes_back,
             a_refused_plan_writes_nothing,
             a_failing_write_takes_the_whole_commit_with_it,
@@ -110,8 +110,8 @@ fn growth() -> TreeState {
         closings: vec![7],
         ..TreeState::default()
     };
-    let said = message(0, 0, Role::User, "hello");
-    growth.push(0, &ThreadName::main(), &WindowMessage::from(&said), &Policy::default());
+    let first = message(0, 0, Role::User, "hello");
+    growth.push(0, &ThreadName::main(), &WindowMessage::from(&first), &Policy::default());
     growth
 }
 
@@ -130,10 +130,10 @@ pub(crate) fn turn(no: u32, from: u32, until: u32) -> Turn {
 }
 
 pub(crate) fn message(idx: u32, turn: u32, role: Role, text: &str) -> Message {
-    let mut said = NewMessage::new(role, text, at(i64::from(idx)));
-    said.author = Some("Ana".into());
-    said.external_id = Some(external_id(&format!("m{idx}")));
-    said.parts = Some(Json::new(r#"[{"a":1.0,"b":"\ud83d"}]"#).unwrap());
+    let mut body = NewMessage::new(role, text, at(i64::from(idx)));
+    body.author = Some("Ana".into());
+    body.external_id = Some(external_id(&format!("m{idx}")));
+    body.parts = Some(Json::new(r#"[{"a":1.0,"b":"\ud83d"}]"#).unwrap());
     Message {
         idx: MessageIdx(idx),
         turn: TurnNo(turn),
@@ -141,8 +141,8 @@ pub(crate) fn message(idx: u32, turn: u32, role: Role, text: &str) -> Message {
         thread: ThreadName::main(),
         chars: treering_core::text::chars(text),
         tokens: 2,
-        hash: said.hash(),
-        body: said,
+        hash: body.hash(),
+        body: body,
     }
 }
 

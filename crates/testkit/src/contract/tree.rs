@@ -42,7 +42,7 @@ macro_rules! tree_contract {
             a_job_is_added_once,
             a_job_that_is_gone_stays_gone,
             jobs_come_lower_levels_first_then_as_planned,
-            jobs_at_one_place_are_told_apart,
+            jobs_at_one_place_with_different_styles_are_distinct,
             a_job_is_due_when_its_moment_has_come,
             lower_levels_are_due_first,
             a_job_given_up_holds_nothing_back,
@@ -89,14 +89,14 @@ pub(crate) fn task(number: u8, ordinal: u32) -> NodeSpec {
             (covers, cause, Strategy::Thematic, SummaryLength::Sentences(3, 4))
         }
     };
-    let manner = SummaryStyle {
+    let style = SummaryStyle {
         strategy,
         length,
         deduplicate: true,
         overlap_chars: 200,
         prompt: prompt::version(strategy),
     };
-    NodeSpec { level, ordinal, covers, manner, cause, sealed_by: Some(MessageIdx(ordinal)) }
+    NodeSpec { level, ordinal, covers, style, cause, sealed_by: Some(MessageIdx(ordinal)) }
 }
 
 fn content() -> NodeContent {
@@ -231,7 +231,7 @@ pub fn a_node_replaces_the_one_at_its_place(store: &dyn Store) {
     grown(store, 1, &[(1, 0, Some(0)), (1, 1, None), (2, 0, None)]);
     let mut other = Node { tokens: 99, dirty: true, grounded: 0.5, ..node(1, 1) };
     other.id = NodeId::from_stored("l1-otherwise-20260302".into());
-    other.spec.manner.length = SummaryLength::Keep(0.8);
+    other.spec.style.length = SummaryLength::Keep(0.8);
     other.content = NodeContent { overview: "Otherwise.".into(), ..NodeContent::default() };
     other.provenance.by = "somebody else".into();
     commit(store, vec![put_node(1, other.clone())]).unwrap();

@@ -91,9 +91,9 @@ pub fn a_message_is_not_put_where_one_is(store: &dyn Store) {
     assert!(commit(store, vec![Write::AddMessage(key(1).id, again.clone())]).is_err());
     again.idx = MessageIdx(1);
     commit(store, vec![Write::AddMessage(key(1).id, again)]).unwrap();
-    let said = reader(store).messages(key(1).id, everything(MessageIdx(0))).unwrap();
+    let messages = reader(store).messages(key(1).id, everything(MessageIdx(0))).unwrap();
     assert_eq!(
-        said.iter().map(|message| message.body.text.as_str()).collect::<Vec<_>>(),
+        messages.iter().map(|message| message.body.text.as_str()).collect::<Vec<_>>(),
         ["hello", "another"]
     );
 }

@@ -13,7 +13,7 @@ impl Commit<'_> {
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
                 checksum(?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14))";
         let (conversation, thread) = self.thread(id, &message.thread)?;
-        let (seq, said) = (self.next_seq(), &message.body);
+        let (seq, body) = (self.next_seq(), &message.body);
         self.execute(
             sql,
             params![
@@ -24,15 +24,15 @@ impl Commit<'_> {
                 message.turn.0,
                 message.turns,
                 thread,
-                role_code(said.role),
-                said.at.as_micros(),
+                role_code(body.role),
+                body.at.as_micros(),
                 message.chars,
                 message.tokens,
                 message.hash.as_bytes(),
-                said.author,
-                said.external_id.as_ref().map(|id| id.as_str()),
-                said.text,
-                said.parts.as_ref().map(|parts| parts.as_str()),
+                body.author,
+                body.external_id.as_ref().map(|id| id.as_str()),
+                body.text,
+                body.parts.as_ref().map(|parts| parts.as_str()),
             ],
         )?;
         Ok(())
