@@ -12,7 +12,7 @@ use crate::text;
 pub const MIN_GROUNDED: f32 = 0.7;
 
 /// The minimum share of the covered content's facts that a summary with its lists must keep.
-pub const MIN_RETAINED: f32 = 0.1;
+pub(crate) const MIN_RETAINED: f32 = 0.1;
 
 /// The number of facts from which that share is meaningful.
 const MANY_FACTS: usize = 10;

@@ -35,7 +35,7 @@ impl ChatRequest {
     /// An upper bound on the usage of the call: more tokens than any tokenizer yields for the
     /// text, and the maximum reply.
     #[must_use]
-    pub fn max_usage(&self) -> Usage {
+    pub(crate) fn max_usage(&self) -> Usage {
         let schema = self.schema.as_ref().map(|schema| schema.json.as_str());
         let texts = self.messages.iter().map(|message| message.text.as_str()).chain(schema);
         let marks = 16 * (self.messages.len() as u64 + 1);

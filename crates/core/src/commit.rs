@@ -54,7 +54,7 @@ pub enum Write {
 impl Write {
     /// The conversation that the write changes; `None` for tenant-wide writes.
     #[must_use]
-    pub const fn conversation(&self) -> Option<ConversationId> {
+    pub(crate) const fn conversation(&self) -> Option<ConversationId> {
         match self {
             Self::PutConversation(conversation) => Some(conversation.id),
             Self::AddMessage(id, _)
@@ -123,7 +123,7 @@ pub enum JobEventKind {
 impl JobEventKind {
     /// Whether the event makes a job pending.
     #[must_use]
-    pub const fn is_planning(self) -> bool {
+    pub(crate) const fn is_planning(self) -> bool {
         matches!(self, Self::Acquire | Self::Retry)
     }
 

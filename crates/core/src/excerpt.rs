@@ -5,7 +5,7 @@ use crate::question::Question;
 use crate::sentence::{SegmentKind, split};
 
 /// Marks an omission.
-pub const ELLIPSIS: &str = "…";
+pub(crate) const ELLIPSIS: &str = "…";
 
 /// The number of bytes searched for the part that matches a question.
 const SEARCHED: usize = 60_000;

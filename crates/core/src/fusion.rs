@@ -35,7 +35,7 @@ pub struct Signals {
 }
 
 /// The weight of each signal.
-pub const WEIGHTS: Signals = Signals {
+pub(crate) const WEIGHTS: Signals = Signals {
     exact_terms: 0.4,
     nearby_terms: 0.5,
     similarity: 0.6,
@@ -92,7 +92,7 @@ pub const fn is_common(items: u32, holding: u32) -> bool {
 /// Whether more than three quarters of the items contain a term, so that it distinguishes
 /// nothing.
 #[must_use]
-pub const fn is_everywhere(items: u32, holding: u32) -> bool {
+pub(crate) const fn is_everywhere(items: u32, holding: u32) -> bool {
     holding > items / 4 * 3 && items > 100
 }
 

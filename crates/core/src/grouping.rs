@@ -41,7 +41,7 @@ pub enum GroupReason {
 impl GroupReason {
     /// The reason as text.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Full => "full",
             Self::NextDoesNotFit => "the next child does not fit",

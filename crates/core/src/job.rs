@@ -45,7 +45,7 @@ pub enum JobKind {
 
 impl JobKind {
     /// The prefix of the name and description of a summary job.
-    pub const SUMMARISE: &str = "summarise";
+    pub(crate) const SUMMARISE: &str = "summarise";
 
     /// The name used in every interface.
     #[must_use]

@@ -84,7 +84,7 @@ pub use policy::{
 pub use ports::{
     ChatModel, Clock, CommitScope, Embedder, Meter, Reader, Store, Summarizer, Tokenizer,
 };
-pub use question::{Question, is_question, is_standing_instruction};
+pub use question::{Question, QuestionTerm, is_question, is_standing_instruction};
 pub use receipt::{GateOutcome, Receipt, ReceiptItem, ReusablePrefix};
 pub use redact::{Redactions, redact};
 pub use slug::{as_slug, slug_of, suggest_slugs};

@@ -432,7 +432,7 @@ impl Node {
 
     /// The node's sizes, as grouping needs them.
     #[must_use]
-    pub const fn member(&self) -> Member {
+    pub(crate) const fn member(&self) -> Member {
         Member {
             chars: self.chars,
             tokens: self.tokens,

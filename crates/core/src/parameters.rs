@@ -58,7 +58,7 @@ pub struct Assignment {
 
 impl Assignment {
     /// Assigns a value to a parameter, whose name may carry a level.
-    pub fn new(parameter: &str, value: &str) -> Result<Self, Invalid> {
+    pub(crate) fn new(parameter: &str, value: &str) -> Result<Self, Invalid> {
         let refuse = |why: String| Invalid::new(format!("policy parameter {parameter:?}"), why);
         let (name, level) = match parameter.trim().split_once('@') {
             None => (parameter.trim(), None),

@@ -176,7 +176,7 @@ impl Preset {
 
     /// The name used in every interface.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Window => "window",
             Self::Triggers => "triggers",
@@ -319,7 +319,7 @@ impl Default for Policy {
 impl Policy {
     /// Refuses a policy under which windows or groups could never seal, or would seal
     /// incorrectly.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    pub(crate) fn validate(&self) -> Result<(), Invalid> {
         let refuse = |what: &str, why: &str| Err(Invalid::new(format!("policy: {what}"), why));
         let window = &self.window;
         let by_time = matches!(window.seal_policy, SealPolicy::Time | SealPolicy::Hybrid);

@@ -260,7 +260,7 @@ fn word_end(text: &str) -> usize {
 
 /// Whether a character is a word of its own.
 #[must_use]
-pub const fn is_ideograph(c: char) -> bool {
+pub(crate) const fn is_ideograph(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{2fa1f}')
 }
 

@@ -204,7 +204,7 @@ impl Charge {
 
 /// The provider in a model's full name.
 #[must_use]
-pub fn provider_of(model: &str) -> &str {
+pub(crate) fn provider_of(model: &str) -> &str {
     model.split('/').next().unwrap_or(model)
 }
 

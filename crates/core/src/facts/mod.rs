@@ -97,7 +97,7 @@ impl Facts {
 
     /// The number of facts to check.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.lists().iter().map(|list| list.len()).sum()
     }
 
@@ -106,12 +106,6 @@ impl Facts {
     pub fn mentions(&self, fact: &str) -> u32 {
         let count = self.keys.get(&key(fact)).or_else(|| self.keys.get(&numbers::key(fact)));
         count.copied().unwrap_or(0)
-    }
-
-    /// Whether there are no facts to check.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Splits the facts of another text into those that this text contains and those that it

@@ -13,14 +13,14 @@ use unicode_normalization::char::is_combining_mark;
 
 use crate::sentence::is_ideograph;
 
-pub use stop::{is_conversation_word, is_first_person};
+pub(crate) use stop::{is_conversation_word, is_first_person};
 
 /// A term as a number; equal terms have equal numbers.
 pub type TermId = u64;
 
 /// A term of a text, with the word it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Term {
+pub(crate) struct Term {
     /// The stem's number.
     pub id: TermId,
     /// The word, folded.
@@ -47,7 +47,7 @@ pub fn words(text: &str) -> Vec<String> {
 
 /// The terms of a text, in order, without stop words.
 #[must_use]
-pub fn terms(text: &str) -> Vec<Term> {
+pub(crate) fn terms(text: &str) -> Vec<Term> {
     let mut terms = Vec::new();
     Lexer::default().each_term(text, |word, id| terms.push(Term { id, word: word.to_owned() }));
     terms

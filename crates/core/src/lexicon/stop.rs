@@ -12,13 +12,13 @@ pub(super) fn is_french(word: &str) -> bool {
 
 /// Whether a folded word only asks about a conversation and carries no content.
 #[must_use]
-pub fn is_conversation_word(word: &str) -> bool {
+pub(crate) fn is_conversation_word(word: &str) -> bool {
     CONVERSATION_WORDS.binary_search(&word).is_ok()
 }
 
 /// Whether a folded word is a first-person pronoun.
 #[must_use]
-pub fn is_first_person(word: &str) -> bool {
+pub(crate) fn is_first_person(word: &str) -> bool {
     FIRST_PERSON.binary_search(&word).is_ok()
 }
 

@@ -125,7 +125,7 @@ impl Piece {
 
     /// The index of the first message it touches, and one past the last.
     #[must_use]
-    pub const fn span(&self) -> (u32, u32) {
+    pub(crate) const fn span(&self) -> (u32, u32) {
         (self.from.idx.0, end_of(self.until))
     }
 }

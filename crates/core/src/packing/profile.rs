@@ -79,7 +79,7 @@ impl SectionSource {
 
     /// The name used in every interface.
     #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         Self::ALL.iter().find(|(_, take)| *take == self).map_or("cut", |(word, _)| word)
     }
 

@@ -164,7 +164,7 @@ impl JobFilter {
 
     /// One job, as stored now.
     #[must_use]
-    pub fn one(job: &Job) -> Self {
+    pub(crate) fn one(job: &Job) -> Self {
         let height = job.kind.height();
         Self {
             conversation: Some(job.conversation),

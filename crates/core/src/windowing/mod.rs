@@ -87,7 +87,7 @@ pub enum SealReason {
 impl SealReason {
     /// The reason as text.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Full => "full",
             Self::NextDoesNotFit => "the next duo does not fit",
@@ -197,7 +197,7 @@ impl OpenWindow {
     }
 
     /// Seals the rest when the conversation closes.
-    pub fn close(&mut self) -> Option<SealedWindow> {
+    pub(crate) fn close(&mut self) -> Option<SealedWindow> {
         self.seal_all(SealReason::Closed)
     }
 
