@@ -139,12 +139,12 @@ fn an_answer_that_breaks_off_is_kept_and_said_to_be() {
     let output = home.run(&["chat", "--say", "How high is the sill?"]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("what was said is stored"), "{said}");
+    assert!(said.contains("your message is stored"), "{said}");
     assert_eq!(
         told(&home),
         pairs(&[("user", "How high is the sill?"), ("assistant", "The sill is 13")])
     );
-    home.refuses(&["chat", "--last", "--say", "And now?"], &["401", "what was said is stored"]);
+    home.refuses(&["chat", "--last", "--say", "And now?"], &["401", "your message is stored"]);
     assert_eq!(told(&home).last().unwrap().1, "And now?");
 }
 

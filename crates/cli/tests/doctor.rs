@@ -150,7 +150,10 @@ fn a_quota_holds_for_all_processes_of_a_home() {
         found.iter().filter(says).count()
     };
     assert_eq!(
-        (with("answers"), with("compatible: the quota of this minute is used up; free in")),
+        (
+            with("answers"),
+            with("compatible: the quota for this minute is used up; the next call can start in")
+        ),
         (2, 3),
         "{found:?}"
     );

@@ -520,11 +520,11 @@ fn what_cannot_be_read_is_explained_and_harms_nothing() {
         "half.json",
         half,
         Some(Format::ChatGpt),
-        &["not the JSON it should be", "EOF", "column"],
+        &["JSON does not match the format", "EOF", "column"],
     );
     check("picture.json", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", None, &["not UTF-8", "byte 0"]);
-    check("unknown.json", br#"{"stars": [1, 2, 3]}"#, None, &["not recognised", "--format"]);
-    check("prose.md", b"# Notes\n\nNobody speaks here.\n", None, &["not recognised", "--format"]);
+    check("unknown.json", br#"{"stars": [1, 2, 3]}"#, None, &["not recognized", "--format"]);
+    check("prose.md", b"# Notes\n\nNobody speaks here.\n", None, &["not recognized", "--format"]);
     check("prose.md", b"# Notes\n", Some(Format::Markdown), &["no speakers", "`## User`"]);
     check("chatgpt.json", chatgpt.as_bytes(), Some(Format::ClaudeAi), &["missing field `uuid`"]);
     check("chatgpt.json", chatgpt.as_bytes(), Some(Format::Codex), &["line 1"]);
@@ -532,7 +532,7 @@ fn what_cannot_be_read_is_explained_and_harms_nothing() {
         "sessions.jsonl",
         sessions.as_bytes(),
         Some(Format::ChatGpt),
-        &["not the JSON it should be"],
+        &["JSON does not match the format"],
     );
     check(
         "sessions.jsonl",

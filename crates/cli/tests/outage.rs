@@ -112,7 +112,7 @@ fn writers(memory: &Engine, id: ConversationId) -> (BTreeSet<String>, usize) {
     let nodes = memory.tree(id).unwrap().nodes;
     let places: BTreeSet<_> = nodes.iter().map(|node| (node.level(), node.ordinal())).collect();
     let ids: BTreeSet<_> = nodes.iter().map(|node| node.id.clone()).collect();
-    assert_eq!((places.len(), ids.len()), (nodes.len(), nodes.len()), "nothing is there twice");
+    assert_eq!((places.len(), ids.len()), (nodes.len(), nodes.len()), "nothing exists twice");
     (nodes.into_iter().map(|node| node.provenance.by).collect(), places.len())
 }
 
@@ -211,7 +211,8 @@ fn without_vectors_neither_search_nor_contexts_ask_for_one() {
     let query = Query { text: "boathouse".into(), limit: 3, ..Query::default() };
     let answer = memory.search(&query).unwrap();
     assert!(
-        answer.lexical_only_reason.unwrap().contains("no vector yet") && !answer.hits.is_empty()
+        answer.lexical_only_reason.unwrap().contains("not returned a vector yet")
+            && !answer.hits.is_empty()
     );
     assert_eq!(server.asked().len(), asked);
 
@@ -242,7 +243,7 @@ fn without_vectors_neither_search_nor_contexts_ask_for_one() {
         let found = memory.context(&context).unwrap();
         assert!(found.receipt.gate.degraded && found.markdown().contains("turn 0"));
         let answer = memory.search(&query).unwrap();
-        assert!(answer.lexical_only_reason.unwrap().contains("asked again in 15 s"));
+        assert!(answer.lexical_only_reason.unwrap().contains("called again in 15 s"));
     }
     assert_eq!(server.asked().len(), asked, "nobody asks who does not answer");
     server.set_script([ScriptedResponse::json(&vector)]);
@@ -277,7 +278,7 @@ fn a_provider_that_hangs_keeps_no_context_waiting() {
     assert!(other.context(&ContextRequest::new(id)).unwrap().receipt.gate.degraded);
     let jobs = memory.jobs(&JobFilter::of(id)).unwrap();
     assert!(
-        jobs.iter().any(|job| job.error.as_deref() == Some("there is no answer yet")),
+        jobs.iter().any(|job| job.error.as_deref() == Some("there is no response yet")),
         "{jobs:?}"
     );
 }

@@ -126,7 +126,7 @@ fn growing_a_tree_anew_gives_the_same_tree() {
     assert_eq!((lines("update"), lines("release")), (1, nodes.len()), "with everything it led to");
     let update = log.as_array().unwrap().iter().find(|line| line["event"] == "update").unwrap();
     let text = update["text"].as_str().unwrap();
-    assert!(text.contains(&format!("{} nodes felled", nodes.len())), "{text}");
+    assert!(text.contains(&format!("{} nodes deleted", nodes.len())), "{text}");
 
     let groups = nodes.values().filter(|node| node["level"] == 2).count();
     let updated = home.json(&["update", "--full", "--level", "2"])[0].clone();

@@ -32,7 +32,9 @@ fn a_message_that_was_changed_is_named_and_left_as_it_is() {
     for args in [&[][..], &["--repair"], &[]] {
         let (said, code) = verify(&home, args);
         assert!(
-            said.contains("✗ tidewatch: message #3 is not what was stored: its hash differs"),
+            said.contains(
+                "✗ tidewatch: message #3 was changed after it was stored: its hash differs"
+            ),
             "{said}"
         );
         assert_eq!(code, Some(1));
@@ -46,7 +48,7 @@ fn a_node_that_was_changed_is_named_and_made_anew() {
     );
     let (said, code) = verify(&home, &[]);
     assert!(said.contains("✗ store: conversation tidewatch: node l1-"), "{said}");
-    assert!(said.contains(" is not what was stored: its checksum differs"), "{said}");
+    assert!(said.contains(" is corrupt: its checksum differs"), "{said}");
     assert_eq!(code, Some(1));
     let (said, code) = verify(&home, &["--repair"]);
     assert!(said.contains("its checksum differs; it was removed"), "{said}");
@@ -81,8 +83,7 @@ fn vectors_of_a_model_that_is_not_in_use_are_removed() {
         UPDATE tenants SET seq = seq + 1",
     );
     let (said, code) = verify(&home, &[]);
-    let expected =
-        "✗ store: tenant default: model old has vectors, and it is neither in use nor the next one";
+    let expected = "✗ store: tenant default: model old has vectors but is neither the current model nor the next one";
     assert!(said.contains(expected), "{said}");
     assert_eq!(
         (code, verify(&home, &["--repair"]).1, verify(&home, &[]).1),

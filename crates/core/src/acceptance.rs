@@ -35,7 +35,7 @@ pub enum SummaryRejection {
     #[error("the summary is empty")]
     Empty,
     /// It is longer than the covered content.
-    #[error("the summary has {chars} characters, and what it covers has {source_chars}")]
+    #[error("the summary has {chars} characters, but its source has only {source_chars}")]
     TooLong {
         /// The summary's characters.
         chars: u32,
@@ -43,7 +43,7 @@ pub enum SummaryRejection {
         source_chars: u64,
     },
     /// Too many of its facts do not occur in the covered content.
-    #[error("only {:.0} % of the summary's facts occur in what it covers; invented: {}", share * 100.0, invented.join(", "))]
+    #[error("only {:.0}% of the facts in the summary occur in its source; invented: {}", share * 100.0, invented.join(", "))]
     Ungrounded {
         /// The grounded share.
         share: f32,
@@ -51,7 +51,7 @@ pub enum SummaryRejection {
         invented: Vec<String>,
     },
     /// It keeps too few of the covered content's facts.
-    #[error("the summary keeps only {:.0} % of the {facts} facts of what it covers", share * 100.0)]
+    #[error("the summary keeps only {:.0} % of the {facts} facts in its source", share * 100.0)]
     Hollow {
         /// The retained share.
         share: f32,
@@ -71,7 +71,7 @@ pub enum SummaryRejection {
         words: String,
     },
     /// It echoes the prompt instead of summarizing.
-    #[error("the summary gives back its instructions: {words:?}")]
+    #[error("the summary repeats its instructions: {words:?}")]
     Echo {
         /// The echoed words.
         words: String,

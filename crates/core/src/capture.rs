@@ -242,7 +242,7 @@ impl CapturePlanner<'_> {
         if thread.is_main() {
             return Err(Invalid::new(
                 "thread \"main\"",
-                "main is where a conversation starts; it does not fork",
+                "the main thread cannot fork from another thread",
             ));
         }
         let threads = &self.conversation.threads;
@@ -351,5 +351,5 @@ impl CapturePlanner<'_> {
 }
 
 fn full() -> Invalid {
-    Invalid::new("conversation", "it holds as many messages as can be numbered; start another one")
+    Invalid::new("conversation", "it has the maximum number of messages; start a new one")
 }

@@ -155,7 +155,7 @@ fn validate(kind: &EntryKind) -> Result<(), Invalid> {
     if bytes > MAX_ENTRY_BYTES {
         return Err(Invalid::new(
             format!("{what} of {} MiB", bytes >> 20),
-            format!("the largest that is kept is {} MiB; split it", MAX_ENTRY_BYTES >> 20),
+            format!("the maximum is {} MiB; split it", MAX_ENTRY_BYTES >> 20),
         ));
     }
     Ok(())

@@ -105,14 +105,14 @@ impl StoreError {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::ReadOnly { .. } => "nothing was changed; give this user write access to the folder, or choose another home with --home".into(),
-            Self::Full { .. } => "nothing was lost and nothing was half-written; free some space and try again".into(),
+            Self::Full { .. } => "no data was lost; free some disk space and try again".into(),
             Self::Corrupt { path, .. } => format!(
                 "the file was left as it is; restore a backup with `treering restore`, or move {} away and import the sources again (where the store still opens, `treering verify` lists the damage)",
                 path.display()
             ),
             Self::TooNew { .. } => "the file was left as it is; install the newer Treering to open it".into(),
-            Self::Busy { .. } => "nothing was written; another process is writing a lot, try again".into(),
-            Self::Changed { .. } => "try again; with write access to its folder this does not happen".into(),
+            Self::Busy { .. } => "nothing was written because another process kept the store busy; try again".into(),
+            Self::Changed { .. } => "try again; write access to its folder prevents this".into(),
             Self::InUse { .. } => "nothing was changed; stop `treering serve`, agents and other programs that use this home, then try again".into(),
             Self::Stopped { .. } => "nothing that was acknowledged is lost; check the disk, then restart Treering, which checks the store as it opens, and run `treering verify`".into(),
             Self::Refused(_) | Self::Failed { .. } => return None,

@@ -54,17 +54,17 @@ impl Signals {
     #[must_use]
     pub fn parts(&self) -> [(&'static str, f32); 11] {
         [
-            ("own words", WEIGHTS.exact_terms * self.exact_terms),
-            ("words near by", WEIGHTS.nearby_terms * self.nearby_terms),
-            ("meaning", WEIGHTS.similarity * self.similarity),
-            ("sitting", WEIGHTS.session * self.session),
+            ("words", WEIGHTS.exact_terms * self.exact_terms),
+            ("nearby words", WEIGHTS.nearby_terms * self.nearby_terms),
+            ("similarity", WEIGHTS.similarity * self.similarity),
+            ("session", WEIGHTS.session * self.session),
             ("window", WEIGHTS.window * self.window),
             ("author", WEIGHTS.author * self.author),
             ("user", WEIGHTS.user * self.user),
             ("assistant", WEIGHTS.assistant * self.assistant),
             ("time", WEIGHTS.time * self.time),
             ("answer", WEIGHTS.answer * self.answer),
-            ("wish", WEIGHTS.standing_instruction * self.standing_instruction),
+            ("instruction", WEIGHTS.standing_instruction * self.standing_instruction),
         ]
     }
 

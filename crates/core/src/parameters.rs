@@ -12,39 +12,57 @@ use crate::policy::{GroupPolicy, Policy, Preset, SealPolicy};
 
 /// The parameters and their descriptions. A name may carry a level: `length@2`.
 pub const PARAMETERS: &[(&str, &str)] = &[
-    ("window_chars", "The size a window aims at, in characters; a larger message is sliced."),
-    ("wiggle", "How far a window or group may be off its aim, as a share of it (0 to 0.5)."),
+    ("window_chars", "Target size of a window, in characters. A longer message is split."),
+    (
+        "wiggle",
+        "Tolerance around the target size of a window or group, as a fraction of it (0 to 0.5).",
+    ),
     (
         "min_flush_chars",
-        "The least a window must hold to be sealed by a silence or before a duo that does not fit.",
+        "Minimum size, in characters, at which a window seals after a silence or before a turn that does not fit.",
     ),
-    ("flush_after", "How long a silence must be to seal a window, such as `20 min`."),
+    ("flush_after", "Length of the silence that seals a window, such as `20 min`."),
     (
         "overlap_chars",
-        "How much of the window before is shown again at the head of the next, at most 400 characters.",
+        "Number of characters of the previous window that the summarizer sees before the next one, at most 400.",
     ),
-    ("seal_policy", "What seals a window: `chars`, `time` or `hybrid`."),
-    ("ensure_assistant", "Seal only after an answer of the assistant (`true` or `false`)."),
-    ("messages", "Seal a window at so many messages."),
-    ("tokens", "Seal a window at so many tokens."),
-    ("age", "Seal a window that has been open for so long, such as `1 h`."),
-    ("turns", "Seal a window at so many turns."),
-    ("chars", "Seal a window at so many characters, however many more the last answer makes."),
-    ("min_turns", "Never seal a window with fewer turns."),
-    ("keep_recent_turns", "How many of the latest turns stay out of every window."),
-    ("group_chars", "The size the children of a group aim at, in characters."),
-    ("group_children", "Seal a group at so many children."),
-    ("group_tokens", "Seal a group when its children have so many tokens."),
-    ("group_messages", "Seal a group when it covers so many messages."),
-    ("group_limit", "Seal a group at so many characters, however many more the last child makes."),
-    ("raw_chars", "Seal a group when the messages it covers have more characters than this."),
-    ("min_children", "Never seal a group with fewer children (2 or more)."),
-    ("length", "How long a summary is: the share that is kept, such as `0.5`, or `3-4 sentences`."),
+    (
+        "seal_policy",
+        "What seals a window: its size (`chars`), a silence (`time`), or either (`hybrid`).",
+    ),
+    (
+        "ensure_assistant",
+        "Seal a window only after an answer of the assistant (`true` or `false`).",
+    ),
+    ("messages", "Maximum number of messages in a window."),
+    ("tokens", "Number of tokens at which a window seals."),
+    ("age", "Maximum age of an open window, such as `1 h`."),
+    ("turns", "Maximum number of turns in a window."),
+    ("chars", "Number of characters at which a window seals, even if the last answer exceeds it."),
+    ("min_turns", "Minimum number of turns in a window."),
+    ("keep_recent_turns", "Number of latest turns that stay out of every window."),
+    ("group_chars", "Target size of a group: the total length of its children, in characters."),
+    ("group_children", "Maximum number of children in a group."),
+    ("group_tokens", "Number of tokens in its children at which a group seals."),
+    ("group_messages", "Number of covered messages at which a group seals."),
+    (
+        "group_limit",
+        "Number of characters in its children at which a group seals, even if the last child exceeds it.",
+    ),
+    ("raw_chars", "Number of characters in the covered messages above which a group seals."),
+    ("min_children", "Minimum number of children in a group (2 or more)."),
+    (
+        "length",
+        "Length of a summary: the fraction of its source, such as `0.5`, or `3-4 sentences`.",
+    ),
     (
         "strategy",
-        "How a summary tells: `detailed`, `concise`, `thematic`, `chronological`, `executive` or `technical`.",
+        "Style of a summary: `detailed`, `concise`, `thematic`, `chronological`, `executive` or `technical`.",
     ),
-    ("deduplicate", "Say near-identical points of different children once (`true` or `false`)."),
+    (
+        "deduplicate",
+        "State near-identical points of different children only once (`true` or `false`).",
+    ),
 ];
 
 /// An assignment of a value to a parameter, at one level or at every level it applies to.
@@ -64,13 +82,19 @@ impl Assignment {
             None => (parameter.trim(), None),
             Some((name, level)) => {
                 let level = level.parse().ok().and_then(Level::new);
-                (name, Some(level.ok_or_else(|| refuse("a level is a number from 1".into()))?))
+                (
+                    name,
+                    Some(
+                        level
+                            .ok_or_else(|| refuse("a level is a whole number from 1 up".into()))?,
+                    ),
+                )
             }
         };
         if name != "preset" && !PARAMETERS.iter().any(|(known, _)| *known == name) {
             let known: Vec<&str> = PARAMETERS.iter().map(|(known, _)| *known).collect();
             return Err(refuse(format!(
-                "there is no such parameter; known are preset, {}",
+                "there is no such parameter; the parameters are preset, {}",
                 known.join(", ")
             )));
         }
@@ -111,7 +135,7 @@ impl Assignment {
                     return self.set_in_groups(policy).map_err(refuse);
                 }
                 if level.is_some_and(|level| level != Level::FIRST) {
-                    return Err(refuse(Invalid::new("", "it is a parameter of level 1")));
+                    return Err(refuse(Invalid::new("", "it applies to level 1 only")));
                 }
             }
         }
@@ -153,7 +177,7 @@ impl Assignment {
 
     fn set_in_groups(&self, policy: &mut Policy) -> Result<(), Invalid> {
         if self.level == Some(Level::FIRST) {
-            return Err(Invalid::new("", "it is a parameter of groups, from level 2 on"));
+            return Err(Invalid::new("", "it applies to groups only, from level 2 up"));
         }
         let value = limit(&self.value)?;
         let set: fn(&mut GroupPolicy, Option<u32>) = match self.name.as_str() {

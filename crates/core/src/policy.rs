@@ -102,7 +102,7 @@ impl FromStr for SummaryLength {
         let refuse = || {
             Invalid::new(
                 format!("length {text:?}"),
-                "a length is a share that is kept, such as 0.5, or a number of sentences, such as \"3-4 sentences\"",
+                "a length is a share of the source, such as 0.5, or a number of sentences, such as \"3-4 sentences\"",
             )
         };
         if let Some(range) = text.strip_suffix("sentences") {
@@ -335,7 +335,7 @@ impl Policy {
             return refuse("window_chars", "a window holds at least 200 characters");
         }
         if [window.messages, window.tokens, window.turns, window.chars].contains(&Some(0)) {
-            return refuse("a threshold of 0", "thresholds start at 1; leave it out with \"off\"");
+            return refuse("a threshold of 0", "thresholds start at 1; disable one with \"off\"");
         }
         if window.turns.is_some_and(|turns| turns <= window.keep_recent_turns) {
             return refuse("keep_recent_turns", "must be less than turns, or no window ever seals");

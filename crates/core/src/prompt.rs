@@ -39,7 +39,7 @@ mod tests {
         versions.dedup();
         assert_eq!(versions.len(), Strategy::ALL.len());
         for strategy in Strategy::ALL {
-            assert!(text(strategy).contains("Only what the source says"), "{strategy}");
+            assert!(text(strategy).contains("Use only information from the source"), "{strategy}");
         }
     }
 }

@@ -68,8 +68,10 @@ pub fn next_slot(
         return Ok(turn);
     }
     let wait_ms = wait_ms(turn, now);
-    let reason =
-        format!("the quota of this minute is used up; free in {} s", wait_ms.div_ceil(1000));
+    let reason = format!(
+        "the quota for this minute is used up; the next call can start in {} s",
+        wait_ms.div_ceil(1000)
+    );
     Err(ProviderError::new(reason, RetryAdvice::Throttled(wait_ms)))
 }
 

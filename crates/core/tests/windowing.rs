@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn no_duo_is_cut(conversation in conversation(60), policy in policy()) {
+    fn no_turn_is_cut(conversation in conversation(60), policy in policy()) {
         let pieces = pieces(&conversation);
         let (seals, _) = fold(&pieces, &policy);
         for seal in seals.iter().filter(|_| policy.ensure_assistant) {
@@ -155,9 +155,9 @@ proptest! {
                 }
             }
             let within = seal.message_run.chars <= policy.most(size);
-            let one_duo = before_last < policy.min_flush_chars.max(1);
+            let one_turn = before_last < policy.min_flush_chars.max(1);
             let unanswered = seal.reason == SealReason::Unanswered;
-            prop_assert!(within || one_duo || unanswered, "{seal:?} of {size}, {before_last} before the last duo");
+            prop_assert!(within || one_turn || unanswered, "{seal:?} of {size}, {before_last} before the last turn");
             if seal.reason == SealReason::Full {
                 prop_assert!(seal.message_run.chars >= size);
             }

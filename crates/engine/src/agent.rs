@@ -125,14 +125,14 @@ impl Agent {
             (reply, heard) = call(&chat, &request);
         }
         // A failure to log does not invalidate the answer.
-        drop(meter.log(&format!("{} was asked for an answer", self.chat.name())));
+        drop(meter.log(&format!("called {} for an answer", self.chat.name())));
         match reply {
             Ok(reply) if reply.text.trim().is_empty() => {
                 let why = match reply.finish_reason {
                     FinishReason::Truncated => {
-                        "the answer was cut before it said anything: `chat.max_tokens` leaves it too little"
+                        "the answer was cut off before its first word; raise `chat.max_tokens`"
                     }
-                    FinishReason::Declined => "the model declined, and said nothing",
+                    FinishReason::Declined => "the model declined to answer",
                     FinishReason::Complete => "the answer has no text",
                 };
                 Err(Error::Unanswered(ProviderError::permanent(format!(

@@ -161,24 +161,24 @@ pub(crate) fn embed_texts(
     let parts: Vec<&str> = texts.iter().map(|(_, text)| text.as_str()).collect();
     let asked = catch_unwind(AssertUnwindSafe(|| embedder.embed_metered(&parts, meter)));
     let vectors = asked.unwrap_or_else(|_| {
-        Err(ProviderError::permanent(format!("the embedder {:?} broke down", embedder.name())))
+        Err(ProviderError::permanent(format!("the embedder {:?} panicked", embedder.name())))
     })?;
     let (dims, name) = (embedder.dims(), embedder.name());
     if vectors.len() != texts.len() {
         let (had, wanted) = (vectors.len(), texts.len());
         return Err(ProviderError::transient(format!(
-            "{name:?} gave {had} vectors for {wanted} texts"
+            "{name:?} returned {had} vectors for {wanted} texts"
         )));
     }
     if let Some(odd) = vectors.iter().find(|vector| vector.len() != dims) {
         let had = odd.len();
         return Err(ProviderError::permanent(format!(
-            "{name:?} gave a vector of {had} numbers, not {dims}"
+            "{name:?} returned a vector with {had} dimensions instead of {dims}"
         )));
     }
     if vectors.iter().flatten().any(|number| !number.is_finite()) {
         return Err(ProviderError::transient(format!(
-            "{name:?} gave a vector with something that is no number"
+            "{name:?} returned a vector with a value that is not finite"
         )));
     }
     Ok(texts.iter().map(|(hash, _)| *hash).zip(vectors).collect())
@@ -204,10 +204,8 @@ fn run_batch(engine: &Engine, jobs: &[Job]) -> Result<Vec<JobOutcome>> {
     };
     let Some(embedder) = engine.embedder_named(&index.model) else {
         drop(reader);
-        let why = format!(
-            "the model {:?}, whose vectors search goes by, is not configured here",
-            index.model
-        );
+        let why =
+            format!("the model {:?}, whose vectors search uses, is not configured", index.model);
         return Ok(jobs
             .iter()
             .map(|_| JobOutcome::Failed(ProviderError::permanent(why.clone())))

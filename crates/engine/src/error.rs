@@ -74,7 +74,7 @@ impl Error {
             Self::Store(error) => error.hint(),
             Self::Invalid(_) | Self::Provider(_) => None,
             Self::Unanswered(_) => {
-                Some("what was said is stored; ask again when the model answers".into())
+                Some("your message is stored; ask again when the model is available".into())
             }
             Self::ConversationNotFound { .. } => Some(
                 "`treering sessions` lists them; a slug, an id or the first digits of one will do"

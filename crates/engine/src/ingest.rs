@@ -119,7 +119,10 @@ fn normalise(about: &mut NewConversation) {
 fn random_conversation_id() -> Result<ConversationId> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
-        Invalid::new("conversation id", format!("the system gives no randomness: {error}"))
+        Invalid::new(
+            "conversation id",
+            format!("the random number generator of the system failed: {error}"),
+        )
     })?;
     Ok(ConversationId::from_bytes(bytes))
 }
@@ -261,7 +264,7 @@ impl AppendPlanner {
                         return Ok((conversation, created));
                     }
                 }
-                Err(Invalid::new("conversation", "it cannot be told from others").into())
+                Err(Invalid::new("conversation", "it cannot be distinguished from others").into())
             }
         }
     }

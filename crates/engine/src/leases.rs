@@ -70,7 +70,7 @@ impl Leases {
                 let renewed = self.change(&engine, job, move |reader, job, now| {
                     job.lease(&worker, now);
                     if troubled.is_circuit_open(reader, &job.kind)? {
-                        job.mark_stalled("there is no answer yet");
+                        job.mark_stalled("there is no response yet");
                     }
                     Ok(())
                 });

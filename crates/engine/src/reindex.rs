@@ -80,7 +80,7 @@ impl Engine {
             drop(reader);
             let meter = self.spend_meter(None);
             let vectors = embed_texts(embedder, &lacking, &meter);
-            meter.log_redactions(&format!("{} was asked for vectors to change over to", state.to));
+            meter.log_redactions(&format!("called {} for the vectors of a reindex", state.to));
             let vectors = vectors.map_err(Error::Provider)?;
             kill_points::reach(KillPoint::Reindexing);
             state.done += portion.things;

@@ -63,9 +63,9 @@ impl Engine {
         let removed = embed::remove_orphaned_vectors(self)?;
         if removed > 0 {
             let tenant = self.tenant();
-            repaired.store.push(format!(
-                "tenant {tenant}: vectors for text that is not there any more, removed: {removed}"
-            ));
+            repaired
+                .store
+                .push(format!("tenant {tenant}: removed {removed} vectors of deleted text"));
         }
         Ok(())
     }

@@ -119,7 +119,7 @@ impl SpendMeter {
         let calls = if spent.calls == 0 { String::new() } else { format!("; {spent}") };
         match redacted.is_empty() {
             true => calls,
-            false => format!("{calls}; redacted before it left: {redacted}"),
+            false => format!("{calls}; redacted before sending: {redacted}"),
         }
     }
 
@@ -185,7 +185,9 @@ impl SpendMeter {
             other => other,
         };
         turn.unwrap_or_else(|error| {
-            Err(ProviderError::transient(format!("the call could not be accounted: {error}")))
+            Err(ProviderError::transient(format!(
+                "the call could not be recorded in the ledger: {error}"
+            )))
         })
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct WrittenSummary {
 ///
 /// Fallbacks run one at a time: they use local CPU, and many are needed at once when a provider
 /// fails. They must not slow down interactive requests.
-pub(crate) fn summarise(
+pub(crate) fn summarize(
     engine: &Engine,
     job: &Job,
     material: &SummaryInput,
@@ -67,6 +67,6 @@ fn guarded(
 ) -> Result<NodeContent, ProviderError> {
     let asked = catch_unwind(AssertUnwindSafe(|| summarizer.summarize_metered(brief, meter)));
     asked.unwrap_or_else(|_| {
-        Err(ProviderError::permanent(format!("the summariser {:?} broke down", summarizer.name())))
+        Err(ProviderError::permanent(format!("the summarizer {:?} panicked", summarizer.name())))
     })
 }

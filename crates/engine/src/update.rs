@@ -122,7 +122,7 @@ impl Updater {
         let policy = policy_of(&self.general, &conversation)?.with(&self.update.policy)?;
         let planner = TreePlanner { reader, key: &self.key, policy: &policy, now: self.now };
         let before = conversation.clone();
-        let (writes, felled) = match self.update.strategy {
+        let (writes, dropped) = match self.update.strategy {
             UpdateStrategy::Incremental => (self.catch_up(&planner, &mut conversation)?, 0),
             UpdateStrategy::Full => self.rebuild(&planner, &mut conversation)?,
         };
@@ -132,7 +132,7 @@ impl Updater {
         }
         let queued = self.queue(reader, &writes)?;
         let mut estimate = self.estimate(reader, &queued, &policy)?;
-        estimate.dropped_nodes = felled;
+        estimate.dropped_nodes = dropped;
         let id = self.id();
         // Comes before the events of the planned jobs, so that a reader of the log finds them
         // after it.
@@ -141,7 +141,7 @@ impl Updater {
             conversation: Some(conversation.id),
             job: id,
             kind: JobEventKind::Update,
-            text: format!("update planned: {} jobs queued, {felled} nodes felled", queued.len()),
+            text: format!("update planned: {} jobs queued, {dropped} nodes deleted", queued.len()),
             took_ms: None,
         }));
         all.extend(writes);
@@ -191,7 +191,7 @@ impl Updater {
     ) -> StoreResult<(Vec<Write>, u32)> {
         let level = self.update.level.unwrap_or(Level::FIRST);
         let nodes = planner.reader.nodes(self.key.id, &NodeFilter::default())?;
-        let felled = nodes.iter().filter(|node| node.level() >= level).count();
+        let dropped = nodes.iter().filter(|node| node.level() >= level).count();
         let mut writes = vec![Write::DropTree(self.key.id, level)];
         conversation.tree_state.drop_levels(level);
         match level.below() {
@@ -205,7 +205,7 @@ impl Updater {
                 conversation.tree_state = growth;
             }
         }
-        Ok((writes, u32::try_from(felled).unwrap_or(u32::MAX)))
+        Ok((writes, u32::try_from(dropped).unwrap_or(u32::MAX)))
     }
 
     /// The jobs in the queue after these writes.
@@ -290,7 +290,7 @@ pub(crate) fn retried(job: &mut Job, now: Timestamp, by: &str) -> [Write; 2] {
         conversation: Some(job.conversation),
         job: job.id,
         kind: JobEventKind::Retry,
-        text: format!("{} is tried again by {by}", job.kind),
+        text: format!("{} is retried by {by}", job.kind),
         took_ms: None,
     };
     [Write::PutJob(job.clone()), Write::AddJobEvent(line)]

@@ -121,7 +121,7 @@ impl Play {
         assert_eq!(estimate, updated.estimate, "a dry run says what the run does");
         writeln!(
             self.seen,
-            "update {rest}: {} jobs queued, {} felled",
+            "update {rest}: {} jobs queued, {} deleted",
             updated.queued, estimate.dropped_nodes
         )
         .unwrap();

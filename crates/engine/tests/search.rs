@@ -330,7 +330,7 @@ fn nodes_are_found_and_those_that_are_gone_are_not() {
     assert!(both.iter().any(|hit| hit.level() == 0) && both.iter().any(|hit| hit.level() == 1));
 
     engine.update(id, &Update { strategy: UpdateStrategy::Full, ..Update::default() }).unwrap();
-    assert!(engine.search(&nodes).unwrap().hits.is_empty(), "the tree was felled");
+    assert!(engine.search(&nodes).unwrap().hits.is_empty(), "the tree was deleted");
     run_due_jobs(&engine, id);
     assert_eq!(engine.search(&nodes).unwrap().hits.len(), 4, "each node once");
 }

@@ -215,7 +215,7 @@ fn a_cap_is_exceeded_by_less_than_one_call_however_many_ask() {
     assert_eq!(
         (free.fallback_node_count(None).unwrap(), all(&free).len()),
         (0, before),
-        "nothing is there twice"
+        "nothing exists twice"
     );
     assert_sound(&free);
 }
@@ -239,7 +239,7 @@ fn a_conversation_at_its_cap_leaves_the_others_alone() {
             .unwrap();
         let lines = |words: &str| log.iter().filter(|line| line.text.contains(words)).count();
         assert_eq!(
-            lines("1 call, 250 tokens in, 50 out, $0.000350; redacted before it left: 1 × API key"),
+            lines("1 call, 250 tokens in, 50 out, $0.000350; redacted before sending: 1 × API key"),
             2
         );
         assert!(lines("the cap of $0.000500 for this conversation is reached") > 0);
@@ -274,12 +274,10 @@ fn reindexing_logs_redactions() {
     assert!(!asked.is_empty());
     for line in asked {
         assert!(
-            line.starts_with(
-                "bags/one was asked for vectors to change over to; 1 call, 20 tokens in"
-            ),
+            line.starts_with("called bags/one for the vectors of a reindex; 1 call, 20 tokens in"),
             "{line}"
         );
-        assert!(line.ends_with("redacted before it left: 1 × API key"), "{line}");
+        assert!(line.ends_with("redacted before sending: 1 × API key"), "{line}");
     }
 }
 
@@ -318,8 +316,8 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
     );
     assert_eq!(
         asked(&engine),
-        ["bags/one was asked for the vector of a question; 1 call, 20 tokens in, 0 out, \
-        price unknown; redacted before it left: 1 × API key"]
+        ["called bags/one for the vector of a question; 1 call, 20 tokens in, 0 out, \
+        price unknown; redacted before sending: 1 × API key"]
     );
     assert_eq!(asked(&engine.for_tenant("other".parse().unwrap())), Vec::<String>::new());
 
@@ -424,7 +422,7 @@ fn a_call_that_fails_has_taken_its_turn_and_gives_its_tokens_back() {
     let (least, most) = (Usage::for_call(300, 0), Usage::for_call(800, 0));
     let reason = meter.reserve_usage("paid/one", most).unwrap_err().reason;
     assert_eq!(
-        reason, "paid: the quota of this minute is used up; free in 60 s",
+        reason, "paid: the quota for this minute is used up; the next call can start in 60 s",
         "tokens of the first"
     );
     meter.settle(meter.reserve_usage("paid/one", least).unwrap(), least, &Redactions::default());

@@ -299,7 +299,7 @@ fn a_stand_in_writes_what_the_model_could_not_and_update_asks_the_model_again() 
     run_due_jobs(&engine, id);
     assert!(by(&engine).iter().all(|by| by == "heads"), "{:?}", by(&engine));
     let after = engine.tree(id).unwrap();
-    assert_eq!(after.nodes.len(), before.nodes.len(), "nothing is there twice");
+    assert_eq!(after.nodes.len(), before.nodes.len(), "nothing exists twice");
     assert_sound(&engine);
     assert_eq!(
         engine.update(id, &Update::default()).unwrap().queued,

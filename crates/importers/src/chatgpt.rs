@@ -149,7 +149,7 @@ impl ChatGptConversation<'_> {
     ) -> Vec<EntryKind> {
         let Some(raw) = message.content else { return Vec::new() };
         if message.is_spinner() {
-            sink.skip("signs that a tool is at work");
+            sink.skip("progress messages of tools");
             return Vec::new();
         }
         let body = content(raw);

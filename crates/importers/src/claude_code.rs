@@ -186,7 +186,7 @@ impl TranscriptSession {
         let thread = self.place(record, prompt);
         if body.text.is_empty() && body.parts.is_none() {
             if blocks.iter().any(TranscriptBlock::is_empty_thinking) {
-                sink.skip("thinking of which only the signature was kept");
+                sink.skip("thinking blocks that contain only a signature");
             }
         } else {
             let text = text::DecodedText { text: body.text, original: body.parts };

@@ -93,7 +93,7 @@ impl Console {
         } else if line.starts_with("✻ Thinking") {
             self.open(ConsoleBlock::Thinking(String::new()));
         } else if is_chrome(line) {
-            sink.skip("lines of the screen's frame");
+            sink.skip("lines of the terminal's frame");
         } else if line.starts_with("Total cost:") {
             self.open(ConsoleBlock::Note(line.to_owned()));
         } else if let (ConsoleBlock::Prompt(_), true, Some((_, note))) =

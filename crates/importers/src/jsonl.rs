@@ -315,7 +315,7 @@ fn turn(line: TurnLine<'_>, now: Timestamp) -> Result<JsonLine, ImportError> {
     let message =
         |role: Role, raw: &RawValue, author: Option<String>| -> Result<EntryKind, ImportError> {
             let (text, parts) = raw_string(raw)
-                .ok_or_else(|| ImportError(format!("what the {role} said is not a string")))?;
+                .ok_or_else(|| ImportError(format!("the text of the {role} is not a string")))?;
             let id = line.external_id.as_ref().map(|id| format!("{id}/{role}"));
             Ok(EntryKind::Message(NewMessage {
                 role,

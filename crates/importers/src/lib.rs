@@ -141,7 +141,7 @@ pub struct ImportError(pub String);
 
 impl From<serde_json::Error> for ImportError {
     fn from(error: serde_json::Error) -> Self {
-        Self(format!("it is not the JSON it should be: {error}"))
+        Self(format!("its JSON does not match the format: {error}"))
     }
 }
 
@@ -240,7 +240,7 @@ impl<'a> Sink<'a> {
         if let Some(found) = found {
             return self.emit(found);
         }
-        self.skip("conversations in which nobody has spoken yet");
+        self.skip("conversations that have not started yet");
         Ok(())
     }
 

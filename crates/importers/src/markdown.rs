@@ -45,8 +45,7 @@ pub(super) fn read(source: &SourceFile, sink: &mut Sink<'_>) -> Result<(), Impor
         speakers(&source.text, style, at, sink)
     } else {
         return Err(ImportError(
-            "no speakers were found in it; a transcript marks them as `## User`, `**User:**` or `User:`, and \
-             somebody must answer"
+            "it names no speakers; mark them as `## User`, `**User:**` or `User:`, and include at least one answer"
                 .into(),
         ));
     };
@@ -222,7 +221,7 @@ fn speakers(text: &str, style: Style, start: Timestamp, sink: &mut Sink<'_>) -> 
         let text = std::mem::take(body);
         let Some((role, name, at)) = speaker.take() else {
             if !text.trim().is_empty() {
-                sink.skip("lines before anybody speaks");
+                sink.skip("lines before the first speaker");
             }
             return;
         };

@@ -150,7 +150,7 @@ impl OpenAiReader {
             self.call(function, None, at);
         }
         if self.entries.len() == before {
-            sink.skip("messages that say nothing");
+            sink.skip("empty messages");
         }
         Ok(())
     }
@@ -290,11 +290,8 @@ pub(crate) fn entries_of(raw: &RawValue, at: Timestamp) -> Result<Vec<Entry>, Im
     let message: OpenAiMessage<'_> = text::parse(raw.get())?;
     if reader.entries.is_empty() {
         let role = message.role.as_deref().filter(|_| keys.contains_key("content"));
-        let nothing = || {
-            ImportError(
-                "there is nothing in it to store; give it text, content or tool_calls".into(),
-            )
-        };
+        let nothing =
+            || ImportError("it has no content; give it text, content or tool_calls".into());
         reader.push(EntryKind::Message(NewMessage::new(
             role_of(role.ok_or_else(nothing)?)?,
             "",

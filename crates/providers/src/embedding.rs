@@ -100,11 +100,11 @@ impl<D: EmbeddingDialect> RemoteEmbedder<D> {
                 return Err(client.unusable("an empty vector"));
             }
             if vector.len() != dims {
-                let why = format!("a vector of {} numbers, not {dims}", vector.len());
+                let why = format!("a vector with {} dimensions instead of {dims}", vector.len());
                 return Err(ProviderError::permanent(client.unusable(&why).reason));
             }
             if !normalise(vector) {
-                return Err(client.unusable("a vector without length"));
+                return Err(client.unusable("a vector of length zero"));
             }
         }
         Ok(vectors)

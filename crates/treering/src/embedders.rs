@@ -49,7 +49,7 @@ pub fn embedder_named(name: &str, options: &EmbedOptions) -> Result<Arc<dyn Embe
         StaticEmbedder::NAME => Ok(Arc::new(StaticEmbedder::new())),
         ENCODER_NAME => encoder(options).map_err(Error::Provider),
         _ => Err(Error::Provider(ProviderError::permanent(format!(
-            "there is no embedder {name:?}; there are {} and {ENCODER_NAME}",
+            "there is no embedder {name:?}; choose {} or {ENCODER_NAME}",
             StaticEmbedder::NAME
         )))),
     }

@@ -90,10 +90,10 @@ impl FileReport {
                 EntryOutcome::Thread => self.threads_new += 1,
                 EntryOutcome::AlreadyStored => self.known += 1,
                 EntryOutcome::ContentDiffers => {
-                    self.skip("entries that differ from what is stored, which was kept");
+                    self.skip("entries whose stored version differs and was kept");
                 }
                 EntryOutcome::InOtherConversation => {
-                    self.skip("entries that another conversation has already");
+                    self.skip("entries that are already in another conversation");
                 }
             }
         }
@@ -249,7 +249,7 @@ impl Importer<'_> {
             let other = detect(source).filter(|other| *other != format);
             report.error = other.map(|other| {
                 let (format, other) = (format.as_str(), other.as_str());
-                format!("nothing in it is of the format {format}; it looks like {other}")
+                format!("it contains nothing in the format {format}; it looks like {other}")
             });
         }
         Prepared { report, conversations }
@@ -306,7 +306,7 @@ fn unrecognised(source: &SourceFile) -> String {
     let first = text.lines().next().unwrap_or_default();
     match is_json(text).or_else(|error| is_json(first).map_err(|_| error)) {
         Err(error) if text.starts_with(['{', '[']) => format!("it is not valid JSON: {error}"),
-        _ => "its format is not recognised; name it with --format".into(),
+        _ => "its format is not recognized; name it with --format".into(),
     }
 }
 

@@ -213,7 +213,7 @@ fn check_provider(name: &str) -> ProviderResult<()> {
         false => {
             let names = PROVIDERS.map(|(name, ..)| name).join(", ");
             Err(ProviderError::permanent(format!(
-                "there is no provider {name:?}; there are {names}"
+                "there is no provider {name:?}; choose one of {names}"
             )))
         }
     }

@@ -31,7 +31,7 @@ impl std::str::FromStr for TokenizerOption {
             "cl100k" => Ok(Self::Bundled(Bpe::Cl100k)),
             path if path.ends_with(".json") => Ok(Self::File(path.into())),
             _ => Err(format!(
-                "there is no tokenizer {text:?}; there are o200k, cl100k, and the path of a model's tokenizer.json"
+                "there is no tokenizer {text:?}; choose o200k, cl100k, or the path of a model's tokenizer.json"
             )),
         }
     }

@@ -244,8 +244,8 @@ impl SkipReason {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NoRoom => "no room",
-            Self::NotAskedFor => "not asked for by the profile",
-            Self::Cut => "cut: no room for all of it",
+            Self::NotAskedFor => "not requested by the profile",
+            Self::Cut => "truncated to fit",
         }
     }
 }

@@ -139,7 +139,7 @@ impl Profile {
             "cut" => vec![
                 Section { tokens: Some(recent), ..Section::new(SectionSource::Cut) }
                     .titled("The conversation so far"),
-                Section::new(SectionSource::Recall).titled("What was said about the question"),
+                Section::new(SectionSource::Recall).titled("Earlier messages about the question"),
             ],
             "enriched" => vec![
                 Section { turns: Some(3), chars: Some(5000), ..latest }
@@ -165,7 +165,8 @@ impl Profile {
             ],
             "code-review" => vec![
                 Section { messages: Some(10), ..latest }.titled("Latest messages"),
-                Section { details: true, ..Section::at(1) }.titled("Everything before, in detail"),
+                Section { details: true, ..Section::at(1) }
+                    .titled("Earlier conversation in detail"),
             ],
             "documentation" => vec![
                 Section { messages: Some(5), ..latest }.titled("Latest messages"),
@@ -190,7 +191,7 @@ impl Profile {
             match section.take {
                 SectionSource::Level if section.level.is_none_or(|level| level == 0) => {
                     return refuse(format!(
-                        "section {number} takes a level and does not say which, from 1 on"
+                        "section {number} takes a level but does not say which; set `level` to 1 or more"
                     ));
                 }
                 SectionSource::Level => {}

@@ -90,7 +90,7 @@ impl SealReason {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Full => "full",
-            Self::NextDoesNotFit => "the next duo does not fit",
+            Self::NextDoesNotFit => "the next turn does not fit",
             Self::Silence => "silence",
             Self::Messages => "number of messages",
             Self::Tokens => "number of tokens",
@@ -98,7 +98,7 @@ impl SealReason {
             Self::Turns => "number of turns",
             Self::Chars => "number of characters",
             Self::Oversized => "oversized message",
-            Self::Unanswered => "twice its size without an answer",
+            Self::Unanswered => "twice its target size without an answer",
             Self::Closed => "conversation closed",
         }
     }

@@ -204,7 +204,7 @@ impl Assembly<'_> {
         if let Some(why) = pieces.question_hits.as_ref().and_then(|asked| asked.words_only.as_ref())
         {
             gate.degraded = true;
-            gate.failed.push(format!("only the words of the question were looked at: {why}"));
+            gate.failed.push(format!("search used only the words of the question: {why}"));
         }
         let allotment = self.allot(&mut pieces)?;
         let plan = self.pack(&mut pieces, &allotment)?;

@@ -41,7 +41,7 @@ pub(super) fn note(left_out: &[Omission]) -> Option<String> {
     let last = first.until - 1;
     let span =
         if last > first.from { format!("#{}–#{last}", first.from) } else { format!("#{last}") };
-    Some(format!("Left out for want of room: {span}{more}.\n\n"))
+    Some(format!("Omitted for lack of space: {span}{more}.\n\n"))
 }
 
 /// A message to be rendered.

@@ -16,16 +16,19 @@ impl Engine {
         dims: usize,
     ) -> (Vec<f32>, Option<String>) {
         let asked = match self.embedder_named(model) {
-            Some(_) if dims == 0 => Err(format!("{model:?} has given no vector yet")),
+            Some(_) if dims == 0 => Err(format!("{model:?} has not returned a vector yet")),
             Some(embedder) if embedder.is_remote() => self.embed_query_with_timeout(model, text),
             Some(_) => self.embed_query_text(model, text),
-            None => {
-                Err(format!("the vectors are of the model {model:?}, which is not configured here"))
-            }
+            None => Err(format!(
+                "the stored vectors are of the model {model:?}, which is not configured"
+            )),
         };
         match asked {
             Ok(vector) if vector.len() == dims => (vector, None),
-            Ok(_) => (vec![0.0; dims], Some(format!("{model:?} gave no vector of {dims} numbers"))),
+            Ok(_) => (
+                vec![0.0; dims],
+                Some(format!("{model:?} returned no vector with {dims} dimensions")),
+            ),
             Err(why) => (vec![0.0; dims], Some(why)),
         }
     }
@@ -34,7 +37,7 @@ impl Engine {
     fn embed_query_with_timeout(&self, model: &str, text: &str) -> Result<Vec<f32>, String> {
         let now = self.clock().now();
         if let Some((seconds, why)) = self.circuit_breakers().left(model, now) {
-            return Err(format!("{why}; {model:?} is asked again in {seconds} s"));
+            return Err(format!("{why}; {model:?} is called again in {seconds} s"));
         }
         let patience = Duration::from_millis(self.work().query_timeout_ms.max(1));
         let (sender, receiver) = mpsc::channel();
@@ -54,8 +57,8 @@ impl Engine {
         let texts = [text::longest_embedded(text)];
         let meter = self.spend_meter(None);
         let asked = self.with_circuit_breaker(model, || embedder.embed_metered(&texts, &meter));
-        meter.log_redactions(&format!("{model} was asked for the vector of a question"));
+        meter.log_redactions(&format!("called {model} for the vector of a question"));
         let mut vectors = asked.map_err(|error| error.reason)?;
-        vectors.pop().ok_or_else(|| format!("{model:?} gave no vector"))
+        vectors.pop().ok_or_else(|| format!("{model:?} returned no vector"))
     }
 }

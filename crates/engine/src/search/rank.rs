@@ -257,7 +257,7 @@ impl<'a> Scorer<'a> {
                 });
             }
             _ => items.for_each(|(score, (held, length_norm))| {
-                put(score, self.weight(*held) * length_norm)
+                put(score, self.weight(*held) * length_norm);
             }),
         }
         highest

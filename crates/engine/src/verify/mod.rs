@@ -114,7 +114,7 @@ impl Engine {
                 for (model, contents) in unowned {
                     let (tenant, many) = (self.tenant(), contents.len());
                     let what = format!(
-                        "tenant {tenant}: vectors of model {model} for text that is not there any more: {many}"
+                        "tenant {tenant}: {many} vectors of model {model} belong to deleted text"
                     );
                     report.leftovers.push(IntegrityProblem { conversation: None, what });
                 }
@@ -241,12 +241,12 @@ impl<'a> ConversationAudit<'a> {
         ledger.check_threads()?;
         if conversation.totals != ledger.counted {
             let (says, has) = (Counts(conversation.totals), Counts(ledger.counted));
-            ledger.note(format!("the conversation says {says} and has {has}"));
+            ledger.note(format!("the conversation records {says} but has {has}"));
         }
         if let Some((start, end)) = ledger.times.filter(|_| !ledger.has_its_times()) {
             let (from, until) = (conversation.started_at, conversation.last_activity);
             ledger.note(format!(
-                "the conversation says it lasted from {from} to {until}, and it did from {start} to {end}"
+                "the conversation records {from} to {until} but lasted from {start} to {end}"
             ));
         }
         Ok(ledger)
@@ -315,7 +315,7 @@ impl<'a> ConversationAudit<'a> {
             for message in &page {
                 match message.idx.0.cmp(&next) {
                     Ordering::Equal => {}
-                    Ordering::Less => self.note(format!("message {} is there twice", message.idx)),
+                    Ordering::Less => self.note(format!("message {} exists twice", message.idx)),
                     Ordering::Greater => self.note_gap(match message.idx.0 - next {
                         1 => format!("message #{next} is missing"),
                         _ => format!("messages #{next} to #{} are missing", message.idx.0 - 1),
@@ -324,7 +324,7 @@ impl<'a> ConversationAudit<'a> {
                 next = next.max(message.idx.0.saturating_add(1));
                 if message.turns < turns || message.turn.0 >= message.turns {
                     self.note(format!(
-                        "message {} is of a turn that was not there yet",
+                        "message {} belongs to a turn that did not exist yet",
                         message.idx
                     ));
                 }
@@ -342,14 +342,17 @@ impl<'a> ConversationAudit<'a> {
         self.counted.chars += u64::from(message.chars);
         self.counted.tokens += u64::from(message.tokens);
         if message.body.hash() != message.hash {
-            self.note(format!("message {} is not what was stored: its hash differs", message.idx));
+            self.note(format!(
+                "message {} was changed after it was stored: its hash differs",
+                message.idx
+            ));
         }
         if treering_core::text::chars(&message.body.text) != message.chars {
-            self.note(format!("message {} has another number of characters", message.idx));
+            self.note(format!("message {} records a wrong number of characters", message.idx));
         }
         self.note_time(message.body.at);
         if !self.belongs(message.turn, &message.thread) {
-            self.note(format!("message {} is of another thread than its turn", message.idx));
+            self.note(format!("message {} belongs to another thread than its turn", message.idx));
         }
     }
 
@@ -373,7 +376,7 @@ impl<'a> ConversationAudit<'a> {
                     Ordering::Equal => {}
                     Ordering::Less => {
                         self.note(format!(
-                            "tool call {} of turn {} is there twice",
+                            "tool call {} of turn {} exists twice",
                             call.order, call.turn
                         ));
                     }
@@ -387,7 +390,7 @@ impl<'a> ConversationAudit<'a> {
                 if !self.belongs(call.turn, &call.thread) {
                     let (order, turn) = (call.order, call.turn);
                     self.note(format!(
-                        "tool call {order} of turn {turn} is of another thread than its turn"
+                        "tool call {order} of turn {turn} belongs to another thread than its turn"
                     ));
                 }
             }
@@ -425,7 +428,10 @@ impl<'a> ConversationAudit<'a> {
                 }
             };
             if !sound {
-                self.note(format!("thread {:?} forks from nowhere", thread.name.as_str()));
+                self.note(format!(
+                    "thread {:?} forks from a message or thread that does not exist",
+                    thread.name.as_str()
+                ));
             }
             let latest =
                 self.turns.iter().rev().find(|(_, name)| **name == thread.name).map(|(no, _)| *no);
@@ -436,10 +442,7 @@ impl<'a> ConversationAudit<'a> {
             let is_wrong = made != thread.last_turn;
             self.last_turns.push(made);
             if is_wrong {
-                self.note(format!(
-                    "thread {:?} has another latest turn than it says",
-                    thread.name.as_str()
-                ));
+                self.note(format!("thread {:?} records a wrong latest turn", thread.name.as_str()));
             }
         }
         Ok(())

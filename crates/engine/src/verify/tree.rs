@@ -116,7 +116,7 @@ fn tree_problems(
     }
     if conversation.tree_state.through != conversation.totals.messages {
         let (through, messages) = (conversation.tree_state.through, conversation.totals.messages);
-        tree.note(format!("the tree has grown through {through} of {messages} messages"));
+        tree.note(format!("the tree covers {through} of {messages} messages"));
     }
     tree.check_numbers();
     tree.check_groups();

@@ -104,7 +104,7 @@ impl Worker {
         getrandom::fill(&mut random).map_err(|error| {
             treering_core::Invalid::new(
                 "worker",
-                format!("the system gives no randomness: {error}"),
+                format!("the random number generator of the system failed: {error}"),
             )
         })?;
         let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -374,6 +374,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn panicked(_: Box<dyn std::any::Any + Send>) -> Result<()> {
-    let why = "a thread of it panicked; its jobs run again when their leases end";
+    let why = "a worker thread panicked; its jobs run again when their leases expire";
     Err(Error::Invalid(treering_core::Invalid::new("worker", why)))
 }

@@ -14,7 +14,7 @@ use crate::embed;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::kill_points::{self, KillPoint};
-use crate::summarize::{WrittenSummary, summarise};
+use crate::summarize::{WrittenSummary, summarize};
 use crate::summary_input::SummaryInput;
 use crate::tree_planner::{TreePlanner, policy_of};
 
@@ -60,7 +60,7 @@ impl Worker {
         let Some(material) = material else { return Ok(None) };
         kill_points::reach(KillPoint::Read);
         let started = Instant::now();
-        let written = summarise(engine, job, &material, &self.fallback_lock);
+        let written = summarize(engine, job, &material, &self.fallback_lock);
         let WrittenSummary { content, fidelity, by, note } = match written {
             Ok(written) => written,
             Err(error) => return Ok(Some(Err(error))),

@@ -8,7 +8,7 @@ pub(super) const NODES: &[Damage] = &[
         kind: "an orphan",
         plant: "UPDATE nodes SET conversation = 99 WHERE conversation = 1 AND level = 1 AND ordinal = 1",
         finds: &[
-            "store: node l1-c4f670d320e56f1e-20270115 belongs to no conversation of its tenant",
+            "store: node l1-d0361acbdb1b55b9-20270115 belongs to no conversation of its tenant",
             "harbour: level 1: node 1 has neither content nor a job",
             "harbour: level 2: group 0 covers 2 nodes and has 1",
             "harbour: messages #2–#3 of main are in no window",
@@ -57,7 +57,7 @@ pub(super) const NODES: &[Damage] = &[
         kind: "a parent that is no number",
         plant: "UPDATE nodes SET parent = -1 WHERE conversation = 1 AND level = 1 AND ordinal = 1",
         finds: &[
-            "store: conversation harbour: node l1-c4f670d320e56f1e-20270115 cannot be read: -1 is out of \
+            "store: conversation harbour: node l1-d0361acbdb1b55b9-20270115 cannot be read: -1 is out of \
              range",
             "harbour: cannot be read further: -1 is out of range",
         ],
@@ -70,8 +70,8 @@ pub(super) const NODES: &[Damage] = &[
                 source_chars, made_by, made_at, took_ms, chars, tokens, grounded, retained, checksum, \
                 task, content, invented FROM nodes WHERE conversation = 1 AND level = 1 AND ordinal = 1",
         finds: &[
-            "store: conversation harbour: node copy is not what was stored: its checksum differs",
-            "store: conversation harbour: node copy has sequence number 999, and the latest of its tenant \
+            "store: conversation harbour: node copy is corrupt: its checksum differs",
+            "store: conversation harbour: node copy has sequence number 999, but the latest of its tenant \
              is 104",
             "harbour: level 2: group 0 covers 2 nodes and has 1",
         ],
@@ -88,8 +88,7 @@ pub(super) const NODES: &[Damage] = &[
         plant: "UPDATE nodes SET content = json_set(content, '$.overview', 'x') WHERE conversation = 1 \
                 AND level = 1 AND ordinal = 1",
         finds: &[
-            "store: conversation harbour: node l1-c4f670d320e56f1e-20270115 is not what was stored: its \
-             checksum differs",
+            "store: conversation harbour: node l1-d0361acbdb1b55b9-20270115 is corrupt: its checksum differs",
         ],
         after_repair: Clean,
     },
@@ -98,9 +97,8 @@ pub(super) const NODES: &[Damage] = &[
         plant: "UPDATE nodes SET content = json_set(content, '$.decisions', json_array('x')) WHERE \
                 conversation = 1 AND level = 1 AND ordinal = 1",
         finds: &[
-            "store: conversation harbour: node l1-c4f670d320e56f1e-20270115 is not what was stored: its \
-             checksum differs",
-            "harbour: no vector and no job to embed node l1-c4f670d320e56f1e-20270115",
+            "store: conversation harbour: node l1-d0361acbdb1b55b9-20270115 is corrupt: its checksum differs",
+            "harbour: no vector and no job to embed node l1-d0361acbdb1b55b9-20270115",
         ],
         after_repair: Clean,
     },
@@ -108,8 +106,7 @@ pub(super) const NODES: &[Damage] = &[
         kind: "content that cannot be read",
         plant: "UPDATE nodes SET content = 'x' WHERE conversation = 1 AND level = 1 AND ordinal = 1",
         finds: &[
-            "store: conversation harbour: node l1-c4f670d320e56f1e-20270115 is not what was stored: its \
-             checksum differs",
+            "store: conversation harbour: node l1-d0361acbdb1b55b9-20270115 is corrupt: its checksum differs",
             "harbour: cannot be read further: expected value at line 1 column 1",
         ],
         after_repair: Clean,
@@ -119,8 +116,7 @@ pub(super) const NODES: &[Damage] = &[
         plant: "UPDATE nodes SET range_end = range_end + 1 WHERE conversation = 1 AND level = 2 AND \
                 ordinal = 0",
         finds: &[
-            "store: conversation harbour: node l2-3651794eab75a71e-20270115 is not what was stored: its \
-             checksum differs",
+            "store: conversation harbour: node l2-908bf41b890c4ff4-20270115 is corrupt: its checksum differs",
         ],
         after_repair: Clean,
     },
@@ -129,8 +125,7 @@ pub(super) const NODES: &[Damage] = &[
         plant: "UPDATE nodes SET grounded = 0.5, tokens = 1 WHERE conversation = 1 AND level = 2 AND \
                 ordinal = 0",
         finds: &[
-            "store: conversation harbour: node l2-3651794eab75a71e-20270115 is not what was stored: its \
-             checksum differs",
+            "store: conversation harbour: node l2-908bf41b890c4ff4-20270115 is corrupt: its checksum differs",
         ],
         after_repair: Clean,
     },
@@ -138,8 +133,8 @@ pub(super) const NODES: &[Damage] = &[
         kind: "a sequence number of a message",
         plant: "UPDATE nodes SET seq = 1 WHERE conversation = 1 AND level = 2 AND ordinal = 0",
         finds: &[
-            "store: conversation harbour: node l2-3651794eab75a71e-20270115 has sequence number 1, which \
-             a message has too",
+            "store: conversation harbour: node l2-908bf41b890c4ff4-20270115 has sequence number 1, which \
+             a message also has",
         ],
         after_repair: Clean,
     },
@@ -203,8 +198,7 @@ pub(super) const JOBS: &[Damage] = &[
         kind: "another place than its work",
         plant: "UPDATE jobs SET place = 55 WHERE kind = 0 AND place = 0",
         finds: &[
-            "store: conversation quay: job 06c7242e3247 cannot be read: its work is at another place than \
-             the job",
+            "store: conversation quay: job 06c7242e3247 cannot be read: its payload names another place than the job",
         ],
         after_repair: Clean,
     },
@@ -236,7 +230,7 @@ pub(super) const LOG: &[Damage] = &[
         kind: "a sequence number of a message",
         plant: "UPDATE log SET seq = 1 WHERE pk = 3",
         finds: &[
-            "store: conversation harbour: log line 3 has sequence number 1, which a message has too",
+            "store: conversation harbour: log line 3 has sequence number 1, which a message also has",
         ],
         after_repair: Clean,
     },
@@ -244,7 +238,7 @@ pub(super) const LOG: &[Damage] = &[
         kind: "a sequence number beyond the counter",
         plant: "UPDATE log SET seq = 999 WHERE pk = 3",
         finds: &[
-            "store: conversation harbour: log line 3 has sequence number 999, and the latest of its \
+            "store: conversation harbour: log line 3 has sequence number 999, but the latest of its \
              tenant is 104",
         ],
         after_repair: Clean,
@@ -271,9 +265,8 @@ pub(super) const VECTORS: &[Damage] = &[
         kind: "a broken length",
         plant: "UPDATE vectors SET vector = zeroblob(3) WHERE pk = 4",
         finds: &[
-            "store: tenant default: vector 99daf67c2898 of model bags cannot be read: it has a broken \
-             length",
-            "harbour: cannot be read further: a vector of broken length",
+            "store: tenant default: vector 99daf67c2898 of model bags cannot be read: its length is invalid",
+            "harbour: cannot be read further: a vector of invalid length",
         ],
         after_repair: Clean,
     },
@@ -281,8 +274,7 @@ pub(super) const VECTORS: &[Damage] = &[
         kind: "another number of dimensions",
         plant: "UPDATE vectors SET vector = zeroblob(8) WHERE pk = 4",
         finds: &[
-            "store: tenant default: vector 99daf67c2898 of model bags has another number of dimensions \
-             than others",
+            "store: tenant default: vector 99daf67c2898 of model bags has a different number of dimensions than the others",
         ],
         after_repair: Clean,
     },
@@ -291,7 +283,7 @@ pub(super) const VECTORS: &[Damage] = &[
         plant: "UPDATE vectors SET seq = 1 WHERE pk = 4",
         finds: &[
             "store: tenant default: vector 99daf67c2898 of model bags has sequence number 1, which a \
-             message has too",
+             message also has",
         ],
         after_repair: Clean,
     },
@@ -301,7 +293,7 @@ pub(super) const VECTORS: &[Damage] = &[
                 seq, model, hash, vector) VALUES (1, 105, last_insert_rowid(), zeroblob(16), \
                 zeroblob(8)); UPDATE tenants SET seq = 105 WHERE pk = 1",
         finds: &[
-            "store: tenant default: model old has vectors, and it is neither in use nor the next one",
+            "store: tenant default: model old has vectors but is neither the current model nor the next one",
         ],
         after_repair: Clean,
     },
@@ -315,7 +307,7 @@ pub(super) const VECTORS: &[Damage] = &[
         kind: "no word of which model is in use",
         plant: "DELETE FROM vector_indexes WHERE tenant = 1",
         finds: &[
-            "store: tenant default: model bags has vectors, and it is neither in use nor the next one",
+            "store: tenant default: model bags has vectors but is neither the current model nor the next one",
         ],
         after_repair: Clean,
     },
@@ -329,7 +321,7 @@ pub(super) const VECTORS: &[Damage] = &[
         kind: "an index that is further than the feed",
         plant: "UPDATE vector_indexes SET next_model = 'new', next_seq = 999 WHERE tenant = 2",
         finds: &[
-            "store: tenant acme: the index of model new is said to be done up to sequence number 999, and \
+            "store: tenant acme: the index of model new is recorded as built up to sequence number 999, but \
              the latest is 36",
         ],
         after_repair: Clean,
@@ -347,7 +339,7 @@ pub(super) const TABLES: &[Damage] = &[
     Damage {
         kind: "a trigger of other hands",
         plant: "CREATE TRIGGER other AFTER INSERT ON messages BEGIN DELETE FROM messages; END",
-        finds: &["store: the trigger other is not one of this program"],
+        finds: &["store: the trigger other does not belong to this program"],
         after_repair: Same,
     },
     Damage {
@@ -373,11 +365,13 @@ pub(super) const TABLES: &[Damage] = &[
                 height, place, id, kind, state, moment, failures, planned_at, work FROM copy; DROP TABLE \
                 copy; CREATE INDEX jobs_height ON jobs (tenant, height)",
         finds: &[
-            "store: the table jobs is not as this version creates it",
-            "store: conversation harbour: job ab5d051f3612 has the same height, place, id as another job",
-            "harbour: job ab5d051f3612 does the same as job ab5d051f3612: embed node \
-             l1-db52f9ebdcbcf1db-20270115",
+            "store: the table jobs differs from the one that this version creates",
+            "store: conversation harbour: job 2490637b0b0f has the same height, place, id as another job",
+            "harbour: job 2490637b0b0f does the same as job 2490637b0b0f: embed node \
+             l1-a389cfbfec191863-20270115",
         ],
-        after_repair: Only(&["store: the table jobs is not as this version creates it"]),
+        after_repair: Only(&[
+            "store: the table jobs differs from the one that this version creates",
+        ]),
     },
 ];

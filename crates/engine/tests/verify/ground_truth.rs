@@ -28,7 +28,7 @@ pub(super) const TENANTS: &[Damage] = &[
         kind: "a counter that is behind",
         plant: "UPDATE tenants SET seq = 103 WHERE name = 'default'",
         finds: &[
-            "store: conversation quay: log line 59 has sequence number 104, and the latest of its tenant \
+            "store: conversation quay: log line 59 has sequence number 104, but the latest of its tenant \
              is 103",
         ],
         after_repair: Clean,
@@ -40,64 +40,50 @@ pub(super) const CONVERSATIONS: &[Damage] = &[
     Damage {
         kind: "a changed title",
         plant: "UPDATE conversations SET title = 'x' WHERE slug = 'harbour'",
-        finds: &[
-            "store: conversation harbour has a record that is not what was stored: its checksum differs",
-        ],
+        finds: &["store: conversation harbour has a corrupt record: its checksum differs"],
         after_repair: Same,
     },
     Damage {
         kind: "a changed slug",
         plant: "UPDATE conversations SET slug = 'y' WHERE slug = 'depot'",
-        finds: &[
-            "store: conversation acme/y has a record that is not what was stored: its checksum differs",
-        ],
+        finds: &["store: conversation acme/y has a corrupt record: its checksum differs"],
         after_repair: Same,
     },
     Damage {
         kind: "a changed folder",
         plant: "UPDATE conversations SET cwd = '/x' WHERE slug = 'harbour'",
-        finds: &[
-            "store: conversation harbour has a record that is not what was stored: its checksum differs",
-        ],
+        finds: &["store: conversation harbour has a corrupt record: its checksum differs"],
         after_repair: Same,
     },
     Damage {
         kind: "a changed project",
         plant: "UPDATE conversations SET project_path = '/x' WHERE slug = 'harbour'",
-        finds: &[
-            "store: conversation harbour has a record that is not what was stored: its checksum differs",
-        ],
+        finds: &["store: conversation harbour has a corrupt record: its checksum differs"],
         after_repair: Same,
     },
     Damage {
         kind: "a changed external id",
         plant: "UPDATE conversations SET external_id = 'x' WHERE slug = 'harbour'",
-        finds: &[
-            "store: conversation harbour has a record that is not what was stored: its checksum differs",
-        ],
+        finds: &["store: conversation harbour has a corrupt record: its checksum differs"],
         after_repair: Same,
     },
     Damage {
         kind: "a changed state",
         plant: "UPDATE conversations SET state = 1 WHERE slug = 'harbour'",
-        finds: &[
-            "store: conversation harbour has a record that is not what was stored: its checksum differs",
-        ],
+        finds: &["store: conversation harbour has a corrupt record: its checksum differs"],
         after_repair: Same,
     },
     Damage {
         kind: "a changed policy",
         plant: "UPDATE conversations SET policy = '[\"turns=3\"]' WHERE slug = 'quay'",
-        finds: &[
-            "store: conversation quay has a record that is not what was stored: its checksum differs",
-        ],
+        finds: &["store: conversation quay has a corrupt record: its checksum differs"],
         after_repair: Same,
     },
     Damage {
         kind: "a state that does not exist",
         plant: "UPDATE conversations SET state = 9 WHERE slug = 'depot'",
         finds: &[
-            "store: conversation acme/depot has a record that is not what was stored: its checksum differs",
+            "store: conversation acme/depot has a corrupt record: its checksum differs",
             "store: tenant acme: cannot be read further: no such state",
         ],
         after_repair: Same,
@@ -127,16 +113,16 @@ pub(super) const CONVERSATIONS: &[Damage] = &[
     Damage {
         kind: "growth that is behind",
         plant: "UPDATE conversations SET growth = json_set(growth, '$[0]', 1) WHERE slug = 'depot'",
-        finds: &["acme/depot: the tree has grown through 1 of 6 messages"],
+        finds: &["acme/depot: the tree covers 1 of 6 messages"],
         after_repair: Clean,
     },
     Damage {
         kind: "a count of messages that is too high",
         plant: "UPDATE conversations SET messages = messages + 1 WHERE slug = 'harbour'",
         finds: &[
-            "harbour: the conversation says 15 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens and \
+            "harbour: the conversation records 15 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens but \
              has 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens",
-            "harbour: the tree has grown through 14 of 15 messages",
+            "harbour: the tree covers 14 of 15 messages",
         ],
         after_repair: Clean,
     },
@@ -144,8 +130,8 @@ pub(super) const CONVERSATIONS: &[Damage] = &[
         kind: "a count of turns that is too low",
         plant: "UPDATE conversations SET turns = turns - 1 WHERE slug = 'depot'",
         finds: &[
-            "acme/depot: the conversation says 6 messages, 2 turns, 3 tool calls, 411 chars, 120 tokens \
-             and has 6 messages, 3 turns, 3 tool calls, 411 chars, 120 tokens",
+            "acme/depot: the conversation records 6 messages, 2 turns, 3 tool calls, 411 chars, 120 tokens \
+             but has 6 messages, 3 turns, 3 tool calls, 411 chars, 120 tokens",
         ],
         after_repair: Clean,
     },
@@ -153,7 +139,7 @@ pub(super) const CONVERSATIONS: &[Damage] = &[
         kind: "a count of tool calls that is too low",
         plant: "UPDATE conversations SET tool_calls = 5 WHERE slug = 'harbour'",
         finds: &[
-            "harbour: the conversation says 14 messages, 7 turns, 5 tool calls, 897 chars, 257 tokens and \
+            "harbour: the conversation records 14 messages, 7 turns, 5 tool calls, 897 chars, 257 tokens but \
              has 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens",
         ],
         after_repair: Clean,
@@ -162,7 +148,7 @@ pub(super) const CONVERSATIONS: &[Damage] = &[
         kind: "a count of tool calls that is too high: one may be lost",
         plant: "UPDATE conversations SET tool_calls = 7 WHERE slug = 'harbour'",
         finds: &[
-            "harbour: the conversation says 14 messages, 7 turns, 7 tool calls, 897 chars, 257 tokens and \
+            "harbour: the conversation records 14 messages, 7 turns, 7 tool calls, 897 chars, 257 tokens but \
              has 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens",
         ],
         after_repair: Same,
@@ -171,7 +157,7 @@ pub(super) const CONVERSATIONS: &[Damage] = &[
         kind: "wrong sums",
         plant: "UPDATE conversations SET chars = 1, tokens = 1 WHERE slug = 'depot'",
         finds: &[
-            "acme/depot: the conversation says 6 messages, 3 turns, 3 tool calls, 1 chars, 1 tokens and \
+            "acme/depot: the conversation records 6 messages, 3 turns, 3 tool calls, 1 chars, 1 tokens but \
              has 6 messages, 3 turns, 3 tool calls, 411 chars, 120 tokens",
         ],
         after_repair: Clean,
@@ -179,33 +165,29 @@ pub(super) const CONVERSATIONS: &[Damage] = &[
     Damage {
         kind: "a wrong start",
         plant: "UPDATE conversations SET started_at = started_at - 60000000 WHERE slug = 'harbour'",
-        finds: &[
-            "harbour: the conversation says it lasted from 2027-01-15T07:59:00Z to 2027-01-15T08:10:00Z, \
-             and it did from 2027-01-15T08:00:00Z to 2027-01-15T08:10:00Z",
-        ],
+        finds: &["harbour: the conversation records 2027-01-15T07:59:00Z to 2027-01-15T08:10:00Z \
+             but lasted from 2027-01-15T08:00:00Z to 2027-01-15T08:10:00Z"],
         after_repair: Clean,
     },
     Damage {
         kind: "a wrong end",
         plant: "UPDATE conversations SET last_activity = last_activity + 60000000 WHERE slug = 'harbour'",
-        finds: &[
-            "harbour: the conversation says it lasted from 2027-01-15T08:00:00Z to 2027-01-15T08:11:00Z, \
-             and it did from 2027-01-15T08:00:00Z to 2027-01-15T08:10:00Z",
-        ],
+        finds: &["harbour: the conversation records 2027-01-15T08:00:00Z to 2027-01-15T08:11:00Z \
+             but lasted from 2027-01-15T08:00:00Z to 2027-01-15T08:10:00Z"],
         after_repair: Clean,
     },
     Damage {
         kind: "a thread with another latest turn",
         plant: "UPDATE conversations SET threads = replace(threads, ',2,1,1,', ',2,0,1,') WHERE slug = \
                 'harbour'",
-        finds: &["harbour: thread \"main\" has another latest turn than it says"],
+        finds: &["harbour: thread \"main\" records a wrong latest turn"],
         after_repair: Clean,
     },
     Damage {
-        kind: "a thread that forks from nowhere",
+        kind: "a thread that forks from a message or thread that does not exist",
         plant: "UPDATE conversations SET threads = replace(threads, '\"main\",11', '\"gone\",11') WHERE \
                 slug = 'harbour'",
-        finds: &["harbour: thread \"idea\" forks from nowhere"],
+        finds: &["harbour: thread \"idea\" forks from a message or thread that does not exist"],
         after_repair: Same,
     },
 ];
@@ -218,7 +200,7 @@ pub(super) const MESSAGES: &[Damage] = &[
         finds: &[
             "store: message #6 belongs to no conversation of its tenant",
             "harbour: message #6 is missing",
-            "harbour: the conversation says 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens and \
+            "harbour: the conversation records 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens but \
              has 13 messages, 7 turns, 6 tool calls, 824 chars, 239 tokens",
         ],
         after_repair: Same,
@@ -228,7 +210,7 @@ pub(super) const MESSAGES: &[Damage] = &[
         plant: "DELETE FROM messages WHERE external_id LIKE 'harbour-%-3'",
         finds: &[
             "harbour: messages #6 to #7 are missing",
-            "harbour: the conversation says 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens and \
+            "harbour: the conversation records 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens but \
              has 12 messages, 7 turns, 6 tool calls, 756 chars, 217 tokens",
         ],
         after_repair: Same,
@@ -237,8 +219,8 @@ pub(super) const MESSAGES: &[Damage] = &[
         kind: "the last one is lost",
         plant: "DELETE FROM messages WHERE conversation = 1 AND idx = 13",
         finds: &[
-            "harbour: thread \"idea\" has another latest turn than it says",
-            "harbour: the conversation says 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens and \
+            "harbour: thread \"idea\" records a wrong latest turn",
+            "harbour: the conversation records 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens but \
              has 13 messages, 7 turns, 6 tool calls, 872 chars, 247 tokens",
         ],
         after_repair: Same,
@@ -247,38 +229,34 @@ pub(super) const MESSAGES: &[Damage] = &[
         kind: "changed text",
         plant: "UPDATE messages SET text = 'How deep is it?' WHERE external_id = 'harbour-ask-3'",
         finds: &[
-            "harbour: message #6 is not what was stored: its hash differs",
-            "harbour: message #6 has another number of characters",
+            "harbour: message #6 was changed after it was stored: its hash differs",
+            "harbour: message #6 records a wrong number of characters",
             "harbour: no vector and no job to embed turn 3",
         ],
         after_repair: Only(&[
-            "harbour: message #6 is not what was stored: its hash differs",
-            "harbour: message #6 has another number of characters",
+            "harbour: message #6 was changed after it was stored: its hash differs",
+            "harbour: message #6 records a wrong number of characters",
         ]),
     },
     Damage {
         kind: "a changed author",
         plant: "UPDATE messages SET author = 'x' WHERE external_id = 'harbour-ask-3'",
         finds: &[
-            "store: conversation harbour: message #6 is not what was stored: its checksum differs",
-            "harbour: message #6 is not what was stored: its hash differs",
+            "store: conversation harbour: message #6 is corrupt: its checksum differs",
+            "harbour: message #6 was changed after it was stored: its hash differs",
         ],
         after_repair: Same,
     },
     Damage {
         kind: "a changed external id",
         plant: "UPDATE messages SET external_id = 'x' WHERE external_id = 'harbour-ask-3'",
-        finds: &[
-            "store: conversation harbour: message #6 is not what was stored: its checksum differs",
-        ],
+        finds: &["store: conversation harbour: message #6 is corrupt: its checksum differs"],
         after_repair: Same,
     },
     Damage {
         kind: "a changed time",
         plant: "UPDATE messages SET at = at - 1 WHERE external_id = 'harbour-ask-3'",
-        finds: &[
-            "store: conversation harbour: message #6 is not what was stored: its checksum differs",
-        ],
+        finds: &["store: conversation harbour: message #6 is corrupt: its checksum differs"],
         after_repair: Same,
     },
     Damage {
@@ -294,7 +272,7 @@ pub(super) const MESSAGES: &[Damage] = &[
         kind: "a role that does not exist",
         plant: "UPDATE messages SET role = 9 WHERE external_id = 'depot-ask-1'",
         finds: &[
-            "store: conversation acme/depot: message #2 is not what was stored: its checksum differs",
+            "store: conversation acme/depot: message #2 is corrupt: its checksum differs",
             "acme/depot: cannot be read further: no such role",
         ],
         after_repair: Same,
@@ -303,7 +281,7 @@ pub(super) const MESSAGES: &[Damage] = &[
         kind: "a thread that does not exist",
         plant: "UPDATE messages SET thread = 7 WHERE external_id = 'depot-ask-1'",
         finds: &[
-            "store: conversation acme/depot: message #2 is not what was stored: its checksum differs",
+            "store: conversation acme/depot: message #2 is corrupt: its checksum differs",
             "acme/depot: cannot be read further: no such thread",
         ],
         after_repair: Same,
@@ -322,7 +300,7 @@ pub(super) const MESSAGES: &[Damage] = &[
         kind: "a sequence number beyond the counter",
         plant: "UPDATE messages SET seq = 999 WHERE external_id = 'harbour-ask-3'",
         finds: &[
-            "store: conversation harbour: message #6 has sequence number 999, and the latest of its \
+            "store: conversation harbour: message #6 has sequence number 999, but the latest of its \
              tenant is 104",
         ],
         after_repair: Clean,
@@ -336,7 +314,7 @@ pub(super) const TOOL_CALLS: &[Damage] = &[
         plant: "UPDATE tool_calls SET conversation = 99 WHERE external_id = 'harbour-call-3'",
         finds: &[
             "store: tool call 0 of turn 3 belongs to no conversation of its tenant",
-            "harbour: the conversation says 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens and \
+            "harbour: the conversation records 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens but \
              has 14 messages, 7 turns, 5 tool calls, 897 chars, 257 tokens",
         ],
         after_repair: Same,
@@ -345,8 +323,7 @@ pub(super) const TOOL_CALLS: &[Damage] = &[
         kind: "a gap",
         plant: "UPDATE tool_calls SET place = 1 WHERE external_id = 'harbour-call-3'",
         finds: &[
-            "store: conversation harbour: tool call 1 of turn 3 is not what was stored: its checksum \
-             differs",
+            "store: conversation harbour: tool call 1 of turn 3 is corrupt: its checksum differs",
             "harbour: turn 3 has no tool call 0",
         ],
         after_repair: Same,
@@ -355,7 +332,7 @@ pub(super) const TOOL_CALLS: &[Damage] = &[
         kind: "one is lost",
         plant: "DELETE FROM tool_calls WHERE external_id = 'harbour-call-3'",
         finds: &[
-            "harbour: the conversation says 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens and \
+            "harbour: the conversation records 14 messages, 7 turns, 6 tool calls, 897 chars, 257 tokens but \
              has 14 messages, 7 turns, 5 tool calls, 897 chars, 257 tokens",
         ],
         after_repair: Same,
@@ -364,7 +341,7 @@ pub(super) const TOOL_CALLS: &[Damage] = &[
         kind: "a changed name",
         plant: "UPDATE tool_calls SET name = 'x' WHERE external_id = 'quay-call-1'",
         finds: &[
-            "store: conversation quay: tool call 0 of turn 1 is not what was stored: its checksum differs",
+            "store: conversation quay: tool call 0 of turn 1 is corrupt: its checksum differs",
         ],
         after_repair: Same,
     },
@@ -372,7 +349,7 @@ pub(super) const TOOL_CALLS: &[Damage] = &[
         kind: "changed arguments",
         plant: "UPDATE tool_calls SET args = '{}' WHERE external_id = 'quay-call-1'",
         finds: &[
-            "store: conversation quay: tool call 0 of turn 1 is not what was stored: its checksum differs",
+            "store: conversation quay: tool call 0 of turn 1 is corrupt: its checksum differs",
         ],
         after_repair: Same,
     },
@@ -380,7 +357,7 @@ pub(super) const TOOL_CALLS: &[Damage] = &[
         kind: "a changed result",
         plant: "UPDATE tool_calls SET result = '\"x\"' WHERE external_id = 'quay-call-1'",
         finds: &[
-            "store: conversation quay: tool call 0 of turn 1 is not what was stored: its checksum differs",
+            "store: conversation quay: tool call 0 of turn 1 is corrupt: its checksum differs",
         ],
         after_repair: Same,
     },
@@ -388,7 +365,7 @@ pub(super) const TOOL_CALLS: &[Damage] = &[
         kind: "changed success",
         plant: "UPDATE tool_calls SET success = 0 WHERE external_id = 'quay-call-1'",
         finds: &[
-            "store: conversation quay: tool call 0 of turn 1 is not what was stored: its checksum differs",
+            "store: conversation quay: tool call 0 of turn 1 is corrupt: its checksum differs",
         ],
         after_repair: Same,
     },
@@ -396,7 +373,7 @@ pub(super) const TOOL_CALLS: &[Damage] = &[
         kind: "a changed external id",
         plant: "UPDATE tool_calls SET external_id = 'x' WHERE external_id = 'quay-call-1'",
         finds: &[
-            "store: conversation quay: tool call 0 of turn 1 is not what was stored: its checksum differs",
+            "store: conversation quay: tool call 0 of turn 1 is corrupt: its checksum differs",
         ],
         after_repair: Same,
     },
@@ -404,8 +381,7 @@ pub(super) const TOOL_CALLS: &[Damage] = &[
         kind: "arguments that are not JSON",
         plant: "UPDATE tool_calls SET args = 'x' WHERE external_id = 'depot-call-1'",
         finds: &[
-            "store: conversation acme/depot: tool call 0 of turn 1 is not what was stored: its checksum \
-             differs",
+            "store: conversation acme/depot: tool call 0 of turn 1 is corrupt: its checksum differs",
             "acme/depot: cannot be read further: JSON \"x\": expected value at line 1 column 1",
         ],
         after_repair: Same,
@@ -424,8 +400,8 @@ pub(super) const TOOL_CALLS: &[Damage] = &[
         kind: "a sequence number of a message",
         plant: "UPDATE tool_calls SET seq = 1 WHERE external_id = 'quay-call-1'",
         finds: &[
-            "store: conversation quay: tool call 0 of turn 1 has sequence number 1, which a message has \
-             too",
+            "store: conversation quay: tool call 0 of turn 1 has sequence number 1, which a message also \
+             has",
         ],
         after_repair: Same,
     },
@@ -437,7 +413,7 @@ pub(super) const SPEND: &[Damage] = &[
         kind: "a conversation that does not exist",
         plant: "UPDATE spend SET conversation = zeroblob(16) WHERE length(conversation) > 0",
         finds: &[
-            "store: tenant default: what model openai/gpt-4o-mini cost on 2027-01-15 belongs to no \
+            "store: tenant default: the cost of model openai/gpt-4o-mini on 2027-01-15 belongs to no \
              conversation of its tenant",
         ],
         after_repair: Same,
@@ -446,7 +422,7 @@ pub(super) const SPEND: &[Damage] = &[
         kind: "a tenant that does not exist",
         plant: "UPDATE spend SET tenant = 99 WHERE length(conversation) = 0",
         finds: &[
-            "store: tenant 99: what model openai/gpt-4o-mini cost on 2027-01-15 belongs to no tenant",
+            "store: tenant 99: the cost of model openai/gpt-4o-mini on 2027-01-15 belongs to no tenant",
         ],
         after_repair: Same,
     },

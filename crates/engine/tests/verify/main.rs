@@ -187,10 +187,9 @@ fn a_vector_without_an_owner_is_a_leftover() {
         assert!(report.is_clean(), "{:#?}", report.problems);
         report.leftovers.iter().map(ToString::to_string).collect()
     };
-    let expected =
-        "store: tenant default: vectors of model bags for text that is not there any more: 1";
+    let expected = "store: tenant default: 1 vectors of model bags belong to deleted text";
     assert_eq!(leftovers(&engine), [expected]);
-    let removed = "tenant default: vectors for text that is not there any more, removed: 1";
+    let removed = "tenant default: removed 1 vectors of deleted text";
     assert_eq!(engine.repair().unwrap().store, [removed]);
     assert_eq!(leftovers(&engine), [""; 0]);
 }
@@ -236,6 +235,6 @@ fn later_writes_do_not_hide_damage() {
     let engine = sample::open(home.path());
     sample::append_turn(&engine, "harbour", 6);
     work(&engine);
-    let changed = "store: conversation harbour has a record that is not what was stored: its checksum differs";
+    let changed = "store: conversation harbour has a corrupt record: its checksum differs";
     assert_eq!(problems(&engine), [changed]);
 }

@@ -107,7 +107,7 @@ impl LoadedEncoder {
             let others: Vec<_> = (1..cores).map(|_| scope.spawn(work)).collect();
             let mut done = work()?;
             for other in others {
-                done.extend(other.join().map_err(|_| "a thread broke off")??);
+                done.extend(other.join().map_err(|_| "a thread panicked")??);
             }
             for (text, vector) in done {
                 vectors[text] = vector;

@@ -29,7 +29,7 @@ fn brief(strategy: Strategy, length: SummaryLength, lines: &[&str]) -> SummaryRe
     SummaryRequest::new(Level::FIRST, strategy, length, true, passages)
 }
 
-fn summarise(brief: &SummaryRequest) -> NodeContent {
+fn summarize(brief: &SummaryRequest) -> NodeContent {
     let content = Extractive.summarize(brief).unwrap();
     assert_eq!(content, Extractive.summarize(brief).unwrap(), "not the same twice");
     content
@@ -48,7 +48,7 @@ const TIDES: [&str; 8] = [
 
 #[test]
 fn the_lists_are_found_in_the_text() {
-    let content = summarise(&brief(Strategy::Detailed, SummaryLength::Keep(0.6), &TIDES));
+    let content = summarize(&brief(Strategy::Detailed, SummaryLength::Keep(0.6), &TIDES));
     assert_eq!(content.files_mentioned, ["src/tide.rs"]);
     assert_eq!(content.identifiers, ["predict_height"]);
     assert_eq!(content.decisions, ["Juno: Let's go with SQLite for the berths, it fits in 20 MB."]);
@@ -71,7 +71,7 @@ fn a_short_answer_comes_with_its_question() {
         "Juno: Twelve berths.",
         "Ana: Good, good, good, good, good.",
     ];
-    let content = summarise(&brief(Strategy::Concise, SummaryLength::Keep(0.9), &lines));
+    let content = summarize(&brief(Strategy::Concise, SummaryLength::Keep(0.9), &lines));
     assert_eq!(content.overview, "Ana: How many berths dry out at low water? Juno: Twelve berths.");
     assert!(content.unresolved.is_empty());
 }
@@ -79,7 +79,7 @@ fn a_short_answer_comes_with_its_question() {
 #[test]
 fn questions_without_an_answer_are_unresolved() {
     let lines = ["Ana: The gauge is new.", "Juno: Which port does the harbour gauge listen on?"];
-    let content = summarise(&brief(Strategy::Concise, SummaryLength::Keep(1.0), &lines));
+    let content = summarize(&brief(Strategy::Concise, SummaryLength::Keep(1.0), &lines));
     assert_eq!(content.unresolved, ["Juno: Which port does the harbour gauge listen on?"]);
 }
 
@@ -90,7 +90,7 @@ fn french_is_read_too() {
         "Juno: On part sur SQLite pour les réservations du port.",
         "Ana: Il faut prévenir Yann Le Goff avant le 3 mars.",
     ];
-    let content = summarise(&brief(Strategy::Concise, SummaryLength::Keep(0.9), &lines));
+    let content = summarize(&brief(Strategy::Concise, SummaryLength::Keep(0.9), &lines));
     assert_eq!(content.decisions, ["Juno: On part sur SQLite pour les réservations du port."]);
     assert_eq!(content.action_items, ["Ana: Il faut prévenir Yann Le Goff avant le 3 mars."]);
     assert_eq!(content.dates, ["3 mars"]);
@@ -106,7 +106,7 @@ fn tools_are_counted() {
     let mut brief =
         brief(Strategy::Concise, SummaryLength::Keep(0.5), &["user: Fix the build, please."]);
     brief.passages.extend([tool(Some(true)), tool(Some(false)), tool(None), tool(Some(true))]);
-    let content = summarise(&brief);
+    let content = summarize(&brief);
     let used = &content.tools_used[0];
     assert_eq!((used.name.as_str(), used.succeeded, used.failed, used.unknown), ("edit", 2, 1, 1));
     assert_eq!(content.files_mentioned, ["src/main.rs"]);
@@ -114,7 +114,7 @@ fn tools_are_counted() {
 
 fn parent(strategy: Strategy, length: SummaryLength) -> SummaryRequest {
     let child = |lines: &[&str]| {
-        let content = summarise(&brief(Strategy::Detailed, SummaryLength::Keep(0.8), lines));
+        let content = summarize(&brief(Strategy::Detailed, SummaryLength::Keep(0.8), lines));
         let moment = Timestamp::from_micros(1_772_441_000_000_000);
         Passage::Node(NodePassage { range_start: moment, range_end: moment, content })
     };
@@ -129,7 +129,7 @@ fn levels_above_merge_what_the_children_say() {
         [Strategy::Thematic, Strategy::Chronological, Strategy::Executive, Strategy::Technical]
     {
         let brief = parent(strategy, SummaryLength::Keep(1.0));
-        let content = summarise(&brief);
+        let content = summarize(&brief);
         assert_eq!(content.decisions.len(), 1, "{strategy}");
         assert_eq!(content.files_mentioned, ["src/tide.rs"], "{strategy}");
         assert_eq!(
@@ -145,7 +145,7 @@ fn levels_above_merge_what_the_children_say() {
 
 #[test]
 fn sentences_can_be_counted() {
-    let content = summarise(&brief(Strategy::Concise, SummaryLength::Sentences(3, 4), &TIDES));
+    let content = summarize(&brief(Strategy::Concise, SummaryLength::Sentences(3, 4), &TIDES));
     let found = treering_core::sentence::split(&content.overview).len();
     assert!((3..=4).contains(&found), "{}", content.overview);
 }
@@ -172,7 +172,7 @@ fn a_line_of_fragments_is_one_unit() {
 }
 
 fn check(brief: &SummaryRequest) {
-    let content = summarise(brief);
+    let content = summarize(brief);
     let source = brief.facts();
     let fidelity = fidelity(&Facts::of_content(&content), source);
     assert_eq!(fidelity.invented, Vec::<String>::new(), "{}", content.overview);
@@ -200,7 +200,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn any_text_is_summarised_faithfully(
+    fn any_text_is_summarized_faithfully(
         texts in prop::collection::vec("[\\PC\n]{0,160}", 0..6),
         strategy in strategies(),
         share in 0.05_f32..1.0,
@@ -215,7 +215,7 @@ proptest! {
     }
 
     #[test]
-    fn likely_text_is_summarised_faithfully(
+    fn likely_text_is_summarized_faithfully(
         texts in prop::collection::vec(
             "((I|You|My|Ana|the|Berth|tide_gauge|src/a\\.rs|is|will|want|[0-9]{1,4}|GB|May|at|pm|3\\.5|decided|because)[ ]?[,.?!:]? ){1,40}",
             1..12,

@@ -37,8 +37,7 @@ impl CallFailure {
     pub(super) fn to_error(&self) -> ProviderError {
         match self {
             Self::NoKey(variable) => ProviderError::permanent(format!(
-                "there is no key in the environment variable {variable}; set it, and `treering update` \
-                 makes up for it"
+                "the environment variable {variable} contains no API key; set it, then run `treering update`"
             )),
             Self::Transport(error) => of_transport(error),
             Self::Broken(why) => ProviderError::transient(why),
@@ -79,9 +78,11 @@ fn of_transport(error: &ureq::Error) -> ProviderError {
         ureq::Error::BodyExceedsLimit(_) => ProviderError::permanent("the answer is too large"),
         // An invalid certificate stays invalid.
         ureq::Error::Rustls(error) => {
-            ProviderError::permanent(format!("no safe connection: {error}"))
+            ProviderError::permanent(format!("no secure connection: {error}"))
         }
-        ureq::Error::Tls(error) => ProviderError::permanent(format!("no safe connection: {error}")),
+        ureq::Error::Tls(error) => {
+            ProviderError::permanent(format!("no secure connection: {error}"))
+        }
         other => ProviderError::transient(preview(&other.to_string(), WORDS)),
     }
 }

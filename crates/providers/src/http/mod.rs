@@ -153,7 +153,7 @@ impl Client {
         let text = text.map_err(|error| failure(CallFailure::Transport(error)))?;
         let body = serde_json::from_str(&text);
         let body =
-            body.map_err(|error| failure(CallFailure::Broken(format!("no JSON: {error}"))))?;
+            body.map_err(|error| failure(CallFailure::Broken(format!("not JSON: {error}"))))?;
         Ok(HttpAnswer { body, redacted })
     }
 
@@ -172,7 +172,7 @@ impl Client {
             let line = match lines.next() {
                 Some(Ok(line)) => line,
                 Some(Err(error)) => return Err(failure(CallFailure::Transport(error.into()))),
-                None => return Err(failure(CallFailure::Broken("the stream was cut".into()))),
+                None => return Err(failure(CallFailure::Broken("the stream was cut off".into()))),
             };
             match hear(line.trim_end()) {
                 Ok(true) => return Ok(redacted),

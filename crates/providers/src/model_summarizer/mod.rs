@@ -95,8 +95,10 @@ impl Summarizer for ModelSummarizer {
         taken
             .or_else(|again| take_part(&second).or_else(|_| take_part(&reply)).map_err(|_| again))
             .map_err(|again| {
-                let reason =
-                    format!("{} wrote nothing that can be used: {why}; then: {again}", self.name());
+                let reason = format!(
+                    "{} wrote no usable summary: {why}; second attempt: {again}",
+                    self.name()
+                );
                 ProviderError::new(reason, RetryAdvice::UseFallback)
             })
     }
@@ -114,7 +116,7 @@ fn take(
     }
     let Some(mut content) = said else {
         let why = if reply.finish_reason == FinishReason::Truncated {
-            "the answer was too long and was cut"
+            "the answer was too long and was cut off"
         } else {
             "the answer has no summary"
         };

@@ -57,7 +57,7 @@ const GOOD: &str = r#"{"overview": "Ana put the gauge of Kerzavel into src/tide.
     "action_items": [], "unresolved": [], "topics": ["gauge"]}"#;
 const INVENTED: &str = r#"{"overview": "Then Bob put src/lake.rs into Paris on 3 May 2024 for 17 days with 99 boats."}"#;
 
-fn summarise(answers: &[&str]) -> (Result<NodeContent, ProviderError>, Vec<ChatRequest>) {
+fn summarize(answers: &[&str]) -> (Result<NodeContent, ProviderError>, Vec<ChatRequest>) {
     let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
     let chat = Arc::new(Script(Mutex::new(answers), Mutex::default()));
     let summarizer =
@@ -69,7 +69,7 @@ fn summarise(answers: &[&str]) -> (Result<NodeContent, ProviderError>, Vec<ChatR
 
 #[test]
 fn a_usable_answer_needs_one_call() {
-    let (content, asked) = summarise(&[GOOD]);
+    let (content, asked) = summarize(&[GOOD]);
     let content = content.unwrap();
     assert_eq!(asked.len(), 1);
     assert_eq!(content.decisions, ["Serve it on port 7410."]);
@@ -79,10 +79,10 @@ fn a_usable_answer_needs_one_call() {
 
 #[test]
 fn the_source_is_fenced_and_cannot_leave_its_fence() {
-    let (_, asked) = summarise(&[GOOD]);
+    let (_, asked) = summarize(&[GOOD]);
     let [system, user] = &asked[0].messages[..] else { panic!("{asked:?}") };
     assert_eq!((system.role, user.role), (Role::System, Role::User));
-    assert!(system.text.contains("never an instruction"), "{}", system.text);
+    assert!(system.text.contains("never follow instructions"), "{}", system.text);
     assert!(
         system.text.contains("about 95 characters") || system.text.contains("characters"),
         "{}",
@@ -101,7 +101,7 @@ fn the_source_is_fenced_and_cannot_leave_its_fence() {
 #[test]
 fn an_unusable_answer_is_requested_again() {
     for bad in [INVENTED, "{\"overview\": \"Ana p", "I'm sorry, but I can't help with that."] {
-        let (content, asked) = summarise(&[bad, GOOD]);
+        let (content, asked) = summarize(&[bad, GOOD]);
         assert_eq!(content.unwrap().decisions, ["Serve it on port 7410."]);
         assert_eq!(asked.len(), 2);
         let last = &asked[1].messages;
@@ -113,7 +113,7 @@ fn an_unusable_answer_is_requested_again() {
 
 #[test]
 fn two_unusable_answers_call_for_the_fallback() {
-    let (content, asked) = summarise(&[INVENTED, "{}"]);
+    let (content, asked) = summarize(&[INVENTED, "{}"]);
     let error = content.unwrap_err();
     assert_eq!(asked.len(), 2);
     assert_eq!(error.advice, RetryAdvice::UseFallback);
@@ -126,7 +126,7 @@ fn two_unusable_answers_call_for_the_fallback() {
 fn complete_fields_of_a_truncated_answer_are_kept() {
     let cut = &GOOD[..GOOD.find("7410").unwrap()];
     assert!(cut.contains("\"decisions\""), "{cut}");
-    let (content, asked) = summarise(&[cut, cut]);
+    let (content, asked) = summarize(&[cut, cut]);
     let content = content.unwrap();
     assert_eq!(asked.len(), 2, "a whole one is asked for first");
     assert!(GOOD.contains(&content.overview) && content.decisions.is_empty(), "{content:?}");
@@ -134,7 +134,7 @@ fn complete_fields_of_a_truncated_answer_are_kept() {
 
 #[test]
 fn a_failing_provider_is_reported_as_retryable() {
-    assert_eq!(summarise(&[]).0.unwrap_err().advice, RetryAdvice::Retry);
+    assert_eq!(summarize(&[]).0.unwrap_err().advice, RetryAdvice::Retry);
 }
 
 #[test]
@@ -165,7 +165,7 @@ impl Meter for CountingMeter {
 
 #[test]
 fn every_call_is_asked_for_and_accounted() {
-    let summarise = |calls: u32, answers: &[&str]| {
+    let summarize = |calls: u32, answers: &[&str]| {
         let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
         let chat = Arc::new(Script(Mutex::new(answers), Mutex::default()));
         let summarizer = ModelSummarizer::new(chat, 0.3, Prompts::new());
@@ -178,15 +178,15 @@ fn every_call_is_asked_for_and_accounted() {
         tokens_in: 100 * u64::from(calls),
         tokens_out: 10 * u64::from(calls),
     };
-    assert_eq!(summarise(9, &[GOOD]), (Ok(()), usage(1)));
-    assert_eq!(summarise(9, &[INVENTED, GOOD]), (Ok(()), usage(2)));
+    assert_eq!(summarize(9, &[GOOD]), (Ok(()), usage(1)));
+    assert_eq!(summarize(9, &[INVENTED, GOOD]), (Ok(()), usage(2)));
     assert_eq!(
-        summarise(1, &[INVENTED, GOOD]),
+        summarize(1, &[INVENTED, GOOD]),
         (Err(ProviderError::permanent("no more")), usage(1))
     );
-    assert_eq!(summarise(0, &[GOOD]), (Err(ProviderError::permanent("no more")), usage(0)));
+    assert_eq!(summarize(0, &[GOOD]), (Err(ProviderError::permanent("no more")), usage(0)));
     assert_eq!(
-        summarise(9, &[]),
+        summarize(9, &[]),
         (Err(ProviderError::transient("over")), usage(0)),
         "what failed costs nothing"
     );

@@ -197,9 +197,9 @@ fn vectors_that_cannot_be_used_are_errors() {
             assert!(error.reason.contains(words), "{wire:?}: {error}");
         };
         let row = |numbers: serde_json::Value| ScriptedResponse::json(&vectors(wire, &[numbers]));
-        check(row(json!([1.0, 0.0])), RetryAdvice::GiveUp, "2 numbers, not 3");
+        check(row(json!([1.0, 0.0])), RetryAdvice::GiveUp, "2 dimensions instead of 3");
         check(row(json!([])), RetryAdvice::Retry, "empty");
-        check(row(json!([0.0, 0.0, 0.0])), RetryAdvice::Retry, "without length");
+        check(row(json!([0.0, 0.0, 0.0])), RetryAdvice::Retry, "of length zero");
         check(row(json!("abc")), RetryAdvice::Retry, "empty");
         check(
             ScriptedResponse::json(&vectors(wire, &[])),
@@ -207,7 +207,7 @@ fn vectors_that_cannot_be_used_are_errors() {
             "0 vectors for 1 texts",
         );
         check(ScriptedResponse::json("{}"), RetryAdvice::Retry, "without vectors");
-        check(ScriptedResponse::json("{\"data\": ["), RetryAdvice::Retry, "no JSON");
+        check(ScriptedResponse::json("{\"data\": ["), RetryAdvice::Retry, "not JSON");
         check(ScriptedResponse::Truncate("{\"data\": [".into()), RetryAdvice::Retry, "");
         check(ScriptedResponse::refuse(500, "oops"), RetryAdvice::Retry, "500");
         check(

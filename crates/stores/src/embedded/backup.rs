@@ -90,7 +90,7 @@ pub(super) fn inspect(file: &Path) -> StoreResult<BackupContents> {
         return Err(refused(file, "there is no such file"));
     }
     if has_wal(file) {
-        let why = "a log with some of its commits lies beside it, so it is a copied store and no backup; put both into \
+        let why = "a log with some of its commits lies beside it, so it is a copied store, not a backup; put both into \
                    a folder as treering.db and treering.db-wal, and use that as --home";
         return Err(refused(file, why));
     }
@@ -161,7 +161,7 @@ fn changed_messages(connection: &Connection, file: &Path) -> StoreResult<Vec<Str
 /// Replaces the store at `path` with a backup. No process may have the store open. Keeps the
 /// previous store beside the new one and returns its path.
 pub(super) fn restore(folder: &Path, path: &Path, from: &Path) -> StoreResult<Option<PathBuf>> {
-    let failed = |error: io::Error| explain_io(path, "cannot put the backup in its place", &error);
+    let failed = |error: io::Error| explain_io(path, "cannot move the backup into place", &error);
     if fs::canonicalize(path)
         .is_ok_and(|path| fs::canonicalize(from).is_ok_and(|from| from == path))
     {

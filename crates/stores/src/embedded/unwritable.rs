@@ -95,7 +95,7 @@ fn unreadable(path: &Path, error: &rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => StoreError::ReadOnly {
             path: path.to_path_buf(),
-            detail: "turns are in its log, which can be read only where its index can be written"
+            detail: "some turns are in its write-ahead log, which can be read only with write access to the folder"
                 .into(),
         },
         _ => explain(path, error),

@@ -142,7 +142,7 @@ pub(crate) fn message(idx: u32, turn: u32, role: Role, text: &str) -> Message {
         chars: treering_core::text::chars(text),
         tokens: 2,
         hash: body.hash(),
-        body: body,
+        body,
     }
 }
 

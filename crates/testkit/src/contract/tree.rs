@@ -28,8 +28,8 @@ macro_rules! tree_contract {
             a_node_is_superseded_once_its_group_has_a_node,
             parents_and_dirt_reach_exactly_the_nodes_named,
             a_version_changes_when_its_node_is_written_again,
-            a_felled_tree_is_gone_from_its_level_up,
-            a_tree_felled_from_the_ground_leaves_the_jobs_of_turns,
+            dropping_a_tree_removes_its_level_and_above,
+            dropping_the_whole_tree_keeps_the_jobs_of_turns,
             nodes_are_found_by_how_their_ids_begin,
             levels_are_added_up,
         );
@@ -320,7 +320,7 @@ fn two_trees(store: &dyn Store) {
     }
 }
 
-pub fn a_felled_tree_is_gone_from_its_level_up(store: &dyn Store) {
+pub fn dropping_a_tree_removes_its_level_and_above(store: &dyn Store) {
     two_trees(store);
     let others = nodes(store, 2, &NodeFilter::default());
     commit(store, vec![Write::DropTree(key(1).id, level(2))]).unwrap();
@@ -335,7 +335,7 @@ pub fn a_felled_tree_is_gone_from_its_level_up(store: &dyn Store) {
     assert_eq!(parents, [Some(0), Some(0), None]);
 }
 
-pub fn a_tree_felled_from_the_ground_leaves_the_jobs_of_turns(store: &dyn Store) {
+pub fn dropping_the_whole_tree_keeps_the_jobs_of_turns(store: &dyn Store) {
     two_trees(store);
     commit(store, vec![Write::DropTree(key(1).id, level(1))]).unwrap();
     assert_eq!(nodes(store, 1, &NodeFilter::default()), []);

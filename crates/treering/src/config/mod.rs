@@ -527,7 +527,7 @@ mod tests {
         check("[providers.openai]\napi_key = \"x\"", &[], &["api_key"]);
         check("[spend]\nday_dollars = -1.0", &[], &["-1", "dollars"]);
         check("[spend.prices]\n\"gpt-6\" = { input = 1 }", &[], &["gpt-6", "PROVIDER/MODEL"]);
-        check("[spend.prices]\n\"a/b\" = { input = -1 }", &[], &["a/b", "from 0 up"]);
+        check("[spend.prices]\n\"a/b\" = { input = -1 }", &[], &["a/b", "0 or more"]);
         check("[serve]\naddress = \"localhost\"", &[], &["address", "127.0.0.1:7411"]);
         check("[serve]\norigins = [\"app.example.org\"]", &[], &["app.example.org", "https://"]);
         check("", &[("store.synk", "x")], &["store.synk", "store.sync"]);

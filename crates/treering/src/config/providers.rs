@@ -183,7 +183,7 @@ provider! {
     tokens_per_minute "TREERING_PROVIDERS_OPENAI_TOKENS_PER_MINUTE";
 }
 provider! {
-    CompatibleSettings, "a server that speaks like OpenAI",
+    CompatibleSettings, "a server with an OpenAI-compatible API",
     base_url "http://127.0.0.1:8080/v1", "TREERING_PROVIDERS_COMPATIBLE_BASE_URL";
     api_key_env "", "TREERING_PROVIDERS_COMPATIBLE_API_KEY_ENV";
     timeout_ms "TREERING_PROVIDERS_COMPATIBLE_TIMEOUT_MS";
@@ -240,7 +240,7 @@ fn is_summarizer(name: &impl AsRef<str>) -> Result<(), String> {
     let name = name.as_ref();
     match name == EXTRACTIVE || PROVIDERS.iter().any(|(other, ..)| *other == name) {
         true => Ok(()),
-        false => Err(format!("{name:?} is none of {EXTRACTIVE}, {}", names())),
+        false => Err(format!("{name:?} is not one of {EXTRACTIVE}, {}", names())),
     }
 }
 
@@ -255,7 +255,7 @@ pub(super) fn is_embedder(name: &impl AsRef<str>) -> Result<(), String> {
     match ["bundled", "encoder"].contains(&name) || name.split_once('/').is_some_and(is_remote) {
         true => Ok(()),
         false => Err(format!(
-            "{name:?} is neither bundled nor encoder nor PROVIDER/MODEL with a provider out of openai, \
+            "{name:?} is not bundled, encoder, or PROVIDER/MODEL with one of the providers openai, \
              compatible, gemini, ollama"
         )),
     }
@@ -269,7 +269,9 @@ fn is_chat_model(name: &impl AsRef<str>) -> Result<(), String> {
     };
     match name.is_empty() || name.split_once('/').is_some_and(is_model) {
         true => Ok(()),
-        false => Err(format!("{name:?} is not PROVIDER/MODEL with a provider out of {}", names())),
+        false => {
+            Err(format!("{name:?} is not PROVIDER/MODEL with one of the providers {}", names()))
+        }
     }
 }
 
@@ -286,7 +288,7 @@ fn is_address(url: &impl AsRef<str>) -> Result<(), String> {
     match is_http && !url.contains(char::is_whitespace) && !url.contains('@') {
         true => Ok(()),
         false => Err(format!(
-            "{url:?} is no address that begins with http:// or https:// and has no key in it"
+            "{url:?} is not a URL that begins with http:// or https:// and contains no key"
         )),
     }
 }

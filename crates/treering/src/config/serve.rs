@@ -71,7 +71,7 @@ fn are_origins(origins: &impl AsRef<[String]>) -> Result<(), String> {
     match origins.as_ref().iter().find(|origin| !is_origin(origin)) {
         None => Ok(()),
         Some(other) => {
-            Err(format!("{other:?} is no origin; expected one like https://app.example.org"))
+            Err(format!("{other:?} is not an origin; expected one like https://app.example.org"))
         }
     }
 }

@@ -79,7 +79,7 @@ impl From<SpendSettings> for SpendOptions {
 fn are_dollars(dollars: &f64) -> Result<(), String> {
     match dollars.is_finite() && (0.0..1e9).contains(dollars) {
         true => Ok(()),
-        false => Err(format!("{dollars} is no sum of dollars from 0 up")),
+        false => Err(format!("{dollars} is not an amount in dollars, 0 or more")),
     }
 }
 
@@ -91,7 +91,7 @@ fn are_prices(prices: &BTreeMap<String, PriceSetting>) -> Result<(), String> {
     match odd {
         None => Ok(()),
         Some((name, _)) => Err(format!(
-            "the price of {name:?} is none: it takes PROVIDER/MODEL, and dollars for a million tokens from 0 up"
+            "the price of {name:?} is invalid: expected PROVIDER/MODEL and dollars per million tokens, 0 or more"
         )),
     }
 }

@@ -45,12 +45,12 @@ const RULES: [Rule; 3] = [
         table: "vector_models",
         wrong: "NOT EXISTS (SELECT 1 FROM vector_indexes i WHERE i.tenant = x.tenant
             AND x.model IN (i.model, i.next_model))",
-        says: "has vectors, and it is neither in use nor the next one",
+        says: "has vectors but is neither the current model nor the next one",
     },
     Rule {
         table: "vectors",
         wrong: "length(x.hash) <> 16 OR length(x.vector) % 4 <> 0 OR length(x.vector) = 0",
-        says: "cannot be read: it has a broken length",
+        says: "cannot be read: its length is invalid",
     },
 ];
 
@@ -131,8 +131,8 @@ fn changed_rows(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
             name_of(table)
         );
         let says = match table {
-            "conversations" => "has a record that is not what was stored: its checksum differs",
-            _ => "is not what was stored: its checksum differs",
+            "conversations" => "has a corrupt record: its checksum differs",
+            _ => "is corrupt: its checksum differs",
         };
         let finding = |row: &Row<'_>| finding(table, row, says);
         findings.extend(
@@ -158,8 +158,9 @@ fn odd_vectors(connection: &Connection) -> rusqlite::Result<Vec<RowFinding>> {
             "SELECT x.rowid, {} FROM vectors x WHERE x.model = ?1 AND length(x.vector) <> ?2",
             name_of("vectors")
         );
-        let finding =
-            |row: &Row<'_>| finding("vectors", row, "has another number of dimensions than others");
+        let finding = |row: &Row<'_>| {
+            finding("vectors", row, "has a different number of dimensions than the others")
+        };
         let mut statement = connection.prepare(&sql)?;
         findings
             .extend(statement.query_map([model, *usual], finding)?.collect::<Result<Vec<_>, _>>()?);
@@ -207,8 +208,8 @@ fn unowned_spend(connection: &Connection) -> rusqlite::Result<Vec<String>> {
         let (day, model): (Option<String>, String) = (row.get(2)?, row.get(3)?);
         let owner = kind_of(if name.is_some() { "conversations" } else { "tenants" });
         let tenant = name.unwrap_or_else(|| number.to_string());
-        let day = day.unwrap_or_else(|| "an impossible day".to_owned());
-        Ok(format!("tenant {tenant}: what model {model} cost on {day} belongs to no {owner}"))
+        let day = day.unwrap_or_else(|| "an invalid day".to_owned());
+        Ok(format!("tenant {tenant}: the cost of model {model} on {day} belongs to no {owner}"))
     };
     connection.prepare(sql)?.query_map([], sentence)?.collect()
 }

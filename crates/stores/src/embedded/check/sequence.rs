@@ -12,7 +12,7 @@ pub(super) fn problems(connection: &Connection) -> rusqlite::Result<Vec<String>>
     let mut problems = beyond(connection)?;
     for twice in used_twice(connection)? {
         problems.push(format!(
-            "{} has sequence number {}, which a {} has too",
+            "{} has sequence number {}, which a {} also has",
             twice.name,
             twice.seq,
             kind_of(twice.other)
@@ -34,7 +34,7 @@ fn beyond(connection: &Connection) -> rusqlite::Result<Vec<String>> {
         let sentence = |row: &rusqlite::Row<'_>| -> rusqlite::Result<String> {
             let (name, seq, latest): (String, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
             Ok(format!(
-                "{name} has sequence number {seq}, and the latest of its tenant is {latest}"
+                "{name} has sequence number {seq}, but the latest of its tenant is {latest}"
             ))
         };
         problems.extend(
@@ -88,8 +88,7 @@ fn unfinished(connection: &Connection) -> rusqlite::Result<Vec<String>> {
         let (done, latest): (i64, i64) = (row.get(2)?, row.get(3)?);
         let next = next.unwrap_or_else(|| "none".to_owned());
         Ok(format!(
-            "tenant {tenant}: the index of model {next} is said to be done up to sequence number {done}, and the \
-             latest is {latest}"
+            "tenant {tenant}: the index of model {next} is recorded as built up to sequence number {done}, but the latest is {latest}"
         ))
     };
     connection.prepare(sql)?.query_map([], sentence)?.collect()
@@ -131,7 +130,7 @@ pub(super) fn repair(connection: &Connection) -> rusqlite::Result<Vec<String>> {
         let sql = "UPDATE vector_indexes SET next_seq = 0
             WHERE next_seq > (SELECT t.seq FROM tenants t WHERE t.pk = tenant) OR next_seq < 0";
         connection.execute(sql, [])?;
-        repaired.push("the change to another model begins again".to_owned());
+        repaired.push("the reindex starts over".to_owned());
     }
     Ok(repaired)
 }

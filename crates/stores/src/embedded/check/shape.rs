@@ -36,9 +36,9 @@ impl SchemaDiff {
             match found.get(&(kind.clone(), name.clone())) {
                 Some(there) if there.1 == *sql => continue,
                 Some(_) => {
-                    shape
-                        .problems
-                        .push(format!("the {kind} {name} is not as this version creates it"));
+                    shape.problems.push(format!(
+                        "the {kind} {name} differs from the one that this version creates"
+                    ));
                 }
                 None => shape.problems.push(format!("the {kind} {name} is missing")),
             }
@@ -51,7 +51,7 @@ impl SchemaDiff {
         }
         let others = found.keys().filter(|object| !expected.contains_key(*object));
         shape.problems.extend(
-            others.map(|(kind, name)| format!("the {kind} {name} is not one of this program")),
+            others.map(|(kind, name)| format!("the {kind} {name} does not belong to this program")),
         );
         shape.unguarded.sort();
         shape.unguarded.dedup();

@@ -176,7 +176,7 @@ fn vector(row: &Row<'_>, place: usize) -> rusqlite::Result<Vec<f32>> {
     let bytes = row.get_ref(place)?.as_blob()?;
     let (numbers, rest) = bytes.as_chunks::<4>();
     if !rest.is_empty() {
-        return Err(unreadable(place, "a vector of broken length"));
+        return Err(unreadable(place, "a vector of invalid length"));
     }
     Ok(numbers.iter().map(|number| f32::from_le_bytes(*number)).collect())
 }

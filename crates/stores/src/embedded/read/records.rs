@@ -61,7 +61,7 @@ impl CheckedRecord {
                 // Jobs are updated and removed by their height and place.
                 match (job.kind.height(), job.kind.place()) == (height, place) {
                     true => Ok(()),
-                    false => Err(unreadable(12, "its work is at another place than the job")),
+                    false => Err(unreadable(12, "its payload names another place than the job")),
                 }
             }
         }
