@@ -213,8 +213,7 @@ fn import_locomo() {
     let import = |home: &Path| {
         let memory = treering::open_engine(home).unwrap();
         let runner = Importer { engine: &memory, options: ImportOptions::default() };
-        let report =
-            runner.run(&Importer::files(std::slice::from_ref(&source)).unwrap(), |_| ()).unwrap();
+        let report = runner.run(&Importer::files(std::slice::from_ref(&source)), |_| ()).unwrap();
         assert!(report.files.iter().all(|file| file.error.is_none()));
         memory
     };

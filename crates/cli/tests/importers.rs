@@ -33,7 +33,7 @@ struct Fixture {
 impl Fixture {
     fn all() -> Vec<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/import");
-        let mut files = Importer::files(&[root]).unwrap();
+        let mut files = Importer::files(&[root]);
         files.sort();
         files.into_iter().map(Self::at).collect()
     }

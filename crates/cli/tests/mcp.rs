@@ -136,7 +136,7 @@ fn what_is_wrong_is_told_with_what_to_do() {
     );
     check(&mut client, "search", json!({ "query": "a", "since": "soon" }), &["soon", "2026-03-02"]);
     check(&mut client, "search", json!({ "query": "a", "tenant": "other" }), &["tenant"]);
-    check(&mut client, "remember", json!({}), &["nothing to remember"]);
+    check(&mut client, "remember", json!({}), &["nothing to store"]);
     check(
         &mut client,
         "remember",
@@ -177,10 +177,7 @@ fn what_the_schema_limits_is_refused_beyond_it() {
             json!({ "user": "u", "external_id": "e".repeat(101) }),
             ["external_id has 101", "the maximum is 100"],
         ),
-        (
-            json!({ "user": "u".repeat(4_000_001) }),
-            ["the text has 4000001", "the maximum is 4000000"],
-        ),
+        (json!({ "user": "u".repeat(4_000_001) }), ["user has 4000001", "the maximum is 4000000"]),
     ] {
         let told = client.refused("remember", &arguments);
         assert!(words.iter().chain(&["Next step:"]).all(|word| told.contains(word)), "{told}");

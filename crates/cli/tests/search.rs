@@ -145,7 +145,7 @@ fn hits_lead_up_and_down_the_tree() {
     assert!(!ids(&child["down"]).is_empty());
     let shown = home.ok(&["search", "tide predictions", "--level", "2", "--explain"]);
     assert!(shown.contains("level 2") && shown.contains(" + "), "{shown}");
-    home.refuses(&["expand", "tidewatch"], &["message position"]);
+    home.refuses(&["expand", "tidewatch"], &["a message such as my-chat#42"]);
     home.refuses(&["expand", "l1-ffffffff"], &["l1-ffffffff"]);
 }
 

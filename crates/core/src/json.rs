@@ -35,6 +35,18 @@ impl Json {
         }
     }
 
+    /// An object without fields.
+    #[must_use]
+    pub fn empty_object() -> Self {
+        Self("{}".into())
+    }
+
+    /// Null.
+    #[must_use]
+    pub fn null() -> Self {
+        Self("null".into())
+    }
+
     /// A JSON string with this text.
     #[must_use]
     pub fn string(text: &str) -> Self {
@@ -62,6 +74,12 @@ impl Json {
             return Cow::Owned(text);
         }
         Cow::Borrowed(&self.0)
+    }
+}
+
+impl From<&serde_json::Value> for Json {
+    fn from(value: &serde_json::Value) -> Self {
+        Self(value.to_string().into_boxed_str())
     }
 }
 

@@ -41,6 +41,7 @@ mod ids;
 mod job;
 mod json;
 mod message;
+mod new_turn;
 mod node;
 mod parameters;
 mod policy;
@@ -73,6 +74,7 @@ pub use ids::{
 pub use job::{BatchSizes, Job, JobId, JobKind, JobState, LEASE_MS, RetryPolicy};
 pub use json::Json;
 pub use message::{Message, NewMessage, Role, Turn};
+pub use new_turn::{MessageText, NewTurn};
 pub use node::{
     Coverage, Level, Node, NodeContent, NodeId, NodeSpec, NodeState, Provenance, SealCause, Slice,
     SourceTotals, TextPosition, ToolUse, Window, hash_of_group, hash_of_window,

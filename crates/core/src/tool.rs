@@ -15,6 +15,20 @@ pub struct ToolResult {
     pub duration_ms: Option<u64>,
 }
 
+impl ToolResult {
+    /// The outcome from what a source reports of it: `None` while the call is running. A call that
+    /// ended without a result gets the result null.
+    #[must_use]
+    pub fn of_parts(
+        result: Option<Json>,
+        success: Option<bool>,
+        duration_ms: Option<u64>,
+    ) -> Option<Self> {
+        let ended = result.is_some() || success.is_some() || duration_ms.is_some();
+        ended.then(|| Self { result: result.unwrap_or_else(Json::null), success, duration_ms })
+    }
+}
+
 /// A tool call as it arrives; the result may arrive later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewToolCall {

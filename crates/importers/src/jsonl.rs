@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use treering_core::{
     Assignment, Conversation, ConversationId, Entry, EntryKind, ExportItem, ExternalId, ForkPoint,
-    Json, Message, MessageIdx, NewConversation, NewMessage, NewToolCall, Role, Thread, ThreadName,
-    Timestamp, TitleSource, ToolCall, ToolResult,
+    Json, Message, MessageIdx, MessageText, NewConversation, NewMessage, NewToolCall, NewTurn,
+    Thread, ThreadName, Timestamp, TitleSource, ToolCall, ToolResult,
 };
 
 use crate::{ImportError, entries_of_openai, raw_string};
@@ -227,19 +227,8 @@ fn external(id: Option<String>) -> Result<Option<ExternalId>, ImportError> {
 }
 
 /// The JSON value of a field, including a listed null.
-fn json(
-    raw: Option<&RawValue>,
-    field: NullField,
-    nulls: &[NullField],
-) -> Result<Option<Json>, ImportError> {
-    match raw {
-        Some(raw) => Ok(Some(Json::from_raw(raw))),
-        None => nulls.contains(&field).then(null).transpose(),
-    }
-}
-
-fn null() -> Result<Json, ImportError> {
-    Ok(Json::new("null")?)
+fn json(raw: Option<&RawValue>, field: NullField, nulls: &[NullField]) -> Option<Json> {
+    raw.map(Json::from_raw).or_else(|| nulls.contains(&field).then(Json::null))
 }
 
 fn conversation(line: ConversationLine) -> Result<JsonLine, ImportError> {
@@ -273,7 +262,7 @@ fn message(line: MessageLine<'_>, now: Timestamp) -> Result<JsonLine, ImportErro
         role: line.role.parse()?,
         author: line.author,
         text,
-        parts: json(line.parts, NullField::Parts, &line.null_fields)?.or(original),
+        parts: json(line.parts, NullField::Parts, &line.null_fields).or(original),
         at: at(line.at.as_deref(), now)?,
         external_id: external(line.external_id)?,
     };
@@ -281,18 +270,12 @@ fn message(line: MessageLine<'_>, now: Timestamp) -> Result<JsonLine, ImportErro
 }
 
 fn tool_call(line: ToolCallLine<'_>, now: Timestamp) -> Result<NewToolCall, ImportError> {
-    let (success, duration_ms) = (line.success, line.duration_ms);
-    let mut result = json(line.result, NullField::Result, &line.null_fields)?;
-    if result.is_none() && (success.is_some() || duration_ms.is_some()) {
-        // The call has ended, but its result is absent.
-        result = Some(null()?);
-    }
-    let outcome = result.map(|result| ToolResult { result, success, duration_ms });
+    let result = json(line.result, NullField::Result, &line.null_fields);
     Ok(NewToolCall {
         name: line.name,
-        args: json(line.args, NullField::Args, &line.null_fields)?
-            .map_or_else(|| Json::new("{}"), Ok)?,
-        outcome,
+        args: json(line.args, NullField::Args, &line.null_fields)
+            .unwrap_or_else(Json::empty_object),
+        outcome: ToolResult::of_parts(result, line.success, line.duration_ms),
         at: at(line.at.as_deref(), now)?,
         external_id: external(line.external_id)?,
     })
@@ -310,42 +293,24 @@ fn tool_result(line: ToolResultLine<'_>, now: Timestamp) -> Result<JsonLine, Imp
 
 /// A whole turn: the user's message, the tool calls and the answer.
 fn turn(line: TurnLine<'_>, now: Timestamp) -> Result<JsonLine, ImportError> {
-    let thread = thread(line.thread.as_deref())?;
-    let when = at(line.at.as_deref(), now)?;
-    let message =
-        |role: Role, raw: &RawValue, author: Option<String>| -> Result<EntryKind, ImportError> {
-            let (text, parts) = raw_string(raw)
-                .ok_or_else(|| ImportError(format!("the text of the {role} is not a string")))?;
-            let id = line.external_id.as_ref().map(|id| format!("{id}/{role}"));
-            Ok(EntryKind::Message(NewMessage {
-                role,
-                author,
-                text,
-                parts,
-                at: when,
-                external_id: external(id)?,
-            }))
-        };
-    let mut kinds = Vec::new();
-    if let Some(user) = line.user {
-        kinds.push(message(Role::User, user, line.author.clone())?);
-    }
-    for (order, call) in line.tool_calls.into_iter().enumerate() {
-        let mut call = tool_call(call, when)?;
-        if let (None, Some(id)) = (&call.external_id, &line.external_id) {
-            call.external_id = external(Some(format!("{id}/tool-{order}")))?;
-        }
-        kinds.push(EntryKind::ToolCall(call));
-    }
-    if let Some(assistant) = line.assistant {
-        kinds.push(message(Role::Assistant, assistant, None)?);
-    }
-    if kinds.is_empty() {
-        return Err(ImportError("the turn is empty; give it user, assistant or tool_calls".into()));
-    }
-    Ok(JsonLine::Entries(
-        kinds.into_iter().map(|kind| Entry { thread: thread.clone(), kind }).collect(),
-    ))
+    let at = at(line.at.as_deref(), now)?;
+    let text = |raw: Option<&RawValue>, field: &str| -> Result<_, ImportError> {
+        let Some(raw) = raw else { return Ok(None) };
+        let (text, parts) =
+            raw_string(raw).ok_or_else(|| ImportError(format!("{field} is not a string")))?;
+        Ok(Some(MessageText { text, parts }))
+    };
+    let calls = line.tool_calls.into_iter().map(|call| tool_call(call, at));
+    let turn = NewTurn {
+        thread: thread(line.thread.as_deref())?,
+        author: line.author,
+        user: text(line.user, "user")?,
+        tool_calls: calls.collect::<Result<_, _>>()?,
+        assistant: text(line.assistant, "assistant")?,
+        at,
+        external_id: line.external_id,
+    };
+    Ok(JsonLine::Entries(turn.into_entries()?))
 }
 
 /// Parses a single tool call: the object of a `tool_call` line, with or without its type.

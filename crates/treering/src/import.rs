@@ -10,9 +10,7 @@ use serde::Serialize;
 use treering_core::{EntryOutcome, Timestamp, as_slug};
 use treering_engine::{AppendReport, AppendTarget, Engine, EntryBatch, ReplayDetection};
 
-use treering_importers::{
-    Format, Identity, ImportError, ImportedConversation, Sink, SourceFile, detect,
-};
+use treering_importers::{Format, Identity, ImportedConversation, Sink, SourceFile, detect};
 
 /// Options for an import.
 #[derive(Debug, Clone, Default)]
@@ -148,21 +146,20 @@ pub struct Importer<'a> {
 }
 
 impl Importer<'_> {
-    /// Lists the files at these paths and below these folders, oldest modification first.
-    pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ImportError> {
+    /// Lists the files at these paths and below these folders, oldest modification first. A path
+    /// that does not exist stays in the list, so that [`Importer::run`] reports it.
+    #[must_use]
+    pub fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
         let mut files = Vec::new();
         for path in paths {
-            let found = fs::metadata(path)
-                .map_err(|error| ImportError(format!("cannot read {}: {error}", path.display())))?;
-            if found.is_dir() {
-                search(path, &mut files);
-            } else {
-                files.push((modified(path), path.clone()));
+            match path.is_dir() {
+                true => search(path, &mut files),
+                false => files.push((modified(path), path.clone())),
             }
         }
         files.sort();
         files.dedup();
-        Ok(files.into_iter().map(|(_, path)| path).collect())
+        files.into_iter().map(|(_, path)| path).collect()
     }
 
     /// Imports files in order. Reports a file that cannot be read and continues with the next.

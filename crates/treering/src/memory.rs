@@ -14,7 +14,7 @@ use treering_engine::{
 use crate::conversation::ConversationHandle;
 use crate::import::{ImportOptions, ImportReport, Importer};
 use crate::search::SearchBuilder;
-use crate::{Error, Invalid, Models, Options, Result, engine_parts};
+use crate::{Models, Options, Result, engine_parts};
 
 /// A memory in one folder. Cheap to clone; the clones share everything.
 ///
@@ -104,8 +104,7 @@ impl Memory {
     /// them. Importing a file twice changes nothing.
     pub fn import(&self, paths: &[PathBuf]) -> Result<ImportReport> {
         let runner = Importer { engine: &self.engine, options: ImportOptions::default() };
-        let files = Importer::files(paths)
-            .map_err(|error| Error::Invalid(Invalid::new("import", error.to_string())))?;
+        let files = Importer::files(paths);
         runner.run(&files, |_| ())
     }
 

@@ -2,17 +2,15 @@
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 
-use treering_core::{
-    Entry, EntryKind, ExternalId, ForkPoint, MessageIdx, NewMessage, Role, ThreadName, Timestamp,
-};
-use treering_engine::{
-    AppendReport, AppendTarget, Engine, EntryBatch, NewConversation, ReplayDetection, normalize_cwd,
-};
+use treering_core::{Entry, ExternalId, NewMessage, ThreadName, Timestamp};
+use treering_engine::{AppendReport, AppendTarget};
 
-use super::CliError;
 use super::output::{BOLD, Output, count, paint};
 use super::work::catch_up;
+use super::{CliError, local_time};
 use treering::jsonl::{self, JsonLine};
+use treering_server::service::Service;
+use treering_server::service::requests::{RoleName, TurnRequest, fork_entry};
 use treering_server::views::AppendedView;
 
 /// A commit reads no further line once it holds this many entries.
@@ -20,6 +18,11 @@ const LARGEST_PORTION: usize = 256;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
+Examples:
+  treering append --user \"Which port does staging use?\" --assistant \"7410, since March.\"
+  treering append tidewatch --text \"And production?\" --author Ana
+  treering append --key support:42 < turns.jsonl
+
 Without --user, --assistant, --tool or --text, the command reads JSON lines from standard input:
   {\"type\":\"turn\",\"user\":\"…\",\"assistant\":\"…\",\"tool_calls\":[{\"name\":\"…\",\"args\":{},\"result\":…}]}
   {\"type\":\"message\",\"role\":\"user\",\"text\":\"…\",\"external_id\":\"…\"}
@@ -44,8 +47,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["user", "assistant", "tools"])]
     text: Option<String>,
     /// The role of the author of --text
-    #[arg(long, value_name = "ROLE", default_value = "user", value_parser = |text: &str| text.parse::<Role>())]
-    role: Role,
+    #[arg(long, value_enum, value_name = "ROLE", default_value_t = RoleName::User)]
+    role: RoleName,
     /// The name of the author of --text or --user
     #[arg(long, value_name = "NAME")]
     author: Option<String>,
@@ -56,7 +59,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "IDX", requires = "thread")]
     fork_at: Option<u32>,
     /// The time of the message or turn [default: now]
-    #[arg(long, value_name = "DATE", value_parser = |text: &str| text.parse::<Timestamp>())]
+    #[arg(long, value_name = "DATE", value_parser = local_time::parse)]
     at: Option<Timestamp>,
     /// The id of the message at its source; appending it again adds nothing
     #[arg(long, value_name = "ID")]
@@ -72,16 +75,22 @@ pub(super) struct Args {
     no_tree: bool,
 }
 
-pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
-    let target = target(args, memory)?;
-    let by_flags = args.user.is_some() || args.assistant.is_some() || args.text.is_some();
-    if by_flags || !args.tools.is_empty() {
-        let entries = entries(args, memory)?;
-        let appended = store(memory, target, entries)?;
-        acknowledge(&appended, output)?;
+pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+    let engine = service.engine();
+    let is_turn = args.user.is_some() || args.assistant.is_some() || !args.tools.is_empty();
+    if is_turn || args.text.is_some() {
+        let request = request(args, engine.clock().now())?;
+        let stored = match &args.text {
+            Some(text) => {
+                let target = request.target(engine)?;
+                service.store(target, message(args, text, engine.clock().now())?)?
+            }
+            None => service.append_turn(request)?,
+        };
+        acknowledge(&stored, output)?;
         return match args.no_tree {
             true => Ok(()),
-            false => catch_up(memory, Some(appended.conversation.id), output),
+            false => catch_up(engine, Some(stored.conversation.id), output),
         };
     }
     if io::stdin().is_terminal() {
@@ -90,85 +99,59 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
                 .into(),
         ));
     }
-    if args.no_tree || !memory.is_local() {
-        return append_stdin(target, memory, output);
+    let target = request(args, engine.clock().now())?.target(engine)?;
+    if args.no_tree || !engine.is_local() {
+        return append_stdin(target, service, output);
     }
     // A background worker writes the summaries, so that no line waits for them.
-    let worker = memory.spawn_worker()?;
-    let followed = append_stdin(target, memory, output);
+    let worker = engine.spawn_worker()?;
+    let followed = append_stdin(target, service, output);
     drop(worker);
-    followed.and_then(|()| catch_up(memory, None, output))
+    followed.and_then(|()| catch_up(engine, None, output))
 }
 
-fn target(args: &Args, memory: &Engine) -> Result<AppendTarget, CliError> {
-    if let Some(reference) = &args.conversation {
-        return Ok(AppendTarget::Existing(memory.find(reference)?.id));
-    }
-    let external_id = args.key.as_ref().map(|key| ExternalId::new(key.clone())).transpose()?;
-    Ok(AppendTarget::FindOrCreate(NewConversation {
-        external_id,
-        title: args.title.clone(),
-        title_source: treering_core::TitleSource::Source,
-        cwd: Some(normalize_cwd(args.cwd.as_deref().unwrap_or("."))),
-        ..NewConversation::default()
-    }))
-}
-
-fn entries(args: &Args, memory: &Engine) -> Result<Vec<Entry>, CliError> {
-    let thread =
-        args.thread.as_deref().map(str::parse::<ThreadName>).transpose()?.unwrap_or_default();
-    let at = args.at.unwrap_or_else(|| memory.clock().now());
-    let mut kinds = Vec::new();
-    if let Some(idx) = args.fork_at {
-        let after = ForkPoint::Position(MessageIdx(idx));
-        kinds.push(EntryKind::Fork { parent: ThreadName::main(), after });
-    }
-    let id = |part: Option<&str>| -> Result<Option<ExternalId>, CliError> {
-        let Some(id) = &args.external_id else { return Ok(None) };
-        Ok(Some(ExternalId::new(part.map_or_else(|| id.clone(), |part| format!("{id}/{part}")))?))
-    };
-    let said = |role: Role, text: &str, author: Option<String>, external_id| {
-        EntryKind::Message(NewMessage {
-            role,
-            author,
-            text: text.into(),
-            parts: None,
-            at,
-            external_id,
-        })
-    };
-    if let Some(text) = &args.text {
-        let mut text = text.clone();
-        if text == "-" {
-            text.clear();
-            io::stdin().lock().read_to_string(&mut text)?;
-        }
-        kinds.push(said(args.role, &text, args.author.clone(), id(None)?));
-    }
-    if let Some(text) = &args.user {
-        kinds.push(said(Role::User, text, args.author.clone(), id(Some("user"))?));
-    }
-    for (order, tool) in args.tools.iter().enumerate() {
-        let mut call = jsonl::parse_tool_call(tool, at).map_err(|error| {
+/// The turn of the flags, and its conversation.
+fn request(args: &Args, now: Timestamp) -> Result<TurnRequest, CliError> {
+    let tools = args.tools.iter().map(|tool| {
+        serde_json::from_str(tool).map_err(|error| {
             CliError::Usage(format!(
                 "--tool {tool}: {error}; expected {{\"name\":…,\"args\":…,\"result\":…}}"
             ))
-        })?;
-        call.external_id = call.external_id.or(id(Some(&format!("tool-{order}")))?);
-        kinds.push(EntryKind::ToolCall(call));
-    }
-    if let Some(text) = &args.assistant {
-        kinds.push(said(Role::Assistant, text, None, id(Some("assistant"))?));
-    }
-    Ok(kinds.into_iter().map(|kind| Entry { thread: thread.clone(), kind }).collect())
+        })
+    });
+    let is_new = args.conversation.is_none();
+    Ok(TurnRequest {
+        conversation: args.conversation.clone(),
+        key: args.key.clone(),
+        title: args.title.clone(),
+        cwd: is_new.then(|| args.cwd.clone().unwrap_or_else(|| ".".into())),
+        thread: args.thread.clone(),
+        fork_at: args.fork_at,
+        author: args.author.clone(),
+        user: args.user.clone(),
+        assistant: args.assistant.clone(),
+        tool_calls: tools.collect::<Result<_, _>>()?,
+        external_id: args.external_id.clone(),
+        at: Some(args.at.unwrap_or(now).to_string()),
+    })
 }
 
-fn store(
-    memory: &Engine,
-    target: AppendTarget,
-    entries: Vec<Entry>,
-) -> Result<AppendReport, CliError> {
-    Ok(memory.append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })?)
+/// The message of `--text`, after the fork that `--fork-at` asks for.
+fn message(args: &Args, text: &str, now: Timestamp) -> Result<Vec<Entry>, CliError> {
+    let mut text = text.to_owned();
+    if text == "-" {
+        text.clear();
+        io::stdin().lock().read_to_string(&mut text)?;
+    }
+    let thread = args.thread.as_deref().map(str::parse::<ThreadName>).transpose()?;
+    let mut entries = fork_entry(thread.clone(), args.fork_at)?;
+    let message = NewMessage {
+        author: args.author.clone(),
+        external_id: args.external_id.clone().map(ExternalId::new).transpose()?,
+        ..NewMessage::new(args.role.into(), text, args.at.unwrap_or(now))
+    };
+    entries.push(Entry::message(thread.unwrap_or_default(), message));
+    Ok(entries)
 }
 
 fn acknowledge(appended: &AppendReport, output: &Output) -> Result<(), CliError> {
@@ -194,7 +177,7 @@ fn acknowledge(appended: &AppendReport, output: &Output) -> Result<(), CliError>
 /// commit is acknowledged as soon as it is durable.
 fn append_stdin(
     mut target: AppendTarget,
-    memory: &Engine,
+    service: &Service,
     output: &Output,
 ) -> Result<(), CliError> {
     let mut input = BufReader::with_capacity(1 << 18, io::stdin().lock());
@@ -210,7 +193,7 @@ fn append_stdin(
                 break;
             }
             number += 1;
-            let parsed = parse(&line, number, memory.clock().now());
+            let parsed = parse(&line, number, service.engine().clock().now());
             match parsed {
                 Ok(None | Some(JsonLine::Header)) => {}
                 Ok(Some(JsonLine::Entries(more))) => entries.extend(more),
@@ -221,7 +204,7 @@ fn append_stdin(
                 Err(error) => {
                     // Entries before the bad line are stored and acknowledged first.
                     if !entries.is_empty() {
-                        print_line(&store(memory, target, entries)?, output)?;
+                        print_line(&service.store(target, entries)?, output)?;
                     }
                     return Err(error);
                 }
@@ -231,7 +214,7 @@ fn append_stdin(
             }
         }
         if !entries.is_empty() {
-            let appended = store(memory, target.clone(), entries)?;
+            let appended = service.store(target.clone(), entries)?;
             target = AppendTarget::Existing(appended.conversation.id);
             print_line(&appended, output)?;
         }

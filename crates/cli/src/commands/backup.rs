@@ -3,14 +3,17 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use treering_engine::Engine;
 
 use super::CliError;
 use super::output::{DIM, GOOD, Output, count, paint, size};
 use treering::BackupContents;
+use treering_server::service::Service;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
+Example:
+  treering backup ~/treering-2026-03-02.db
+
 The backup is a single file that only you can read. It contains every turn of every tenant that was
 acknowledged before the backup started, but no settings, access tokens or prompts.
 To restore it, run `treering restore FILE`.")]
@@ -29,8 +32,9 @@ struct View {
     bytes: u64,
 }
 
-pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
-    memory.backup(&args.file)?;
+pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+    let engine = service.engine();
+    engine.backup(&args.file)?;
     let BackupContents { conversations, messages, schema_version, bytes } =
         treering::inspect_backup(&args.file).map_err(CliError::Backup)?;
     let view = View { file: args.file.clone(), conversations, messages, schema_version, bytes };

@@ -11,9 +11,9 @@ use treering_engine::{
 };
 
 use super::output::{BOLD, DIM, Output, count, grouped, paint};
-use super::show::named_or_latest;
 use super::{CliError, Global, context, work};
 use treering::models::{Models, ProviderOptions};
+use treering_server::service::ServiceError;
 
 /// The hint when no model is configured.
 pub(super) const NO_MODEL_HINT: &str = "set chat.model to a provider and its model, for example\n  \
@@ -23,8 +23,8 @@ pub(super) const NO_MODEL_HINT: &str = "set chat.model to a provider and its mod
     providers";
 
 /// The default system prompt.
-const INSTRUCTIONS: &str = "You talk with somebody you know. What you remember of your conversation is given to you: draw \
-    on it, and say so when it does not tell.";
+const INSTRUCTIONS: &str = "You are talking with someone you know. Your memory of the conversation \
+    is provided: use it to answer, and say so when it does not hold the answer.";
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -70,14 +70,15 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
         temperature: Some(settings.chat.temperature as f32),
         gate_timeout: None,
     };
-    let memory = global.open_on(settings, &models)?;
+    let service = global.open_on(settings, &models)?;
+    let engine = service.engine();
     let known = match (&args.conversation, args.last) {
         (None, false) => None,
-        (reference, _) => Some(named_or_latest(reference.as_deref(), &memory)?),
+        (reference, _) => Some(service.named_or_latest(reference.as_deref())?),
     };
-    let agent = Agent::new(memory.clone(), chat, agent_settings)?;
+    let agent = Agent::new(engine.clone(), chat, agent_settings)?;
     let mut talk = ChatSession {
-        memory: &memory,
+        engine,
         agent,
         output,
         title: args.title.clone(),
@@ -91,12 +92,12 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
     }
     let conversation = talk.conversation;
     drop(talk);
-    if memory.is_local() { work::catch_up(&memory, conversation, output) } else { Ok(()) }
+    if engine.is_local() { work::catch_up(engine, conversation, output) } else { Ok(()) }
 }
 
 /// A chat in progress.
 struct ChatSession<'a> {
-    memory: &'a Engine,
+    engine: &'a Engine,
     agent: Agent,
     output: &'a Output,
     title: Option<String>,
@@ -142,7 +143,7 @@ impl ChatSession<'_> {
                 "/receipt" => self.receipt()?,
                 said => match self.turn(said) {
                     // The session goes on, so that the user can send the message again.
-                    Err(CliError::Engine(error @ Error::Unanswered(_))) => {
+                    Err(CliError::Service(ServiceError::Engine(error @ Error::Unanswered(_)))) => {
                         writeln!(anstream::stdout())?;
                         self.output.error(&error.to_string(), error.hint().as_deref());
                     }
@@ -192,7 +193,7 @@ impl ChatSession<'_> {
             entries: Vec::new(),
             replay_detection: ReplayDetection::None,
         };
-        let conversation = self.memory.append(incoming)?.conversation;
+        let conversation = self.engine.append(incoming)?.conversation;
         self.conversation = Some(conversation.id);
         Ok(conversation.id)
     }

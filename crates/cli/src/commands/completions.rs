@@ -6,6 +6,10 @@ use clap_complete::Shell;
 use super::{Cli, CliError};
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  treering completions bash > ~/.local/share/bash-completion/completions/treering
+  treering completions zsh > ~/.zfunc/_treering")]
 pub(super) struct Args {
     /// The shell to generate the script for
     shell: Shell,

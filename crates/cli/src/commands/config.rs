@@ -2,13 +2,19 @@
 
 use std::io::Write as _;
 
+use anstyle::Style;
 use serde::Serialize;
 
-use super::output::{BOLD, DIM, Output, pad, paint};
+use super::output::{BOLD, Column, DIM, Output, Table, paint, print_dim};
 use super::{CliError, Global};
 use treering::config::{FILE, Settings};
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  treering config
+  treering config --template > settings.toml
+  treering --set context.budget=4000 config")]
 pub(super) struct Args {
     /// Print a settings file to start from
     #[arg(long)]
@@ -52,19 +58,16 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
     let file = home.join(FILE).display().to_string();
     let view = View { home: home.display().to_string(), file, settings };
     output.show(&view, |out| {
-        writeln!(out, "{} {}", pad("home", 20), view.home)?;
-        for setting in &view.settings {
-            let (key, value) = (pad(&setting.key, 20), pad(&setting.value, 12));
-            writeln!(out, "{key} {} {}", paint(BOLD, value), paint(DIM, &setting.from))?;
+        writeln!(out, "home {}\n", paint(BOLD, &view.home))?;
+        let mut table =
+            Table::new([Column::Left("setting"), Column::Left("value"), Column::Left("from")]);
+        for Setting { key, value, from } in &view.settings {
+            table.row([(Style::new(), key.clone()), (BOLD, value.clone()), (DIM, from.clone())]);
         }
-        writeln!(
-            out,
-            "{}",
-            paint(
-                DIM,
-                format!("\nChange them in {}; print a template with --template.", view.file)
-            )
-        )
+        table.print(out)?;
+        writeln!(out)?;
+        let hint = format!("Change them in {}; print a template with --template.", view.file);
+        print_dim(out, "", &hint)
     })?;
     Ok(())
 }

@@ -2,15 +2,19 @@
 
 use std::io::{self, Write};
 
+use anstyle::Style;
 use serde::Serialize;
 use treering_core::packing::{DetailLevel, SkipReason};
-use treering_core::{Receipt, ReceiptItem, TurnNo};
+use treering_core::{Receipt, ReceiptItem};
 use treering_engine::{Context, ContextChange, ContextRequest, Engine};
 
-use super::output::{BAD, BOLD, DIM, GOOD, Output, count, fit, grouped, pad, paint, width};
-use super::show::named_or_latest;
-use super::{CliError, Global, work};
+use super::output::{
+    BAD, BOLD, Column, DIM, GOOD, Output, Table, count, grouped, paint, print_dim, print_text,
+};
+use super::{CliError, work};
 use treering_server::context_view::{ContextView, chat_messages};
+use treering_server::service::Service;
+use treering_server::service::requests::ContextParams;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -59,24 +63,24 @@ enum OutputFormat {
     Json,
 }
 
-pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), CliError> {
-    let settings = global.load()?.settings;
-    let memory = global.open()?;
-    let conversation = named_or_latest(args.conversation.as_deref(), &memory)?;
+pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+    let engine = service.engine();
+    let conversation = service.named_or_latest(args.conversation.as_deref())?;
     // No worker may be running to finish the jobs that the gate waits for.
-    work::catch_up(&memory, Some(conversation.id), output)?;
-    let request = ContextRequest {
-        conversation: conversation.id,
-        thread: args.thread.as_deref().map(str::parse).transpose()?,
+    work::catch_up(engine, Some(conversation.id), output)?;
+    let params = ContextParams {
         query: args.query.clone(),
-        budget: args.budget.unwrap_or(settings.context.budget),
-        profile: settings.profile(args.profile.as_deref().unwrap_or(&settings.context.profile))?,
-        as_of: args.as_of.map(TurnNo),
-        gate_timeout: None,
+        budget: args.budget,
+        profile: args.profile.clone(),
+        as_of: args.as_of,
+        thread: args.thread.clone(),
+        ..ContextParams::default()
     };
-    let context = memory.context(&request)?;
+    let request =
+        ContextRequest { gate_timeout: None, ..service.context_request(&conversation, &params)? };
+    let context = engine.context(&request)?;
     if args.diff {
-        return diff(&memory, &request, &context, output);
+        return diff(engine, &request, &context, output);
     }
     if output.json || args.format == OutputFormat::Json {
         return Ok(Output::new(true).show(&ContextView::of(&context), |_| Ok(()))?);
@@ -103,12 +107,12 @@ struct DiffView<'a> {
 }
 
 fn diff(
-    memory: &Engine,
+    engine: &Engine,
     request: &ContextRequest,
     now: &Context,
     output: &Output,
 ) -> Result<(), CliError> {
-    let Some(before) = memory.previous_context(request)? else {
+    let Some(before) = engine.previous_context(request)? else {
         return Err(CliError::Usage("no previous turn to compare with".into()));
     };
     let changes = now.changes_since(&before);
@@ -127,27 +131,37 @@ fn diff(
         removed: of(false),
     };
     output.show(&view, |out| {
+        let mut table = Table::new([
+            Column::Left(""),
+            Column::Left("level"),
+            Column::Left("messages"),
+            Column::Left("detail"),
+            Column::Left("reason"),
+            Column::Right("score"),
+            Column::Right("tokens"),
+            Column::Left("hash"),
+        ]);
         for change in &changes {
-            let (mark, item) = match change {
-                ContextChange::Added(item) => (paint(GOOD, "+"), item),
-                ContextChange::Removed(item) => (paint(BAD, "−"), item),
+            let (style, mark, item) = match change {
+                ContextChange::Added(item) => (GOOD, "+", item),
+                ContextChange::Removed(item) => (BAD, "−", item),
             };
-            writeln!(out, "{mark} {}", line(std::slice::from_ref(item)))?;
+            let [level, messages, detail, reason, score, tokens, hash] =
+                cells(std::slice::from_ref(item));
+            let mark = (style, mark.to_owned());
+            table.row([mark, level, messages, detail, reason, score, tokens, hash]);
+        }
+        if !changes.is_empty() {
+            table.print(out)?;
         }
         let (was, is) = (before.receipt.tokens, now.receipt.tokens);
         let reused =
-            format!("{} tokens, {:.0} %", grouped(reusable.tokens.into()), reusable.share * 100.0);
-        writeln!(
+            format!("{} tokens, {:.0}%", grouped(reusable.tokens.into()), reusable.share * 100.0);
+        let (was, is) = (grouped(was.into()), grouped(is.into()));
+        print_dim(
             out,
-            "{}",
-            paint(
-                DIM,
-                format!(
-                    "{} → {} tokens; shared prefix with the previous context: {reused}",
-                    grouped(was.into()),
-                    grouped(is.into())
-                )
-            )
+            "",
+            &format!("{was} → {is} tokens; shared prefix with the previous context: {reused}"),
         )
     })?;
     Ok(())
@@ -155,50 +169,46 @@ fn diff(
 
 /// Prints the receipt for people. Adjacent messages with the same reason share a line.
 pub(super) fn receipt(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> {
-    let Receipt { profile, tokens, budget, .. } = receipt;
+    let Receipt { profile, tokens, budget, tokenizer, thread, .. } = receipt;
     let share = 100.0 * f64::from(*tokens) / f64::from((*budget).max(1));
     let (tokens, budget) = (grouped((*tokens).into()), grouped((*budget).into()));
-    writeln!(
-        out,
-        "{} {}",
-        paint(BOLD, format!("{tokens} of {budget} tokens")),
-        paint(
-            DIM,
-            format!(
-                "({share:.0} %, {}) · profile {profile} · thread {}",
-                receipt.tokenizer, receipt.thread
-            )
-        )
-    )?;
-    let asked = receipt
-        .query
-        .as_ref()
-        .map_or_else(|| "standing context".to_owned(), |text| format!("query: {text}"));
+    writeln!(out, "{}", paint(BOLD, format!("{tokens} of {budget} tokens ({share:.0}%)")))?;
+    print_dim(out, "", &format!("profile {profile} · thread {thread} · tokenizer {tokenizer}"))?;
+    let query = receipt.query.as_ref();
+    let query = query.map_or_else(|| "standing context".into(), |text| format!("query: {text}"));
     let turn = receipt.as_of.map_or_else(String::new, |turn| format!("as of turn {turn} · "));
-    writeln!(out, "{}", paint(DIM, fit(&format!("{turn}{asked}"), width())))?;
-    let mut section = None;
-    let head = ["level", "messages", "detail", "reason", "score", "tokens"];
-    let columns = format!(
-        "  {:<7}{:<16}{:<10}{:<14}{:>6}{:>9}  hash",
-        head[0], head[1], head[2], head[3], head[4], head[5]
-    );
-    for run in runs(&receipt.items) {
-        if section != Some(&run[0].section) {
-            section = Some(&run[0].section);
-            writeln!(out, "\n{}\n{}", paint(BOLD, &run[0].section), paint(DIM, &columns))?;
+    print_dim(out, "", &format!("{turn}{query}"))?;
+    for section in receipt.items.chunk_by(|one, next| one.section == next.section) {
+        let mut table = Table::new([
+            Column::Left("level"),
+            Column::Left("messages"),
+            Column::Left("detail"),
+            Column::Left("reason"),
+            Column::Right("score"),
+            Column::Right("tokens"),
+            Column::Left("hash"),
+        ]);
+        for run in runs(section) {
+            table.row(cells(run));
         }
-        writeln!(out, "  {}", line(run))?;
+        writeln!(out, "\n{}", paint(BOLD, &section[0].section))?;
+        table.print(out)?;
     }
     left_out(out, receipt)?;
     gate(out, receipt)?;
     let reusable = &receipt.reusable;
-    writeln!(
-        out,
-        "{} {} tokens ({:.0} %) shared with the start of the previous turn's context",
-        paint(DIM, pad("reusable", 10)),
+    let shared = format!(
+        "{} tokens ({:.0}%) shared with the start of the previous turn's context",
         grouped(reusable.tokens.into()),
         reusable.share * 100.0
-    )
+    );
+    fact(out, "reusable", &shared)
+}
+
+/// Prints a fact below the table: its name, and its text aligned with the others.
+fn fact(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
+    writeln!(out, "{}", paint(DIM, name))?;
+    print_text(out, "  ", text)
 }
 
 /// Groups items that can share a line: consecutive messages with the same reason.
@@ -214,11 +224,11 @@ fn runs(items: &[ReceiptItem]) -> Vec<&[ReceiptItem]> {
     items.chunk_by(goes_on).collect()
 }
 
-fn line(run: &[ReceiptItem]) -> String {
-    let (Some(first), Some(last)) = (run.first(), run.last()) else { return String::new() };
-    let messages = match last.until - first.from {
-        1 => format!("#{}", first.from),
-        _ => format!("#{}–#{}", first.from, last.until - 1),
+/// The cells of a line: level, messages, detail, reason, score, tokens, hash.
+fn cells(run: &[ReceiptItem]) -> [(Style, String); 7] {
+    let plain = |text: String| (Style::new(), text);
+    let (Some(first), Some(last)) = (run.first(), run.last()) else {
+        return Default::default();
     };
     let tokens: u32 = run.iter().map(|item| item.tokens).sum();
     let score = if first.score == 0.0 { String::new() } else { format!("{:.2}", first.score) };
@@ -226,21 +236,27 @@ fn line(run: &[ReceiptItem]) -> String {
         1 => first.hash.to_string()[..8].to_owned(),
         many => format!("{many} messages"),
     };
-    let grain = match (first.level, first.detail) {
+    let detail = match (first.level, first.detail) {
         (0, DetailLevel::Text) => "raw",
-        (_, grain) => grain.as_str(),
+        (_, detail) => detail.as_str(),
     };
-    let level = if first.level == 0 { "·".to_owned() } else { first.level.to_string() };
-    format!(
-        "{:<7}{:<16}{:<10}{:<14}{:>6}{:>9}  {}",
-        level,
-        messages,
-        grain,
-        first.reason.as_str(),
-        score,
-        grouped(tokens.into()),
-        paint(DIM, hash)
-    )
+    [
+        plain(if first.level == 0 { "·".to_owned() } else { first.level.to_string() }),
+        plain(messages(first.from, last.until)),
+        plain(detail.to_owned()),
+        plain(first.reason.as_str().to_owned()),
+        plain(score),
+        plain(grouped(tokens.into())),
+        (DIM, hash),
+    ]
+}
+
+/// A range of messages, such as `#3–#9`.
+fn messages(from: u32, until: u32) -> String {
+    match until - from {
+        1 => format!("#{from}"),
+        _ => format!("#{from}–#{}", until - 1),
+    }
 }
 
 fn left_out(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> {
@@ -251,13 +267,7 @@ fn left_out(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> {
             .left_out
             .iter()
             .filter(|it| it.why == why)
-            .map(|it| {
-                if it.until - it.from == 1 {
-                    format!("#{}", it.from)
-                } else {
-                    format!("#{}–#{}", it.from, it.until - 1)
-                }
-            })
+            .map(|it| messages(it.from, it.until))
             .collect();
         if !spans.is_empty() {
             let more = if spans.len() > SHOWN { " …" } else { "" };
@@ -272,19 +282,20 @@ fn left_out(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> {
         parts.push(format!("{} (no room)", count(receipt.hits_left_out.into(), "hit")));
     }
     let text = if parts.is_empty() { "nothing".to_owned() } else { parts.join("; ") };
-    writeln!(out, "\n{} {text}", paint(DIM, pad("left out", 10)))
+    writeln!(out)?;
+    fact(out, "left out", &text)
 }
 
 fn gate(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> {
     let gate = &receipt.gate;
-    let state = match gate.degraded {
-        false => paint(GOOD, "complete"),
-        true => paint(BAD, "degraded"),
-    };
-    writeln!(out, "{} {state}", paint(DIM, pad("gate", 10)))?;
+    writeln!(out, "{}", paint(DIM, "gate"))?;
+    match gate.degraded {
+        false => writeln!(out, "  {}", paint(GOOD, "complete"))?,
+        true => writeln!(out, "  {}", paint(BAD, "degraded"))?,
+    }
     for (what, list) in [("pending", &gate.pending), ("failed", &gate.failed)] {
         for operation in list {
-            writeln!(out, "{} {what}: {operation}", pad("", 10))?;
+            print_text(out, "  ", &format!("{what}: {operation}"))?;
         }
     }
     Ok(())

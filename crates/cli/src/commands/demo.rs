@@ -3,20 +3,29 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
-use treering_core::ports::{ConversationFilter, Span};
-use treering_core::{Conversation, TurnNo};
-use treering_engine::{ContextRequest, Engine, JobScope, Worker};
+use treering_engine::{Context, ContextRequest, JobScope, OutlineLine, Verification, Worker};
 
-use super::output::{BOLD, DIM, GOOD, Output, count, paint};
-use super::{CliError, context, sessions, show};
+use super::output::{BOLD, DIM, GOOD, Output, count, grouped, paint, print_dim, print_text};
+use super::{CliError, search, sessions, show};
+use treering::config::Settings;
 use treering::import::{FileReport, ImportOptions, Importer};
+use treering_server::service::requests::{SearchRequest, SessionsRequest};
+use treering_server::service::{ConversationList, SearchAnswer, Service};
 
 /// Six weeks of a small software project, written for this program.
 const SAMPLE: &str = include_str!("../../demo/tidewatch.jsonl");
+/// The question of the tour, and the size of the context for it.
+const QUESTION: &str = "Why does the gauge read too high on Tuesdays?";
+const BUDGET: u32 = 800;
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  treering demo
+  treering demo --keep sample && treering --home sample search \"why did the gauge drift\"")]
 pub(super) struct Args {
     /// Keep the sample in this folder so that you can explore it
     #[arg(long, value_name = "FOLDER")]
@@ -37,54 +46,15 @@ struct View {
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), CliError> {
     let scratch = Scratch::new(args.keep.as_deref())?;
-    let memory = treering::open_engine(&scratch.folder)?;
-    let runner = Importer { engine: &memory, options: ImportOptions::default() };
-    let first = runner.text("tidewatch.jsonl", SAMPLE.into())?;
-    let second = runner.text("tidewatch.jsonl", SAMPLE.into())?;
-    Worker::new(memory.clone())?.run(&JobScope::default(), &|_, _| {})?;
-    let conversation = memory.find("tidewatch")?;
-    let verification = memory.verify(|_| ())?;
-    let view = View {
-        conversation: conversation.slug.clone(),
-        turns: conversation.totals.turns,
-        messages: conversation.totals.messages,
-        tool_calls: conversation.totals.tool_calls,
-        tokens: conversation.totals.tokens,
-        nodes: verification.nodes,
-        added_by_second_import: second.messages_new + second.tool_calls_new,
-        verified: verification.is_clean(),
-    };
-    let tour =
-        Tour { memory: &memory, conversation: &conversation, first: &first, second: &second };
-    let sessions = memory.listed_conversations(&ConversationFilter::all(5))?;
-    let early = memory.turns(conversation.id, Span::starting(TurnNo(0), 1))?;
-    let late =
-        memory.turns(conversation.id, Span::starting(TurnNo(view.turns.saturating_sub(1)), 1))?;
-    let branches = memory.tree(conversation.id)?.outline();
-    let asked = "Which database holds the tide readings?";
-    let request = ContextRequest {
-        query: Some(asked.to_owned()),
-        budget: 1200,
-        ..ContextRequest::new(conversation.id)
-    };
-    let handed = memory.context(&request)?;
-    output.show(&view, |out| {
-        tour.welcome(out)?;
-        heading(out, "treering sessions", "List conversations by name, folder or id.")?;
-        sessions::table(out, &sessions)?;
-        heading(out, "treering show tidewatch --limit 1", "The first turn, word for word.")?;
-        early.iter().try_for_each(|turn| show::print_turn(out, turn, false))?;
-        heading(out, "treering show tidewatch --last 1", "Six weeks later:")?;
-        late.iter().try_for_each(|turn| show::print_turn(out, turn, false))?;
-        heading(out, "treering show tidewatch --tree", "The tree: summaries of summaries.")?;
-        show::tree::branches(out, &branches)?;
-        let command =
-            format!("treering context tidewatch --query \"{asked}\" --budget 1200 --receipt");
-        heading(out, &command, "The whole history in a context of 1,200 tokens.")?;
-        context::receipt(out, &handed.receipt)?;
-        tour.ledger(out, &verification)?;
-        tour.goodbye(out, args.keep.as_deref())
-    })?;
+    let engine = treering::open_engine(&scratch.folder)?;
+    let importer = Importer { engine: &engine, options: ImportOptions::default() };
+    let first = importer.text("tidewatch.jsonl", SAMPLE.into())?;
+    let second = importer.text("tidewatch.jsonl", SAMPLE.into())?;
+    Worker::new(engine.clone())?.run(&JobScope::default(), &|_, _| {})?;
+    let settings = Settings::load(&scratch.folder, &[])?.settings;
+    let service = Service::new(engine, Arc::new(settings));
+    let tour = Tour::new(&service, first, second)?;
+    output.show(&tour.view(), |out| tour.print(out, args.keep.as_deref()))?;
     Ok(())
 }
 
@@ -114,49 +84,118 @@ impl Drop for Scratch {
     }
 }
 
-struct Tour<'a> {
-    memory: &'a Engine,
-    conversation: &'a Conversation,
-    first: &'a FileReport,
-    second: &'a FileReport,
+/// The results that the tour shows, all computed before anything is printed.
+struct Tour {
+    first: FileReport,
+    second: FileReport,
+    sessions: ConversationList,
+    answer: SearchAnswer,
+    context: Context,
+    tree: Vec<OutlineLine>,
+    verification: Verification,
 }
 
-impl Tour<'_> {
-    fn welcome(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(
-            out,
-            "{}",
-            paint(BOLD, "Treering: a memory for conversations with language models")
-        )?;
-        writeln!(out)?;
-        writeln!(
-            out,
-            "The sample: Ana builds a tide and berth service for a small harbor with an"
-        )?;
-        writeln!(out, "assistant called Juno, over six weeks. The import:")?;
-        writeln!(out)?;
-        let added = |report: &FileReport| {
-            format!(
-                "{}, {}",
-                count(report.messages_new, "message"),
-                count(report.tool_calls_new, "tool call")
-            )
+impl Tour {
+    fn new(service: &Service, first: FileReport, second: FileReport) -> Result<Self, CliError> {
+        let engine = service.engine();
+        let conversation = engine.find("tidewatch")?;
+        let search = SearchRequest {
+            query: QUESTION.to_owned(),
+            limit: Some(3),
+            ..SearchRequest::default()
         };
-        writeln!(out, "  {} first import   {}", paint(GOOD, "+"), added(self.first))?;
-        writeln!(
-            out,
-            "  {} second import  {} (importing twice changes nothing)",
-            paint(DIM, "="),
-            added(self.second)
-        )
+        let context = ContextRequest {
+            query: Some(QUESTION.to_owned()),
+            budget: BUDGET,
+            ..ContextRequest::new(conversation.id)
+        };
+        Ok(Self {
+            first,
+            second,
+            sessions: service.sessions(&SessionsRequest::default())?,
+            answer: service.search(&search)?,
+            context: engine.context(&context)?,
+            tree: engine.tree(conversation.id)?.outline(),
+            verification: engine.verify(|_| ())?,
+        })
     }
 
-    fn ledger(
-        &self,
-        out: &mut dyn Write,
-        report: &treering_engine::Verification,
-    ) -> io::Result<()> {
-        heading(out, "treering verify", "Check that nothing is lost:")?;
+    fn view(&self) -> View {
+        let totals = self.sessions.conversations.first();
+        View {
+            conversation: totals.map_or_else(String::new, |it| it.slug.clone()),
+            turns: totals.map_or(0, |it| it.turns),
+            messages: totals.map_or(0, |it| it.messages),
+            tool_calls: totals.map_or(0, |it| it.tool_calls),
+            tokens: totals.map_or(0, |it| it.tokens),
+            nodes: self.verification.nodes,
+            added_by_second_import: self.second.messages_new + self.second.tool_calls_new,
+            verified: self.verification.is_clean(),
+        }
+    }
+
+    fn print(&self, out: &mut dyn Write, kept: Option<&Path>) -> io::Result<()> {
+        writeln!(out, "{}\n", paint(BOLD, "Treering: a memory for conversations with models"))?;
+        let about = "The sample: over six weeks, Ana builds a tide and berth service for a small \
+                     harbor with an assistant called Juno.";
+        print_text(out, "", about)?;
+        heading(out, "treering import tidewatch.jsonl", "Import a history; twice is as good.")?;
+        self.imports(out)?;
+        heading(out, "treering sessions", "List conversations.")?;
+        sessions::table(out, &self.sessions.conversations)?;
+        heading(out, &format!("treering search \"{QUESTION}\" --limit 3"), "Ask, and see why.")?;
+        self.answer.hits.iter().try_for_each(|hit| search::print(out, hit, false))?;
+        let context =
+            format!("treering context tidewatch --query \"{QUESTION}\" --budget {BUDGET}");
+        heading(out, &context, "The whole history, for a model.")?;
+        self.context(out)?;
+        heading(out, "treering show tidewatch --tree", "Summaries of summaries.")?;
+        show::tree::branches(out, &self.tree)?;
+        heading(out, "treering verify", "Check that nothing is lost.")?;
+        self.verification(out)?;
+        writeln!(out)?;
+        match kept {
+            Some(folder) => {
+                writeln!(out, "Explore it: treering --home {} show tidewatch", folder.display())
+            }
+            None => {
+                writeln!(
+                    out,
+                    "The sample was deleted. Keep it with `treering demo --keep sample`."
+                )?;
+                writeln!(out, "Next: treering import ~/.claude/projects")
+            }
+        }
+    }
+
+    fn imports(&self, out: &mut dyn Write) -> io::Result<()> {
+        for (mark, name, report) in [("+", "first ", &self.first), ("=", "second", &self.second)] {
+            let messages = count(report.messages_new, "message");
+            let calls = count(report.tool_calls_new, "tool call");
+            writeln!(out, "{} {name} import: {messages}, {calls}", paint(GOOD, mark))?;
+        }
+        Ok(())
+    }
+
+    fn context(&self, out: &mut dyn Write) -> io::Result<()> {
+        for line in self.context.markdown().lines() {
+            match line.strip_prefix("> ") {
+                Some(quoted) => print_text(out, "  > ", quoted)?,
+                None => print_text(out, "  ", line)?,
+            }
+        }
+        let receipt = &self.context.receipt;
+        let (used, budget) = (grouped(receipt.tokens.into()), grouped(receipt.budget.into()));
+        let whole = self.view().tokens;
+        let note = format!(
+            "{used} of {budget} tokens, out of {}. `--receipt` explains each item.",
+            grouped(whole)
+        );
+        print_dim(out, "", &note)
+    }
+
+    fn verification(&self, out: &mut dyn Write) -> io::Result<()> {
+        let report = &self.verification;
         let read = format!(
             "{}, {}, {}, {}",
             count(report.conversations.into(), "conversation"),
@@ -169,24 +208,9 @@ impl Tour<'_> {
         }
         report.problems.iter().try_for_each(|problem| writeln!(out, "✗ {problem}"))
     }
-
-    fn goodbye(&self, out: &mut dyn Write, kept: Option<&Path>) -> io::Result<()> {
-        let tokens = count(self.conversation.totals.tokens, "token");
-        let tenant = self.memory.tenant();
-        writeln!(out)?;
-        writeln!(out, "{}", paint(DIM, format!("{tokens} in tenant {tenant:?}.")))?;
-        match kept {
-            Some(folder) => {
-                writeln!(out, "Explore it: treering --home {} show tidewatch", folder.display())
-            }
-            None => {
-                writeln!(out, "The sample was deleted. Next: treering import ~/.claude/projects")
-            }
-        }
-    }
 }
 
 fn heading(out: &mut dyn Write, command: &str, what: &str) -> io::Result<()> {
-    writeln!(out)?;
-    writeln!(out, "{} {}", paint(BOLD, format!("$ {command}")), paint(DIM, format!("  {what}")))
+    writeln!(out, "\n{}", paint(DIM, what))?;
+    writeln!(out, "{}", paint(BOLD, format!("$ {command}")))
 }

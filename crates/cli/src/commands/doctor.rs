@@ -9,7 +9,7 @@ use treering_core::spend::{Metered, Unmetered};
 use treering_core::{ChatModel, Embedder, JobState, Meter, ProviderError, RetryAdvice, Role};
 use treering_engine::{Engine, Query};
 
-use super::output::{BAD, BOLD, DIM, GOOD, Output, count, pad, paint, size};
+use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint, print_text, size};
 use super::{CliError, Global};
 use treering::config::{FILE, Origin, Settings};
 use treering::models::{EXTRACTIVE, own_prompts};
@@ -17,6 +17,10 @@ use treering::{EmbeddedStore, Models, ProviderOptions};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
+Examples:
+  treering doctor
+  treering doctor --offline
+
 Doctor sends each configured model one tiny request, and its cost counts toward your spending.
 It sends nothing else over the network and changes no data.")]
 pub(super) struct Args {
@@ -75,9 +79,10 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
                 CheckState::Waits => paint(DIM, "…"),
                 CheckState::Broken => paint(BAD, "✗"),
             };
-            writeln!(out, "{mark} {} {}", paint(BOLD, pad(check.what, 10)), check.found)?;
+            writeln!(out, "{mark} {}", paint(BOLD, check.what))?;
+            print_text(out, "  ", &check.found)?;
             if let Some(fix) = &check.fix {
-                writeln!(out, "{} {fix}", pad("", 12))?;
+                print_text(out, "  ", &format!("→ {fix}"))?;
             }
         }
         Ok(())
@@ -105,17 +110,17 @@ fn examine(args: &Args, global: &Global) -> Result<Vec<Check>, CliError> {
     let settings = loaded.settings;
     checks.extend(prompts(&home, &settings));
     let asked = ConfiguredModels::of(&settings);
-    let memory = store(&home, global, settings, &mut checks)?;
+    let engine = store(&home, global, settings, &mut checks)?;
     if !args.offline {
-        let meter = memory.as_ref().map(|memory| memory.spend_meter(None));
+        let meter = engine.as_ref().map(|engine| engine.spend_meter(None));
         checks.extend(asked.checks(meter.as_ref().map_or(&Unmetered, |meter| meter as &dyn Meter)));
     }
-    if let Some(memory) = &memory {
-        checks.push(index(memory, args)?);
-        checks.extend(work(memory)?);
+    if let Some(engine) = &engine {
+        checks.push(index(engine, args)?);
+        checks.extend(work(engine)?);
         // Checked last, because metered model calls and the replay of the spool write to the
         // store.
-        checks.extend(memory.failure().map(|failure| {
+        checks.extend(engine.failure().map(|failure| {
             let fix = failure.hint().unwrap_or_else(|| "check the disk".into());
             Check::broken("writes", failure.to_string(), fix)
         }));
@@ -156,18 +161,18 @@ fn store(
         checks.push(Check::fine("store", found));
         return Ok(None);
     }
-    let memory = match global.open_with(settings) {
-        Ok(memory) => memory,
+    let engine = match global.open_with(settings) {
+        Ok(service) => service.engine().clone(),
         Err(failure) => {
-            let hint = if let CliError::Engine(error) = &failure { error.hint() } else { None };
-            let fix = hint
+            let fix = failure
+                .hint()
                 .unwrap_or_else(|| "fix this problem first; the other checks were skipped".into());
             checks.push(Check::broken("store", failure.to_string(), fix));
             return Ok(None);
         }
     };
-    let described = memory.stats()?.store;
-    let problems = memory.check_store()?;
+    let described = engine.stats()?.store;
+    let problems = engine.check_store()?;
     checks.push(match problems.first() {
         None => {
             let (version, bytes) = (described.schema_version, size(described.bytes));
@@ -183,13 +188,13 @@ fn store(
             Check::broken("store", found, fix)
         }
     });
-    let warnings = memory.warnings().into_iter().filter(|warning| !problems.contains(warning));
+    let warnings = engine.warnings().into_iter().filter(|warning| !problems.contains(warning));
     checks.extend(
         warnings.map(|warning| {
             Check::waits("log", warning, "run `treering verify` to check the store")
         }),
     );
-    Ok(Some(memory))
+    Ok(Some(engine))
 }
 
 /// The models that the settings name.
@@ -299,21 +304,21 @@ fn verdict(
 }
 
 /// Checks whether search uses the vectors of the configured embedder.
-fn index(memory: &Engine, args: &Args) -> Result<Check, CliError> {
-    let model = memory.vector_index()?.model;
-    if memory.needs_reindex()? {
-        let found = format!("search uses {model}, but {} is configured", memory.embedder_name());
+fn index(engine: &Engine, args: &Args) -> Result<Check, CliError> {
+    let model = engine.vector_index()?.model;
+    if engine.needs_reindex()? {
+        let found = format!("search uses {model}, but {} is configured", engine.embedder_name());
         return Ok(Check::waits(
             "index",
             found,
             "run `treering reindex` to switch; search keeps working meanwhile",
         ));
     }
-    if args.offline && !memory.is_local() {
+    if args.offline && !engine.is_local() {
         return Ok(Check::fine("index", format!("search uses {model} (not called)")));
     }
     let query = Query { text: "ready".into(), limit: 1, ..Query::default() };
-    Ok(match memory.search(&query)?.lexical_only_reason {
+    Ok(match engine.search(&query)?.lexical_only_reason {
         None => Check::fine("index", format!("search uses words and {model}")),
         Some(why) => {
             let fix = "until this is fixed, search matches words only; then run `treering work` to \
@@ -324,9 +329,9 @@ fn index(memory: &Engine, args: &Args) -> Result<Check, CliError> {
 }
 
 /// Checks for work that needs the user's attention.
-fn work(memory: &Engine) -> Result<Vec<Check>, CliError> {
+fn work(engine: &Engine) -> Result<Vec<Check>, CliError> {
     let mut checks = Vec::new();
-    let jobs = memory.jobs(&JobFilter::all(usize::MAX))?;
+    let jobs = engine.jobs(&JobFilter::all(usize::MAX))?;
     let dead = jobs.iter().filter(|job| job.state == JobState::Dead).count();
     if dead > 0 {
         let found = format!("{} failed permanently", count(dead as u64, "job"));
@@ -336,14 +341,14 @@ fn work(memory: &Engine) -> Result<Vec<Check>, CliError> {
             "run `treering jobs` to see why, and `treering jobs retry` to retry",
         ));
     }
-    let stand_ins = memory.fallback_node_count(None)?;
+    let stand_ins = engine.fallback_node_count(None)?;
     if stand_ins > 0 {
         let found = format!("{} written by the fallback", count(stand_ins.into(), "node"));
-        let summarizer = memory.summarizer_name();
+        let summarizer = engine.summarizer_name();
         let fix = format!("run `treering update` to rewrite them with {summarizer}");
         checks.push(Check::waits("stand-ins", found, fix));
     }
-    if let Some(reached) = memory.spend(None)?.reached {
+    if let Some(reached) = engine.spend(None)?.reached {
         let fix = "raise the cap under `spend`, or wait; until then, no model is called";
         checks.push(Check::waits("spend", reached.to_string(), fix));
     }

@@ -3,15 +3,20 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use anstyle::Style;
 use serde::Serialize;
 
 use super::CliError;
-use super::output::{BOLD, DIM, Output, count, grouped, pad, paint};
+use super::output::{BOLD, Column, DIM, Output, Table, count, grouped, print_dim, print_text};
 use crate::eval::{ContextMethod, Contexts, Measured, measure, read};
 use treering::Options;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
+Examples:
+  treering eval locomo/*.json
+  treering eval locomo --context-budget 2000 --categories
+
 The command imports each file into a temporary home, builds its tree, asks its questions and deletes
 the home. It reads haystack files, and LoCoMo and LongMemEval files in their original formats.")]
 pub(super) struct Args {
@@ -200,21 +205,35 @@ fn contexts_view(contexts: &Contexts) -> ContextsView {
 }
 
 fn print(out: &mut dyn Write, view: &View) -> io::Result<()> {
-    let head = ["questions", "recall@1", "recall@5", "recall@10", "recall@20", "all@5", "nDCG@10"];
-    let cells: String = head.iter().map(|name| format!("{name:>11}")).collect();
-    writeln!(out, "{}", paint(DIM, format!("{}{cells}", pad("", 34))))?;
+    let mut table = Table::new([
+        Column::Left(""),
+        Column::Right("asked"),
+        Column::Right("r@1"),
+        Column::Right("r@5"),
+        Column::Right("r@10"),
+        Column::Right("r@20"),
+        Column::Right("all@5"),
+        Column::Right("nDCG@10"),
+    ]);
+    let plain = |text: String| (Style::new(), text);
     for row in &view.rows {
-        let name = pad(&format!("{} {}", row.level, row.category), 34);
-        let figures =
-            [row.recall_1, row.recall_5, row.recall_10, row.recall_20, row.all_5, row.ndcg_10];
-        let cells: String = figures.iter().map(|figure| format!("{figure:>11.1}")).collect();
         let style = if row.category == "ALL" { BOLD } else { DIM };
-        writeln!(out, "{}{:>11}{cells}", paint(style, name), grouped(row.questions.into()))?;
+        table.row([
+            (style, format!("{} {}", row.level, row.category)),
+            plain(grouped(row.questions.into())),
+            plain(format!("{:.1}", row.recall_1)),
+            plain(format!("{:.1}", row.recall_5)),
+            plain(format!("{:.1}", row.recall_10)),
+            plain(format!("{:.1}", row.recall_20)),
+            plain(format!("{:.1}", row.all_5)),
+            plain(format!("{:.1}", row.ndcg_10)),
+        ]);
     }
+    table.print(out)?;
     let millis = |micros: u64| format!("{:.2} ms", micros as f64 / 1000.0);
-    writeln!(
-        out,
-        "\n{} over {} and {} in {}: p50 {}, p90 {}, p99 {}",
+    let asked = format!(
+        "{} over {} and {} in {}: p50 {}, p90 {}, p99 {}. r@10: recall in the first ten hits, in \
+         percent.",
         count(view.questions as u64, "question"),
         count(view.turns as u64, "turn"),
         count(view.nodes, "node"),
@@ -222,24 +241,38 @@ fn print(out: &mut dyn Write, view: &View) -> io::Result<()> {
         millis(view.p50_us),
         millis(view.p90_us),
         millis(view.p99_us)
-    )?;
+    );
+    writeln!(out)?;
+    print_text(out, "", &asked)?;
     view.contexts.as_ref().map_or(Ok(()), |contexts| print_contexts(out, contexts))
 }
 
 fn print_contexts(out: &mut dyn Write, view: &ContextsView) -> io::Result<()> {
-    let head = ["gold raw", "gold any", "has answer", "coverage", "filled", "p50"];
-    let cells: String = head.iter().map(|name| format!("{name:>14}")).collect();
-    let title = format!("context of {} tokens", grouped(view.budget.into()));
-    writeln!(out, "\n{}", paint(DIM, format!("{}{cells}", pad(&title, 34))))?;
+    writeln!(out, "\ncontexts of {} tokens, in percent", grouped(view.budget.into()))?;
+    let mut table = Table::new([
+        Column::Left(""),
+        Column::Right("gold raw"),
+        Column::Right("gold any"),
+        Column::Right("answer"),
+        Column::Right("coverage"),
+        Column::Right("filled"),
+        Column::Right("p50"),
+    ]);
+    let percent = |figure: f64| (Style::new(), format!("{figure:.1}"));
     for row in &view.rows {
-        let figures = [row.gold_raw, row.gold_told, row.answer, row.cover, row.filled];
-        let cells: String = figures.iter().map(|figure| format!("{figure:>14.1}")).collect();
         let style = if row.way == ContextMethod::Cut.as_str() { BOLD } else { DIM };
-        let took = format!("{:.2} ms", row.p50_us as f64 / 1000.0);
-        writeln!(out, "{}{cells}{took:>14}", paint(style, pad(row.way, 34)))?;
+        table.row([
+            (style, row.way.to_owned()),
+            percent(row.gold_raw),
+            percent(row.gold_told),
+            percent(row.answer),
+            percent(row.cover),
+            percent(row.filled),
+            (Style::new(), format!("{:.2} ms", row.p50_us as f64 / 1000.0)),
+        ]);
     }
+    table.print(out)?;
     let answers = view.rows.first().map_or(0, |row| row.answers);
-    let note =
-        format!("in percent; answers of up to six words: {}", count(answers.into(), "question"));
-    writeln!(out, "{}", paint(DIM, note))
+    let asked = count(answers.into(), "question");
+    print_dim(out, "", &format!("answer: the {asked} whose answer has up to six words"))
 }

@@ -9,8 +9,13 @@ use treering_engine::Engine;
 use super::CliError;
 use treering::jsonl;
 use treering_server::private_file;
+use treering_server::service::Service;
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  treering export > everything.jsonl
+  treering export tidewatch --output tidewatch.jsonl")]
 pub(super) struct Args {
     /// Slugs, ids, or the first digits of ids [default: every conversation]
     conversations: Vec<String>,
@@ -19,21 +24,22 @@ pub(super) struct Args {
     output: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &Args, memory: &Engine) -> Result<(), CliError> {
-    let chosen = args.conversations.iter().map(|it| memory.find(it).map(|found| found.id));
+pub(super) fn run(args: &Args, service: &Service) -> Result<(), CliError> {
+    let engine = service.engine();
+    let chosen = args.conversations.iter().map(|it| engine.find(it).map(|found| found.id));
     let chosen = chosen.collect::<Result<Vec<_>, _>>()?;
     match &args.output {
-        None => write(&mut BufWriter::new(io::stdout().lock()), memory, &chosen),
+        None => write(&mut BufWriter::new(io::stdout().lock()), engine, &chosen),
         Some(path) => {
             let failed = |error| CliError::File(path.clone(), error);
-            private_file::replace(path, failed, |out| write(out, memory, &chosen))
+            private_file::replace(path, failed, |out| write(out, engine, &chosen))
         }
     }
 }
 
-fn write(out: &mut impl Write, memory: &Engine, chosen: &[ConversationId]) -> Result<(), CliError> {
+fn write(out: &mut impl Write, engine: &Engine, chosen: &[ConversationId]) -> Result<(), CliError> {
     writeln!(out, "{}", jsonl::header()?)?;
-    memory.export(chosen, |item| -> Result<(), CliError> {
+    engine.export(chosen, |item| -> Result<(), CliError> {
         Ok(writeln!(out, "{}", jsonl::line(item)?)?)
     })?;
     Ok(out.flush()?)

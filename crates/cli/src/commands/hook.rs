@@ -12,6 +12,9 @@ use treering_server::service::ServiceError;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
+Example:
+  treering hook claude-code < hook-input.json
+
 The hooks that `treering install` adds run this command and pass the conversation on standard input.
 It always exits with 0, so that it never blocks the agent. If the store is unavailable, the capture
 is kept in the spool folder and stored later.")]
@@ -47,15 +50,16 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
 
 /// Stores the capture, or spools it if the store is unavailable.
 fn keep(captured: &HookCapture, global: &Global) -> Result<(), String> {
-    let why = match global.open() {
+    let loaded = global.load().map(|loaded| loaded.settings);
+    let spool = global.spool(loaded.as_ref().ok()).map_err(|error| error.to_string())?;
+    let why = match loaded.and_then(|settings| global.open_with(settings)) {
         Err(error) => error.to_string(),
-        Ok(memory) => match store(&memory, captured) {
+        Ok(service) => match store(service.engine(), captured) {
             Ok(()) => return Ok(()),
             Err(ServiceError::Engine(error @ Error::Store(_))) => error.to_string(),
             Err(other) => return Err(other.to_string()),
         },
     };
-    let spool = global.spool().map_err(|error| error.to_string())?;
     let spooled = spool.keep(captured, treering_core::Clock::now(&SystemClock));
     spooled.map_err(|error| format!("{why}; spooling failed too: {error}"))
 }

@@ -5,38 +5,46 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use treering_core::Timestamp;
-use treering_engine::Engine;
 
-use super::CliError;
-use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint};
+use super::output::{BOLD, DIM, GOOD, Output, count, paint, print_dim, print_text};
 use super::work::catch_up;
+use super::{CliError, local_time};
 use treering::import::{FileReport, ImportOptions, ImportReport, Importer, SlugChange};
 use treering::importers::Format;
+use treering_server::service::Service;
 
 #[derive(clap::Args)]
-#[command(after_help = "Importing the same source again adds only what is new.")]
+#[command(after_help = "\
+Examples:
+  treering import ~/.claude/projects
+  treering import conversations.json --format chatgpt --dry-run
+  treering import transcripts/ --since 2026-01-01
+
+Importing the same source again adds only what is new. A source that cannot be read is reported, and
+the others are imported.")]
 pub(super) struct Args {
     /// Files or folders; `-` is standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// The format of the files [default: detected from their content]
-    #[arg(long, value_parser = format)]
+    #[arg(long, value_name = "FORMAT", value_parser = formats())]
     format: Option<Format>,
     /// Show what would be imported without writing anything
     #[arg(long)]
     dry_run: bool,
     /// Skip conversations that ended before this date; all others are imported whole
-    #[arg(long, value_name = "DATE", value_parser = |text: &str| text.parse::<Timestamp>())]
+    #[arg(long, value_name = "DATE", value_parser = local_time::parse)]
     since: Option<Timestamp>,
     /// Leave the summaries to a worker (`treering work`)
     #[arg(long)]
     no_tree: bool,
 }
 
-fn format(word: &str) -> Result<Format, String> {
-    Format::ALL.into_iter().find(|format| format.as_str() == word).ok_or_else(|| {
-        let words: Vec<&str> = Format::ALL.iter().map(|format| format.as_str()).collect();
-        format!("expected one of {}", words.join(", "))
+/// Parses a format, and lists all of them in the help and in errors.
+fn formats() -> impl clap::builder::TypedValueParser<Value = Format> {
+    use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+    PossibleValuesParser::new(Format::ALL.map(Format::as_str)).try_map(|name| {
+        Format::ALL.into_iter().find(|format| format.as_str() == name).ok_or("unknown format")
     })
 }
 
@@ -85,9 +93,10 @@ impl FileView {
     }
 }
 
-pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
+pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+    let engine = service.engine();
     let options = ImportOptions { format: args.format, dry_run: args.dry_run, since: args.since };
-    let runner = Importer { engine: memory, options };
+    let runner = Importer { engine: engine, options };
     let mut report = ImportReport::default();
     let (standard_input, paths): (Vec<_>, Vec<_>) =
         args.paths.iter().cloned().partition(|path| path.as_os_str() == "-");
@@ -96,12 +105,12 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         io::stdin().lock().read_to_string(&mut text)?;
         report.files.push(runner.text("standard input", text)?);
     }
-    let files = Importer::files(&paths)?;
+    let files = Importer::files(&paths);
     let bar = output.progress(files.len() as u64, "importing");
     report.files.extend(runner.run(&files, |_| bar.inc(1))?.files);
     bar.finish_and_clear();
     if !args.dry_run && !args.no_tree {
-        catch_up(memory, None, output)?;
+        catch_up(engine, None, output)?;
     }
     let total = report.total();
     let view = View {
@@ -110,6 +119,11 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         total: FileView::of(&total),
     };
     output.show(&view, |out| print(out, &report, &total, args.dry_run))?;
+    for file in &report.files {
+        if let Some(error) = &file.error {
+            output.error(&format!("{}: {error}", file.path.display()), None);
+        }
+    }
     let read = report.files.iter().filter(|file| file.error.is_none()).count();
     if read < report.files.len() { Err(CliError::Reported) } else { Ok(()) }
 }
@@ -122,10 +136,6 @@ fn print(
     dry_run: bool,
 ) -> io::Result<()> {
     const SHOWN: usize = 20;
-    for file in report.files.iter().filter(|file| file.error.is_some()) {
-        let error = file.error.as_deref().unwrap_or_default();
-        writeln!(out, "{} {}: {error}", paint(BAD, "✗"), file.path.display())?;
-    }
     let changed: Vec<&FileReport> =
         report.files.iter().filter(|file| file.error.is_none() && file.is_new()).collect();
     for file in changed.iter().take(SHOWN) {
@@ -148,7 +158,7 @@ fn print(
         writeln!(out, "  slug {wanted} is taken; the new conversation is {given}")?;
     }
     for (why, times) in &total.skipped {
-        writeln!(out, "{}", paint(DIM, format!("  skipped: {times} × {why}")))?;
+        print_dim(out, "  ", &format!("skipped: {times} × {why}"))?;
     }
     let verb = if dry_run { "Would import" } else { "Imported" };
     let mut facts = vec![
@@ -163,5 +173,5 @@ fn print(
         ));
     }
     let files = count(report.files.len() as u64, "file");
-    writeln!(out, "{verb} from {files}: {}.", facts.join(", "))
+    print_text(out, "", &format!("{verb} from {files}: {}.", facts.join(", ")))
 }

@@ -14,6 +14,11 @@ use treering_server::agents::{AgentPaths, CodingAgent, EditError, FileChange, Pr
 
 #[derive(clap::Args)]
 #[command(after_help = "\
+Examples:
+  treering install claude-code --dry-run
+  treering install claude-code
+  treering uninstall claude-code
+
 The command shows the changes to each file and asks before it writes them. While Treering is
 installed, the original of each file is kept beside it as NAME.treering.bak.")]
 pub(super) struct Args {

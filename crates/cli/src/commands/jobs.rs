@@ -1,13 +1,19 @@
 //! `treering jobs`: lists and retries background jobs.
 
-use treering_core::ports::JobFilter;
-use treering_engine::Engine;
-
 use super::CliError;
-use super::output::{BAD, BOLD, DIM, Output, count, fit, pad, paint, width};
-use treering_server::views::JobView;
+use super::output::{BAD, BOLD, DIM, Output, count, pad, paint, print_dim, print_text};
+use treering_server::service::Service;
+use treering_server::service::requests::WorkRequest;
+
+/// The indent of the lines below a job's id.
+const INDENT: &str = "             ";
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  treering jobs --of tidewatch
+  treering jobs retry             every failed job
+  treering jobs retry 3f9a21c0")]
 pub(super) struct Args {
     #[command(subcommand)]
     action: Option<JobAction>,
@@ -28,40 +34,28 @@ enum JobAction {
     },
 }
 
-pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
+pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
     match &args.action {
-        Some(JobAction::Retry { id }) => retry(id.clone(), memory, output),
-        None => list(args, memory, output),
+        Some(JobAction::Retry { id }) => retry(id.clone(), service, output),
+        None => list(args, service, output),
     }
 }
 
-fn list(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
-    let conversation = args.of.as_deref().map(|it| memory.find(it)).transpose()?;
-    let filter =
-        JobFilter { conversation: conversation.map(|it| it.id), ..JobFilter::all(args.limit) };
-    let jobs = memory.jobs(&filter)?;
-    let views = JobView::all(&jobs, memory);
-    output.show(&views, |out| {
-        if views.is_empty() {
+fn list(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+    let request = WorkRequest { conversation: args.of.clone(), limit: Some(args.limit), job: None };
+    let jobs = service.jobs(&request)?.jobs;
+    output.show(&jobs, |out| {
+        if jobs.is_empty() {
             return writeln!(out, "no unfinished jobs");
         }
-        for job in &views {
+        for job in &jobs {
             let style = if job.state == "failed" { BAD } else { BOLD };
-            let (id, state) = (&job.id[..12], paint(style, pad(job.state, 10)));
-            writeln!(
-                out,
-                "{} {state} {} {}",
-                paint(DIM, id),
-                job.description,
-                paint(DIM, &job.slug)
-            )?;
+            let state = paint(style, pad(job.state, 10));
+            writeln!(out, "{} {state} {}", paint(DIM, &job.id[..12]), paint(DIM, &job.slug))?;
+            print_text(out, INDENT, &job.description)?;
             if let Some(error) = &job.error {
                 let tries = count(job.failures.into(), "failure");
-                writeln!(
-                    out,
-                    "             {}",
-                    paint(DIM, fit(&format!("{tries}: {error}"), width() - 14))
-                )?;
+                print_dim(out, INDENT, &format!("{tries}: {error}"))?;
             }
         }
         Ok(())
@@ -69,10 +63,9 @@ fn list(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
     Ok(())
 }
 
-fn retry(id: Option<String>, memory: &Engine, output: &Output) -> Result<(), CliError> {
-    let retried = memory.retry_jobs(id)?;
-    let views = JobView::all(&retried, memory);
-    output.show(&views, |out| match views.len() {
+fn retry(id: Option<String>, service: &Service, output: &Output) -> Result<(), CliError> {
+    let jobs = service.retry(id)?.jobs;
+    output.show(&jobs, |out| match jobs.len() {
         0 => writeln!(out, "no failed jobs"),
         many => {
             writeln!(out, "{} queued; run them with `treering work`", count(many as u64, "job"))

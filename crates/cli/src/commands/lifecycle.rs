@@ -1,20 +1,27 @@
 //! `treering rename`, `close`, `archive` and `reopen`: change a conversation, never its messages.
 
-use treering_core::{Conversation, ConversationState};
-use treering_engine::Engine;
+use treering_core::ConversationState;
 
 use super::CliError;
 use super::output::{BOLD, Output, paint};
 use super::work::catch_up;
+use treering_server::service::Service;
+use treering_server::service::requests::ChangeRequest;
 use treering_server::views::ConversationView;
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  treering close tidewatch && treering sessions --all    (close, archive and reopen work alike)")]
 pub(super) struct ConversationArg {
     /// Slug, id, or the first digits of an id
     conversation: String,
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  treering rename which-port-does-staging-use \"Ports of staging\"")]
 pub(super) struct Rename {
     /// Slug, id, or the first digits of an id
     conversation: String,
@@ -22,26 +29,26 @@ pub(super) struct Rename {
     title: String,
 }
 
-pub(super) fn rename(args: &Rename, memory: &Engine, output: &Output) -> Result<(), CliError> {
-    let found = memory.find(&args.conversation)?;
-    let renamed = memory.rename(found.id, &args.title)?;
-    say(&renamed, "was renamed from", &found.slug, output)
+pub(super) fn rename(args: &Rename, service: &Service, output: &Output) -> Result<(), CliError> {
+    let before = service.engine().find(&args.conversation)?;
+    let request = ChangeRequest { title: Some(args.title.clone()), state: None };
+    let renamed = service.change(&args.conversation, &request)?;
+    show(&renamed, &format!("was renamed from {}", before.slug), output)
 }
 
 pub(super) fn set(
     args: &ConversationArg,
     state: ConversationState,
-    memory: &Engine,
+    service: &Service,
     output: &Output,
 ) -> Result<(), CliError> {
-    let found = memory.find(&args.conversation)?;
-    let changed = memory.set_state(found.id, state)?;
-    catch_up(memory, Some(changed.id), output)?;
-    say(&changed, "is now", state.as_str(), output)
+    let request = ChangeRequest { title: None, state: Some(state.into()) };
+    let changed = service.change(&args.conversation, &request)?;
+    catch_up(service.engine(), changed.id.parse().ok(), output)?;
+    show(&changed, &format!("is now {state}"), output)
 }
 
-fn say(conversation: &Conversation, is: &str, what: &str, output: &Output) -> Result<(), CliError> {
-    let view = ConversationView::of(conversation, None);
-    output.show(&view, |out| writeln!(out, "{} {is} {what}", paint(BOLD, &conversation.slug)))?;
+fn show(view: &ConversationView, change: &str, output: &Output) -> Result<(), CliError> {
+    output.show(view, |out| writeln!(out, "{} {change}", paint(BOLD, &view.slug)))?;
     Ok(())
 }

@@ -1,13 +1,16 @@
 //! `treering logs`: lists the recorded events of background jobs.
 
-use treering_core::ports::JobEventFilter;
-use treering_engine::Engine;
-
 use super::CliError;
-use super::output::{BAD, DIM, GOOD, Output, pad, paint};
-use treering_server::views::LogView;
+use super::local_time::local_of;
+use super::output::{BAD, DIM, GOOD, Output, paint, print_text};
+use treering_server::service::Service;
+use treering_server::service::requests::WorkRequest;
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  treering logs --of tidewatch --limit 10
+  treering logs 3f9a21c0                   a job, or every job of an update")]
 pub(super) struct Args {
     /// The first digits of a job's id, or of an update's id to include every job that followed
     /// from it [default: everything]
@@ -20,34 +23,27 @@ pub(super) struct Args {
     limit: usize,
 }
 
-pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
-    let conversation = args.of.as_deref().map(|it| memory.find(it)).transpose()?;
-    let filter = JobEventFilter {
-        conversation: conversation.map(|it| it.id),
-        job_prefix: args.job.clone(),
-        limit: args.limit,
+pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+    let request = WorkRequest {
+        job: args.job.clone(),
+        conversation: args.of.clone(),
+        limit: Some(args.limit),
     };
-    let lines = memory.job_events(&filter)?;
-    let views: Vec<LogView> = lines.iter().map(LogView::of).collect();
-    output.show(&views, |out| {
-        if views.is_empty() {
+    let lines = service.logs(&request)?.lines;
+    output.show(&lines, |out| {
+        if lines.is_empty() {
             return writeln!(out, "no events");
         }
-        for view in &views {
-            let style = match view.event {
+        for line in &lines {
+            let style = match line.event {
                 "release" => GOOD,
                 "fail" | "dead" => BAD,
                 _ => DIM,
             };
-            let took = view.took_ms.map_or(String::new(), |ms| format!(" ({ms} ms)"));
-            let event = paint(style, pad(view.event, 8));
-            writeln!(
-                out,
-                "{} {} {event} {}{took}",
-                paint(DIM, &view.at),
-                paint(DIM, &view.job[..12]),
-                view.text
-            )?;
+            let head = format!("{} {}", local_of(&line.at), &line.job[..12]);
+            writeln!(out, "{} {}", paint(DIM, head), paint(style, line.event))?;
+            let took = line.took_ms.map_or(String::new(), |ms| format!(" ({ms} ms)"));
+            print_text(out, "  ", &format!("{}{took}", line.text))?;
         }
         Ok(())
     })?;

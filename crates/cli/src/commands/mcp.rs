@@ -1,16 +1,18 @@
 //! `treering mcp`: runs the MCP server on standard input and output.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing_subscriber::filter::LevelFilter;
 
 use super::{CliError, Global};
 use treering_server::mcp::{self, McpServer};
-use treering_server::service::{Grant, Service};
+use treering_server::service::Grant;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
+Example:
+  claude mcp add treering -- treering mcp
+
 You rarely run this command yourself: agents start it. To configure an agent, run
 `treering install claude-code` (or cursor, codex, opencode, claude-desktop).
 
@@ -20,20 +22,19 @@ pub(super) struct Args {}
 
 pub(super) fn run(_: &Args, global: &Global) -> Result<(), CliError> {
     super::serve::log_to_stderr(LevelFilter::WARN);
-    let settings = global.load()?.settings;
-    let memory = global.open()?;
-    let worker = memory.spawn_worker()?;
-    let patience = Duration::from_millis(settings.serve.stop_timeout_ms);
-    let warmed = memory.clone();
+    let service = global.open()?;
+    let worker = service.engine().spawn_worker()?;
+    let stop_timeout = Duration::from_millis(service.settings().serve.stop_timeout_ms);
+    let warmed = service.engine().clone();
     std::thread::spawn(move || warmed.prewarm());
-    let server = McpServer::of(Grant::full_access(Service::new(memory, Arc::new(settings))));
+    let server = McpServer::of(Grant::full_access(service));
     let ended = super::serve::run_async(async {
         tokio::select! {
             ended = mcp::serve_stdio(server) => ended.map_err(CliError::Usage),
             () = super::serve::shutdown_signal() => Ok(()),
         }
     });
-    let jobs = worker.stop_with_deadline(Instant::now() + patience)?;
+    let jobs = worker.stop_with_deadline(Instant::now() + stop_timeout)?;
     if jobs > 0 {
         tracing::warn!(jobs, "released jobs that were still running; another worker takes them");
     }

@@ -12,11 +12,13 @@ mod doctor;
 mod eval;
 mod expand;
 mod export;
+mod help;
 mod hook;
 mod import;
 mod install;
 mod jobs;
 mod lifecycle;
+mod local_time;
 mod logs;
 mod mcp;
 mod output;
@@ -39,21 +41,22 @@ mod work;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches as _, Parser, Subcommand};
 use etcetera::AppStrategy as _;
-use treering_core::TenantId;
+use treering_core::{ConversationState, TenantId};
 use treering_engine::Engine;
 
 use output::Output;
 use treering::config::{LoadedSettings, Settings, SettingsError};
 use treering::importers::ImportError;
 use treering_server::agents::Spool;
+use treering_server::service::{Service, ServiceError};
 
 /// A memory for conversations with language models: stores every turn and finds it again
 #[derive(Parser)]
 #[command(name = "treering", version, propagate_version = true, max_term_width = 100)]
-#[command(after_help = "Start with `treering demo`, or `treering import ~/.claude/projects`.")]
 struct Cli {
     #[command(flatten)]
     global: Global,
@@ -92,7 +95,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Take a tour on a sample conversation; nothing is left behind
+    /// Take a tour of a sample conversation; nothing is left behind
     Demo(demo::Args),
     /// Import transcripts from files or folders
     Import(import::Args),
@@ -171,7 +174,7 @@ enum Command {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
     #[error(transparent)]
-    Engine(#[from] treering_engine::Error),
+    Service(#[from] ServiceError),
     #[error(transparent)]
     Settings(#[from] SettingsError),
     #[error("{0}")]
@@ -197,16 +200,38 @@ pub(crate) enum CliError {
     Reported,
 }
 
+impl From<treering_engine::Error> for CliError {
+    fn from(error: treering_engine::Error) -> Self {
+        Self::Service(error.into())
+    }
+}
+
 impl From<treering_core::Invalid> for CliError {
     fn from(invalid: treering_core::Invalid) -> Self {
-        Self::Engine(invalid.into())
+        Self::Service(invalid.into())
+    }
+}
+
+impl CliError {
+    /// Advice for the user.
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Service(ServiceError::Engine(error)) => error.hint(),
+            Self::Service(ServiceError::NoConversations) => {
+                Some("import transcripts with `treering import`".into())
+            }
+            Self::Backup(error) => Some(restore::restore_hint(error)),
+            Self::NoModel => Some(chat::NO_MODEL_HINT.into()),
+            _ => None,
+        }
     }
 }
 
 /// Parses the arguments, runs the command and prints any error.
 #[must_use]
 pub(crate) fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = help::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let output = Output::new(cli.global.json);
     match run(cli, &output) {
         Ok(()) => ExitCode::SUCCESS,
@@ -216,13 +241,7 @@ pub(crate) fn main() -> ExitCode {
         }
         Err(CliError::Reported) => ExitCode::FAILURE,
         Err(failure) => {
-            let hint = match &failure {
-                CliError::Engine(error) => error.hint(),
-                CliError::Backup(error) => Some(restore::restore_hint(error)),
-                CliError::NoModel => Some(chat::NO_MODEL_HINT.into()),
-                _ => None,
-            };
-            output.error(&failure.to_string(), hint.as_deref());
+            output.error(&failure.to_string(), failure.hint().as_deref());
             ExitCode::FAILURE
         }
     }
@@ -239,20 +258,17 @@ fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Import(args) => import::run(&args, &global.open()?, output),
         Command::Append(args) => append::run(&args, &global.open()?, output),
         Command::Sessions(args) => sessions::run(&args, &global.open()?, output),
-        Command::Tail(args) => tail::run(&args, global, output),
+        Command::Tail(args) => tail::run(&args, &global.open()?, output),
         Command::Show(args) => show::run(&args, &global.open()?, output),
         Command::Rename(args) => lifecycle::rename(&args, &global.open()?, output),
         Command::Close(args) => {
-            lifecycle::set(&args, treering_core::ConversationState::Closed, &global.open()?, output)
+            lifecycle::set(&args, ConversationState::Closed, &global.open()?, output)
         }
-        Command::Archive(args) => lifecycle::set(
-            &args,
-            treering_core::ConversationState::Archived,
-            &global.open()?,
-            output,
-        ),
+        Command::Archive(args) => {
+            lifecycle::set(&args, ConversationState::Archived, &global.open()?, output)
+        }
         Command::Reopen(args) => {
-            lifecycle::set(&args, treering_core::ConversationState::Open, &global.open()?, output)
+            lifecycle::set(&args, ConversationState::Open, &global.open()?, output)
         }
         Command::Export(args) => export::run(&args, &global.open()?),
         Command::Backup(args) => backup::run(&args, &global.open()?, output),
@@ -260,7 +276,7 @@ fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Stats(args) => stats::run(&args, &global.open()?, output),
         Command::Verify(args) => verify::run(&args, &global.open()?, output),
         Command::Search(args) => search::run(&args, &global.open()?, output),
-        Command::Context(args) => context::run(&args, global, output),
+        Command::Context(args) => context::run(&args, &global.open()?, output),
         Command::Chat(args) => chat::run(&args, global, output),
         Command::Expand(args) => expand::run(&args, &global.open()?, output),
         Command::Update(args) => update::run(&args, &global.open()?, output),
@@ -319,9 +335,9 @@ impl Global {
         let mut options = treering::Options {
             sync: treering::Sync::Normal,
             embed: (&settings.embed).into(),
-            summarize: settings.summarize.into(),
+            summarize: (&settings.summarize).into(),
             providers: (&settings.providers).into(),
-            spend: settings.spend.into(),
+            spend: (&settings.spend).into(),
             ..treering::Options::default()
         };
         options.embed.encoder_path = seen_from_home(&options.embed.encoder_path);
@@ -329,54 +345,54 @@ impl Global {
         Ok(options)
     }
 
-    fn open(&self) -> Result<Engine, CliError> {
+    fn open(&self) -> Result<Service, CliError> {
         self.open_with(self.load()?.settings)
     }
 
-    fn open_with(&self, settings: Settings) -> Result<Engine, CliError> {
+    fn open_with(&self, settings: Settings) -> Result<Service, CliError> {
         let models = treering::Models::new((&settings.providers).into());
         self.open_on(settings, &models)
     }
 
-    /// Opens the engine with models that other callers share.
-    fn open_on(&self, settings: Settings, models: &treering::Models) -> Result<Engine, CliError> {
+    /// Opens the store with models that other callers share.
+    fn open_on(&self, settings: Settings, models: &treering::Models) -> Result<Service, CliError> {
         let options = treering::Options {
             tenant: TenantId::new(settings.tenant.clone())?,
             sync: settings.store.sync.into(),
             tokenizer: settings.tokens.tokenizer.parse().map_err(CliError::Usage)?,
             embed: (&settings.embed).into(),
-            summarize: settings.summarize.into(),
+            summarize: (&settings.summarize).into(),
             providers: (&settings.providers).into(),
             policy: settings.tree.policy()?,
             work: (&settings.work).into(),
-            spend: settings.spend.into(),
+            spend: (&settings.spend).into(),
             search: (&settings.search).into(),
         };
-        let memory = treering::open_engine_with_models(&self.home()?, options, models)?;
-        memory.open_warnings().iter().for_each(|warning| Output::new(self.json).warn(warning));
-        self.replay(&memory)?;
-        Ok(memory)
+        let engine = treering::open_engine_with_models(&self.home()?, options, models)?;
+        engine.open_warnings().iter().for_each(|warning| Output::new(self.json).warn(warning));
+        self.replay(&engine)?;
+        Ok(Service::new(engine, Arc::new(settings)))
     }
 
-    /// The spool that holds hook captures until they can be stored.
-    fn spool(&self) -> Result<Spool, CliError> {
+    /// The spool for a hook's capture. Unreadable settings leave the tenant unknown, unless a
+    /// flag names it.
+    fn spool(&self, settings: Option<&Settings>) -> Result<Spool, CliError> {
         let home = self.home()?;
-        let named = match (self.load(), &self.tenant) {
-            (Ok(loaded), _) => loaded.settings.tenant,
-            (Err(_), Some(tenant)) => tenant.clone(),
-            (Err(_), None) => return Ok(Spool::for_unknown_tenant(&home)),
-        };
-        Ok(Spool::for_tenant(&home, &TenantId::new(named)?))
+        let tenant = settings.map(|settings| &settings.tenant).or(self.tenant.as_ref());
+        Ok(match tenant {
+            Some(tenant) => Spool::for_tenant(&home, &TenantId::new(tenant.clone())?),
+            None => Spool::for_unknown_tenant(&home),
+        })
     }
 
     /// Stores the captures that hooks spooled for this tenant while the store was unavailable. A
     /// failed replay is only a note: a store that cannot be written must stay readable.
-    fn replay(&self, memory: &Engine) -> Result<(), CliError> {
+    fn replay(&self, engine: &Engine) -> Result<(), CliError> {
         let home = self.home()?;
         // The unknown tenant is the one in the settings, which `--tenant` may override.
-        let unsettled = self.tenant.is_none().then(|| Spool::for_unknown_tenant(&home));
-        for spool in [Spool::for_tenant(&home, memory.tenant())].into_iter().chain(unsettled) {
-            if let Err(error) = spool.replay(memory) {
+        let unknown = self.tenant.is_none().then(|| Spool::for_unknown_tenant(&home));
+        for spool in [Spool::for_tenant(&home, engine.tenant())].into_iter().chain(unknown) {
+            if let Err(error) = spool.replay(engine) {
                 Output::new(self.json)
                     .note(&format!("cannot store the spooled captures yet: {error}"));
             }

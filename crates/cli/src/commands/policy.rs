@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 use treering_core::Assignment;
-use treering_engine::Engine;
 
 use super::CliError;
-use super::output::{BOLD, DIM, Output, paint};
+use super::output::{BOLD, Output, paint, print_dim};
+use treering_server::service::Service;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -34,10 +34,11 @@ struct View {
     parameters: Vec<String>,
 }
 
-pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
-    let mut conversation = memory.find(&args.conversation)?;
+pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+    let engine = service.engine();
+    let mut conversation = engine.find(&args.conversation)?;
     if args.reset || !args.parameters.is_empty() {
-        conversation = memory.set_policy(conversation.id, args.parameters.clone())?;
+        conversation = engine.set_policy(conversation.id, args.parameters.clone())?;
     }
     let view = View {
         conversation: conversation.id.to_string(),
@@ -47,11 +48,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
     output.show(&view, |out| {
         writeln!(out, "{}", paint(BOLD, &view.slug))?;
         if view.parameters.is_empty() {
-            return writeln!(
-                out,
-                "{}",
-                paint(DIM, "no parameters of its own: it uses the settings")
-            );
+            return print_dim(out, "", "no parameters of its own: it uses the settings");
         }
         view.parameters.iter().try_for_each(|parameter| writeln!(out, "  {parameter}"))
     })?;

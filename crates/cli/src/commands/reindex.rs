@@ -9,6 +9,7 @@ use treering_engine::{Engine, Error, ReindexReport};
 
 use super::CliError;
 use super::output::{DIM, GOOD, Output, count, grouped, paint};
+use treering_server::service::Service;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -33,10 +34,11 @@ struct View {
     embedded: Option<u64>,
 }
 
-pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
-    let wanted = memory.embedder_name().to_owned();
-    if args.status || !memory.needs_reindex()? {
-        let index = memory.vector_index()?;
+pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+    let engine = service.engine();
+    let wanted = engine.embedder_name().to_owned();
+    if args.status || !engine.needs_reindex()? {
+        let index = engine.vector_index()?;
         let next = index.next.map(|next| next.model);
         let view = View { model: index.model, wanted, next, embedded: None };
         output.show(&view, |out| {
@@ -54,8 +56,8 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         })?;
         return Ok(());
     }
-    let bar = output.progress(things(memory)?, "embedding");
-    let done = reindex(memory, &bar)?;
+    let bar = output.progress(things(engine)?, "embedding");
+    let done = reindex(engine, &bar)?;
     bar.finish_and_clear();
     let view = View { model: done.to.clone(), wanted, next: None, embedded: Some(done.made) };
     output.show(&view, |out| {
@@ -72,11 +74,11 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
 }
 
 /// Reindexes, and sleeps whenever the provider's quota is used up.
-fn reindex(memory: &Engine, bar: &ProgressBar) -> Result<ReindexReport, Error> {
+fn reindex(engine: &Engine, bar: &ProgressBar) -> Result<ReindexReport, Error> {
     let (mut done_before, mut made_before) = (0, 0);
     loop {
         let (mut done, mut made) = (0, 0);
-        let reindexed = memory.reindex(&mut |state| {
+        let reindexed = engine.reindex(&mut |state| {
             (done, made) = (state.done, state.made);
             bar.set_position(done_before + done);
         });
@@ -99,9 +101,9 @@ fn reindex(memory: &Engine, bar: &ProgressBar) -> Result<ReindexReport, Error> {
 }
 
 /// The number of texts to embed.
-fn things(memory: &Engine) -> Result<u64, CliError> {
-    let stats = memory.stats()?;
+fn things(engine: &Engine) -> Result<u64, CliError> {
+    let stats = engine.stats()?;
     let nodes: u64 =
-        memory.tree_stats(None)?.levels.iter().map(|level| u64::from(level.nodes)).sum();
+        engine.tree_stats(None)?.levels.iter().map(|level| u64::from(level.nodes)).sum();
     Ok(u64::from(stats.totals.messages) + u64::from(stats.totals.tool_calls) + nodes)
 }

@@ -9,11 +9,15 @@ use treering_core::{StoreError, Timestamp};
 use treering_engine::Error;
 
 use super::CliError;
+use super::local_time::local;
 use super::output::{GOOD, Output, count, paint, size};
 use treering::{BackupContents, EmbeddedStore};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
+Example:
+  treering restore ~/treering-2026-03-02.db
+
 The command checks the whole backup before it replaces the store. Stop all programs that use
 this home first. The replaced store is kept as treering.db.replaced-SECONDS; delete it when you no
 longer need it.")]
@@ -46,8 +50,7 @@ pub(super) fn run(args: &Args, home: &Path, output: &Output) -> Result<(), CliEr
     let BackupContents { conversations, messages, schema_version, bytes } = contents;
     let held = format!("{}, {}", count(conversations, "conversation"), count(messages, "message"));
     if home.join(EmbeddedStore::FILE).exists() && !args.yes {
-        let written =
-            modified.map_or_else(String::new, |at| format!(", written {} UTC", at.to_minute()));
+        let written = modified.map_or_else(String::new, |at| format!(", written {}", local(at)));
         let facts = format!("{held}, schema {schema_version}, {}{written}", size(bytes));
         writeln!(io::stderr(), "{} contains {facts}.", args.file.display())?;
         if !agreed(home)? {

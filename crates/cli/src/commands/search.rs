@@ -2,12 +2,14 @@
 
 use std::io::{self, Write};
 
-use treering_core::{ConversationState, Role, Timestamp};
-use treering_engine::{Engine, Hit, HitItem, Query, SearchOutcome, normalize_cwd};
+use treering_core::Timestamp;
 
 use super::CliError;
-use super::output::{BOLD, DIM, MATCH, Output, paint};
-use treering_server::views::HitView;
+use super::local_time::{self, local_of};
+use super::output::{BOLD, DIM, MATCH, Output, paint, print_dim, print_text};
+use treering_server::service::requests::{RoleName, SearchRequest, StateName};
+use treering_server::service::{SearchAnswer, Service};
+use treering_server::views::{FoundView, HitView};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -25,9 +27,9 @@ pub(super) struct Args {
     /// Search only conversations in this folder [default with no value: the current folder]
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, default_missing_value = ".")]
     cwd: Option<String>,
-    /// Search only conversations in this state: open, closed or archived; can be repeated
-    #[arg(long, value_name = "STATE", value_parser = |text: &str| text.parse::<ConversationState>())]
-    state: Vec<ConversationState>,
+    /// Search only conversations in this state; can be repeated
+    #[arg(long, value_enum, value_name = "STATE")]
+    state: Vec<StateName>,
     /// Search only this thread
     #[arg(long, value_name = "NAME")]
     thread: Option<String>,
@@ -35,16 +37,16 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     author: Option<String>,
     /// Search only messages with this role
-    #[arg(long, value_name = "ROLE", value_parser = |text: &str| text.parse::<Role>())]
-    role: Option<Role>,
+    #[arg(long, value_enum, value_name = "ROLE")]
+    role: Option<RoleName>,
     /// Search only this level: 0 for messages, 1 and above for nodes; can be repeated
     #[arg(long, value_name = "LEVEL")]
     level: Vec<u8>,
     /// Search only messages from this date on
-    #[arg(long, value_name = "DATE", value_parser = |text: &str| text.parse::<Timestamp>())]
+    #[arg(long, value_name = "DATE", value_parser = local_time::parse)]
     since: Option<Timestamp>,
     /// Search only messages before this date
-    #[arg(long, value_name = "DATE", value_parser = |text: &str| text.parse::<Timestamp>())]
+    #[arg(long, value_name = "DATE", value_parser = local_time::parse)]
     until: Option<Timestamp>,
     /// Maximum number of results
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 10)]
@@ -57,70 +59,61 @@ pub(super) struct Args {
     explain: bool,
 }
 
-pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
-    let mut conversations = Vec::new();
-    for reference in &args.conversations {
-        conversations.push(memory.find(reference)?.id);
-    }
-    let query = Query {
-        text: args.text.join(" "),
-        conversations,
-        cwd: args.cwd.as_deref().map(normalize_cwd),
+pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+    let request = SearchRequest {
+        query: args.text.join(" "),
+        conversations: args.conversations.clone(),
+        cwd: args.cwd.clone(),
         states: args.state.clone(),
-        thread: args.thread.as_deref().map(str::parse).transpose()?,
+        thread: args.thread.clone(),
         author: args.author.clone(),
         role: args.role,
         levels: args.level.clone(),
-        since: args.since,
-        until: args.until,
-        limit: args.limit,
+        since: args.since.map(|at| at.to_string()),
+        until: args.until.map(|at| at.to_string()),
+        limit: Some(args.limit),
         min_score: args.min_score,
     };
-    let SearchOutcome { hits, lexical_only_reason: words_only } = memory.search(&query)?;
+    let SearchAnswer { hits, words_only } = service.search(&request)?;
     if let Some(why) = words_only {
         output.note(&format!("searched by words only, not by meaning: {why}"));
     }
-    let views = HitView::all(&hits, memory)?;
-    output.show(&views, |out| {
+    output.show(&hits, |out| {
         if hits.is_empty() {
             return writeln!(out, "no results");
         }
-        hits.iter().zip(&views).try_for_each(|(hit, view)| print(out, hit, view, args.explain))
+        hits.iter().try_for_each(|hit| print(out, hit, args.explain))
     })?;
     Ok(())
 }
 
-fn print(out: &mut dyn Write, hit: &Hit, view: &HitView, explain: bool) -> io::Result<()> {
-    let (what, at) = match &hit.item {
-        HitItem::Message(message) => {
-            let author = message.body.author.as_deref().unwrap_or(message.body.role.as_str());
-            (format!("{author} {}", message.idx), message.body.at)
+/// Prints a hit: where it is, the part that matches, and on request how its score came about.
+pub(super) fn print(out: &mut dyn Write, hit: &HitView, explain: bool) -> io::Result<()> {
+    const INDENT: &str = "     ";
+    let what = match &hit.what {
+        FoundView::Message { idx, role, author, .. } => {
+            format!("{} #{idx}", author.as_deref().unwrap_or(role))
         }
-        HitItem::ToolCall(call) => {
-            (format!("{} (turn {})", call.call.name, call.turn), call.call.at)
-        }
-        HitItem::Node(node) => {
-            let id: String = node.id.as_str().chars().take(11).collect();
-            (format!("level {} {id}", node.level()), node.range_end)
-        }
+        FoundView::Call { call, turn, .. } => format!("{call} (turn {turn})"),
+        FoundView::Node { node, .. } => format!("level {} {}", hit.level, short_node(node)),
     };
-    let score = paint(DIM, format!("{:.2}", view.score));
-    writeln!(
-        out,
-        "{score} {} {}",
-        paint(BOLD, what),
-        paint(DIM, format!("{} · {}", view.slug, at.to_minute()))
-    )?;
-    let marked = hit.snippet.marked(&format!("{MATCH}"), &format!("{MATCH:#}"));
-    writeln!(out, "     {marked}")?;
+    let place = format!("{} · {}", hit.slug, local_of(&hit.at));
+    let score = paint(DIM, format!("{:.2}", hit.score));
+    writeln!(out, "{score} {} {}", paint(BOLD, what), paint(DIM, place))?;
+    print_text(out, INDENT, &hit.marked_snippet(&MATCH.to_string(), &format!("{MATCH:#}")))?;
     if explain {
         let parts: Vec<String> =
-            view.parts.iter().map(|part| format!("{} {:.2}", part.signal, part.score)).collect();
-        writeln!(out, "     {}", paint(DIM, parts.join(" + ")))?;
-        if !view.up.is_empty() {
-            let up: Vec<String> = view.up.iter().map(|id| id.chars().take(11).collect()).collect();
-            writeln!(out, "     {}", paint(DIM, format!("under {}", up.join(" › "))))?;
+            hit.parts.iter().map(|part| format!("{} {:.2}", part.signal, part.score)).collect();
+        print_dim(out, INDENT, &parts.join(" + "))?;
+        if !hit.up.is_empty() {
+            let up: Vec<String> = hit.up.iter().map(|id| short_node(id)).collect();
+            print_dim(out, INDENT, &format!("under {}", up.join(" › ")))?;
         }
     }
     Ok(())
+}
+
+/// The start of a node's id, which is enough to name it.
+fn short_node(id: &str) -> String {
+    id.chars().take(11).collect()
 }

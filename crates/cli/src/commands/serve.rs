@@ -2,7 +2,6 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use serde::Serialize;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -12,7 +11,6 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use super::output::{BOLD, Output, paint};
 use super::{CliError, Global};
 use treering_server::http::Server;
-use treering_server::service::Service;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -42,14 +40,13 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
     if args.openapi {
         return Ok(writeln!(io::stdout(), "{}", treering_server::http::openapi())?);
     }
-    let settings = global.load()?.settings;
+    let service = global.open()?;
     let address = match args.address {
         Some(address) => address,
-        None => settings.serve.address.parse().map_err(|_| {
+        None => service.settings().serve.address.parse().map_err(|_| {
             CliError::Usage("serve.address: expected an address like 127.0.0.1:7411".into())
         })?,
     };
-    let service = Service::new(global.open()?, Arc::new(settings));
     let home = global.home()?;
     log_to_stderr(LevelFilter::INFO);
     run_async(async {

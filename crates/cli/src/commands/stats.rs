@@ -2,59 +2,70 @@
 
 use std::io::{self, Write};
 
-use treering_engine::Engine;
+use anstyle::Style;
 
-use super::CliError;
-use super::output::{BOLD, DIM, Output, count, grouped, pad, paint, size};
-use super::spend;
+use super::output::{
+    BOLD, Column, DIM, Output, Table, count, grouped, pad, paint, print_dim, print_text, size,
+};
+use super::{CliError, spend};
+use treering_server::service::Service;
 use treering_server::views::{
     ConversationStatsView, DOLLARS_PER_MILLION_TOKENS, StatsView, TreeStatsView,
 };
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  treering stats
+  treering stats tidewatch --json")]
 pub(super) struct Args {
     /// Show only this conversation
     conversation: Option<String>,
 }
 
 fn print_tree(out: &mut dyn Write, tree: &TreeStatsView) -> io::Result<()> {
-    if tree.levels.is_empty() {
-        let hint = "no summaries yet; if jobs are queued, run `treering work`";
-        return writeln!(out, "\n{}", paint(DIM, hint));
-    }
-    let head =
-        ["level", "nodes", "chars", "from", "removed", "grounded", "retained", "ms each", "dirty"];
     writeln!(out)?;
-    let row = |cells: [String; 9]| {
-        let padded = cells.iter().map(|cell| format!("{cell:>11}"));
-        padded.collect::<String>()
-    };
-    writeln!(out, "{}", paint(DIM, row(head.map(str::to_owned))))?;
+    if tree.levels.is_empty() {
+        return print_dim(out, "", "no summaries yet; if jobs are queued, run `treering work`");
+    }
+    let mut table = Table::new([
+        Column::Right("level"),
+        Column::Right("nodes"),
+        Column::Right("chars"),
+        Column::Right("from"),
+        Column::Right("removed"),
+        Column::Right("grounded"),
+        Column::Right("retained"),
+        Column::Right("ms each"),
+        Column::Right("dirty"),
+    ]);
     for level in &tree.levels {
         let cells = [
             level.level.to_string(),
             grouped(level.nodes.into()),
             grouped(level.chars),
             grouped(level.source_chars),
-            format!("{:.0} %", level.ratio * 100.0),
-            format!("{:.0} %", level.grounded_mean * 100.0),
-            format!("{:.0} %", level.retained_mean * 100.0),
+            format!("{:.0}%", level.ratio * 100.0),
+            format!("{:.0}%", level.grounded_mean * 100.0),
+            format!("{:.0}%", level.retained_mean * 100.0),
             format!("{:.1}", level.generation_ms_mean),
             level.dirty.to_string(),
         ];
-        writeln!(out, "{}", row(cells))?;
+        table.row(cells.map(|text| (Style::new(), text)));
     }
-    writeln!(
-        out,
-        "\nThe top-level nodes cover in {} tokens what took {}: {} saved ({:.1} %), or ${:.2} for \
+    table.print(out)?;
+    let saved = format!(
+        "The top-level nodes cover in {} tokens what took {}: {} saved ({:.1}%), or ${:.2} for \
          each context that would include everything, at \
          ${DOLLARS_PER_MILLION_TOKENS} per million.",
-        paint(BOLD, grouped(tree.tokens_kept)),
+        grouped(tree.tokens_kept),
         grouped(tree.tokens_covered),
         grouped(tree.tokens_saved),
         tree.ratio * 100.0,
         tree.dollars_saved_per_context
-    )?;
+    );
+    writeln!(out)?;
+    print_text(out, "", &saved)?;
     let failed = match tree.jobs_failed {
         0 => String::new(),
         failed => format!(", {failed} failed (`treering jobs`)"),
@@ -62,18 +73,19 @@ fn print_tree(out: &mut dyn Write, tree: &TreeStatsView) -> io::Result<()> {
     writeln!(out, "{} queued{failed}", count(tree.jobs_queued.into(), "job"))
 }
 
-pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
+pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+    let engine = service.engine();
     if let Some(reference) = &args.conversation {
-        let conversation = memory.find(reference)?;
-        let view = ConversationStatsView::of(memory, conversation.id)?;
+        let conversation = engine.find(reference)?;
+        let view = ConversationStatsView::of(engine, conversation.id)?;
         output.show(&view, |out| {
             super::show::head(out, &conversation, &conversation.threads)?;
             print_tree(out, &view.tree)?;
-            spend::print_models(out, &view.spend, memory)
+            spend::print_models(out, &view.spend, engine)
         })?;
         return Ok(());
     }
-    let view = StatsView::of(memory)?;
+    let view = StatsView::of(engine)?;
     output.show(&view, |out| {
         let rows = [
             ("conversations", grouped(view.conversations.into()), String::new()),
@@ -94,7 +106,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
             )?;
         }
         print_tree(out, &view.tree)?;
-        spend::print_models(out, &view.spend, memory)
+        spend::print_models(out, &view.spend, engine)
     })?;
     Ok(())
 }

@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-use treering_core::{ConversationId, GateStatus};
+use treering_core::ConversationId;
 use treering_engine::Engine;
 
-use super::CliError;
-use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint};
-use super::show::named_or_latest;
-use super::spend;
-use treering_server::views::StatusView;
+use super::output::{BAD, BOLD, DIM, GOOD, Output, count, paint, print_text};
+use super::{CliError, spend};
+use treering_server::service::Service;
+use treering_server::service::requests::StatusRequest;
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  treering status              of the latest conversation
+  treering status tidewatch --wait")]
 pub(super) struct Args {
     /// Slug, id, or the first digits of an id [default: the latest conversation]
     conversation: Option<String>,
@@ -20,13 +23,15 @@ pub(super) struct Args {
     wait: bool,
 }
 
-pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
-    let conversation = named_or_latest(args.conversation.as_deref(), memory)?;
-    let gate = match args.wait {
-        true => wait(memory, conversation.id)?,
-        false => memory.gate(conversation.id)?,
-    };
-    let view = StatusView::of(&conversation, &gate, memory)?;
+pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+    let engine = service.engine();
+    let conversation = service.named_or_latest(args.conversation.as_deref())?;
+    if args.wait {
+        wait(engine, conversation.id)?;
+    }
+    let gate = engine.gate(conversation.id)?;
+    let view =
+        service.status(&StatusRequest { conversation: Some(conversation.id.to_string()) })?;
     output.show(&view, |out| {
         let mark = match (view.clear, view.jobs_failed) {
             _ if view.writes_refused.is_some() => paint(BAD, "✗"),
@@ -35,7 +40,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
             (false, _) => paint(DIM, "…"),
         };
         writeln!(out, "{mark} {}", paint(BOLD, &view.slug))?;
-        writeln!(out, "{}", gate.describe(memory.clock().now()))?;
+        print_text(out, "", &gate.describe(engine.clock().now()))?;
         let failed = match view.jobs_failed {
             0 => String::new(),
             failed => {
@@ -43,24 +48,19 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
             }
         };
         let queued = count(view.jobs_queued.into(), "job");
-        writeln!(
-            out,
-            "{queued} queued{failed}; summaries by {}, vectors by {}",
-            view.summarizer, view.vectors
-        )?;
+        let models = format!("summaries by {}, vectors by {}", view.summarizer, view.vectors);
+        print_text(out, "", &format!("{queued} queued{failed}; {models}"))?;
         if let Some(wanted) = &view.vectors_wanted {
-            writeln!(out, "{wanted} is configured: run `treering reindex` to switch to it")?;
+            let hint = format!("{wanted} is configured: run `treering reindex` to switch to it");
+            print_text(out, "", &hint)?;
         }
         if view.stand_ins > 0 {
             let nodes = count(view.stand_ins.into(), "node");
-            writeln!(
-                out,
-                "{nodes} by the fallback: run `treering update` to rewrite them with {}",
-                view.summarizer
-            )?;
+            let hint = "run `treering update` to rewrite them with";
+            print_text(out, "", &format!("{nodes} by the fallback: {hint} {}", view.summarizer))?;
         }
         if let Some(why) = &view.writes_refused {
-            writeln!(out, "{why}")?;
+            print_text(out, "", why)?;
         }
         spend::print(out, &view.spend)
     })?;
@@ -68,8 +68,9 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
 }
 
 /// Runs a worker until the gate is clear or the timeout has passed.
-fn wait(memory: &Engine, id: ConversationId) -> Result<GateStatus, CliError> {
-    let _worker = memory.spawn_worker()?;
-    let timeout = Duration::from_millis(memory.work().gate_timeout_ms);
-    Ok(memory.wait(id, timeout)?.status)
+fn wait(engine: &Engine, id: ConversationId) -> Result<(), CliError> {
+    let _worker = engine.spawn_worker()?;
+    let timeout = Duration::from_millis(engine.work().gate_timeout_ms);
+    engine.wait(id, timeout)?;
+    Ok(())
 }

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use treering_core::ports::Span;
 use treering_core::{Clock as _, ConversationId, MessageIdx, Node};
-use treering_engine::{ContextChange, ContextRequest, Engine, Event, SystemClock};
+use treering_engine::{ContextChange, Event, SystemClock};
 
+use super::CliError;
+use super::local_time::local_clock;
 use super::output::{BAD, BOLD, DIM, GOOD, Output, fit, grouped, pad, paint, width};
-use super::{CliError, Global};
-use treering::config::Settings;
+use treering_server::service::Service;
+use treering_server::service::requests::ContextParams;
 use treering_server::views::{EventView, Slugs, conversation_of, kind_of};
 
 #[derive(clap::Args)]
@@ -36,22 +38,20 @@ pub(super) struct Args {
 /// Maximum time of one wait for events, so that `--idle` is checked in between.
 const WATCH: Duration = Duration::from_secs(1);
 
-pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), CliError> {
-    let settings = global.load()?.settings;
-    let memory = global.open()?;
-    let only = args.conversation.as_deref().map(|it| memory.find(it)).transpose()?.map(|it| it.id);
-    let budget = args.budget.unwrap_or(settings.context.budget);
-    let tail = Tail { memory: &memory, settings: &settings, budget, output };
-    let mut cursor = memory.event_cursor()?;
+pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+    let engine = service.engine();
+    let only = args.conversation.as_deref().map(|it| engine.find(it)).transpose()?.map(|it| it.id);
+    let tail = Tail { service, budget: args.budget, output };
+    let mut cursor = engine.event_cursor()?;
     output.note("following events; press Ctrl-C to stop");
     let mut last = Instant::now();
     loop {
-        let (news, now) = memory.wait_for_events(&cursor, WATCH)?;
+        let (events, now) = engine.wait_for_events(&cursor, WATCH)?;
         cursor = now;
         let wanted: Vec<&Event> =
-            news.iter().filter(|it| only.is_none_or(|id| conversation_of(it) == id)).collect();
+            events.iter().filter(|it| only.is_none_or(|id| conversation_of(it) == id)).collect();
         if !wanted.is_empty() {
-            tail.tell(&wanted)?;
+            tail.print_all(&wanted)?;
             last = Instant::now();
         }
         if args.idle.is_some_and(|idle| last.elapsed() >= Duration::from_secs(idle)) {
@@ -61,9 +61,8 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
 }
 
 struct Tail<'a> {
-    memory: &'a Engine,
-    settings: &'a Settings,
-    budget: u32,
+    service: &'a Service,
+    budget: Option<u32>,
     output: &'a Output,
 }
 
@@ -90,30 +89,30 @@ struct ContextLine {
 }
 
 impl Tail<'_> {
-    fn tell(&self, news: &[&Event]) -> Result<(), CliError> {
-        let mut slugs = Slugs::of(self.memory);
-        let mut spoken: Vec<ConversationId> = Vec::new();
-        for news in news {
-            let view = EventView::of(news, &mut slugs);
-            if matches!(news, Event::Turn { .. }) && !spoken.contains(&conversation_of(news)) {
-                spoken.push(conversation_of(news));
+    fn print_all(&self, events: &[&Event]) -> Result<(), CliError> {
+        let mut slugs = Slugs::of(self.service.engine());
+        let mut changed: Vec<ConversationId> = Vec::new();
+        for event in events {
+            let view = EventView::of(event, &mut slugs);
+            if matches!(event, Event::Turn { .. }) && !changed.contains(&conversation_of(event)) {
+                changed.push(conversation_of(event));
             }
             if self.output.json {
-                json_line(&EventLine { event: kind_of(news), view: &view })?;
+                json_line(&EventLine { event: kind_of(event), view: &view })?;
             } else {
-                self.print(news, &view)?;
+                self.print(event, &view)?;
             }
         }
-        for id in spoken {
-            self.tell_context(id, slugs.get(id))?;
+        for id in changed {
+            self.print_context(id, slugs.get(id))?;
         }
         Ok(())
     }
 
-    fn print(&self, news: &Event, view: &EventView) -> Result<(), CliError> {
-        let (style, lines) = match news {
+    fn print(&self, event: &Event, view: &EventView) -> Result<(), CliError> {
+        let (style, lines) = match event {
             Event::Turn { conversation, messages, .. } => {
-                (BOLD, self.said(*conversation, messages)?)
+                (BOLD, self.message_lines(*conversation, messages)?)
             }
             Event::Node(_, node) => (GOOD, vec![node_line(node)]),
             Event::Sealed(_, line) => (DIM, vec![line.text.clone()]),
@@ -121,17 +120,22 @@ impl Tail<'_> {
         };
         let what = match view.turn {
             Some(turn) => format!("turn {turn}"),
-            None => kind_of(news).to_owned(),
+            None => kind_of(event).to_owned(),
         };
         Ok(print(&view.slug, &paint(style, pad(&what, WHAT)), &lines)?)
     }
 
     /// One line per message: its author and its text.
-    fn said(&self, id: ConversationId, messages: &[MessageIdx]) -> Result<Vec<String>, CliError> {
+    fn message_lines(
+        &self,
+        id: ConversationId,
+        messages: &[MessageIdx],
+    ) -> Result<Vec<String>, CliError> {
         let (Some(first), Some(last)) = (messages.first(), messages.last()) else {
             return Ok(Vec::new());
         };
-        let read = self.memory.messages(id, Span::between(*first, MessageIdx(last.0 + 1)))?;
+        let read =
+            self.service.engine().messages(id, Span::between(*first, MessageIdx(last.0 + 1)))?;
         let line = |message: &treering_core::Message| {
             let who = message.body.author.clone().unwrap_or_else(|| message.body.role.to_string());
             format!("#{} {who}: {}", message.idx.0, one_line(&message.body.text))
@@ -139,15 +143,13 @@ impl Tail<'_> {
         Ok(read.iter().filter(|message| messages.contains(&message.idx)).map(line).collect())
     }
 
-    fn tell_context(&self, id: ConversationId, slug: String) -> Result<(), CliError> {
-        let request = ContextRequest {
-            budget: self.budget,
-            profile: self.settings.profile(&self.settings.context.profile)?,
-            gate_timeout: Some(Duration::ZERO),
-            ..ContextRequest::new(id)
-        };
-        let context = self.memory.context(&request)?;
-        let before = self.memory.previous_context(&request)?;
+    fn print_context(&self, id: ConversationId, slug: String) -> Result<(), CliError> {
+        let engine = self.service.engine();
+        let params = ContextParams { budget: self.budget, ..ContextParams::default() };
+        let conversation = engine.find(&id.to_string())?;
+        let request = self.service.context_request(&conversation, &params)?;
+        let context = engine.context(&request)?;
+        let before = engine.previous_context(&request)?;
         let changes = before.map(|before| context.changes_since(&before)).unwrap_or_default();
         let added = changes.iter().filter(|it| matches!(it, ContextChange::Added(_))).count();
         let (receipt, removed) = (&context.receipt, changes.len() - added);
@@ -165,7 +167,7 @@ impl Tail<'_> {
             });
         }
         let line = format!(
-            "{} of {} tokens, {:.0} % unchanged; {added} added, {removed} removed",
+            "{} of {} tokens, {:.0}% unchanged; {added} added, {removed} removed",
             grouped(receipt.tokens.into()),
             grouped(receipt.budget.into()),
             receipt.reusable.share * 100.0
@@ -181,12 +183,11 @@ const WHAT: usize = 10;
 /// Prints an event: time, slug, event name, and its lines below each other.
 fn print(slug: &str, what: &str, lines: &[String]) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
-    let now = SystemClock.now().to_string();
-    let time = now.get(11..19).unwrap_or_default();
+    let time = local_clock(SystemClock.now());
     let room = width().saturating_sub(8 + SLUG + WHAT + 6).max(20);
     for (place, line) in lines.iter().enumerate() {
         match place {
-            0 => write!(out, "{}  {}  {what}", paint(DIM, time), pad(&fit(slug, SLUG), SLUG))?,
+            0 => write!(out, "{}  {}  {what}", paint(DIM, &time), pad(&fit(slug, SLUG), SLUG))?,
             _ => write!(out, "{}", " ".repeat(8 + 2 + SLUG + 2 + WHAT))?,
         }
         writeln!(out, "  {}", fit(line, room))?;

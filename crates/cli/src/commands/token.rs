@@ -1,15 +1,22 @@
 //! `treering token`: manages access tokens. A secret is printed once; only its hash is stored.
 
+use anstyle::Style;
 use serde::Serialize;
 use treering_core::TenantId;
 use treering_engine::SystemClock;
 
-use super::output::{BOLD, DIM, Output, pad, paint};
+use super::local_time::local_of;
+use super::output::{BOLD, Column, DIM, Output, Table, paint, print_dim};
 use super::{CliError, Global};
 use treering_server::access_tokens::{AccessToken, TokenStore};
 use treering_server::service::{TokenScope, TokenScopes};
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  treering token create --name phone --scopes read
+  treering token list
+  treering token revoke 3f9a21c0")]
 pub(super) struct Args {
     #[command(subcommand)]
     action: TokenAction,
@@ -74,7 +81,7 @@ pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), Cl
                      `Authorization: Bearer …`.",
                     token.tenant, token.scopes
                 );
-                writeln!(out, "{}", paint(DIM, note))
+                print_dim(out, "", &note)
             })?;
         }
         TokenAction::List => {
@@ -84,16 +91,23 @@ pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), Cl
                 if views.is_empty() {
                     return writeln!(out, "no tokens; create one with `treering token create`");
                 }
-                views.iter().try_for_each(|view| {
-                    let facts = format!(
-                        "{}  {}  {}  {}",
-                        pad(&view.tenant, 12),
-                        pad(&view.scopes.to_string(), 16),
-                        view.created_at,
-                        view.name.as_deref().unwrap_or_default()
-                    );
-                    writeln!(out, "{} {}", paint(BOLD, &view.id), paint(DIM, facts.trim_end()))
-                })
+                let mut table = Table::new([
+                    Column::Left("id"),
+                    Column::Left("tenant"),
+                    Column::Left("scopes"),
+                    Column::Left("created"),
+                    Column::Left("name"),
+                ]);
+                for view in &views {
+                    table.row([
+                        (BOLD, view.id.clone()),
+                        (Style::new(), view.tenant.clone()),
+                        (Style::new(), view.scopes.to_string()),
+                        (Style::new(), local_of(&view.created_at)),
+                        (DIM, view.name.clone().unwrap_or_default()),
+                    ]);
+                }
+                table.print(out)
             })?;
         }
         TokenAction::Revoke { id } => {

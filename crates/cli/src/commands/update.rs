@@ -2,11 +2,13 @@
 
 use treering_core::ports::ConversationFilter;
 use treering_core::{Assignment, Level};
-use treering_engine::{Engine, JobScope, Update, UpdateStrategy};
+use treering_engine::JobScope;
 
 use super::CliError;
 use super::output::{BOLD, DIM, Output, count, grouped, paint};
 use super::work::run_all;
+use treering_server::service::Service;
+use treering_server::service::requests::UpdateRequest;
 use treering_server::views::UpdateView;
 
 #[derive(clap::Args)]
@@ -43,37 +45,37 @@ fn level(text: &str) -> Result<Level, String> {
     number.ok_or_else(|| "expected a number from 1 up".to_owned())
 }
 
-pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
-    let scale = if args.full { UpdateStrategy::Full } else { UpdateStrategy::Incremental };
-    let update = Update { strategy: scale, level: args.level, policy: args.with.clone() };
+pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+    let engine = service.engine();
+    let request = UpdateRequest {
+        full: args.full,
+        level: args.level.map(Level::number),
+        with: args.with.iter().map(ToString::to_string).collect(),
+        dry_run: args.dry_run,
+        ..UpdateRequest::default()
+    };
     let conversations = match &args.conversation {
-        Some(reference) => vec![memory.find(reference)?],
+        Some(reference) => vec![engine.find(reference)?],
         None => {
-            let all = memory.listed_conversations(&ConversationFilter::all(usize::MAX))?;
+            let all = engine.listed_conversations(&ConversationFilter::all(usize::MAX))?;
             all.into_iter().map(|session| session.conversation).collect()
         }
     };
     let mut views = Vec::new();
     for conversation in conversations {
-        if args.dry_run {
-            let estimate = memory.estimate(conversation.id, &update)?;
-            views.push(UpdateView { dry_run: true, ..UpdateView::of(&conversation, &estimate) });
-            continue;
+        let mut view = service.update(&conversation, &request)?;
+        if !args.dry_run {
+            // With `--background`, only level 1 is written in the foreground.
+            let scope = JobScope {
+                conversation: Some(conversation.id),
+                max_height: args.background.then_some(1),
+                only: args.level.filter(|_| !args.full).map(Level::number),
+            };
+            let worked = run_all(engine, &scope, output)?;
+            (view.done, view.failed) = (worked.done, worked.failed);
+            (view.left, _) = service.job_counts(&conversation)?;
         }
-        let updated = memory.update(conversation.id, &update)?;
-        // With `--background`, only level 1 is written in the foreground.
-        let scope = JobScope {
-            conversation: Some(conversation.id),
-            max_height: args.background.then_some(1),
-            only: args.level.filter(|_| !args.full).map(Level::number),
-        };
-        let worked = run_all(memory, &scope, output)?;
-        views.push(UpdateView {
-            job: Some(updated.id.to_string()),
-            done: worked.done,
-            failed: worked.failed,
-            ..UpdateView::of(&conversation, &updated.estimate)
-        });
+        views.push(view);
     }
     output.show(&views, |out| views.iter().try_for_each(|view| print(out, view)))?;
     Ok(())

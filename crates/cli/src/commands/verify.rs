@@ -6,8 +6,13 @@ use treering_engine::{Engine, JobScope, RepairReport};
 
 use super::output::{BAD, GOOD, Output, WARNING, count, paint};
 use super::{CliError, work};
+use treering_server::service::Service;
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  treering verify
+  treering verify --repair")]
 pub(super) struct Args {
     /// Rebuild inconsistent derived data: counts, trees, jobs, vectors. Messages and tool calls
     /// are never changed
@@ -41,14 +46,15 @@ struct ProblemView {
     what: String,
 }
 
-pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
+pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+    let engine = service.engine();
     let repaired = match args.repair {
-        true => repair(memory, output)?,
+        true => repair(engine, output)?,
         false => RepairReport::default(),
     };
-    let total = memory.stats().map_or(0, |stats| u64::from(stats.totals.messages));
+    let total = engine.stats().map_or(0, |stats| u64::from(stats.totals.messages));
     let bar = output.progress(total, "verifying");
-    let report = memory.verify(|messages| bar.set_position(messages))?;
+    let report = engine.verify(|messages| bar.set_position(messages))?;
     bar.finish_and_clear();
     let clean = report.is_clean();
     let view = View {
@@ -104,10 +110,10 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
 }
 
 /// Rebuilds inconsistent derived data and runs the jobs this creates.
-fn repair(memory: &Engine, output: &Output) -> Result<RepairReport, CliError> {
-    let repaired = memory.repair()?;
+fn repair(engine: &Engine, output: &Output) -> Result<RepairReport, CliError> {
+    let repaired = engine.repair()?;
     if !repaired.trees.is_empty() || !repaired.vectors.is_empty() {
-        work::run_all(memory, &JobScope::default(), output)?;
+        work::run_all(engine, &JobScope::default(), output)?;
     }
     Ok(repaired)
 }

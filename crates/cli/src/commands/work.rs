@@ -9,11 +9,16 @@ use treering_engine::{Engine, JobOutcome, JobScope, WorkStats, Worker};
 
 use super::CliError;
 use super::output::{Output, count};
+use treering_server::service::Service;
 
 /// The interval between checks for a changed embedder.
 const CHANGE_EVERY: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  treering work              run the jobs that are due
+  treering work --watch      keep running")]
 pub(super) struct Args {
     /// Run only the jobs of this conversation
     conversation: Option<String>,
@@ -28,20 +33,21 @@ struct View {
     failed: u32,
 }
 
-pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
-    let conversation = args.conversation.as_deref().map(|it| memory.find(it)).transpose()?;
+pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+    let engine = service.engine();
+    let conversation = args.conversation.as_deref().map(|it| engine.find(it)).transpose()?;
     let scope = JobScope { conversation: conversation.map(|it| it.id), ..JobScope::default() };
-    let worked = run_all(memory, &scope, output)?;
+    let worked = run_all(engine, &scope, output)?;
     if args.watch {
         let mut next_change = Instant::now();
         loop {
             std::thread::sleep(Duration::from_millis(500));
-            run_all(memory, &scope, output)?;
+            run_all(engine, &scope, output)?;
             if scope.conversation.is_none() && Instant::now() >= next_change {
-                if let Err(error) = change_over(memory) {
+                if let Err(error) = change_over(engine) {
                     output.note(&format!(
                         "cannot switch to the vectors of {} yet: {error}",
-                        memory.embedder_name()
+                        engine.embedder_name()
                     ));
                 }
                 next_change = Instant::now() + CHANGE_EVERY;
@@ -64,26 +70,26 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
 }
 
 /// Reindexes if search still uses the vectors of another embedder.
-fn change_over(memory: &Engine) -> treering_engine::Result<()> {
-    if memory.needs_reindex()? {
-        memory.reindex(&mut |_| ())?;
+fn change_over(engine: &Engine) -> treering_engine::Result<()> {
+    if engine.needs_reindex()? {
+        engine.reindex(&mut |_| ())?;
     }
     Ok(())
 }
 
 /// Runs every job that is due, with a progress bar.
 pub(super) fn run_all(
-    memory: &Engine,
+    engine: &Engine,
     scope: &JobScope,
     output: &Output,
 ) -> Result<WorkStats, CliError> {
     let filter = JobFilter { conversation: scope.conversation, ..JobFilter::all(usize::MAX) };
-    let waiting = memory.jobs(&filter)?.iter().filter(|job| job.state != JobState::Dead).count();
+    let waiting = engine.jobs(&filter)?.iter().filter(|job| job.state != JobState::Dead).count();
     if waiting == 0 {
         return Ok(WorkStats::default());
     }
     let bar = output.progress(waiting as u64, "summarizing");
-    let worker = Worker::new(memory.clone())?;
+    let worker = Worker::new(engine.clone())?;
     let worked = worker.run(scope, &|_, ran| {
         if *ran == JobOutcome::Done {
             bar.inc(1);
@@ -96,12 +102,12 @@ pub(super) fn run_all(
 /// Runs the jobs that are due in a conversation if no remote provider is involved, because then
 /// they take only moments.
 pub(super) fn catch_up(
-    memory: &Engine,
+    engine: &Engine,
     id: Option<ConversationId>,
     output: &Output,
 ) -> Result<(), CliError> {
-    if memory.is_local() {
-        run_all(memory, &JobScope { conversation: id, ..JobScope::default() }, output)?;
+    if engine.is_local() {
+        run_all(engine, &JobScope { conversation: id, ..JobScope::default() }, output)?;
     }
     Ok(())
 }

@@ -130,7 +130,7 @@ impl Contexts {
     /// Builds a context for a question with each method. Returns the text of the cut.
     pub(super) fn ask(
         &mut self,
-        memory: &Engine,
+        engine: &Engine,
         conversation: &Conversation,
         messages: &[Message],
         question: &EvalQuestion,
@@ -139,10 +139,10 @@ impl Contexts {
         for way in ContextMethod::ALL {
             let started = Instant::now();
             let held = match way {
-                ContextMethod::Cut => self.cut(memory, conversation, question)?,
+                ContextMethod::Cut => self.cut(engine, conversation, question)?,
                 ContextMethod::Latest => self.fitting(messages.iter().rev(), true),
                 ContextMethod::Hits => {
-                    let hits = memory.search(&question.query(conversation.id))?.hits;
+                    let hits = engine.search(&question.query(conversation.id))?.hits;
                     let found = hits.iter().filter_map(|hit| match &hit.item {
                         HitItem::Message(message) => Some(&**message),
                         HitItem::ToolCall(_) | HitItem::Node(_) => None,
@@ -160,14 +160,14 @@ impl Contexts {
 
     fn cut(
         &self,
-        memory: &Engine,
+        engine: &Engine,
         conversation: &Conversation,
         question: &EvalQuestion,
     ) -> Result<MeasuredContext, EvalError> {
         let mut request = ContextRequest::new(conversation.id);
         request.query = Some(question.text.clone());
         request.budget = self.budget;
-        let context = memory.context(&request)?;
+        let context = engine.context(&request)?;
         let mut held = MeasuredContext {
             text: context.markdown(),
             tokens: context.receipt.tokens,

@@ -73,21 +73,21 @@ pub(crate) fn measure(
     mut progress: impl FnMut(),
 ) -> Result<(), EvalError> {
     let haystacks = read(text)?;
-    let memory = treering::open_engine_with(home, options.clone())?;
-    let runner = Importer { engine: &memory, options: ImportOptions::default() };
+    let engine = treering::open_engine_with(home, options.clone())?;
+    let runner = Importer { engine: &engine, options: ImportOptions::default() };
     let name =
         path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let report = runner.text(&name, text.to_owned())?;
     if let Some(error) = report.error {
         return Err(EvalError::Import(error));
     }
-    Worker::new(memory.clone())?.run(&JobScope::default(), &|_, _| {})?;
-    if let Some(job) = memory.jobs(&JobFilter::all(1))?.pop() {
+    Worker::new(engine.clone())?.run(&JobScope::default(), &|_, _| {})?;
+    if let Some(job) = engine.jobs(&JobFilter::all(1))?.pop() {
         return Err(EvalError::Unfinished(job.error.unwrap_or_else(|| job.kind.to_string())));
     }
-    measured.nodes += memory.verify(|_| ())?.nodes;
+    measured.nodes += engine.verify(|_| ())?.nodes;
     for haystack in &haystacks {
-        ask(&memory, haystack, measured, &mut progress)?;
+        ask(&engine, haystack, measured, &mut progress)?;
     }
     Ok(())
 }
@@ -101,25 +101,25 @@ impl data::EvalQuestion {
 }
 
 fn ask(
-    memory: &Engine,
+    engine: &Engine,
     haystack: &Haystack,
     measured: &mut Measured,
     progress: &mut dyn FnMut(),
 ) -> Result<(), EvalError> {
     let sessions =
-        memory.listed_conversations(&treering_core::ports::ConversationFilter::all(usize::MAX))?;
+        engine.listed_conversations(&treering_core::ports::ConversationFilter::all(usize::MAX))?;
     let titled = sessions.into_iter().map(|session| session.conversation);
     let conversation =
         titled.into_iter().find(|it| it.title.as_deref() == Some(haystack.title.as_str()));
     let conversation = conversation.ok_or_else(|| EvalError::Missing(haystack.title.clone()))?;
-    let messages = memory.messages(conversation.id, Span::starting(MessageIdx(0), usize::MAX))?;
+    let messages = engine.messages(conversation.id, Span::starting(MessageIdx(0), usize::MAX))?;
     measured.turns += messages.len();
     let session_of: HashMap<&str, &str> =
         haystack.turns.iter().map(|(turn, session)| (turn.as_str(), session.as_str())).collect();
     for question in &haystack.questions {
         let query = question.query(conversation.id);
         let started = Instant::now();
-        let answer = memory.search(&query)?;
+        let answer = engine.search(&query)?;
         let took = started.elapsed();
         if let Some(why) = answer.lexical_only_reason {
             return Err(EvalError::Unfinished(why));
@@ -135,7 +135,7 @@ fn ask(
         measured.count(question, &turns, &session_of);
         measured.times.push(took);
         let context = match &mut measured.contexts {
-            Some(contexts) => Some(contexts.ask(memory, &conversation, &messages, question)?),
+            Some(contexts) => Some(contexts.ask(engine, &conversation, &messages, question)?),
             None => None,
         };
         measured.answered.push(QuestionResult { id: question.id.clone(), turns, context });

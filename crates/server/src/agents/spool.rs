@@ -64,7 +64,7 @@ impl Spool {
 
     /// Stores all captures, oldest first, and returns how many were stored. Stops and keeps the
     /// rest if the store fails; renames a capture that is invalid to `.bad`.
-    pub fn replay(&self, memory: &Engine) -> treering_engine::Result<usize> {
+    pub fn replay(&self, engine: &Engine) -> treering_engine::Result<usize> {
         let mut files: Vec<PathBuf> = match fs::read_dir(&self.folder) {
             Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect(),
             Err(_) => return Ok(0),
@@ -75,7 +75,7 @@ impl Spool {
         for path in files {
             // Another process may have replayed the file first.
             let Ok(bytes) = fs::read(&path) else { continue };
-            match serde_json::from_slice(&bytes).map(|captured| store(memory, &captured)) {
+            match serde_json::from_slice(&bytes).map(|captured| store(engine, &captured)) {
                 Ok(Ok(())) => {
                     drop(fs::remove_file(&path));
                     stored += 1;
@@ -91,12 +91,12 @@ impl Spool {
 }
 
 /// Stores a capture. Storing it again adds nothing.
-pub fn store(memory: &Engine, captured: &HookCapture) -> Result<(), ServiceError> {
+pub fn store(engine: &Engine, captured: &HookCapture) -> Result<(), ServiceError> {
     match captured {
         HookCapture::Transcript { format, name, text } => {
             let format = Format::ALL.into_iter().find(|it| it.as_str() == format);
             let options = ImportOptions { format, ..ImportOptions::default() };
-            let report = Importer { engine: memory, options }
+            let report = Importer { engine: engine, options }
                 .text(&name.display().to_string(), text.clone())?;
             report.error.map_or(Ok(()), |error| Err(ServiceError::InvalidRequest(error)))
         }
@@ -110,7 +110,7 @@ pub fn store(memory: &Engine, captured: &HookCapture) -> Result<(), ServiceError
             let entries = std::mem::take(&mut request.entries);
             for some in entries.chunks(MAX_ENTRIES) {
                 request.entries = some.to_vec();
-                append(memory, &request)?;
+                append(engine, &request)?;
             }
             Ok(())
         }

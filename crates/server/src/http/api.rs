@@ -1,19 +1,21 @@
 //! The HTTP handlers, one function per operation. Request and response types are declared in the
 //! service and the views; this module only maps them to routes.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
 use serde::Serialize;
-use treering_core::{MessageIdx, TenantId};
+use treering_core::TenantId;
 use utoipa::ToSchema;
 
 use super::App;
 use super::problem::{Body, PathParams, Problem, Problems, QueryParams};
 use crate::service::requests::{
-    AppendRequest, ChangeRequest, ContextParams, PageRequest, SearchRequest, SessionsRequest,
-    UpdateRequest, WorkRequest,
+    AppendRequest, ChangeRequest, ContextParams, ExpandRequest, PageRequest, SearchRequest,
+    SessionsRequest, StatusRequest, UpdateRequest, WorkRequest,
 };
 use crate::service::{
     ContextAnswer, ConversationList, Grant, JobList, LogList, SearchAnswer, Service, TaskKind,
@@ -94,13 +96,14 @@ pub(super) async fn status(
     Extension(grant): Extension<Grant>,
     PathParams(reference): PathParams<String>,
 ) -> ApiResult<StatusView> {
-    respond(&grant, READ, move |service| service.status(Some(&reference))).await
+    let request = StatusRequest { conversation: Some(reference) };
+    respond(&grant, READ, move |service| service.status(&request)).await
 }
 
 /// Update or rebuild the tree of a conversation
 ///
-/// Returns once the jobs are planned; they run in the background. `job` identifies them in the
-/// log.
+/// Returns once the jobs are planned; they run in the background. With `wait`, returns when they
+/// are finished, or shortly before the request timeout. `job` identifies them in the log.
 #[utoipa::path(post, path = "/v1/conversations/{conversation}/update", tag = "work",
     params(("conversation" = String, Path, description = "Slug, id or id prefix")),
     request_body = UpdateRequest, responses((status = 202, body = UpdateView), Problems))]
@@ -109,8 +112,30 @@ pub(super) async fn update(
     PathParams(reference): PathParams<String>,
     Body(request): Body<UpdateRequest>,
 ) -> Result<(StatusCode, Json<UpdateView>), Problem> {
-    let view = respond(&grant, WRITE, move |service| service.update(&reference, &request)).await?;
-    Ok((StatusCode::ACCEPTED, view))
+    if request.conversation.is_some() {
+        let message = "the path names the conversation; leave conversation out of the body";
+        return Err(Problem::new(StatusCode::BAD_REQUEST, message, None));
+    }
+    let service = grant.require(TokenScope::Write)?;
+    let wait = request.wait && !request.dry_run;
+    let planned = service.run(TaskKind::Write, move |service| {
+        let found = service.engine().find(&reference)?;
+        let view = service.update(&found, &request)?;
+        Ok((found, view))
+    });
+    let (found, mut view) = planned.await?;
+    if wait {
+        let report = |_| std::future::ready(());
+        (view.left, view.failed) =
+            service.wait_for_jobs(&found, wait_timeout(service), report).await?;
+    }
+    Ok((StatusCode::ACCEPTED, Json(view)))
+}
+
+/// How long a request may wait for background work: nine tenths of the request timeout, so that
+/// time is left for the response.
+fn wait_timeout(service: &Service) -> Duration {
+    Duration::from_millis(service.settings().serve.timeout_ms) * 9 / 10
 }
 
 /// Read the nodes above a message
@@ -122,11 +147,8 @@ pub(super) async fn ancestors(
     Extension(grant): Extension<Grant>,
     PathParams((reference, idx)): PathParams<(String, u32)>,
 ) -> ApiResult<ExpandView> {
-    respond(&grant, READ, move |service| {
-        let found = service.memory().find(&reference)?;
-        Ok(ExpandView::of_message(&found, MessageIdx(idx), service.memory())?)
-    })
-    .await
+    let request = ExpandRequest { id: format!("{reference}#{idx}") };
+    respond(&grant, READ, move |service| Ok(service.expand(&request)?.around)).await
 }
 
 /// A node and its neighbors in the tree.
@@ -145,8 +167,7 @@ pub(super) async fn node(
     PathParams(reference): PathParams<String>,
 ) -> ApiResult<ExpandedNode> {
     respond(&grant, READ, move |service| {
-        let (conversation, node) = service.memory().find_node(&reference)?;
-        let around = ExpandView::of_node(&conversation, &node, service.memory())?;
+        let (conversation, node, around) = service.expand_node(&reference)?;
         Ok(ExpandedNode { node: NodeView::of(&conversation, &node), around })
     })
     .await
@@ -169,23 +190,19 @@ pub(super) async fn search(
     responses((status = 200, body = ContextAnswer), Problems))]
 pub(super) async fn context(
     Extension(grant): Extension<Grant>,
-    Body(ask): Body<ContextParams>,
+    Body(params): Body<ContextParams>,
 ) -> ApiResult<ContextAnswer> {
     let service = grant.require(TokenScope::Read)?;
-    let reference = ask.conversation.clone();
+    let reference = params.conversation.clone();
     let found = service
         .run(TaskKind::Read, move |service| service.named_or_latest(reference.as_deref()))
         .await?;
-    // Reserve the last tenth of the timeout for building the context.
-    let longest = std::time::Duration::from_millis(service.settings().serve.timeout_ms) * 9 / 10;
-    service
-        .wait_for_gate(
-            found.id,
-            service.gate_timeout(&ask).min(longest),
-            |_| std::future::ready(()),
-        )
-        .await?;
-    respond(&grant, READ, move |service| service.context(&found, &ask)).await
+    let timeout = service.gate_timeout(&params).min(wait_timeout(service));
+    service.wait_for_gate(found.id, timeout, |_| std::future::ready(())).await?;
+    respond(&grant, READ, move |service| {
+        Ok(ContextAnswer::of(service.context(&found, &params)?, params.format))
+    })
+    .await
 }
 
 /// List unfinished jobs
@@ -223,7 +240,7 @@ pub(super) async fn logs(
 /// Get store and tree statistics
 #[utoipa::path(get, path = "/v1/stats", tag = "work", responses((status = 200, body = StatsView), Problems))]
 pub(super) async fn stats(Extension(grant): Extension<Grant>) -> ApiResult<StatsView> {
-    respond(&grant, READ, |service| Ok(StatsView::of(service.memory())?)).await
+    respond(&grant, READ, |service| Ok(StatsView::of(service.engine())?)).await
 }
 
 /// Get Prometheus metrics
@@ -238,16 +255,16 @@ pub(super) async fn metrics(
 ) -> Result<impl IntoResponse, Problem> {
     let service = grant.require(TokenScope::Admin)?;
     let everything = grant.has_full_access();
-    let process = everything || service.memory().tenant() == app.tenants().root().memory().tenant();
+    let process = everything || service.engine().tenant() == app.tenants().root().engine().tenant();
     let stats = service.run(TaskKind::Read, move |service| {
-        let memory = service.memory();
-        let mut tenants = if everything { memory.tenants()? } else { Vec::new() };
+        let engine = service.engine();
+        let mut tenants = if everything { engine.tenants()? } else { Vec::new() };
         // Include the caller's tenant even before its first commit.
-        if !tenants.contains(memory.tenant()) {
-            tenants.push(memory.tenant().clone());
+        if !tenants.contains(engine.tenant()) {
+            tenants.push(engine.tenant().clone());
         }
         let of_tenant =
-            |tenant: TenantId| Ok((tenant.clone(), StatsView::of(&memory.for_tenant(tenant))?));
+            |tenant: TenantId| Ok((tenant.clone(), StatsView::of(&engine.for_tenant(tenant))?));
         tenants.into_iter().map(of_tenant).collect::<Result<Vec<_>, crate::service::ServiceError>>()
     });
     let text = app.metrics().render(&stats.await?, process);
@@ -283,8 +300,8 @@ pub(super) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) 
         return answer(StatusCode::SERVICE_UNAVAILABLE, "stopping");
     }
     let service = app.tenants().root();
-    match service.run(TaskKind::Read, |service| Ok(service.memory().event_cursor()?)).await {
-        Ok(_) if service.memory().failure().is_some() => {
+    match service.run(TaskKind::Read, |service| Ok(service.engine().event_cursor()?)).await {
+        Ok(_) if service.engine().failure().is_some() => {
             answer(StatusCode::SERVICE_UNAVAILABLE, "the store refuses writes")
         }
         Ok(_) => answer(StatusCode::OK, "ok"),

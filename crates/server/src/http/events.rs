@@ -38,7 +38,7 @@ pub(super) async fn events(
     headers: HeaderMap,
 ) -> Result<Sse<KeepAliveStream<ReceiverStream<SseItem>>>, Problem> {
     let service = grant.require(TokenScope::Read)?.clone();
-    let mut wake = app.tenants().commits(service.memory().tenant());
+    let mut wake = app.tenants().commits(service.engine().tenant());
     let mut cursor = match headers.get("last-event-id") {
         Some(id) => {
             let cursor =
@@ -46,11 +46,11 @@ pub(super) async fn events(
             // Reject a cursor of another store before the stream begins.
             let after = cursor.clone();
             service
-                .run(TaskKind::Read, move |service| Ok(service.memory().events_after(&after)?))
+                .run(TaskKind::Read, move |service| Ok(service.engine().events_after(&after)?))
                 .await?;
             cursor
         }
-        None => service.run(TaskKind::Read, |service| Ok(service.memory().event_cursor()?)).await?,
+        None => service.run(TaskKind::Read, |service| Ok(service.engine().event_cursor()?)).await?,
     };
     let (send, receive) = mpsc::channel(WAITING);
     let stop = app.stop().clone();
@@ -87,8 +87,8 @@ pub(super) async fn events(
 /// received part of the batch receives the whole batch again.
 async fn portion(service: &Service, after: Cursor) -> Result<(Vec<Event>, Cursor), ServiceError> {
     let read = service.run(TaskKind::Read, move |service| {
-        let (news, now) = service.memory().events_after(&after)?;
-        let mut slugs = Slugs::of(service.memory());
+        let (news, now) = service.engine().events_after(&after)?;
+        let mut slugs = Slugs::of(service.engine());
         let views: Vec<_> =
             news.iter().map(|news| (kind_of(news), EventView::of(news, &mut slugs))).collect();
         Ok((views, now))

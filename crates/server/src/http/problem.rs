@@ -13,6 +13,7 @@ use treering_engine::Error;
 use utoipa::{IntoResponses, ToSchema};
 
 use crate::service::ServiceError;
+use crate::service::requests::RequestLimits;
 
 /// An error response.
 #[derive(Debug, Serialize, ToSchema)]
@@ -84,7 +85,7 @@ impl From<ServiceError> for Problem {
                 Error::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             },
             ServiceError::InvalidRequest(_) => StatusCode::BAD_REQUEST,
-            ServiceError::NotFound(_) => StatusCode::NOT_FOUND,
+            ServiceError::NoConversations | ServiceError::NotFound(_) => StatusCode::NOT_FOUND,
             ServiceError::Forbidden(_) => StatusCode::FORBIDDEN,
             ServiceError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             ServiceError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -142,10 +143,10 @@ pub(super) enum Problems {
     Unavailable(Problem),
 }
 
-/// A JSON request body.
+/// A JSON request body within its limits.
 pub(super) struct Body<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+impl<S: Send + Sync, T: DeserializeOwned + RequestLimits> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
@@ -170,9 +171,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Err(Problem::bad("the body is not a JSON object".into()));
         }
-        serde_json::from_slice(&bytes)
-            .map(Self)
-            .map_err(|error| Problem::bad(format!("invalid body: {error}")))
+        let request: T = serde_json::from_slice(&bytes)
+            .map_err(|error| Problem::bad(format!("invalid body: {error}")))?;
+        request.check_limits()?;
+        Ok(Self(request))
     }
 }
 
@@ -182,17 +184,22 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// The query parameters.
+/// Query parameters within their limits.
 pub(super) struct QueryParams<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
+impl<S, T> FromRequestParts<S> for QueryParams<T>
+where
+    S: Send + Sync,
+    T: DeserializeOwned + RequestLimits,
+{
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let asked = Query::<T>::from_request_parts(parts, state).await;
-        asked
-            .map(|Query(asked)| Self(asked))
-            .map_err(|rejection| Problem::bad(rejection.body_text()))
+        let Query(request) = Query::<T>::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| Problem::bad(rejection.body_text()))?;
+        request.check_limits()?;
+        Ok(Self(request))
     }
 }
 

@@ -35,11 +35,11 @@ struct Background {
 
 impl TenantRegistry {
     pub(super) fn new(root: Service, metrics: Arc<Metrics>) -> Result<Self, ServiceError> {
-        let memory = root.memory();
-        memory.prewarm();
+        let engine = root.engine();
+        engine.prewarm();
         let (worker, streams) =
-            (memory.spawn_worker_for_all_tenants()?, Arc::new(Streams::default()));
-        let follower = Follower::spawn(memory.clone(), Arc::clone(&streams), metrics)?;
+            (engine.spawn_worker_for_all_tenants()?, Arc::new(Streams::default()));
+        let follower = Follower::spawn(engine.clone(), Arc::clone(&streams), metrics)?;
         let background = Mutex::new(Some(Background { worker, follower }));
         Ok(Self { root, background, streams })
     }
@@ -99,17 +99,17 @@ struct Follower {
 
 impl Follower {
     fn spawn(
-        memory: Engine,
+        engine: Engine,
         streams: Arc<Streams>,
         metrics: Arc<Metrics>,
     ) -> Result<Self, ServiceError> {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
         // Start the feed before the first request.
-        let mut ends = memory.feed_cursors()?;
+        let mut ends = engine.feed_cursors()?;
         let thread = std::thread::spawn(move || {
             while !asked.load(Ordering::Acquire) {
-                if let Err(error) = follow(&memory, &mut ends, &streams, &metrics) {
+                if let Err(error) = follow(&engine, &mut ends, &streams, &metrics) {
                     tracing::warn!(%error, "cannot read the change feed");
                     std::thread::sleep(STOP_CHECK_INTERVAL);
                 }
@@ -126,16 +126,16 @@ impl Follower {
 
 /// Waits for commits, counts the events of each changed tenant and wakes its streams.
 fn follow(
-    memory: &Engine,
+    engine: &Engine,
     ends: &mut FeedCursors,
     streams: &Streams,
     metrics: &Metrics,
 ) -> treering_engine::Result<()> {
-    for (tenant, after) in memory.wait_for_changes(ends, STOP_CHECK_INTERVAL)? {
-        let memory = memory.for_tenant(tenant.clone());
+    for (tenant, after) in engine.wait_for_changes(ends, STOP_CHECK_INTERVAL)? {
+        let engine = engine.for_tenant(tenant.clone());
         let (mut cursor, mut has_events) = (after, false);
         loop {
-            let (news, now) = memory.events_after(&cursor)?;
+            let (news, now) = engine.events_after(&cursor)?;
             news.iter().for_each(|news| metrics.count(&tenant, kind_of(news)));
             has_events |= !news.is_empty();
             if now == cursor {

@@ -3,16 +3,19 @@
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
 use treering_core::text::preview;
-use treering_core::{Conversation, Message, MessageIdx};
-use treering_engine::{Engine, Error, Hit, HitItem, TurnItem};
+use treering_core::{Conversation, Message, MessageIdx, Node};
+use treering_engine::{Context, Engine, Error, TurnItem, WholeTurn};
 
 use super::types::{
-    ContextResult, ExpandLine, ExpandResult, SearchHit, SessionLine, SessionsResult, StatusResult,
-    UpdateResult,
+    ContextResult, ExpandLine, ExpandResult, SearchHit, SearchResult, SessionLine, SessionsResult,
+    StatusResult, UpdateResult,
 };
-use crate::service::{ContextAnswer, ConversationList, Service, ServiceError};
+use crate::service::requests::StatusRequest;
+use crate::service::{
+    ConversationList, ExpandedItem, Expansion, SearchAnswer, Service, ServiceError,
+};
 use crate::views::{
-    ConversationView, ExpandView, LineView, NodeView, Slugs, StatsView, UpdateView,
+    ConversationView, ExpandView, FoundView, HitView, LineView, NodeView, StatsView, UpdateView,
 };
 
 /// Maximum characters of a listing line; `expand` reads the rest.
@@ -22,19 +25,19 @@ const FRAME_TOKENS: u32 = 60;
 
 /// The remaining token budget of a result.
 pub(super) struct TokenBudget<'a> {
-    memory: &'a Engine,
+    engine: &'a Engine,
     left: u32,
 }
 
 impl<'a> TokenBudget<'a> {
-    pub(super) const fn new(memory: &'a Engine, max_tokens: u32) -> Self {
-        Self { memory, left: max_tokens.saturating_sub(FRAME_TOKENS) }
+    pub(super) const fn new(engine: &'a Engine, max_tokens: u32) -> Self {
+        Self { engine, left: max_tokens.saturating_sub(FRAME_TOKENS) }
     }
 
     /// Deducts the cost of an item, if the budget allows it.
     fn take(&mut self, it: &impl Serialize) -> bool {
         let json = serde_json::to_string(it).unwrap_or_default();
-        let left = self.left.checked_sub(self.memory.count_tokens(&json));
+        let left = self.left.checked_sub(self.engine.count_tokens(&json));
         self.left = left.unwrap_or(self.left);
         left.is_some()
     }
@@ -62,11 +65,11 @@ impl<'a> TokenBudget<'a> {
             return (text.to_owned(), false);
         }
         let room = self.left - self.left / 4;
-        let tokens = self.memory.count_tokens(text).max(1);
+        let tokens = self.engine.count_tokens(text).max(1);
         let mut chars = text.chars().count() * room as usize / tokens as usize;
         loop {
             let cut: String = text.chars().take(chars).chain(['…']).collect();
-            if chars == 0 || self.memory.count_tokens(&cut) <= room {
+            if chars == 0 || self.engine.count_tokens(&cut) <= room {
                 self.take(&cut);
                 return (cut, true);
             }
@@ -76,41 +79,53 @@ impl<'a> TokenBudget<'a> {
 }
 
 /// The id of a message for the other tools.
-pub(super) fn message_id(slug: &str, idx: MessageIdx) -> String {
+fn message_id(slug: &str, idx: MessageIdx) -> String {
     format!("{slug}#{}", idx.0)
 }
 
-pub(super) fn hits(hits: &[Hit], memory: &Engine) -> Vec<SearchHit> {
-    let mut slugs = Slugs::of(memory);
-    hits.iter().map(|hit| self::hit(hit, slugs.get(hit.conversation))).collect()
+pub(super) fn search(answer: SearchAnswer, engine: &Engine, max_tokens: u32) -> SearchResult {
+    let hits = answer.hits.into_iter().map(hit);
+    let (hits, left_out) = TokenBudget::new(engine, max_tokens).fill(hits);
+    let advice = match hits.is_empty() {
+        true => "No results. Try other words, fewer filters, or `sessions` to list conversations.",
+        false => "`expand` an id to read it in full, with its turn and higher summaries.",
+    };
+    SearchResult { hits, left_out, words_only: answer.words_only, advice }
 }
 
-fn hit(hit: &Hit, conversation: String) -> SearchHit {
-    let (id, who, at) = match &hit.item {
-        HitItem::Message(message) => {
-            (message_id(&conversation, message.idx), Some(speaker(message)), message.body.at)
+pub(super) fn hit(hit: HitView) -> SearchHit {
+    let (id, who) = match hit.what {
+        FoundView::Message { idx, role, author, .. } => (
+            message_id(&hit.slug, MessageIdx(idx)),
+            Some(author.unwrap_or_else(|| role.to_owned())),
+        ),
+        FoundView::Call { call, after, .. } => {
+            (message_id(&hit.slug, MessageIdx(after)), Some(format!("tool {call}")))
         }
-        HitItem::ToolCall(call) => {
-            let idx = MessageIdx(call.before.0.saturating_sub(1));
-            (message_id(&conversation, idx), Some(format!("tool {}", call.call.name)), call.call.at)
-        }
-        HitItem::Node(node) => (node.id.to_string(), None, node.range_end),
+        FoundView::Node { node, .. } => (node, None),
     };
-    let (level, score, snippet) = (hit.level(), hit.score, hit.snippet.text.clone());
-    SearchHit { id, conversation, level, who, at: at.to_string(), snippet, score }
+    SearchHit {
+        id,
+        conversation: hit.slug,
+        level: hit.level,
+        who,
+        at: hit.at,
+        snippet: hit.snippet,
+        score: hit.score,
+    }
 }
 
 fn speaker(message: &Message) -> String {
     message.body.author.clone().unwrap_or_else(|| message.body.role.as_str().to_owned())
 }
 
-pub(super) fn context(answer: ContextAnswer, slug: String) -> ContextResult {
-    let receipt = answer.receipt;
+pub(super) fn context(context: &Context, slug: String) -> ContextResult {
+    let receipt = &context.receipt;
     let mut nodes: Vec<String> =
         receipt.items.iter().filter_map(|item| item.node.clone()).collect();
     nodes.dedup();
     ContextResult {
-        text: answer.text.unwrap_or_default(),
+        text: context.markdown(),
         conversation: slug,
         tokens: receipt.tokens,
         budget: receipt.budget,
@@ -124,23 +139,30 @@ pub(super) fn context(answer: ContextAnswer, slug: String) -> ContextResult {
     }
 }
 
-/// Expands a node: its text, the nodes above it and its sources.
-pub(super) fn node(
-    id: &str,
-    memory: &Engine,
-    max_tokens: u32,
-) -> Result<ExpandResult, ServiceError> {
-    let (conversation, node) = memory.find_node(id)?;
-    let around = ExpandView::of_node(&conversation, &node, memory)?;
-    let view = NodeView::of(&conversation, &node);
-    let mut room = TokenBudget::new(memory, max_tokens);
+pub(super) fn expand(expansion: Expansion, engine: &Engine, max_tokens: u32) -> ExpandResult {
+    let Expansion { conversation, item, around } = expansion;
+    let room = TokenBudget::new(engine, max_tokens);
+    match item {
+        ExpandedItem::Node(node) => expand_node(conversation, &node, around, room),
+        ExpandedItem::Message(message, turns) => {
+            expand_message(conversation, &message, &turns, around, room)
+        }
+    }
+}
+
+/// A node: its text, the nodes above it and its sources.
+fn expand_node(
+    conversation: Conversation,
+    node: &Node,
+    around: ExpandView,
+    mut room: TokenBudget<'_>,
+) -> ExpandResult {
+    let view = NodeView::of(&conversation, node);
     let (text, cut) = room.cut(&node.content.overview);
     let details = details(&view).filter(|details| room.take(details));
-    let (up, over_left) =
-        room.fill(around.up.into_iter().map(|line| self::line(line, &conversation)));
-    let (down, left) =
-        room.fill(around.down.into_iter().map(|line| self::line(line, &conversation)));
-    Ok(ExpandResult {
+    let (up, up_left) = room.fill(around.up.into_iter().map(|it| line(it, &conversation)));
+    let (down, down_left) = room.fill(around.down.into_iter().map(|it| line(it, &conversation)));
+    ExpandResult {
         id: view.id,
         conversation: conversation.slug,
         level: view.level,
@@ -152,8 +174,8 @@ pub(super) fn node(
         before: None,
         after: None,
         cut,
-        left_out: left + over_left,
-    })
+        left_out: up_left + down_left,
+    }
 }
 
 /// The non-empty lists of a node's content, without the overview.
@@ -173,71 +195,54 @@ fn line(line: LineView, conversation: &Conversation) -> ExpandLine {
     ExpandLine { id, level: line.level, text: preview(&line.text, LINE_CHARS) }
 }
 
-/// Expands a message: its text, the rest of its turn and the nodes above it.
-pub(super) fn message(
-    reference: &str,
-    idx: MessageIdx,
-    memory: &Engine,
-    max_tokens: u32,
-) -> Result<ExpandResult, ServiceError> {
-    use treering_core::TurnNo;
-    use treering_core::ports::Span;
-    let it = memory.find(reference)?;
-    let found =
-        memory.messages(it.id, Span::starting(idx, 1))?.pop().filter(|found| found.idx == idx);
-    let Some(found) = found else {
-        let (slug, end) = (&it.slug, it.totals.messages);
-        return Err(ServiceError::NotFound(format!(
-            "{slug} has {end} messages, counted from 0; message {} does not exist",
-            idx.0
-        )));
-    };
-    let turn = Span::between(found.turn, TurnNo(found.turn.0.saturating_add(1)));
-    let turns = memory.turns(it.id, turn)?;
-    let others = turns.iter().flat_map(|turn| turn.items()).filter_map(|step| match step {
-        TurnItem::Message(message) if message.idx == idx => None,
-        TurnItem::Message(message) => Some(ExpandLine {
-            id: message_id(&it.slug, message.idx),
-            level: 0,
-            text: preview(&format!("{}: {}", speaker(message), message.body.text), LINE_CHARS),
-        }),
-        TurnItem::ToolCall(call) => {
-            let result = call
-                .call
-                .outcome
-                .as_ref()
-                .map_or_else(String::new, |it| it.result.to_text().into_owned());
-            let text = format!("tool {} {} → {result}", call.call.name, call.call.args.to_text());
-            Some(ExpandLine {
-                id: message_id(&it.slug, idx),
-                level: 0,
-                text: preview(&text, LINE_CHARS),
-            })
-        }
-    });
-    let mut room = TokenBudget::new(memory, max_tokens);
-    let (text, cut) = room.cut(&format!("{}: {}", speaker(&found), found.body.text));
-    let over = ExpandView::of_message(&it, idx, memory)?.up;
-    let (up, over_left) = room.fill(over.into_iter().map(|line| self::line(line, &it)));
-    let (down, left) = room.fill(others.collect::<Vec<_>>());
-    Ok(ExpandResult {
-        id: message_id(&it.slug, idx),
+/// A message: its text, the nodes above it and the rest of its turn.
+fn expand_message(
+    conversation: Conversation,
+    message: &Message,
+    turns: &[WholeTurn],
+    around: ExpandView,
+    mut room: TokenBudget<'_>,
+) -> ExpandResult {
+    let (slug, idx) = (conversation.slug.as_str(), message.idx);
+    let (text, cut) = room.cut(&format!("{}: {}", speaker(message), message.body.text));
+    let (up, up_left) = room.fill(around.up.into_iter().map(|it| line(it, &conversation)));
+    let others = turns.iter().flat_map(WholeTurn::items);
+    let (down, down_left) = room.fill(others.filter_map(|step| other_step(&step, slug, idx)));
+    ExpandResult {
+        id: message_id(slug, idx),
         level: 0,
-        at: found.body.at.to_string(),
+        at: message.body.at.to_string(),
         text,
         details: None,
         up,
         down,
-        before: idx.0.checked_sub(1).map(|before| message_id(&it.slug, MessageIdx(before))),
-        after: (idx.0 + 1 < it.totals.messages)
-            .then(|| message_id(&it.slug, MessageIdx(idx.0 + 1))),
+        before: idx.0.checked_sub(1).map(|before| message_id(slug, MessageIdx(before))),
+        after: (idx.0 + 1 < conversation.totals.messages)
+            .then(|| message_id(slug, MessageIdx(idx.0 + 1))),
         cut,
-        left_out: left + over_left,
-        conversation: it.slug,
-    })
+        left_out: up_left + down_left,
+        conversation: conversation.slug,
+    }
 }
 
-pub(super) fn sessions(list: ConversationList, memory: &Engine, max_tokens: u32) -> SessionsResult {
+/// A line for another message or a tool call of the turn of message `idx`.
+fn other_step(step: &TurnItem<'_>, slug: &str, idx: MessageIdx) -> Option<ExpandLine> {
+    let (id, text) = match step {
+        TurnItem::Message(message) if message.idx == idx => return None,
+        TurnItem::Message(message) => {
+            (message.idx, format!("{}: {}", speaker(message), message.body.text))
+        }
+        TurnItem::ToolCall(call) => {
+            let result = call.call.outcome.as_ref().map(|outcome| outcome.result.to_text());
+            let args = call.call.args.to_text();
+            let result = result.unwrap_or_default();
+            (idx, format!("tool {} {args} → {result}", call.call.name))
+        }
+    };
+    Some(ExpandLine { id: message_id(slug, id), level: 0, text: preview(&text, LINE_CHARS) })
+}
+
+pub(super) fn sessions(list: ConversationList, engine: &Engine, max_tokens: u32) -> SessionsResult {
     let line = |it: ConversationView| SessionLine {
         conversation: it.slug,
         title: it.title,
@@ -249,7 +254,7 @@ pub(super) fn sessions(list: ConversationList, memory: &Engine, max_tokens: u32)
         last_message: it.last_message,
     };
     let (sessions, left) =
-        TokenBudget::new(memory, max_tokens).fill(list.conversations.into_iter().map(line));
+        TokenBudget::new(engine, max_tokens).fill(list.conversations.into_iter().map(line));
     SessionsResult { sessions, more: list.more || left > 0 }
 }
 
@@ -268,20 +273,20 @@ pub(super) fn update(view: UpdateView, jobs_left: u32, jobs_failed: u32) -> Upda
 
 pub(super) fn status(
     service: &Service,
-    conversation: Option<&str>,
+    request: &StatusRequest,
     max_tokens: u32,
 ) -> Result<StatusResult, ServiceError> {
-    let stats = StatsView::of(service.memory())?;
-    let mut conversation = match (conversation, stats.conversations) {
+    let stats = StatsView::of(service.engine())?;
+    let mut conversation = match (&request.conversation, stats.conversations) {
         (None, 0) => None,
-        (reference, _) => Some(service.status(reference)?),
+        _ => Some(service.status(request)?),
     };
     let mut left_out = 0;
     if let Some(it) = &mut conversation {
         // Failed operations come first: they need attention, while pending ones resolve on their
         // own.
         let (failed, pending) = (std::mem::take(&mut it.failed), std::mem::take(&mut it.pending));
-        let mut room = TokenBudget::new(service.memory(), max_tokens);
+        let mut room = TokenBudget::new(service.engine(), max_tokens);
         room.take(it);
         for (operations, taken) in [(failed, &mut it.failed), (pending, &mut it.pending)] {
             let left;
@@ -335,7 +340,7 @@ fn advice(refusal: &ServiceError) -> String {
             error.hint().unwrap_or_else(|| "correct the argument and call again".into())
         }
         ServiceError::InvalidRequest(_) => "correct the arguments and call again".into(),
-        ServiceError::NotFound(_) => {
+        ServiceError::NoConversations | ServiceError::NotFound(_) => {
             "call `sessions` to list conversations, or `remember` to store a turn".into()
         }
         ServiceError::Forbidden(scope) => format!("ask the user for a token with scope {scope}"),

@@ -22,6 +22,7 @@ use treering_core::ports::ConversationFilter;
 use crate::service::{Grant, ServiceError, TaskKind, TokenScope};
 use progress::Progress;
 use resources::protocol_error;
+use tools::MemoryTool;
 
 /// Bounds of `max_tokens`.
 const MIN_ANSWER_TOKENS: u32 = 200;
@@ -105,12 +106,12 @@ impl ServerHandler for McpServer {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools::tools()))
+        let tools = MemoryTool::ALL.into_iter().map(MemoryTool::declaration);
+        Ok(ListToolsResult::with_all_items(tools.collect()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        let name = tools::canonical(name)?;
-        tools::tools().into_iter().find(|tool| tool.name == name)
+        MemoryTool::named(name).map(MemoryTool::declaration)
     }
 
     async fn call_tool(
@@ -118,15 +119,14 @@ impl ServerHandler for McpServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(name) = tools::canonical(&request.name) else {
-            let known: Vec<String> =
-                tools::tools().into_iter().map(|tool| tool.name.into_owned()).collect();
+        let Some(tool) = MemoryTool::named(&request.name) else {
+            let known = MemoryTool::ALL.map(MemoryTool::name);
             let message =
                 format!("unknown tool {:?}; the tools are {}", request.name, known.join(", "));
             return Err(ErrorData::invalid_params(message, None));
         };
         let (grant, progress) = (self.grant(&context)?, Progress::of(&context));
-        let called = tools::call(name, request.arguments.unwrap_or_default(), &grant, &progress);
+        let called = tool.call(request.arguments.unwrap_or_default(), &grant, &progress);
         let answer = tokio::select! {
             answer = called => answer,
             () = context.ct.cancelled() => {
@@ -192,7 +192,7 @@ impl ServerHandler for McpServer {
         }
         let begun = request.argument.value;
         let names = self.read(&context, move |service| {
-            let sessions = service.memory().listed_conversations(&ConversationFilter::all(1000))?;
+            let sessions = service.engine().listed_conversations(&ConversationFilter::all(1000))?;
             let slugs = sessions.into_iter().map(|session| session.conversation.slug);
             Ok(slugs.filter(|slug| slug.starts_with(&begun)).take(COMPLETIONS).collect::<Vec<_>>())
         });

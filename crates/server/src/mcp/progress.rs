@@ -9,20 +9,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct Progress {
     to: Option<(Peer<RoleServer>, ProgressToken)>,
     /// The last reported progress plus one; 0 before the first report.
-    told: AtomicU64,
+    reported: AtomicU64,
 }
 
 impl Progress {
     pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
         let to = context.meta.get_progress_token().map(|token| (context.peer.clone(), token));
-        Self { to, told: AtomicU64::new(0) }
+        Self { to, reported: AtomicU64::new(0) }
     }
 
     /// Reports progress unless it has not increased: MCP requires progress to increase with every
     /// notification.
-    pub(super) async fn tell(&self, done: usize, of: Option<usize>, message: String) {
+    pub(super) async fn report(&self, done: usize, of: Option<usize>, message: String) {
         let Some((peer, token)) = &self.to else { return };
-        if self.told.fetch_max(done as u64 + 1, Ordering::AcqRel) > done as u64 {
+        if self.reported.fetch_max(done as u64 + 1, Ordering::AcqRel) > done as u64 {
             return;
         }
         let mut note =

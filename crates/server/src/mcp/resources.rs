@@ -105,7 +105,7 @@ pub(super) fn list(
         );
     }
     let filter = ConversationFilter { after, ..ConversationFilter::all(PAGE) };
-    let sessions = service.memory().listed_conversations(&filter)?;
+    let sessions = service.engine().listed_conversations(&filter)?;
     let next = sessions.last().filter(|_| sessions.len() == PAGE).map(cursor_after);
     resources.extend(sessions.into_iter().map(|session| {
         let it = session.conversation;
@@ -149,8 +149,8 @@ pub(super) fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, S
             json(&resource, uri)?
         }
         "node" => {
-            let (conversation, node) = service.memory().find_node(rest)?;
-            let around = ExpandView::of_node(&conversation, &node, service.memory())?;
+            let (conversation, node) = service.engine().find_node(rest)?;
+            let around = ExpandView::of_node(&conversation, &node, service.engine())?;
             json(&NodeResource { node: NodeView::of(&conversation, &node), around }, uri)?
         }
         _ => return Err(unknown()),
@@ -180,7 +180,7 @@ fn forwards(
 
 /// Reads the last turns, limited by the budget.
 fn last_turns(service: &Service, reference: &str) -> Result<ConversationResource, ServiceError> {
-    let from = service.memory().find(reference)?.totals.turns.saturating_sub(TURNS);
+    let from = service.engine().find(reference)?.totals.turns.saturating_sub(TURNS);
     let mut page = service.page(reference, &PageRequest { from, limit: Some(TURNS as usize) })?;
     let mut turns = std::mem::take(&mut page.turns);
     turns.reverse();
@@ -196,7 +196,7 @@ fn last_turns(service: &Service, reference: &str) -> Result<ConversationResource
 /// Keeps as much of the first turn as the budget allows, and then the following turns that fit
 /// whole. Returns the number of steps omitted from the first turn.
 fn fitting(turns: Vec<TurnView>, service: &Service) -> (Vec<TurnView>, usize) {
-    let mut room = TokenBudget::new(service.memory(), PAGE_TOKENS);
+    let mut room = TokenBudget::new(service.engine(), PAGE_TOKENS);
     let mut turns = turns
         .into_iter()
         .map(|turn| TurnView { steps: turn.steps.into_iter().map(shortened).collect(), ..turn });
@@ -264,7 +264,8 @@ fn log(service: &Service, rest: &str) -> Result<String, ServiceError> {
 pub(super) fn protocol_error(refusal: &ServiceError) -> ErrorData {
     use treering_engine::Error;
     match refusal {
-        ServiceError::NotFound(_)
+        ServiceError::NoConversations
+        | ServiceError::NotFound(_)
         | ServiceError::Engine(Error::ConversationNotFound { .. } | Error::NodeNotFound(_)) => {
             ErrorData::resource_not_found(refusal.to_string(), None)
         }

@@ -7,8 +7,11 @@ use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+/// A JSON Schema.
+pub(super) struct Schema(JsonObject);
+
 /// The self-contained schema of a type, with its references in `$defs`.
-pub(super) fn schema_of<T: ToSchema>() -> Arc<JsonObject> {
+pub(super) fn schema_of<T: ToSchema>() -> Schema {
     let mut schemas = Vec::new();
     T::schemas(&mut schemas);
     let mut schema = serde_json::to_value(T::schema()).unwrap_or_default();
@@ -21,31 +24,47 @@ pub(super) fn schema_of<T: ToSchema>() -> Arc<JsonObject> {
     }
     localise(&mut schema);
     match schema {
-        Value::Object(object) => Arc::new(object),
-        _ => Arc::default(),
+        Value::Object(object) => Schema(object),
+        _ => Schema(JsonObject::default()),
     }
 }
 
-/// The schema of arguments. Optional fields do not allow null, because some clients cannot handle
-/// it.
-pub(super) fn input_schema_of<T: ToSchema>() -> Arc<JsonObject> {
-    let mut schema = schema_of::<T>();
-    Arc::make_mut(&mut schema).values_mut().for_each(without_null);
-    schema
-}
+impl Schema {
+    /// Removes null from the types of optional fields, because some clients cannot handle it.
+    pub(super) fn without_null(mut self) -> Self {
+        self.0.values_mut().for_each(without_null);
+        self
+    }
 
-/// Like [`input_schema_of`], with the additional argument `max_tokens`.
-pub(super) fn sized_schema_of<T: ToSchema>(default: u32) -> Arc<JsonObject> {
-    let mut schema = input_schema_of::<T>();
-    let properties = Arc::make_mut(&mut schema).entry("properties").or_insert_with(|| json!({}));
-    properties["max_tokens"] = json!({
-        "type": "integer",
-        "minimum": super::MIN_ANSWER_TOKENS,
-        "maximum": super::MAX_ANSWER_TOKENS,
-        "default": default,
-        "description": "Maximum tokens in the result. Omitted items are counted; read them by id.",
-    });
-    schema
+    /// Adds the argument `max_tokens`.
+    pub(super) fn with_max_tokens(mut self, default: u32) -> Self {
+        let properties = self.0.entry("properties").or_insert_with(|| json!({}));
+        properties["max_tokens"] = json!({
+            "type": "integer",
+            "minimum": super::MIN_ANSWER_TOKENS,
+            "maximum": super::MAX_ANSWER_TOKENS,
+            "default": default,
+            "description":
+                "Maximum tokens in the result. Omitted items are counted; read them by id.",
+        });
+        self
+    }
+
+    /// Removes fields, and the definitions that only they use.
+    pub(super) fn without_fields(mut self, names: &[&str]) -> Self {
+        if let Some(Value::Object(properties)) = self.0.get_mut("properties") {
+            properties.retain(|name, _| !names.contains(&name.as_str()));
+        }
+        let text = serde_json::to_string(&self.0).unwrap_or_default();
+        if let Some(Value::Object(defs)) = self.0.get_mut("$defs") {
+            defs.retain(|name, _| text.contains(&format!("\"#/$defs/{name}\"")));
+        }
+        self
+    }
+
+    pub(super) fn into_object(self) -> Arc<JsonObject> {
+        Arc::new(self.0)
+    }
 }
 
 fn without_null(value: &mut Value) {

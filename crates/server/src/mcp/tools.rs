@@ -2,145 +2,196 @@
 
 use std::time::Duration;
 
-use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
-use treering_core::ports::JobFilter;
-use treering_core::{JobState, MessageIdx};
-use treering_engine::Engine;
 
 use super::progress::Progress;
-use super::schema::{input_schema_of, schema_of, sized_schema_of};
+use super::schema::{Schema, schema_of};
 use super::types::{
-    ContextArgs, ContextResult, ExpandArgs, ExpandResult, RememberArgs, SearchResult,
-    SessionsResult, StatusArgs, StatusResult, UpdateArgs, UpdateResult,
+    ContextResult, ExpandResult, SearchResult, SessionsResult, StatusResult, UpdateResult,
 };
 use super::{MAX_ANSWER_TOKENS, MIN_ANSWER_TOKENS, convert};
 use crate::service::requests::{
-    AppendRequest, ContextParams, SearchRequest, SessionsRequest, UpdateRequest,
+    ContextParams, ExpandRequest, RequestLimits, SearchRequest, SessionsRequest, StatusRequest,
+    TurnRequest, UpdateRequest,
 };
 use crate::service::{Grant, ServiceError, TaskKind, TokenScope};
-use crate::views::{AppendedView, UpdateView};
+use crate::views::AppendedView;
 
-/// The poll interval while a call waits for an update.
-const COUNT_AGAIN: Duration = Duration::from_millis(200);
 /// Default token budgets of results.
 const SEARCH_TOKENS: u32 = 2000;
 const EXPAND_TOKENS: u32 = 4000;
 const SESSIONS_TOKENS: u32 = 2000;
 const STATUS_TOKENS: u32 = 2000;
+/// How long `summaries_update` waits with `wait`. Shorter than the timeout of a call.
+const UPDATE_TIMEOUT: Duration = Duration::from_secs(540);
+/// Fields of a context request that the tool does not take: `max_tokens` is its budget, the
+/// client's timeout ends a wait, and the result is always text.
+const CONTEXT_FIELDS_OFF: [&str; 3] = ["budget", "patience_ms", "format"];
 
-/// Every tool.
-pub(super) fn tools() -> Vec<Tool> {
-    let reads = || ToolAnnotations::new().read_only(true).open_world(false);
-    let adds = |idempotent| {
-        ToolAnnotations::new()
-            .read_only(false)
-            .destructive(false)
-            .idempotent(idempotent)
-            .open_world(false)
-    };
-    vec![
-        Tool::new(
-            "remember",
-            "Stores a turn: the user's message, your answer and the tool calls in between. \
-             Durable when it returns. Use it for facts to keep that hooks do not capture.",
-            input_schema_of::<RememberArgs>(),
-        )
-        .with_title("Remember a turn")
-        .with_raw_output_schema(schema_of::<AppendedView>())
-        .with_annotations(adds(false)),
-        Tool::new(
-            "search",
-            "Searches all conversations by words and by meaning. Call it whenever the user refers \
-             to something outside your context, before you say that you do not know.",
-            sized_schema_of::<SearchRequest>(SEARCH_TOKENS),
-        )
-        .with_title("Search memory")
-        .with_raw_output_schema(schema_of::<SearchResult>())
-        .with_annotations(reads()),
-        Tool::new(
-            "context",
-            "Condenses a conversation to a token budget, with most detail where relevant or \
-             recent. Call it to resume a conversation, or after your context was compacted.",
-            sized_schema_of::<ContextArgs>(super::CONTEXT_TOKENS),
-        )
-        .with_title("Context of a conversation")
-        .with_raw_output_schema(schema_of::<ContextResult>())
-        .with_annotations(reads()),
-        Tool::new(
-            "expand",
-            "Reads one item in full: a message with its turn, or a summary with its sources and \
-             the summaries above it. Ids come from search, context and expand.",
-            sized_schema_of::<ExpandArgs>(EXPAND_TOKENS),
-        )
-        .with_title("Drill down")
-        .with_raw_output_schema(schema_of::<ExpandResult>())
-        .with_annotations(reads()),
-        Tool::new(
-            "sessions",
-            "Lists conversations, latest first, with name, size and last message.",
-            sized_schema_of::<SessionsRequest>(SESSIONS_TOKENS),
-        )
-        .with_title("List conversations")
-        .with_raw_output_schema(schema_of::<SessionsResult>())
-        .with_annotations(reads()),
-        Tool::new(
-            "summaries_update",
-            "Updates the summaries of a conversation, or rebuilds them with `full`. Summaries \
-             update automatically; call it only if status shows failures or the user asks. \
-             Returns a job id immediately; with `wait`, waits and reports progress.",
-            input_schema_of::<UpdateArgs>(),
-        )
-        .with_title("Update summaries")
-        .with_raw_output_schema(schema_of::<UpdateResult>())
-        .with_annotations(adds(true).destructive(true)),
-        Tool::new(
-            "status",
-            "Reports the size of the memory, pending summaries and failures.",
-            sized_schema_of::<StatusArgs>(STATUS_TOKENS),
-        )
-        .with_title("Memory status")
-        .with_raw_output_schema(schema_of::<StatusResult>())
-        .with_annotations(reads()),
-    ]
+/// A tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MemoryTool {
+    Remember,
+    Search,
+    Context,
+    Expand,
+    Sessions,
+    Update,
+    Status,
 }
 
-/// Resolves a tool name or one of its aliases.
-pub(super) fn canonical(name: &str) -> Option<&'static str> {
-    match name {
-        "remember" | "append" => Some("remember"),
-        "search" => Some("search"),
-        "context" => Some("context"),
-        "expand" => Some("expand"),
-        "sessions" => Some("sessions"),
-        "summaries_update" | "summaries.update" => Some("summaries_update"),
-        "status" => Some("status"),
-        _ => None,
+impl MemoryTool {
+    pub(super) const ALL: [Self; 7] = [
+        Self::Remember,
+        Self::Search,
+        Self::Context,
+        Self::Expand,
+        Self::Sessions,
+        Self::Update,
+        Self::Status,
+    ];
+
+    /// Finds a tool by its name or its alias.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name || tool.alias() == Some(name))
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Remember => "remember",
+            Self::Search => "search",
+            Self::Context => "context",
+            Self::Expand => "expand",
+            Self::Sessions => "sessions",
+            Self::Update => "summaries_update",
+            Self::Status => "status",
+        }
+    }
+
+    const fn alias(self) -> Option<&'static str> {
+        match self {
+            Self::Remember => Some("append"),
+            Self::Update => Some("summaries.update"),
+            _ => None,
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Remember => "Remember a turn",
+            Self::Search => "Search memory",
+            Self::Context => "Context of a conversation",
+            Self::Expand => "Drill down",
+            Self::Sessions => "List conversations",
+            Self::Update => "Update summaries",
+            Self::Status => "Memory status",
+        }
+    }
+
+    const fn description(self) -> &'static str {
+        match self {
+            Self::Remember => {
+                "Stores a turn: the user's message, your answer and the tool calls in between. \
+                 Durable when it returns. Use it for facts to keep that hooks do not capture."
+            }
+            Self::Search => {
+                "Searches all conversations by words and by meaning. Call it whenever the user \
+                 refers to something outside your context, before you say that you do not know."
+            }
+            Self::Context => {
+                "Condenses a conversation to a token budget, with most detail where relevant or \
+                 recent. Call it to resume a conversation, or after your context was compacted."
+            }
+            Self::Expand => {
+                "Reads one item in full: a message with its turn, or a summary with its sources \
+                 and the summaries above it. Ids come from search, context and expand."
+            }
+            Self::Sessions => {
+                "Lists conversations, latest first, with name, size and last message."
+            }
+            Self::Update => {
+                "Updates the summaries of a conversation, or rebuilds them with `full`. Summaries \
+                 update automatically; call it only if status shows failures or the user asks. \
+                 Returns a job id immediately; with `wait`, waits and reports progress."
+            }
+            Self::Status => "Reports the size of the memory, pending summaries and failures.",
+        }
+    }
+
+    /// The schemas of the arguments and of the result.
+    fn schemas(self) -> (Schema, Schema) {
+        let sized = |schema: Schema, tokens| schema.without_null().with_max_tokens(tokens);
+        match self {
+            Self::Remember => {
+                (schema_of::<TurnRequest>().without_null(), schema_of::<AppendedView>())
+            }
+            Self::Search => {
+                (sized(schema_of::<SearchRequest>(), SEARCH_TOKENS), schema_of::<SearchResult>())
+            }
+            Self::Context => {
+                let arguments = sized(schema_of::<ContextParams>(), super::CONTEXT_TOKENS);
+                (arguments.without_fields(&CONTEXT_FIELDS_OFF), schema_of::<ContextResult>())
+            }
+            Self::Expand => {
+                (sized(schema_of::<ExpandRequest>(), EXPAND_TOKENS), schema_of::<ExpandResult>())
+            }
+            Self::Sessions => (
+                sized(schema_of::<SessionsRequest>(), SESSIONS_TOKENS),
+                schema_of::<SessionsResult>(),
+            ),
+            Self::Update => {
+                (schema_of::<UpdateRequest>().without_null(), schema_of::<UpdateResult>())
+            }
+            Self::Status => {
+                (sized(schema_of::<StatusRequest>(), STATUS_TOKENS), schema_of::<StatusResult>())
+            }
+        }
+    }
+
+    fn annotations(self) -> ToolAnnotations {
+        let local = ToolAnnotations::new().open_world(false);
+        match self {
+            Self::Remember => local.read_only(false).destructive(false).idempotent(false),
+            Self::Update => local.read_only(false).destructive(true).idempotent(true),
+            _ => local.read_only(true),
+        }
+    }
+
+    /// The declaration for clients.
+    pub(super) fn declaration(self) -> Tool {
+        let (arguments, result) = self.schemas();
+        Tool::new(self.name(), self.description(), arguments.into_object())
+            .with_title(self.title())
+            .with_raw_output_schema(result.into_object())
+            .with_annotations(self.annotations())
+    }
+
+    /// Calls the tool.
+    pub(super) async fn call(
+        self,
+        arguments: JsonObject,
+        grant: &Grant,
+        progress: &Progress,
+    ) -> Result<CallToolResult, ServiceError> {
+        match self {
+            Self::Remember => remember(arguments, grant).await,
+            Self::Search => search(arguments, grant).await,
+            Self::Context => context(arguments, grant, progress).await,
+            Self::Expand => expand(arguments, grant).await,
+            Self::Sessions => sessions(arguments, grant).await,
+            Self::Update => update(arguments, grant, progress).await,
+            Self::Status => status(arguments, grant).await,
+        }
     }
 }
 
-/// Calls a tool by its canonical name.
-pub(super) async fn call(
-    name: &str,
-    arguments: JsonObject,
-    grant: &Grant,
-    progress: &Progress,
-) -> Result<CallToolResult, ServiceError> {
-    match name {
-        "remember" => remember(arguments, grant).await,
-        "search" => search(arguments, grant).await,
-        "context" => context(arguments, grant, progress).await,
-        "expand" => expand(arguments, grant).await,
-        "sessions" => sessions(arguments, grant).await,
-        "summaries_update" => update(arguments, grant, progress).await,
-        _ => status(arguments, grant).await,
-    }
-}
-
-fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ServiceError> {
-    serde_json::from_value(serde_json::Value::Object(arguments))
-        .map_err(|error| ServiceError::InvalidRequest(format!("invalid arguments: {error}")))
+/// Parses the arguments and rejects values beyond their limits.
+fn parse<T: DeserializeOwned + RequestLimits>(arguments: JsonObject) -> Result<T, ServiceError> {
+    let request: T = serde_json::from_value(serde_json::Value::Object(arguments))
+        .map_err(|error| ServiceError::InvalidRequest(format!("invalid arguments: {error}")))?;
+    request.check_limits()?;
+    Ok(request)
 }
 
 /// Removes `max_tokens` from the arguments and validates it.
@@ -158,35 +209,10 @@ fn take_max_tokens(arguments: &mut JsonObject, default: u32) -> Result<u32, Serv
 }
 
 async fn remember(arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
-    let args: RememberArgs = parse(arguments)?;
-    if args.user.is_none() && args.assistant.is_none() && args.tool_calls.is_empty() {
-        return Err(ServiceError::InvalidRequest(
-            "there is nothing to remember; set user, assistant or tool_calls".into(),
-        ));
-    }
-    let broken = |error: serde_json::Error| ServiceError::Internal(error.to_string());
-    let mut turn = serde_json::json!({ "type": "turn", "tool_calls": args.tool_calls });
-    let texts = [
-        ("user", args.user),
-        ("assistant", args.assistant),
-        ("external_id", args.external_id),
-        ("at", args.at),
-    ];
-    for (name, text) in texts {
-        if let Some(text) = text {
-            turn[name] = text.into();
-        }
-    }
-    let request = AppendRequest {
-        conversation: args.conversation,
-        key: args.key,
-        title: args.title,
-        cwd: args.cwd,
-        entries: vec![RawValue::from_string(turn.to_string()).map_err(broken)?],
-    };
+    let request: TurnRequest = parse(arguments)?;
     let service = grant.require(TokenScope::Write)?;
-    let appended = service.run(TaskKind::Write, move |service| service.append(&request)).await?;
-    Ok(convert::structured(&AppendedView::of(&appended)))
+    let stored = service.run(TaskKind::Write, move |service| service.append_turn(request)).await?;
+    Ok(convert::structured(&AppendedView::of(&stored)))
 }
 
 async fn search(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
@@ -194,17 +220,7 @@ async fn search(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResu
     let request: SearchRequest = parse(arguments)?;
     let service = grant.require(TokenScope::Read)?;
     let result = service.run(TaskKind::Read, move |service| {
-        let memory = service.memory();
-        let answer = memory.search(&request.query(memory)?)?;
-        let hits = convert::hits(&answer.hits, memory);
-        let (hits, left_out) = convert::TokenBudget::new(memory, max_tokens).fill(hits);
-        let advice = match hits.is_empty() {
-            true => {
-                "No results. Try other words, fewer filters, or `sessions` to list conversations."
-            }
-            false => "`expand` an id to read it in full, with its turn and higher summaries.",
-        };
-        Ok(SearchResult { hits, left_out, words_only: answer.lexical_only_reason, advice })
+        Ok(convert::search(service.search(&request)?, service.engine(), max_tokens))
     });
     Ok(convert::structured(&result.await?))
 }
@@ -215,53 +231,38 @@ async fn context(
     progress: &Progress,
 ) -> Result<CallToolResult, ServiceError> {
     let max_tokens = take_max_tokens(&mut arguments, super::CONTEXT_TOKENS)?;
-    let args: ContextArgs = parse(arguments)?;
+    if let Some(field) = CONTEXT_FIELDS_OFF.iter().find(|name| arguments.contains_key(**name)) {
+        return Err(ServiceError::InvalidRequest(format!(
+            "invalid arguments: unknown field `{field}`; set the size with max_tokens"
+        )));
+    }
+    let params = ContextParams { budget: Some(max_tokens), ..parse(arguments)? };
     let service = grant.require(TokenScope::Read)?;
-    let reference = args.conversation;
+    let reference = params.conversation.clone();
     let found = service
         .run(TaskKind::Read, move |service| service.named_or_latest(reference.as_deref()))
         .await?;
-    let ask = ContextParams {
-        query: args.query,
-        budget: Some(max_tokens),
-        profile: args.profile,
-        as_of: args.as_of,
-        ..ContextParams::default()
-    };
     let mut most = 0;
-    let tell = |pending: usize| {
+    let report = |pending: usize| {
         most = most.max(pending);
-        progress.tell(most - pending, Some(most), format!("{pending} summaries pending"))
+        progress.report(most - pending, Some(most), format!("{pending} summaries pending"))
     };
-    service.wait_for_gate(found.id, service.gate_timeout(&ask), tell).await?;
+    service.wait_for_gate(found.id, service.gate_timeout(&params), report).await?;
     let result = service.run(TaskKind::Read, move |service| {
-        let answer = service.context(&found, &ask)?;
-        Ok(convert::context(answer, found.slug))
+        Ok(convert::context(&service.context(&found, &params)?, found.slug))
     });
     let result = result.await?;
     let mut answer = convert::structured(&result);
-    answer.content = vec![rmcp::model::ContentBlock::text(result.text)];
+    answer.content = vec![ContentBlock::text(result.text)];
     Ok(answer)
 }
 
 async fn expand(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
     let max_tokens = take_max_tokens(&mut arguments, EXPAND_TOKENS)?;
-    let args: ExpandArgs = parse(arguments)?;
+    let request: ExpandRequest = parse(arguments)?;
     let service = grant.require(TokenScope::Read)?;
     let result = service.run(TaskKind::Read, move |service| {
-        let memory = service.memory();
-        if Engine::is_node_reference(&args.id) {
-            return convert::node(&args.id, memory, max_tokens);
-        }
-        let message =
-            args.id.rsplit_once('#').and_then(|(slug, idx)| Some((slug, idx.parse().ok()?)));
-        let (slug, idx) = message.ok_or_else(|| {
-            let id = &args.id;
-            ServiceError::InvalidRequest(format!(
-                "id {id:?}: expected a node such as l1-3f9a or a message such as my-chat#42"
-            ))
-        })?;
-        convert::message(slug, MessageIdx(idx), memory, max_tokens)
+        Ok(convert::expand(service.expand(&request)?, service.engine(), max_tokens))
     });
     Ok(convert::structured(&result.await?))
 }
@@ -274,7 +275,7 @@ async fn sessions(
     let request: SessionsRequest = parse(arguments)?;
     let service = grant.require(TokenScope::Read)?;
     let result = service.run(TaskKind::Read, move |service| {
-        Ok(convert::sessions(service.sessions(&request)?, service.memory(), max_tokens))
+        Ok(convert::sessions(service.sessions(&request)?, service.engine(), max_tokens))
     });
     Ok(convert::structured(&result.await?))
 }
@@ -284,49 +285,30 @@ async fn update(
     grant: &Grant,
     progress: &Progress,
 ) -> Result<CallToolResult, ServiceError> {
-    let args: UpdateArgs = parse(arguments)?;
+    let request: UpdateRequest = parse(arguments)?;
+    let wait = request.wait && !request.dry_run;
     let service = grant.require(TokenScope::Write)?;
-    let request = UpdateRequest {
-        full: args.full,
-        level: args.level,
-        dry_run: args.dry_run,
-        with: Vec::new(),
-    };
     let planned = service.run(TaskKind::Write, move |service| {
-        let found = service.named_or_latest(args.conversation.as_deref())?;
-        let view: UpdateView = service.update(&found.id.to_string(), &request)?;
-        Ok((found.id, view))
+        let found = service.named_or_latest(request.conversation.as_deref())?;
+        let view = service.update(&found, &request)?;
+        Ok((found, view))
     });
-    let (id, view) = planned.await?;
+    let (found, view) = planned.await?;
     let mut most = 0;
-    loop {
-        let counted = service.run(TaskKind::Read, move |service| {
-            let memory = service.memory();
-            // The jobs cannot finish while the store refuses writes.
-            if let Some(failure) = memory.failure() {
-                return Err(failure.into());
-            }
-            let jobs = memory.jobs(&JobFilter::of(id))?;
-            let failed = jobs.iter().filter(|job| job.state == JobState::Dead).count();
-            Ok((jobs.len() - failed, failed))
-        });
-        let (left, failed) = counted.await?;
-        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        if left == 0 || !args.wait || view.dry_run {
-            return Ok(convert::structured(&convert::update(view, number(left), number(failed))));
-        }
-        most = most.max(left);
-        progress.tell(most - left, Some(most), format!("{left} jobs left")).await;
-        tokio::time::sleep(COUNT_AGAIN).await;
-    }
+    let report = |left: u32| {
+        most = most.max(left as usize);
+        progress.report(most - left as usize, Some(most), format!("{left} jobs left"))
+    };
+    let timeout = if wait { UPDATE_TIMEOUT } else { Duration::ZERO };
+    let (left, failed) = service.wait_for_jobs(&found, timeout, report).await?;
+    Ok(convert::structured(&convert::update(view, left, failed)))
 }
 
 async fn status(mut arguments: JsonObject, grant: &Grant) -> Result<CallToolResult, ServiceError> {
     let max_tokens = take_max_tokens(&mut arguments, STATUS_TOKENS)?;
-    let args: StatusArgs = parse(arguments)?;
+    let request: StatusRequest = parse(arguments)?;
     let service = grant.require(TokenScope::Read)?;
-    let result = service.run(TaskKind::Read, move |service| {
-        convert::status(service, args.conversation.as_deref(), max_tokens)
-    });
+    let result =
+        service.run(TaskKind::Read, move |service| convert::status(service, &request, max_tokens));
     Ok(convert::structured(&result.await?))
 }

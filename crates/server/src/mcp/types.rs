@@ -1,80 +1,7 @@
-//! Arguments and results of the MCP tools. Kept small, because a model reads them.
+//! Results of the MCP tools. Kept small, because a model reads them.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use utoipa::ToSchema;
-
-/// Arguments of `remember`.
-#[derive(Debug, Deserialize, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RememberArgs {
-    /// The conversation to append to: slug, id or id prefix. Without `conversation` and `key`, a
-    /// new one is created and its name returned.
-    #[schema(max_length = 200)]
-    pub conversation: Option<String>,
-    /// Your own key for the conversation, such as a session id. The conversation is created if
-    /// missing.
-    #[schema(min_length = 1, max_length = 100)]
-    pub key: Option<String>,
-    /// Title of a new conversation.
-    #[schema(max_length = 500)]
-    pub title: Option<String>,
-    /// Working directory of a new conversation, for filtering.
-    #[schema(max_length = 4096)]
-    pub cwd: Option<String>,
-    /// The user's message, verbatim.
-    #[schema(max_length = 4000000)]
-    pub user: Option<String>,
-    /// The assistant's answer, or a fact to remember.
-    #[schema(max_length = 4000000)]
-    pub assistant: Option<String>,
-    /// Tool calls in between.
-    #[serde(default)]
-    #[schema(max_items = 200)]
-    pub tool_calls: Vec<ToolCallArgs>,
-    /// An id for this turn, which is stored only once.
-    #[schema(min_length = 1, max_length = 100)]
-    pub external_id: Option<String>,
-    /// Time of the turn, such as 2026-03-02T08:41:00Z; default: now.
-    #[schema(max_length = 40)]
-    pub at: Option<String>,
-}
-
-/// A tool call.
-#[derive(Debug, Deserialize, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ToolCallArgs {
-    /// The tool's name.
-    #[schema(min_length = 1, max_length = 200)]
-    pub name: String,
-    /// The arguments.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    pub args: Option<serde_json::Value>,
-    /// The result.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub result: Option<serde_json::Value>,
-    /// Whether it succeeded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub success: Option<bool>,
-}
-
-/// Arguments of `context`.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct ContextArgs {
-    /// Slug, id or id prefix; default: the latest conversation.
-    #[schema(max_length = 200)]
-    pub conversation: Option<String>,
-    /// The current question; relevant parts get more detail. Without it, a general context.
-    #[schema(max_length = 16000)]
-    pub query: Option<String>,
-    /// Profile: `cut` (default), `enriched`, `tiered`, `frontier`, `code-review` or
-    /// `documentation`.
-    #[schema(max_length = 100)]
-    pub profile: Option<String>,
-    /// Build the context as of this turn, counted from 0.
-    pub as_of: Option<u32>,
-}
 
 /// Result of `context`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -127,16 +54,6 @@ pub(super) struct SearchHit {
     pub snippet: String,
     /// The relevance score.
     pub score: f32,
-}
-
-/// Arguments of `expand`.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ExpandArgs {
-    /// A node such as `l1-3f9a…` or a message such as `my-chat#42`, from `search`, `context` or
-    /// `expand`.
-    #[schema(min_length = 1, max_length = 300)]
-    pub id: String,
 }
 
 /// Result of `expand`.
@@ -216,24 +133,6 @@ pub(super) struct SessionLine {
     pub last_message: Option<String>,
 }
 
-/// Arguments of `summaries_update`.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct UpdateArgs {
-    /// Slug, id or id prefix; default: the latest conversation.
-    #[schema(max_length = 200)]
-    pub conversation: Option<String>,
-    /// Rebuild the tree from the messages, instead of only missing, changed or failed nodes.
-    pub full: bool,
-    /// Only this level; with `full`, this level and those above.
-    #[schema(minimum = 1, maximum = 8)]
-    pub level: Option<u8>,
-    /// Estimate only; write nothing.
-    pub dry_run: bool,
-    /// Wait until done and report progress, instead of returning immediately.
-    pub wait: bool,
-}
-
 /// Result of `summaries_update`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct UpdateResult {
@@ -254,15 +153,6 @@ pub(super) struct UpdateResult {
     pub jobs_left: u32,
     /// Failed jobs.
     pub jobs_failed: u32,
-}
-
-/// Arguments of `status`.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct StatusArgs {
-    /// Slug, id or id prefix; default: the latest conversation.
-    #[schema(max_length = 200)]
-    pub conversation: Option<String>,
 }
 
 /// Result of `status`.

@@ -12,6 +12,9 @@ pub enum ServiceError {
     /// The request is invalid.
     #[error("{0}")]
     InvalidRequest(String),
+    /// The latest conversation was asked for, and there is none.
+    #[error("no conversations yet")]
+    NoConversations,
     /// The requested item does not exist.
     #[error("{0}")]
     NotFound(String),

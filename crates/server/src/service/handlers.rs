@@ -1,27 +1,32 @@
-//! The operations of the service, and their result types. Blocking; [`Service::run`] calls them
-//! from async code.
+//! The operations of the service, and their result types: one function per operation, which HTTP,
+//! MCP and the command line call. Blocking; [`Service::run`] calls them from async code.
 
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use treering_core::ports::{ConversationFilter, JobEventFilter, JobFilter, Span};
-use treering_core::{Conversation, ConversationState, Entry, TurnNo};
-use treering_engine::{AppendReport, Context, ContextRequest, Engine, EntryBatch, ReplayDetection};
+use treering_core::{
+    Conversation, ConversationState, Entry, JobState, Message, MessageIdx, Node, TurnNo,
+};
+use treering_engine::{
+    AppendReport, AppendTarget, Context, ContextRequest, Engine, EntryBatch, Error,
+    ReplayDetection, WholeTurn,
+};
 use utoipa::ToSchema;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 
 use super::requests::{
-    AppendRequest, ChangeRequest, ContextFormat, ContextParams, MAX_ENTRIES, MAX_KEY_CHARS,
-    MAX_NAME_CHARS, MAX_ROWS, MAX_TEXT_CHARS, MAX_TOOL_CALLS, PageRequest, SearchRequest,
-    SessionsRequest, UpdateRequest, WorkRequest, check_entry, within,
+    AppendRequest, ChangeRequest, ContextFormat, ContextParams, ExpandRequest, MAX_ENTRIES,
+    MAX_KEY_CHARS, MAX_NAME_CHARS, MAX_TEXT_CHARS, MAX_TOOL_CALLS, PageRequest, SearchRequest,
+    SessionsRequest, StatusRequest, TurnRequest, UpdateRequest, WorkRequest, check_entry,
 };
 use super::{Service, ServiceError};
 use crate::context_view::{ChatView, ContextView, SectionView, chat_messages};
 use crate::views::{
-    ConversationPage, ConversationView, HitView, JobView, LogView, StatusView, ThreadView,
-    TurnView, UpdateView,
+    ConversationPage, ConversationView, ExpandView, HitView, JobView, LogView, StatusView,
+    ThreadView, TurnView, UpdateView,
 };
 use treering::jsonl::{self, JsonLine};
 
@@ -78,7 +83,9 @@ pub struct ContextAnswer {
 }
 
 impl ContextAnswer {
-    fn of(context: Context, format: ContextFormat) -> Self {
+    /// Renders a context in a format.
+    #[must_use]
+    pub fn of(context: Context, format: ContextFormat) -> Self {
         let mut answer = Self {
             text: None,
             messages: None,
@@ -99,72 +106,154 @@ impl ContextAnswer {
     }
 }
 
+/// An item of a tree, with the nodes above it and its sources.
+#[derive(Debug)]
+pub struct Expansion {
+    /// The conversation.
+    pub conversation: Conversation,
+    /// The item.
+    pub item: ExpandedItem,
+    /// The nodes above, and the sources of a node.
+    pub around: ExpandView,
+}
+
+/// The item that was expanded.
+#[derive(Debug)]
+pub enum ExpandedItem {
+    /// A node.
+    Node(Box<Node>),
+    /// A message, and its turn.
+    Message(Box<Message>, Vec<WholeTurn>),
+}
+
 impl Service {
     /// Finds the named conversation, or the latest one.
     pub fn named_or_latest(&self, reference: Option<&str>) -> Result<Conversation, ServiceError> {
         if let Some(reference) = reference {
-            return Ok(self.memory().find(reference)?);
+            return Ok(self.engine().find(reference)?);
         }
-        let latest = self.memory().listed_conversations(&ConversationFilter::all(1))?.pop();
-        latest
-            .map(|session| session.conversation)
-            .ok_or_else(|| ServiceError::NotFound("there are no conversations yet".into()))
+        let latest = self.engine().listed_conversations(&ConversationFilter::all(1))?.pop();
+        latest.map(|session| session.conversation).ok_or(ServiceError::NoConversations)
+    }
+
+    /// Stores entries of a remote caller atomically. Durable on return.
+    pub fn append(&self, request: &AppendRequest) -> Result<AppendReport, ServiceError> {
+        append_checked(self.engine(), request, check_entry)
+    }
+
+    /// Stores a turn atomically. Durable on return.
+    pub fn append_turn(&self, request: TurnRequest) -> Result<AppendReport, ServiceError> {
+        let target = request.target(self.engine())?;
+        self.store(target, request.entries(self.engine().clock().now())?)
     }
 
     /// Stores entries atomically. Durable on return.
-    pub fn append(&self, request: &AppendRequest) -> Result<AppendReport, ServiceError> {
-        within("the number of entries", request.entries.len(), 1, MAX_ENTRIES)?;
-        append_checked(self.memory(), request, check_entry)
+    pub fn store(
+        &self,
+        target: AppendTarget,
+        entries: Vec<Entry>,
+    ) -> Result<AppendReport, ServiceError> {
+        let batch = EntryBatch { target, entries, replay_detection: ReplayDetection::None };
+        Ok(self.engine().append(batch)?)
     }
 
     /// Searches messages, tool calls and nodes.
     pub fn search(&self, request: &SearchRequest) -> Result<SearchAnswer, ServiceError> {
-        let answer = self.memory().search(&request.query(self.memory())?)?;
+        let answer = self.engine().search(&request.query(self.engine())?)?;
         Ok(SearchAnswer {
-            hits: HitView::all(&answer.hits, self.memory())?,
+            hits: HitView::all(&answer.hits, self.engine())?,
             words_only: answer.lexical_only_reason,
+        })
+    }
+
+    /// The engine's request for a context. It does not wait for the gate.
+    pub fn context_request(
+        &self,
+        conversation: &Conversation,
+        params: &ContextParams,
+    ) -> Result<ContextRequest, ServiceError> {
+        let settings = &self.settings().context;
+        let profile = params.profile.as_deref().unwrap_or(&settings.profile);
+        Ok(ContextRequest {
+            conversation: conversation.id,
+            thread: params.thread.as_deref().map(str::parse).transpose()?,
+            query: params.query.clone(),
+            budget: params.budget.unwrap_or(settings.budget),
+            profile: self.settings().profile(profile)?,
+            as_of: params.as_of.map(TurnNo),
+            gate_timeout: Some(Duration::ZERO),
         })
     }
 
     /// Builds a context without waiting; call [`Service::wait_for_gate`] first.
     pub fn context(
         &self,
-        id: &Conversation,
-        ask: &ContextParams,
-    ) -> Result<ContextAnswer, ServiceError> {
-        ask.check()?;
-        let settings = &self.settings().context;
-        let request = ContextRequest {
-            conversation: id.id,
-            thread: ask.thread.as_deref().map(str::parse).transpose()?,
-            query: ask.query.clone(),
-            budget: ask.budget.unwrap_or(settings.budget),
-            profile: self
-                .settings()
-                .profile(ask.profile.as_deref().unwrap_or(&settings.profile))?,
-            as_of: ask.as_of.map(TurnNo),
-            gate_timeout: Some(Duration::ZERO),
-        };
-        Ok(ContextAnswer::of(self.memory().context(&request)?, ask.format))
+        conversation: &Conversation,
+        params: &ContextParams,
+    ) -> Result<Context, ServiceError> {
+        Ok(self.engine().context(&self.context_request(conversation, params)?)?)
     }
 
     /// How long a context waits for the gate.
-    pub fn gate_timeout(&self, ask: &ContextParams) -> Duration {
-        Duration::from_millis(ask.patience_ms.unwrap_or(self.memory().work().gate_timeout_ms))
+    pub fn gate_timeout(&self, params: &ContextParams) -> Duration {
+        Duration::from_millis(params.patience_ms.unwrap_or(self.engine().work().gate_timeout_ms))
+    }
+
+    /// Reads a node or a message, and the tree around it.
+    pub fn expand(&self, request: &ExpandRequest) -> Result<Expansion, ServiceError> {
+        let id = request.id.as_str();
+        if Engine::is_node_reference(id) {
+            let (conversation, node, around) = self.expand_node(id)?;
+            return Ok(Expansion { conversation, item: ExpandedItem::Node(node.into()), around });
+        }
+        let message = id.rsplit_once('#').and_then(|(slug, idx)| Some((slug, idx.parse().ok()?)));
+        let (slug, idx) = message.ok_or_else(|| {
+            ServiceError::InvalidRequest(format!(
+                "id {id:?}: expected a node such as l1-3f9a or a message such as my-chat#42"
+            ))
+        })?;
+        self.expand_message(slug, MessageIdx(idx))
+    }
+
+    /// Reads a node, the nodes above it and its sources.
+    pub fn expand_node(
+        &self,
+        reference: &str,
+    ) -> Result<(Conversation, Node, ExpandView), ServiceError> {
+        let (conversation, node) = self.engine().find_node(reference)?;
+        let around = ExpandView::of_node(&conversation, &node, self.engine())?;
+        Ok((conversation, node, around))
+    }
+
+    fn expand_message(&self, reference: &str, idx: MessageIdx) -> Result<Expansion, ServiceError> {
+        let engine = self.engine();
+        let conversation = engine.find(reference)?;
+        let found = engine.messages(conversation.id, Span::starting(idx, 1))?.pop();
+        let Some(message) = found.filter(|found| found.idx == idx) else {
+            return Err(ServiceError::NotFound(format!(
+                "{} has {} messages, counted from 0; message {} does not exist",
+                conversation.slug, conversation.totals.messages, idx.0
+            )));
+        };
+        let turn = Span::between(message.turn, TurnNo(message.turn.0.saturating_add(1)));
+        let turns = engine.turns(conversation.id, turn)?;
+        let around = ExpandView::of_message(&conversation, idx, engine)?;
+        let item = ExpandedItem::Message(message.into(), turns);
+        Ok(Expansion { conversation, item, around })
     }
 
     /// Lists conversations, latest activity first.
     pub fn sessions(&self, request: &SessionsRequest) -> Result<ConversationList, ServiceError> {
-        request.check()?;
-        let limit = within("limit", request.limit.unwrap_or(20), 1, MAX_ROWS)?;
+        let limit = request.limit.unwrap_or(20);
         let states = match request.all {
             true => Vec::new(),
             false => vec![ConversationState::Open, ConversationState::Closed],
         };
         let cwd = request.cwd.as_deref().map(treering_engine::normalize_cwd);
         // Read one row more than requested to see whether there are more.
-        let filter = ConversationFilter { cwd, states, after: None, limit: limit + 1 };
-        let mut sessions = self.memory().listed_conversations(&filter)?;
+        let filter =
+            ConversationFilter { cwd, states, after: None, limit: limit.saturating_add(1) };
+        let mut sessions = self.engine().listed_conversations(&filter)?;
         let more = sessions.len() > limit;
         sessions.truncate(limit);
         let view = |session: &treering_engine::ListedConversation| {
@@ -179,9 +268,9 @@ impl Service {
         reference: &str,
         request: &PageRequest,
     ) -> Result<ConversationPage, ServiceError> {
-        let limit = within("limit", request.limit.unwrap_or(50), 1, MAX_ROWS)?;
-        let it = self.memory().find(reference)?;
-        let turns = self.memory().turns(it.id, Span::starting(TurnNo(request.from), limit))?;
+        let limit = request.limit.unwrap_or(50);
+        let it = self.engine().find(reference)?;
+        let turns = self.engine().turns(it.id, Span::starting(TurnNo(request.from), limit))?;
         let next =
             turns.last().map(|last| last.turn.no.0 + 1).filter(|next| *next < it.totals.turns);
         Ok(ConversationPage {
@@ -198,13 +287,12 @@ impl Service {
         reference: &str,
         request: &ChangeRequest,
     ) -> Result<ConversationView, ServiceError> {
-        request.check()?;
-        let mut it = self.memory().find(reference)?;
+        let mut it = self.engine().find(reference)?;
         if let Some(title) = &request.title {
-            it = self.memory().rename(it.id, title)?;
+            it = self.engine().rename(it.id, title)?;
         }
         if let Some(state) = request.state {
-            it = self.memory().set_state(it.id, state.into())?;
+            it = self.engine().set_state(it.id, state.into())?;
         }
         Ok(ConversationView::of(&it, None))
     }
@@ -212,83 +300,89 @@ impl Service {
     /// Plans a tree update, or estimates it. Workers run the jobs.
     pub fn update(
         &self,
-        reference: &str,
+        conversation: &Conversation,
         request: &UpdateRequest,
     ) -> Result<UpdateView, ServiceError> {
-        let it = self.memory().find(reference)?;
         let update = request.update()?;
         if request.dry_run {
-            let estimate = self.memory().estimate(it.id, &update)?;
-            return Ok(UpdateView { dry_run: true, ..UpdateView::of(&it, &estimate) });
+            let estimate = self.engine().estimate(conversation.id, &update)?;
+            return Ok(UpdateView { dry_run: true, ..UpdateView::of(conversation, &estimate) });
         }
-        let updated = self.memory().update(it.id, &update)?;
+        let updated = self.engine().update(conversation.id, &update)?;
         Ok(UpdateView {
             job: Some(updated.id.to_string()),
-            ..UpdateView::of(&it, &updated.estimate)
+            ..UpdateView::of(conversation, &updated.estimate)
         })
     }
 
+    /// Counts the unfinished and the failed jobs of a conversation. Fails while the store refuses
+    /// writes, because the jobs cannot finish then.
+    pub fn job_counts(&self, conversation: &Conversation) -> Result<(u32, u32), ServiceError> {
+        if let Some(failure) = self.engine().failure() {
+            return Err(failure.into());
+        }
+        let jobs = self.engine().jobs(&JobFilter::of(conversation.id))?;
+        let failed = jobs.iter().filter(|job| job.state == JobState::Dead).count();
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Ok((number(jobs.len() - failed), number(failed)))
+    }
+
     /// Reads the status of a conversation.
-    pub fn status(&self, reference: Option<&str>) -> Result<StatusView, ServiceError> {
-        let it = self.named_or_latest(reference)?;
-        Ok(StatusView::of(&it, &self.memory().gate(it.id)?, self.memory())?)
+    pub fn status(&self, request: &StatusRequest) -> Result<StatusView, ServiceError> {
+        let it = self.named_or_latest(request.conversation.as_deref())?;
+        Ok(StatusView::of(&it, &self.engine().gate(it.id)?, self.engine())?)
     }
 
     /// Lists unfinished jobs.
     pub fn jobs(&self, request: &WorkRequest) -> Result<JobList, ServiceError> {
-        request.check()?;
-        let limit = within("limit", request.limit.unwrap_or(50), 1, MAX_ROWS)?;
+        let limit = request.limit.unwrap_or(50);
         let conversation =
-            request.conversation.as_deref().map(|it| self.memory().find(it)).transpose()?;
+            request.conversation.as_deref().map(|it| self.engine().find(it)).transpose()?;
         let filter = JobFilter {
             conversation: conversation.map(|it| it.id),
             id_prefix: request.job.clone(),
             ..JobFilter::all(limit)
         };
-        let jobs = self.memory().jobs(&filter)?;
-        Ok(JobList { jobs: JobView::all(&jobs, self.memory()) })
+        let jobs = self.engine().jobs(&filter)?;
+        Ok(JobList { jobs: JobView::all(&jobs, self.engine()) })
     }
 
     /// Retries failed jobs immediately: one, or all if `job` is `None`.
     pub fn retry(&self, job: Option<String>) -> Result<JobList, ServiceError> {
-        if let Some(job) = &job {
-            let filter = JobFilter { id_prefix: Some(job.clone()), ..JobFilter::all(1) };
-            if self.memory().jobs(&filter)?.is_empty() {
-                return Err(ServiceError::NotFound(format!("no unfinished job matches {job:?}")));
-            }
-        }
-        let retried = self.memory().retry_jobs(job)?;
-        Ok(JobList { jobs: JobView::all(&retried, self.memory()) })
+        let retried = self.engine().retry_jobs(job).map_err(|error| match error {
+            Error::Invalid(invalid) => ServiceError::NotFound(invalid.to_string()),
+            other => other.into(),
+        })?;
+        Ok(JobList { jobs: JobView::all(&retried, self.engine()) })
     }
 
     /// Reads the newest log lines.
     pub fn logs(&self, request: &WorkRequest) -> Result<LogList, ServiceError> {
-        request.check()?;
-        let limit = within("limit", request.limit.unwrap_or(50), 1, MAX_ROWS)?;
+        let limit = request.limit.unwrap_or(50);
         let conversation =
-            request.conversation.as_deref().map(|it| self.memory().find(it)).transpose()?;
+            request.conversation.as_deref().map(|it| self.engine().find(it)).transpose()?;
         let filter = JobEventFilter {
             conversation: conversation.map(|it| it.id),
             job_prefix: request.job.clone(),
             limit,
         };
-        Ok(LogList { lines: self.memory().job_events(&filter)?.iter().map(LogView::of).collect() })
+        Ok(LogList { lines: self.engine().job_events(&filter)?.iter().map(LogView::of).collect() })
     }
 }
 
 /// Stores entries that this program built itself, without size limits. Atomic, and durable on
 /// return.
-pub fn append(memory: &Engine, request: &AppendRequest) -> Result<AppendReport, ServiceError> {
-    append_checked(memory, request, |_, _| Ok(()))
+pub fn append(engine: &Engine, request: &AppendRequest) -> Result<AppendReport, ServiceError> {
+    append_checked(engine, request, |_, _| Ok(()))
 }
 
 fn append_checked(
-    memory: &Engine,
+    engine: &Engine,
     request: &AppendRequest,
     check: fn(&RawValue, &[Entry]) -> Result<(), ServiceError>,
 ) -> Result<AppendReport, ServiceError> {
-    let target = request.target(memory)?;
-    let now = memory.clock().now();
+    let target = request.target(engine)?;
+    let now = engine.clock().now();
     let mut entries = Vec::with_capacity(request.entries.len());
     for (place, raw) in request.entries.iter().enumerate() {
         let unclear = |why: String| ServiceError::InvalidRequest(format!("entry {place}: {why}"));
@@ -304,7 +398,7 @@ fn append_checked(
             }
         }
     }
-    Ok(memory.append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })?)
+    Ok(engine.append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })?)
 }
 
 /// The schema of entries: the two most common forms that [`jsonl::parse_line`] reads.

@@ -1,5 +1,5 @@
-//! The service that HTTP and MCP share: its operations, and the async layer over the synchronous
-//! ports (ADR 11). Knows nothing of HTTP or MCP.
+//! The service that HTTP, MCP and the command line share: its operations, and the async layer over
+//! the synchronous ports (ADR 11). Knows nothing of HTTP or MCP.
 
 mod authorization;
 mod blocking_pool;
@@ -10,22 +10,27 @@ pub mod requests;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use treering_core::{ConversationId, GateStatus, TenantId};
+use treering_core::{Conversation, ConversationId, GateStatus, TenantId};
 use treering_engine::Engine;
 
 pub use authorization::{Grant, TokenScope, TokenScopes};
 pub use blocking_pool::{BlockingPool, TaskKind};
 pub use error::ServiceError;
-pub use handlers::{ContextAnswer, ConversationList, JobList, LogList, SearchAnswer, append};
+pub use handlers::{
+    ContextAnswer, ConversationList, ExpandedItem, Expansion, JobList, LogList, SearchAnswer,
+    append,
+};
 use treering::config::Settings;
 
 /// The poll interval while a request waits for the gate.
 const GATE_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The poll interval while a request waits for an update.
+const JOB_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The memory of one tenant, callable from async code. Cheap to clone.
 #[derive(Clone)]
 pub struct Service {
-    memory: Engine,
+    engine: Engine,
     settings: Arc<Settings>,
     pool: BlockingPool,
     /// Ensures that a refused write is logged only once.
@@ -35,20 +40,20 @@ pub struct Service {
 impl Service {
     /// Creates the service over an engine.
     #[must_use]
-    pub fn new(memory: Engine, settings: Arc<Settings>) -> Self {
-        Self { memory, settings, pool: BlockingPool::new(), stopped: Arc::new(Once::new()) }
+    pub fn new(engine: Engine, settings: Arc<Settings>) -> Self {
+        Self { engine, settings, pool: BlockingPool::new(), stopped: Arc::new(Once::new()) }
     }
 
     /// The service of another tenant of the same store.
     #[must_use]
     pub fn of_tenant(&self, tenant: TenantId) -> Self {
-        Self { memory: self.memory.for_tenant(tenant), ..self.clone() }
+        Self { engine: self.engine.for_tenant(tenant), ..self.clone() }
     }
 
     /// The engine of the tenant.
     #[must_use]
-    pub const fn memory(&self) -> &Engine {
-        &self.memory
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// The active settings.
@@ -74,36 +79,57 @@ impl Service {
 
     /// Logs, once, that the store refuses writes.
     fn log_failure(&self) {
-        if let Some(failure) = self.memory.failure() {
+        if let Some(failure) = self.engine.failure() {
             let hint = failure.hint().unwrap_or_default();
             self.stopped
                 .call_once(|| tracing::error!(error = %failure, hint, "the store refuses writes"));
         }
     }
 
-    /// Waits until the gate of a conversation is clear, at most `patience`. Calls `tell` with the
+    /// Waits until the gate of a conversation is clear, at most `timeout`. Calls `report` with the
     /// number of pending operations whenever it changes. Dropping the future stops the wait; the
     /// jobs continue.
-    pub async fn wait_for_gate<Told: Future<Output = ()> + Send>(
+    pub async fn wait_for_gate<Reported: Future<Output = ()> + Send>(
         &self,
         id: ConversationId,
-        patience: Duration,
-        mut tell: impl FnMut(usize) -> Told + Send,
+        timeout: Duration,
+        mut report: impl FnMut(usize) -> Reported + Send,
     ) -> Result<GateStatus, ServiceError> {
         let started = tokio::time::Instant::now();
         let mut left = None;
         loop {
             let status =
-                self.run(TaskKind::Read, move |service| Ok(service.memory.gate(id)?)).await?;
+                self.run(TaskKind::Read, move |service| Ok(service.engine.gate(id)?)).await?;
             // No worker of this process can clear the gate while the store refuses writes.
-            if status.is_clear() || started.elapsed() >= patience || self.memory.failure().is_some()
+            if status.is_clear() || started.elapsed() >= timeout || self.engine.failure().is_some()
             {
                 return Ok(status);
             }
             if left.replace(status.pending.len()) != Some(status.pending.len()) {
-                tell(status.pending.len()).await;
+                report(status.pending.len()).await;
             }
             tokio::time::sleep(GATE_POLL_INTERVAL).await;
+        }
+    }
+
+    /// Waits until a conversation has no unfinished jobs, at most `timeout`. Calls `report` with
+    /// the number of unfinished jobs after each poll. Returns the unfinished and the failed jobs.
+    pub async fn wait_for_jobs<Reported: Future<Output = ()> + Send>(
+        &self,
+        conversation: &Conversation,
+        timeout: Duration,
+        mut report: impl FnMut(u32) -> Reported + Send,
+    ) -> Result<(u32, u32), ServiceError> {
+        let started = tokio::time::Instant::now();
+        loop {
+            let polled = conversation.clone();
+            let counts = self.run(TaskKind::Read, move |service| service.job_counts(&polled));
+            let (left, failed) = counts.await?;
+            if left == 0 || started.elapsed() >= timeout {
+                return Ok((left, failed));
+            }
+            report(left).await;
+            tokio::time::sleep(JOB_POLL_INTERVAL).await;
         }
     }
 }

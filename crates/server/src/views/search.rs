@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use treering_core::{Coverage, MessageIdx};
-use treering_engine::{Engine, Hit, HitItem, Result};
+use treering_engine::{Engine, Hit, HitItem, Result, Snippet};
 
 use super::work::Slugs;
 
@@ -73,6 +73,8 @@ pub enum FoundView {
         thread: String,
         /// Whether it succeeded.
         success: Option<bool>,
+        /// Position of the last message before the call.
+        after: u32,
     },
     /// A node.
     Node {
@@ -89,12 +91,18 @@ pub enum FoundView {
 
 impl HitView {
     /// Builds the views of hits.
-    pub fn all(hits: &[Hit], memory: &Engine) -> Result<Vec<Self>> {
-        let mut slugs = Slugs::of(memory);
-        hits.iter().map(|hit| Self::of(hit, memory, &mut slugs)).collect()
+    pub fn all(hits: &[Hit], engine: &Engine) -> Result<Vec<Self>> {
+        let mut slugs = Slugs::of(engine);
+        hits.iter().map(|hit| Self::of(hit, engine, &mut slugs)).collect()
     }
 
-    fn of(hit: &Hit, memory: &Engine, slugs: &mut Slugs<'_>) -> Result<Self> {
+    /// The snippet with its matches between two marks.
+    #[must_use]
+    pub fn marked_snippet(&self, open: &str, close: &str) -> String {
+        Snippet { text: self.snippet.clone(), matches: self.matches.clone() }.marked(open, close)
+    }
+
+    fn of(hit: &Hit, engine: &Engine, slugs: &mut Slugs<'_>) -> Result<Self> {
         let (at, what) = match &hit.item {
             HitItem::Message(message) => (
                 message.body.at,
@@ -114,6 +122,7 @@ impl HitView {
                     order: call.order,
                     thread: call.thread.to_string(),
                     success: call.call.outcome.as_ref().and_then(|outcome| outcome.success),
+                    after: call.before.0.saturating_sub(1),
                 },
             ),
             HitItem::Node(node) => (
@@ -127,7 +136,7 @@ impl HitView {
             ),
         };
         let parts = hit.parts().into_iter().filter(|(_, score)| score.abs() > 0.0005);
-        let (up, down) = path(hit, memory)?;
+        let (up, down) = path(hit, engine)?;
         Ok(Self {
             conversation: hit.conversation.to_string(),
             slug: slugs.get(hit.conversation),
@@ -145,13 +154,13 @@ impl HitView {
 }
 
 /// The nodes above a hit, and the sources of a node.
-fn path(hit: &Hit, memory: &Engine) -> Result<(Vec<String>, Vec<String>)> {
+fn path(hit: &Hit, engine: &Engine) -> Result<(Vec<String>, Vec<String>)> {
     let first = match &hit.item {
         HitItem::Message(message) => message.idx,
         HitItem::ToolCall(call) => MessageIdx(call.before.0.saturating_sub(1)),
         HitItem::Node(node) => MessageIdx(node.source.from),
     };
-    let over = memory.ancestors_of(hit.conversation, first)?;
+    let over = engine.ancestors_of(hit.conversation, first)?;
     let up = over.iter().filter(|node| node.level().number() > hit.level());
     let down = match &hit.item {
         HitItem::Node(node) => match &node.spec.covers {

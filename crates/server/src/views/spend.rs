@@ -73,8 +73,8 @@ pub struct ModelView {
 
 impl ModelView {
     /// Usage and cost per model, for one conversation or all.
-    pub fn all(memory: &Engine, conversation: Option<ConversationId>) -> Result<Vec<Self>> {
-        let spent = memory.spend_by_model(&SpendFilter { conversation, day: None })?;
+    pub fn all(engine: &Engine, conversation: Option<ConversationId>) -> Result<Vec<Self>> {
+        let spent = engine.spend_by_model(&SpendFilter { conversation, day: None })?;
         Ok(spent.into_iter().map(|(model, spent)| Self { model, spent: spent.into() }).collect())
     }
 }

@@ -117,18 +117,18 @@ pub struct StoreView {
 }
 
 /// The reason the store refuses all writes of this process, and the remedy.
-pub(super) fn writes_refused(memory: &Engine) -> Option<String> {
-    let failure = memory.failure()?;
+pub(super) fn writes_refused(engine: &Engine) -> Option<String> {
+    let failure = engine.failure()?;
     let hint = failure.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
     Some(format!("{failure}{hint}"))
 }
 
 impl StatsView {
     /// Reads the statistics of a tenant.
-    pub fn of(memory: &Engine) -> Result<Self> {
-        let stats = memory.stats()?;
+    pub fn of(engine: &Engine) -> Result<Self> {
+        let stats = engine.stats()?;
         Ok(Self {
-            tenant: memory.tenant().to_string(),
+            tenant: engine.tenant().to_string(),
             conversations: stats.conversations,
             turns: stats.totals.turns,
             messages: stats.totals.messages,
@@ -141,20 +141,20 @@ impl StatsView {
                 location: stats.store.location,
                 schema_version: stats.store.schema_version,
                 bytes: stats.store.bytes,
-                writes_refused: writes_refused(memory),
+                writes_refused: writes_refused(engine),
             },
-            tree: TreeStatsView::of(&memory.tree_stats(None)?),
-            spend: ModelView::all(memory, None)?,
+            tree: TreeStatsView::of(&engine.tree_stats(None)?),
+            spend: ModelView::all(engine, None)?,
         })
     }
 }
 
 impl ConversationStatsView {
     /// Reads the statistics of a conversation.
-    pub fn of(memory: &Engine, conversation: ConversationId) -> Result<Self> {
+    pub fn of(engine: &Engine, conversation: ConversationId) -> Result<Self> {
         Ok(Self {
-            tree: TreeStatsView::of(&memory.tree_stats(Some(conversation))?),
-            spend: ModelView::all(memory, Some(conversation))?,
+            tree: TreeStatsView::of(&engine.tree_stats(Some(conversation))?),
+            spend: ModelView::all(engine, Some(conversation))?,
         })
     }
 }

@@ -40,22 +40,22 @@ impl ExpandView {
     pub fn of_message(
         conversation: &Conversation,
         idx: MessageIdx,
-        memory: &Engine,
+        engine: &Engine,
     ) -> Result<Self> {
-        let over = memory.ancestors_of(conversation.id, idx)?;
+        let over = engine.ancestors_of(conversation.id, idx)?;
         Ok(Self { up: over.iter().map(LineView::of).collect(), down: Vec::new() })
     }
 
     /// Reads the nodes above a node and its sources.
-    pub fn of_node(conversation: &Conversation, node: &Node, memory: &Engine) -> Result<Self> {
-        let over = memory.ancestors_of(conversation.id, MessageIdx(node.source.from))?;
+    pub fn of_node(conversation: &Conversation, node: &Node, engine: &Engine) -> Result<Self> {
+        let over = engine.ancestors_of(conversation.id, MessageIdx(node.source.from))?;
         let up =
             over.iter().filter(|other| other.level() > node.level()).map(LineView::of).collect();
         let down = match &node.spec.covers {
             Coverage::Nodes(_) => {
-                memory.children(conversation.id, node)?.iter().map(LineView::of).collect()
+                engine.children(conversation.id, node)?.iter().map(LineView::of).collect()
             }
-            Coverage::Messages(_) => memory
+            Coverage::Messages(_) => engine
                 .messages_of(conversation.id, node)?
                 .iter()
                 .map(|message| LineView {
@@ -226,6 +226,8 @@ pub struct UpdateView {
     pub done: u32,
     /// Jobs that failed before the call returned.
     pub failed: u32,
+    /// Jobs that were unfinished when the call returned.
+    pub left: u32,
 }
 
 impl UpdateView {

@@ -80,9 +80,9 @@ impl OperationView {
 
 impl StatusView {
     /// Reads the status of a conversation.
-    pub fn of(conversation: &Conversation, gate: &GateStatus, memory: &Engine) -> Result<Self> {
-        let now = memory.clock().now();
-        let jobs = memory.jobs(&JobFilter::of(conversation.id))?;
+    pub fn of(conversation: &Conversation, gate: &GateStatus, engine: &Engine) -> Result<Self> {
+        let now = engine.clock().now();
+        let jobs = engine.jobs(&JobFilter::of(conversation.id))?;
         let dead = jobs.iter().filter(|job| job.state == JobState::Dead).count();
         Ok(Self {
             conversation: conversation.id.to_string(),
@@ -97,12 +97,12 @@ impl StatusView {
             failed: gate.failed.iter().map(|operation| OperationView::of(operation, now)).collect(),
             jobs_queued: u32::try_from(jobs.len() - dead).unwrap_or(u32::MAX),
             jobs_failed: u32::try_from(dead).unwrap_or(u32::MAX),
-            summarizer: memory.summarizer_name().to_owned(),
-            vectors_wanted: memory.needs_reindex()?.then(|| memory.embedder_name().to_owned()),
-            vectors: memory.vector_index()?.model,
-            stand_ins: memory.fallback_node_count(Some(conversation.id))?,
-            spend: memory.spend(Some(conversation.id))?.into(),
-            writes_refused: super::stats::writes_refused(memory),
+            summarizer: engine.summarizer_name().to_owned(),
+            vectors_wanted: engine.needs_reindex()?.then(|| engine.embedder_name().to_owned()),
+            vectors: engine.vector_index()?.model,
+            stand_ins: engine.fallback_node_count(Some(conversation.id))?,
+            spend: engine.spend(Some(conversation.id))?.into(),
+            writes_refused: super::stats::writes_refused(engine),
         })
     }
 }
@@ -141,8 +141,8 @@ pub struct JobView {
 impl JobView {
     /// Builds the views of jobs.
     #[must_use]
-    pub fn all(jobs: &[Job], memory: &Engine) -> Vec<Self> {
-        let mut slugs = Slugs::of(memory);
+    pub fn all(jobs: &[Job], engine: &Engine) -> Vec<Self> {
+        let mut slugs = Slugs::of(engine);
         jobs.iter().map(|job| Self::of(job, &mut slugs)).collect()
     }
 
@@ -172,21 +172,21 @@ impl JobView {
 
 /// A cache of conversation slugs. Reads each slug once.
 pub struct Slugs<'a> {
-    memory: &'a Engine,
+    engine: &'a Engine,
     known: HashMap<ConversationId, String>,
 }
 
 impl<'a> Slugs<'a> {
     /// An empty cache over an engine.
     #[must_use]
-    pub fn of(memory: &'a Engine) -> Self {
-        Self { memory, known: HashMap::new() }
+    pub fn of(engine: &'a Engine) -> Self {
+        Self { engine, known: HashMap::new() }
     }
 
     /// The slug of a conversation, or its short id if it no longer exists.
     pub fn get(&mut self, id: ConversationId) -> String {
         let find =
-            || self.memory.find(&id.to_string()).map_or_else(|_| id.short(), |found| found.slug);
+            || self.engine.find(&id.to_string()).map_or_else(|_| id.short(), |found| found.slug);
         self.known.entry(id).or_insert_with(find).clone()
     }
 }

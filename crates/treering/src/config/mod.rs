@@ -563,17 +563,17 @@ mod tests {
             crate::ProviderOptions::default()
         );
         assert_eq!(
-            crate::SummarizeOptions::from(settings.summarize),
+            crate::SummarizeOptions::from(&settings.summarize),
             crate::SummarizeOptions::default()
         );
         assert_eq!(crate::EmbedOptions::from(&settings.embed), crate::EmbedOptions::default());
-        assert_eq!(crate::SpendOptions::from(settings.spend), crate::SpendOptions::default());
+        assert_eq!(crate::SpendOptions::from(&settings.spend), crate::SpendOptions::default());
     }
 
     #[test]
     fn caps_and_prices_are_read() {
         let file = "[spend]\nday_dollars = 0.5\nconversation_tokens = 9\n[spend.prices]\n\"a/b\" = { input = 2 }";
-        let spend = crate::SpendOptions::from(load(file, &[]).unwrap().settings.spend);
+        let spend = crate::SpendOptions::from(&load(file, &[]).unwrap().settings.spend);
         assert_eq!(spend.caps.day.money.unwrap().dollars(), 0.5);
         assert_eq!((spend.caps.conversation.tokens, spend.caps.tenant.tokens), (Some(9), None));
         assert_eq!((spend.prices["a/b"].input, spend.prices["a/b"].output), (2.0, 0.0));

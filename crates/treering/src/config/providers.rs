@@ -47,10 +47,14 @@ impl SummarizeSettings {
     }
 }
 
-impl From<SummarizeSettings> for SummarizeOptions {
-    fn from(settings: SummarizeSettings) -> Self {
-        let SummarizeSettings { provider, model, temperature, prompts } = settings;
-        Self { provider, model, temperature: temperature as f32, prompts }
+impl From<&SummarizeSettings> for SummarizeOptions {
+    fn from(settings: &SummarizeSettings) -> Self {
+        Self {
+            provider: settings.provider.clone(),
+            model: settings.model.clone(),
+            temperature: settings.temperature as f32,
+            prompts: settings.prompts.clone(),
+        }
     }
 }
 

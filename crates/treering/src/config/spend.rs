@@ -56,14 +56,14 @@ pub struct PriceSetting {
     pub output: f64,
 }
 
-impl From<SpendSettings> for SpendOptions {
-    fn from(settings: SpendSettings) -> Self {
+impl From<&SpendSettings> for SpendOptions {
+    fn from(settings: &SpendSettings) -> Self {
         let cap = |tokens: u64, dollars: f64| Cap {
             tokens: Some(tokens).filter(|tokens| *tokens > 0),
             money: Some(Money::from_dollars(dollars)).filter(|money| money.0 > 0),
         };
-        let price = |(name, price): (String, PriceSetting)| {
-            (name, Price { input: price.input, output: price.output })
+        let price = |(name, price): (&String, &PriceSetting)| {
+            (name.clone(), Price { input: price.input, output: price.output })
         };
         Self {
             caps: Caps {
@@ -71,7 +71,7 @@ impl From<SpendSettings> for SpendOptions {
                 conversation: cap(settings.conversation_tokens, settings.conversation_dollars),
                 day: cap(settings.day_tokens, settings.day_dollars),
             },
-            prices: settings.prices.into_iter().map(price).collect(),
+            prices: settings.prices.iter().map(price).collect(),
         }
     }
 }

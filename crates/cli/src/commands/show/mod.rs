@@ -4,15 +4,24 @@ pub(super) mod tree;
 
 use std::io::{self, Write};
 
-use treering_core::ports::{ConversationFilter, Span};
+use treering_core::ports::Span;
 use treering_core::{Conversation, Message, Role, Thread, ThreadName, ToolCall, TurnNo};
 use treering_engine::{Engine, TurnItem, WholeTurn};
 
 use super::CliError;
-use super::output::{ASSISTANT, BAD, BOLD, DIM, Output, TOOL, USER, count, fit, paint, width};
+use super::local_time::local;
+use super::output::{
+    ASSISTANT, BAD, BOLD, DIM, Output, TOOL, USER, count, fit, paint, print_dim, print_text, width,
+};
+use treering_server::service::Service;
 use treering_server::views::{ConversationPage, ConversationView, ThreadView, TurnView};
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  treering show tidewatch --last 3
+  treering show tidewatch --tree      the tree of summaries
+  treering show l1-3f9a               one summary")]
 pub(super) struct Args {
     /// Slug, id, or the first digits of an id; or a node, such as l1-3f9a [default: the latest
     /// conversation]
@@ -38,14 +47,15 @@ pub(super) struct Args {
     full: bool,
 }
 
-pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), CliError> {
+pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
+    let engine = service.engine();
     if let Some(reference) = args.conversation.as_deref().filter(|it| Engine::is_node_reference(it))
     {
-        return tree::node(reference, memory, output);
+        return tree::node(reference, engine, output);
     }
-    let conversation = named_or_latest(args.conversation.as_deref(), memory)?;
+    let conversation = service.named_or_latest(args.conversation.as_deref())?;
     if args.tree {
-        return tree::tree(&conversation, memory, output);
+        return tree::tree(&conversation, engine, output);
     }
     let thread = args.thread.as_deref().map(str::parse::<ThreadName>).transpose()?;
     let threads = &conversation.threads;
@@ -63,7 +73,7 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
         None => args.from,
     };
     let limit = args.last.map_or(args.limit, |last| last as usize);
-    let mut turns = memory.turns(conversation.id, Span::starting(TurnNo(from), limit))?;
+    let mut turns = engine.turns(conversation.id, Span::starting(TurnNo(from), limit))?;
     let next = turns
         .last()
         .map(|last| last.turn.no.0 + 1)
@@ -84,29 +94,12 @@ pub(super) fn run(args: &Args, memory: &Engine, output: &Output) -> Result<(), C
             Some(next) => {
                 let hint =
                     format!("More turns: `treering show {} --from {next}`", conversation.slug);
-                writeln!(out, "{}", paint(DIM, hint))
+                print_dim(out, "", &hint)
             }
             None => Ok(()),
         }
     })?;
     Ok(())
-}
-
-/// The conversation with this reference, or the latest one without a reference.
-pub(super) fn named_or_latest(
-    reference: Option<&str>,
-    memory: &Engine,
-) -> Result<Conversation, CliError> {
-    match reference {
-        Some(reference) => Ok(memory.find(reference)?),
-        None => latest(memory),
-    }
-}
-
-fn latest(memory: &Engine) -> Result<Conversation, CliError> {
-    let session = memory.listed_conversations(&ConversationFilter::all(1))?.pop();
-    let none = "no conversations yet; import transcripts with `treering import`";
-    session.map(|session| session.conversation).ok_or_else(|| CliError::Usage(none.into()))
 }
 
 pub(super) fn head(out: &mut dyn Write, it: &Conversation, threads: &[Thread]) -> io::Result<()> {
@@ -123,17 +116,14 @@ pub(super) fn head(out: &mut dyn Write, it: &Conversation, threads: &[Thread]) -
         it.state.to_string(),
     ];
     facts.extend(it.cwd.clone());
-    writeln!(out, "{}", paint(DIM, facts.join(" · ")))?;
+    print_dim(out, "", &facts.join(" · "))?;
     for thread in threads.iter().skip(1) {
         let fork = thread.fork.as_ref();
         let parent = fork.map_or("nothing", |fork| fork.parent.as_str());
         let after =
             fork.and_then(|fork| fork.after).map_or("its start".into(), |idx| idx.to_string());
-        writeln!(
-            out,
-            "{}",
-            paint(DIM, format!("thread {} forks from {parent} after {after}", thread.name))
-        )?;
+        let fork = format!("thread {} forks from {parent} after {after}", thread.name);
+        print_dim(out, "", &fork)?;
     }
     writeln!(out)
 }
@@ -143,7 +133,7 @@ pub(super) fn print_turn(out: &mut dyn Write, turn: &WholeTurn, full: bool) -> i
         true => String::new(),
         false => format!(" · {}", turn.turn.thread),
     };
-    let label = format!("── turn {}{thread} · {} ", turn.turn.no, turn.turn.started_at.to_minute());
+    let label = format!("── turn {}{thread} · {} ", turn.turn.no, local(turn.turn.started_at));
     let rule = "─".repeat(width().saturating_sub(label.chars().count()).min(60));
     writeln!(out, "{}", paint(DIM, format!("{label}{rule}")))?;
     for step in turn.items() {
@@ -156,16 +146,16 @@ pub(super) fn print_turn(out: &mut dyn Write, turn: &WholeTurn, full: bool) -> i
 }
 
 fn print_message(out: &mut dyn Write, message: &Message, full: bool) -> io::Result<()> {
-    let said = &message.body;
-    let style = match said.role {
+    let body = &message.body;
+    let style = match body.role {
         Role::User => USER,
         Role::Assistant => ASSISTANT,
         Role::System | Role::Tool => DIM,
     };
-    let author = said.author.as_deref().unwrap_or(said.role.as_str());
+    let author = body.author.as_deref().unwrap_or(body.role.as_str());
     let idx = paint(DIM, message.idx);
-    if said.text.is_empty() {
-        let parts = said.parts.as_ref().map_or(0, |parts| parts.as_str().len());
+    if body.text.is_empty() {
+        let parts = body.parts.as_ref().map_or(0, |parts| parts.as_str().len());
         return writeln!(
             out,
             "{} {idx} {}",
@@ -174,10 +164,10 @@ fn print_message(out: &mut dyn Write, message: &Message, full: bool) -> io::Resu
         );
     }
     writeln!(out, "{} {idx}", paint(style, author))?;
-    let limit = if full || said.role != Role::System { usize::MAX } else { 3 };
-    let lines = said.text.lines().count();
-    for line in said.text.lines().take(limit) {
-        writeln!(out, "  {}", clean(line))?;
+    let limit = if full || body.role != Role::System { usize::MAX } else { 3 };
+    let lines = body.text.lines().count();
+    for line in body.text.lines().take(limit) {
+        print_text(out, "  ", &clean(line))?;
     }
     if lines > limit {
         writeln!(

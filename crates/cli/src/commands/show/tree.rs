@@ -7,8 +7,9 @@ use treering_core::{Conversation, Coverage, Node};
 use treering_engine::{Engine, OutlineLine};
 
 use crate::commands::CliError;
+use crate::commands::local_time::local;
 use crate::commands::output::{
-    BAD, BOLD, DIM, GOOD, Output, count, fit, grouped, pad, paint, width,
+    BAD, BOLD, DIM, GOOD, Output, count, fit, grouped, pad, paint, print_dim, print_text, width,
 };
 use treering_server::views::{ConversationView, NodeView};
 
@@ -33,10 +34,10 @@ struct BranchView {
 
 pub(crate) fn tree(
     conversation: &Conversation,
-    memory: &Engine,
+    engine: &Engine,
     output: &Output,
 ) -> Result<(), CliError> {
-    let view = memory.tree(conversation.id)?;
+    let view = engine.tree(conversation.id)?;
     let branches = view.outline();
     let page = TreePage {
         conversation: ConversationView::of(conversation, None),
@@ -71,8 +72,9 @@ fn branch_view(branch: &OutlineLine) -> BranchView {
     }
 }
 
+/// Prints a node of the tree: its id and what it covers, and at the right its size.
 fn print_branch(out: &mut dyn Write, branch: &OutlineLine) -> io::Result<()> {
-    const TRUNK: usize = 62;
+    const SIZES: usize = 30;
     let mark = match branch.state {
         "open" => paint(DIM, "◌"),
         "pending" | "generating" => paint(DIM, "○"),
@@ -80,40 +82,38 @@ fn print_branch(out: &mut dyn Write, branch: &OutlineLine) -> io::Result<()> {
         "dirty" => paint(BAD, "●"),
         _ => paint(GOOD, "●"),
     };
-    let id = branch
-        .id
-        .split('-')
-        .take(2)
-        .map(|part| &part[..part.len().min(8)])
-        .collect::<Vec<_>>()
-        .join("-");
+    let id = branch.id.split('-').take(2).map(|part| &part[..part.len().min(8)]);
     let (what, id) = match branch.level {
-        0 => (format!("open window, {}", branch.covers), String::new()),
-        level => (format!("level {level} · {}", branch.covers), id),
+        0 => ("open window", String::new()),
+        _ => ("", format!("{} ", id.collect::<Vec<_>>().join("-"))),
     };
-    let room = TRUNK.saturating_sub(branch.prefix.chars().count() + 3 + id.len());
-    let used = branch.prefix.chars().count() + 3 + id.len();
-    let trunk =
-        format!("{}{mark} {} {}", paint(DIM, &branch.prefix), paint(BOLD, &id), fit(&what, room));
-    let gap = TRUNK.saturating_sub(used + fit(&what, room).chars().count());
+    let what = match branch.state {
+        "open" | "active" | "superseded" | "archived" => format!("{what} {}", branch.covers),
+        state => format!("{what} {} · {state}", branch.covers),
+    };
+    let used = branch.prefix.chars().count() + 2 + id.len();
+    let room = width().saturating_sub(used + SIZES + 1).max(12);
+    let what = pad(&fit(what.trim_start(), room), room);
     let sizes = match branch.removed_percent() {
         Some(removed) => {
             let (from, to) = (grouped(branch.source_chars), grouped(branch.chars));
-            pad(&format!("{from:>8} → {to:>6} chars  −{removed} %"), 32)
+            format!("{from} → {to} chars {:>5}", signed_percent(-removed))
         }
-        None if branch.chars > 0 => pad(&format!("{:>8} chars", grouped(branch.chars)), 32),
-        None => pad("", 32),
+        None if branch.chars > 0 => format!("{} chars", grouped(branch.chars)),
+        None => String::new(),
     };
-    let why = if branch.why.is_empty() {
-        String::new()
-    } else {
-        format!("{} ({})", branch.state, branch.why)
-    };
-    writeln!(out, "{trunk}{} {sizes} {}", " ".repeat(gap), paint(DIM, why))
+    let line = format!("{}{mark} {}{what}", paint(DIM, &branch.prefix), paint(BOLD, &id));
+    writeln!(out, "{line} {}", paint(DIM, format!("{sizes:>SIZES$}")))
 }
 
-pub(crate) fn node(reference: &str, memory: &Engine, output: &Output) -> Result<(), CliError> {
-    let (conversation, node) = memory.find_node(reference)?;
+/// A change in percent with its sign: `−62 %`, `+26 %`.
+fn signed_percent(percent: i64) -> String {
+    let sign = if percent < 0 { '−' } else { '+' };
+    format!("{sign}{}%", percent.abs())
+}
+
+pub(crate) fn node(reference: &str, engine: &Engine, output: &Output) -> Result<(), CliError> {
+    let (conversation, node) = engine.find_node(reference)?;
     let page = NodeView::of(&conversation, &node);
     output.show(&page, |out| {
         let covers = match &node.spec.covers {
@@ -129,26 +129,28 @@ pub(crate) fn node(reference: &str, memory: &Engine, output: &Output) -> Result<
             page.state.to_owned(),
             format!("sealed: {}", page.sealed_because),
         ];
-        writeln!(out, "{}", paint(DIM, facts.join(" · ")))?;
+        print_dim(out, "", &facts.join(" · "))?;
         let made = [
-            format!("{} to {}", node.range_start.to_minute(), node.range_end.to_minute()),
+            format!("{} to {}", local(node.range_start), local(node.range_end)),
             format!("written by {} in {} ms", page.generated_by, page.generation_ms),
             format!(
-                "grounded {:.0} %, retained {:.0} %",
+                "grounded {:.0}%, retained {:.0}%",
                 node.grounded * 100.0,
                 node.retained * 100.0
             ),
         ];
-        writeln!(out, "{}", paint(DIM, made.join(" · ")))?;
+        print_dim(out, "", &made.join(" · "))?;
         if !node.invented.is_empty() {
             writeln!(out, "{} {}", paint(BAD, "not in the sources:"), node.invented.join(", "))?;
         }
         writeln!(out)?;
-        writeln!(out, "{}\n", node.content.overview)?;
+        print_text(out, "", &node.content.overview)?;
+        writeln!(out)?;
         print_lists(out, &node)?;
         if let Coverage::Nodes(children) = &node.spec.covers {
             let ids: Vec<&str> = children.iter().map(treering_core::NodeId::as_str).collect();
-            writeln!(out, "{} {}", paint(DIM, pad("sources", 14)), ids.join(" "))?;
+            writeln!(out, "{}", paint(DIM, "sources"))?;
+            print_text(out, "  ", &ids.join(" "))?;
         }
         Ok(())
     })?;

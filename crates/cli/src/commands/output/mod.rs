@@ -1,4 +1,4 @@
-//! Terminal output: colors, tables that fit the terminal's width, progress bars, and JSON.
+//! Terminal output: colors, tables and texts that fit the terminal, progress bars, and JSON.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -7,7 +7,11 @@ use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use treering_core::text::preview;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
+
+pub(super) use table::{Column, Table};
+
+mod table;
 
 /// The styles of the program, stripped when the output is not a terminal.
 pub(super) const BOLD: Style = Style::new().bold();
@@ -62,7 +66,7 @@ impl Output {
         let mut err = anstream::stderr().lock();
         let written = match self.json {
             true => writeln!(err, "{}", serde_json::json!({ "warning": what })),
-            false => writeln!(err, "{} {what}", paint(WARNING, "warning:")),
+            false => write_labeled(&mut err, WARNING, "warning:", what),
         };
         drop(written);
     }
@@ -72,7 +76,7 @@ impl Output {
         let mut err = anstream::stderr().lock();
         let written = match self.json {
             true => writeln!(err, "{}", serde_json::json!({ "note": what })),
-            false => writeln!(err, "{}", paint(DIM, what)),
+            false => write_wrapped(&mut err, "", stderr_columns(), what, Some(DIM)),
         };
         drop(written);
     }
@@ -90,11 +94,63 @@ impl Output {
 }
 
 fn write_error(err: &mut impl Write, what: &str, hint: Option<&str>) -> io::Result<()> {
-    writeln!(err, "{} {what}", paint(BAD, "error:"))?;
-    match hint {
-        Some(hint) => writeln!(err, "{} {hint}", paint(BOLD, "hint:")),
-        None => Ok(()),
+    write_labeled(err, BAD, "error:", what)?;
+    hint.map_or(Ok(()), |hint| write_labeled(err, BOLD, "hint:", hint))
+}
+
+/// Writes a message after its label. Further lines align with the message.
+fn write_labeled(err: &mut impl Write, style: Style, label: &str, text: &str) -> io::Result<()> {
+    let indent = " ".repeat(label.len() + 1);
+    for (place, line) in wrapped(text, stderr_columns(), indent.len()).iter().enumerate() {
+        match place {
+            0 => writeln!(err, "{} {line}", paint(style, label))?,
+            _ => writeln!(err, "{indent}{line}")?,
+        }
     }
+    Ok(())
+}
+
+fn stderr_columns() -> Option<usize> {
+    io::stderr().is_terminal().then(width)
+}
+
+/// Prints a text between words at the terminal's width, with an indent. A pipe gets whole lines.
+pub(super) fn print_text(out: &mut dyn Write, indent: &str, text: &str) -> io::Result<()> {
+    write_wrapped(out, indent, columns(), text, None)
+}
+
+/// Prints a dimmed text, like [`print_text`].
+pub(super) fn print_dim(out: &mut dyn Write, indent: &str, text: &str) -> io::Result<()> {
+    write_wrapped(out, indent, columns(), text, Some(DIM))
+}
+
+fn columns() -> Option<usize> {
+    io::stdout().is_terminal().then(width)
+}
+
+fn write_wrapped(
+    out: &mut dyn Write,
+    indent: &str,
+    columns: Option<usize>,
+    text: &str,
+    style: Option<Style>,
+) -> io::Result<()> {
+    for line in wrapped(text, columns, indent.width()) {
+        match style {
+            Some(style) if !line.is_empty() => writeln!(out, "{indent}{}", paint(style, line))?,
+            _ => writeln!(out, "{}", format!("{indent}{line}").trim_end())?,
+        }
+    }
+    Ok(())
+}
+
+/// The lines of a text for a width, or its own lines without a width. Words are never broken.
+fn wrapped(text: &str, columns: Option<usize>, indent: usize) -> Vec<String> {
+    let Some(columns) = columns else { return text.lines().map(str::to_owned).collect() };
+    let options = textwrap::Options::new(columns.saturating_sub(indent).max(20))
+        .break_words(false)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
+    textwrap::wrap(text, options).into_iter().map(std::borrow::Cow::into_owned).collect()
 }
 
 /// Wraps a text in a style.
@@ -112,24 +168,36 @@ fn terminal_columns() -> Option<usize> {
     Some(usize::from(columns))
 }
 
-/// Truncates a text to a display width.
+/// Joins a text into one line and cuts it to a display width, at a word if one is near.
 pub(super) fn fit(text: &str, width: usize) -> String {
     let line = preview(text, usize::MAX);
     if line.width() <= width {
         return line;
     }
-    let mut used = 0;
-    let mut cut = String::new();
-    for c in line.chars() {
-        let wide = c.width().unwrap_or(0);
-        if used + wide + 1 > width {
-            break;
-        }
-        used += wide;
-        cut.push(c);
+    let cut = start_of(&line, width.saturating_sub(1));
+    let kept = match cut.rfind(' ') {
+        Some(space) if cut[..space].width() * 3 >= width * 2 => &cut[..space],
+        _ => cut,
+    };
+    format!("{}…", kept.trim_end())
+}
+
+/// Cuts the middle out of a name. Use it only beside an id that can be copied.
+pub(super) fn fit_middle(name: &str, width: usize) -> String {
+    if name.width() <= width {
+        return name.to_owned();
     }
-    cut.push('…');
-    cut
+    let head = start_of(name, width.saturating_sub(1).div_ceil(2));
+    let room = width.saturating_sub(1 + head.width());
+    let tail = name.char_indices().map(|(at, _)| &name[at..]).find(|tail| tail.width() <= room);
+    format!("{head}…{}", tail.unwrap_or_default())
+}
+
+/// The longest start of a text that fits a display width.
+fn start_of(text: &str, width: usize) -> &str {
+    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    let last = ends.take_while(|end| text[..*end].width() <= width).last();
+    &text[..last.unwrap_or(0)]
 }
 
 /// Pads a text to a display width.
@@ -189,7 +257,18 @@ mod tests {
     fn texts_fit_their_column() {
         assert_eq!(fit("a b\nc", 10), "a b c");
         assert_eq!(fit("abcdef", 4), "abc…");
+        assert_eq!(fit("the harbor office", 15), "the harbor…");
         assert_eq!(fit("潮汐潮汐", 5), "潮汐…");
         assert_eq!(pad("潮", 4), "潮  ");
+        assert_eq!(fit_middle("which-port-does-staging-use", 13), "which-…ng-use");
+        assert_eq!(fit_middle("tidewatch", 13), "tidewatch");
+    }
+
+    #[test]
+    fn texts_wrap_between_words() {
+        let lines = |text: &str| wrapped(text, Some(24), 0);
+        assert_eq!(lines("the gauge drifted in the night"), ["the gauge drifted in the", "night"]);
+        assert_eq!(lines("https://example.org/a-long-path-of-its-own").len(), 1);
+        assert_eq!(wrapped("one\n\ntwo", None, 0), ["one", "", "two"]);
     }
 }
