@@ -176,11 +176,67 @@ fn conversations_are_found_by_folder() {
     let elsewhere = home.path().join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
     home.ok(&["append", "--text", "over there", "--cwd", "elsewhere"]);
-    let here = home.json(&["sessions", "--cwd"]);
-    assert_eq!((here.as_array().unwrap().len(), &here[0]["turns"]), (1, &Value::from(1)));
+    assert_eq!(home.json(&["sessions", "--cwd"]).as_array().unwrap().len(), 2, "and below");
     let there = home.json(&["sessions", "--cwd", "./elsewhere/../elsewhere/"]);
     assert_eq!(there[0]["slug"], "over-there");
     assert!(home.ok(&["sessions", "--cwd", "/nowhere"]).contains("/nowhere"));
+}
+
+#[test]
+fn a_project_is_set_filtered_and_shown() {
+    let home = Home::new();
+    for (title, folder, project) in
+        [("One", "/p/app/src", "/p"), ("Two", "/q", "/p/app"), ("Three", "/pq", "/r")]
+    {
+        let args = ["append", "--text", "hello", "--title", title];
+        home.ok(&[&args[..], &["--cwd", folder, "--project", project]].concat());
+    }
+    let slugs = |args: &[&str]| -> Vec<String> {
+        let found = home.json(args);
+        let slugs = found.as_array().unwrap().iter().map(|it| it["slug"].as_str().unwrap());
+        slugs.map(str::to_owned).collect()
+    };
+    assert_eq!(slugs(&["sessions", "--cwd", "/p"]), ["one"]);
+    assert_eq!(slugs(&["sessions", "--project", "/p"]), ["two", "one"]);
+    assert_eq!(slugs(&["sessions", "--project", "/p/app"]), ["two", "one"]);
+    assert_eq!(slugs(&["search", "hello", "--project", "/r"]), ["three"]);
+    assert_eq!(home.json(&["show", "two"])["conversation"]["project_path"], "/p/app");
+}
+
+#[test]
+fn a_session_without_turns_exists() {
+    let home = Home::new();
+    let args = ["create", "--key", "support:42", "--cwd", "/a", "--project", "/"];
+    let created = home.json(&args);
+    assert_eq!((&created["turns"], &created["cwd"]), (&Value::from(0), &Value::from("/a")));
+    assert_eq!(home.json(&args)["id"], created["id"], "a key names one conversation");
+    assert_eq!(home.json(&["sessions"])[0]["id"], created["id"]);
+    assert_eq!(home.json(&["show", "support:42"])["turns"], serde_json::json!([]));
+    assert!(home.ok(&["verify"]).contains("no problems found"));
+    home.ok(&["append", "--key", "support:42", "--text", "first"]);
+    assert_eq!(home.json(&["sessions"])[0]["turns"], 1);
+    let exported = home.ok(&["export"]);
+    let copy = Home::new();
+    std::fs::write(copy.path().join("all.jsonl"), exported).unwrap();
+    copy.ok(&["import", "all.jsonl"]);
+    assert_eq!(copy.json(&["show", "support:42"])["conversation"]["project_path"], "/");
+}
+
+#[test]
+fn recent_turns_stop_at_their_number_and_their_characters() {
+    let home = Home::new();
+    for number in 0..5 {
+        let text = format!("{number}{}", "x".repeat(99));
+        home.ok(&["append", "--key", "k", "--user", &text, "--assistant", "yes"]);
+    }
+    let turns = |args: &[&str]| -> Vec<u64> {
+        let page = home.json(&[&["show", "k"], args].concat());
+        page["turns"].as_array().unwrap().iter().map(|it| it["turn"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(turns(&["--last", "2"]), [3, 4]);
+    assert_eq!(turns(&["--last", "4", "--max-chars", "210"]), [3, 4]);
+    assert_eq!(turns(&["--last", "4", "--max-chars", "1"]), [4]);
+    assert_eq!(home.json(&["status", "k"])["raw_chars"], 515);
 }
 
 #[test]

@@ -35,6 +35,7 @@ mod conversation;
 mod entry;
 mod error;
 mod export;
+mod folder;
 mod gate;
 mod hash;
 mod ids;
@@ -66,6 +67,7 @@ pub use conversation::{
 pub use entry::{Entry, EntryKind, ForkPoint};
 pub use error::{FailedCall, Invalid, ProviderError, RetryAdvice, StoreError};
 pub use export::ExportItem;
+pub use folder::{is_at_or_below, paths_below};
 pub use gate::{GateOperation, GateStatus};
 pub use hash::ContentHash;
 pub use ids::{

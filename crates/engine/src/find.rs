@@ -1,7 +1,7 @@
 //! Finds conversations by the references that people type.
 
 use treering_core::ports::{ConversationFilter, ConversationQuery};
-use treering_core::{Conversation, Reader, suggest_slugs};
+use treering_core::{Conversation, ExternalId, Reader, suggest_slugs};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -10,11 +10,17 @@ use crate::error::{Error, Result};
 const LOOKED_AT: usize = 500;
 
 impl Engine {
-    /// The conversation with this slug, id or id prefix.
+    /// The conversation with this slug, key, id or id prefix.
     pub fn find(&self, reference: &str) -> Result<Conversation> {
         let reader = self.reader()?;
         if let Some(conversation) = reader.conversation_by_slug(reference)? {
             return Ok(conversation);
+        }
+        if let Ok(key) = ExternalId::new(reference) {
+            let found = reader.conversations(&ConversationQuery::ExternalId(&key))?.pop();
+            if let Some(conversation) = found {
+                return Ok(conversation);
+            }
         }
         let digits = reference.to_ascii_lowercase();
         let is_prefix =

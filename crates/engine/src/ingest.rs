@@ -111,8 +111,10 @@ impl Engine {
 /// Normalizes the working directory. A conversation that brings its id was exported, and its
 /// directory may belong to another machine, so it is left as it is.
 fn normalise(about: &mut NewConversation) {
-    if let (None, Some(cwd)) = (about.id, &mut about.cwd) {
-        *cwd = normalize_cwd(cwd);
+    if about.id.is_none() {
+        for folder in [&mut about.cwd, &mut about.project_path].into_iter().flatten() {
+            *folder = normalize_cwd(folder);
+        }
     }
 }
 

@@ -86,6 +86,25 @@ impl ConversationHandle {
         self.memory.engine().turns(self.id, Span::starting(TurnNo(0), usize::MAX))
     }
 
+    /// The last turns, oldest first: at most `limit`, with at most `max_chars` characters of
+    /// messages. The latest turn is always included.
+    pub fn recent_turns(&self, max_chars: usize, limit: usize) -> Result<Vec<WholeTurn>> {
+        self.memory.engine().recent_turns(self.id, None, max_chars, limit)
+    }
+
+    /// Characters of the messages that no summary covers yet.
+    pub fn raw_history_chars(&self) -> Result<u64> {
+        self.memory.engine().raw_history_chars(self.id)
+    }
+
+    /// The nodes of a level, in order. With `uncovered`, only those that no higher node covers.
+    pub fn nodes(&self, level: u8, uncovered: bool) -> Result<Vec<treering_core::Node>> {
+        let mut nodes = self.memory.engine().tree(self.id)?.nodes;
+        nodes.retain(|node| node.level().number() == level);
+        nodes.retain(|node| !(uncovered && node.parent.is_some()));
+        Ok(nodes)
+    }
+
     /// Every message, in order.
     pub fn messages(&self) -> Result<Vec<treering_core::Message>> {
         self.memory.engine().messages(self.id, Span::starting(MessageIdx(0), usize::MAX))

@@ -63,10 +63,24 @@ impl Memory {
     /// any text that identifies the conversation in your program.
     pub fn conversation(&self, key: &str) -> Result<ConversationHandle> {
         let external_id = Some(ExternalId::new(key)?);
-        let target = AppendTarget::FindOrCreate(NewConversation {
-            external_id,
-            ..NewConversation::default()
-        });
+        self.create(NewConversation { external_id, ..NewConversation::default() })
+    }
+
+    /// Creates a conversation without turns, with its title, working directory and project path.
+    ///
+    /// ```
+    /// # let home = tempfile::tempdir()?;
+    /// # let memory = treering::Memory::open(home.path())?;
+    /// let chat = memory.create(treering::NewConversation {
+    ///     cwd: Some("/srv/app".into()),
+    ///     project_path: Some("/srv".into()),
+    ///     ..Default::default()
+    /// })?;
+    /// assert_eq!(chat.turns()?.len(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn create(&self, conversation: NewConversation) -> Result<ConversationHandle> {
+        let target = AppendTarget::FindOrCreate(conversation);
         let batch =
             EntryBatch { target, entries: Vec::new(), replay_detection: ReplayDetection::None };
         let appended = self.engine.append(batch)?;
@@ -81,6 +95,15 @@ impl Memory {
     /// Lists at most `limit` conversations, latest activity first.
     pub fn conversations(&self, limit: usize) -> Result<Vec<Conversation>> {
         let listed = self.engine.listed_conversations(&ConversationFilter::all(limit))?;
+        Ok(listed.into_iter().map(|listed| listed.conversation).collect())
+    }
+
+    /// Lists at most `limit` conversations whose working directory is this folder or lies below it,
+    /// latest activity first.
+    pub fn conversations_in(&self, folder: &str, limit: usize) -> Result<Vec<Conversation>> {
+        let cwd = Some(treering_engine::normalize_cwd(folder));
+        let filter = ConversationFilter { cwd, ..ConversationFilter::all(limit) };
+        let listed = self.engine.listed_conversations(&filter)?;
         Ok(listed.into_iter().map(|listed| listed.conversation).collect())
     }
 

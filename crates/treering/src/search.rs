@@ -36,9 +36,16 @@ impl<'a> SearchBuilder<'a> {
         self
     }
 
-    /// Only conversations with this working directory.
-    pub fn cwd(mut self, folder: impl Into<String>) -> Self {
-        self.query.cwd = Some(folder.into());
+    /// Only conversations whose working directory is this folder or lies below it.
+    pub fn cwd(mut self, folder: &str) -> Self {
+        self.query.cwd = Some(treering_engine::normalize_cwd(folder));
+        self
+    }
+
+    /// Only conversations of this project: their working directory or their project path is this
+    /// folder or lies below it.
+    pub fn project(mut self, folder: &str) -> Self {
+        self.query.project = Some(treering_engine::normalize_cwd(folder));
         self
     }
 

@@ -70,6 +70,9 @@ pub(super) struct Args {
     /// The folder of a new conversation [default: the current folder]
     #[arg(long, value_name = "FOLDER")]
     cwd: Option<String>,
+    /// The project of a new conversation
+    #[arg(long, value_name = "FOLDER")]
+    project: Option<String>,
     /// Leave the summaries to a worker (`treering work`)
     #[arg(long)]
     no_tree: bool,
@@ -125,6 +128,7 @@ fn request(args: &Args, now: Timestamp) -> Result<TurnRequest, CliError> {
         key: args.key.clone(),
         title: args.title.clone(),
         cwd: is_new.then(|| args.cwd.clone().unwrap_or_else(|| ".".into())),
+        project_path: args.project.clone(),
         thread: args.thread.clone(),
         fork_at: args.fork_at,
         author: args.author.clone(),

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use anstyle::Style;
 use serde::Serialize;
 
-use super::output::{BOLD, Column, DIM, Output, Table, paint, print_dim};
+use super::output::{BOLD, Column, DIM, Output, TextTable, paint, print_dim};
 use super::{CliError, Global};
 use treering::config::{FILE, Settings};
 
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
     output.show(&view, |out| {
         writeln!(out, "home {}\n", paint(BOLD, &view.home))?;
         let mut table =
-            Table::new([Column::Left("setting"), Column::Left("value"), Column::Left("from")]);
+            TextTable::new(&[Column::Left("setting"), Column::Left("value"), Column::Left("from")]);
         for Setting { key, value, from } in &view.settings {
             table.row([(Style::new(), key.clone()), (BOLD, value.clone()), (DIM, from.clone())]);
         }

@@ -9,7 +9,7 @@ use treering_core::{Receipt, ReceiptItem};
 use treering_engine::{Context, ContextChange, ContextRequest, Engine};
 
 use super::output::{
-    BAD, BOLD, Column, DIM, GOOD, Output, Table, count, grouped, paint, print_dim, print_text,
+    BAD, BOLD, Column, DIM, GOOD, Output, TextTable, count, grouped, paint, print_dim, print_text,
 };
 use super::{CliError, work};
 use treering_server::context_view::{ContextView, chat_messages};
@@ -131,7 +131,7 @@ fn diff(
         removed: of(false),
     };
     output.show(&view, |out| {
-        let mut table = Table::new([
+        let mut table = TextTable::new(&[
             Column::Left(""),
             Column::Left("level"),
             Column::Left("messages"),
@@ -179,7 +179,7 @@ pub(super) fn receipt(out: &mut dyn Write, receipt: &Receipt) -> io::Result<()> 
     let turn = receipt.as_of.map_or_else(String::new, |turn| format!("as of turn {turn} · "));
     print_dim(out, "", &format!("{turn}{query}"))?;
     for section in receipt.items.chunk_by(|one, next| one.section == next.section) {
-        let mut table = Table::new([
+        let mut table = TextTable::new(&[
             Column::Left("level"),
             Column::Left("messages"),
             Column::Left("detail"),

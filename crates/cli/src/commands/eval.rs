@@ -7,7 +7,7 @@ use anstyle::Style;
 use serde::Serialize;
 
 use super::CliError;
-use super::output::{BOLD, Column, DIM, Output, Table, count, grouped, print_dim, print_text};
+use super::output::{BOLD, Column, DIM, Output, TextTable, count, grouped, print_dim, print_text};
 use crate::eval::{ContextMethod, Contexts, Measured, measure, read};
 use treering::Options;
 
@@ -205,7 +205,7 @@ fn contexts_view(contexts: &Contexts) -> ContextsView {
 }
 
 fn print(out: &mut dyn Write, view: &View) -> io::Result<()> {
-    let mut table = Table::new([
+    let mut table = TextTable::new(&[
         Column::Left(""),
         Column::Right("asked"),
         Column::Right("r@1"),
@@ -249,7 +249,7 @@ fn print(out: &mut dyn Write, view: &View) -> io::Result<()> {
 
 fn print_contexts(out: &mut dyn Write, view: &ContextsView) -> io::Result<()> {
     writeln!(out, "\ncontexts of {} tokens, in percent", grouped(view.budget.into()))?;
-    let mut table = Table::new([
+    let mut table = TextTable::new(&[
         Column::Left(""),
         Column::Right("gold raw"),
         Column::Right("gold any"),

@@ -7,7 +7,7 @@ use super::output::width;
 
 /// The groups of `treering --help`. Every command is in one of them.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Start", &["demo", "import", "append", "chat"]),
+    ("Start", &["demo", "import", "append", "create", "chat"]),
     ("Find", &["search", "context", "sessions", "show", "expand", "tail"]),
     ("Agents", &["install", "uninstall", "hook", "mcp"]),
     ("Serve", &["serve", "token"]),

@@ -96,7 +96,7 @@ impl FileView {
 pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
     let engine = service.engine();
     let options = ImportOptions { format: args.format, dry_run: args.dry_run, since: args.since };
-    let runner = Importer { engine: engine, options };
+    let runner = Importer { engine, options };
     let mut report = ImportReport::default();
     let (standard_input, paths): (Vec<_>, Vec<_>) =
         args.paths.iter().cloned().partition(|path| path.as_os_str() == "-");

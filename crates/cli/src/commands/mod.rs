@@ -7,6 +7,7 @@ mod chat;
 mod completions;
 mod config;
 mod context;
+mod create;
 mod demo;
 mod doctor;
 mod eval;
@@ -101,6 +102,8 @@ enum Command {
     Import(import::Args),
     /// Store a turn or a message, from flags or as JSON lines on standard input
     Append(Box<append::Args>),
+    /// Create a conversation without turns
+    Create(create::Args),
     /// List conversations, most recent first
     Sessions(sessions::Args),
     /// Search every conversation by words and by meaning
@@ -257,6 +260,7 @@ fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Config(args) => config::run(&args, global, output),
         Command::Import(args) => import::run(&args, &global.open()?, output),
         Command::Append(args) => append::run(&args, &global.open()?, output),
+        Command::Create(args) => create::run(&args, &global.open()?, output),
         Command::Sessions(args) => sessions::run(&args, &global.open()?, output),
         Command::Tail(args) => tail::run(&args, &global.open()?, output),
         Command::Show(args) => show::run(&args, &global.open()?, output),

@@ -24,9 +24,14 @@ pub(super) struct Args {
     /// Search only this conversation; can be repeated
     #[arg(long = "in", value_name = "CONVERSATION")]
     conversations: Vec<String>,
-    /// Search only conversations in this folder [default with no value: the current folder]
+    /// Search only conversations in this folder or below it [default with no value: the current
+    /// folder]
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, default_missing_value = ".")]
     cwd: Option<String>,
+    /// Search only conversations of this project: in this folder or below it, or with such a
+    /// project path [default with no value: the current folder]
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, default_missing_value = ".")]
+    project: Option<String>,
     /// Search only conversations in this state; can be repeated
     #[arg(long, value_enum, value_name = "STATE")]
     state: Vec<StateName>,
@@ -64,6 +69,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
         query: args.text.join(" "),
         conversations: args.conversations.clone(),
         cwd: args.cwd.clone(),
+        project_path: args.project.clone(),
         states: args.state.clone(),
         thread: args.thread.clone(),
         author: args.author.clone(),

@@ -6,7 +6,7 @@ use anstyle::Style;
 
 use super::CliError;
 use super::local_time::local_of;
-use super::output::{BOLD, Column, DIM, Output, Table, fit, fit_middle, grouped, paint, width};
+use super::output::{BOLD, Column, DIM, Output, TextTable, fit, fit_middle, grouped, paint, width};
 use treering_server::service::Service;
 use treering_server::service::requests::SessionsRequest;
 use treering_server::views::ConversationView;
@@ -15,12 +15,17 @@ use treering_server::views::ConversationView;
 #[command(after_help = "\
 Examples:
   treering sessions            the latest conversations
-  treering sessions --cwd      those that started in the current folder
+  treering sessions --cwd      those of the current folder and below
   treering sessions --all --limit 100")]
 pub(super) struct Args {
-    /// Show only conversations in this folder [default with no value: the current folder]
+    /// Show only conversations in this folder or below it [default with no value: the current
+    /// folder]
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, default_missing_value = ".")]
     cwd: Option<String>,
+    /// Show only conversations of this project: in this folder or below it, or with such a project
+    /// path [default with no value: the current folder]
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, default_missing_value = ".")]
+    project: Option<String>,
     /// Include archived conversations
     #[arg(long)]
     all: bool,
@@ -30,11 +35,16 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {
-    let request = SessionsRequest { cwd: args.cwd.clone(), all: args.all, limit: Some(args.limit) };
+    let request = SessionsRequest {
+        cwd: args.cwd.clone(),
+        project_path: args.project.clone(),
+        all: args.all,
+        limit: Some(args.limit),
+    };
     let list = service.sessions(&request)?;
     output.show(&list.conversations, |out| {
         if list.conversations.is_empty() {
-            return nothing(out, args.cwd.as_deref());
+            return nothing(out, args.cwd.as_deref().or(args.project.as_deref()));
         }
         table(out, &list.conversations)?;
         if list.more {
@@ -56,7 +66,7 @@ fn nothing(out: &mut dyn Write, cwd: Option<&str>) -> io::Result<()> {
 /// Prints conversations: a line of a table each, and below it the last message.
 pub(super) fn table(out: &mut dyn Write, conversations: &[ConversationView]) -> io::Result<()> {
     const SLUG: usize = 34;
-    let mut table = Table::new([
+    let mut table = TextTable::new(&[
         Column::Left("conversation"),
         Column::Right("turns"),
         Column::Left("last active"),

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anstyle::Style;
 
 use super::output::{
-    BOLD, Column, DIM, Output, Table, count, grouped, pad, paint, print_dim, print_text, size,
+    BOLD, Column, DIM, Output, TextTable, count, grouped, pad, paint, print_dim, print_text, size,
 };
 use super::{CliError, spend};
 use treering_server::service::Service;
@@ -28,7 +28,7 @@ fn print_tree(out: &mut dyn Write, tree: &TreeStatsView) -> io::Result<()> {
     if tree.levels.is_empty() {
         return print_dim(out, "", "no summaries yet; if jobs are queued, run `treering work`");
     }
-    let mut table = Table::new([
+    let mut table = TextTable::new(&[
         Column::Right("level"),
         Column::Right("nodes"),
         Column::Right("chars"),

@@ -6,7 +6,7 @@ use treering_core::TenantId;
 use treering_engine::SystemClock;
 
 use super::local_time::local_of;
-use super::output::{BOLD, Column, DIM, Output, Table, paint, print_dim};
+use super::output::{BOLD, Column, DIM, Output, TextTable, paint, print_dim};
 use super::{CliError, Global};
 use treering_server::access_tokens::{AccessToken, TokenStore};
 use treering_server::service::{TokenScope, TokenScopes};
@@ -91,7 +91,7 @@ pub(super) fn run(args: Args, global: &Global, output: &Output) -> Result<(), Cl
                 if views.is_empty() {
                     return writeln!(out, "no tokens; create one with `treering token create`");
                 }
-                let mut table = Table::new([
+                let mut table = TextTable::new(&[
                     Column::Left("id"),
                     Column::Left("tenant"),
                     Column::Left("scopes"),

@@ -239,8 +239,11 @@ pub struct LevelTotals {
 /// Selects the conversations to list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversationFilter {
-    /// Only conversations in this working directory.
+    /// Only conversations whose working directory is this folder or lies below it.
     pub cwd: Option<String>,
+    /// Only conversations of this project: their working directory or their project path is this
+    /// folder or lies below it.
+    pub project: Option<String>,
     /// Only conversations in one of these states; any state if empty.
     pub states: Vec<ConversationState>,
     /// Only conversations after this one in the listing.
@@ -253,7 +256,7 @@ impl ConversationFilter {
     /// Every conversation, at most `limit`.
     #[must_use]
     pub const fn all(limit: usize) -> Self {
-        Self { cwd: None, states: Vec::new(), after: None, limit }
+        Self { cwd: None, project: None, states: Vec::new(), after: None, limit }
     }
 }
 

@@ -42,8 +42,11 @@ pub struct Query {
     pub text: String,
     /// Only these conversations; all of the tenant if empty.
     pub conversations: Vec<ConversationId>,
-    /// Only conversations of this directory.
+    /// Only conversations whose working directory is this folder or lies below it.
     pub cwd: Option<String>,
+    /// Only conversations of this project: their working directory or their project path is this
+    /// folder or lies below it.
+    pub project: Option<String>,
     /// Only conversations in these states; any state if empty.
     pub states: Vec<ConversationState>,
     /// Only this thread.
@@ -216,9 +219,10 @@ impl Engine {
     fn filter(&self, query: &Query) -> Result<ItemFilter> {
         let mut conversations =
             (!query.conversations.is_empty()).then(|| query.conversations.clone());
-        if query.cwd.is_some() || !query.states.is_empty() {
+        if query.cwd.is_some() || query.project.is_some() || !query.states.is_empty() {
             let filter = ConversationFilter {
                 cwd: query.cwd.clone(),
+                project: query.project.clone(),
                 states: query.states.clone(),
                 after: None,
                 limit: usize::MAX,

@@ -14,16 +14,16 @@ use utoipa::ToSchema;
 use super::App;
 use super::problem::{Body, PathParams, Problem, Problems, QueryParams};
 use crate::service::requests::{
-    AppendRequest, ChangeRequest, ContextParams, ExpandRequest, PageRequest, SearchRequest,
-    SessionsRequest, StatusRequest, UpdateRequest, WorkRequest,
+    AppendRequest, ChangeRequest, ContextParams, CreateRequest, ExpandRequest, NodesRequest,
+    PageRequest, SearchRequest, SessionsRequest, StatusRequest, UpdateRequest, WorkRequest,
 };
 use crate::service::{
-    ContextAnswer, ConversationList, Grant, JobList, LogList, SearchAnswer, Service, TaskKind,
-    TokenScope,
+    ContextAnswer, ConversationList, Grant, JobList, LogList, NodeList, SearchAnswer, Service,
+    TaskKind, TokenScope,
 };
 use crate::views::{
     AppendedView, ConversationPage, ConversationView, ExpandView, NodeView, StatsView, StatusView,
-    UpdateView,
+    TreePage, UpdateView,
 };
 
 type ApiResult<T> = Result<Json<T>, Problem>;
@@ -60,6 +60,41 @@ pub(super) async fn sessions(
     QueryParams(request): QueryParams<SessionsRequest>,
 ) -> ApiResult<ConversationList> {
     respond(&grant, READ, move |service| service.sessions(&request)).await
+}
+
+/// Create a conversation without turns
+///
+/// Returns the conversation with the key if it exists.
+#[utoipa::path(post, path = "/v1/conversations", tag = "conversations",
+    request_body = CreateRequest, responses((status = 200, body = ConversationView), Problems))]
+pub(super) async fn create(
+    Extension(grant): Extension<Grant>,
+    Body(request): Body<CreateRequest>,
+) -> ApiResult<ConversationView> {
+    respond(&grant, WRITE, move |service| service.create(&request)).await
+}
+
+/// Read the tree of a conversation as an outline
+#[utoipa::path(get, path = "/v1/conversations/{conversation}/tree", tag = "search",
+    params(("conversation" = String, Path, description = "Slug, id or id prefix")),
+    responses((status = 200, body = TreePage), Problems))]
+pub(super) async fn tree(
+    Extension(grant): Extension<Grant>,
+    PathParams(reference): PathParams<String>,
+) -> ApiResult<TreePage> {
+    respond(&grant, READ, move |service| service.tree(&reference)).await
+}
+
+/// List the nodes of a conversation
+#[utoipa::path(get, path = "/v1/conversations/{conversation}/nodes", tag = "search",
+    params(("conversation" = String, Path, description = "Slug, id or id prefix"), NodesRequest),
+    responses((status = 200, body = NodeList), Problems))]
+pub(super) async fn nodes(
+    Extension(grant): Extension<Grant>,
+    PathParams(reference): PathParams<String>,
+    QueryParams(request): QueryParams<NodesRequest>,
+) -> ApiResult<NodeList> {
+    respond(&grant, READ, move |service| service.nodes(&reference, &request)).await
 }
 
 /// Read the turns of a conversation

@@ -231,10 +231,12 @@ fn operations() -> (Router<App>, utoipa::openapi::OpenApi) {
     components.add_security_scheme("token", SecurityScheme::Http(bearer));
     OpenApiRouter::with_openapi(document)
         .routes(routes!(api::append))
-        .routes(routes!(api::sessions))
+        .routes(routes!(api::sessions, api::create))
         .routes(routes!(api::page, api::change))
         .routes(routes!(api::status))
         .routes(routes!(api::update))
+        .routes(routes!(api::tree))
+        .routes(routes!(api::nodes))
         .routes(routes!(api::ancestors))
         .routes(routes!(api::node))
         .routes(routes!(api::search))

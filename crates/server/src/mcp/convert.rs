@@ -147,6 +147,30 @@ pub(super) fn expand(expansion: Expansion, engine: &Engine, max_tokens: u32) -> 
         ExpandedItem::Message(message, turns) => {
             expand_message(conversation, &message, &turns, around, room)
         }
+        ExpandedItem::Conversation => expand_conversation(conversation, around, room),
+    }
+}
+
+/// A conversation: its title and its topmost nodes.
+fn expand_conversation(
+    conversation: Conversation,
+    around: ExpandView,
+    mut room: TokenBudget<'_>,
+) -> ExpandResult {
+    let (down, left_out) = room.fill(around.down.into_iter().map(|it| line(it, &conversation)));
+    ExpandResult {
+        id: conversation.slug.clone(),
+        level: 0,
+        at: format!("{} to {}", conversation.started_at, conversation.last_activity),
+        text: conversation.title.unwrap_or_else(|| conversation.slug.clone()),
+        details: None,
+        up: Vec::new(),
+        down,
+        before: None,
+        after: None,
+        cut: false,
+        left_out,
+        conversation: conversation.slug,
     }
 }
 

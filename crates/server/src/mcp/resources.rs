@@ -164,7 +164,7 @@ fn forwards(
     reference: &str,
     from: u32,
 ) -> Result<ConversationResource, ServiceError> {
-    let mut page = service.page(reference, &PageRequest { from, limit: Some(TURNS as usize) })?;
+    let mut page = service.page(reference, &page_request(from))?;
     let turns = std::mem::take(&mut page.turns);
     let (turns, steps_left_out) = fitting(turns, service);
     let next =
@@ -181,7 +181,7 @@ fn forwards(
 /// Reads the last turns, limited by the budget.
 fn last_turns(service: &Service, reference: &str) -> Result<ConversationResource, ServiceError> {
     let from = service.engine().find(reference)?.totals.turns.saturating_sub(TURNS);
-    let mut page = service.page(reference, &PageRequest { from, limit: Some(TURNS as usize) })?;
+    let mut page = service.page(reference, &page_request(from))?;
     let mut turns = std::mem::take(&mut page.turns);
     turns.reverse();
     let (mut turns, steps_left_out) = fitting(turns, service);
@@ -191,6 +191,10 @@ fn last_turns(service: &Service, reference: &str) -> Result<ConversationResource
         next_page: None,
         steps_left_out,
     })
+}
+
+fn page_request(from: u32) -> PageRequest {
+    PageRequest { from, limit: Some(TURNS as usize), ..PageRequest::default() }
 }
 
 /// Keeps as much of the first turn as the budget allows, and then the following turns that fit

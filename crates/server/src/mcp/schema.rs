@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 /// A JSON Schema.
-pub(super) struct Schema(JsonObject);
+pub(super) struct ToolSchema(JsonObject);
 
 /// The self-contained schema of a type, with its references in `$defs`.
-pub(super) fn schema_of<T: ToSchema>() -> Schema {
+pub(super) fn schema_of<T: ToSchema>() -> ToolSchema {
     let mut schemas = Vec::new();
     T::schemas(&mut schemas);
     let mut schema = serde_json::to_value(T::schema()).unwrap_or_default();
@@ -24,12 +24,12 @@ pub(super) fn schema_of<T: ToSchema>() -> Schema {
     }
     localise(&mut schema);
     match schema {
-        Value::Object(object) => Schema(object),
-        _ => Schema(JsonObject::default()),
+        Value::Object(object) => ToolSchema(object),
+        _ => ToolSchema(JsonObject::default()),
     }
 }
 
-impl Schema {
+impl ToolSchema {
     /// Removes null from the types of optional fields, because some clients cannot handle it.
     pub(super) fn without_null(mut self) -> Self {
         self.0.values_mut().for_each(without_null);

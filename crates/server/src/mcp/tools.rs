@@ -6,7 +6,7 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotation
 use serde::de::DeserializeOwned;
 
 use super::progress::Progress;
-use super::schema::{Schema, schema_of};
+use super::schema::{ToolSchema, schema_of};
 use super::types::{
     ContextResult, ExpandResult, SearchResult, SessionsResult, StatusResult, UpdateResult,
 };
@@ -120,8 +120,8 @@ impl MemoryTool {
     }
 
     /// The schemas of the arguments and of the result.
-    fn schemas(self) -> (Schema, Schema) {
-        let sized = |schema: Schema, tokens| schema.without_null().with_max_tokens(tokens);
+    fn schemas(self) -> (ToolSchema, ToolSchema) {
+        let sized = |schema: ToolSchema, tokens| schema.without_null().with_max_tokens(tokens);
         match self {
             Self::Remember => {
                 (schema_of::<TurnRequest>().without_null(), schema_of::<AppendedView>())

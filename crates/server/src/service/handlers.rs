@@ -7,26 +7,24 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use treering_core::ports::{ConversationFilter, JobEventFilter, JobFilter, Span};
 use treering_core::{
-    Conversation, ConversationState, Entry, JobState, Message, MessageIdx, Node, TurnNo,
+    Conversation, ConversationState, Entry, JobState, Message, MessageIdx, Node, ThreadName, TurnNo,
 };
 use treering_engine::{
     AppendReport, AppendTarget, Context, ContextRequest, Engine, EntryBatch, Error,
     ReplayDetection, WholeTurn,
 };
 use utoipa::ToSchema;
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::Schema;
 
 use super::requests::{
-    AppendRequest, ChangeRequest, ContextFormat, ContextParams, ExpandRequest, MAX_ENTRIES,
-    MAX_KEY_CHARS, MAX_NAME_CHARS, MAX_TEXT_CHARS, MAX_TOOL_CALLS, PageRequest, SearchRequest,
-    SessionsRequest, StatusRequest, TurnRequest, UpdateRequest, WorkRequest, check_entry,
+    AppendRequest, ChangeRequest, ContextFormat, ContextParams, CreateRequest, ExpandRequest,
+    NodesRequest, PageRequest, SearchRequest, SessionsRequest, StatusRequest, TurnRequest,
+    UpdateRequest, WorkRequest, check_entry,
 };
 use super::{Service, ServiceError};
 use crate::context_view::{ChatView, ContextView, SectionView, chat_messages};
 use crate::views::{
-    ConversationPage, ConversationView, ExpandView, HitView, JobView, LogView, StatusView,
-    ThreadView, TurnView, UpdateView,
+    ConversationPage, ConversationView, ExpandView, HitView, JobView, LineView, LogView, NodeView,
+    StatusView, ThreadView, TreePage, TurnView, UpdateView,
 };
 use treering::jsonl::{self, JsonLine};
 
@@ -53,6 +51,13 @@ pub struct ConversationList {
 pub struct JobList {
     /// The jobs, in order of execution.
     pub jobs: Vec<JobView>,
+}
+
+/// Nodes of a conversation.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct NodeList {
+    /// The nodes, in order of level and time.
+    pub nodes: Vec<NodeView>,
 }
 
 /// Job log lines.
@@ -124,6 +129,8 @@ pub enum ExpandedItem {
     Node(Box<Node>),
     /// A message, and its turn.
     Message(Box<Message>, Vec<WholeTurn>),
+    /// A conversation.
+    Conversation,
 }
 
 impl Service {
@@ -206,13 +213,20 @@ impl Service {
             let (conversation, node, around) = self.expand_node(id)?;
             return Ok(Expansion { conversation, item: ExpandedItem::Node(node.into()), around });
         }
-        let message = id.rsplit_once('#').and_then(|(slug, idx)| Some((slug, idx.parse().ok()?)));
-        let (slug, idx) = message.ok_or_else(|| {
-            ServiceError::InvalidRequest(format!(
-                "id {id:?}: expected a node such as l1-3f9a or a message such as my-chat#42"
-            ))
-        })?;
-        self.expand_message(slug, MessageIdx(idx))
+        match id.rsplit_once('#').and_then(|(slug, idx)| Some((slug, idx.parse().ok()?))) {
+            Some((slug, idx)) => self.expand_message(slug, MessageIdx(idx)),
+            None => self.expand_conversation(id),
+        }
+    }
+
+    /// Reads the topmost nodes of a conversation.
+    fn expand_conversation(&self, reference: &str) -> Result<Expansion, ServiceError> {
+        let conversation = self.engine().find(reference)?;
+        let mut nodes = self.engine().tree(conversation.id)?.nodes;
+        nodes.retain(|node| node.parent.is_none());
+        nodes.sort_by_key(|node| (node.range_end, node.ordinal()));
+        let around = ExpandView { up: Vec::new(), down: nodes.iter().map(LineView::of).collect() };
+        Ok(Expansion { conversation, item: ExpandedItem::Conversation, around })
     }
 
     /// Reads a node, the nodes above it and its sources.
@@ -251,8 +265,14 @@ impl Service {
         };
         let cwd = request.cwd.as_deref().map(treering_engine::normalize_cwd);
         // Read one row more than requested to see whether there are more.
-        let filter =
-            ConversationFilter { cwd, states, after: None, limit: limit.saturating_add(1) };
+        let project = request.project_path.as_deref().map(treering_engine::normalize_cwd);
+        let filter = ConversationFilter {
+            cwd,
+            project,
+            states,
+            after: None,
+            limit: limit.saturating_add(1),
+        };
         let mut sessions = self.engine().listed_conversations(&filter)?;
         let more = sessions.len() > limit;
         sessions.truncate(limit);
@@ -262,23 +282,82 @@ impl Service {
         Ok(ConversationList { conversations: sessions.iter().map(view).collect(), more })
     }
 
+    /// Creates a conversation without turns, or finds the one with the key.
+    pub fn create(&self, request: &CreateRequest) -> Result<ConversationView, ServiceError> {
+        let stored = self.store(request.target(self.engine())?, Vec::new())?;
+        Ok(ConversationView::of(&stored.conversation, None))
+    }
+
     /// Reads turns of a conversation.
     pub fn page(
         &self,
         reference: &str,
         request: &PageRequest,
     ) -> Result<ConversationPage, ServiceError> {
-        let limit = request.limit.unwrap_or(50);
         let it = self.engine().find(reference)?;
-        let turns = self.engine().turns(it.id, Span::starting(TurnNo(request.from), limit))?;
-        let next =
-            turns.last().map(|last| last.turn.no.0 + 1).filter(|next| *next < it.totals.turns);
+        let (turns, next) = self.turns(&it, request)?;
         Ok(ConversationPage {
             conversation: ConversationView::of(&it, None),
             threads: it.threads.iter().map(ThreadView::of).collect(),
             turns: turns.iter().map(TurnView::of).collect(),
             next,
         })
+    }
+
+    /// Reads turns of a conversation, and the number of the turn that follows them.
+    pub fn turns(
+        &self,
+        it: &Conversation,
+        request: &PageRequest,
+    ) -> Result<(Vec<WholeTurn>, Option<u32>), ServiceError> {
+        let thread = self.thread(it, request.thread.as_deref())?;
+        if let Some(last) = request.last {
+            let chars = request.max_chars.unwrap_or(usize::MAX);
+            return Ok((self.engine().recent_turns(it.id, thread.as_ref(), chars, last)?, None));
+        }
+        let span = Span::starting(TurnNo(request.from), request.limit.unwrap_or(50));
+        let mut turns = self.engine().turns(it.id, span)?;
+        let next = turns.last().map(|last| last.turn.no.0 + 1);
+        turns.retain(|turn| thread.as_ref().is_none_or(|name| turn.turn.thread == *name));
+        Ok((turns, next.filter(|next| *next < it.totals.turns)))
+    }
+
+    /// Finds a thread of a conversation by name.
+    fn thread(
+        &self,
+        it: &Conversation,
+        name: Option<&str>,
+    ) -> Result<Option<ThreadName>, ServiceError> {
+        let Some(name) = name else { return Ok(None) };
+        let name: ThreadName = name.parse()?;
+        if it.threads.iter().any(|thread| thread.name == name) {
+            return Ok(Some(name));
+        }
+        let names: Vec<&str> = it.threads.iter().map(|thread| thread.name.as_str()).collect();
+        Err(ServiceError::NotFound(format!(
+            "{} has no thread {name:?}; its threads are {}",
+            it.slug,
+            names.join(", ")
+        )))
+    }
+
+    /// Draws the tree of a conversation as an outline.
+    pub fn tree(&self, reference: &str) -> Result<TreePage, ServiceError> {
+        let it = self.engine().find(reference)?;
+        let outline = self.engine().tree(it.id)?.outline();
+        Ok(TreePage::of(&it, &outline))
+    }
+
+    /// Lists nodes of a conversation: the latest, in order.
+    pub fn nodes(&self, reference: &str, request: &NodesRequest) -> Result<NodeList, ServiceError> {
+        let it = self.engine().find(reference)?;
+        let mut nodes = self.engine().tree(it.id)?.nodes;
+        nodes.retain(|node| {
+            request.level.is_none_or(|level| node.level().number() == level)
+                && !(request.uncovered && node.parent.is_some())
+        });
+        nodes.drain(..nodes.len().saturating_sub(request.limit.unwrap_or(50)));
+        Ok(NodeList { nodes: nodes.iter().map(|node| NodeView::of(&it, node)).collect() })
     }
 
     /// Changes the title or the state of a conversation.
@@ -399,57 +478,4 @@ fn append_checked(
         }
     }
     Ok(engine.append(EntryBatch { target, entries, replay_detection: ReplayDetection::None })?)
-}
-
-/// The schema of entries: the two most common forms that [`jsonl::parse_line`] reads.
-pub(super) fn entries_schema() -> RefOr<Schema> {
-    let text = |about: &str, longest: usize| serde_json::json!({ "type": "string", "maxLength": longest, "description": about });
-    let external_id = serde_json::json!({ "type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS,
-        "description": "Id at the source; an entry is stored only once." });
-    let call = serde_json::json!({
-        "type": "object",
-        "required": ["name"],
-        "properties": {
-            "name": { "type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARS,
-                "description": "The tool's name." },
-            "args": { "type": "object", "description": "The arguments." },
-            "result": { "description": "The result, as any JSON." },
-            "success": { "type": "boolean" },
-            "external_id": external_id,
-        },
-    });
-    let turn = serde_json::json!({
-        "type": "object",
-        "description": "A complete turn.",
-        "required": ["type", "user"],
-        "properties": {
-            "type": { "type": "string", "enum": ["turn"] },
-            "user": text("The user's message.", MAX_TEXT_CHARS),
-            "assistant": text("The assistant's answer.", MAX_TEXT_CHARS),
-            "tool_calls": { "type": "array", "maxItems": MAX_TOOL_CALLS, "items": call,
-                "description": "Tool calls in between." },
-            "external_id": external_id,
-        },
-    });
-    let message = serde_json::json!({
-        "type": "object",
-        "description": "One message.",
-        "required": ["type", "role", "text"],
-        "properties": {
-            "type": { "type": "string", "enum": ["message"] },
-            "role": { "type": "string", "enum": ["user", "assistant", "system", "tool"] },
-            "text": text("The message text.", MAX_TEXT_CHARS),
-            "author": text("The author.", MAX_NAME_CHARS),
-            "external_id": external_id,
-        },
-    });
-    let schema = serde_json::json!({
-        "type": "array",
-        "minItems": 1,
-        "maxItems": MAX_ENTRIES,
-        "items": { "oneOf": [turn, message] },
-        "description": "Turns, messages, tool calls and results, in the JSON form that \
-            `treering append` reads. Each entry also accepts `at` (a date) and `thread`.",
-    });
-    serde_json::from_value(schema).map_or_else(|_| RefOr::T(Schema::default()), RefOr::T)
 }

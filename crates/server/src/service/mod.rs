@@ -17,8 +17,8 @@ pub use authorization::{Grant, TokenScope, TokenScopes};
 pub use blocking_pool::{BlockingPool, TaskKind};
 pub use error::ServiceError;
 pub use handlers::{
-    ContextAnswer, ConversationList, ExpandedItem, Expansion, JobList, LogList, SearchAnswer,
-    append,
+    ContextAnswer, ConversationList, ExpandedItem, Expansion, JobList, LogList, NodeList,
+    SearchAnswer, append,
 };
 use treering::config::Settings;
 

@@ -20,6 +20,6 @@ pub use stats::{
     ConversationStatsView, DOLLARS_PER_MILLION_TOKENS, LevelView, StatsView, StoreView,
     TreeStatsView,
 };
-pub use tree::{CoversView, ExpandView, LineView, NodeView, UpdateView};
+pub use tree::{BranchView, CoversView, ExpandView, LineView, NodeView, TreePage, UpdateView};
 pub use work::Slugs;
 pub use work::{JobView, LogView, OperationView, StatusView};

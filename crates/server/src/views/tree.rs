@@ -3,7 +3,9 @@
 use serde::Serialize;
 use treering_core::spend::Money;
 use treering_core::{Conversation, ConversationState, Coverage, MessageIdx, Node, NodeContent};
-use treering_engine::{Engine, Estimate, Result};
+use treering_engine::{Engine, Estimate, OutlineLine, Result};
+
+use super::ConversationView;
 
 /// The tree around a node or message.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -26,7 +28,9 @@ pub struct LineView {
 }
 
 impl LineView {
-    fn of(node: &Node) -> Self {
+    /// The line of a node.
+    #[must_use]
+    pub fn of(node: &Node) -> Self {
         Self {
             level: node.level().number(),
             id: node.id.to_string(),
@@ -70,6 +74,60 @@ impl ExpandView {
                 .collect(),
         };
         Ok(Self { up, down })
+    }
+}
+
+/// The tree of a conversation as an outline.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct TreePage {
+    /// The conversation.
+    pub conversation: ConversationView,
+    /// The nodes and open windows, each below the node that covers it.
+    pub branches: Vec<BranchView>,
+}
+
+/// A node or an open window in an outline.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct BranchView {
+    /// 0 for an open window, 1 and above for nodes.
+    pub level: u8,
+    /// The node's id; empty for an open window.
+    pub id: String,
+    /// The messages or nodes that it covers.
+    pub covers: String,
+    /// Number of turns covered.
+    pub turns: u32,
+    /// Characters in the sources.
+    pub source_chars: u64,
+    /// Characters in the overview.
+    pub chars: u64,
+    /// `open`, `pending`, `generating`, `failed`, `dirty`, `active`, `superseded` or `archived`.
+    pub state: &'static str,
+    /// Why its window or group was sealed.
+    pub why: &'static str,
+    /// Depth below the topmost nodes, from 0.
+    pub depth: usize,
+}
+
+impl TreePage {
+    /// Builds the view of an outline.
+    #[must_use]
+    pub fn of(conversation: &Conversation, outline: &[OutlineLine]) -> Self {
+        let branch = |line: &OutlineLine| BranchView {
+            level: line.level,
+            id: line.id.clone(),
+            covers: line.covers.clone(),
+            turns: line.turns,
+            source_chars: line.source_chars,
+            chars: line.chars,
+            state: line.state,
+            why: line.why,
+            depth: line.prefix.chars().count() / 3,
+        };
+        Self {
+            conversation: ConversationView::of(conversation, None),
+            branches: outline.iter().map(branch).collect(),
+        }
     }
 }
 

@@ -37,6 +37,8 @@ pub struct StatusView {
     pub vectors: String,
     /// The embedding model that a reindex will switch to.
     pub vectors_wanted: Option<String>,
+    /// Characters of the messages that no summary covers yet.
+    pub raw_chars: u64,
     /// Nodes written by the fallback, to be rewritten by a model.
     pub stand_ins: u32,
     /// Model usage and cost.
@@ -100,6 +102,7 @@ impl StatusView {
             summarizer: engine.summarizer_name().to_owned(),
             vectors_wanted: engine.needs_reindex()?.then(|| engine.embedder_name().to_owned()),
             vectors: engine.vector_index()?.model,
+            raw_chars: engine.raw_history_chars(conversation.id)?,
             stand_ins: engine.fallback_node_count(Some(conversation.id))?,
             spend: engine.spend(Some(conversation.id))?.into(),
             writes_refused: super::stats::writes_refused(engine),

@@ -198,6 +198,45 @@ pub fn listing_is_newest_first_and_pages(store: &dyn Store) {
     assert_eq!(list(&there), [6]);
 }
 
+/// A folder finds what lies below it, and not its siblings. A project is found by the working
+/// directory and by the project path.
+pub fn listing_finds_what_lies_below_a_folder(store: &dyn Store) {
+    let folders = [
+        (Some("/a/b"), None),
+        (Some("/a/b/c"), None),
+        (Some("/a/bc"), None),
+        (Some("/a"), Some("/p_%")),
+        (None, Some("/p_%/x")),
+        (None, Some("/pqr/x")),
+        (None, None),
+    ];
+    for (place, (cwd, project)) in folders.into_iter().enumerate() {
+        let mut it = conversation(place as u8 + 1);
+        it.cwd = cwd.map(str::to_owned);
+        it.project_path = project.map(str::to_owned);
+        it.last_activity = Timestamp::from_micros(100 - place as i64);
+        commit(store, vec![Write::PutConversation(it)]).unwrap();
+    }
+    let reader = reader(store);
+    let list = |filter: &ConversationFilter| -> Vec<u8> {
+        let found = reader.conversations(&ConversationQuery::List(filter)).unwrap();
+        found.iter().map(|conversation| conversation.id.as_bytes()[0]).collect()
+    };
+    let of_cwd = |folder: &str| {
+        list(&ConversationFilter { cwd: Some(folder.into()), ..ConversationFilter::all(10) })
+    };
+    let of_project = |folder: &str| {
+        list(&ConversationFilter { project: Some(folder.into()), ..ConversationFilter::all(10) })
+    };
+    assert_eq!(of_cwd("/a/b"), [1, 2]);
+    assert_eq!(of_cwd("/a"), [1, 2, 3, 4]);
+    assert_eq!(of_cwd("/"), [1, 2, 3, 4]);
+    assert_eq!(of_cwd("/p_%"), [0; 0]);
+    assert_eq!(of_project("/p_%"), [4, 5]);
+    assert_eq!(of_project("/a/b"), [1, 2]);
+    assert_eq!(of_project("/"), [1, 2, 3, 4, 5, 6]);
+}
+
 /// Conversations whose last activity moves back and forth, by moments and by years, even to
 /// before 1970.
 pub fn listing_follows_activity(store: &dyn Store) {

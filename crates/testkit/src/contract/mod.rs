@@ -36,6 +36,7 @@ macro_rules! store_contract {
             tenants_do_not_see_each_other,
             listing_is_newest_first_and_pages,
             listing_follows_activity,
+            listing_finds_what_lies_below_a_folder,
             ids_are_found_by_their_first_digits,
             external_ids_are_known,
             a_tool_call_gets_its_result_once,

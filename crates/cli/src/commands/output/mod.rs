@@ -9,7 +9,7 @@ use serde::Serialize;
 use treering_core::text::preview;
 use unicode_width::UnicodeWidthStr;
 
-pub(super) use table::{Column, Table};
+pub(super) use table::{Column, TextTable};
 
 mod table;
 

@@ -16,10 +16,10 @@ pub(in crate::commands) enum Column {
 }
 
 /// A table. Cells that do not fit are wrapped.
-pub(in crate::commands) struct Table(comfy_table::Table);
+pub(in crate::commands) struct TextTable(comfy_table::Table);
 
-impl Table {
-    pub(in crate::commands) fn new<const N: usize>(columns: [Column; N]) -> Self {
+impl TextTable {
+    pub(in crate::commands) fn new<const N: usize>(columns: &[Column; N]) -> Self {
         let mut table = comfy_table::Table::new();
         table.load_style(presets::NOTHING);
         table.set_content_arrangement(ContentArrangement::Dynamic);

@@ -4,8 +4,7 @@ pub(super) mod tree;
 
 use std::io::{self, Write};
 
-use treering_core::ports::Span;
-use treering_core::{Conversation, Message, Role, Thread, ThreadName, ToolCall, TurnNo};
+use treering_core::{Conversation, Message, Role, Thread, ToolCall};
 use treering_engine::{Engine, TurnItem, WholeTurn};
 
 use super::CliError;
@@ -14,6 +13,7 @@ use super::output::{
     ASSISTANT, BAD, BOLD, DIM, Output, TOOL, USER, count, fit, paint, print_dim, print_text, width,
 };
 use treering_server::service::Service;
+use treering_server::service::requests::{NodesRequest, PageRequest};
 use treering_server::views::{ConversationPage, ConversationView, ThreadView, TurnView};
 
 #[derive(clap::Args)]
@@ -21,6 +21,7 @@ use treering_server::views::{ConversationPage, ConversationView, ThreadView, Tur
 Examples:
   treering show tidewatch --last 3
   treering show tidewatch --tree      the tree of summaries
+  treering show tidewatch --nodes --level 1 --uncovered
   treering show l1-3f9a               one summary")]
 pub(super) struct Args {
     /// Slug, id, or the first digits of an id; or a node, such as l1-3f9a [default: the latest
@@ -38,7 +39,19 @@ pub(super) struct Args {
     limit: usize,
     /// Show this many of the last turns instead
     #[arg(long, value_name = "COUNT", conflicts_with = "from")]
-    last: Option<u32>,
+    last: Option<usize>,
+    /// Maximum characters of the last turns; the latest turn is always shown
+    #[arg(long, value_name = "COUNT", requires = "last")]
+    max_chars: Option<usize>,
+    /// List the nodes instead of the turns
+    #[arg(long, conflicts_with = "tree")]
+    nodes: bool,
+    /// List only the nodes of this level
+    #[arg(long, value_name = "LEVEL", requires = "nodes")]
+    level: Option<u8>,
+    /// List only nodes that no higher node covers
+    #[arg(long, requires = "nodes")]
+    uncovered: bool,
     /// Show only this thread
     #[arg(long, value_name = "NAME")]
     thread: Option<String>,
@@ -55,30 +68,22 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     }
     let conversation = service.named_or_latest(args.conversation.as_deref())?;
     if args.tree {
-        return tree::tree(&conversation, engine, output);
+        return tree::tree(&conversation, service, output);
     }
-    let thread = args.thread.as_deref().map(str::parse::<ThreadName>).transpose()?;
-    let threads = &conversation.threads;
-    if let Some(name) =
-        thread.as_ref().filter(|name| !threads.iter().any(|thread| thread.name == **name))
-    {
-        let names: Vec<&str> = threads.iter().map(|thread| thread.name.as_str()).collect();
-        return Err(CliError::Usage(format!(
-            "no thread {name:?}; the threads are {}",
-            names.join(", ")
-        )));
+    if args.nodes {
+        let request =
+            NodesRequest { level: args.level, uncovered: args.uncovered, limit: Some(args.limit) };
+        return tree::nodes(&conversation, &request, service, output);
     }
-    let from = match args.last {
-        Some(last) => conversation.totals.turns.saturating_sub(last),
-        None => args.from,
+    let request = PageRequest {
+        from: args.from,
+        limit: Some(args.limit),
+        last: args.last,
+        max_chars: args.max_chars,
+        thread: args.thread.clone(),
     };
-    let limit = args.last.map_or(args.limit, |last| last as usize);
-    let mut turns = engine.turns(conversation.id, Span::starting(TurnNo(from), limit))?;
-    let next = turns
-        .last()
-        .map(|last| last.turn.no.0 + 1)
-        .filter(|next| *next < conversation.totals.turns);
-    turns.retain(|turn| thread.as_ref().is_none_or(|name| turn.turn.thread == *name));
+    let (turns, next) = service.turns(&conversation, &request)?;
+    let threads = &conversation.threads;
     let page = ConversationPage {
         conversation: ConversationView::of(&conversation, None),
         threads: threads.iter().map(ThreadView::of).collect(),

@@ -2,50 +2,50 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
 use treering_core::{Conversation, Coverage, Node};
 use treering_engine::{Engine, OutlineLine};
 
 use crate::commands::CliError;
-use crate::commands::local_time::local;
+use crate::commands::local_time::{local, local_of};
 use crate::commands::output::{
     BAD, BOLD, DIM, GOOD, Output, count, fit, grouped, pad, paint, print_dim, print_text, width,
 };
-use treering_server::views::{ConversationView, NodeView};
-
-#[derive(Serialize)]
-struct TreePage {
-    conversation: ConversationView,
-    branches: Vec<BranchView>,
-}
-
-#[derive(Serialize)]
-struct BranchView {
-    level: u8,
-    id: String,
-    covers: String,
-    turns: u32,
-    source_chars: u64,
-    chars: u64,
-    state: &'static str,
-    why: &'static str,
-    depth: usize,
-}
+use treering_server::service::Service;
+use treering_server::service::requests::NodesRequest;
+use treering_server::views::{NodeView, TreePage};
 
 pub(crate) fn tree(
     conversation: &Conversation,
-    engine: &Engine,
+    service: &Service,
     output: &Output,
 ) -> Result<(), CliError> {
-    let view = engine.tree(conversation.id)?;
-    let branches = view.outline();
-    let page = TreePage {
-        conversation: ConversationView::of(conversation, None),
-        branches: branches.iter().map(branch_view).collect(),
-    };
-    output.show(&page, |out| {
+    let outline = service.engine().tree(conversation.id)?.outline();
+    output.show(&TreePage::of(conversation, &outline), |out| {
         super::head(out, conversation, &conversation.threads)?;
-        self::branches(out, &branches)
+        branches(out, &outline)
+    })?;
+    Ok(())
+}
+
+/// Lists nodes: id, time, and the beginning of the overview.
+pub(crate) fn nodes(
+    conversation: &Conversation,
+    request: &NodesRequest,
+    service: &Service,
+    output: &Output,
+) -> Result<(), CliError> {
+    let nodes = service.nodes(&conversation.id.to_string(), request)?.nodes;
+    output.show(&nodes, |out| {
+        for node in &nodes {
+            let place = format!("level {} · {}", node.level, local_of(&node.range_end));
+            writeln!(out, "{} {}", paint(BOLD, &node.id), paint(DIM, place))?;
+            let overview = fit(&node.content.overview, width().saturating_sub(2));
+            writeln!(out, "  {overview}")?;
+        }
+        if nodes.is_empty() {
+            writeln!(out, "no nodes")?;
+        }
+        Ok(())
     })?;
     Ok(())
 }
@@ -56,20 +56,6 @@ pub(crate) fn branches(out: &mut dyn Write, branches: &[OutlineLine]) -> io::Res
         return writeln!(out, "{}", paint(DIM, "no tree yet: the conversation is empty"));
     }
     branches.iter().try_for_each(|branch| print_branch(out, branch))
-}
-
-fn branch_view(branch: &OutlineLine) -> BranchView {
-    BranchView {
-        level: branch.level,
-        id: branch.id.clone(),
-        covers: branch.covers.clone(),
-        turns: branch.turns,
-        source_chars: branch.source_chars,
-        chars: branch.chars,
-        state: branch.state,
-        why: branch.why,
-        depth: branch.prefix.chars().count() / 3,
-    }
 }
 
 /// Prints a node of the tree: its id and what it covers, and at the right its size.

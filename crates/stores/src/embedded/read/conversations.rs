@@ -2,9 +2,10 @@
 
 use std::ops::Deref;
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, params, params_from_iter};
 use treering_core::ports::{ConversationFilter, ConversationQuery, StoreResult};
-use treering_core::{Conversation, ConversationId, ConversationTotals, Timestamp};
+use treering_core::{Conversation, ConversationId, ConversationTotals, paths_below};
 
 use super::{TenantView, external_id, parsed, rows, threads, timestamp, unreadable, unsigned};
 use crate::embedded::codes;
@@ -52,29 +53,34 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
     }
 
     fn list_conversations(&self, filter: &ConversationFilter) -> StoreResult<Vec<Conversation>> {
-        let states: u32 = match filter.states.as_slice() {
-            [] => u32::MAX,
-            some => some.iter().map(|state| 1 << codes::state_code(*state)).sum(),
+        let mut values = vec![Value::from(self.tenant)];
+        let mut conditions = vec!["tenant = ?1".to_owned()];
+        let mut bind = |value: Value| {
+            values.push(value);
+            format!("?{}", values.len())
         };
-        let (after_at, after_id) =
-            filter.after.map_or((None, None), |(at, id)| (Some(at), Some(id)));
-        let in_cwd = if filter.cwd.is_some() { "cwd = ?3" } else { "?3 IS NULL" };
+        if !filter.states.is_empty() {
+            let states = filter.states.iter().map(|state| bind(codes::state_code(*state).into()));
+            conditions.push(format!("state IN ({})", states.collect::<Vec<_>>().join(", ")));
+        }
+        if let Some(folder) = &filter.cwd {
+            conditions.push(at_or_below(&["cwd"], folder, &mut bind));
+        }
+        if let Some(folder) = &filter.project {
+            conditions.push(at_or_below(&["cwd", "project_path"], folder, &mut bind));
+        }
+        if let Some((at, id)) = filter.after {
+            let (at, id) = (bind(at.as_micros().into()), bind(id.as_bytes().to_vec().into()));
+            conditions
+                .push(format!("last_activity <= {at} AND (last_activity < {at} OR id > {id})"));
+        }
+        let limit = bind(rows(filter.limit).into());
         let sql = format!(
-            "SELECT {COLUMNS} FROM conversations
-            WHERE tenant = ?1 AND (1 << state) & ?2 AND {in_cwd} AND last_activity <= ?7
-                AND (?4 IS NULL OR last_activity < ?4 OR (last_activity = ?4 AND id > ?5))
-            ORDER BY last_activity DESC, id LIMIT ?6"
+            "SELECT {COLUMNS} FROM conversations WHERE {}
+            ORDER BY last_activity DESC, id LIMIT {limit}",
+            conditions.join(" AND ")
         );
-        let params = params![
-            self.tenant,
-            states,
-            filter.cwd,
-            after_at.map(Timestamp::as_micros),
-            after_id.as_ref().map(ConversationId::as_bytes),
-            rows(filter.limit),
-            after_at.map_or(i64::MAX, Timestamp::as_micros)
-        ];
-        self.many(&sql, params, conversation)
+        self.many(&sql, params_from_iter(values), conversation)
     }
 
     pub(super) fn read_totals(&self) -> StoreResult<(u32, ConversationTotals)> {
@@ -84,6 +90,17 @@ impl<C: Deref<Target = Connection>> TenantView<'_, C> {
         let sums = self.one(sql, [self.tenant], |row| Ok((row.get(0)?, totals(row, 1)?)))?;
         Ok(sums.unwrap_or_default())
     }
+}
+
+/// The condition that one of the columns is a folder or lies below it.
+fn at_or_below(columns: &[&str], folder: &str, bind: &mut impl FnMut(Value) -> String) -> String {
+    let (first, end) = paths_below(folder);
+    let (folder, first, end) =
+        (bind(folder.to_owned().into()), bind(first.into()), bind(end.into()));
+    let below = columns
+        .iter()
+        .map(|column| format!("{column} = {folder} OR ({column} >= {first} AND {column} < {end})"));
+    format!("({})", below.collect::<Vec<_>>().join(" OR "))
 }
 
 fn totals(row: &Row<'_>, from: usize) -> rusqlite::Result<ConversationTotals> {

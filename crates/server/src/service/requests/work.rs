@@ -1,0 +1,119 @@
+//! Requests about trees, jobs and the state of conversations.
+
+use serde::Deserialize;
+use treering_core::{Assignment, Level};
+use treering_engine::{Update, UpdateStrategy};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    MAX_ID_CHARS, MAX_NAME_CHARS, MAX_ROWS, MAX_TITLE_CHARS, RequestLimits, StateName,
+    check_lengths, check_limit, within,
+};
+use crate::service::ServiceError;
+
+/// Parameters of a tree update.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpdateRequest {
+    /// Slug, id or id prefix; default: the latest conversation.
+    #[schema(max_length = 200)]
+    pub conversation: Option<String>,
+    /// Rebuild the tree from the messages, instead of only missing, changed or failed nodes.
+    pub full: bool,
+    /// Only this level; with `full`, this level and those above.
+    #[schema(minimum = 1, maximum = 8)]
+    pub level: Option<u8>,
+    /// Policy overrides for this update, such as `window_chars=4000`.
+    #[schema(max_items = 50)]
+    pub with: Vec<String>,
+    /// Estimate only; write nothing.
+    pub dry_run: bool,
+    /// Wait until done, instead of returning once the jobs are planned.
+    pub wait: bool,
+}
+
+impl RequestLimits for UpdateRequest {
+    fn check_limits(&self) -> Result<(), ServiceError> {
+        check_lengths([("conversation", self.conversation.as_ref(), MAX_NAME_CHARS)])?;
+        within("the number of overrides", self.with.len(), 0, 50)
+    }
+}
+
+impl UpdateRequest {
+    /// Validates the request and builds the engine's update.
+    pub fn update(&self) -> Result<Update, ServiceError> {
+        let strategy = if self.full { UpdateStrategy::Full } else { UpdateStrategy::Incremental };
+        let level = match self.level {
+            None => None,
+            Some(number) => {
+                let level = Level::new(number).filter(|_| number <= 8);
+                Some(level.ok_or_else(|| {
+                    ServiceError::InvalidRequest(format!(
+                        "level is {number}; it must be between 1 and 8"
+                    ))
+                })?)
+            }
+        };
+        let policy =
+            self.with.iter().map(|text| text.parse::<Assignment>()).collect::<Result<_, _>>()?;
+        Ok(Update { strategy, level, policy })
+    }
+}
+
+/// Changes to a conversation.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeRequest {
+    /// New title; also changes the slug.
+    #[schema(min_length = 1, max_length = 500)]
+    pub title: Option<String>,
+    /// New state.
+    pub state: Option<StateName>,
+}
+
+impl RequestLimits for ChangeRequest {
+    fn check_limits(&self) -> Result<(), ServiceError> {
+        check_lengths([("title", self.title.as_ref(), MAX_TITLE_CHARS)])
+    }
+}
+
+/// Filters for jobs or log lines.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct WorkRequest {
+    /// Job id prefix. In the log also an update id, for its jobs and their follow-ups.
+    #[param(max_length = 64)]
+    pub job: Option<String>,
+    /// Only this conversation.
+    #[param(max_length = 200)]
+    pub conversation: Option<String>,
+    /// Maximum number of results.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    pub limit: Option<usize>,
+}
+
+impl RequestLimits for WorkRequest {
+    fn check_limits(&self) -> Result<(), ServiceError> {
+        check_limit(self.limit, MAX_ROWS)?;
+        check_lengths([
+            ("job", self.job.as_ref(), MAX_ID_CHARS),
+            ("conversation", self.conversation.as_ref(), MAX_NAME_CHARS),
+        ])
+    }
+}
+
+/// The conversation to report on.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StatusRequest {
+    /// Slug, id or id prefix; default: the latest conversation.
+    #[schema(max_length = 200)]
+    pub conversation: Option<String>,
+}
+
+impl RequestLimits for StatusRequest {
+    fn check_limits(&self) -> Result<(), ServiceError> {
+        check_lengths([("conversation", self.conversation.as_ref(), MAX_NAME_CHARS)])
+    }
+}
