@@ -1,6 +1,6 @@
-// Lets a client that speaks MCP over HTTP alone, as the conformance suite does, speak with a server on standard input and
-// output: `node bridge.mjs COMMAND ARGUMENT…` prints its address. Both ends are transports of the official SDK, and messages
-// pass between them as they are. Each session has a process of its own.
+// Connects an MCP client that supports only HTTP, such as the conformance suite, to a server on standard input and output.
+// `node bridge.mjs COMMAND ARGUMENT…` prints its address. Both ends are transports of the official SDK, and messages pass
+// unchanged. Each session has its own process.
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
@@ -22,7 +22,7 @@ const open = async () => {
   };
   server.onmessage = (message) => {
     if (!message.method) asked.delete(message.id);
-    // A message of the server's own goes to whoever waits for an answer: on standard output nothing says whose it is.
+    // Requests and notifications of the server do not name a request on stdio, so relate them to the latest pending one.
     client.send(message, message.method ? { relatedRequestId: [...asked].at(-1) } : {});
   };
   client.onclose = () => {

@@ -1,9 +1,9 @@
-"""A whole day's conversation through the Python MCP SDK, over one transport and in one mode of the protocol.
+"""Simulates a day-long conversation through the Python MCP SDK, over one transport and in one mode of the protocol.
 
     day.py stdio|http legacy|auto PROGRAM HOME [URL]
 
-Turns are remembered from morning to evening; in between the agent searches, drills down and takes up the
-conversation again, as one would that has forgotten everything else. Ends with 0 if everything it was told is true.
+Stores the turns of a day in two processes, then searches, drills down and resumes the conversation as an agent without
+other memory would. Exits with 0 if every check passes.
 """
 
 import asyncio
@@ -91,14 +91,14 @@ class Day:
         result = await self.client.call_tool("summaries_update", {"full": True, "wait": True}, progress_callback=progress)
         updated = result.structured_content
         assert updated["jobs_left"] == 0 and updated["job"], updated
-        assert heard, "no progress was told"
+        assert heard, "no progress was reported"
 
 
 async def main() -> None:
     transport, mode, program, home, *url = sys.argv[1:]
     server = url[0] if transport == "http" else StdioServerParameters(
         command=program, args=["mcp"], env={"TREERING_HOME": home, "PATH": os.environ["PATH"]})
-    # The morning and the evening are different processes: what is remembered outlives them.
+    # The memory must survive the end of the first process.
     async with Client(server, mode=mode) as client:
         await Day(client).live(0, TURNS // 2)
     async with Client(server, mode=mode) as client:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes the table of the bundled embedder. See the README beside this file.
+"""Creates the table of the bundled embedder. See the README in this folder.
 
 usage: distil.py              writes the asset and its checksum
-       distil.py --expect N   writes vectors of N texts made from the unrounded rows, for the test of the embedder
+       distil.py --expect N   writes the vectors of N texts, computed from the unrounded rows, for the test of the embedder
 """
 import argparse, hashlib, json, pathlib, struct
 
@@ -28,16 +28,16 @@ def source():
 
 
 def flatten(vectors):
-    """Principal axes, the first DIMS of them, made more alike in size."""
+    """Projects onto the first DIMS principal axes and reduces the differences between their variances."""
     centred = vectors - vectors.mean(0)
     variance, axes = np.linalg.eigh(centred.T @ centred / len(centred))
     variance, axes = variance[::-1][:DIMS], axes[:, ::-1][:, :DIMS]
-    axes *= np.sign(axes[np.abs(axes).argmax(0), range(DIMS)])  # the sign of an axis is free: fix it
+    axes *= np.sign(axes[np.abs(axes).argmax(0), range(DIMS)])  # eigenvectors have arbitrary signs: fix them
     return centred @ axes / np.sqrt(variance) ** FLATTEN
 
 
 def weights(pieces):
-    """How much each piece says, by its rank."""
+    """The smooth inverse frequency of each piece, estimated from its rank."""
     first = pieces.index("the")
     rank = np.arange(len(pieces)) - first + 2.0
     for i, piece in enumerate(pieces[:first]):
@@ -54,7 +54,7 @@ def fnv1a(text):
 
 
 def table(pieces, rows):
-    """The asset; its layout is told in crates/providers/src/static_embedder/table.rs."""
+    """The asset, in the layout that crates/providers/src/static_embedder/table.rs describes."""
     texts = [piece.encode() for piece in pieces]
     slots = [0] * SLOTS
     for row, text in enumerate(texts):
@@ -69,7 +69,7 @@ def table(pieces, rows):
         scale.astype("<f4").tobytes(), b"".join(texts), np.rint(rows / scale[:, None]).astype("i1").tobytes()])
 
 
-# Texts of every shape the embedder will meet, made from a few parts of our own.
+# Parts from which the test texts are composed: prose, code, other scripts, URLs and special tokens.
 PARTS = [
     "The harbour office moved the tide gauge to pier 7 on 3 March 2024.", "Did you remember to water the basil?",
     "I've been running 5.2 km every other day, and my knees don't hurt any more!", "fn main() { println!(\"{:?}\", x_1); }",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes all-MiniLM-L6-v2 as the encoder reads it: model.onnx, vocab.txt, CHECKSUMS. See the README beside this file.
+"""Exports all-MiniLM-L6-v2 for the encoder: model.onnx, vocab.txt, CHECKSUMS. See the README in this folder.
 
 usage: export.py FOLDER
 """
@@ -18,13 +18,13 @@ OPSET = 23
 
 
 class Graph:
-    """An ONNX graph that is written down from front to back."""
+    """An ONNX graph, built from input to output."""
 
     def __init__(self, weights):
         self.weights, self.nodes, self.constants = weights, [], {}
 
     def add(self, operator, *inputs, **attributes):
-        """A node; its output's name."""
+        """Adds a node and returns the name of its output."""
         name = f"{operator.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
         return name
@@ -37,7 +37,7 @@ class Graph:
         return self.constant(name, self.weights[name])
 
     def linear(self, x, name):
-        """PyTorch keeps the matrix of a linear layer the other way round."""
+        """Adds a linear layer. PyTorch stores its matrix transposed."""
         matrix = self.constant(f"{name}.weight", self.weights[f"{name}.weight"].T)
         return self.add("Add", self.add("MatMul", x, matrix), self.weight(f"{name}.bias"))
 
@@ -47,7 +47,7 @@ class Graph:
 
 
 def embeddings(graph, epsilon):
-    """The sum of what a word piece, its place and its segment say."""
+    """The sum of the word piece, position and segment embeddings, normalized."""
     words = graph.add("Gather", graph.weight("embeddings.word_embeddings.weight"), "input_ids")
     kinds = graph.add("Gather", graph.weight("embeddings.token_type_embeddings.weight"), "token_type_ids")
     length = graph.add("Shape", "input_ids", start=1, end=2)
@@ -58,7 +58,7 @@ def embeddings(graph, epsilon):
 
 
 def mask(graph):
-    """What is added to scores: nothing for what counts, the least number for padding."""
+    """The attention mask as a bias on scores: 0 for tokens, the smallest float for padding."""
     counts = graph.add("Cast", "attention_mask", to=TensorProto.FLOAT)
     padding = graph.add("Sub", graph.constant("one", np.float32(1)), counts)
     scores = graph.add("Mul", padding, graph.constant("least", np.finfo(np.float32).min))
@@ -66,14 +66,14 @@ def mask(graph):
 
 
 def attention(graph, x, name, masked, heads, width):
-    """What each place takes over from the others."""
+    """Multi-head self-attention with its output projection."""
     parts = [graph.linear(x, f"{name}.self.{part}") for part in ("query", "key", "value")]
     taken = graph.add("Attention", *parts, masked, q_num_heads=heads, kv_num_heads=heads)
     return graph.linear(taken, f"{name}.output.dense")
 
 
 def encoder(weights, config):
-    """The whole model, as its authors name its inputs and its output."""
+    """The whole model, with the original names of inputs and output."""
     epsilon, width = config["layer_norm_eps"], config["hidden_size"]
     graph = Graph(weights)
     x, masked = embeddings(graph, epsilon), mask(graph)

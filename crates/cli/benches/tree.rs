@@ -117,7 +117,7 @@ fn building(texts: &[(Role, String)]) {
     let missed = if speed < 2000.0 { "  MISSED" } else { "" };
     println!(
         "\n{:<44}{:>12}{:>10}{:>10}",
-        "growing the tree over 100,000 messages", "messages/s", "nodes", "goal"
+        "building the tree over 100,000 messages", "messages/s", "nodes", "goal"
     );
     println!(
         "  {:<42}{speed:>12.0}{:>10}{:>10}{missed}",

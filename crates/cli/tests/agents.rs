@@ -123,7 +123,7 @@ fn with_existing_settings() -> UserHome {
 }
 
 #[test]
-fn what_is_put_in_is_taken_out_to_the_letter() {
+fn uninstall_restores_files_byte_for_byte() {
     for person in [UserHome::new(), with_existing_settings()] {
         let before = person.files();
         for agent in AGENTS {
@@ -152,7 +152,7 @@ fn what_is_put_in_is_taken_out_to_the_letter() {
 }
 
 #[test]
-fn what_others_changed_meanwhile_stays() {
+fn uninstall_keeps_later_changes() {
     let person = with_existing_settings();
     person.ok(&["install", "claude-code", "--yes"]);
     person.ok(&["install", "codex", "--yes"]);
@@ -181,7 +181,7 @@ fn what_others_changed_meanwhile_stays() {
 }
 
 #[test]
-fn a_program_at_another_place_takes_out_to_the_letter_too() {
+fn uninstall_from_another_path_restores_files_byte_for_byte() {
     let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let moved = elsewhere.path().join("treering");
     fs::hard_link(env!("CARGO_BIN_EXE_treering"), &moved).unwrap();
@@ -198,7 +198,7 @@ fn a_program_at_another_place_takes_out_to_the_letter_too() {
 }
 
 #[test]
-fn the_backup_is_of_the_state_that_treering_came_to() {
+fn the_backup_holds_the_last_state_without_treering() {
     let person = UserHome::new();
     let backup = person.home().join(".cursor/hooks.json.treering.bak");
     let first = "{ \"version\": 1, \"hooks\": { \"stop\": [{ \"command\": \"beep\" }] } }";
@@ -235,7 +235,7 @@ fn the_backup_is_of_the_state_that_treering_came_to() {
 
 #[cfg(unix)]
 #[test]
-fn nobody_gets_rights_to_what_is_kept() {
+fn install_preserves_file_permissions() {
     use std::os::unix::fs::PermissionsExt as _;
     let person = with_existing_settings();
     let mode =
@@ -257,7 +257,7 @@ fn nobody_gets_rights_to_what_is_kept() {
 }
 
 #[test]
-fn folders_that_are_named_are_heeded() {
+fn configured_agent_folders_are_used() {
     let person = with_existing_settings();
     let before = person.files();
     for (agent, variable, files) in [
@@ -285,7 +285,7 @@ fn folders_that_are_named_are_heeded() {
 }
 
 #[test]
-fn who_installs_for_codex_hears_that_hooks_wait_for_trust() {
+fn install_codex_explains_that_hooks_need_trust() {
     let person = with_existing_settings();
     let noted = |args: &[&str]| String::from_utf8(person.run(args).stderr).unwrap();
     assert!(noted(&["install", "codex", "--yes"]).contains("/hooks"));
@@ -302,7 +302,7 @@ fn who_installs_for_codex_hears_that_hooks_wait_for_trust() {
 }
 
 #[test]
-fn nothing_is_changed_unasked() {
+fn nothing_changes_without_confirmation() {
     let person = with_existing_settings();
     let before = person.files();
     let shown = person.run(&["install", "claude-code", "--dry-run"]);
@@ -333,7 +333,7 @@ fn transcript(agent: &str) -> PathBuf {
 }
 
 #[test]
-fn transcripts_are_captured_as_they_grow_and_once() {
+fn growing_transcripts_are_captured_without_duplicates() {
     for agent in ["claude-code", "codex"] {
         let person = UserHome::new();
         let whole = fs::read_to_string(transcript(agent)).unwrap();
@@ -366,7 +366,7 @@ fn transcripts_are_captured_as_they_grow_and_once() {
 }
 
 #[test]
-fn what_cannot_be_stored_waits_and_is_stored_once() {
+fn failed_captures_are_spooled_and_stored_once() {
     let person = UserHome::new();
     fs::create_dir_all(person.memory()).unwrap();
     let store = person.memory().join("treering.db");
@@ -412,7 +412,7 @@ fn what_cannot_be_stored_waits_and_is_stored_once() {
 }
 
 #[test]
-fn what_waits_is_stored_for_its_own_tenant() {
+fn spooled_captures_are_stored_for_their_own_tenant() {
     let person = UserHome::new();
     let store = person.memory().join("treering.db");
     let settings = person.memory().join("treering.toml");
@@ -457,7 +457,7 @@ fn what_waits_is_stored_for_its_own_tenant() {
 }
 
 #[test]
-fn turns_of_cursor_are_captured_with_their_tools() {
+fn cursor_turns_are_captured_with_tool_calls() {
     let person = UserHome::new();
     let event = |name: &str, more: Value| {
         let mut input = json!({ "hook_event_name": name, "conversation_id": "c1", "generation_id": "g1",
@@ -510,7 +510,7 @@ fn turns_of_cursor_are_captured_with_their_tools() {
 }
 
 #[test]
-fn sessions_of_opencode_are_captured_with_their_tools() {
+fn opencode_sessions_are_captured_with_tool_calls() {
     let person = UserHome::new();
     let text = |id: &str, role: &str, text: &str| {
         json!({ "info": { "id": id, "role": role, "time": { "created": 1_760_000_000_000_u64 } },
@@ -537,7 +537,7 @@ fn sessions_of_opencode_are_captured_with_their_tools() {
 }
 
 #[test]
-fn sessions_of_opencode_2_are_captured_with_their_tools() {
+fn opencode_2_sessions_are_captured_with_tool_calls() {
     let person = UserHome::new();
     let time = json!({ "created": 1_760_000_000_000_u64 });
     let tool = |state: Value| json!({ "type": "tool", "id": "call_0", "name": "grep", "state": state, "time": time });
@@ -569,7 +569,7 @@ fn sessions_of_opencode_2_are_captured_with_their_tools() {
 }
 
 #[test]
-fn long_sessions_of_opencode_are_captured_whole() {
+fn long_opencode_sessions_are_captured_completely() {
     let person = UserHome::new();
     let messages: Vec<Value> = (0..1001)
         .map(|n| json!({ "id": format!("msg_{n}"), "type": "user", "text": format!("Line {n}") }))
@@ -580,7 +580,7 @@ fn long_sessions_of_opencode_are_captured_whole() {
 }
 
 #[test]
-fn a_hook_never_stands_in_the_way() {
+fn a_hook_never_fails_the_agent() {
     let person = UserHome::new();
     for agent in AGENTS {
         let (said, noted) = person.hook(agent, "not json");

@@ -65,7 +65,7 @@ fn pairs(said: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn without_a_model_it_says_how_to_set_one() {
+fn chat_without_a_model_explains_how_to_configure_one() {
     let home = Home::new();
     home.refuses(
         &["chat", "--say", "Hello?"],
@@ -79,7 +79,7 @@ fn without_a_model_it_says_how_to_set_one() {
 }
 
 #[test]
-fn what_is_said_is_answered_stored_and_remembered() {
+fn a_question_is_answered_stored_and_remembered() {
     let server = FaultServer::start([
         ScriptedResponse::events(&streamed(&["On ", "7410", "\u{1b}[2J."])),
         whole("Since March."),
@@ -127,7 +127,7 @@ fn what_is_said_is_answered_stored_and_remembered() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_kept_and_said_to_be() {
+fn an_interrupted_answer_is_stored_and_reported() {
     let half = streamed(&["The sill ", "is 13"]).replace("data: [DONE]\n\n", "");
     let cut = half.split_inclusive("\n\n").take(2).collect::<String>();
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
@@ -149,7 +149,7 @@ fn an_answer_that_breaks_off_is_kept_and_said_to_be() {
 }
 
 #[test]
-fn lines_are_turns_of_one_conversation() {
+fn piped_lines_become_turns_of_one_conversation() {
     let server = FaultServer::start([whole("One."), whole("Two.")]);
     let home = with_model(&server);
     let output = home.feed(&["--json", "chat", "--title", "Count with me"], "first\n\nsecond\n");

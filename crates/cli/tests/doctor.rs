@@ -80,7 +80,7 @@ fn summary(overview: &str) -> ScriptedResponse {
 }
 
 #[test]
-fn a_sound_home_passes_and_says_what_it_found() {
+fn a_healthy_home_passes_every_check() {
     let server = FaultServer::start([answer("ready")]);
     let home = ProviderHome::new(&server, "");
     let (healthy, found) = home.doctor(&[]);
@@ -110,7 +110,7 @@ fn a_sound_home_passes_and_says_what_it_found() {
 /// `doctor` writes nothing but the spending of its own model calls.
 #[cfg(unix)]
 #[test]
-fn it_tells_that_its_own_writes_failed() {
+fn doctor_reports_its_own_failed_writes() {
     let server = FaultServer::start([answer("ready")]);
     let more = "[chat]\nmodel = \"compatible/m-2\"\n[spend]\nday_tokens = 100000000\n";
     let home = ProviderHome::new(&server, more);
@@ -132,9 +132,8 @@ fn it_tells_that_its_own_writes_failed() {
     assert!(home.doctor(&["--offline"]).0, "the store itself is sound");
 }
 
-/// Concurrent processes share one quota.
 #[test]
-fn a_quota_holds_for_all_processes_of_a_home() {
+fn processes_of_a_home_share_a_quota() {
     let server = FaultServer::start([answer("ready")]);
     let home = ProviderHome::new(&server, "");
     home.say();
@@ -165,7 +164,7 @@ fn a_quota_holds_for_all_processes_of_a_home() {
 }
 
 #[test]
-fn what_is_broken_is_named_with_what_to_do() {
+fn problems_are_reported_with_a_fix() {
     let server =
         FaultServer::start([ScriptedResponse::refuse(401, r#"{"error": {"message": "bad key"}}"#)]);
     let home = ProviderHome::new(&server, "[embed]\nmodel = \"compatible/e-1\"\n");
@@ -198,7 +197,7 @@ fn what_is_broken_is_named_with_what_to_do() {
 }
 
 #[test]
-fn spend_stand_ins_and_inventions_are_shown() {
+fn spending_fallbacks_and_ungrounded_facts_are_shown() {
     // One ungrounded detail among several facts is accepted and reported.
     let told = "Ana put the gauge of Kerzavel into src/tide.rs; it reads every 20 minutes and is served on port 7410 by Bertrand.";
     let server = FaultServer::start([summary(told)]);
@@ -256,7 +255,7 @@ fn spend_stand_ins_and_inventions_are_shown() {
 }
 
 #[test]
-fn eval_follows_the_settings_of_providers() {
+fn eval_uses_the_provider_settings() {
     let server =
         FaultServer::start([ScriptedResponse::refuse(401, r#"{"error": {"message": "bad key"}}"#)]);
     let home = ProviderHome::new(&server, "[embed]\nmodel = \"compatible/e-1\"\n");
@@ -272,9 +271,9 @@ fn eval_follows_the_settings_of_providers() {
     assert!(!server.asked().is_empty());
 }
 
-/// Remote servers are reached through the proxy in the environment, servers on loopback directly.
+/// Servers on loopback are reached directly.
 #[test]
-fn a_proxy_stands_between() {
+fn remote_servers_are_reached_through_the_proxy() {
     let proxy = FaultServer::start([answer("Yes.")]);
     let home = ProviderHome::new(&proxy, "");
     let through = |home: &ProviderHome| {
@@ -303,9 +302,9 @@ fn a_proxy_stands_between() {
     assert!(asked[direct].path.contains("models.invalid"), "{:?}", asked[direct]);
 }
 
-/// A broken prompt does not stop capture: the fallback writes, and `doctor` and `logs` say why.
+/// The fallback writes the summaries, and `doctor` and `logs` report the reason.
 #[test]
-fn a_broken_prompt_stops_no_capture() {
+fn a_broken_prompt_does_not_stop_capture() {
     let server = FaultServer::start([answer("Yes.")]);
     let home = ProviderHome::new(&server, "");
     std::fs::create_dir(home.path().join("prompts")).unwrap();

@@ -220,7 +220,7 @@ fn a_slug_that_is_taken_gets_the_next_number_and_is_reported() {
 }
 
 #[test]
-fn changes_that_people_made_here_stay() {
+fn local_changes_survive_an_import() {
     let (home, export) = with_x("One?");
     home.ok(&["rename", "x", "Mine"]);
     let renamed = home.ok(&["export"]);

@@ -288,7 +288,7 @@ impl PartialSources {
 }
 
 #[test]
-fn every_fixture_is_recognised() {
+fn every_fixture_is_recognized() {
     for fixture in Fixture::all() {
         let modified = Timestamp::from_micros(0);
         let source = SourceFile { path: "unnamed".into(), text: fixture.text, modified };
@@ -321,7 +321,7 @@ fn importing_twice_changes_nothing() {
 }
 
 #[test]
-fn a_part_and_then_the_whole_is_the_whole() {
+fn importing_a_part_and_then_the_whole_gives_the_whole() {
     for fixture in Fixture::all() {
         let PartialSources { parts, whole } = PartialSources::of(&fixture);
         assert!(!parts.is_empty(), "{}", fixture.path.display());
@@ -414,7 +414,7 @@ fn younger_trees(fixture: &Fixture) -> Vec<String> {
 }
 
 #[test]
-fn a_tree_that_grew_loses_and_repeats_nothing() {
+fn a_grown_message_tree_loses_and_duplicates_nothing() {
     for fixture in [Fixture::of(Format::ChatGpt, ""), Fixture::of(Format::ClaudeAi, "")] {
         let whole = PartialSources::by_item(&fixture.text).whole;
         let at_once = ImportHome::new();
@@ -452,7 +452,7 @@ fn a_lone_surrogate_is_readable_and_kept() {
 }
 
 #[test]
-fn an_export_comes_back_as_it_went() {
+fn an_export_round_trips() {
     let export = ImportHome::full().export();
     let fresh = ImportHome::new();
     let report = fresh.import("export.jsonl", export.as_bytes(), None);
@@ -477,7 +477,7 @@ fn a_dry_run_counts_and_writes_nothing() {
 }
 
 #[test]
-fn older_conversations_are_passed_over() {
+fn older_conversations_are_skipped() {
     let since: Timestamp = "2026-03-03T12:00:00Z".parse().unwrap();
     let full = ImportHome::full();
     let (old, young): (Vec<_>, Vec<_>) =
@@ -494,7 +494,7 @@ fn older_conversations_are_passed_over() {
 }
 
 #[test]
-fn what_cannot_be_read_is_explained_and_harms_nothing() {
+fn unreadable_sources_are_explained_and_change_nothing() {
     let check = |name: &str, content: &[u8], format: Option<Format>, words: &[&str]| {
         let home = ImportHome::new();
         let good = Fixture::of(Format::OpenAi, "messages.json");
@@ -555,7 +555,7 @@ fn what_cannot_be_read_is_explained_and_harms_nothing() {
 }
 
 #[test]
-fn a_folder_with_a_damaged_file_is_imported_around_it() {
+fn a_damaged_file_does_not_stop_the_import_of_its_folder() {
     let home = ImportHome::new();
     let good = Fixture::of(Format::Markdown, "bold");
     let files = [
@@ -568,9 +568,9 @@ fn a_folder_with_a_damaged_file_is_imported_around_it() {
     assert_eq!(home.conversations().len(), 1);
 }
 
-/// Small sources, and lines that a user reads of them.
+/// Small sources, and lines of their readable form.
 #[test]
-fn sources_are_read_as_they_are_meant() {
+fn special_cases_of_each_format_are_parsed() {
     let check = |name: &str, lines: &[&str], expected: &[&str]| {
         let home = ImportHome::new();
         let report = home.import(name, lines.join("\n").as_bytes(), None);

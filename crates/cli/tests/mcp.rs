@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
 #[test]
-fn an_agent_remembers_finds_and_drills() {
+fn an_agent_remembers_searches_and_drills_down() {
     let home = tempfile::tempdir().unwrap();
     let mut client = McpClient::start(home.path());
     let told = client.ok(
@@ -58,7 +58,7 @@ fn an_agent_remembers_finds_and_drills() {
 }
 
 #[test]
-fn answers_fit_the_size_that_is_asked_for() {
+fn results_stay_within_max_tokens() {
     let home = tempfile::tempdir().unwrap();
     let mut client = McpClient::start(home.path());
     fill(&mut client, "k", 30);
@@ -114,7 +114,7 @@ fn a_long_job_has_an_id_progress_and_a_log() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_what_to_do() {
+fn errors_suggest_the_next_step() {
     let home = tempfile::tempdir().unwrap();
     let mut client = McpClient::start(home.path());
     client.ok("remember", &json!({ "user": "hello" }));
@@ -156,7 +156,7 @@ fn what_is_wrong_is_told_with_what_to_do() {
 }
 
 #[test]
-fn what_the_schema_limits_is_refused_beyond_it() {
+fn values_beyond_the_schema_limits_are_rejected() {
     let home = tempfile::tempdir().unwrap();
     let mut client = McpClient::start(home.path());
     let calls = |count: usize, name: usize| vec![json!({ "name": "n".repeat(name) }); count];
@@ -187,7 +187,7 @@ fn what_the_schema_limits_is_refused_beyond_it() {
 }
 
 #[test]
-fn progress_that_is_told_is_progress() {
+fn every_progress_notification_increases() {
     let home = tempfile::tempdir().unwrap();
     let provider = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(600))]);
     let options = summarised_by(&provider);
@@ -213,7 +213,7 @@ fn progress_that_is_told_is_progress() {
 }
 
 #[test]
-fn a_conversation_is_read_in_pages_that_a_model_can_take() {
+fn a_conversation_is_read_in_pages_of_limited_size() {
     let home = tempfile::tempdir().unwrap();
     let mut client = McpClient::start(home.path());
     for turn in 0..12 {
@@ -252,7 +252,7 @@ fn a_conversation_is_read_in_pages_that_a_model_can_take() {
 }
 
 #[test]
-fn what_is_offered_is_described_and_can_be_read() {
+fn tools_resources_and_prompts_are_described_and_readable() {
     let home = tempfile::tempdir().unwrap();
     let mut client = McpClient::start(home.path());
     fill(&mut client, "k", 20);
@@ -339,7 +339,7 @@ fn several_processes_share_a_home() {
 }
 
 #[test]
-fn a_call_that_waits_tells_so_and_can_be_cancelled() {
+fn a_waiting_call_reports_progress_and_can_be_canceled() {
     let home = tempfile::tempdir().unwrap();
     // With an unreachable summarizer, jobs stay queued and contexts wait for them.
     let nowhere = [
@@ -371,7 +371,7 @@ fn a_call_that_waits_tells_so_and_can_be_cancelled() {
 }
 
 #[test]
-fn it_stops_when_told_though_the_client_listens_and_a_provider_does_not_answer() {
+fn sigterm_stops_the_server_despite_an_open_client_and_a_hanging_provider() {
     let home = tempfile::tempdir().unwrap();
     McpClient::start(home.path()).stop();
 

@@ -35,7 +35,7 @@ fn question() -> ChatRequest {
 }
 
 #[test]
-fn it_talks_whole_and_in_pieces() {
+fn chat_answers_at_once_and_streams() {
     let chat = Models::new(providers()).chat("compatible", MODEL).unwrap();
     let whole = chat.complete(&question()).unwrap();
     assert!(whole.text.chars().any(char::is_alphabetic), "{whole:?}");
@@ -49,7 +49,7 @@ fn it_talks_whole_and_in_pieces() {
 }
 
 #[test]
-fn it_embeds() {
+fn embeddings_reflect_meaning() {
     let embedder = Models::new(providers()).embedder("compatible", MODEL, None).unwrap();
     let texts =
         ["The cat sat on the mat.", "", "A cat was sitting on a mat.", "fn main() { panic!() }"];
@@ -65,7 +65,7 @@ fn it_embeds() {
 
 /// The agent loop: the model is given the earlier turns, and both sides are stored.
 #[test]
-fn it_talks_and_remembers() {
+fn the_agent_loop_remembers_earlier_turns() {
     let home = tempfile::tempdir().unwrap();
     let memory = treering::open_engine(home.path()).unwrap();
     let chat = Models::new(providers()).chat("compatible", MODEL).unwrap();
@@ -117,7 +117,7 @@ fn open(home: &Path, embed: EmbedOptions) -> Engine {
 /// A conversation is captured, embedded, closed, summarized by the model or its fallback, and
 /// found.
 #[test]
-fn a_conversation_goes_all_the_way() {
+fn a_conversation_is_captured_summarized_and_found() {
     let home = tempfile::tempdir().unwrap();
     let memory = open(
         home.path(),
@@ -193,7 +193,7 @@ fn a_conversation_goes_all_the_way() {
 /// A small model fails now and then, and then the fallback writes. Its summaries of a few lines
 /// are good enough to keep.
 #[test]
-fn what_it_writes_is_accepted() {
+fn summaries_of_the_model_are_accepted() {
     let home = tempfile::tempdir().unwrap();
     let memory = open(home.path(), EmbedOptions::default());
     let talks = [

@@ -127,7 +127,7 @@ fn summary() -> ScriptedResponse {
 }
 
 #[test]
-fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
+fn an_outage_of_ten_minutes_only_causes_fallback_summaries() {
     let folder = tempfile::tempdir().unwrap();
     let server = FaultServer::start([ScriptedResponse::refuse(500, "down")]);
     let clock = Arc::new(FakeClock::at(start()));
@@ -196,7 +196,7 @@ fn ten_minutes_without_a_provider_cost_nothing_but_quoted_summaries() {
 
 /// With a remote embedder too, only background jobs call it until the first vectors exist.
 #[test]
-fn without_vectors_neither_search_nor_contexts_ask_for_one() {
+fn search_and_contexts_do_not_call_an_embedder_without_stored_vectors() {
     let folder = tempfile::tempdir().unwrap();
     let server = FaultServer::start([ScriptedResponse::refuse(500, "down")]);
     let clock = Arc::new(FakeClock::at(start()));
@@ -258,7 +258,7 @@ fn without_vectors_neither_search_nor_contexts_ask_for_one() {
 /// A call that hangs stops holding the gate once it takes too long, in its own process and in
 /// others.
 #[test]
-fn a_provider_that_hangs_keeps_no_context_waiting() {
+fn a_hanging_provider_delays_no_context() {
     let folder = tempfile::tempdir().unwrap();
     let server = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(3600))]);
     let clock = Arc::new(FakeClock::at(start()));
@@ -286,7 +286,7 @@ fn a_provider_that_hangs_keeps_no_context_waiting() {
 /// A useless answer is paid for and counts: a model that thinks until it is cut off cannot exceed
 /// a cap.
 #[test]
-fn what_was_answered_counts_though_it_is_of_no_use() {
+fn unusable_answers_count_against_a_cap() {
     let folder = tempfile::tempdir().unwrap();
     let thought = json!({"choices": [{"message": {"content": ""}, "finish_reason": "length"}],
         "usage": {"prompt_tokens": 200, "completion_tokens": 3000}});
@@ -306,7 +306,7 @@ fn what_was_answered_counts_though_it_is_of_no_use() {
 /// The provider has probably processed a call that timed out, so its input counts against the
 /// cap.
 #[test]
-fn what_was_sent_in_vain_counts_against_a_cap() {
+fn calls_that_time_out_count_against_a_cap() {
     let folder = tempfile::tempdir().unwrap();
     let server = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(600))]);
     let clock = Arc::new(FakeClock::at(start()));

@@ -49,7 +49,7 @@ fn hits(home: &Home, args: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn what_was_acknowledged_is_found_by_another_process() {
+fn acknowledged_turns_are_found_by_another_process() {
     let home = Home::new();
     let mut writers = [AppendProcess::begin(&home, "quay"), AppendProcess::begin(&home, "lock")];
     let things = [
@@ -82,7 +82,7 @@ fn what_was_acknowledged_is_found_by_another_process() {
 }
 
 #[test]
-fn filters_let_through_what_fits_and_nothing_else() {
+fn filters_are_exact() {
     let home = Home::new();
     let said = |tenant: &str, key: &str, author: &str, at: &str| {
         let text = format!("{author} of {tenant} in {key} asks about the harbour dredger");
@@ -117,7 +117,7 @@ fn filters_let_through_what_fits_and_nothing_else() {
 }
 
 #[test]
-fn hits_lead_up_and_down_the_tree() {
+fn hits_link_to_the_nodes_above_and_below() {
     let home = Home::demo();
     let found = hits(&home, &["how deep is the sill", "--level", "0"]);
     assert_eq!(found, hits(&home, &["how deep is the sill", "--level", "0"]), "not the same twice");
@@ -150,7 +150,7 @@ fn hits_lead_up_and_down_the_tree() {
 }
 
 #[test]
-fn the_index_says_what_it_goes_by() {
+fn reindex_status_names_the_model_in_use() {
     let home = Home::demo();
     let status = home.json(&["reindex", "--status"]);
     assert_eq!(status["model"], status["wanted"]);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use treering_testkit::fault_server::{FaultServer, ScriptedResponse};
 
 #[test]
-fn what_is_appended_is_found_told_and_counted() {
+fn appended_turns_are_searchable_streamed_and_counted() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::start(home.path(), &[]);
     let entries: Vec<Value> = (0..40).map(turn).collect();
@@ -86,7 +86,7 @@ fn what_is_appended_is_found_told_and_counted() {
 }
 
 #[test]
-fn events_tell_what_other_processes_bring() {
+fn events_include_writes_of_other_processes() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::start(home.path(), &[]);
     std::thread::scope(|scope| {
@@ -117,7 +117,7 @@ fn events_tell_what_other_processes_bring() {
 }
 
 #[test]
-fn events_tell_what_failed() {
+fn failed_jobs_are_events() {
     let home = tempfile::tempdir().unwrap();
     let provider = FaultServer::start([ScriptedResponse::refuse(500, "out of order")]);
     let options = summarised_by(&provider);
@@ -137,7 +137,7 @@ fn events_tell_what_failed() {
 }
 
 #[test]
-fn both_doors_of_one_home_are_open_at_once() {
+fn http_and_mcp_serve_one_home_concurrently() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::start(home.path(), &[]);
     let mut client = McpClient::start(home.path());
@@ -172,7 +172,7 @@ fn both_doors_of_one_home_are_open_at_once() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_json_with_what_to_do() {
+fn errors_are_json_with_a_hint() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::start(home.path(), &["--set", "serve.body_bytes=20000"]);
     let check = |method: &str, path: &str, body: Option<Value>, expected: u16, word: &str| {
@@ -224,7 +224,7 @@ fn what_is_wrong_is_said_in_json_with_what_to_do() {
 }
 
 #[test]
-fn only_a_token_opens_and_only_its_own_tenant() {
+fn a_token_gives_access_to_its_own_tenant_only() {
     let home = tempfile::tempdir().unwrap();
     let refused = treering(home.path(), &["serve", "--address", "0.0.0.0:0"]).output().unwrap();
     assert!(!refused.status.success());
@@ -279,7 +279,7 @@ fn only_a_token_opens_and_only_its_own_tenant() {
 }
 
 #[test]
-fn metrics_of_a_tenant_are_for_its_tokens_and_for_who_runs_the_service() {
+fn metrics_of_a_tenant_are_visible_to_its_tokens_and_the_operator() {
     let home = tempfile::tempdir().unwrap();
     let tokens = ["aaa", "bbb"].map(|tenant| {
         let made = ok(
@@ -322,7 +322,7 @@ fn metrics_of_a_tenant_are_for_its_tokens_and_for_who_runs_the_service() {
 }
 
 #[test]
-fn the_process_is_told_of_to_who_runs_it_where_a_token_is_needed_too() {
+fn process_metrics_require_a_token_of_the_served_tenant() {
     let home = tempfile::tempdir().unwrap();
     let make = |args: &[&str]| {
         let made = ok(home.path(), &[&["token", "create", "--scopes"], args].concat());
@@ -352,7 +352,7 @@ fn the_process_is_told_of_to_who_runs_it_where_a_token_is_needed_too() {
 }
 
 #[test]
-fn methods_and_paths_that_lead_nowhere_are_counted_together() {
+fn unknown_methods_and_paths_share_one_metrics_label() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::start(home.path(), &[]);
     for number in 0..20 {
@@ -372,7 +372,7 @@ fn methods_and_paths_that_lead_nowhere_are_counted_together() {
 }
 
 #[test]
-fn who_does_not_finish_asking_is_hung_up_on_and_makes_room() {
+fn connections_with_unfinished_headers_are_closed() {
     let home = tempfile::tempdir().unwrap();
     let settings = ["--set", "serve.header_timeout_ms=500", "--set", "serve.connections=1"];
     let server = TestServer::start(home.path(), &settings);
@@ -385,7 +385,7 @@ fn who_does_not_finish_asking_is_hung_up_on_and_makes_room() {
 }
 
 #[test]
-fn other_names_other_pages_and_too_many_are_sent_away() {
+fn foreign_hosts_foreign_origins_and_excess_requests_are_rejected() {
     let home = tempfile::tempdir().unwrap();
     let settings = [
         "serve.requests_per_second=5",
@@ -416,7 +416,7 @@ fn other_names_other_pages_and_too_many_are_sent_away() {
 }
 
 #[test]
-fn the_document_and_the_page_come_from_the_service_alone() {
+fn the_page_and_its_openapi_document_load_nothing_external() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::start(home.path(), &[]);
     let document = server.get("/openapi.json");
@@ -441,7 +441,7 @@ fn the_document_and_the_page_come_from_the_service_alone() {
 }
 
 #[test]
-fn it_stops_after_what_it_has_at_hand_and_leaves_no_lease() {
+fn shutdown_finishes_running_jobs_and_leaves_no_lease() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::start(home.path(), &[]);
     let entries: Vec<Value> = (0..400).map(turn).collect();
@@ -456,7 +456,7 @@ fn it_stops_after_what_it_has_at_hand_and_leaves_no_lease() {
 }
 
 #[test]
-fn a_provider_that_does_not_answer_keeps_it_neither_from_stopping_nor_its_jobs() {
+fn shutdown_releases_the_jobs_of_a_hanging_provider() {
     let home = tempfile::tempdir().unwrap();
     let provider = FaultServer::start([ScriptedResponse::Hang(Duration::from_secs(600))]);
     let options = summarised_by(&provider);
@@ -490,7 +490,7 @@ fn append_until_it_fails(server: &TestServer) -> (usize, Value) {
 
 #[cfg(unix)]
 #[test]
-fn after_an_io_error_writes_are_refused_and_reads_go_on() {
+fn after_an_io_error_writes_are_refused_and_reads_continue() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::start_limited(home.path(), 3000);
     assert_eq!(server.get("/ready")["status"], "ok");
@@ -546,7 +546,7 @@ fn after_an_io_error_writes_are_refused_and_reads_go_on() {
 }
 
 #[test]
-fn a_home_that_is_served_is_backed_up_but_not_restored() {
+fn a_served_home_can_be_backed_up_but_not_restored() {
     let home = tempfile::tempdir().unwrap();
     let server = TestServer::start(home.path(), &[]);
     server.post("/v1/append", &json!({ "key": "k", "entries": [turn(0)] }));
@@ -572,7 +572,7 @@ fn a_home_that_is_served_is_backed_up_but_not_restored() {
 
 #[cfg(unix)]
 #[test]
-fn status_tells_that_its_own_writes_failed_and_waits_no_longer() {
+fn status_reports_its_own_failed_writes_and_stops_waiting() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("lines.jsonl");
     std::fs::write(&file, (0..40).map(|number| format!("{}\n", turn(number))).collect::<String>())

@@ -23,7 +23,7 @@ use home::{FILE, Home};
 // ---------------------------------------------------------------- commands
 
 #[test]
-fn a_tree_is_drawn_and_its_nodes_are_shown() {
+fn show_prints_a_tree_and_its_nodes() {
     let home = Home::demo();
     let drawn = home.ok(&["show", "tidewatch", "--tree"]);
     for word in
@@ -102,7 +102,7 @@ fn a_dry_run_writes_nothing() {
 }
 
 #[test]
-fn growing_a_tree_anew_gives_the_same_tree() {
+fn rebuilding_a_tree_gives_the_same_tree() {
     let home = Home::demo();
     let (tree, nodes) = (home.tree("tidewatch"), home.nodes("tidewatch"));
     let made = |home: &Home| -> Vec<Value> {
@@ -165,7 +165,7 @@ fn parameters_hold_for_one_update_only() {
 }
 
 #[test]
-fn the_upper_levels_can_be_left_for_later() {
+fn an_update_can_leave_upper_levels_to_a_worker() {
     let home = told(60);
     home.json(&["update", "told", "--background"]);
     let left = home.jobs();
@@ -226,7 +226,7 @@ fn jobs_are_listed_logged_and_waited_for() {
 }
 
 #[test]
-fn the_gate_is_waited_for_at_most_for_its_timeout() {
+fn the_wait_for_the_gate_ends_at_its_timeout() {
     let home = told(40);
     let none = home.json(&["--set", "work.gate_timeout_ms=0", "status", "--wait"]);
     let clear = home.json(&["status", "--wait"]);
@@ -236,7 +236,7 @@ fn the_gate_is_waited_for_at_most_for_its_timeout() {
 }
 
 #[test]
-fn a_job_that_was_given_up_is_told_of_and_tried_again() {
+fn failed_jobs_are_reported_and_retried() {
     let home = told(20);
     let queued = home.jobs();
     let given_up = queued[1]["id"].as_str().unwrap();
@@ -302,7 +302,7 @@ fn a_conversation_has_its_own_policy() {
 }
 
 #[test]
-fn statistics_add_up_with_the_nodes() {
+fn statistics_match_the_nodes() {
     let home = Home::demo();
     let nodes = home.nodes("tidewatch");
     let tree = home.json(&["stats"])["tree"].clone();
@@ -389,7 +389,7 @@ fn damage_to_a_tree_is_found_and_repaired() {
 }
 
 #[test]
-fn wrong_arguments_are_named() {
+fn invalid_arguments_are_named() {
     let home = told(1);
     home.refuses(&["show", "l1-ffffffff"], &["l1-ffffffff", "show --tree"]);
     home.refuses(&["update", "nothing"], &["nothing", "treering sessions"]);
@@ -432,7 +432,7 @@ mod crashes {
     /// consistent store, and other workers finish its jobs once its leases expire.
     #[cfg(debug_assertions)]
     #[test]
-    fn a_worker_that_dies_anywhere_changes_nothing() {
+    fn a_worker_that_dies_at_any_kill_point_does_not_change_the_tree() {
         let whole = undisturbed(60);
         let expected = (whole.tree("told"), whole.nodes("told"));
         let first = told(60);
@@ -476,7 +476,7 @@ mod crashes {
     /// Two concurrent workers are killed again and again at random moments. Leases of killed
     /// workers are ended by hand, so that the test reaches every level quickly.
     #[test]
-    fn killed_workers_change_nothing() {
+    fn killed_workers_do_not_change_the_tree() {
         const ROUNDS: u32 = 40;
         let (whole, home) = (told(400), told(400));
         let begun = Instant::now();
@@ -629,7 +629,7 @@ fn turn(number: u32) -> String {
 
 /// `tail` reports turns and nodes that other processes add, and their effect on the context.
 #[test]
-fn tail_follows_what_other_processes_bring() {
+fn tail_shows_events_of_other_processes() {
     use std::io::{BufRead as _, BufReader};
 
     let home = Home::demo();

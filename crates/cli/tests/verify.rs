@@ -27,7 +27,7 @@ fn verify(home: &Home, args: &[&str]) -> (String, Option<i32>) {
 }
 
 #[test]
-fn a_message_that_was_changed_is_named_and_left_as_it_is() {
+fn a_changed_message_is_reported_and_left_alone() {
     let home = damaged("UPDATE messages SET text = 'x' WHERE idx = 3");
     for args in [&[][..], &["--repair"], &[]] {
         let (said, code) = verify(&home, args);
@@ -42,7 +42,7 @@ fn a_message_that_was_changed_is_named_and_left_as_it_is() {
 }
 
 #[test]
-fn a_node_that_was_changed_is_named_and_made_anew() {
+fn a_changed_node_is_reported_and_rebuilt() {
     let home = damaged(
         "UPDATE nodes SET content = json_set(content, '$.overview', 'x') WHERE level = 1 AND ordinal = 2",
     );
@@ -60,7 +60,7 @@ fn a_node_that_was_changed_is_named_and_made_anew() {
 }
 
 #[test]
-fn a_count_that_is_wrong_is_counted_anew() {
+fn a_wrong_count_is_recomputed() {
     let home = damaged("UPDATE conversations SET messages = messages + 2");
     let report = home.run(&["--json", "verify"]);
     assert_eq!(report.status.code(), Some(1));
@@ -76,7 +76,7 @@ fn a_count_that_is_wrong_is_counted_anew() {
 }
 
 #[test]
-fn vectors_of_a_model_that_is_not_in_use_are_removed() {
+fn vectors_of_an_unused_model_are_removed() {
     let home = damaged(
         "INSERT INTO vector_models (pk, tenant, model) VALUES (1, 1, 'old');
         INSERT INTO vectors (tenant, seq, model, hash, vector) SELECT 1, seq + 1, 1, zeroblob(16), zeroblob(8) FROM tenants;

@@ -251,7 +251,7 @@ impl World {
 }
 
 #[test]
-fn every_order_of_events_keeps_the_gate_right() {
+fn the_gate_is_correct_in_every_order_of_events() {
     let mut seen: HashSet<String> = HashSet::new();
     let mut queue: VecDeque<World> = VecDeque::from([World::new()]);
     let mut steps: BTreeSet<&str> = BTreeSet::new();

@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn much_is_made_of_the_budget(
+    fn most_of_the_budget_is_used(
         sizes in prop::collection::vec(20_u32..60, 120..200),
         window in 1_usize..4,
         group in 2_usize..4,

@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn no_turn_is_cut(conversation in conversation(60), policy in policy()) {
+    fn no_turn_is_split(conversation in conversation(60), policy in policy()) {
         let pieces = pieces(&conversation);
         let (seals, _) = fold(&pieces, &policy);
         for seal in seals.iter().filter(|_| policy.ensure_assistant) {
@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn a_window_that_was_put_away_goes_on_the_same(conversation in conversation(40), policy in policy()) {
+    fn a_stored_window_continues_unchanged(conversation in conversation(40), policy in policy()) {
         let pieces = pieces(&conversation);
         let (whole, open) = fold(&pieces, &policy);
         let mut window = OpenWindow::default();
@@ -181,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn slices_never_cut_what_people_see_as_one_character(times in 1_usize..60) {
+    fn slices_never_split_a_grapheme_cluster(times in 1_usize..60) {
         let text = "👩‍👩‍👧‍👦e\u{301}".repeat(times * 20);
         let messages = [SampleMessage { role: Role::User, text: text.clone(), minutes: 0 }];
         let policy = WindowPolicy { window_chars: Some(200), ..Policy::default().window };

@@ -129,7 +129,7 @@ fn settings() -> AgentOptions {
 }
 
 #[test]
-fn a_turn_is_remembered_asked_answered_and_stored() {
+fn a_turn_builds_a_context_calls_the_model_and_is_stored() {
     let (engine, _folder) = engine_with_policy(Policy::default());
     let id = begin(&engine);
     let parrot =
@@ -200,7 +200,7 @@ fn the_question_is_kept_when_the_model_fails() {
 }
 
 #[test]
-fn a_model_that_is_busy_for_a_moment_is_asked_once_more() {
+fn a_busy_model_is_retried_once() {
     let (engine, _folder) = engine_with_policy(Policy::default());
     let id = begin(&engine);
     let script = [
@@ -226,7 +226,7 @@ fn a_model_that_is_busy_for_a_moment_is_asked_once_more() {
 }
 
 #[test]
-fn a_cap_that_is_reached_leaves_the_question_stored() {
+fn the_question_is_stored_when_a_cap_is_reached() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let spend = SpendLimits {
@@ -280,7 +280,7 @@ impl Summarizer for BlockingSummarizer {
 }
 
 #[test]
-fn the_answer_does_not_wait_for_what_follows_and_the_next_turn_does() {
+fn only_the_next_turn_waits_for_background_jobs() {
     let folder = tempfile::tempdir().unwrap();
     let small = ["window_chars=200", "min_flush_chars=0"].map(|text| text.parse().unwrap());
     let policy = Policy::default().with(&small).unwrap();

@@ -1,4 +1,4 @@
-//! The store is the same in whatever portions and however often a conversation arrives.
+//! Batch sizes and replays do not change what is stored of a conversation.
 
 #![allow(clippy::unwrap_used)]
 
@@ -57,7 +57,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn portions_do_not_matter(
+    fn batch_sizes_do_not_matter(
         events in conversation(40),
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn in_any_order_nothing_is_lost_or_doubled(
+    fn in_any_order_nothing_is_lost_or_duplicated(
         events in conversation(30),
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
         order in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
@@ -138,7 +138,7 @@ proptest! {
 }
 
 #[test]
-fn a_message_that_changed_at_its_source_is_reported_and_kept_as_it_was() {
+fn a_message_changed_at_its_source_is_reported_and_not_updated() {
     let (engine, _folder) = engine_with_defaults();
     let message = |text: &str| {
         let mut message = NewMessage::new(Role::User, text, Timestamp::from_micros(0));
@@ -151,7 +151,7 @@ fn a_message_that_changed_at_its_source_is_reported_and_kept_as_it_was() {
 }
 
 #[test]
-fn a_conversation_is_found_by_slug_id_and_first_digits() {
+fn a_conversation_is_found_by_slug_id_and_id_prefix() {
     let (engine, _folder) = engine_with_defaults();
     append(
         &engine,

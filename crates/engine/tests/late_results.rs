@@ -108,7 +108,7 @@ impl Summarizer for Telling {
 }
 
 #[test]
-fn a_late_result_has_its_window_written_anew_and_what_lies_over_it() {
+fn a_late_result_rewrites_its_window_and_the_nodes_above() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let engine = open(folder.path(), small(), Arc::new(Telling::default()), clock);

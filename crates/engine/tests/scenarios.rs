@@ -220,7 +220,7 @@ fn run(script: &str) -> String {
 }
 
 #[test]
-fn every_scenario_grows_the_tree_it_should() {
+fn every_scenario_matches_its_snapshot() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios");
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap()

@@ -153,7 +153,7 @@ impl Embedder for Paced {
 }
 
 #[test]
-fn a_first_search_finds_what_came_while_another_made_the_index() {
+fn a_first_search_finds_turns_stored_during_the_index_build() {
     let folder = tempfile::tempdir().unwrap();
     let pair = || Barrier::new(2);
     let embedder = Arc::new(Paced {
@@ -188,7 +188,7 @@ fn a_first_search_finds_what_came_while_another_made_the_index() {
 }
 
 #[test]
-fn filters_let_nothing_else_through() {
+fn filters_are_exact() {
     let (engine, _folder) = engine_with_defaults();
     let (one, two) = harbour(&engine);
     let all = engine.search(&query("port")).unwrap().hits;
@@ -232,7 +232,7 @@ fn filters_let_nothing_else_through() {
 }
 
 #[test]
-fn limits_and_scores_are_kept_to() {
+fn limit_and_min_score_are_respected() {
     let (engine, _folder) = engine_with_defaults();
     harbour(&engine);
     let all = engine.search(&query("staging port")).unwrap().hits;
@@ -253,7 +253,7 @@ fn limits_and_scores_are_kept_to() {
 }
 
 #[test]
-fn fewer_hits_are_the_first_of_more() {
+fn a_smaller_limit_returns_a_prefix_of_the_hits() {
     let (engine, _folder) = engine_with_policy(Policy::default());
     let things = ["berth", "sill", "gauge", "ledger", "crane", "buoy", "dredger"];
     for number in 0..600_usize {
@@ -278,7 +278,7 @@ fn fewer_hits_are_the_first_of_more() {
 }
 
 #[test]
-fn an_index_made_anew_answers_the_same() {
+fn a_rebuilt_index_returns_the_same_hits() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let small = ["window_chars=300", "min_flush_chars=0"].map(|text| text.parse().unwrap());
@@ -308,7 +308,7 @@ fn an_index_made_anew_answers_the_same() {
 }
 
 #[test]
-fn nodes_are_found_and_those_that_are_gone_are_not() {
+fn nodes_are_found_until_they_are_deleted() {
     let assignments = ["window_chars=200", "min_flush_chars=0"].map(|text| text.parse().unwrap());
     let (engine, _folder) = engine_with_policy(Policy::default().with(&assignments).unwrap());
     let mut id = None;
@@ -336,7 +336,7 @@ fn nodes_are_found_and_those_that_are_gone_are_not() {
 }
 
 #[test]
-fn names_times_and_speakers_count() {
+fn authors_times_and_roles_affect_the_ranking() {
     let (engine, _folder) = engine_with_defaults();
     for (minute, author, text) in [
         (0, "Ana", "I like sailing most."),
@@ -361,7 +361,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn any_text_can_be_stored_and_asked(texts in proptest::collection::vec(text(), 1..6), asked in text()) {
+    fn any_text_can_be_stored_and_searched(texts in proptest::collection::vec(text(), 1..6), asked in text()) {
         let (engine, _folder) = engine_with_defaults();
         for (minute, text) in texts.iter().enumerate() {
             say(&engine, &line("one", Role::User, "Ana", minute as i64, text));

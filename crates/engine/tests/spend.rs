@@ -1,4 +1,4 @@
-//! Caps and the account of model calls, on a real store that several engines share.
+//! Spending caps, quotas and metering of model calls, on a real store that several engines share.
 
 #![allow(clippy::unwrap_used)]
 
@@ -158,7 +158,7 @@ fn bundled() -> Arc<dyn Embedder> {
 }
 
 #[test]
-fn a_cap_is_exceeded_by_less_than_one_call_however_many_ask() {
+fn concurrent_calls_exceed_a_cap_by_less_than_one_call() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let caps = Caps { day: tokens(3000), ..Caps::default() };
@@ -221,7 +221,7 @@ fn a_cap_is_exceeded_by_less_than_one_call_however_many_ask() {
 }
 
 #[test]
-fn a_conversation_at_its_cap_leaves_the_others_alone() {
+fn a_conversation_at_its_cap_does_not_affect_others() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let dollars = Cap { tokens: None, money: Some(Money::from_dollars(0.0005)) };
@@ -282,7 +282,7 @@ fn reindexing_logs_redactions() {
 }
 
 #[test]
-fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
+fn embedding_calls_are_metered_and_search_uses_words_past_a_cap() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let bags = || Arc::new(PaidBags(BagOfWordsEmbedder::named("bags/one")));
@@ -354,7 +354,7 @@ fn vectors_are_accounted_and_search_does_without_them_past_a_cap() {
 /// Three callers like three processes, one for another tenant, each with more than a minute's
 /// quota of calls.
 #[test]
-fn in_no_minute_do_all_together_ask_more_than_the_quota_and_nobody_starves() {
+fn callers_share_the_quota_of_a_minute_without_starvation() {
     const EACH: usize = 7;
     const STEP: i64 = 20;
     let folder = tempfile::tempdir().unwrap();
@@ -403,7 +403,7 @@ fn in_no_minute_do_all_together_ask_more_than_the_quota_and_nobody_starves() {
 }
 
 #[test]
-fn a_call_that_fails_has_taken_its_turn_and_gives_its_tokens_back() {
+fn a_failed_call_uses_its_slot_and_returns_its_tokens() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let mut parts = parts(folder.path(), &clock, Caps::default(), bundled(), 1);
@@ -480,7 +480,7 @@ impl Store for Unwritable {
 }
 
 #[test]
-fn a_store_that_cannot_be_written_to_holds_no_call_up() {
+fn a_read_only_store_does_not_block_calls() {
     let clock = Arc::new(FakeClock::at(start()));
     let quota = Quota { requests_per_minute: Some(1), tokens_per_minute: None };
     let book = |error: StoreError| {

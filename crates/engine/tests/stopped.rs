@@ -120,7 +120,7 @@ fn say(engine: &Engine, text: &str) -> Result<ConversationId, Error> {
 }
 
 #[test]
-fn a_failed_sync_stops_writes_and_the_worker_and_nothing_else() {
+fn a_failed_sync_stops_only_writes_and_the_worker() {
     let folder = scratch_folder().unwrap();
     let disk = Disk::watch(folder.path()).unwrap();
     let (engine, leases, waits) = open(folder.path());

@@ -119,7 +119,7 @@ fn a_worker_of_one_tenant_leaves_the_others_alone() {
 }
 
 #[test]
-fn a_worker_that_is_asked_to_stop_leaves_no_lease() {
+fn a_stopped_worker_leaves_no_lease() {
     let (engine, _folder) = engine(512 << 20, true);
     append(&engine, 0..80);
     let worker = Worker::new(engine.clone()).unwrap();
@@ -134,7 +134,7 @@ fn a_worker_that_is_asked_to_stop_leaves_no_lease() {
 /// Conversations with the same id and node numbers: a cache without the tenant in its key would
 /// mix them.
 #[test]
-fn no_cache_hands_one_tenant_the_item_of_another() {
+fn no_cache_mixes_tenants() {
     let (engine, _folder) = engine(512 << 20, false);
     let memories = [0, 1].map(|number| engine.for_tenant(tenant(number)));
     for engine in &memories {

@@ -89,7 +89,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn the_tree_adds_up_and_is_the_same_however_it_came_about(
+    fn the_tree_is_consistent_and_independent_of_how_it_was_built(
         events in conversation(60),
         policy in presets(),
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
@@ -150,7 +150,7 @@ fn planning_and_running_twice_changes_nothing() {
 }
 
 #[test]
-fn an_estimate_foresees_the_tree() {
+fn an_estimate_predicts_the_tree() {
     for preset in treering_core::Preset::ALL {
         let (engine, _folder) = engine_with_policy(preset.into());
         // No word repeats, so that every summary has its full length.
@@ -183,7 +183,7 @@ fn an_estimate_foresees_the_tree() {
 }
 
 #[test]
-fn a_change_reaches_exactly_the_ancestors() {
+fn a_change_rewrites_exactly_the_ancestors() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let engine = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
@@ -241,7 +241,7 @@ impl treering_core::Summarizer for Shouting {
 }
 
 #[test]
-fn a_group_that_is_far_too_large_is_packed_anew() {
+fn an_outgrown_group_is_split() {
     let folder = tempfile::tempdir().unwrap();
     let assignments = ["window_chars=200", "min_flush_chars=0", "group_chars=400", "length@1=0.5"];
     let policy = Policy::default().with(&assignments.map(|text| text.parse().unwrap())).unwrap();
@@ -276,7 +276,7 @@ fn a_group_that_is_far_too_large_is_packed_anew() {
 }
 
 #[test]
-fn a_stand_in_writes_what_the_model_could_not_and_update_asks_the_model_again() {
+fn the_fallback_writes_failed_summaries_and_update_retries_the_model() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let unusable = |_| ProviderError::new("it wrote of Paris", RetryAdvice::UseFallback);
@@ -337,7 +337,7 @@ impl treering_core::Summarizer for Counting {
 }
 
 #[test]
-fn stand_ins_take_turns_and_summarisers_do_not() {
+fn fallbacks_run_one_at_a_time_and_summarizers_concurrently() {
     for stands_in in [true, false] {
         let folder = tempfile::tempdir().unwrap();
         let counting = Arc::new(Counting::default());
@@ -371,7 +371,7 @@ fn stand_ins_take_turns_and_summarisers_do_not() {
 }
 
 #[test]
-fn a_job_whose_turn_has_not_come_waits_and_has_not_failed() {
+fn a_rate_limited_job_waits_without_failing() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     // More often than the maximum number of attempts.
@@ -392,7 +392,7 @@ fn a_job_whose_turn_has_not_come_waits_and_has_not_failed() {
 }
 
 #[test]
-fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_stood_in_for() {
+fn transient_failures_are_retried_and_permanent_ones_use_the_fallback() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let failures = [ProviderError::new("slow down", RetryAdvice::RetryAfter(60_000))];
@@ -442,7 +442,7 @@ fn a_passing_failure_is_tried_again_later_and_a_lasting_one_is_stood_in_for() {
 }
 
 #[test]
-fn retries_end_and_wait_longer_each_time() {
+fn retries_back_off_and_end() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let failing =
@@ -464,7 +464,7 @@ fn retries_end_and_wait_longer_each_time() {
 }
 
 #[test]
-fn an_abandoned_lease_runs_out_and_another_worker_takes_over() {
+fn an_expired_lease_passes_to_another_worker() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let engine = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
@@ -495,7 +495,7 @@ fn a_clock_that_goes_back_strands_no_job() {
 }
 
 #[test]
-fn many_workers_share_the_work_and_make_everything_once() {
+fn concurrent_workers_write_every_node_once() {
     let folder = tempfile::tempdir().unwrap();
     let heads = Arc::new(PrefixSummarizer::default());
     let clock = Arc::new(FakeClock::at(start()));
@@ -524,7 +524,7 @@ fn many_workers_share_the_work_and_make_everything_once() {
 }
 
 #[test]
-fn lower_levels_come_first_and_conversations_in_their_order() {
+fn jobs_run_by_level_and_in_conversation_order() {
     let (engine, _folder) = engine_with_policy(small());
     let id = say(&engine, 0..6, 200);
     let worker = Worker::new(engine.clone()).unwrap();
@@ -567,7 +567,7 @@ fn the_gate_counts_embeddings_and_never_waits_for_level_two() {
 }
 
 #[test]
-fn a_waiting_gate_opens_when_another_process_does_the_work() {
+fn the_gate_opens_when_another_process_finishes_the_jobs() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(FakeClock::at(start()));
     let here = open(folder.path(), small(), Arc::new(PrefixSummarizer::default()), clock.clone());
@@ -589,7 +589,7 @@ fn a_worker_in_the_background_keeps_up() {
 }
 
 #[test]
-fn a_conversation_has_a_policy_of_its_own() {
+fn a_conversation_has_its_own_policy() {
     let (engine, _folder) = engine_with_defaults();
     let id = say(&engine, 0..1, 100);
     let refused = engine.set_policy(id, vec!["window_chars=10".parse().unwrap()]);
@@ -603,7 +603,7 @@ fn a_conversation_has_a_policy_of_its_own() {
 }
 
 #[test]
-fn a_store_without_a_tree_gets_one_when_it_goes_on() {
+fn a_store_without_a_tree_gets_one_with_the_next_message() {
     let (engine, folder) = engine_with_policy(small());
     let id = say(&engine, 0..5, 200);
     run_due_jobs(&engine, id);
@@ -634,7 +634,7 @@ fn identical_windows_make_separate_nodes() {
 }
 
 #[test]
-fn times_are_those_of_the_content() {
+fn node_times_are_those_of_its_messages() {
     let (engine, _folder) = engine_with_policy(small());
     let id = say(&engine, 0..3, 200);
     run_due_jobs(&engine, id);

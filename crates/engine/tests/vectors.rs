@@ -79,7 +79,7 @@ fn reindex(engine: &Engine) -> treering_engine::ReindexReport {
 }
 
 #[test]
-fn a_turn_is_found_by_its_words_at_once_and_by_its_meaning_when_its_gate_opens() {
+fn a_turn_is_found_by_words_at_once_and_by_meaning_once_embedded() {
     let folder = tempfile::tempdir().unwrap();
     let bags = Arc::new(BagOfWordsEmbedder::named("bags"));
     let engine = with(folder.path(), vec![bags, bundled()]);
@@ -105,7 +105,7 @@ fn a_turn_is_found_by_its_words_at_once_and_by_its_meaning_when_its_gate_opens()
 }
 
 #[test]
-fn equal_contents_are_embedded_once_and_many_at_a_time() {
+fn equal_texts_are_embedded_once_and_in_batches() {
     let folder = tempfile::tempdir().unwrap();
     let bags = Arc::new(BagOfWordsEmbedder::named("bags"));
     let engine = with(folder.path(), vec![bags.clone()]);
@@ -124,7 +124,7 @@ fn equal_contents_are_embedded_once_and_many_at_a_time() {
 }
 
 #[test]
-fn tool_calls_are_found_and_again_with_their_results() {
+fn tool_calls_are_found_before_and_after_their_results() {
     let folder = tempfile::tempdir().unwrap();
     let engine = with(folder.path(), vec![bundled()]);
     let id = say(&engine, 0, "Please look at the gauge.");
@@ -181,7 +181,7 @@ fn a_message_added_while_its_turn_is_embedded_is_embedded_too() {
 }
 
 #[test]
-fn a_vector_that_is_lost_is_missed_and_made_again() {
+fn a_lost_vector_is_reported_and_rebuilt() {
     let folder = tempfile::tempdir().unwrap();
     let engine = with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags"))]);
     say_all(&engine, 0..4);
@@ -208,7 +208,7 @@ fn a_vector_that_is_lost_is_missed_and_made_again() {
 }
 
 #[test]
-fn one_text_that_is_refused_holds_up_no_other() {
+fn a_refused_text_does_not_block_others() {
     let folder = tempfile::tempdir().unwrap();
     let engine =
         with(folder.path(), vec![Arc::new(BagOfWordsEmbedder::named("bags").refusing("secret"))]);
@@ -233,7 +233,7 @@ fn one_text_that_is_refused_holds_up_no_other() {
 }
 
 #[test]
-fn an_embedder_that_is_away_is_asked_once_for_all() {
+fn an_unavailable_embedder_is_called_once() {
     let folder = tempfile::tempdir().unwrap();
     let busy = ProviderError::new(
         "429: too many requests",
@@ -271,7 +271,7 @@ fn search_falls_back_to_words_and_reports_why() {
 }
 
 #[test]
-fn the_model_is_changed_behind_search_and_all_at_once() {
+fn a_reindex_switches_models_atomically_while_search_continues() {
     let folder = tempfile::tempdir().unwrap();
     let old = with(folder.path(), vec![bundled()]);
     say_all(&old, 0..150);
@@ -329,7 +329,7 @@ fn the_model_is_changed_behind_search_and_all_at_once() {
 }
 
 #[test]
-fn an_interrupted_change_goes_on_where_it_was() {
+fn an_interrupted_reindex_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let old = with(folder.path(), vec![bundled()]);
     say_all(&old, 0..200);
@@ -364,7 +364,7 @@ fn child_reindexes() {
 }
 
 #[test]
-fn a_change_of_the_model_survives_a_crash_at_any_place() {
+fn a_reindex_survives_a_crash_at_any_kill_point() {
     let folder = tempfile::tempdir().unwrap();
     let old = with(folder.path(), vec![bundled()]);
     say_all(&old, 0..150);

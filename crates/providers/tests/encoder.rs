@@ -35,7 +35,7 @@ fn expected() -> Vec<(String, Vec<f32>)> {
 }
 
 #[test]
-fn agrees_with_its_source_alone_and_in_company() {
+fn single_and_batched_vectors_match_the_reference() {
     let Some(folder) = folder() else { return };
     let encoder = Encoder::open(&folder).unwrap();
     let cases = expected();
@@ -54,7 +54,7 @@ fn agrees_with_its_source_alone_and_in_company() {
 }
 
 #[test]
-fn nothing_gives_zeros_and_order_is_kept() {
+fn empty_texts_give_zeros_and_order_is_kept() {
     let Some(folder) = folder() else { return };
     let encoder = Encoder::open(&folder).unwrap();
     let vectors = encoder.embed(&["", "a longer text about tides", " \n\u{200b}", "ok"]).unwrap();

@@ -13,7 +13,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f32 {
 }
 
 #[test]
-fn agrees_with_its_source() {
+fn vectors_match_the_reference() {
     let embedder = StaticEmbedder::new();
     for line in include_str!("fixtures/static-expected.jsonl").lines() {
         let case: serde_json::Value = serde_json::from_str(line).unwrap();

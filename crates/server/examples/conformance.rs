@@ -37,7 +37,7 @@ const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
 async fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [folder, transport] = args.as_slice() else {
-        return Err("give a folder and a transport, stdio or http".into());
+        return Err("usage: conformance FOLDER stdio|http".into());
     };
     let home = PathBuf::from(folder);
     let service =
@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             server.run(std::future::pending()).await;
             Ok(())
         }
-        other => Err(format!("transport {other:?}: stdio or http").into()),
+        other => Err(format!("unknown transport {other:?}; use stdio or http").into()),
     }
 }
 
@@ -265,14 +265,14 @@ fn tools() -> Vec<Tool> {
 /// Reports progress in three steps if the client provided a progress token.
 async fn progress(context: &RequestContext<RoleServer>) -> String {
     let Some(token) = context.meta.get_progress_token() else {
-        return "Nobody asked for progress.".into();
+        return "The client did not request progress.".into();
     };
     for done in [0.0, 50.0, 100.0] {
         let note = ProgressNotificationParam::new(token.clone(), done).with_total(100.0);
         if let Err(error) = context.peer.notify_progress(note).await {
-            return format!("Progress could not be told: {error}");
+            return format!("cannot send progress: {error}");
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    "Progress was told.".into()
+    "Progress was reported.".into()
 }

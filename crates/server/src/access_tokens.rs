@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_opens_its_tenant_until_it_is_revoked() {
+    fn a_token_is_valid_for_its_tenant_until_revoked() {
         let home = tempfile::tempdir().unwrap();
         let (here, there) = (TokenStore::of(home.path()), TokenStore::of(home.path()));
         let (secret, token) = make(&here, "a");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_token_opens_nothing() {
+    fn wrong_secrets_match_no_token() {
         let home = tempfile::tempdir().unwrap();
         let tokens = TokenStore::of(home.path());
         let (secret, token) = make(&tokens, "a");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_holds_no_secret_and_is_its_owners_alone() {
+    fn the_file_holds_no_secret_and_is_private() {
         let home = tempfile::tempdir().unwrap();
         let (secret, _) = make(&TokenStore::of(home.path()), "a");
         let text = fs::read_to_string(home.path().join(FILE)).unwrap();

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interruption_leaves_the_file_as_it_was() {
+    fn an_interrupted_write_leaves_the_file_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("all.jsonl");
         fs::write(&path, "old").unwrap();

@@ -144,7 +144,7 @@ fn jobs_survive_the_migration_from_version_7() {
 /// The fixture of the first release with this schema, written by
 /// `crates/engine/tests/fixtures.rs`.
 #[test]
-fn everything_in_a_store_of_version_8_is_there() {
+fn a_store_of_version_8_is_read_completely() {
     let (store, folder) = kept("schema-0008.sqlite");
     let other = store.reader(&TenantId::new("acme").unwrap()).unwrap();
     let depot = other.conversation_by_slug("depot").unwrap().unwrap();
@@ -224,7 +224,7 @@ fn spending_survives_the_migration_from_version_4() {
 }
 
 #[test]
-fn a_store_from_the_future_is_left_alone() {
+fn a_store_of_a_newer_version_is_left_alone() {
     let (store, folder) = fresh();
     drop(store);
     let path = folder.path().join(EmbeddedStore::FILE);
@@ -238,7 +238,7 @@ fn a_store_from_the_future_is_left_alone() {
 }
 
 #[test]
-fn a_plan_sees_what_others_committed_before() {
+fn a_plan_sees_earlier_commits() {
     let (one, folder) = fresh();
     let other = EmbeddedStore::open(folder.path(), Sync::Full).unwrap();
     basics::commits_are_seen_at_once(&one);
@@ -257,7 +257,7 @@ fn a_plan_sees_what_others_committed_before() {
 
 /// A checkpoint starts at 1,000 WAL pages; from 4,000 on, writers wait for it.
 #[test]
-fn the_log_does_not_grow_without_end() {
+fn the_size_of_the_wal_is_bounded() {
     const LONGEST: u64 = 9000 * 4120;
     for writers in [1, 8] {
         let (store, folder) = fresh();
@@ -270,7 +270,7 @@ fn the_log_does_not_grow_without_end() {
 }
 
 #[test]
-fn a_store_that_was_closed_is_one_file_and_its_lock() {
+fn a_closed_store_is_one_file_and_its_lock() {
     let (store, folder) = fresh();
     basics::commits_are_seen_at_once(&store);
     drop(store);
@@ -281,7 +281,7 @@ fn a_store_that_was_closed_is_one_file_and_its_lock() {
 }
 
 #[test]
-fn a_reader_sees_one_moment() {
+fn a_reader_sees_one_snapshot() {
     let (store, _folder) = fresh();
     put(&store, 1);
     let before = reader(&store);

@@ -1,5 +1,5 @@
-//! The recording disk against plain SQLite: settings that promise durability keep it in every crash state, and
-//! settings that do not are found out.
+//! Tests the recording disk with plain SQLite: durable settings survive every crash state, and the
+//! disk detects settings that are not durable.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
@@ -44,13 +44,13 @@ fn text_of(key: u64) -> String {
     format!("row {key} ").repeat(40 + (key as usize * 37) % 400)
 }
 
-/// The place of a row in its table. Neighbours in time are far apart, so that a transaction changes pages all over the
-/// database.
+/// The key of a row in its table. Consecutive rows are far apart, so that transactions change pages
+/// all over the database.
 fn scattered(key: u64) -> i64 {
     (key * 7_919 % 1_000_003 * 1_000_003 + key) as i64
 }
 
-/// Stores a row, and the same text under the key below zero: both are there or none.
+/// Stores a row under a key and under the negated key, so that a partial transaction is visible.
 fn store(connection: &mut Connection, key: u64) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
     let sql = "INSERT INTO t (key, text) VALUES (?1, ?2)";
@@ -78,7 +78,7 @@ fn record(settings: Settings) -> DiskTrace {
     disk.log()
 }
 
-/// The rules that a crash state must keep; panics where one is broken.
+/// Panics if a crash state violates a guarantee.
 fn check(state: &CrashState, folder: &Path) {
     let mut connection = open(folder, WAL_FULL);
     let found: String =
@@ -102,7 +102,7 @@ fn all_states_hold(log: &DiskTrace, name: &str) -> Explored {
     explore(log, name, STATES, &check).unwrap()
 }
 
-/// Whether one of the crash states breaks a rule. The check reports by panicking, so it is caught here.
+/// Whether a crash state violates a guarantee. Catches the panic of the check.
 fn some_state_fails(log: &DiskTrace, name: &str) -> bool {
     let broken = AtomicBool::new(false);
     let note = |state: &CrashState, folder: &Path| {
@@ -129,7 +129,7 @@ fn a_rollback_journal_with_extra_syncs_keeps_every_acknowledged_commit() {
 }
 
 #[test]
-fn settings_that_leave_syncs_out_are_found_out() {
+fn settings_that_skip_syncs_are_detected() {
     for settings in [
         Settings { journal_mode: "WAL", synchronous: "NORMAL" },
         Settings { journal_mode: "WAL", synchronous: "OFF" },
@@ -139,7 +139,7 @@ fn settings_that_leave_syncs_out_are_found_out() {
     }
 }
 
-/// Stores rows while one operation goes wrong, and goes on after errors with the same connection.
+/// Stores rows while one operation fails, and continues with the same connection after errors.
 fn record_with_fault(fault: Fault) -> DiskTrace {
     let folder = scratch_folder().unwrap();
     let disk = Disk::watch(folder.path()).unwrap();
@@ -155,7 +155,7 @@ fn record_with_fault(fault: Fault) -> DiskTrace {
 }
 
 #[test]
-fn errors_are_survived() {
+fn commits_survive_io_errors() {
     for (role, point, skip) in [
         (FileRole::Wal, FaultPoint::Sync, 7),
         (FileRole::Wal, FaultPoint::Write, 41),
@@ -170,13 +170,13 @@ fn errors_are_survived() {
 }
 
 #[test]
-fn a_disk_that_lies_about_a_sync_is_found_out() {
+fn a_disk_that_lies_about_a_sync_is_detected() {
     let lie = Fault { role: FileRole::Wal, point: FaultPoint::Sync, skip: 9, kind: FaultKind::Lie };
     assert!(some_state_fails(&record_with_fault(lie), "lie"));
 }
 
-/// The process is killed directly after a failed sync, and the next one copies the WAL into the database before it
-/// writes. The WAL still reads as if it were whole, although the disk does not have all of it.
+/// The process is killed right after a failed sync, and the next process checkpoints the WAL before
+/// it writes. The WAL reads as complete, although part of it is not on disk.
 fn record_kill_after_failed_sync(recover: fn(&Path)) -> DiskTrace {
     let (first, second) = (scratch_folder().unwrap(), scratch_folder().unwrap());
     let disk = Disk::watch(first.path()).unwrap();
@@ -214,7 +214,7 @@ fn checkpoint(folder: &Path) {
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
 }
 
-/// Puts a copy of the WAL in its place, synced: then the disk has what a process reads.
+/// Replaces the WAL with a synced copy, so that the disk holds what a process reads.
 fn replace_wal_and_checkpoint(folder: &Path) {
     let (wal, copy) = (folder.join(format!("{FILE}-wal")), folder.join("copy"));
     std::fs::copy(&wal, &copy).unwrap();
@@ -225,11 +225,11 @@ fn replace_wal_and_checkpoint(folder: &Path) {
 }
 
 #[test]
-fn a_wal_that_is_written_again_before_its_checkpoint_is_safe() {
+fn a_wal_that_is_rewritten_before_its_checkpoint_is_safe() {
     all_states_hold(&record_kill_after_failed_sync(replace_wal_and_checkpoint), "copy after kill");
 }
 
 #[test]
-fn a_checkpoint_of_a_wal_that_the_disk_does_not_have_is_found_out() {
+fn a_checkpoint_of_an_unsynced_wal_is_detected() {
     assert!(some_state_fails(&record_kill_after_failed_sync(checkpoint), "checkpoint after kill"));
 }

@@ -1,4 +1,4 @@
-//! Style as a test, applied as a ratchet: what `tidy.toml` excuses may shrink, never grow.
+//! Style checks. `tidy.toml` lists the exceptions, which may shrink but never grow.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,9 +9,9 @@ use std::process::Command;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// Functions one can see at once.
+/// Maximum number of lines of a function.
 const LONGEST_FUNCTION: usize = 70;
-/// Files one can keep in the head, tests not counted.
+/// Maximum number of lines of a file, without its tests.
 const LONGEST_FILE: usize = 500;
 
 fn root() -> PathBuf {
@@ -52,7 +52,7 @@ fn excused(heading: &str) -> BTreeMap<String, usize> {
     entries.iter().map(|(name, size)| (name.clone(), size.as_integer().unwrap() as usize)).collect()
 }
 
-/// Fails on what is too large without an excuse, and on excuses that are larger than needed.
+/// Fails on sizes over the limit without an exception, and on exceptions larger than needed.
 fn hold(
     what: &str,
     limit: usize,
@@ -79,7 +79,7 @@ fn hold(
     assert!(complaints.is_empty(), "{what}:\n{}", complaints.join("\n"));
 }
 
-/// Which crate may use which: `cli → server → treering → engine → core ← stores, providers, importers`.
+/// The allowed dependencies between crates: `cli → server → treering → engine → core ← stores, providers, importers`.
 #[test]
 fn crates_depend_only_downwards() {
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
@@ -128,7 +128,7 @@ const OUTSIDE: [&[&str]; 12] = [
     &["Instant"],
 ];
 
-/// Finds the places where a file reaches outside.
+/// Finds uses of paths outside of the pure domain.
 #[derive(Default)]
 struct Reach(Vec<String>);
 impl<'ast> Visit<'ast> for Reach {
@@ -178,7 +178,7 @@ impl Reach {
     }
 }
 
-/// The core decides; it does not reach outside.
+/// `core` is pure: no I/O, no clocks, no async.
 #[test]
 fn the_core_does_no_io() {
     let mut complaints = Vec::new();
@@ -209,7 +209,7 @@ fn the_core_does_no_io() {
 }
 
 #[test]
-fn functions_can_be_seen_at_once() {
+fn functions_are_short() {
     struct Functions {
         file: String,
         sizes: BTreeMap<String, usize>,
@@ -241,7 +241,7 @@ fn functions_can_be_seen_at_once() {
 }
 
 #[test]
-fn files_can_be_kept_in_the_head() {
+fn files_are_short() {
     let is_product = |name: &str| name.contains("/src/");
     let lines = |text: &str| text.split("#[cfg(test)]").next().unwrap_or_default().lines().count();
     let sizes = sources("crates")
@@ -253,7 +253,7 @@ fn files_can_be_kept_in_the_head() {
 }
 
 #[test]
-fn modules_say_what_they_are_for() {
+fn modules_begin_with_documentation() {
     let silent: Vec<String> = sources("crates")
         .into_iter()
         .filter(|(_, text)| !text.starts_with("//!"))
@@ -262,10 +262,9 @@ fn modules_say_what_they_are_for() {
     assert!(silent.is_empty(), "these begin without `//!`: {silent:?}");
 }
 
-/// `deny.toml` says which licences are allowed; every dependency is held to it here, so that the
-/// check needs no other program.
+/// Checks every dependency against the licenses that `deny.toml` allows, without `cargo deny`.
 #[test]
-fn licences_are_allowed() {
+fn licenses_are_allowed() {
     let allowed: BTreeSet<String> = table("deny.toml")["licenses"]["allow"]
         .as_array()
         .unwrap()
@@ -302,19 +301,19 @@ fn licences_are_allowed() {
     }
     assert!(
         complaints.is_empty(),
-        "licences that deny.toml does not allow:\n{}",
+        "licenses that deny.toml does not allow:\n{}",
         complaints.join("\n")
     );
 }
 
-/// Words and openings of a private language; docs say what a textbook would say.
+/// Words and sentence openings that comments must not use.
 const BANNED_WORDS: [&str; 9] =
     ["anew", "whoever", "told", "hence", "thereof", "moot", "purse", "grove", "lend"];
 const BANNED_OPENINGS: [&str; 6] = ["Who ", "Whoever ", "What ", "Whatever ", "Where ", "Whose "];
 
-/// Comment lines that a reader has to translate. `tidy.toml` excuses files that are still to be rewritten.
+/// `tidy.toml` lists the files with exceptions.
 #[test]
-fn comments_use_the_words_of_the_field() {
+fn comments_avoid_banned_words() {
     let mut counts = BTreeMap::new();
     for (name, text) in sources("crates") {
         let comments = text.lines().map(str::trim_start).filter_map(|line| {
@@ -336,10 +335,10 @@ fn comments_use_the_words_of_the_field() {
     hold("comments", 0, &excused("comments"), &counts);
 }
 
-/// Each type name stands for one idea. `tidy.toml` lists the names that are declared more than once.
+/// A type name denotes one idea. `tidy.toml` lists the names that are declared more than once.
 #[test]
 fn type_names_are_declared_once() {
-    /// Names that every command or parser has its own of.
+    /// Names that every command or parser declares for itself.
     const SHARED: [&str; 6] = ["Args", "View", "Err", "Error", "Output", "Result"];
     #[derive(Default)]
     struct Types(Vec<String>);

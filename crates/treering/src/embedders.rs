@@ -65,8 +65,8 @@ fn encoder(options: &EmbedOptions) -> EmbedderResult {
 #[cfg(not(feature = "encoder"))]
 fn encoder(_: &EmbedOptions) -> EmbedderResult {
     Err(ProviderError::permanent(
-        "this program was built without the encoder; `cargo install --path crates/cli --features encoder` \
-         builds one with it, and `embed.model = \"bundled\"` does without",
+        "this program was built without the encoder; install it with \
+         `cargo install --path crates/cli --features encoder`, or set `embed.model = \"bundled\"`",
     ))
 }
 
@@ -75,13 +75,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_embedder_goes_by_the_name_of_its_model() {
+    fn an_embedder_is_found_by_its_model_name() {
         let options = EmbedOptions::default();
         assert_eq!(embedder_named(&options.model, &options).unwrap().name(), options.model);
     }
 
     #[test]
-    fn an_embedder_that_cannot_be_had_says_what_to_do() {
+    fn an_unavailable_embedder_explains_the_remedy() {
         let check = |name: &str, words: &[&str]| {
             let options =
                 EmbedOptions { encoder_path: "nowhere".into(), ..EmbedOptions::default() };

@@ -269,7 +269,7 @@ mod remote {
         fn client(&self, provider: &str, model: &str) -> ProviderResult<Client> {
             check_provider(provider)?;
             if model.is_empty() {
-                return Err(ProviderError::permanent(format!("no model of {provider} is named")));
+                return Err(ProviderError::permanent(format!("no model is set for {provider}")));
             }
             let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(client) = clients.get(provider) {
@@ -366,8 +366,8 @@ mod local {
 
     fn remote_disabled() -> ProviderError {
         ProviderError::permanent(
-            "this program was built without remote models; `cargo install --path crates/cli` \
-             builds one with them",
+            "this program was built without remote models; install it with \
+             `cargo install --path crates/cli`",
         )
     }
 }
@@ -377,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_provider_that_does_not_exist_is_named_with_those_that_do() {
+    fn an_unknown_provider_error_lists_the_known_ones() {
         let models = Models::new(ProviderOptions::default());
         let error = models.chat("opeanai", "m").err().unwrap().to_string();
         for word in ["opeanai", "openai", "compatible", "anthropic", "gemini", "ollama"] {
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn prompts_of_ones_own_have_their_version() {
+    fn custom_prompts_set_the_prompt_version() {
         let home = tempfile::tempdir().unwrap();
         let options = SummarizeOptions {
             provider: "compatible".into(),
@@ -421,7 +421,7 @@ mod tests {
         assert_eq!(
             summarizer(&mut policy).unwrap().name(),
             "compatible/m",
-            "nobody is kept from storing"
+            "a broken prompt does not prevent storing"
         );
     }
 }

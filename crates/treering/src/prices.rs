@@ -33,7 +33,7 @@ pub(crate) fn spend_limits(
     quotas: BTreeMap<String, Quota>,
 ) -> Result<SpendLimits, Invalid> {
     let table: PriceTable = serde_json::from_str(TABLE)
-        .map_err(|error| Invalid::new("table of prices", error.to_string()))?;
+        .map_err(|error| Invalid::new("price table", error.to_string()))?;
     let listed =
         table.models.into_iter().map(|(name, [input, output])| (name, Price { input, output }));
     let models = listed.chain(options.prices).collect();
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_dated_and_ones_own_prices_prevail() {
+    fn the_table_is_dated_and_custom_prices_override_it() {
         let own = Price { input: 9.0, output: 9.0 };
         let prices =
             [("openai/gpt-6-luna".to_owned(), own), ("compatible/*".to_owned(), own)].into();

@@ -56,9 +56,9 @@ fn from_file(path: &Path) -> Result<Arc<dyn Tokenizer>, ProviderError> {
 #[cfg(not(feature = "tokenizers"))]
 fn from_file(path: &Path) -> Result<Arc<dyn Tokenizer>, ProviderError> {
     Err(ProviderError::permanent(format!(
-        "{} cannot be used: this program was built without tokenizers from files; \
-         `cargo install --path crates/cli --features tokenizers` builds one with them, and \
-         `tokens.tokenizer = \"o200k\"` does without",
+        "cannot use {}: this program was built without support for tokenizer files; install it \
+         with `cargo install --path crates/cli --features tokenizers`, or set \
+         `tokens.tokenizer = \"o200k\"`",
         path.display()
     )))
 }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tokenizer_has_a_name_or_is_a_file() {
+    fn a_tokenizer_is_a_name_or_a_path() {
         assert_eq!("cl100k".parse(), Ok(TokenizerOption::Bundled(Bpe::Cl100k)));
         assert_eq!(
             "llama/tokenizer.json".parse(),

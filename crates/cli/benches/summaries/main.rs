@@ -242,7 +242,7 @@ fn speed(folder: &Path) {
         mark(median < 3.0)
     );
     println!(
-        "messages a second {:>36.0}  (goal 2,000)  {}",
+        "messages per second {:>34.0}  (goal 2,000)  {}",
         messages as f64 / total.as_secs_f64(),
         mark(messages as f64 / total.as_secs_f64() > 2000.0)
     );

@@ -61,9 +61,9 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
     };
     let models = Models::new(ProviderOptions::from(&settings.providers));
     let chat = models.chat(provider, model).map_err(Error::Provider)?;
-    let said = Some(settings.chat.instructions.as_str()).filter(|text| !text.trim().is_empty());
+    let custom = Some(settings.chat.instructions.as_str()).filter(|text| !text.trim().is_empty());
     let agent_settings = AgentOptions {
-        instructions: Some(said.unwrap_or(INSTRUCTIONS).to_owned()),
+        instructions: Some(custom.unwrap_or(INSTRUCTIONS).to_owned()),
         budget: Some(args.budget.unwrap_or(settings.context.budget)),
         profile: Some(settings.profile(&settings.context.profile)?),
         max_tokens: Some(settings.chat.max_tokens).filter(|most| *most > 0),
@@ -86,7 +86,7 @@ pub(super) fn run(args: &Args, global: &Global, output: &Output) -> Result<(), C
         last: None,
     };
     match &args.say {
-        Some(said) => talk.turn(said)?,
+        Some(text) => talk.turn(text)?,
         None if io::stdin().is_terminal() => talk.run_interactive(known.as_ref())?,
         None => talk.run_lines()?,
     }
@@ -141,8 +141,8 @@ impl ChatSession<'_> {
                 "" => {}
                 "/quit" => return Ok(()),
                 "/receipt" => self.receipt()?,
-                said => match self.turn(said) {
-                    // The session goes on, so that the user can send the message again.
+                text => match self.turn(text) {
+                    // Continue, so that the user can send the message again.
                     Err(CliError::Service(ServiceError::Engine(error @ Error::Unanswered(_)))) => {
                         writeln!(anstream::stdout())?;
                         self.output.error(&error.to_string(), error.hint().as_deref());
@@ -164,14 +164,14 @@ impl ChatSession<'_> {
         Ok(())
     }
 
-    fn turn(&mut self, said: &str) -> Result<(), CliError> {
+    fn turn(&mut self, text: &str) -> Result<(), CliError> {
         let id = match self.conversation {
             Some(id) => id,
-            None => self.begin(said)?,
+            None => self.begin(text)?,
         };
         let reply = match self.output.json {
-            true => self.agent.ask(id, said)?,
-            false => self.stream_answer(id, said)?,
+            true => self.agent.ask(id, text)?,
+            false => self.stream_answer(id, text)?,
         };
         if self.output.json {
             self.print(id, &reply)?;
@@ -181,9 +181,9 @@ impl ChatSession<'_> {
     }
 
     /// Creates a conversation, titled after its first message unless a title was given.
-    fn begin(&mut self, said: &str) -> Result<ConversationId, CliError> {
+    fn begin(&mut self, question: &str) -> Result<ConversationId, CliError> {
         let new = NewConversation {
-            title: Some(self.title.clone().unwrap_or_else(|| text::preview(said, 60))),
+            title: Some(self.title.clone().unwrap_or_else(|| text::preview(question, 60))),
             title_source: TitleSource::Source,
             cwd: Some(normalize_cwd(".")),
             ..NewConversation::default()
@@ -199,9 +199,9 @@ impl ChatSession<'_> {
     }
 
     /// Prints the answer as it streams in.
-    fn stream_answer(&self, id: ConversationId, said: &str) -> Result<Reply, CliError> {
+    fn stream_answer(&self, id: ConversationId, text: &str) -> Result<Reply, CliError> {
         let mut failed = Ok(());
-        let reply = self.agent.ask_streaming(id, said, &mut |piece| {
+        let reply = self.agent.ask_streaming(id, text, &mut |piece| {
             // Drop control characters, so that no escape sequence reaches the terminal.
             let plain: String =
                 piece.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();

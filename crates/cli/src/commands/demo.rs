@@ -139,19 +139,19 @@ impl Tour {
         let about = "The sample: over six weeks, Ana builds a tide and berth service for a small \
                      harbor with an assistant called Juno.";
         print_text(out, "", about)?;
-        heading(out, "treering import tidewatch.jsonl", "Import a history; twice is as good.")?;
+        heading(out, "treering import tidewatch.jsonl", "Import it twice; it is stored once.")?;
         self.imports(out)?;
         heading(out, "treering sessions", "List conversations.")?;
         sessions::table(out, &self.sessions.conversations)?;
-        heading(out, &format!("treering search \"{QUESTION}\" --limit 3"), "Ask, and see why.")?;
+        heading(out, &format!("treering search \"{QUESTION}\" --limit 3"), "Find evidence.")?;
         self.answer.hits.iter().try_for_each(|hit| search::print(out, hit, false))?;
         let context =
             format!("treering context tidewatch --query \"{QUESTION}\" --budget {BUDGET}");
-        heading(out, &context, "The whole history, for a model.")?;
+        heading(out, &context, "Build a context for a model.")?;
         self.context(out)?;
         heading(out, "treering show tidewatch --tree", "Summaries of summaries.")?;
         show::tree::branches(out, &self.tree)?;
-        heading(out, "treering verify", "Check that nothing is lost.")?;
+        heading(out, "treering verify", "Check that the store is intact.")?;
         self.verification(out)?;
         writeln!(out)?;
         match kept {

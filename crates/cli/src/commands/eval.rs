@@ -207,7 +207,7 @@ fn contexts_view(contexts: &Contexts) -> ContextsView {
 fn print(out: &mut dyn Write, view: &View) -> io::Result<()> {
     let mut table = TextTable::new(&[
         Column::Left(""),
-        Column::Right("asked"),
+        Column::Right("questions"),
         Column::Right("r@1"),
         Column::Right("r@5"),
         Column::Right("r@10"),

@@ -12,7 +12,7 @@ use treering_server::views::ConversationView;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
-  treering close tidewatch && treering sessions --all    (close, archive and reopen work alike)")]
+  treering close tidewatch && treering sessions --all    (archive and reopen work the same way)")]
 pub(super) struct ConversationArg {
     /// Slug, id, or the first digits of an id
     conversation: String,

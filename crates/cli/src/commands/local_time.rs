@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_date_is_read_in_the_zone_it_is_shown_in() {
+    fn dates_are_parsed_and_printed_in_the_same_zone() {
         let at = parse("2026-03-02 08:41").unwrap();
         assert!(local(at).starts_with("2026-03-02 08:41 "), "{}", local(at));
         assert_eq!(local_clock(at), "08:41:00");

@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     output.show(&view, |out| {
         writeln!(out, "{}", paint(BOLD, &view.slug))?;
         if view.parameters.is_empty() {
-            return print_dim(out, "", "no parameters of its own: it uses the settings");
+            return print_dim(out, "", "no parameters set; the settings apply");
         }
         view.parameters.iter().try_for_each(|parameter| writeln!(out, "  {parameter}"))
     })?;

@@ -93,7 +93,7 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
     Ok(())
 }
 
-/// Prints a hit: where it is, the part that matches, and on request how its score came about.
+/// Prints a hit: its position, the matching excerpt and, on request, the signals of its score.
 pub(super) fn print(out: &mut dyn Write, hit: &HitView, explain: bool) -> io::Result<()> {
     const INDENT: &str = "     ";
     let what = match &hit.what {

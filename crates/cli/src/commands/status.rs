@@ -13,7 +13,7 @@ use treering_server::service::requests::StatusRequest;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  treering status              of the latest conversation
+  treering status              the latest conversation
   treering status tidewatch --wait")]
 pub(super) struct Args {
     /// Slug, id, or the first digits of an id [default: the latest conversation]

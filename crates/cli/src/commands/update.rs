@@ -42,7 +42,7 @@ pub(super) struct Args {
 
 fn level(text: &str) -> Result<Level, String> {
     let number = text.parse().ok().and_then(Level::new);
-    number.ok_or_else(|| "expected a number from 1 up".to_owned())
+    number.ok_or_else(|| "expected a number of 1 or more".to_owned())
 }
 
 pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(), CliError> {

@@ -82,8 +82,8 @@ pub(super) fn run(args: &Args, service: &Service, output: &Output) -> Result<(),
             count(view.tool_calls, "tool call"),
             count(view.nodes, "node")
         );
-        for mended in &view.repaired_store {
-            writeln!(out, "{} {mended}", paint(GOOD, "✓"))?;
+        for repaired in &view.repaired_store {
+            writeln!(out, "{} {repaired}", paint(GOOD, "✓"))?;
         }
         for slug in &view.repaired {
             writeln!(out, "{} {slug}: rebuilt the tree", paint(GOOD, "✓"))?;

@@ -111,7 +111,7 @@ struct MeasuredContext {
     /// Positions of the messages that are included verbatim.
     raw: Vec<u32>,
     /// Ranges of messages that are covered by other text, with that text.
-    told: Vec<(u32, u32, String)>,
+    covered: Vec<(u32, u32, String)>,
 }
 
 impl Contexts {
@@ -177,7 +177,7 @@ impl Contexts {
         for (item, block) in context.receipt.items.iter().zip(blocks) {
             match (item.level, item.detail) {
                 (0, DetailLevel::Text) => held.raw.push(item.from),
-                _ => held.told.push((item.from, item.until, norm(&block.block))),
+                _ => held.covered.push((item.from, item.until, norm(&block.block))),
             }
         }
         Ok(held)
@@ -221,12 +221,12 @@ impl Contexts {
         let sums = &mut self.sums[way as usize];
         sums.times.push(took);
         sums.filled.add(f64::from(held.tokens) / f64::from(self.budget.max(1)));
-        let is_told = |idx: u32| {
+        let is_covered = |idx: u32| {
             held.raw.contains(&idx)
-                || held.told.iter().any(|(from, until, _)| (*from..*until).contains(&idx))
+                || held.covered.iter().any(|(from, until, _)| (*from..*until).contains(&idx))
         };
-        let told = messages.iter().filter(|message| is_told(message.idx.0)).count();
-        sums.cover.add(told as f64 / messages.len().max(1) as f64);
+        let covered = messages.iter().filter(|message| is_covered(message.idx.0)).count();
+        sums.cover.add(covered as f64 / messages.len().max(1) as f64);
         let mut gold: Vec<&Message> = messages
             .iter()
             .filter(|message| {
@@ -237,11 +237,11 @@ impl Contexts {
         gold.dedup_by_key(|message| message.idx);
         if !gold.is_empty() {
             let raw = gold.iter().filter(|message| held.raw.contains(&message.idx.0)).count();
-            let told = gold
+            let verbatim_or_quoted = gold
                 .iter()
                 .filter(|message| held.raw.contains(&message.idx.0) || held.quotes(message));
             sums.gold_raw.add(raw as f64 / gold.len() as f64);
-            sums.gold_told.add(told.count() as f64 / gold.len() as f64);
+            sums.gold_told.add(verbatim_or_quoted.count() as f64 / gold.len() as f64);
         }
         let answer = norm(&question.answer);
         if (1..=ANSWER_WORDS).contains(&answer.split_whitespace().count()) {
@@ -255,7 +255,7 @@ impl MeasuredContext {
     /// Whether a text that covers the message quotes one of its sentences.
     fn quotes(&self, message: &Message) -> bool {
         let idx = message.idx.0;
-        let over = self.told.iter().filter(|(from, until, _)| (*from..*until).contains(&idx));
+        let over = self.covered.iter().filter(|(from, until, _)| (*from..*until).contains(&idx));
         let over: Vec<&String> = over.map(|(_, _, text)| text).collect();
         split(&message.body.text).iter().any(|piece| {
             let sentence = norm(piece.text);

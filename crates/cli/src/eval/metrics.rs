@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_those_of_the_scorer() {
+    fn figures_match_the_reference_scorer() {
         let mut figures = Figures::default();
         figures.add(&["b", "a", "x", "c"], &["a".into(), "c".into(), "d".into(), "a".into()]);
         let [one, five, ten, _, all, ndcg] = figures.percents();

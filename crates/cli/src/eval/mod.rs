@@ -37,7 +37,7 @@ pub(crate) struct QuestionResult {
 /// Measurements over one or more haystacks.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
-    /// Metrics by ranked unit and category; `ALL` stands for all categories.
+    /// Metrics by ranked unit and category; `ALL` covers every category.
     pub(crate) figures: BTreeMap<(RankedUnit, String), Figures>,
     /// Every question and its ranking.
     pub(crate) answered: Vec<QuestionResult>,

@@ -32,7 +32,7 @@ fn store(home: &Path, turns: usize) -> Treering {
 }
 
 #[test]
-fn backups_under_load_hold_what_was_acknowledged_before() {
+fn backups_under_load_contain_all_acknowledged_turns() {
     const WRITERS: usize = 3;
     let folder = tempfile::tempdir().unwrap();
     let treering = Treering::at(&folder.path().join("home"));
@@ -96,7 +96,7 @@ fn a_backup_is_private_and_overwrites_nothing() {
 }
 
 #[test]
-fn the_store_that_is_replaced_is_kept() {
+fn the_replaced_store_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let treering = store(&folder.path().join("home"), 3);
     let file = folder.path().join("three.db");
@@ -121,7 +121,7 @@ fn the_store_that_is_replaced_is_kept() {
 }
 
 #[test]
-fn what_is_no_sound_store_is_not_restored() {
+fn invalid_backups_are_not_restored() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let treering = store(&at("home"), 3);
@@ -172,7 +172,7 @@ fn what_is_no_sound_store_is_not_restored() {
 }
 
 #[test]
-fn a_home_that_is_open_is_not_restored() {
+fn an_open_home_is_not_restored() {
     let folder = tempfile::tempdir().unwrap();
     let treering = store(&folder.path().join("home"), 3);
     let file = folder.path().join("three.db");
@@ -192,7 +192,7 @@ fn a_home_that_is_open_is_not_restored() {
 
 /// The warning about a damaged WAL recommends a restore, so a restore must end the warning.
 #[test]
-fn restoring_a_backup_ends_the_warnings_of_a_damaged_log() {
+fn restoring_a_backup_ends_the_warning_about_a_damaged_wal() {
     let killed = killed_home();
     let home = flipped(killed.path(), 10_000, 0);
     let treering = Treering::at(home.path());

@@ -11,7 +11,7 @@ use crate::turns::{line, positions};
 /// Writers are killed at random moments: while they create the store, recover it, commit,
 /// checkpoint or exit.
 #[test]
-fn killed_writers_lose_nothing_and_leave_no_halves() {
+fn killed_writers_lose_nothing_and_leave_no_partial_turns() {
     const KILLS_IN_A_LIFE: u64 = 20;
     let wanted: u64 =
         std::env::var("TREERING_CRASH_KILLS").map_or(300, |kills| kills.parse().unwrap());

@@ -134,7 +134,7 @@ fn a_store_of_a_newer_version_is_refused_and_left_alone() {
 
 /// The WAL of another program, or of a newer version, is not touched either.
 #[test]
-fn a_log_that_is_not_ours_is_left_alone() {
+fn a_foreign_wal_is_left_alone() {
     let ours = sample_store();
     for script in ["CREATE TABLE songs (name)", "PRAGMA user_version = 999"] {
         let (source, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -152,7 +152,7 @@ fn a_log_that_is_not_ours_is_left_alone() {
 
 /// A closed store is a single file, so that copying that file copies everything.
 #[test]
-fn commands_that_read_leave_one_file() {
+fn read_commands_leave_a_single_file() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join(FILE), sample_store()).unwrap();
     let before = files(home.path());

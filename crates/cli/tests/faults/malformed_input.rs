@@ -7,7 +7,7 @@ use crate::processes::Treering;
 use crate::turns::{line, parsed, positions};
 
 #[test]
-fn a_bad_line_keeps_what_came_before_it() {
+fn lines_before_a_malformed_line_are_stored() {
     let unfinished = &line("cut.0.1")[..40];
     let bad: [&[u8]; 5] = [
         b"{\"type\":\"turn\",\"user\":",
@@ -36,7 +36,7 @@ fn a_bad_line_keeps_what_came_before_it() {
 }
 
 #[test]
-fn a_last_line_without_an_end_is_taken_when_it_is_whole() {
+fn a_complete_last_line_needs_no_newline() {
     let home = tempfile::tempdir().unwrap();
     let treering = Treering::at(home.path());
     let input = line("t.0.3") + line("t.1.3").trim_end();
@@ -48,7 +48,7 @@ fn a_last_line_without_an_end_is_taken_when_it_is_whole() {
 }
 
 #[test]
-fn odd_text_comes_back_as_it_went_in() {
+fn unusual_text_round_trips() {
     let home = tempfile::tempdir().unwrap();
     let treering = Treering::at(home.path());
     let big = "Ein Megabyte – 一 🪵\t".repeat(1 << 20 >> 5) + &"x".repeat(1 << 19);
@@ -88,7 +88,7 @@ fn odd_text_comes_back_as_it_went_in() {
 }
 
 #[test]
-fn a_lone_surrogate_is_shown_replaced_and_kept_as_it_came() {
+fn a_lone_surrogate_is_replaced_in_output_and_kept_in_the_store() {
     let home = tempfile::tempdir().unwrap();
     let treering = Treering::at(home.path());
     let said = r#"{"type":"message","role":"user","text":"half \ud83d of \u0041 pair"}
@@ -119,7 +119,7 @@ fn a_lone_surrogate_is_shown_replaced_and_kept_as_it_came() {
 }
 
 #[test]
-fn a_clock_that_goes_back_changes_no_order() {
+fn a_clock_that_goes_back_does_not_change_the_order() {
     let home = tempfile::tempdir().unwrap();
     let treering = Treering::at(home.path());
     let times = [

@@ -77,7 +77,7 @@ fn a_reader_follows_a_writer_that_appends_closes_and_appends_again() {
 
 /// A reader never mistakes concurrent writers for damage, and never shows a partial history.
 #[test]
-fn a_reader_never_takes_a_busy_store_for_a_damaged_one() {
+fn a_reader_never_reports_a_busy_store_as_damaged() {
     const ROUNDS: usize = 12;
     let place = Unprivileged::new();
     let Some((reader, writer)) = shared_home(&place) else { return };

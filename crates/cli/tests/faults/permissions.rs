@@ -21,7 +21,7 @@ fn a_read_only_home_is_read_and_left_alone() {
 }
 
 #[test]
-fn a_read_only_home_with_a_log_is_read_and_left_alone() {
+fn a_read_only_home_with_a_wal_is_read_and_left_alone() {
     let place = Unprivileged::new();
     let treering = place.store("killed", true);
     assert!(fs::metadata(treering.home.join("treering.db-wal")).unwrap().len() > 0);
@@ -32,7 +32,7 @@ fn a_read_only_home_with_a_log_is_read_and_left_alone() {
 /// SQLite may be unable to read a WAL without its index. The program then fails rather than show
 /// a history without the turns in the WAL.
 #[test]
-fn a_read_only_home_with_a_log_alone_is_read_whole_or_refused() {
+fn a_read_only_wal_without_its_index_is_read_completely_or_refused() {
     let place = Unprivileged::new();
     let treering = place.store("log alone", true);
     fs::remove_file(treering.home.join("treering.db-shm")).unwrap();
@@ -53,7 +53,7 @@ fn a_read_only_home_with_a_log_alone_is_read_whole_or_refused() {
 
 /// The damaged WAL cannot be copied aside here, but the missing data is reported all the same.
 #[test]
-fn a_damaged_log_in_a_read_only_home_is_told_of() {
+fn a_damaged_wal_in_a_read_only_home_is_reported() {
     let place = Unprivileged::new();
     let treering = place.store("damaged", false);
     let mut writer = WriterProcess::start(&Treering::at(&treering.home), "k");
@@ -87,7 +87,7 @@ fn a_read_only_file_is_read_and_left_alone() {
 }
 
 #[test]
-fn a_read_only_place_without_a_store_says_so() {
+fn a_read_only_folder_without_a_store_is_refused() {
     let place = Unprivileged::new();
     let treering = place.treering("empty");
     fs::create_dir(&treering.home).unwrap();
@@ -101,7 +101,7 @@ fn a_read_only_place_without_a_store_says_so() {
 }
 
 #[test]
-fn a_read_only_store_of_a_newer_or_another_program_is_named_so() {
+fn a_read_only_store_of_a_newer_or_another_program_is_refused() {
     let place = Unprivileged::new();
     let newer = place.store("newer", false);
     alter(&newer.home, "PRAGMA user_version = 999");

@@ -73,7 +73,7 @@ fn open(home: &Path) -> Engine {
 }
 
 #[test]
-fn no_flipped_bit_of_a_log_loses_turns_in_silence() {
+fn no_flipped_wal_bit_loses_turns_silently() {
     let home = killed_home();
     let log = fs::read(home.path().join(LOG)).unwrap();
     let (count, last) = frames(&log);
@@ -115,7 +115,7 @@ fn is_aside(entry: &fs::DirEntry) -> bool {
 }
 
 #[test]
-fn commands_tell_of_a_damaged_log_until_its_copy_is_deleted() {
+fn commands_report_a_damaged_wal_until_its_copy_is_deleted() {
     let home = killed_home();
     let log = fs::read(home.path().join(LOG)).unwrap();
     let (count, _) = frames(&log);
@@ -154,7 +154,7 @@ fn commands_tell_of_a_damaged_log_until_its_copy_is_deleted() {
 /// The WAL of a killed writer is not damaged, even if a second writer continued it and was
 /// killed.
 #[test]
-fn the_log_of_killed_writers_is_not_called_damaged() {
+fn the_wal_of_killed_writers_is_not_reported_as_damaged() {
     let mut chance = SeededRng::seeded();
     for round in 0..5 {
         let home = tempfile::tempdir().unwrap();
@@ -188,7 +188,7 @@ fn the_log_of_killed_writers_is_not_called_damaged() {
 }
 
 #[test]
-fn a_log_without_its_database_is_refused_and_left_alone() {
+fn a_wal_without_its_database_is_refused_and_left_alone() {
     for (is_emptied, is_open) in [(false, false), (true, false), (false, true)] {
         let home = tempfile::tempdir().unwrap();
         let treering = Treering::at(home.path());

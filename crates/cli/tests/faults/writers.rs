@@ -10,13 +10,13 @@ use crate::processes::{Treering, WriterProcess};
 use crate::turns::line;
 
 #[test]
-fn processes_write_to_different_conversations_at_once() {
+fn processes_write_to_different_conversations_concurrently() {
     write_together(2, |no| format!("own-{no}"));
     write_together(4, |no| format!("own-{no}"));
 }
 
 #[test]
-fn processes_write_to_the_same_conversation_at_once() {
+fn processes_write_to_the_same_conversation_concurrently() {
     write_together(2, |_| "shared".into());
     write_together(4, |_| "shared".into());
 }
@@ -69,7 +69,7 @@ fn write_together(writers: usize, key: impl Fn(usize) -> String) {
 
 /// Processes wait at a gate and are released together while the home does not exist yet.
 #[test]
-fn processes_make_the_same_home_at_once() {
+fn processes_create_the_same_home_concurrently() {
     for round in 0..20 {
         let folder = tempfile::tempdir().unwrap();
         let treering = Treering::at(&folder.path().join("not/there/yet"));

@@ -29,7 +29,7 @@ fn complete(wire: ApiProtocol, act: ScriptedResponse) -> ProviderError {
 }
 
 #[test]
-fn a_provider_in_a_hurry_says_when_to_come_back() {
+fn retry_after_becomes_retry_advice() {
     for wire in WIRES {
         let after = |value: &str| vec![("retry-after", value.to_owned())];
         let error = complete(wire, ScriptedResponse::Respond(429, after("7"), "{}".into()));
@@ -69,7 +69,7 @@ fn transient_errors_are_retried_and_permanent_ones_are_not() {
 }
 
 #[test]
-fn a_provider_that_hangs_is_not_waited_for_and_may_have_read_what_it_was_sent() {
+fn a_hanging_provider_times_out_and_its_input_is_charged() {
     for wire in WIRES {
         let error = complete(wire, ScriptedResponse::Hang(Duration::from_secs(20)));
         assert_eq!(error.advice, RetryAdvice::Retry, "{error}");
@@ -90,7 +90,7 @@ fn a_provider_that_hangs_is_not_waited_for_and_may_have_read_what_it_was_sent() 
 }
 
 #[test]
-fn a_broken_connection_is_mended_at_once() {
+fn a_broken_connection_is_retried_at_once() {
     let server = FaultServer::start([
         ScriptedResponse::Disconnect,
         ScriptedResponse::Disconnect,
@@ -105,7 +105,7 @@ fn a_broken_connection_is_mended_at_once() {
 }
 
 #[test]
-fn nobody_there_may_pass() {
+fn an_unreachable_server_is_a_transient_error() {
     let mut nowhere = endpoint(&FaultServer::start([]));
     nowhere.base_url = "http://127.0.0.1:9".into();
     let error = remote::chat(ApiProtocol::OpenAi, Client::new(nowhere), "m")
@@ -116,7 +116,7 @@ fn nobody_there_may_pass() {
 }
 
 #[test]
-fn answers_that_cannot_be_used_are_errors() {
+fn unusable_answers_are_errors() {
     for wire in WIRES {
         for body in [
             "",
@@ -182,7 +182,7 @@ fn vectors(wire: ApiProtocol, vectors: &[serde_json::Value]) -> serde_json::Valu
 }
 
 #[test]
-fn vectors_that_cannot_be_used_are_errors() {
+fn unusable_vectors_are_errors() {
     let whole = json!([1.0, 0.0, 0.0]);
     for wire in VECTOR_WIRES {
         let check = |second: ScriptedResponse, advice: RetryAdvice, words: &str| {
@@ -219,7 +219,7 @@ fn vectors_that_cannot_be_used_are_errors() {
 }
 
 #[test]
-fn many_texts_go_in_the_batches_that_gemini_takes() {
+fn gemini_embeds_texts_in_batches() {
     let mut numbers = vec![0.0; 3072];
     numbers[7] = 1.0;
     let answer = |texts: usize| {
@@ -274,7 +274,7 @@ fn the_usage_of_an_unusable_answer_is_reported() {
 }
 
 #[test]
-fn a_model_that_declines_says_so() {
+fn a_refusal_has_the_finish_reason_declined() {
     let declined = json!({"choices": [{"message": {"content": null, "refusal": "No."}, "finish_reason": "stop"}]});
     let server = FaultServer::start([ScriptedResponse::json(&declined)]);
     assert_eq!(
@@ -291,7 +291,7 @@ fn a_model_that_declines_says_so() {
 }
 
 #[test]
-fn secrets_stay_here() {
+fn secrets_are_redacted_from_requests() {
     let secret = "sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x";
     let request =
         ChatRequest::new(vec![ChatMessage::new(Role::User, format!("The key is {secret}."))]);

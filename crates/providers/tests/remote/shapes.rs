@@ -54,7 +54,7 @@ fn openai() {
 }
 
 #[test]
-fn a_refusal_that_is_streamed_is_one() {
+fn a_streamed_refusal_is_recognized() {
     let refusal = json!({"choices": [{"delta": {"refusal": "No."}}]});
     let last = json!({"choices": [{"delta": {}, "finish_reason": "stop"}]});
     let server = FaultServer::start([ScriptedResponse::events(&format!(
@@ -107,7 +107,7 @@ fn ollama() {
 }
 
 #[test]
-fn keys_go_where_each_provider_wants_them() {
+fn keys_are_sent_in_the_header_of_each_provider_only() {
     for (wire, header, value) in [
         (ApiProtocol::OpenAi, "authorization", format!("Bearer {KEY}")),
         (ApiProtocol::Compatible, "authorization", format!("Bearer {KEY}")),
@@ -128,7 +128,7 @@ fn keys_go_where_each_provider_wants_them() {
 }
 
 #[test]
-fn vectors_of_every_provider_have_length_one_and_their_order() {
+fn vectors_are_normalized_and_keep_their_order() {
     for (wire, answer, path) in [
         (ApiProtocol::OpenAi, "openai-embeddings.json", "/embeddings"),
         (ApiProtocol::Gemini, "gemini-embeddings.json", "/models/e-1:batchEmbedContents"),
@@ -145,7 +145,7 @@ fn vectors_of_every_provider_have_length_one_and_their_order() {
 }
 
 #[test]
-fn vectors_are_accounted_with_what_was_taken_out() {
+fn usage_and_redactions_of_embeddings_are_metered() {
     let texts = ["The key is sk-proj-Ab3dEf6hIj9lMn2pQr5tUv8x.", "two"];
     let rough = texts.iter().map(|text| text.len() as u64).sum::<u64>().div_ceil(4);
     for (wire, answer, tokens) in [
@@ -168,7 +168,7 @@ fn vectors_are_accounted_with_what_was_taken_out() {
 }
 
 #[test]
-fn fewer_numbers_are_another_model() {
+fn fewer_dimensions_count_as_another_model() {
     for (wire, answer, field) in [
         (ApiProtocol::OpenAi, "openai-embeddings.json", "dimensions"),
         (ApiProtocol::Gemini, "gemini-embeddings.json", "outputDimensionality"),
@@ -184,7 +184,7 @@ fn fewer_numbers_are_another_model() {
 
 /// Servers that enforce a schema fill in its fields in the given order.
 #[test]
-fn the_fields_of_a_form_are_in_the_order_they_were_given() {
+fn schema_fields_keep_their_order() {
     for wire in [
         ApiProtocol::OpenAi,
         ApiProtocol::Anthropic,
@@ -205,7 +205,7 @@ fn the_fields_of_a_form_are_in_the_order_they_were_given() {
 }
 
 #[test]
-fn nobody_is_asked_outside_of_the_account() {
+fn no_call_bypasses_the_meter() {
     let one =
         json!({"data": [{"index": 0, "embedding": [0.6, 0.8]}], "usage": {"prompt_tokens": 3}});
     let server = FaultServer::start([ScriptedResponse::json(&one)]);
@@ -219,7 +219,7 @@ fn nobody_is_asked_outside_of_the_account() {
 }
 
 #[test]
-fn many_texts_go_in_batches() {
+fn texts_are_embedded_in_batches() {
     let answer = |count: usize| {
         let rows: Vec<Value> =
             (0..count).map(|at| json!({"index": at, "embedding": [at + 1, 0]})).collect();
@@ -256,7 +256,7 @@ fn unsupported_parameters_are_left_out() {
 }
 
 #[test]
-fn an_older_model_of_anthropic_fills_in_a_form() {
+fn older_anthropic_models_use_a_forced_tool() {
     let words = "output_config: structured outputs are not supported by this model";
     let refused =
         json!({"type": "error", "error": {"type": "invalid_request_error", "message": words}});

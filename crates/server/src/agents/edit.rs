@@ -261,7 +261,7 @@ mod tests {
 
     fn check(edit: &Edit, before: &str) -> String {
         let put = edit.apply(before).unwrap();
-        assert_eq!(edit.apply(&put).unwrap(), put, "put in twice is put in once");
+        assert_eq!(edit.apply(&put).unwrap(), put, "applying twice equals applying once");
         let out = edit.revert(&put).unwrap();
         let value = |text: &str| {
             CstRootNode::parse(text, &ParseOptions::default()).unwrap().to_serde_value()
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_join_what_is_there_and_leave_it_again() {
+    fn entries_are_added_and_removed_without_other_changes() {
         check(&entry(), "{}");
         check(&entry(), "{ \"theme\": \"dark\" }");
         let put = check(
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_join_the_hooks_of_others() {
+    fn hooks_are_added_beside_other_hooks() {
         check(&item("/bin/treering"), "{}");
         check(
             &item("/bin/treering"),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_join_what_is_there_and_leave_it_again() {
+    fn tables_are_added_and_removed_without_other_changes() {
         let edit = Edit::Table {
             name: ["mcp_servers".into(), "treering".into()],
             command: "/bin/treering".into(),
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_changes_nothing_when_it_is_taken_out() {
+    fn reverting_an_absent_edit_changes_nothing() {
         let table =
             Edit::Table { name: ["a".into(), "b".into()], command: "c".into(), args: vec![] };
         let whole = Edit::Whole("// ours\nx".into());
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_something_else_is_left_alone() {
+    fn a_file_of_another_shape_is_refused() {
         for (edit, text) in [
             (entry(), "[1]"),
             (entry(), "{ \"mcpServers\": 3 }"),

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use confique::Config as _;
 
-    fn door(hosts: &[&str], origins: &[&str]) -> AccessControl {
+    fn access(hosts: &[&str], origins: &[&str]) -> AccessControl {
         let owned = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect();
         let defaults = ServeSettings::builder().load().unwrap();
         let settings = ServeSettings { hosts: owned(hosts), origins: owned(origins), ..defaults };
@@ -197,10 +197,10 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_made_to_point_here_is_refused() {
-        let door = door(&["Memory.example.org"], &[]);
+    fn rebound_host_names_are_rejected() {
+        let access = access(&["Memory.example.org"], &[]);
         let check = |host: &str| {
-            door.check_host(&headers(&[(header::HOST, host)]), &Uri::default()).is_ok()
+            access.check_host(&headers(&[(header::HOST, host)]), &Uri::default()).is_ok()
         };
         for own in [
             "127.0.0.1:7411",
@@ -220,14 +220,15 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_origins_are_refused() {
-        let door = door(&[], &["https://app.example.org"]);
+    fn foreign_origins_are_rejected() {
+        let access = access(&[], &["https://app.example.org"]);
         let check = |origin: &str| {
-            door.check_origin(&headers(&[
-                (header::HOST, "127.0.0.1:7411"),
-                (header::ORIGIN, origin),
-            ]))
-            .is_ok()
+            access
+                .check_origin(&headers(&[
+                    (header::HOST, "127.0.0.1:7411"),
+                    (header::ORIGIN, origin),
+                ]))
+                .is_ok()
         };
         assert!(check("http://127.0.0.1:7411") && check("https://app.example.org"));
         for other in [
@@ -238,11 +239,14 @@ mod tests {
         ] {
             assert!(!check(other), "{other}");
         }
-        assert!(door.check_origin(&HeaderMap::new()).is_ok(), "programs send none");
+        assert!(
+            access.check_origin(&HeaderMap::new()).is_ok(),
+            "clients other than browsers send no origin"
+        );
     }
 
     #[test]
-    fn a_token_is_needed_wherever_others_can_reach() {
+    fn addresses_off_loopback_require_a_token() {
         let settings = ServeSettings::builder().load().unwrap();
         let needed =
             |address: &str| AccessControl::new(&settings, address.parse().unwrap()).token_needed;

@@ -124,8 +124,8 @@ impl Metrics {
                 resident,
             );
         }
-        let told = self.events_of(tenants);
-        registry.register("events", "Events committed to the store by any process", told);
+        let events = self.events_of(tenants);
+        registry.register("events", "Events committed to the store by any process", events);
         for (name, about, amount) in AMOUNTS {
             let family = Family::<TenantLabels, Number>::default();
             for (tenant, stats) in tenants {
@@ -148,14 +148,14 @@ impl Metrics {
     }
 
     fn events_of(&self, tenants: &[(TenantId, StatsView)]) -> Family<EventLabels, Counter> {
-        let told = Family::<EventLabels, Counter>::default();
+        let family = Family::<EventLabels, Counter>::default();
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        let are_asked_for =
+        let is_requested =
             |labels: &EventLabels| tenants.iter().any(|(tenant, _)| *tenant == labels.tenant.0);
-        for (labels, count) in events.iter().filter(|(labels, _)| are_asked_for(labels)) {
-            told.get_or_create(labels).inc_by(count.get());
+        for (labels, count) in events.iter().filter(|(labels, _)| is_requested(labels)) {
+            family.get_or_create(labels).inc_by(count.get());
         }
-        told
+        family
     }
 }
 

@@ -311,17 +311,17 @@ async fn drain_oversized_body(
         return next.run(request).await;
     }
     let mut body = request.into_body().into_data_stream();
-    let heard = async {
-        let mut heard = 0;
+    let drain = async {
+        let mut drained = 0;
         while let Some(Ok(part)) = body.next().await {
-            heard += part.len();
-            if heard > MAX_DRAIN_BYTES {
+            drained += part.len();
+            if drained > MAX_DRAIN_BYTES {
                 break;
             }
         }
     };
     // A client that sends for longer will not read the response.
-    drop(tokio::time::timeout(MAX_DRAIN_TIME, heard).await);
+    drop(tokio::time::timeout(MAX_DRAIN_TIME, drain).await);
     Problem::of_status(StatusCode::PAYLOAD_TOO_LARGE).into_response()
 }
 

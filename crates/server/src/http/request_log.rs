@@ -56,11 +56,11 @@ fn with_json_error(response: Response, route: Option<&str>) -> Response {
         return response;
     }
     let allow = response.headers().get(header::ALLOW).cloned();
-    let mut told = Problem::of_status(status).into_response();
+    let mut replaced = Problem::of_status(status).into_response();
     if let Some(allow) = allow {
-        told.headers_mut().insert(header::ALLOW, allow);
+        replaced.headers_mut().insert(header::ALLOW, allow);
     }
-    told
+    replaced
 }
 
 /// The client's request id, if it is safe to repeat in logs and headers.

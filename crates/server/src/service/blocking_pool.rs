@@ -121,69 +121,69 @@ mod tests {
     }
 
     /// Blocks the only reader thread until the returned sender is used.
-    async fn keep_busy(lanes: &BlockingPool) -> mpsc::Sender<()> {
-        let (go_on, wait) = mpsc::channel::<()>();
-        let (tell, begun) = oneshot::channel();
-        let lanes = lanes.clone();
+    async fn keep_busy(pool: &BlockingPool) -> mpsc::Sender<()> {
+        let (resume, wait) = mpsc::channel::<()>();
+        let (started, has_started) = oneshot::channel();
+        let pool = pool.clone();
         tokio::spawn(async move {
             let work = move || {
-                tell.send(()).unwrap();
+                started.send(()).unwrap();
                 wait.recv().unwrap();
                 Ok(())
             };
-            lanes.run(TaskKind::Read, work).await.unwrap();
+            pool.run(TaskKind::Read, work).await.unwrap();
         });
-        begun.await.unwrap();
-        go_on
+        has_started.await.unwrap();
+        resume
     }
 
     #[tokio::test]
-    async fn what_waits_is_done_in_order_and_writing_waits_for_no_reader() {
-        let lanes = one_reader();
-        let go_on = keep_busy(&lanes).await;
-        assert_eq!(lanes.run(TaskKind::Write, || Ok(7)).await.unwrap(), 7);
-        let (tell, told) = mpsc::channel();
+    async fn reads_run_in_order_and_writes_do_not_wait_for_them() {
+        let pool = one_reader();
+        let resume = keep_busy(&pool).await;
+        assert_eq!(pool.run(TaskKind::Write, || Ok(7)).await.unwrap(), 7);
+        let (sender, received) = mpsc::channel();
         let reads = [0, 1, 2].map(|number| {
-            let tell = tell.clone();
-            lanes.run(TaskKind::Read, move || {
-                tell.send(number).unwrap();
+            let sender = sender.clone();
+            pool.run(TaskKind::Read, move || {
+                sender.send(number).unwrap();
                 Ok(())
             })
         });
         let [first, second, third] = reads;
         let all = async { tokio::join!(first, second, third) };
-        let let_go = async { go_on.send(()).unwrap() };
-        let ((one, two, three), ()) = tokio::join!(all, let_go);
+        let unblock = async { resume.send(()).unwrap() };
+        let ((one, two, three), ()) = tokio::join!(all, unblock);
         assert!(one.is_ok() && two.is_ok() && three.is_ok());
-        assert_eq!(told.try_iter().collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(received.try_iter().collect::<Vec<_>>(), [0, 1, 2]);
     }
 
     #[tokio::test]
-    async fn work_that_nobody_waits_for_is_not_begun() {
-        let lanes = one_reader();
-        let go_on = keep_busy(&lanes).await;
-        let (tell, told) = mpsc::channel();
+    async fn work_of_a_canceled_caller_is_not_started() {
+        let pool = one_reader();
+        let resume = keep_busy(&pool).await;
+        let (sender, received) = mpsc::channel();
         {
-            let left = lanes.run(TaskKind::Read, move || {
-                tell.send(()).unwrap();
+            let canceled = pool.run(TaskKind::Read, move || {
+                sender.send(()).unwrap();
                 Ok(())
             });
             tokio::select! {
                 biased;
-                _ = left => panic!("the reader is busy"),
+                _ = canceled => panic!("the reader is busy"),
                 () = std::future::ready(()) => {}
             }
         }
-        go_on.send(()).unwrap();
-        lanes.run(TaskKind::Read, || Ok(())).await.unwrap();
-        assert_eq!(told.recv(), Err(mpsc::RecvError), "it was dropped");
+        resume.send(()).unwrap();
+        pool.run(TaskKind::Read, || Ok(())).await.unwrap();
+        assert_eq!(received.recv(), Err(mpsc::RecvError), "it was dropped");
     }
 
     #[tokio::test]
-    async fn work_that_breaks_down_says_so_and_blocks_nothing() {
-        let lanes = one_reader();
-        let broken = lanes.run::<()>(TaskKind::Read, || panic!("on purpose")).await;
+    async fn a_panic_is_reported_and_blocks_nothing() {
+        let pool = one_reader();
+        let broken = pool.run::<()>(TaskKind::Read, || panic!("on purpose")).await;
         assert!(matches!(broken, Err(ServiceError::Internal(_))));
-        assert_eq!(lanes.run(TaskKind::Read, || Ok(7)).await.unwrap(), 7);
+        assert_eq!(pool.run(TaskKind::Read, || Ok(7)).await.unwrap(), 7);
     }
 }

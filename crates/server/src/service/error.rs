@@ -12,7 +12,7 @@ pub enum ServiceError {
     /// The request is invalid.
     #[error("{0}")]
     InvalidRequest(String),
-    /// The latest conversation was asked for, and there is none.
+    /// The latest conversation was requested, but there is none.
     #[error("no conversations yet")]
     NoConversations,
     /// The requested item does not exist.

@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_prevail_over_the_file_and_say_so() {
+    fn flags_override_the_file_and_are_the_origin() {
         let loaded =
             load("tenant = \"a\"\n[store]\nsync = \"normal\"", &[("tenant", "b")]).unwrap();
         assert_eq!(loaded.settings.tenant, "b");
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_settings_say_what_and_where() {
+    fn errors_name_the_setting_and_its_source() {
         let check = |file: &str, flags: &[(&str, &str)], words: &[&str]| {
             let error = load(file, flags).unwrap_err().to_string();
             for word in words {
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_of_ones_own_are_known_by_name() {
+    fn custom_profiles_are_found_by_name() {
         let file = "[context]\nprofile = \"mine\"\n[[profiles.mine.sections]]\ntake = \"recent\"\nmessages = 4";
         let loaded = load(file, &[]).unwrap();
         assert_eq!(loaded.settings.profile("mine").unwrap().sections[0].messages, Some(4));
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_in_the_place_of_its_variable_is_refused_and_not_repeated() {
+    fn an_api_key_in_a_setting_is_refused_and_not_printed() {
         let error = load("[providers.gemini]\napi_key_env = \"AIza-private\"", &[])
             .unwrap_err()
             .to_string();
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn providers_are_as_the_library_knows_them() {
+    fn provider_settings_match_the_library_defaults() {
         let settings = load("", &[]).unwrap().settings;
         assert_eq!(
             crate::ProviderOptions::from(&settings.providers),

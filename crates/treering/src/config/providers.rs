@@ -40,7 +40,7 @@ impl SummarizeSettings {
         match self.provider != EXTRACTIVE && self.model.trim().is_empty() {
             false => Ok(()),
             true => Err(format!(
-                "summarize.provider is {:?}, so summarize.model has to name one of its models",
+                "summarize.provider is {:?}, so summarize.model must name one of its models",
                 self.provider
             )),
         }
@@ -136,7 +136,7 @@ macro_rules! provider {
      timeout_ms $timeout_env:literal;
      requests_per_minute $requests_env:literal;
      tokens_per_minute $tokens_env:literal;) => {
-        #[doc = concat!("How ", $title, " is reached.")]
+        #[doc = concat!("Connection settings for ", $title, ".")]
         #[derive(Debug, Config)]
         #[config(layer_attr(serde(deny_unknown_fields)))]
         pub struct $name {

@@ -61,7 +61,7 @@ impl Output {
         drop(written);
     }
 
-    /// Prints a warning on standard error; the command goes on.
+    /// Prints a warning on standard error; the command continues.
     pub(super) fn warn(&self, what: &str) {
         let mut err = anstream::stderr().lock();
         let written = match self.json {
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_well() {
+    fn numbers_are_formatted_for_people() {
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(1_234_567), "1,234,567");
         assert_eq!(count(1, "turn"), "1 turn");
